@@ -1,0 +1,51 @@
+# muster_rooms(dir...)                              add each room that exists
+# muster_library(name SOURCES ... DEPENDS ...)      a static library of one room
+# muster_program(name SOURCES ... DEPENDS ...)      an executable in the build folder
+# muster_test(name SOURCES ... DEPENDS ...)         a Criterion test, run by ctest with label `unit`
+# muster_check(name SOURCES ... DEPENDS ... ARGS .. LABEL ..)  a plain executable run by ctest
+
+function(muster_rooms)
+  foreach(room ${ARGN})
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/CMakeLists.txt)
+      add_subdirectory(${room})
+    endif()
+  endforeach()
+endfunction()
+
+function(muster_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC ${A_DEPENDS})
+endfunction()
+
+function(muster_program name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPENDS})
+endfunction()
+
+function(muster_test name)
+  if(NOT MUSTER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  # Criterion's macros are not written for our warnings.
+  target_compile_options(${name} PRIVATE -Wno-undef -Wno-strict-prototypes -Wno-missing-prototypes -Wno-shadow)
+  target_link_libraries(${name} PRIVATE ${A_DEPENDS} criterion)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} --timeout 60)
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300)
+endfunction()
+
+function(muster_check name)
+  if(NOT MUSTER_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "LABEL" "SOURCES;DEPENDS;ARGS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPENDS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${A_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABEL}" TIMEOUT 900)
+endfunction()

@@ -1,0 +1,6 @@
+if(MUSTER_SANITIZE)
+  add_compile_options(-fsanitize=${MUSTER_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${MUSTER_SANITIZE})
+else()
+  add_link_options(-Wl,--as-needed)
+endif()
