@@ -1,0 +1,68 @@
+/* The one thread that owns all state of a program: timers, a mailbox, watched file descriptors and
+ * blocking work on the side. Modelled on libuv's stages: due timers in order (deadline, then start
+ * order), then the mailbox in arrival order, then descriptors, then the turn's end.
+ *
+ * Who calls: everything on the loop's own thread, except loop_post and loop_stop, which any thread
+ * (and NNG callbacks) may call. In simulation nothing blocks: loop_turn is called by the simulated
+ * world with its own clock, offloaded work runs inline, descriptors cannot be watched.
+ */
+#ifndef LOOP_LOOP_H
+#define LOOP_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+struct loop;
+struct clock;
+
+enum { LOOP_MAILBOX_MAX = 1 << 16 }; /* posts beyond it block the posting thread, never drop */
+
+typedef void (*loop_fn)(void *arg);
+typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
+
+struct loop_timer {        /* embedded by its owner; zeroed memory is an unarmed timer */
+    int64_t due_ms;
+    uint64_t sequence;
+    int heap_index;        /* 1-based position, 0 = not armed */
+    loop_fn fn;
+    void *arg;
+};
+
+/* A real loop (epoll, eventfd, two offload threads) with the operating system's clock. */
+int loop_new(struct loop **ret, struct error *err);
+/* A loop for simulation: no threads, no descriptors; `clock` is borrowed. */
+int loop_new_simulated(const struct clock *clock, struct loop **ret, struct error *err);
+void loop_free(struct loop *loop);
+
+/* Read once per turn; constant during a turn. */
+int64_t loop_now_ms(const struct loop *loop);
+
+/* Run turns until loop_stop. Real loops only. */
+void loop_run(struct loop *loop);
+void loop_stop(struct loop *loop);
+
+/* Run all that is due now without waiting; returns the next timer's due time, INT64_MAX if none. */
+int64_t loop_turn(struct loop *loop);
+
+/* Called at the end of each turn in which anything ran: where a driver commits and replies. */
+void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg);
+
+/* Arm (or re-arm) at an absolute loop time; equal times fire in the order they were armed. */
+void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms, loop_fn fn,
+                    void *arg);
+void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* unarmed is fine */
+
+/* Run fn(arg) on the loop thread, in order of arrival. Any thread. */
+void loop_post(struct loop *loop, loop_fn fn, void *arg);
+
+/* Run `work` on a side thread, then `done` on the loop thread. `arg` is the caller's until done. */
+void loop_offload(struct loop *loop, loop_fn work, loop_fn done, void *arg);
+
+/* Watch a descriptor (level triggered). The loop does not own it. Unwatch before closing it. */
+int loop_watch(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn fn, void *arg,
+               struct error *err);
+void loop_unwatch(struct loop *loop, int fd);
+
+#endif
