@@ -1,0 +1,61 @@
+/* Models: what is trained. A model is a table of named parameters and the code of its forward and
+ * backward passes; it owns no parameter memory of its own, wk_prepare decides where that lies.
+ *
+ * One thread at a time per model; two models are independent. Functions return 0 or a negative
+ * enum wk_error.
+ */
+#ifndef WORKER_NN_H
+#define WORKER_NN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <worker/export.h>
+#include <worker/types.h>
+
+struct wk_model;
+
+/* GPT-2's shape: pre-norm blocks, learned positions, tanh GELU, head tied to the embedding, layer
+ * norm epsilon 1e-5. Names and layout are those of GPT-2 checkpoints: linear weights are [in, out].
+ */
+struct wk_gpt_config {
+    int layers;  /* 1 … 1024 */
+    int heads;   /* divides width */
+    int width;   /* 1 … 65536 */
+    int context; /* longest sequence, 1 … 2^20 */
+    int vocab;   /* 1 … 2^24 */
+};
+
+/* A model without memory. The caller frees it with wk_model_free, after the context it was prepared
+ * in. WK_EINVAL for a shape outside the limits above, WK_ENOMEM.
+ */
+WK_API int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
+WK_API void wk_model_free(struct wk_model *model); /* NULL is fine */
+
+/* Elements of all parameters together (that is, the size of its arenas), and parameters. */
+WK_API size_t wk_model_count(const struct wk_model *model);
+WK_API int wk_model_parameters(const struct wk_model *model);
+
+/* GPT-2's initial values: normal(0, 0.02), residual projections divided by sqrt(2 * layers), norms
+ * 1, biases 0. Each value depends on the seed, the parameter's name and its index only, so every
+ * rank of every world gets the same. Before wk_prepare the seed is kept and applied once there is
+ * memory. Source: Radford et al. 2019, section 2.3.
+ */
+WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
+
+struct wk_generate_options {
+    const int32_t *prompt; /* [prompt_length] token numbers; NULL with length 0 starts with token 0 */
+    int64_t prompt_length;
+    double temperature; /* 0 takes the likeliest token each time */
+    int top_k;          /* choose among the k likeliest; 0 among all */
+    uint64_t seed;      /* same seed, same text */
+};
+
+/* Continue the prompt by `count` tokens into ret_tokens[count]. Sees the last `context` tokens.
+ * Needs the whole model in this rank's memory; disturbs a forward pass waiting for its backward,
+ * so call it between steps. WK_ESTATE before wk_prepare, WK_EINVAL for a token out of range.
+ */
+WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
+                       int64_t count, int32_t *ret_tokens);
+
+#endif

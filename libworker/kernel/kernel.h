@@ -1,0 +1,122 @@
+/* The table of operations that models and optimizers are made of. A back end is one such table; all
+ * of them pass the same tests against the plain kernels (cpu/reference.c), so that a CUDA back end
+ * only adds another table.
+ *
+ * Tables are constant and shared by all threads. Matrices are row-major float32 in the back end's
+ * memory; sizes are elements. Outputs must not overlap inputs unless "in place" is said. No kernel
+ * fails: sizes are checked by the caller and 0 rows are nothing to do. NaN and infinity pass through.
+ */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* c[m, n] = alpha * op(a)[m, k] * op(b)[k, n] + beta * c; lda, ldb, ldc are row strides. beta 0 does
+ * not read c.
+ */
+struct kernel_gemm {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;
+    float alpha, beta;
+    const float *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+};
+
+/* Layer norm over the last dimension of x[rows, width]. Source: Ba et al. 2016. */
+struct kernel_norm {
+    int64_t rows, width;
+    const float *x;      /* [rows, width] */
+    const float *weight; /* [width] */
+    const float *bias;   /* [width]; unused backward */
+    float *mean, *rstd;  /* [rows], written forward, read backward */
+};
+
+/* One decoupled-decay Adam update; bias corrections are precomputed: step_size = rate / (1 - beta1^t),
+ * inv_root2 = 1 / sqrt(1 - beta2^t), keep = 1 - rate * weight_decay (1 without decay).
+ */
+struct kernel_adamw {
+    float beta1, beta2, epsilon, step_size, inv_root2, keep, grad_scale;
+};
+
+struct kernel_sgd {
+    float rate, momentum, weight_decay, grad_scale;
+    bool nesterov;
+    bool first; /* the momentum buffer takes the gradient itself */
+};
+
+struct kernel_table {
+    const char *name; /* "reference", "cpu-avx2" … */
+
+    void (*gemm)(const struct kernel_gemm *gemm);
+
+    /* out[rows, cols] = bias[cols] in each row. */
+    void (*bias_fill)(float *out, const float *bias, int64_t rows, int64_t cols);
+    /* out[rows, cols] = x[rows, cols] + bias[cols]. */
+    void (*bias_add)(float *out, const float *x, const float *bias, int64_t rows, int64_t cols);
+    /* dbias[cols] += sum over rows of dout[rows, cols]. */
+    void (*bias_backward)(float *dbias, const float *dout, int64_t rows, int64_t cols);
+
+    /* y[i] += x[i] / x[i] *= factor / sum of x[i]^2 in double, same order every time. */
+    void (*add)(float *y, const float *x, size_t count);
+    void (*scale)(float *x, float factor, size_t count);
+    double (*sum_squares)(const float *x, size_t count);
+
+    /* out[rows, width] = (x - mean) * rstd * weight + bias. */
+    void (*norm_forward)(const struct kernel_norm *norm, float *out);
+    /* dx[rows, width] += …, dweight[width] += …, dbias[width] += …. */
+    void (*norm_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
+                          float *dweight, float *dbias);
+
+    /* GELU by the tanh formula (Hendrycks and Gimpel 2016): out = gelu(x); dx = dout * gelu'(x), for
+     * which dx may be dout (in place).
+     */
+    void (*gelu_forward)(float *out, const float *x, size_t count);
+    void (*gelu_backward)(float *dx, const float *x, const float *dout, size_t count);
+
+    /* In place on scores[rows, ld]: row i, position first + i of its sequence, becomes softmax of
+     * scale * its first first + i + 1 entries, then zeros up to `cols`.
+     */
+    void (*softmax_causal)(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
+                           float scale);
+    /* In place: dprobs becomes the gradient of the unscaled scores, zero where probs is masked. */
+    void (*softmax_causal_backward)(float *dprobs, const float *probs, int64_t first, int64_t rows,
+                                    int64_t cols, int64_t ld, float scale);
+
+    /* In place: logits[rows, vocab] become probabilities; returns the sum over rows of
+     * -log(probability of targets[row]).
+     */
+    double (*cross_entropy_forward)(float *logits, const int32_t *targets, int64_t rows,
+                                    int64_t vocab);
+    /* In place: probabilities become (probability - [target]) * scale, the gradient of the logits. */
+    void (*cross_entropy_backward)(float *probs, const int32_t *targets, int64_t rows,
+                                   int64_t vocab, float scale);
+
+    /* out[row] = table[index[row]] + positions[row % length] (rows of width floats). */
+    void (*embedding_forward)(float *out, const int32_t *index, const float *table,
+                              const float *positions, const int64_t size[3]);
+    /* dtable[index[row]] += dout[row], dpositions[row % length] += dout[row], in order of rows.
+     * size is {rows, length, width} in both.
+     */
+    void (*embedding_backward)(float *dtable, float *dpositions, const int32_t *index,
+                               const float *dout, const int64_t size[3]);
+
+    void (*adamw)(const struct kernel_adamw *adamw, float *params, const float *grads, float *m,
+                  float *v, size_t count);
+    /* momentum may be NULL when sgd->momentum is 0. */
+    void (*sgd)(const struct kernel_sgd *sgd, float *params, const float *grads, float *momentum,
+                size_t count);
+};
+
+/* The plain kernels: one obvious loop each, sums in double. What the others are checked against. */
+const struct kernel_table *kernel_reference(void);
+
+/* The fast kernels for this machine's best instruction set. */
+const struct kernel_table *kernel_cpu(void);
+
+/* Every table this machine can run, `reference` first, for tests; NULL past the last. */
+const struct kernel_table *kernel_cpu_variant(int i);
+
+#endif

@@ -1,0 +1,19 @@
+/* Clipping by the global norm: the pieces of one norm are summed in a fixed order in double, so the
+ * result does not change from run to run. Pure; any thread.
+ */
+#ifndef OPTIM_CLIP_H
+#define OPTIM_CLIP_H
+
+#include <stddef.h>
+
+#include "libworker/kernel/kernel.h"
+
+/* Sum of squares of grads[count]. Ranks that hold different parts add these up before the root. */
+double clip_sum_squares(const struct kernel_table *kernels, const float *grads, size_t count);
+
+/* What to multiply gradients of this norm with, as torch does: min(1, max_norm / (norm + 1e-6)).
+ * NaN or infinite norms give NaN, so that the caller notices.
+ */
+double clip_factor(double norm, double max_norm);
+
+#endif

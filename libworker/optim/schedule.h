@@ -1,0 +1,26 @@
+/* Learning-rate schedules: the factor of a step is arithmetic on its number (see worker/optim.h).
+ * A scheduler counts steps and hands the factor to its optimizer. One thread.
+ */
+#ifndef OPTIM_SCHEDULE_H
+#define OPTIM_SCHEDULE_H
+
+#include <stdint.h>
+
+#include <worker/optim.h>
+
+struct wk_scheduler {
+    struct wk_schedule_options options;
+    int64_t step;                   /* optimizer steps taken; part of a checkpoint */
+    struct wk_optimizer *optimizer; /* not owned */
+};
+
+/* Factor of the base rate at `step` (0 is the first). Pure. */
+double schedule_factor(const struct wk_schedule_options *options, int64_t step);
+
+/* Set the position (0 at first, or from a checkpoint) and the optimizer's rate with it. */
+void scheduler_set_step(struct wk_scheduler *scheduler, int64_t step);
+
+/* One optimizer step was taken. */
+void scheduler_advance(struct wk_scheduler *scheduler);
+
+#endif
