@@ -1,0 +1,81 @@
+/* Everything that can happen to the coordinator. api_rpc, api_rest and the loop's timers make
+ * events; coordinator_step consumes them. Pointers in an event are borrowed for the step only.
+ */
+#ifndef CORE_EVENT_H
+#define CORE_EVENT_H
+
+#include "coordinator/model/cluster.h"
+
+enum event_kind {
+    EVENT_TICK,            /* the time that was asked for has come */
+    EVENT_RESTORED,        /* once, after the store was loaded */
+    EVENT_NODE_REGISTER,
+    EVENT_NODE_REPORT,
+    EVENT_NODE_GONE,       /* its connection is gone */
+    EVENT_NODE_SET,        /* cordon, drain, uncordon */
+    EVENT_JOB_SUBMIT,
+    EVENT_JOB_CANCEL,
+    EVENT_CHECKPOINT,      /* a worker wants to commit, or has committed */
+};
+
+struct worker_report { /* proto WorkerStatus in the model's words */
+    const char *job;
+    uint64_t uid;
+    enum worker_state state;
+    int64_t pid;
+    uint64_t generation, joining, step, total_steps, broken;
+    const char *endpoint;
+    bool aware;
+    const uint32_t *lost_ranks;
+    int lost_ranks_count;
+    const struct exit_info *exit; /* with WORKER_EXITED */
+    const char *start_error;      /* "" = none */
+    double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
+};
+
+enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON };
+
+struct event {
+    enum event_kind kind;
+    int64_t now_ms, wall_ms;
+    uint64_t request; /* who waits for ACTION_ANSWER; 0 = nobody */
+    union {
+        struct {
+            const struct node *facts; /* name, incarnation, address, sizes, labels, gpus, ports */
+            const struct worker_report *workers;
+            int workers_count;
+        } node_register;
+        struct {
+            const char *node;
+            uint64_t incarnation, sequence;
+            const struct worker_report *workers;
+            int workers_count;
+        } node_report;
+        struct {
+            const char *node;
+            uint64_t incarnation;
+        } node_gone;
+        struct {
+            const char *node;
+            enum node_command command;
+            const char *reason;
+        } node_set;
+        struct {
+            struct spec *spec; /* borrowed; core holds its own reference */
+            const char *idempotency_key;
+            const uint8_t *secret; /* SECRET_BYTES of randomness for the new job */
+        } job_submit;
+        struct {
+            const char *id;
+            const char *reason;
+        } job_cancel;
+        struct {
+            const char *job, *node;
+            uint64_t uid, incarnation;
+            bool done; /* false: may this generation commit? true: the manifest is on disk */
+            struct checkpoint checkpoint;
+        } checkpoint;
+    };
+};
+
+#endif

@@ -1,0 +1,225 @@
+/* What is: nodes, jobs, gangs. Plain structs and queries, no decisions. Only core changes them, on
+ * the loop thread; api and store read them between steps. No pointer into a cluster is kept across
+ * a step. Times ending in `_ms` are monotonic, in `_wall_ms` since 1970.
+ *
+ *   job ── current group (the generation that trains) ── members by rank
+ *       └─ forming group (the next generation, while it gathers) ── members by rank
+ *       └─ workers by uid: every process not yet forgotten; a worker of both groups is a survivor
+ */
+#ifndef MODEL_CLUSTER_H
+#define MODEL_CLUSTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coordinator/model/spec.h"
+
+enum {
+    CLUSTER_NODES_MAX = 20000,
+    CLUSTER_JOBS_MAX = 200000,
+    NODE_NAME_MAX = 63,
+    NODE_LABELS_MAX = 64,
+    NODE_GPUS_MAX = 16,
+    ADDRESS_MAX = 127,
+    ENDPOINT_MAX = 159,
+    JOB_ID_MAX = 31,
+    JOB_CHECKPOINTS_MAX = 64, /* remembered per job; older ones are forgotten, not deleted */
+    PATH_LENGTH_MAX = 1023,
+    SECRET_BYTES = 32,
+};
+
+#define NODE_STATES(X) X(JOINING, joining) X(READY, ready) X(CORDONED, cordoned) X(DRAINING, draining) X(UNREACHABLE, unreachable) X(LOST, lost)
+#define JOB_STATES(X)                                                                              \
+    X(QUEUED, queued) X(STARTING, starting) X(RUNNING, running) X(REFORMING, reforming)            \
+    X(RESTARTING, restarting) X(PREEMPTING, preempting) X(STOPPING, stopping)                      \
+    X(SUCCEEDED, succeeded) X(FAILED, failed) X(CANCELLED, cancelled)
+#define WORKER_STATES(X) X(ASSIGNED, assigned) X(STARTING, starting) X(JOINED, joined) X(STOPPING, stopping) X(EXITED, exited)
+
+enum node_state {
+#define X(upper, lower) NODE_##upper,
+    NODE_STATES(X)
+#undef X
+};
+enum job_state {
+#define X(upper, lower) JOB_##upper,
+    JOB_STATES(X)
+#undef X
+};
+enum worker_state {
+#define X(upper, lower) WORKER_##upper,
+    WORKER_STATES(X)
+#undef X
+};
+
+const char *node_state_name(enum node_state state); /* "ready": the word of proto and REST */
+const char *job_state_name(enum job_state state);
+const char *worker_state_name(enum worker_state state);
+bool job_state_ended(enum job_state state);
+
+/* Why something is as it is. `kind` is a stable word of the list in docs/reasons.md. */
+struct reason {
+    char kind[32];
+    char text[512];
+    char node[NODE_NAME_MAX + 1];
+    int rank; /* -1 = none */
+    char hint[256];
+};
+
+struct gpu {
+    int index;
+    char model[64];
+    char uuid[48];
+    int64_t memory_bytes;
+};
+
+struct label {
+    char key[64];
+    char value[64];
+};
+
+struct node {
+    char name[NODE_NAME_MAX + 1];
+    enum node_state state;
+    struct reason reason;
+    uint64_t incarnation; /* of the agent that may speak for it */
+    uint64_t last_report; /* sequence of the newest report taken */
+    char address[ADDRESS_MAX + 1];
+    char version[32];
+    int slots, cpus_milli;
+    int64_t memory_bytes;
+    int port_first, port_last;
+    struct label labels[NODE_LABELS_MAX];
+    int labels_count;
+    struct gpu gpus[NODE_GPUS_MAX];
+    int gpus_count;
+    bool connected;           /* its connection stands; false = a hint, not a verdict */
+    bool want_cordon, want_drain; /* what the administrator set; survives restarts */
+    int64_t lease_until_ms;
+    int64_t joined_wall_ms, seen_wall_ms;
+    uint64_t desired_version; /* rises when what should run on it changes */
+    /* derived from the workers placed on it */
+    int slots_used, cpus_milli_used;
+    int64_t memory_bytes_used;
+};
+
+struct exit_info {
+    int code, signal;
+    bool oom, lost;
+    char text[256];
+    char last_output[2048];
+    int64_t wall_ms;
+};
+
+struct worker {
+    uint64_t uid;
+    char node[NODE_NAME_MAX + 1];
+    enum worker_state state;
+    bool should_stop;      /* the desired state says end it */
+    bool aware;            /* speaks libworker's protocol */
+    int slot;              /* first slot on its node */
+    int local_rank;        /* place on its node, kept for life */
+    int64_t pid;
+    uint64_t step;
+    uint64_t joined;       /* newest generation it has joined */
+    uint64_t joining;      /* generation it asks to join, with endpoint; 0 = none */
+    char endpoint[ENDPOINT_MAX + 1];
+    uint64_t broken;       /* generation in which it lost peers */
+    uint64_t generation;   /* newest group it is or was a member of */
+    int rank;              /* in that group */
+    struct exit_info exit;
+};
+
+/* One membership: ranks 0..world-1 are workers[members[rank]] by uid. */
+struct group {
+    uint64_t generation; /* 0 = there is no such group */
+    int world;
+    uint64_t *members;   /* uid by rank, `world` of them, owned by the group */
+    bool published;      /* all joined (or unaware and started): membership is given out */
+    bool open;           /* forming: survivors are told to leave the current group */
+    bool broken;         /* lost a member: it will not commit checkpoints any more */
+    char master_node[NODE_NAME_MAX + 1];
+    int master_port;
+    int64_t since_ms;
+};
+
+struct checkpoint {
+    uint64_t step, generation;
+    char path[PATH_LENGTH_MAX + 1];
+    int64_t wall_ms, size_bytes;
+    int world;
+};
+
+struct job {
+    char id[JOB_ID_MAX + 1];
+    uint64_t sequence; /* order of submission */
+    struct spec *spec;
+    enum job_state state;
+    struct reason reason; /* why it is in this state */
+    uint64_t version;     /* rises with every change */
+    uint64_t next_generation, next_uid;
+    struct group current, forming;
+    struct worker *workers; /* by uid, ascending */
+    int workers_count, workers_capacity;
+    struct checkpoint *checkpoints; /* by step, ascending; committed ones only */
+    int checkpoints_count;
+    uint8_t secret[SECRET_BYTES]; /* worker tokens and handshake secrets are derived from it */
+    /* restart budget */
+    int restarts;                 /* in total */
+    int restarts_without_progress;
+    uint64_t progress_step;       /* best step when the last failure was seen */
+    int same_cause;               /* consecutive failures with the same cause and no new step */
+    char last_cause[256];
+    int64_t backoff_until_ms;
+    /* progress, as reported */
+    uint64_t step, total_steps;
+    double loss, tokens_per_second;
+    /* recovery being measured */
+    int64_t broken_at_ms;         /* 0 = nothing to recover from */
+    uint64_t broken_at_step;
+    uint64_t recoveries;
+    int64_t last_recovery_ms;
+    int64_t stop_deadline_ms, runtime_deadline_ms; /* 0 = none */
+    bool cancel_requested;
+    int exit_code;
+    int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
+    char idempotency_key[128];
+};
+
+struct cluster; /* maps of nodes by name and jobs by id and by sequence; see cluster.c */
+
+struct cluster *cluster_new(uint64_t seed); /* seed of its own random stream (backoff jitter) */
+void cluster_free(struct cluster *cluster);
+
+/* Queries. NULL where there is none. Iteration: nodes by name, jobs by sequence. */
+struct node *cluster_node(const struct cluster *cluster, const char *name);
+struct job *cluster_job(const struct cluster *cluster, const char *id);
+struct job *cluster_job_named(const struct cluster *cluster, const char *name); /* newest */
+struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant, const char *idempotency_key);
+struct node *cluster_first_node(const struct cluster *cluster);
+struct node *cluster_next_node(const struct cluster *cluster, const struct node *node);
+struct job *cluster_first_job(const struct cluster *cluster);
+struct job *cluster_next_job(const struct cluster *cluster, const struct job *job);
+struct job *cluster_last_job(const struct cluster *cluster);
+struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job);
+struct worker *job_worker(const struct job *job, uint64_t uid);
+const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
+int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not a member */
+
+/* Changes, for core and for loading the store. Both copy nothing: they take ownership. */
+int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err);
+int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err);
+uint64_t cluster_next_sequence(struct cluster *cluster);
+
+/* What node `name` should run: one entry per worker it should run or still stop. */
+struct assignment {
+    const struct job *job;
+    const struct worker *worker;
+    const struct group *group; /* the group it should be in now: forming once open to it */
+    int rank, world, local_rank, local_world, node_rank, node_count;
+    bool stop, reform, published;
+};
+/* Calls fn for each, in order of (job sequence, uid). */
+typedef void (*assignment_fn)(void *arg, const struct assignment *assignment);
+void cluster_assignments(const struct cluster *cluster, const char *node, assignment_fn fn, void *arg);
+
+#endif
