@@ -1,0 +1,87 @@
+/* Making communicators: a listener per process, one communicator per generation.
+ *
+ * The listener lives as long as the process and serves one generation after the other. Ranks of the
+ * same host number talk through shared memory (a memfd handed over an abstract unix socket: nothing
+ * has a name, so a SIGKILL leaks nothing), others through TCP. Every connection proves that it
+ * knows the generation's secret (handshake.h); other generations are refused.
+ *
+ * A listener belongs to whoever made it and is used by one comm_connect at a time.
+ */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <worker/comm.h>
+
+#include "common/base/error.h"
+
+enum {
+    COMM_WORLD_MAX = 256,
+    COMM_ENDPOINT_BYTES = 128, /* with the final 0 */
+    COMM_SECRET_BYTES = 32,
+};
+
+struct comm_listener;
+
+/* Listen on a free port of `bind_host` (a name or address that peers can reach: not 0.0.0.0) and
+ * on an abstract unix socket. WK_EINVAL, WK_EUNAVAILABLE. */
+int comm_listen(const char *bind_host, struct comm_listener **ret, struct error *err);
+
+/* "tcp://127.0.0.1:41234#muster-5f0c…", below COMM_ENDPOINT_BYTES; the listener's. */
+const char *comm_listener_endpoint(const struct comm_listener *listener);
+
+/* NULL is fine. Communicators made with it live on. */
+void comm_listener_close(struct comm_listener *listener);
+
+struct comm_options {
+    int rank;
+    int world;
+    const char *const *endpoints; /* [world] */
+    const int *hosts;             /* [world]; equal numbers share memory */
+    uint8_t secret[COMM_SECRET_BYTES];
+    uint64_t generation;
+    int connect_timeout_ms; /* to have every rank connected; 0 = 30 s */
+    int timeout_ms;         /* of one operation from its start; 0 = no limit */
+    /* Asked every few milliseconds while connecting; true ends it with WK_EABORT. May be NULL. */
+    bool (*cancelled)(void *arg);
+    void *cancelled_arg;
+};
+
+/* Connect to every other rank. `options` and its arrays are only read during the call; `listener`
+ * may be NULL for a world of 1.
+ * WK_EABORT: cancelled, or peers are in a later generation. WK_ETIMEOUT: names the missing ranks.
+ * WK_EPEER: one died meanwhile. WK_EUNAVAILABLE: refused for a wrong secret. WK_EINVAL. */
+int comm_connect(struct comm_listener *listener, const struct comm_options *options,
+                 struct wk_comm **ret, struct error *err);
+
+/* Finding each other without a coordinator (torchrun, mpirun, plain env://): every rank tells rank
+ * 0 its endpoint through `master_addr:master_port` and gets the whole table back. Rank 0 takes the
+ * first free port from master_port on (torchrun's own store may hold that one), the others find it.
+ * With `secret` NULL rank 0 draws one and sends it: as open to the network as torch's own store. */
+struct comm_bootstrap_options {
+    int rank;
+    int world;
+    const char *master_addr;
+    int master_port;
+    const char *endpoint; /* of this rank's listener */
+    const char *host;     /* what tells machines apart; NULL = boot id and network namespace */
+    const uint8_t *secret;
+    int timeout_ms; /* 0 = 60 s */
+};
+
+struct comm_table {
+    int world;
+    char (*endpoints)[COMM_ENDPOINT_BYTES]; /* [world] */
+    const char **endpoint_list;             /* [world], into endpoints: for comm_options */
+    int *hosts;                             /* [world] */
+    uint8_t secret[COMM_SECRET_BYTES];
+    uint64_t generation; /* drawn by rank 0 with the secret, so a late rank of an old run is refused */
+};
+
+int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_table *ret,
+                   struct error *err);
+void comm_table_fini(struct comm_table *table);
+
+#endif

@@ -1,0 +1,47 @@
+/* Vocabulary that several rooms of libworker share: element types, reductions, a batch.
+ * Plain data, no ownership, any thread.
+ */
+#ifndef WORKER_TYPES_H
+#define WORKER_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <worker/export.h>
+
+/* name, bytes of one element, name for people */
+#define WK_DTYPE_LIST(X)                                                                           \
+    X(F32, 4, "f32")                                                                               \
+    X(F64, 8, "f64")                                                                               \
+    X(F16, 2, "f16")                                                                               \
+    X(BF16, 2, "bf16")                                                                             \
+    X(I32, 4, "i32")                                                                               \
+    X(I64, 8, "i64")                                                                               \
+    X(U8, 1, "u8")
+
+enum wk_dtype {
+#define X(name, bytes, text) WK_##name,
+    WK_DTYPE_LIST(X)
+#undef X
+};
+
+/* MEAN divides the sum by the world; integers truncate toward zero. Integer sums wrap. MAX and MIN
+ * keep a NaN once one rank brought it. */
+enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
+
+/* Bytes of one element, and "f32"; 0 and "?" for a number outside the enum. */
+WK_API size_t wk_dtype_bytes(enum wk_dtype dtype);
+WK_API const char *wk_dtype_name(enum wk_dtype dtype);
+
+/* One rank's share of a global batch. The arrays stay the loader's, valid until its next batch. */
+struct wk_batch {
+    const int32_t *tokens;  /* [samples, length] */
+    const int32_t *targets; /* [samples, length] */
+    int64_t samples;        /* of this rank; may be 0 */
+    int64_t length;
+    int64_t position;       /* global sample number of the global batch's first sample */
+    int64_t global_samples; /* of all ranks together */
+    double denominator;     /* what the summed loss is divided by; 0 = samples * length */
+};
+
+#endif
