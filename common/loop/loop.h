@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/heap.h"
 
 struct loop;
 struct clock;
@@ -22,13 +23,16 @@ enum { LOOP_MAILBOX_MAX = 1 << 16 }; /* posts beyond it block the posting thread
 typedef void (*loop_fn)(void *arg);
 typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
 
-struct loop_timer {        /* embedded by its owner; zeroed memory is an unarmed timer */
-    int64_t due_ms;
-    uint64_t sequence;
-    int heap_index;        /* 1-based position, 0 = not armed */
+struct loop_timer { /* embedded by its owner; zeroed memory is an unarmed timer */
+    struct heap_node node; /* key: due time in ms */
     loop_fn fn;
     void *arg;
 };
+
+static inline bool loop_timer_armed(const struct loop_timer *timer)
+{
+    return heap_contains(&timer->node);
+}
 
 /* A real loop (epoll, eventfd, two offload threads) with the operating system's clock. */
 int loop_new(struct loop **ret, struct error *err);

@@ -1,0 +1,33 @@
+/* Bearer tokens: `mst_<role>_<43 base64url characters of 32 random bytes><8 hex digits of CRC-32C>`
+ * (the checksum covers everything before it). The checksum lets a mistyped or cut token be told from a revoked one without looking it up. Only
+ * the SHA-256 of a token is ever stored. No I/O: randomness is given.
+ */
+#ifndef BASE_TOKEN_H
+#define BASE_TOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+enum {
+    TOKEN_SECRET_BYTES = 32,
+    TOKEN_HASH_BYTES = 32,
+    TOKEN_ROLE_MAX = 15, /* lower-case letters */
+    TOKEN_MAX = 80,      /* buffer for any token with its NUL */
+};
+
+/* Compose a token. E_INVALID_ARGUMENT if the role is not 1..TOKEN_ROLE_MAX lower-case letters. */
+int token_compose(const char *role, const uint8_t secret[TOKEN_SECRET_BYTES], char ret[TOKEN_MAX]);
+
+/* E_UNAUTHENTICATED with the reason if it cannot be a token; else its role (may be NULL). */
+int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct error *err);
+
+/* What is stored and looked up. */
+void token_hash(const char *text, uint8_t ret[TOKEN_HASH_BYTES]);
+
+/* Compares all bytes whatever they hold, so that time tells nothing. */
+bool bytes_equal_constant_time(const void *a, const void *b, size_t size);
+
+#endif

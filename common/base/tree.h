@@ -1,0 +1,146 @@
+/* One tree for JSON and YAML: what a spec, a REST body or a config file says, with the line and
+ * column where it says it. Keys keep their order; duplicate keys, NUL characters, invalid UTF-8 and
+ * everything beyond the limits are refused, each with its place.
+ *
+ * JSON is RFC 8259, strict. YAML is one document of YAML 1.2 core: plain `true`, `12`, `0x1f`,
+ * `1.5`, `null`, `~` are what they look like; `no`, `yes`, `on` and everything quoted are strings.
+ * Anchors, aliases, tags, merge keys and further documents are refused. Integers are 64-bit signed;
+ * larger ones are refused, not rounded.
+ *
+ * Who owns: nodes and texts live in the arena they were parsed into or built in. A parsed tree is
+ * only read; a tree under construction belongs to one thread.
+ */
+#ifndef BASE_TREE_H
+#define BASE_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/arena.h"
+#include "common/base/buf.h"
+#include "common/base/error.h"
+
+enum tree_kind {
+    TREE_NULL,
+    TREE_BOOL,
+    TREE_INTEGER,
+    TREE_NUMBER,
+    TREE_STRING,
+    TREE_LIST,
+    TREE_MAP,
+};
+
+struct tree {
+    enum tree_kind kind;
+    int line, column; /* from 1; 0 when built and not parsed */
+    const char *key;  /* in a map; else NULL */
+    struct tree *parent, *next;
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        const char *string; /* valid UTF-8 if parsed, never NULL */
+        struct {            /* list and map */
+            struct tree *first, *last;
+            size_t count;
+        };
+    };
+};
+
+struct tree_limits { /* 0 means the default */
+    size_t bytes;
+    int depth;
+    size_t nodes;
+};
+
+enum {
+    TREE_DEFAULT_BYTES = 1 << 20,
+    TREE_DEFAULT_DEPTH = 32,
+    TREE_DEFAULT_NODES = 100000,
+};
+
+struct tree_input {
+    const char *name; /* shown in errors: "job.yaml:3:7: ..."; NULL shows "line 3, column 7: ..." */
+    const char *text; /* need not be NUL-terminated */
+    size_t size;
+    struct tree_limits limits;
+};
+
+/* E_INVALID_ARGUMENT with the place, E_RESOURCE_EXHAUSTED beyond a limit or without memory. An
+ * empty YAML document is a null node; empty JSON is an error. */
+int tree_parse_json(const struct tree_input *input, struct arena *arena, struct tree **ret,
+                    struct error *err);
+int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct tree **ret,
+                    struct error *err);
+
+/* "null", "a boolean", "an integer", "a number", "a string", "a list", "a map". */
+const char *tree_kind_name(enum tree_kind kind);
+
+/* A child by key, NULL if absent or `map` is no map (NULL included). */
+struct tree *tree_get(const struct tree *map, const char *key);
+struct tree *tree_at(const struct tree *list, size_t index);
+
+/* "nodes.min", "command[0]"; "" is the root itself. NULL if any step is absent. A key with a dot in
+ * it cannot be reached so; use tree_get. */
+struct tree *tree_find(const struct tree *root, const char *path);
+
+/* The path of a node from its root, in the same notation; returns `ret`, cut short if need be. */
+const char *tree_path(const struct tree *node, char *ret, size_t size);
+
+/* First child; NULL if there is none or `node` cannot have any. */
+static inline struct tree *tree_first(const struct tree *node)
+{
+    return node->kind == TREE_LIST || node->kind == TREE_MAP ? node->first : NULL;
+}
+
+/* For all children in order. */
+#define tree_each(child, node)                                                                     \
+    for ((child) = tree_first(node); (child); (child) = (child)->next)
+
+/* Typed reads that fill `err` with the place, the path (err->field) and what was expected. An
+ * integer is accepted as a number. */
+int tree_read_bool(const struct tree *node, bool *ret, struct error *err);
+int tree_read_i64(const struct tree *node, int64_t *ret, struct error *err);
+int tree_read_f64(const struct tree *node, double *ret, struct error *err);
+int tree_read_string(const struct tree *node, const char **ret, struct error *err);
+
+/* E_INVALID_ARGUMENT with "line L, column C: <sentence>" (if parsed), the node's path as field. */
+int tree_fail(const struct tree *node, struct error *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Builders. NULL when the arena is full; a NULL value makes tree_map_set and tree_list_add fail, so
+ * only the outermost call needs a check. Texts are copied into the arena. */
+struct tree *tree_null(struct arena *arena);
+struct tree *tree_bool(struct arena *arena, bool value);
+struct tree *tree_integer(struct arena *arena, int64_t value);
+struct tree *tree_number(struct arena *arena, double value);
+struct tree *tree_string(struct arena *arena, const char *value); /* NULL gives a null node */
+struct tree *tree_list(struct arena *arena);
+struct tree *tree_map(struct arena *arena);
+
+/* Set or replace a key (in place); append. `value` must be in no tree yet. E_RESOURCE_EXHAUSTED if
+ * value is NULL or the arena is full. */
+int tree_map_set(struct arena *arena, struct tree *map, const char *key, struct tree *value);
+int tree_list_add(struct tree *list, struct tree *value);
+int tree_map_remove(struct tree *map, const char *key); /* E_NOT_FOUND */
+
+struct tree *tree_copy(struct arena *arena, const struct tree *node);
+
+/* Same kinds and values; maps compare without regard to order; 1 and 1.0 differ. */
+bool tree_equal(const struct tree *a, const struct tree *b);
+
+enum tree_style { TREE_COMPACT, TREE_PRETTY };
+
+/* Append JSON. Doubles take the shortest form that reads back equal; NaN and infinities are the
+ * strings "NaN", "Infinity", "-Infinity" as in proto3 JSON. Invalid UTF-8 in a built tree is
+ * E_INVALID_ARGUMENT; a full buffer is E_RESOURCE_EXHAUSTED. Deeper than 64 is refused. */
+int tree_write_json(const struct tree *node, enum tree_style style, struct buf *out,
+                    struct error *err);
+
+/* Append block-style YAML that reads back equal (apart from NaN and infinities, as above). */
+int tree_write_yaml(const struct tree *node, struct buf *out, struct error *err);
+
+enum { TREE_WRITE_DEPTH_MAX = 64 };
+
+#endif
