@@ -1,0 +1,365 @@
+/* The fast CPU kernels: plain loops that both compilers turn into vector code. Each is checked
+ * against the kernel of the same name in reference.c by tests/numeric/nn/kernels.c.
+ *
+ * Built once per instruction set with KERNEL_FAST_TABLE naming the table (cpu.h). `omp simd` only
+ * permits reordering a reduction; there are no threads.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "libworker/kernel/cpu/blas.h"
+#include "libworker/kernel/cpu/cpu.h"
+#include "libworker/kernel/cpu/fast_math.h"
+
+/* The product without a BLAS: panels of op(b) are copied so that the innermost loop runs along rows
+ * whatever is transposed, and stay in the second-level cache while all rows of c pass.
+ */
+enum { PANEL_K = 64, PANEL_N = 256 };
+
+static void copy_panel(const struct kernel_gemm *g, int64_t l0, int64_t j0, const int64_t size[2],
+                       float panel[PANEL_K][PANEL_N])
+{
+    for (int64_t l = 0; l < size[0]; l++) {
+        for (int64_t j = 0; j < size[1]; j++)
+            panel[l][j] = g->transpose_b ? g->b[(j0 + j) * g->ldb + l0 + l]
+                                         : g->b[(l0 + l) * g->ldb + j0 + j];
+    }
+}
+
+static void add_panel(const struct kernel_gemm *g, int64_t l0, int64_t j0, const int64_t size[2],
+                      float panel[PANEL_K][PANEL_N])
+{
+    for (int64_t i = 0; i < g->m; i++) {
+        float *restrict c = g->c + i * g->ldc + j0;
+        for (int64_t l = 0; l < size[0]; l++) {
+            float a = g->alpha * (g->transpose_a ? g->a[(l0 + l) * g->lda + i]
+                                                 : g->a[i * g->lda + l0 + l]);
+            const float *restrict b = panel[l];
+            for (int64_t j = 0; j < size[1]; j++)
+                c[j] += a * b[j];
+        }
+    }
+}
+
+static void gemm_without_blas(const struct kernel_gemm *g)
+{
+    float panel[PANEL_K][PANEL_N];
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++)
+            g->c[i * g->ldc + j] = g->beta != 0 ? g->beta * g->c[i * g->ldc + j] : 0.0f;
+    }
+    for (int64_t j0 = 0; j0 < g->n; j0 += PANEL_N) {
+        for (int64_t l0 = 0; l0 < g->k; l0 += PANEL_K) {
+            int64_t size[2] = {g->k - l0 < PANEL_K ? g->k - l0 : PANEL_K,
+                               g->n - j0 < PANEL_N ? g->n - j0 : PANEL_N};
+            copy_panel(g, l0, j0, size, panel);
+            add_panel(g, l0, j0, size, panel);
+        }
+    }
+}
+
+static void gemm(const struct kernel_gemm *g)
+{
+    if (g->m > 0 && g->n > 0 && !blas_gemm(g))
+        gemm_without_blas(g);
+}
+
+static void bias_fill(float *out, const float *bias, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(out + r * cols, bias, (size_t)cols * sizeof(*out));
+}
+
+static void bias_add(float *restrict out, const float *restrict x, const float *restrict bias,
+                     int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < cols; i++)
+            out[r * cols + i] = x[r * cols + i] + bias[i];
+    }
+}
+
+/* Four rows at a time: the sums are loaded and stored a quarter as often. */
+static void bias_backward(float *restrict dbias, const float *restrict dout, int64_t rows,
+                          int64_t cols)
+{
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const float *d = dout + r * cols;
+        for (int64_t i = 0; i < cols; i++)
+            dbias[i] += (d[i] + d[cols + i]) + (d[2 * cols + i] + d[3 * cols + i]);
+    }
+    for (; r < rows; r++) {
+        for (int64_t i = 0; i < cols; i++)
+            dbias[i] += dout[r * cols + i];
+    }
+}
+
+static void add(float *restrict y, const float *restrict x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] += x[i];
+}
+
+static void scale(float *x, float factor, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
+static double sum_squares(const float *x, size_t count)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static void norm_row(const float *restrict x, const struct kernel_norm *n, float *restrict out,
+                     int64_t r)
+{
+    const float *restrict weight = n->weight;
+    const float *restrict bias = n->bias;
+    int64_t width = n->width;
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < width; i++)
+        sum += x[i];
+    float mean = sum / (float)width;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < width; i++)
+        squares += (x[i] - mean) * (x[i] - mean);
+    float rstd = 1.0f / sqrtf(squares / (float)width + (float)KERNEL_NORM_EPSILON);
+    for (int64_t i = 0; i < width; i++)
+        out[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
+    n->mean[r] = mean;
+    n->rstd[r] = rstd;
+}
+
+static void norm_forward(const struct kernel_norm *n, float *out)
+{
+    for (int64_t r = 0; r < n->rows; r++)
+        norm_row(n->x + r * n->width, n, out + r * n->width, r);
+}
+
+static void norm_backward(const struct kernel_norm *n, const float *dout, float *dx,
+                          float *restrict dweight, float *restrict dbias)
+{
+    const float *restrict weight = n->weight;
+    int64_t width = n->width;
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *restrict x = n->x + r * width;
+        const float *restrict dy = dout + r * width;
+        float *restrict d = dx + r * width;
+        float mean = n->mean[r], rstd = n->rstd[r], sum_g = 0, sum_gx = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gx)
+        for (int64_t i = 0; i < width; i++) {
+            float g = dy[i] * weight[i];
+            sum_g += g;
+            sum_gx += g * (x[i] - mean);
+        }
+        float mean_g = sum_g / (float)width, mean_gx = sum_gx * rstd / (float)width;
+        for (int64_t i = 0; i < width; i++) {
+            float normal = (x[i] - mean) * rstd;
+            d[i] += (dy[i] * weight[i] - mean_g - normal * mean_gx) * rstd;
+            dweight[i] += dy[i] * normal;
+            dbias[i] += dy[i];
+        }
+    }
+}
+
+/* 0.5 (1 + tanh(u)) is sigmoid(2u); u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static const float GELU_LINEAR = 1.5957691216057308f;
+static const float GELU_CUBIC = 0.07135481282713793f;
+
+static void gelu_forward(float *restrict out, const float *restrict x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float v = x[i];
+        out[i] = v * fast_sigmoid(v * (GELU_LINEAR + GELU_CUBIC * v * v));
+    }
+}
+
+/* dx may be dout, so the loop states that iterations are independent instead of `restrict`. */
+static void gelu_backward(float *dx, const float *x, const float *dout, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        float v = x[i];
+        float s = fast_sigmoid(v * (GELU_LINEAR + GELU_CUBIC * v * v));
+        float slope = v * (GELU_LINEAR + 3.0f * GELU_CUBIC * v * v);
+        dx[i] = dout[i] * (s + s * (1.0f - s) * slope);
+    }
+}
+
+/* row[count] becomes exp(factor * (row - max)); returns the sum. */
+static float exponentials(float *row, int64_t count, float factor, float max)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++) {
+        float e = fast_exp(factor * (row[i] - max));
+        row[i] = e;
+        sum += e;
+    }
+    return sum;
+}
+
+static float row_max(const float *row, int64_t count)
+{
+    float max = row[0];
+#pragma omp simd reduction(max : max)
+    for (int64_t i = 0; i < count; i++)
+        max = row[i] > max ? row[i] : max;
+    return max;
+}
+
+static void softmax_causal(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
+                           float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = scores + r * ld;
+        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+        float inverse = 1.0f / exponentials(row, seen, factor, row_max(row, seen));
+        for (int64_t i = 0; i < seen; i++)
+            row[i] *= inverse;
+        memset(row + seen, 0, (size_t)(cols - seen) * sizeof(*row));
+    }
+}
+
+static void softmax_causal_backward(float *dprobs, const float *probs, int64_t first, int64_t rows,
+                                    int64_t cols, int64_t ld, float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *restrict dp = dprobs + r * ld;
+        const float *restrict p = probs + r * ld;
+        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < seen; i++)
+            sum += p[i] * dp[i];
+        for (int64_t i = 0; i < seen; i++)
+            dp[i] = factor * p[i] * (dp[i] - sum);
+        memset(dp + seen, 0, (size_t)(cols - seen) * sizeof(*dp));
+    }
+}
+
+static double cross_entropy_forward(float *logits, const int32_t *targets, int64_t rows,
+                                    int64_t vocab)
+{
+    double loss = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = logits + r * vocab;
+        float target = row[targets[r]], max = row_max(row, vocab);
+        float sum = exponentials(row, vocab, 1.0f, max);
+        float inverse = 1.0f / sum;
+        for (int64_t i = 0; i < vocab; i++)
+            row[i] *= inverse;
+        loss += log((double)sum) - ((double)target - (double)max);
+    }
+    return loss;
+}
+
+static void cross_entropy_backward(float *probs, const int32_t *targets, int64_t rows,
+                                   int64_t vocab, float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = probs + r * vocab;
+        float target = row[targets[r]] - 1.0f;
+        for (int64_t i = 0; i < vocab; i++)
+            row[i] *= factor;
+        row[targets[r]] = target * factor;
+    }
+}
+
+static void embedding_forward(float *restrict out, const int32_t *index, const float *table,
+                              const float *positions, const int64_t size[3])
+{
+    int64_t rows = size[0], length = size[1], width = size[2];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *restrict token = table + index[r] * width;
+        const float *restrict position = positions + r % length * width;
+        for (int64_t i = 0; i < width; i++)
+            out[r * width + i] = token[i] + position[i];
+    }
+}
+
+static void embedding_backward(float *dtable, float *dpositions, const int32_t *index,
+                               const float *dout, const int64_t size[3])
+{
+    int64_t rows = size[0], length = size[1], width = size[2];
+    for (int64_t r = 0; r < rows; r++) {
+        float *restrict token = dtable + index[r] * width;
+        float *restrict position = dpositions + r % length * width;
+        const float *restrict d = dout + r * width;
+        for (int64_t i = 0; i < width; i++) {
+            token[i] += d[i];
+            position[i] += d[i];
+        }
+    }
+}
+
+static void adamw(const struct kernel_adamw *a, float *restrict params,
+                  const float *restrict grads, float *restrict m, float *restrict v, size_t count)
+{
+    const struct kernel_adamw o = *a;
+    for (size_t i = 0; i < count; i++) {
+        float g = grads[i] * o.grad_scale;
+        float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
+        float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
+        m[i] = mean;
+        v[i] = square;
+        params[i] = params[i] * o.keep -
+                    o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
+    }
+}
+
+static void sgd_plain(const struct kernel_sgd *s, float *restrict params,
+                      const float *restrict grads, size_t count)
+{
+    const struct kernel_sgd o = *s;
+    for (size_t i = 0; i < count; i++)
+        params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
+}
+
+static void sgd(const struct kernel_sgd *s, float *restrict params, const float *restrict grads,
+                float *restrict momentum, size_t count)
+{
+    const struct kernel_sgd o = *s;
+    if (o.momentum == 0) {
+        sgd_plain(s, params, grads, count);
+        return;
+    }
+    float kept = o.first ? 0.0f : o.momentum;
+    float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
+    for (size_t i = 0; i < count; i++) {
+        float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
+        float moved = kept * momentum[i] + g;
+        momentum[i] = moved;
+        params[i] -= o.rate * (ahead * g + behind * moved);
+    }
+}
+
+const struct kernel_table KERNEL_FAST_TABLE = {
+    .name = KERNEL_FAST_NAME,
+    .gemm = gemm,
+    .bias_fill = bias_fill,
+    .bias_add = bias_add,
+    .bias_backward = bias_backward,
+    .add = add,
+    .scale = scale,
+    .sum_squares = sum_squares,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .softmax_causal = softmax_causal,
+    .softmax_causal_backward = softmax_causal_backward,
+    .cross_entropy_forward = cross_entropy_forward,
+    .cross_entropy_backward = cross_entropy_backward,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .adamw = adamw,
+    .sgd = sgd,
+};

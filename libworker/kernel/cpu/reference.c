@@ -1,0 +1,262 @@
+/* The plain kernels: what each operation means, written once without any thought of speed. */
+#include <math.h>
+#include <string.h>
+
+#include "libworker/kernel/cpu/cpu.h"
+
+static const double GELU_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
+static const double GELU_CUBIC = 0.044715;
+
+static void gemm(const struct kernel_gemm *g)
+{
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < g->k; l++) {
+                double a = g->transpose_a ? g->a[l * g->lda + i] : g->a[i * g->lda + l];
+                double b = g->transpose_b ? g->b[j * g->ldb + l] : g->b[l * g->ldb + j];
+                sum += a * b;
+            }
+            float *c = &g->c[i * g->ldc + j];
+            *c = (float)(g->alpha * sum + (g->beta != 0 ? (double)g->beta * *c : 0));
+        }
+    }
+}
+
+static void bias_fill(float *out, const float *bias, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows * cols; i++)
+        out[i] = bias[i % cols];
+}
+
+static void bias_add(float *out, const float *x, const float *bias, int64_t rows, int64_t cols)
+{
+    for (int64_t i = 0; i < rows * cols; i++)
+        out[i] = x[i] + bias[i % cols];
+}
+
+static void bias_backward(float *dbias, const float *dout, int64_t rows, int64_t cols)
+{
+    for (int64_t j = 0; j < cols; j++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++)
+            sum += dout[i * cols + j];
+        dbias[j] += (float)sum;
+    }
+}
+
+static void add(float *y, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] += x[i];
+}
+
+static void scale(float *x, float factor, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
+static double sum_squares(const float *x, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+static void norm_forward(const struct kernel_norm *n, float *out)
+{
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *x = n->x + r * n->width;
+        double mean = 0, variance = 0;
+        for (int64_t i = 0; i < n->width; i++)
+            mean += x[i] / (double)n->width;
+        for (int64_t i = 0; i < n->width; i++)
+            variance += (x[i] - mean) * (x[i] - mean) / (double)n->width;
+        double rstd = 1 / sqrt(variance + KERNEL_NORM_EPSILON);
+        for (int64_t i = 0; i < n->width; i++)
+            out[r * n->width + i] = (float)((x[i] - mean) * rstd * n->weight[i] + n->bias[i]);
+        n->mean[r] = (float)mean;
+        n->rstd[r] = (float)rstd;
+    }
+}
+
+static void norm_backward(const struct kernel_norm *n, const float *dout, float *dx, float *dweight,
+                          float *dbias)
+{
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *x = n->x + r * n->width;
+        const float *dy = dout + r * n->width;
+        double mean_g = 0, mean_gx = 0;
+        for (int64_t i = 0; i < n->width; i++) {
+            double g = (double)dy[i] * n->weight[i];
+            mean_g += g / (double)n->width;
+            mean_gx += g * (x[i] - n->mean[r]) * n->rstd[r] / (double)n->width;
+        }
+        for (int64_t i = 0; i < n->width; i++) {
+            double normal = (x[i] - n->mean[r]) * n->rstd[r];
+            double g = (double)dy[i] * n->weight[i];
+            dx[r * n->width + i] += (float)((g - mean_g - normal * mean_gx) * n->rstd[r]);
+            dweight[i] += (float)(dy[i] * normal);
+            dbias[i] += dy[i];
+        }
+    }
+}
+
+static void gelu_forward(float *out, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double v = x[i];
+        out[i] = (float)(0.5 * v * (1 + tanh(GELU_SCALE * (v + GELU_CUBIC * v * v * v))));
+    }
+}
+
+static void gelu_backward(float *dx, const float *x, const float *dout, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double v = x[i];
+        double t = tanh(GELU_SCALE * (v + GELU_CUBIC * v * v * v));
+        double dt = (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBIC * v * v);
+        dx[i] = (float)(dout[i] * (0.5 * (1 + t) + 0.5 * v * dt));
+    }
+}
+
+static double row_max(const float *x, int64_t count)
+{
+    double max = -INFINITY;
+    for (int64_t i = 0; i < count; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+static void softmax_causal(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
+                           float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = scores + r * ld;
+        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+        double max = row_max(row, seen), sum = 0;
+        for (int64_t i = 0; i < seen; i++)
+            sum += exp(factor * (row[i] - max));
+        for (int64_t i = 0; i < seen; i++)
+            row[i] = (float)(exp(factor * (row[i] - max)) / sum);
+        for (int64_t i = seen; i < cols; i++)
+            row[i] = 0;
+    }
+}
+
+static void softmax_causal_backward(float *dprobs, const float *probs, int64_t first, int64_t rows,
+                                    int64_t cols, int64_t ld, float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        float *dp = dprobs + r * ld;
+        const float *p = probs + r * ld;
+        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+        double sum = 0;
+        for (int64_t i = 0; i < seen; i++)
+            sum += (double)p[i] * dp[i];
+        for (int64_t i = 0; i < cols; i++)
+            dp[i] = i < seen ? (float)(factor * p[i] * (dp[i] - sum)) : 0;
+    }
+}
+
+static double cross_entropy_forward(float *logits, const int32_t *targets, int64_t rows,
+                                    int64_t vocab)
+{
+    double loss = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = logits + r * vocab;
+        double max = row_max(row, vocab), sum = 0, target = row[targets[r]];
+        for (int64_t i = 0; i < vocab; i++)
+            sum += exp(row[i] - max);
+        for (int64_t i = 0; i < vocab; i++)
+            row[i] = (float)(exp(row[i] - max) / sum);
+        loss += log(sum) - (target - max);
+    }
+    return loss;
+}
+
+static void cross_entropy_backward(float *probs, const int32_t *targets, int64_t rows,
+                                   int64_t vocab, float factor)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < vocab; i++)
+            probs[r * vocab + i] = (probs[r * vocab + i] - (i == targets[r])) * factor;
+    }
+}
+
+static void embedding_forward(float *out, const int32_t *index, const float *table,
+                              const float *positions, const int64_t size[3])
+{
+    int64_t rows = size[0], length = size[1], width = size[2];
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < width; i++)
+            out[r * width + i] = table[index[r] * width + i] + positions[r % length * width + i];
+    }
+}
+
+static void embedding_backward(float *dtable, float *dpositions, const int32_t *index,
+                               const float *dout, const int64_t size[3])
+{
+    int64_t rows = size[0], length = size[1], width = size[2];
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < width; i++) {
+            dtable[index[r] * width + i] += dout[r * width + i];
+            dpositions[r % length * width + i] += dout[r * width + i];
+        }
+    }
+}
+
+static void adamw(const struct kernel_adamw *a, float *params, const float *grads, float *m,
+                  float *v, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float g = grads[i] * a->grad_scale;
+        m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
+        v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
+        float root = sqrtf(v[i]) * a->inv_root2 + a->epsilon;
+        params[i] = params[i] * a->keep - a->step_size * m[i] / root;
+    }
+}
+
+static void sgd(const struct kernel_sgd *s, float *params, const float *grads, float *momentum,
+                size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float g = grads[i] * s->grad_scale + s->weight_decay * params[i];
+        if (s->momentum != 0) {
+            momentum[i] = s->first ? g : s->momentum * momentum[i] + g;
+            g = s->nesterov ? g + s->momentum * momentum[i] : momentum[i];
+        }
+        params[i] -= s->rate * g;
+    }
+}
+
+static const struct kernel_table reference = {
+    .name = "reference",
+    .gemm = gemm,
+    .bias_fill = bias_fill,
+    .bias_add = bias_add,
+    .bias_backward = bias_backward,
+    .add = add,
+    .scale = scale,
+    .sum_squares = sum_squares,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .softmax_causal = softmax_causal,
+    .softmax_causal_backward = softmax_causal_backward,
+    .cross_entropy_forward = cross_entropy_forward,
+    .cross_entropy_backward = cross_entropy_backward,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .adamw = adamw,
+    .sgd = sgd,
+};
+
+const struct kernel_table *kernel_reference(void)
+{
+    return &reference;
+}

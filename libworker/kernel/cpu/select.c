@@ -1,0 +1,34 @@
+/* Which build of the fast kernels this machine runs. */
+#include "libworker/kernel/cpu/blas.h"
+#include "libworker/kernel/cpu/cpu.h"
+
+enum { VARIANTS_MAX = 4 };
+
+static int runnable(const struct kernel_table *ret_tables[VARIANTS_MAX])
+{
+    int n = 0;
+    ret_tables[n++] = kernel_reference();
+    ret_tables[n++] = &kernel_fast_base;
+#ifdef KERNEL_FAST_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        ret_tables[n++] = &kernel_fast_avx2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        ret_tables[n++] = &kernel_fast_avx512;
+#endif
+    return n;
+}
+
+const struct kernel_table *kernel_cpu(void)
+{
+    const struct kernel_table *tables[VARIANTS_MAX];
+    blas_load();
+    return tables[runnable(tables) - 1];
+}
+
+const struct kernel_table *kernel_cpu_variant(int i)
+{
+    const struct kernel_table *tables[VARIANTS_MAX];
+    return i >= 0 && i < runnable(tables) ? tables[i] : NULL;
+}

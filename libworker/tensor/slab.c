@@ -1,0 +1,48 @@
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <worker/error.h>
+
+#include "libworker/tensor/slab.h"
+
+enum { ALIGN_ELEMENTS = SLAB_ALIGN_BYTES / sizeof(float) };
+
+void slab_fini(struct slab *slab)
+{
+    if (!slab)
+        return;
+    free(slab->data);
+    *slab = (struct slab){0};
+}
+
+size_t slab_rounded(size_t count)
+{
+    return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
+int slab_reset(struct slab *slab, size_t count, struct error *err)
+{
+    slab->used = 0;
+    if (count <= slab->capacity)
+        return 0;
+    if (count > SIZE_MAX / sizeof(float) / 2)
+        return error_set(err, WK_ENOMEM, "%zu elements are more than memory can hold", count);
+    size_t rounded = slab_rounded(count);
+    float *data = aligned_alloc(SLAB_ALIGN_BYTES, rounded * sizeof(float));
+    if (!data)
+        return error_set(err, WK_ENOMEM, "no memory for %zu bytes", rounded * sizeof(float));
+    free(slab->data);
+    slab->data = data;
+    slab->capacity = rounded;
+    return 0;
+}
+
+float *slab_take(struct slab *slab, size_t count)
+{
+    size_t rounded = slab_rounded(count);
+    assert(rounded <= slab->capacity - slab->used);
+    float *view = slab->data + slab->used;
+    slab->used += rounded;
+    return view;
+}
