@@ -1,0 +1,247 @@
+#!/usr/bin/python3
+"""House rules as a test: formatting, include arrows, fences around outside libraries, banned
+functions, sizes, header contracts, files that no CMakeLists names, clang-tidy and cppcheck.
+
+    tools/tidy.py [--fast] [--fix]     --fast leaves clang-tidy and cppcheck out; --fix formats
+
+Exits 1 and names file, line and mend for each finding.
+"""
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE_ROOMS = ["common", "coordinator", "agent", "libworker", "cli", "examples", "bench", "tests"]
+
+# Outside library -> the only files that may include it.
+FENCES = {
+    r"sqlite3\.h": r"coordinator/store/store_sqlite|tests/",
+    r"nng/": r"common/env/net_nng",
+    r"microhttpd\.h": r"coordinator/api_rest/http",
+    r"nvml\.h": r"agent/device/",
+    r"jansson\.h": r"common/base/tree",
+    r"yaml\.h": r"common/base/tree",
+    r"(nccl|cuda_runtime|cublas\w*|cudnn)\.h": r"libworker/(device/cuda|kernel/cuda|comm/nccl)",
+    r"cblas\.h": r"libworker/kernel/|bench/",
+    r"protobuf-c/": r"common/rpc/|coordinator/api_|agent/link/|libworker/session/|cli/|tests/",
+}
+BANNED = {
+    "strcpy": "str_copy", "strcat": "buf_printf", "sprintf": "snprintf", "vsprintf": "vsnprintf",
+    "strtok": "a loop over strcspn", "atoi": "str_parse_i64", "atol": "str_parse_i64",
+    "atof": "str_parse_f64", "gets": "fgets", "rand": "rng_next", "srand": "rng_init",
+    "gmtime": "gmtime_r", "localtime": "localtime_r", "ctime": "strftime", "asctime": "strftime",
+    "strerror_l": "strerror", "system": "posix_spawn", "popen": "posix_spawn", "tmpnam": "mkstemp",
+}
+LIBRARY_BANNED = {"exit", "abort_", "printf", "fprintf", "puts", "perror"}
+FILE_MAX, FUNCTION_MAX, PARAMETERS_MAX, COLUMNS_MAX = 600, 70, 5, 100
+KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "__attribute__"}
+
+
+def tracked():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                         capture_output=True, text=True).stdout
+    return sorted({f for f in out.split("\n") if f and (ROOT / f).is_file()})
+
+
+def strip(text):
+    """Comments and string contents blanked, line structure kept."""
+    def blank(match):
+        s = match.group(0)
+        if s.startswith(("/*", "//")):
+            return re.sub(r"[^\n]", " ", s)
+        return s[0] + re.sub(r"[^\n]", " ", s[1:-1]) + s[-1]
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+
+
+def read_layers():
+    rooms = {}
+    for line in (ROOT / "tools/layers.txt").read_text().splitlines():
+        line = line.split("#")[0].strip()
+        if line:
+            room, _, targets = line.partition("->")
+            rooms[room.strip()] = targets.split()
+    return rooms
+
+
+def room_of(path, rooms):
+    best = [r for r in rooms if path == r or path.startswith(r + "/")]
+    return max(best, key=len) if best else None
+
+
+def check_arrows(path, text, rooms):
+    room = room_of(path, rooms)
+    if room is None:
+        yield 1, "is in no room of tools/layers.txt"
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+        if not match:
+            continue
+        quote, name = match.groups()
+        for fence, allowed in FENCES.items():
+            if re.match(fence, name) and not re.match(allowed, path):
+                yield number, f"<{name}> may only be included by {allowed}"
+        if name.startswith("proto/"):
+            target = "gen"
+        elif name.startswith("worker/"):
+            target = "libworker/include"
+        elif quote == '"':
+            if not (ROOT / name).is_file() and "/" in name:
+                continue  # generated at build
+            if "/" not in name:
+                yield number, f'"{name}": include from the repository root'
+                continue
+            target = room_of(name, rooms) or name
+        else:
+            continue
+        if target == room or any(target == r or target.startswith(r + "/") for r in rooms[room] if r in ("common", "libworker", "tests", "bench") or r == target):
+            continue
+        if target in rooms[room] or (room == "coordinator" and target.startswith("coordinator")):
+            continue
+        if room in ("tests", "bench"):
+            continue
+        yield number, f"{room} must not include {target} (tools/layers.txt)"
+
+
+def functions(text):
+    """(name, first line, lines, parameters) of each function definition, by the house's layout."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        if line != "{":
+            continue
+        start = i - 1
+        while start > 0 and lines[start - 1] and not re.match(r"^[}#]|.*;\s*$|^\s*$", lines[start - 1]) :
+            start -= 1
+        signature = " ".join(lines[start:i])
+        match = re.match(r".*?\b(\w+)\s*\((.*)\)\s*(?:__attribute__.*)?$", signature)
+        if not match or "=" in signature.split("(")[0]:
+            continue
+        end = next((j for j in range(i, len(lines)) if lines[j] == "}"), i)
+        parameters = re.sub(r"\([^()]*\)", "", match.group(2))
+        count = 0 if parameters.strip() in ("", "void") else parameters.count(",") + 1
+        yield match.group(1), start + 1, end - start + 1, count
+
+
+def check_text(path, raw, text):
+    if raw.count("\n") > FILE_MAX:
+        yield 1, f"{raw.count(chr(10))} lines (limit {FILE_MAX}): is it still one idea?"
+    if not raw.endswith("\n"):
+        yield raw.count("\n") + 1, "no newline at the end"
+    for number, line in enumerate(raw.split("\n"), 1):
+        if len(line) > COLUMNS_MAX:
+            yield number, f"{len(line)} columns (limit {COLUMNS_MAX})"
+        if line.rstrip() != line:
+            yield number, "space at the end of the line"
+        if re.search(r"\b(FIXME|XXX)\b", line) or re.search(r"\bTODO\b(?!\(#\d+\))", line):
+            yield number, "finish it, or TODO(#issue)"
+    library = not re.match(r"(cli|examples|bench|tests)/|.*/command\.c$|.*/shim\.c$|.*log_stderr", path)
+    for number, line in enumerate(text.split("\n"), 1):
+        for match in re.finditer(r"(?<![\w.>])(\w+)\s*\(", line):
+            name = match.group(1)
+            if name in BANNED and not line.lstrip().startswith("#"):
+                yield number, f"{name}: use {BANNED[name]}"
+            if library and name in LIBRARY_BANNED:
+                yield number, f"{name}: library code returns errors; programs print and exit"
+    if path.endswith(".c"):
+        for name, line, length, parameters in functions(text):
+            if name in KEYWORDS:
+                continue
+            if length > FUNCTION_MAX:
+                yield line, f"{name} has {length} lines (limit {FUNCTION_MAX})"
+            if parameters > PARAMETERS_MAX + 1:  # `struct error *err` does not count
+                yield line, f"{name} takes {parameters} parameters (limit {PARAMETERS_MAX} and an error)"
+
+
+def check_header(path, raw):
+    if not raw.startswith("/*"):
+        yield 1, "a header opens with what it is, who owns it, which thread may call it"
+    stem = re.sub(r"\W", "_", "_".join(Path(path).parts[-2:])[:-2]).upper()
+    if f"#ifndef {stem}_H" not in raw:
+        yield 1, f"include guard should be {stem}_H"
+
+
+def check_built(files):
+    """Every .c stands in some CMakeLists of its own folder or one above it."""
+    lists = {f: (ROOT / f).read_text() for f in files if f.endswith("CMakeLists.txt")}
+    for path in files:
+        if not path.endswith(".c"):
+            continue
+        folder, found = Path(path).parent, False
+        while not found:
+            text = lists.get(str(folder / "CMakeLists.txt"), "")
+            found = Path(path).name in text or "GLOB" in text and ".c" in text
+            if folder == Path("."):
+                break
+            folder = folder.parent
+        if not found:
+            yield path, "no CMakeLists.txt names it"
+
+
+def run_tool(command):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def check_format(files, fix):
+    for i in range(0, len(files), 100):
+        batch = files[i:i + 100]
+        if fix:
+            subprocess.run(["clang-format", "-i", *batch], cwd=ROOT, check=True)
+            continue
+        code, out = run_tool(["clang-format", "--dry-run", "-Werror", *batch])
+        if code:
+            for match in re.finditer(r"^(\S+?):(\d+):\d+: error", out, re.M):
+                yield match.group(1), int(match.group(2)), "format: run tools/tidy.py --fix"
+
+
+def check_deep(files):
+    database = ROOT / "build"
+    sources = [f for f in files if f.endswith(".c") and not f.startswith(("tests/", "bench/"))]
+    if not (database / "compile_commands.json").exists():
+        yield "build", 1, "configure first: ./dev build"
+        return
+
+    def one(source):
+        return run_tool(["clang-tidy", "--quiet", "-p", str(database), source])[1]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for out in pool.map(one, sources):
+            for match in re.finditer(rf"^{re.escape(str(ROOT))}/(\S+?):(\d+):\d+: (?:warning|error): (.*)$", out, re.M):
+                yield match.group(1), int(match.group(2)), match.group(3)
+    code, out = run_tool(["cppcheck", "--quiet", "-j", str(os.cpu_count()), "--std=c11", "--error-exitcode=1", "--inline-suppr",
+                          "--enable=warning,portability", "--suppress=missingIncludeSystem", "--suppress=unknownMacro", "--template={file}:{line}:{message}",
+                          "-I", ".", "-I", "libworker/include", *[f for f in sources]])
+    if code:
+        for line in out.splitlines():
+            match = re.match(r"(\S+?):(\d+):(.*)", line)
+            if match:
+                yield match.group(1), int(match.group(2)), "cppcheck: " + match.group(3)
+
+
+def main():
+    fast, fix = "--fast" in sys.argv, "--fix" in sys.argv
+    files = tracked()
+    rooms = read_layers()
+    code = [f for f in files if f.endswith((".c", ".h")) and f.split("/")[0] in SOURCE_ROOMS]
+    findings = []
+    findings += [(f, n, w) for f, n, w in check_format(code, fix)]
+    for path in code:
+        raw = (ROOT / path).read_text()
+        text = strip(raw)
+        findings += [(path, n, w) for n, w in check_arrows(path, raw, rooms)]
+        findings += [(path, n, w) for n, w in check_text(path, raw, text)]
+        if path.endswith(".h"):
+            findings += [(path, n, w) for n, w in check_header(path, raw)]
+    findings += [(p, 1, w) for p, w in check_built(files)]
+    if not fast and not fix:
+        findings += list(check_deep(code))
+    for path, number, what in sorted(set(findings)):
+        print(f"{path}:{number}: {what}")
+    print(f"lint: {len(code)} files, {len(set(findings))} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
