@@ -1,0 +1,99 @@
+/* What the coordinator must not forget, behind one contract: jobs, nodes, events, tokens and a few
+ * words about itself. Two implementations: store_sqlite (the real one) and store_memory (tests and
+ * simulation); tests/conformance/store runs one suite on both.
+ *
+ * Who owns: the program opens a store and outlives the coordinator with it; the driver is its only
+ * user. One thread. Verbs may block on the disk.
+ *
+ * Writing happens between begin and commit. Nothing written is seen by load, list_events or a later
+ * opening until commit has returned 0; then all of it is, whatever happens to the process or the
+ * machine. A failing verb or commit leaves the transaction to be ended by rollback, which undoes
+ * all of it. E_RESOURCE_EXHAUSTED is a full disk; E_DATA_LOSS a damaged file; other failures of the
+ * disk are E_UNAVAILABLE or E_INTERNAL.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/token.h"
+#include "coordinator/core/action.h"
+#include "coordinator/model/cluster.h"
+
+enum {
+    STORE_EVENTS_PAGE_MAX = 1000,
+    STORE_TOKENS_MAX = 10000,
+    STORE_META_KEY_MAX = 63,
+    STORE_META_VALUE_MAX = 255,
+};
+
+/* Builds a spec from the JSON a job was stored with. On success the caller holds one reference. */
+typedef int (*store_parse_spec_fn)(void *arg, const char *json, struct spec **ret,
+                                   struct error *err);
+
+struct store_loader {
+    store_parse_spec_fn parse_spec;
+    void *arg;
+};
+
+struct store_token {
+    char role[TOKEN_ROLE_MAX + 1];
+    uint8_t hash[TOKEN_HASH_BYTES];
+    int64_t created_wall_ms;
+};
+
+struct store_event { /* a record with its number; numbers rise by one from 1 */
+    uint64_t seq;
+    struct record record;
+};
+
+struct store_events_query {
+    const char *job; /* NULL or "" = of all jobs and nodes */
+    uint64_t after;  /* only greater numbers */
+    int limit;       /* 1..STORE_EVENTS_PAGE_MAX */
+    bool newest;     /* the last `limit` ones (still in ascending order), not the first */
+};
+
+typedef void (*store_event_fn)(void *arg, const struct store_event *event);
+typedef void (*store_token_fn)(void *arg, const struct store_token *token);
+
+struct store;
+
+struct store_verbs {
+    /* Fill an empty cluster with all nodes and jobs as last committed. On failure the cluster is
+     * half-filled: the caller frees it. Not inside a transaction. */
+    int (*load)(struct store *store, const struct store_loader *loader, struct cluster *cluster,
+                struct error *err);
+
+    int (*begin)(struct store *store, struct error *err);
+    int (*put_job)(struct store *store, const struct job *job, struct error *err);
+    int (*put_node)(struct store *store, const struct node *node, struct error *err);
+    int (*put_token)(struct store *store, const struct store_token *token, struct error *err);
+    int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
+    int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
+                  struct error *err);
+    int (*commit)(struct store *store, struct error *err);
+    void (*rollback)(struct store *store);
+
+    /* `fn` is called for each, in order of their numbers. */
+    int (*list_events)(struct store *store, const struct store_events_query *query,
+                       store_event_fn fn, void *arg, struct error *err);
+    int (*list_tokens)(struct store *store, store_token_fn fn, void *arg, struct error *err);
+    /* E_NOT_FOUND if the key was never put. `ret` has STORE_META_VALUE_MAX + 1 bytes. */
+    int (*get_meta)(struct store *store, const char *key, char *ret, struct error *err);
+
+    void (*close)(struct store *store); /* an open transaction is undone; frees the store */
+};
+
+struct store { /* first member of every implementation */
+    const struct store_verbs *verbs;
+};
+
+static inline void store_close(struct store *store) /* NULL is fine */
+{
+    if (store)
+        store->verbs->close(store);
+}
+
+#endif
