@@ -17,7 +17,7 @@ struct str str_of(const char *text); /* NULL gives an empty view */
 bool str_equal(struct str a, struct str b);
 struct str str_trim(struct str s); /* without spaces, tabs, line ends around it */
 
-/* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b" gives
+/* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b," gives
  * "a", "", "b"; an empty view gives nothing. */
 bool str_next(struct str *rest, char separator, struct str *ret_part);
 

@@ -1,6 +1,7 @@
 /* Bearer tokens: `mst_<role>_<43 base64url characters of 32 random bytes><8 hex digits of CRC-32C>`
- * (the checksum covers everything before it). The checksum lets a mistyped or cut token be told from a revoked one without looking it up. Only
- * the SHA-256 of a token is ever stored. No I/O: randomness is given.
+ * (the checksum covers everything before it), so that a mistyped or cut token can be told from a
+ * revoked one without looking it up. Only the SHA-256 of a token is ever stored. No I/O: randomness
+ * is given.
  */
 #ifndef BASE_TOKEN_H
 #define BASE_TOKEN_H
