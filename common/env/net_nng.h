@@ -1,0 +1,26 @@
+/* env.net over NNG 1.5.2, the only file that knows NNG: tcp://, tls+tcp:// and ipc:// urls.
+ *
+ * Listeners are REP sockets with one context per request in flight; dialers are REQ sockets whose
+ * messages we number and time ourselves. NNG's threads only append to an inbox and wake the loop:
+ * no callback of ours runs anywhere but on the loop thread. Sockets are opened once and live as long
+ * as the process, because closing one that is in use can deadlock in 1.5.2; a closed listener or
+ * dialer goes silent and keeps its memory.
+ *
+ * TLS takes its files from the url's query: tls+tcp://host:port?ca=/x/ca.pem (dialer) and
+ * ?cert=/x/cert-and-key.pem (listener).
+ */
+#ifndef ENV_NET_NNG_H
+#define ENV_NET_NNG_H
+
+#include "common/base/error.h"
+#include "common/env/env.h"
+
+struct loop;
+
+/* `loop` is borrowed; `ret` is usable until net_nng_fini. */
+int net_nng_init(struct net *ret, struct loop *loop, struct error *err);
+
+/* Silences everything: no callback and no post to the loop after it. Accepts a zeroed net. */
+void net_nng_fini(struct net *net);
+
+#endif

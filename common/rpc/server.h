@@ -1,0 +1,85 @@
+/* Takes calls from env.net, finds their handler, and answers each exactly once: by the handler now
+ * or later (a long poll simply answers late), or by itself when the call's deadline has passed.
+ * Loop thread only. Malformed calls never reach a handler: a frame or payload that cannot be read is
+ * INVALID_ARGUMENT, an unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. Tokens are
+ * not judged here: handlers ask rpc_call_token.
+ *
+ *     received ──► handler ──► answered (rpc_call_answer, rpc_call_fail: the call is freed)
+ *                        └───► expired  (deadline + RPC_SERVER_GRACE_MS: DEADLINE_EXCEEDED, freed)
+ *
+ * After either the call is gone: keep its id, not its pointer, and ask rpc_server_find.
+ */
+#ifndef RPC_SERVER_H
+#define RPC_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/base/error.h"
+
+struct env;
+struct loop;
+struct rpc_server;
+struct rpc_call;
+
+enum {
+    RPC_SERVER_DEFAULT_TIMEOUT_MS = 30000, /* of a request that names none */
+    RPC_SERVER_TIMEOUT_MAX_MS = 600000,    /* longer wishes are cut to it */
+    RPC_SERVER_GRACE_MS = 100,             /* after the deadline the server answers itself */
+    RPC_SERVER_LONG_POLL_MARGIN_MS = 200,  /* long polls answer this much before the deadline */
+    RPC_SERVER_METHODS_MAX = 64,
+};
+
+/* On the loop thread, inside no lock. Answer at once or keep rpc_call_id and answer later. */
+typedef void (*rpc_handler)(void *arg, struct rpc_call *call);
+typedef void (*rpc_gone_fn)(void *arg, uint64_t peer);
+
+/* Listen. "tcp://127.0.0.1:0" takes a free port; rpc_server_url tells which. Add the methods before
+ * the loop turns again. `env` and `loop` are borrowed and must outlive the server. */
+int rpc_server_new(struct env *env, struct loop *loop, const char *url, int max_in_flight,
+                   struct rpc_server **ret, struct error *err);
+const char *rpc_server_url(const struct rpc_server *server);
+
+/* `method` by its schema name ("SubmitJob"): E_NOT_FOUND if the service has none, E_ALREADY_EXISTS
+ * on the second time, E_RESOURCE_EXHAUSTED beyond RPC_SERVER_METHODS_MAX. */
+int rpc_server_add(struct rpc_server *server, const ProtobufCServiceDescriptor *service,
+                   const char *method, rpc_handler fn, void *arg, struct error *err);
+
+/* A connection is gone. Its open calls stay open (answers go nowhere). One listener. */
+void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg);
+
+/* Refuses new calls and drops the open ones unanswered, as a crash would. Accepts NULL. */
+void rpc_server_free(struct rpc_server *server);
+
+/* The open call with this id; NULL once it was answered or has expired. */
+struct rpc_call *rpc_server_find(struct rpc_server *server, uint64_t id);
+
+struct rpc_server_stats {
+    uint64_t calls;    /* that reached a handler */
+    uint64_t failures; /* answered with a code by their handler */
+    uint64_t refused;  /* malformed, too large, unknown method */
+    uint64_t expired;  /* answered by the server after the deadline */
+    uint32_t open;     /* now */
+};
+void rpc_server_stats(const struct rpc_server *server, struct rpc_server_stats *ret);
+
+/* All borrowed, valid until the call is answered. */
+const ProtobufCMessage *rpc_call_request(const struct rpc_call *call); /* of the method's type */
+const char *rpc_call_method(const struct rpc_call *call);              /* "Coordinator.SubmitJob" */
+const char *rpc_call_token(const struct rpc_call *call);               /* "" if none */
+const char *rpc_call_idempotency_key(const struct rpc_call *call);     /* "" if none */
+uint64_t rpc_call_peer(const struct rpc_call *call);                   /* as in rpc_gone_fn */
+uint64_t rpc_call_id(const struct rpc_call *call);          /* unique in this process, never 0 */
+int64_t rpc_call_deadline_ms(const struct rpc_call *call);  /* loop time */
+struct rpc_server *rpc_call_server(const struct rpc_call *call);
+
+/* `answer` must be of the method's answer type (asserted); copied, still the caller's. An answer too
+ * large for the wire becomes RESOURCE_EXHAUSTED. */
+void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *answer);
+
+/* Code, text, field and hint of `err`; its code must not be 0. */
+void rpc_call_fail(struct rpc_call *call, const struct error *err);
+
+#endif

@@ -1,0 +1,26 @@
+/* One call at a time, waited for: for the CLI and for tests. Owns a private loop, environment and
+ * connection; make one and keep it, since a connection of NNG 1.5.2 cannot be given back before the
+ * process ends. One thread at a time, and not the thread of another loop.
+ */
+#ifndef RPC_SYNC_H
+#define RPC_SYNC_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/base/error.h"
+#include "common/rpc/client.h"
+#include "common/rpc/message.h"
+
+struct rpc_sync;
+
+/* Connects in the background; only a malformed url fails here. `token` may be NULL. */
+int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, struct error *err);
+void rpc_sync_free(struct rpc_sync *sync); /* accepts NULL */
+
+/* The answer is the caller's (rpc_message_free) and untouched on failure. Errors as in client.h. */
+int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
+                  const char *method, const ProtobufCMessage *request,
+                  const struct rpc_options *options, ProtobufCMessage **ret_answer,
+                  struct error *err);
+
+#endif
