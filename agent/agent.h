@@ -1,0 +1,56 @@
+/* The agent of one node: keeps what runs here equal to what the coordinator wants, gives workers a
+ * socket to speak to, and reports. The only file that connects core, link and launcher; the same
+ * object runs in production and under tests/sim, only env and launcher differ. Loop thread only.
+ */
+#ifndef AGENT_AGENT_H
+#define AGENT_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/device/inventory.h"
+#include "agent/supervisor/launcher.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/env/env.h"
+#include "common/loop/loop.h"
+
+struct agent;
+struct agent_core;
+
+enum agent_end { /* why agent_options.on_end was called */
+    AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
+    AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator knows */
+};
+
+struct agent_options { /* all borrowed until agent_new returns, `log` for life */
+    const char *name;        /* [a-z0-9][a-z0-9.-]{0,62} */
+    const char *coordinator; /* URL */
+    const char *token;       /* of role agent */
+    const char *hub_url;     /* where workers reach it: "ipc:///.../hub.sock" */
+    const char *address;     /* where other nodes reach this one */
+    const char *version;
+    uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
+    struct inventory inventory;     /* slots, cpus, memory, labels, gpus; copied */
+    const char *const *environment; /* NULL-terminated "NAME=value" workers inherit (PATH, HOME) */
+    const struct log *log;          /* NULL = silent */
+    void (*on_end)(void *arg, enum agent_end why);
+    void *on_end_arg;
+};
+
+/* Opens the hub, adopts what the launcher finds, registers in the background. */
+int agent_new(const struct agent_options *options, struct env *env, struct loop *loop,
+              struct launcher *launcher, struct agent **ret, struct error *err);
+
+/* As a crash would: nothing is flushed, no worker is touched; the launcher is closed. */
+void agent_free(struct agent *agent);
+
+/* SIGTERM, grace, SIGKILL to all; on_end(AGENT_END_STOPPED) when they are gone. */
+void agent_stop_workers(struct agent *agent);
+
+const char *agent_hub_url(const struct agent *agent);
+uint64_t agent_incarnation(const struct agent *agent);
+bool agent_registered(const struct agent *agent);
+const struct agent_core *agent_core_of(const struct agent *agent); /* for checkers; read only */
+
+#endif

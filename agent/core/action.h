@@ -1,0 +1,61 @@
+/* Everything an agent may ask the world to do. A step appends actions; agent/agent.c performs them
+ * in order.
+ */
+#ifndef AGENT_ACTION_H
+#define AGENT_ACTION_H
+
+#include "agent/core/assignment.h"
+#include "agent/core/launch.h"
+#include "common/base/error.h"
+
+enum agent_action_kind {
+    AGENT_ACTION_REGISTER,  /* tell the coordinator who we are and what runs here */
+    AGENT_ACTION_REPORT,    /* something people wait for has changed: report at once */
+    AGENT_ACTION_START,     /* `assignment`; answered by EVENT_STARTED or EVENT_START_FAILED */
+    AGENT_ACTION_TERMINATE, /* SIGTERM to the worker's process group */
+    AGENT_ACTION_KILL,      /* SIGKILL to its whole tree */
+    AGENT_ACTION_REMEMBER,  /* store `memory` in its run directory */
+    AGENT_ACTION_FORGET,    /* remove its run directory */
+    AGENT_ACTION_ANSWER,    /* `answer` to `request` */
+    AGENT_ACTION_REFUSE,    /* `error` to `request` */
+    AGENT_ACTION_WAKE_AT,   /* deliver EVENT_TICK at `at_ms`; the earliest asked for counts */
+    AGENT_ACTION_LEAVE,     /* end this agent without touching a worker */
+};
+
+enum agent_answer_kind {
+    AGENT_ANSWER_HELLO,    /* generation, assignment */
+    AGENT_ANSWER_JOIN,     /* ready, generation, stop; assignment when ready */
+    AGENT_ANSWER_WATCH,    /* generation, stop, grace_ms */
+    AGENT_ANSWER_PROGRESS, /* nothing */
+    AGENT_ANSWER_LOST_PEERS,
+};
+
+struct agent_answer {
+    enum agent_answer_kind kind;
+    bool ready, stop;
+    uint64_t generation;
+    uint32_t grace_ms;
+};
+
+struct agent_action {
+    enum agent_action_kind kind;
+    struct worker_key key;
+    struct assignment *assignment; /* held by the list; START, ANSWER */
+    struct worker_memory memory;
+    uint64_t request;
+    struct agent_answer answer;
+    struct error *error; /* owned by the list; REFUSE */
+    int64_t at_ms;
+};
+
+struct agent_actions { /* a growing list; zeroed memory is an empty one */
+    struct agent_action *items;
+    int count, capacity;
+};
+
+void agent_actions_fini(struct agent_actions *actions);
+void agent_actions_clear(struct agent_actions *actions); /* releases what the entries hold */
+/* Zeroed but for the kind; valid until the next add. Never NULL: aborts without memory. */
+struct agent_action *agent_actions_add(struct agent_actions *actions, enum agent_action_kind kind);
+
+#endif

@@ -1,0 +1,66 @@
+/* Everything that can happen to an agent. agent/link and agent/supervisor make events, agent_step
+ * consumes them. Pointers in an event are borrowed for the step only; assignments are held by the
+ * core where it keeps them. Calls of workers arrive here only with a token that
+ * agent_core_authorize accepted.
+ */
+#ifndef AGENT_EVENT_H
+#define AGENT_EVENT_H
+
+#include "agent/core/assignment.h"
+#include "agent/core/launch.h"
+
+enum agent_event_kind {
+    AGENT_EVENT_TICK,         /* the time that was asked for has come */
+    AGENT_EVENT_FOUND,        /* at start: a run directory of an earlier agent */
+    AGENT_EVENT_REGISTERED,   /* the coordinator knows this incarnation */
+    AGENT_EVENT_UNREGISTERED, /* the coordinator does not know us (any more) */
+    AGENT_EVENT_FENCED,       /* a newer agent of this name has taken over */
+    AGENT_EVENT_DESIRED,      /* all assignments of this node */
+    AGENT_EVENT_STARTED,
+    AGENT_EVENT_START_FAILED,
+    AGENT_EVENT_EXITED,
+    AGENT_EVENT_SHIPPED,      /* all output of an exited worker was acknowledged */
+    AGENT_EVENT_HELLO,
+    AGENT_EVENT_JOIN,
+    AGENT_EVENT_WATCH,
+    AGENT_EVENT_PROGRESS,
+    AGENT_EVENT_LOST_PEERS,
+    AGENT_EVENT_STOP_ALL,     /* the agent is asked to end its workers before it leaves */
+};
+
+struct agent_event {
+    enum agent_event_kind kind;
+    int64_t now_ms;
+    struct worker_key key; /* of the events about one worker */
+    uint64_t request;      /* a call that waits for AGENT_ACTION_ANSWER or _REFUSE; 0 = none */
+    int64_t deadline_ms;   /* of the call: answered before it, with "nothing yet" if need be */
+    union {
+        const struct worker_found *found;
+        struct {
+            struct assignment *const *assignments;
+            int count;
+        } desired;
+        struct {
+            int64_t pid;
+        } started;
+        const char *start_error;
+        const struct worker_exit *exit;
+        struct {
+            uint64_t generation;
+            const char *endpoint;
+        } join;
+        struct {
+            uint64_t generation;
+        } watch;
+        struct {
+            uint64_t generation, step, total_steps;
+        } progress;
+        struct {
+            uint64_t generation;
+            const uint32_t *ranks;
+            int count;
+        } lost_peers;
+    };
+};
+
+#endif

@@ -1,0 +1,68 @@
+/* What the core says about a process to whoever starts it, and what it hears back: the words that
+ * agent/core and agent/supervisor share. Plain data, no ownership but where said.
+ */
+#ifndef AGENT_LAUNCH_H
+#define AGENT_LAUNCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    AGENT_JOB_ID_MAX = 31,
+    AGENT_ENDPOINT_MAX = 159,
+    AGENT_TOKEN_MAX = 127,
+    AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
+    AGENT_START_ERROR_MAX = 511,
+};
+
+/* Names one worker for ever: uids are never used again in their job. */
+struct worker_key {
+    char job[AGENT_JOB_ID_MAX + 1]; /* [A-Za-z0-9._-], never "." or ".." */
+    uint64_t uid;
+};
+
+/* All that a launcher needs to start a worker. Borrowed for the call. */
+struct launch {
+    struct worker_key key;
+    uint64_t generation; /* it starts in */
+    uint32_t rank;
+    const char *const *argv; /* NULL-terminated, argv[0] searched in PATH */
+    const char *const *envp; /* NULL-terminated "NAME=value", the whole environment */
+    const char *workdir;     /* "" = the run directory */
+    uint64_t memory_bytes;   /* 0 = not limited */
+    uint16_t master_port;    /* must be free when this node is to serve it; 0 = do not look */
+    const char *master_addr; /* where it is to be free */
+};
+
+/* How a process ended: proto Exit in our words. */
+struct worker_exit {
+    int code;   /* meaningful when signal is 0 */
+    int signal; /* 0 if it exited by itself */
+    bool oom;   /* killed for memory: the cgroup's word */
+    bool lost;  /* nobody saw how it ended */
+    int64_t wall_ms;
+    char text[256]; /* "killed by SIGKILL (out of memory: 2.0 GiB of 2.0 GiB)" */
+    char last_output[AGENT_LAST_OUTPUT_MAX_BYTES + 1];
+};
+
+/* What the agent keeps about a worker beside its process, so that an agent started later knows what
+ * the worker has been told: stored in the run directory by launcher.remember. */
+struct worker_memory {
+    bool aware;          /* it said Hello */
+    uint64_t generation; /* newest it has joined, 0 = none */
+    uint64_t step, total_steps; /* as of the last change of the above */
+};
+
+/* A worker found in its run directory when the agent starts. */
+struct worker_found {
+    struct worker_key key;
+    uint64_t start_generation;
+    uint32_t rank; /* it was started with */
+    int64_t pid;   /* of the worker; 0 if it never ran */
+    bool exited;
+    struct worker_exit exit; /* with exited */
+    struct worker_memory memory;
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* What this machine has to give: cores, memory, GPUs, labels. Slots are GPUs, or CPU cores where
+ * there is none. Reads /proc, sysfs, cgroup limits and NVML once; the result is plain data.
+ */
+#ifndef DEVICE_INVENTORY_H
+#define DEVICE_INVENTORY_H
+
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+enum { INVENTORY_GPUS_MAX = 16, INVENTORY_LABELS_MAX = 64 };
+
+struct inventory_gpu {
+    int index;
+    char model[64];
+    char uuid[48];
+    uint64_t memory_bytes;
+};
+
+struct inventory_label {
+    char key[64];
+    char value[64];
+};
+
+struct inventory {
+    uint32_t slots;
+    double cpus;
+    uint64_t memory_bytes;
+    struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
+    int gpus_count;
+    struct inventory_label labels[INVENTORY_LABELS_MAX]; /* ascending by key */
+    int labels_count;
+};
+
+/* All of it, labels hostname, os, arch, gpu.model included. GPUs are those NVML shows; no library
+ * or no driver means none. */
+int inventory_read(struct inventory *ret, struct error *err);
+
+/* Set or replace a label. E_INVALID_ARGUMENT if key or value is too long or empty,
+ * E_RESOURCE_EXHAUSTED when the table is full. */
+int inventory_label(struct inventory *inventory, const char *key, const char *value,
+                    struct error *err);
+
+#endif
