@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/map.h"
 #include "coordinator/model/spec.h"
 
 enum {
@@ -26,6 +27,7 @@ enum {
     JOB_CHECKPOINTS_MAX = 64, /* remembered per job; older ones are forgotten, not deleted */
     PATH_LENGTH_MAX = 1023,
     SECRET_BYTES = 32,
+    NODE_SLOTS_MAX = 256,
 };
 
 #define NODE_STATES(X) X(JOINING, joining) X(READY, ready) X(CORDONED, cordoned) X(DRAINING, draining) X(UNREACHABLE, unreachable) X(LOST, lost)
@@ -100,6 +102,9 @@ struct node {
     /* derived from the workers placed on it */
     int slots_used, cpus_milli_used;
     int64_t memory_bytes_used;
+    uint64_t slot_map[NODE_SLOTS_MAX / 64]; /* bit = slot taken */
+    int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them */
+    struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
 };
 
 struct exit_info {
@@ -115,6 +120,7 @@ struct worker {
     char node[NODE_NAME_MAX + 1];
     enum worker_state state;
     bool should_stop;      /* the desired state says end it */
+    bool held;             /* backoff: not to be started yet, so not in the desired state */
     bool aware;            /* speaks libworker's protocol */
     int slot;              /* first slot on its node */
     int local_rank;        /* place on its node, kept for life */
@@ -124,6 +130,8 @@ struct worker {
     uint64_t joining;      /* generation it asks to join, with endpoint; 0 = none */
     char endpoint[ENDPOINT_MAX + 1];
     uint64_t broken;       /* generation in which it lost peers */
+    uint64_t lost_in;      /* generation in which peers reported losing it */
+    uint64_t born;         /* generation it was started for */
     uint64_t generation;   /* newest group it is or was a member of */
     int rank;              /* in that group */
     struct exit_info exit;
@@ -134,12 +142,20 @@ struct group {
     uint64_t generation; /* 0 = there is no such group */
     int world;
     uint64_t *members;   /* uid by rank, `world` of them, owned by the group */
-    bool published;      /* all joined (or unaware and started): membership is given out */
+    bool published;      /* all joined, or unaware and started: the gang is whole and runs */
+    bool joined;         /* all joined: endpoints are known, membership is given out */
     bool open;           /* forming: survivors are told to leave the current group */
     bool broken;         /* lost a member: it will not commit checkpoints any more */
     char master_node[NODE_NAME_MAX + 1];
     int master_port;
     int64_t since_ms;
+    struct group_place *places; /* by rank; derived, not stored */
+    int nodes;                  /* derived */
+};
+
+struct group_place { /* where a rank is among the nodes of its group */
+    int node_rank;   /* nodes in order of their lowest rank */
+    int local_world; /* members on that node */
 };
 
 struct checkpoint {
@@ -169,7 +185,10 @@ struct job {
     uint64_t progress_step;       /* best step when the last failure was seen */
     int same_cause;               /* consecutive failures with the same cause and no new step */
     char last_cause[256];
+    int64_t cause_wall_ms;        /* when the failure that is the reason happened; 0 = none */
     int64_t backoff_until_ms;
+    int64_t grow_after_ms;        /* growing failed: not again before */
+    int grow_failures;            /* in a row */
     /* progress, as reported */
     uint64_t step, total_steps;
     double loss, tokens_per_second;
@@ -180,6 +199,7 @@ struct job {
     int64_t last_recovery_ms;
     int64_t stop_deadline_ms, runtime_deadline_ms; /* 0 = none */
     bool cancel_requested;
+    enum job_state ending; /* while stopping: the state that follows */
     int exit_code;
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     char idempotency_key[128];
@@ -205,18 +225,43 @@ struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
 int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not a member */
 
-/* Changes, for core and for loading the store. Both copy nothing: they take ownership. */
+/* Changes, for core and for loading the store. The cluster takes ownership: it frees nodes with
+ * node_free and jobs with job_free, which free their arrays with free(). On failure the caller
+ * still owns what it passed. Loading adds all nodes before the first job; what is marked derived is
+ * computed here and need not be stored. */
 int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err);
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err);
 uint64_t cluster_next_sequence(struct cluster *cluster);
+struct rng *cluster_rng(struct cluster *cluster);
+void node_free(struct node *node); /* NULL is fine */
+void job_free(struct job *job);    /* releases the spec; NULL is fine */
+
+/* A new worker in `ASSIGNED` takes its slots; one that has exited gives them back (job_worker_gone
+ * sets EXITED). Pointers to workers of this job are invalid after an addition. Aborts on no memory. */
+struct worker *job_add_worker(struct cluster *cluster, struct job *job, const struct worker *worker);
+void job_worker_gone(struct cluster *cluster, struct job *job, struct worker *worker);
+void job_forget_workers(struct job *job); /* those that exited and are members of no group */
+
+/* Replace a group; `members` is copied. group_clear makes it "no such group" and gives back its
+ * port. group_move empties `from`. */
+void group_set(struct cluster *cluster, struct job *job, struct group *group,
+               const struct group *value);
+void group_clear(struct cluster *cluster, struct job *job, struct group *group);
+void group_move(struct group *to, struct group *from);
+
+/* A port of this node's range that no active job holds on the same address; 0 = none is left. */
+int cluster_free_port(struct cluster *cluster, const struct node *node);
 
 /* What node `name` should run: one entry per worker it should run or still stop. */
 struct assignment {
     const struct job *job;
     const struct worker *worker;
-    const struct group *group; /* the group it should be in now: forming once open to it */
+    const struct group *group; /* the group it should be in now: forming once open to it; never
+                                * NULL, but of generation 0 when a stopping worker has none */
+    uint64_t generation;       /* the one it should be in */
     int rank, world, local_rank, local_world, node_rank, node_count;
-    bool stop, reform, published;
+    bool stop, reform;
+    bool published; /* all members joined `group`: membership is given out */
 };
 /* Calls fn for each, in order of (job sequence, uid). */
 typedef void (*assignment_fn)(void *arg, const struct assignment *assignment);

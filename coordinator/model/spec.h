@@ -53,6 +53,46 @@ struct spec {
     const char *topology; /* "" = any */
 };
 
+struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL, absent numbers 0 */
+    const char *json; /* the whole spec, normalised */
+    const char *name, *tenant, *workdir;
+    const char *const *command;
+    int command_count;
+    uint32_t nodes_min, nodes_max; /* both 0: 1..1 */
+    uint32_t workers_per_node;
+    uint32_t slots;
+    double cpus;
+    const char *memory;
+    const char *priority, *max_runtime;
+    bool has_restart; /* absent: 5 restarts */
+    uint32_t restart_max;
+    const char *backoff, *on_no_progress;
+    const char *elastic;
+    const char *checkpoint_dir, *checkpoint_every;
+    uint32_t checkpoint_keep;
+    const struct pair *constraints;
+    int constraints_count;
+    const char *topology;
+    const struct pair *env;
+    int env_count;
+    const char *strategy, *mixed_precision; /* of training */
+    uint32_t gradient_accumulation_steps;
+    struct spec_mesh {
+        uint32_t dp, dp_replicate, dp_shard, cp, tp, pp;
+    } mesh;
+    double clip_grad_norm, bucket_mib;
+};
+
+/* Validate and convert. Copies everything; the caller gets one reference. E_INVALID_ARGUMENT with
+ * the field's path in the proto ("nodes.min", "restart.backoff") and a hint. */
+int spec_build(const struct spec_input *input, struct spec **ret, struct error *err);
+
+/* Workers of a gang on `nodes` nodes. */
+static inline int spec_world(const struct spec *spec, int nodes)
+{
+    return spec->workers_per_node * nodes;
+}
+
 struct spec *spec_hold(struct spec *spec);
 void spec_release(struct spec *spec); /* NULL is fine */
 

@@ -1,0 +1,45 @@
+/* The coordinator's heart: one event in, the cluster changed, actions out. Pure: no clock, no I/O, no
+ * randomness but the cluster's own seeded stream; the same events give the same actions. Loop thread.
+ *
+ *   event -> node.c / job.c / checkpoint.c   take down what the event says
+ *         -> job_settle                      each touched job: what follows from what is so
+ *         -> place                           waiting jobs and growth meet free nodes
+ *         -> invariant.c                     (debug, simulation) the whole cluster is sound
+ *
+ * Everything is level triggered: a step looks at what is, never at what must have happened before,
+ * so repeated, late and lost reports do no harm.
+ */
+#ifndef CORE_STEP_H
+#define CORE_STEP_H
+
+#include <stdint.h>
+
+#include "coordinator/core/action.h"
+#include "coordinator/core/event.h"
+
+enum {
+    BEAT_MS = 1000,              /* agents report at least this often */
+    LEASE_MS = 3000,             /* silence that ends the belief in a node */
+    STOP_GRACE_MS = 10000,       /* between SIGTERM and SIGKILL */
+    STOP_SLACK_MS = 30000,       /* a worker that outlives grace and this is named in the reason */
+    JOIN_TIMEOUT_MS = 30000,     /* members of a re-formed group must join within this */
+    START_TIMEOUT_MS = 60000,    /* the same with members that are started afresh */
+    UNAWARE_AFTER_MS = 2000,     /* started and said nothing: a program that does not know us */
+    BROKEN_PATIENCE_MS = 3000,   /* peers lost each other, yet nobody died: form again */
+    FINISH_PATIENCE_MS = 60000,  /* some finished, the rest make no progress */
+    CRASH_LOOP_LIMIT = 3,        /* same cause without a new step */
+    GROW_BACKOFF_MS = 10000,     /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
+    GROW_BACKOFF_MAX_MS = 600000,
+};
+
+/* Appends to ret. Every event with a request gets exactly one ACTION_ANSWER. */
+void coordinator_step(struct cluster *cluster, const struct event *event, struct actions *ret);
+
+/* When EVENT_TICK must come at the latest; INT64_MAX = nothing is timed. Also told as the last
+ * ACTION_WAKE_AT of a step. */
+int64_t core_wake_at(const struct cluster *cluster);
+
+/* Every blocker of a waiting job, or the job's reason; returns how many were written. Pure. */
+int core_why(const struct cluster *cluster, const struct job *job, struct reason *ret, int max);
+
+#endif
