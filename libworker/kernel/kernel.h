@@ -34,6 +34,22 @@ struct kernel_norm {
     float *mean, *rstd;  /* [rows], written forward, read backward */
 };
 
+/* Rows of attention scores: row i is position first + i of its sequence and sees the first
+ * first + i + 1 of `cols` entries; rows are `ld` apart; probabilities are softmax(scale * scores).
+ */
+struct kernel_causal {
+    int64_t first, rows, cols, ld;
+    float scale;
+};
+
+/* What an optimizer's kernel works on, all [count]. */
+struct kernel_update {
+    float *params;
+    const float *grads;
+    float *state[2]; /* Adam: first and second moment; SGD: momentum, NULL without one */
+    size_t count;
+};
+
 /* One decoupled-decay Adam update; bias corrections are precomputed: step_size = rate / (1 - beta1^t),
  * inv_root2 = 1 / sqrt(1 - beta2^t), keep = 1 - rate * weight_decay (1 without decay).
  */
@@ -59,7 +75,8 @@ struct kernel_table {
     /* dbias[cols] += sum over rows of dout[rows, cols]. */
     void (*bias_backward)(float *dbias, const float *dout, int64_t rows, int64_t cols);
 
-    /* y[i] += x[i] / x[i] *= factor / sum of x[i]^2 in double, same order every time. */
+    /* x[i] = value / y[i] += x[i] / x[i] *= factor / sum of x[i]^2 in double, same order every time. */
+    void (*fill)(float *x, float value, size_t count);
     void (*add)(float *y, const float *x, size_t count);
     void (*scale)(float *x, float factor, size_t count);
     double (*sum_squares)(const float *x, size_t count);
@@ -76,14 +93,11 @@ struct kernel_table {
     void (*gelu_forward)(float *out, const float *x, size_t count);
     void (*gelu_backward)(float *dx, const float *x, const float *dout, size_t count);
 
-    /* In place on scores[rows, ld]: row i, position first + i of its sequence, becomes softmax of
-     * scale * its first first + i + 1 entries, then zeros up to `cols`.
-     */
-    void (*softmax_causal)(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
-                           float scale);
-    /* In place: dprobs becomes the gradient of the unscaled scores, zero where probs is masked. */
-    void (*softmax_causal_backward)(float *dprobs, const float *probs, int64_t first, int64_t rows,
-                                    int64_t cols, int64_t ld, float scale);
+    /* In place: scores become probabilities, zeros right of the mask up to `cols`. */
+    void (*softmax_causal)(const struct kernel_causal *causal, float *scores);
+    /* In place: dprobs becomes the gradient of the scores before scaling, zero where masked. */
+    void (*softmax_causal_backward)(const struct kernel_causal *causal, float *dprobs,
+                                    const float *probs);
 
     /* In place: logits[rows, vocab] become probabilities; returns the sum over rows of
      * -log(probability of targets[row]).
@@ -103,11 +117,8 @@ struct kernel_table {
     void (*embedding_backward)(float *dtable, float *dpositions, const int32_t *index,
                                const float *dout, const int64_t size[3]);
 
-    void (*adamw)(const struct kernel_adamw *adamw, float *params, const float *grads, float *m,
-                  float *v, size_t count);
-    /* momentum may be NULL when sgd->momentum is 0. */
-    void (*sgd)(const struct kernel_sgd *sgd, float *params, const float *grads, float *momentum,
-                size_t count);
+    void (*adamw)(const struct kernel_adamw *adamw, const struct kernel_update *update);
+    void (*sgd)(const struct kernel_sgd *sgd, const struct kernel_update *update);
 };
 
 /* The plain kernels: one obvious loop each, sums in double. What the others are checked against. */

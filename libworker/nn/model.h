@@ -41,7 +41,7 @@ struct model_ops {
     const char *name; /* "gpt" */
     /* As model_forward, model_backward and model_logits below; the batch was validated. */
     int (*forward)(struct wk_model *, const struct wk_batch *, double *ret_loss, struct error *);
-    int (*backward)(struct wk_model *, double scale, struct error *);
+    int (*backward)(struct wk_model *, float scale, struct error *); /* by the denominator too */
     int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
 };
@@ -57,7 +57,8 @@ struct wk_model {
     float *param_arena, *grad_arena; /* [count]; NULL until bound; grads may stay NULL */
     bool seed_waits;                 /* wk_model_init came before model_bind */
     uint64_t seed;
-    bool forward_done; /* activations of one forward pass wait for their backward */
+    bool forward_done;     /* activations of one forward pass wait for their backward */
+    struct wk_batch batch; /* of that pass, with the denominator filled in */
 
     /* Called in backward order, once per parameter and backward pass, when that pass adds nothing
      * more to params[index].grad. May be NULL.
@@ -73,6 +74,9 @@ int model_bind(struct wk_model *model, float *params, float *grads);
 
 /* The parameter of this name, or NULL. */
 struct param *model_param(struct wk_model *model, const char *name);
+
+/* For implementations: announce a gradient as final. */
+void model_announce(struct wk_model *model, int index);
 
 /* Loss of batch->tokens [samples, length] against batch->targets [samples, length]: cross-entropy
  * summed over all positions and divided by batch->denominator (0: samples * length). Keeps the

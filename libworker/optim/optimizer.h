@@ -66,6 +66,10 @@ int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, i
 int optimizer_step(struct wk_optimizer *optimizer, float *params, const float *grads,
                    float grad_scale, struct error *err);
 
+/* For implementations: an optimizer without a range. WK_ENOMEM. */
+int optimizer_new(const struct optimizer_ops *ops, double rate,
+                  struct wk_optimizer **ret_optimizer);
+
 /* The name of state array i as in checkpoints, or NULL past the last. */
 const char *optimizer_state_name(const struct wk_optimizer *optimizer, int i);
 

@@ -95,6 +95,12 @@ static void bias_backward(float *restrict dbias, const float *restrict dout, int
     }
 }
 
+static void fill(float *x, float value, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = value;
+}
+
 static void add(float *restrict y, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -215,33 +221,39 @@ static float row_max(const float *row, int64_t count)
     return max;
 }
 
-static void softmax_causal(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
-                           float factor)
+/* Entries that row r sees. */
+static int64_t seen_by(const struct kernel_causal *c, int64_t r)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = scores + r * ld;
-        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
-        float inverse = 1.0f / exponentials(row, seen, factor, row_max(row, seen));
+    return c->first + r + 1 < c->cols ? c->first + r + 1 : c->cols;
+}
+
+static void softmax_causal(const struct kernel_causal *c, float *scores)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *row = scores + r * c->ld;
+        int64_t seen = seen_by(c, r);
+        float inverse = 1.0f / exponentials(row, seen, c->scale, row_max(row, seen));
         for (int64_t i = 0; i < seen; i++)
             row[i] *= inverse;
-        memset(row + seen, 0, (size_t)(cols - seen) * sizeof(*row));
+        memset(row + seen, 0, (size_t)(c->cols - seen) * sizeof(*row));
     }
 }
 
-static void softmax_causal_backward(float *dprobs, const float *probs, int64_t first, int64_t rows,
-                                    int64_t cols, int64_t ld, float factor)
+static void softmax_causal_backward(const struct kernel_causal *c, float *dprobs,
+                                    const float *probs)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *restrict dp = dprobs + r * ld;
-        const float *restrict p = probs + r * ld;
-        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+    const float factor = c->scale;
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *restrict dp = dprobs + r * c->ld;
+        const float *restrict p = probs + r * c->ld;
+        int64_t seen = seen_by(c, r);
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = 0; i < seen; i++)
             sum += p[i] * dp[i];
         for (int64_t i = 0; i < seen; i++)
             dp[i] = factor * p[i] * (dp[i] - sum);
-        memset(dp + seen, 0, (size_t)(cols - seen) * sizeof(*dp));
+        memset(dp + seen, 0, (size_t)(c->cols - seen) * sizeof(*dp));
     }
 }
 
@@ -300,11 +312,14 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     }
 }
 
-static void adamw(const struct kernel_adamw *a, float *restrict params,
-                  const float *restrict grads, float *restrict m, float *restrict v, size_t count)
+static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
     const struct kernel_adamw o = *a;
-    for (size_t i = 0; i < count; i++) {
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    float *restrict m = u->state[0];
+    float *restrict v = u->state[1];
+    for (size_t i = 0; i < u->count; i++) {
         float g = grads[i] * o.grad_scale;
         float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
         float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
@@ -315,30 +330,37 @@ static void adamw(const struct kernel_adamw *a, float *restrict params,
     }
 }
 
-static void sgd_plain(const struct kernel_sgd *s, float *restrict params,
-                      const float *restrict grads, size_t count)
+static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
-    for (size_t i = 0; i < count; i++)
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    for (size_t i = 0; i < u->count; i++)
         params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
 }
 
-static void sgd(const struct kernel_sgd *s, float *restrict params, const float *restrict grads,
-                float *restrict momentum, size_t count)
+static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
-    if (o.momentum == 0) {
-        sgd_plain(s, params, grads, count);
-        return;
-    }
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    float *restrict momentum = u->state[0];
     float kept = o.first ? 0.0f : o.momentum;
     float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < u->count; i++) {
         float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
         float moved = kept * momentum[i] + g;
         momentum[i] = moved;
         params[i] -= o.rate * (ahead * g + behind * moved);
     }
+}
+
+static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
+{
+    if (s->momentum == 0)
+        sgd_plain(s, u);
+    else
+        sgd_momentum(s, u);
 }
 
 const struct kernel_table KERNEL_FAST_TABLE = {
@@ -347,6 +369,7 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .bias_fill = bias_fill,
     .bias_add = bias_add,
     .bias_backward = bias_backward,
+    .fill = fill,
     .add = add,
     .scale = scale,
     .sum_squares = sum_squares,

@@ -45,6 +45,12 @@ static void bias_backward(float *dbias, const float *dout, int64_t rows, int64_t
     }
 }
 
+static void fill(float *x, float value, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = value;
+}
+
 static void add(float *y, const float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -130,34 +136,39 @@ static double row_max(const float *x, int64_t count)
     return max;
 }
 
-static void softmax_causal(float *scores, int64_t first, int64_t rows, int64_t cols, int64_t ld,
-                           float factor)
+/* Entries that row r sees. */
+static int64_t seen_by(const struct kernel_causal *c, int64_t r)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = scores + r * ld;
-        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+    return c->first + r + 1 < c->cols ? c->first + r + 1 : c->cols;
+}
+
+static void softmax_causal(const struct kernel_causal *c, float *scores)
+{
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *row = scores + r * c->ld;
+        int64_t seen = seen_by(c, r);
         double max = row_max(row, seen), sum = 0;
         for (int64_t i = 0; i < seen; i++)
-            sum += exp(factor * (row[i] - max));
+            sum += exp(c->scale * (row[i] - max));
         for (int64_t i = 0; i < seen; i++)
-            row[i] = (float)(exp(factor * (row[i] - max)) / sum);
-        for (int64_t i = seen; i < cols; i++)
+            row[i] = (float)(exp(c->scale * (row[i] - max)) / sum);
+        for (int64_t i = seen; i < c->cols; i++)
             row[i] = 0;
     }
 }
 
-static void softmax_causal_backward(float *dprobs, const float *probs, int64_t first, int64_t rows,
-                                    int64_t cols, int64_t ld, float factor)
+static void softmax_causal_backward(const struct kernel_causal *c, float *dprobs,
+                                    const float *probs)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *dp = dprobs + r * ld;
-        const float *p = probs + r * ld;
-        int64_t seen = first + r + 1 < cols ? first + r + 1 : cols;
+    for (int64_t r = 0; r < c->rows; r++) {
+        float *dp = dprobs + r * c->ld;
+        const float *p = probs + r * c->ld;
+        int64_t seen = seen_by(c, r);
         double sum = 0;
         for (int64_t i = 0; i < seen; i++)
             sum += (double)p[i] * dp[i];
-        for (int64_t i = 0; i < cols; i++)
-            dp[i] = i < seen ? (float)(factor * p[i] * (dp[i] - sum)) : 0;
+        for (int64_t i = 0; i < c->cols; i++)
+            dp[i] = i < seen ? (float)(c->scale * p[i] * (dp[i] - sum)) : 0;
     }
 }
 
@@ -208,28 +219,28 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     }
 }
 
-static void adamw(const struct kernel_adamw *a, float *params, const float *grads, float *m,
-                  float *v, size_t count)
+static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
-    for (size_t i = 0; i < count; i++) {
-        float g = grads[i] * a->grad_scale;
+    float *m = u->state[0], *v = u->state[1];
+    for (size_t i = 0; i < u->count; i++) {
+        float g = u->grads[i] * a->grad_scale;
         m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
         v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
         float root = sqrtf(v[i]) * a->inv_root2 + a->epsilon;
-        params[i] = params[i] * a->keep - a->step_size * m[i] / root;
+        u->params[i] = u->params[i] * a->keep - a->step_size * m[i] / root;
     }
 }
 
-static void sgd(const struct kernel_sgd *s, float *params, const float *grads, float *momentum,
-                size_t count)
+static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
 {
-    for (size_t i = 0; i < count; i++) {
-        float g = grads[i] * s->grad_scale + s->weight_decay * params[i];
+    float *momentum = u->state[0];
+    for (size_t i = 0; i < u->count; i++) {
+        float g = u->grads[i] * s->grad_scale + s->weight_decay * u->params[i];
         if (s->momentum != 0) {
             momentum[i] = s->first ? g : s->momentum * momentum[i] + g;
             g = s->nesterov ? g + s->momentum * momentum[i] : momentum[i];
         }
-        params[i] -= s->rate * g;
+        u->params[i] -= s->rate * g;
     }
 }
 
@@ -239,6 +250,7 @@ static const struct kernel_table reference = {
     .bias_fill = bias_fill,
     .bias_add = bias_add,
     .bias_backward = bias_backward,
+    .fill = fill,
     .add = add,
     .scale = scale,
     .sum_squares = sum_squares,

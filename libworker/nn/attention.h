@@ -1,0 +1,32 @@
+/* Causal self-attention of several heads (Vaswani et al. 2017), without its linear layers.
+ *
+ * Queries go in blocks of ATTENTION_BLOCK positions; a block multiplies only the keys it may see, so
+ * the work is little more than the half that the mask leaves. Per sequence and head, FLOP: about
+ * 2 length^2 size forward and 5 length^2 size backward.
+ */
+#ifndef NN_ATTENTION_H
+#define NN_ATTENTION_H
+
+#include <stdint.h>
+
+#include "libworker/kernel/kernel.h"
+
+enum { ATTENTION_BLOCK = 64 };
+
+struct attention {
+    const struct kernel_table *kernels;
+    int64_t samples, length, heads, size; /* width = heads * size */
+    const float *qkv; /* [samples, length, 3 * width]: queries, keys, values side by side, each
+                         [heads, size] */
+    float *probs;     /* [samples, heads, length, length], kept from forward to backward; what lies
+                         right of a block's last key is not written */
+    float *scratch;   /* [ATTENTION_BLOCK, length], backward only */
+};
+
+/* out[samples, length, width] from qkv. */
+void attention_forward(const struct attention *attention, float *out);
+
+/* dqkv, laid out as qkv and overwritten, from dout as out. */
+void attention_backward(const struct attention *attention, float *dqkv, const float *dout);
+
+#endif

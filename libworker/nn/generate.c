@@ -1,0 +1,101 @@
+/* Text from a model, one token at a time. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/nn/model.h"
+#include "libworker/nn/random.h"
+
+/* Logits below this are no candidates: the k-th largest, found by counting, as vocabularies are small
+ * beside a forward pass.
+ */
+static float kth_largest(const float *logits, int64_t vocab, int k)
+{
+    float bound = INFINITY;
+    for (int64_t taken = 0; taken < k;) {
+        float next = -INFINITY;
+        for (int64_t i = 0; i < vocab; i++) {
+            if (logits[i] < bound && logits[i] > next)
+                next = logits[i];
+        }
+        for (int64_t i = 0; i < vocab; i++)
+            taken += logits[i] == next;
+        bound = next;
+        if (next == -INFINITY)
+            break;
+    }
+    return bound;
+}
+
+static int32_t likeliest(const float *logits, int64_t vocab)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < vocab; i++) {
+        if (logits[i] > logits[best])
+            best = i;
+    }
+    return best;
+}
+
+/* Draw from softmax(logits / temperature) with `chance` in [0, 1). */
+static int32_t choose(const float *logits, int64_t vocab, const struct wk_generate_options *o,
+                      double chance)
+{
+    int32_t best = likeliest(logits, vocab);
+    if (o->temperature == 0)
+        return best;
+    float floor = o->top_k > 0 && o->top_k < vocab ? kth_largest(logits, vocab, o->top_k)
+                                                   : -INFINITY;
+    double sum = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        if (logits[i] >= floor)
+            sum += exp(((double)logits[i] - (double)logits[best]) / o->temperature);
+    }
+    double left = chance * sum;
+    for (int32_t i = 0; i < vocab; i++) {
+        if (logits[i] < floor)
+            continue;
+        left -= exp(((double)logits[i] - (double)logits[best]) / o->temperature);
+        if (left < 0)
+            return i;
+    }
+    return best;
+}
+
+/* text holds prompt and result; its last `context` tokens are seen. */
+static int continue_text(struct wk_model *model, const struct wk_generate_options *options,
+                         int32_t *text, int64_t length, int64_t total, float *logits)
+{
+    uint64_t key = random_key(options->seed, "generate");
+    for (; length < total; length++) {
+        int64_t seen = length < model->context ? length : model->context;
+        struct wk_batch batch = {.tokens = text + length - seen, .samples = 1, .length = seen};
+        int rc = model_logits(model, &batch, logits, NULL);
+        if (rc)
+            return rc;
+        text[length] =
+            choose(logits, model->vocab, options, random_uniform(key, (uint64_t)length));
+    }
+    return 0;
+}
+
+int wk_generate(struct wk_model *model, const struct wk_generate_options *options, int64_t count,
+                int32_t *ret_tokens)
+{
+    if (count < 0 || options->prompt_length < 0 || !(options->temperature >= 0))
+        return WK_EINVAL;
+    int64_t prompt = options->prompt_length > 0 ? options->prompt_length : 1;
+    int32_t *text = calloc((size_t)(prompt + count), sizeof(*text));
+    float *logits = malloc((size_t)model->vocab * sizeof(*logits));
+    int rc = text && logits ? 0 : WK_ENOMEM;
+    if (!rc) {
+        if (options->prompt_length > 0)
+            memcpy(text, options->prompt, (size_t)prompt * sizeof(*text));
+        rc = continue_text(model, options, text, prompt, prompt + count, logits);
+    }
+    if (!rc)
+        memcpy(ret_tokens, text + prompt, (size_t)count * sizeof(*text));
+    free(logits);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,152 @@
+#include <string.h>
+
+#include "libworker/nn/model.h"
+#include "libworker/nn/param.h"
+
+void wk_model_free(struct wk_model *model)
+{
+    if (model)
+        model->ops->free(model);
+}
+
+size_t wk_model_count(const struct wk_model *model)
+{
+    return model->count;
+}
+
+int wk_model_parameters(const struct wk_model *model)
+{
+    return model->n_params;
+}
+
+static void fill_all(struct wk_model *model)
+{
+    for (int i = 0; i < model->n_params; i++)
+        param_fill(&model->params[i], model->seed);
+    model->seed_waits = false;
+}
+
+int wk_model_init(struct wk_model *model, uint64_t seed)
+{
+    model->seed = seed;
+    model->seed_waits = true;
+    if (model->param_arena)
+        fill_all(model);
+    return 0;
+}
+
+int model_bind(struct wk_model *model, float *params, float *grads)
+{
+    if (!params)
+        return WK_EINVAL;
+    model->param_arena = params;
+    model->grad_arena = grads;
+    for (int i = 0; i < model->n_params; i++) {
+        struct param *param = &model->params[i];
+        param->data = params + param->offset;
+        param->grad = grads ? grads + param->offset : NULL;
+    }
+    model->forward_done = false;
+    if (model->seed_waits)
+        fill_all(model);
+    return 0;
+}
+
+struct param *model_param(struct wk_model *model, const char *name)
+{
+    for (int i = 0; i < model->n_params; i++) {
+        if (!strcmp(model->params[i].name, name))
+            return &model->params[i];
+    }
+    return NULL;
+}
+
+void model_announce(struct wk_model *model, int index)
+{
+    if (model->grad_ready)
+        model->grad_ready(model->grad_ready_arg, index);
+}
+
+void model_zero_grad(struct wk_model *model)
+{
+    if (model->grad_arena)
+        memset(model->grad_arena, 0, model->count * sizeof(*model->grad_arena));
+}
+
+static int check_tokens(const struct wk_model *model, const int32_t *tokens, int64_t count,
+                        struct error *err)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (tokens[i] < 0 || tokens[i] >= model->vocab)
+            return error_set(err, WK_EINVAL,
+                             "token %d at position %lld is outside the vocabulary of %lld",
+                             (int)tokens[i], (long long)i, (long long)model->vocab);
+    }
+    return 0;
+}
+
+static int check_batch(const struct wk_model *model, const struct wk_batch *batch,
+                       const int32_t *targets, struct error *err)
+{
+    if (!model->param_arena)
+        return error_set(err, WK_ESTATE, "the model has no memory yet: prepare it first");
+    if (batch->samples < 0 || batch->samples > INT32_MAX / model->context)
+        return error_set(err, WK_EINVAL, "a batch of %lld samples", (long long)batch->samples);
+    if (batch->samples == 0)
+        return 0;
+    if (batch->length < 1 || batch->length > model->context)
+        return error_set(err, WK_EINVAL,
+                         "samples of %lld tokens do not fit the model's context of %lld",
+                         (long long)batch->length, (long long)model->context);
+    int64_t count = batch->samples * batch->length;
+    int rc = check_tokens(model, batch->tokens, count, err);
+    return rc || !targets ? rc : check_tokens(model, targets, count, err);
+}
+
+int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                  struct error *err)
+{
+    model->forward_done = false;
+    int rc = check_batch(model, batch, batch->targets, err);
+    if (rc)
+        return rc;
+    if (batch->samples > 0 && !batch->targets)
+        return error_set(err, WK_EINVAL, "a batch without targets has no loss");
+    if (!(batch->denominator >= 0))
+        return error_set(err, WK_EINVAL, "the denominator %g is not positive", batch->denominator);
+
+    model->batch = *batch;
+    if (batch->denominator == 0)
+        model->batch.denominator = (double)(batch->samples * batch->length);
+    double loss = 0;
+    if (batch->samples > 0)
+        rc = model->ops->forward(model, &model->batch, &loss, err);
+    if (rc)
+        return rc;
+    model->forward_done = true;
+    *ret_loss = loss;
+    return 0;
+}
+
+int model_backward(struct wk_model *model, double scale, struct error *err)
+{
+    if (!model->forward_done)
+        return error_set(err, WK_ESTATE, "a backward pass without a forward pass before it");
+    if (!model->grad_arena)
+        return error_set(err, WK_ESTATE, "the model has no memory for gradients");
+    model->forward_done = false;
+    if (model->batch.samples == 0) {
+        for (int i = model->n_params - 1; i >= 0; i--)
+            model_announce(model, i);
+        return 0;
+    }
+    return model->ops->backward(model, (float)(scale / model->batch.denominator), err);
+}
+
+int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
+                 struct error *err)
+{
+    model->forward_done = false;
+    int rc = check_batch(model, batch, NULL, err);
+    return rc || batch->samples == 0 ? rc : model->ops->logits(model, batch, ret_logits, err);
+}

@@ -1,0 +1,54 @@
+/* Stochastic gradient descent with momentum (Sutskever et al. 2013), as torch.optim.SGD. */
+#include <math.h>
+
+#include "libworker/optim/optimizer.h"
+
+static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                     float *params, const float *grads, float grad_scale)
+{
+    const struct wk_sgd_options *s = &o->options.sgd;
+    struct kernel_sgd kernel = {
+        .rate = (float)wk_optimizer_rate(o),
+        .momentum = (float)s->momentum,
+        .weight_decay = segment->decay ? (float)s->weight_decay : 0.0f,
+        .grad_scale = grad_scale,
+        .nesterov = s->nesterov,
+        .first = o->steps == 1,
+    };
+    struct kernel_update update = {
+        .params = params,
+        .grads = grads,
+        .state = {o->state[0] ? o->state[0] + segment->offset : NULL},
+        .count = segment->count,
+    };
+    o->kernels->sgd(&kernel, &update);
+}
+
+static const struct optimizer_ops sgd_ops = {
+    .name = "sgd",
+    .step = sgd_step,
+};
+
+static const struct optimizer_ops sgd_momentum_ops = {
+    .name = "sgd",
+    .n_states = 1,
+    .state_names = {"momentum_buffer"},
+    .step = sgd_step,
+};
+
+static bool acceptable(const struct wk_sgd_options *s)
+{
+    return s->rate > 0 && isfinite(s->rate) && s->momentum >= 0 && s->momentum < 1 &&
+           (s->momentum > 0 || !s->nesterov) && s->weight_decay >= 0 && isfinite(s->weight_decay);
+}
+
+int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer)
+{
+    if (!acceptable(options))
+        return WK_EINVAL;
+    const struct optimizer_ops *ops = options->momentum > 0 ? &sgd_momentum_ops : &sgd_ops;
+    int rc = optimizer_new(ops, options->rate, ret_optimizer);
+    if (!rc)
+        (*ret_optimizer)->options.sgd = *options;
+    return rc;
+}
