@@ -3,9 +3,9 @@
  * everything beyond the limits are refused, each with its place.
  *
  * JSON is RFC 8259, strict. YAML is one document of YAML 1.2 core: plain `true`, `12`, `0x1f`,
- * `1.5`, `null`, `~` are what they look like; `no`, `yes`, `on` and everything quoted are strings.
- * Anchors, aliases, tags, merge keys and further documents are refused. Integers are 64-bit signed;
- * larger ones are refused, not rounded.
+ * `1.5`, `.inf`, `null`, `~` are what they look like; `no`, `yes`, `on` and everything quoted are
+ * strings. Anchors, aliases, tags, merge keys and further documents are refused. Integers are
+ * 64-bit signed; larger ones are refused, not rounded.
  *
  * Who owns: nodes and texts live in the arena they were parsed into or built in. A parsed tree is
  * only read; a tree under construction belongs to one thread.
@@ -50,7 +50,7 @@ struct tree {
 
 struct tree_limits { /* 0 means the default */
     size_t bytes;
-    int depth;
+    int depth; /* at most TREE_WRITE_DEPTH_MAX */
     size_t nodes;
 };
 
@@ -138,9 +138,11 @@ enum tree_style { TREE_COMPACT, TREE_PRETTY };
 int tree_write_json(const struct tree *node, enum tree_style style, struct buf *out,
                     struct error *err);
 
-/* Append block-style YAML that reads back equal (apart from NaN and infinities, as above). */
+/* Append block-style YAML that reads back equal; `.nan` and `.inf` for what JSON cannot say. Keys
+ * that take more than TREE_YAML_KEY_MAX characters are E_INVALID_ARGUMENT: YAML 1.2 section 7.4.2
+ * allows readers to refuse those from 1024 on. */
 int tree_write_yaml(const struct tree *node, struct buf *out, struct error *err);
 
-enum { TREE_WRITE_DEPTH_MAX = 64 };
+enum { TREE_WRITE_DEPTH_MAX = 64, TREE_YAML_KEY_MAX = 1000 };
 
 #endif

@@ -1,0 +1,139 @@
+#include "common/base/tree_parse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+
+int tree_parse_fail(const struct tree_parse *parse, int line, int column, const char *fmt, ...)
+{
+    char sentence[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(sentence, sizeof(sentence), fmt, ap);
+    va_end(ap);
+    if (parse->input->name)
+        return error_set(parse->err, E_INVALID_ARGUMENT, "%.300s:%d:%d: %s", parse->input->name,
+                         line, column, sentence);
+    return error_set(parse->err, E_INVALID_ARGUMENT, "line %d, column %d: %s", line, column,
+                     sentence);
+}
+
+int tree_parse_out_of_memory(const struct tree_parse *parse)
+{
+    return error_set(parse->err, E_RESOURCE_EXHAUSTED, "no memory left to read the document");
+}
+
+static int check_text(const struct tree_parse *parse)
+{
+    const char *text = parse->input->text;
+    size_t size = parse->input->size;
+    int line = 1, column = 1;
+    for (size_t at = 0; at < size;) {
+        size_t length = utf8_decode(text + at, size - at, NULL);
+        if (length == 0)
+            return tree_parse_fail(parse, line, column, "the text is not valid UTF-8");
+        if (text[at] == '\0')
+            return tree_parse_fail(parse, line, column, "NUL characters are not allowed");
+        column++;
+        if (text[at] == '\n') {
+            line++;
+            column = 1;
+        }
+        at += length;
+    }
+    return 0;
+}
+
+int tree_parse_init(struct tree_parse *parse, const struct tree_input *input, struct arena *arena,
+                    struct error *err)
+{
+    *parse = (struct tree_parse){
+        .input = input, .arena = arena, .err = err, .limits = input->limits};
+    struct tree_limits *limits = &parse->limits;
+    if (limits->bytes == 0)
+        limits->bytes = TREE_DEFAULT_BYTES;
+    if (limits->depth == 0)
+        limits->depth = TREE_DEFAULT_DEPTH;
+    if (limits->depth > TREE_WRITE_DEPTH_MAX)
+        limits->depth = TREE_WRITE_DEPTH_MAX;
+    if (limits->nodes == 0)
+        limits->nodes = TREE_DEFAULT_NODES;
+    if (input->size > limits->bytes)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "%s: %zu bytes, at most %zu are read",
+                         input->name ? input->name : "the document", input->size, limits->bytes);
+    return check_text(parse);
+}
+
+int tree_parse_add(struct tree_parse *parse, const struct tree *value)
+{
+    bool container = value->kind == TREE_LIST || value->kind == TREE_MAP;
+    if (++parse->nodes > parse->limits.nodes)
+        return error_set(parse->err, E_RESOURCE_EXHAUSTED, "line %d: more than %zu values",
+                         value->line, parse->limits.nodes);
+    if (container && ++parse->depth > parse->limits.depth)
+        return error_set(parse->err, E_RESOURCE_EXHAUSTED,
+                         "line %d, column %d: nested deeper than %d levels", value->line,
+                         value->column, parse->limits.depth);
+    struct tree *node = arena_copy(parse->arena, value, sizeof(*value));
+    if (!node)
+        return tree_parse_out_of_memory(parse);
+    struct tree *parent = node->parent = parse->in;
+    if (!parent) {
+        parse->root = node;
+    } else {
+        if (parent->last)
+            parent->last->next = node;
+        else
+            parent->first = node;
+        parent->last = node;
+        parent->count++;
+    }
+    if (container)
+        parse->in = node;
+    return 0;
+}
+
+static int by_key_then_place(const void *a, const void *b)
+{
+    const struct tree *x = *(struct tree *const *)a, *y = *(struct tree *const *)b;
+    int order = strcmp(x->key, y->key);
+    if (order)
+        return order;
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    return (x->column > y->column) - (x->column < y->column);
+}
+
+/* Sorting keeps a map of a hundred thousand keys from costing their square. */
+static int refuse_duplicates(const struct tree_parse *parse, const struct tree *map)
+{
+    if (map->count < 2)
+        return 0;
+    const struct tree **sorted = calloc(map->count, sizeof(*sorted));
+    struct tree *child;
+    size_t n = 0;
+    int rc = 0;
+    if (!sorted)
+        return tree_parse_out_of_memory(parse);
+    tree_each(child, map)
+        sorted[n++] = child;
+    qsort(sorted, n, sizeof(*sorted), by_key_then_place);
+    for (size_t i = 1; i < n && rc == 0; i++)
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+            rc = tree_parse_fail(parse, sorted[i]->line, sorted[i]->column,
+                                 "the key '%.80s' was already given on line %d", sorted[i]->key,
+                                 sorted[i - 1]->line);
+    free(sorted);
+    return rc;
+}
+
+int tree_parse_close(struct tree_parse *parse)
+{
+    struct tree *closed = parse->in;
+    parse->in = closed->parent;
+    parse->depth--;
+    return closed->kind == TREE_MAP ? refuse_duplicates(parse, closed) : 0;
+}
