@@ -1,0 +1,246 @@
+#include "cli/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/arena.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "common/env/paths.h"
+#include "common/rpc/message.h"
+
+enum { CONFIG_MAX_BYTES = 64 << 10, CALL_TIMEOUT_MS = 15000 };
+
+const char *const output_formats[] = {"table", "json", "yaml", NULL};
+
+struct place { /* where to go, and what said so */
+    char url[256];
+    char token[256];
+};
+
+/* A small file's first line; absent is an empty text. */
+static int read_line(const char *path, char *ret, size_t size, struct error *err)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return error_errno(err, errno, "%s", path);
+    if (!fgets(ret, (int)size, file))
+        ret[0] = '\0';
+    fclose(file);
+    ret[strcspn(ret, "\r\n")] = '\0';
+    return 0;
+}
+
+static int read_config(struct place *place, struct error *err)
+{
+    char dir[512], path[640];
+    struct error ignored;
+    if (paths_config_dir(dir, sizeof(dir), &ignored) != 0 ||
+        paths_join(path, sizeof(path), dir, "config.yaml", &ignored) != 0)
+        return 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    static const char *const keys[] = {"addr", "token", NULL};
+    char text[CONFIG_MAX_BYTES];
+    size_t size = fread(text, 1, sizeof(text), file);
+    fclose(file);
+    struct arena arena;
+    arena_init(&arena, 1 << 20);
+    struct tree *tree = NULL, *child;
+    int rc = tree_parse_yaml(&(struct tree_input){.name = path, .text = text, .size = size}, &arena,
+                             &tree, err);
+    if (rc == 0) {
+        tree_each(child, tree)
+        {
+            const char *value = "";
+            bool addr = strcmp(child->key, "addr") == 0, token = strcmp(child->key, "token") == 0;
+            if (!addr && !token) {
+                const char *nearest = str_nearest(child->key, keys);
+                rc = tree_fail(child, err, "%s: unknown key '%s'", path, child->key);
+                error_hint(err, "did you mean '%s'?", nearest ? nearest : "addr");
+                break;
+            }
+            rc = tree_read_string(child, &value, err);
+            if (rc != 0)
+                break;
+            if (addr && !place->url[0])
+                str_copy(place->url, sizeof(place->url), value);
+            if (token && !place->token[0])
+                str_copy(place->token, sizeof(place->token), value);
+        }
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+/* What `muster up` wrote: current -> DATA with rpc.url and admin.token in it. */
+static void read_current(struct place *place)
+{
+    char dir[512], path[640];
+    struct error ignored;
+    if (paths_data_dir(dir, sizeof(dir), &ignored) != 0)
+        return;
+    snprintf(path, sizeof(path), "%s/current/rpc.url", dir);
+    if (!place->url[0])
+        read_line(path, place->url, sizeof(place->url), &ignored);
+    snprintf(path, sizeof(path), "%s/current/admin.token", dir);
+    if (!place->token[0])
+        read_line(path, place->token, sizeof(place->token), &ignored);
+}
+
+int client_open(const struct args *args, struct client *ret, struct error *err)
+{
+    struct place place = {0};
+    const char *url = args_text(args, "addr"), *token = args_text(args, "token");
+    url = url ? url : getenv("MUSTER_ADDR");
+    token = token ? token : getenv("MUSTER_TOKEN");
+    if (str_copy(place.url, sizeof(place.url), url ? url : "") != 0 ||
+        str_copy(place.token, sizeof(place.token), token ? token : "") != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "address or token is too long");
+    int rc = 0;
+    if (!place.url[0] || !place.token[0])
+        rc = read_config(&place, err);
+    if (rc != 0)
+        return rc;
+    if (!place.url[0] || !place.token[0])
+        read_current(&place);
+    if (!place.url[0]) {
+        error_set(err, E_UNAVAILABLE, "no coordinator is known here");
+        error_hint(err, "start one with `muster up`, or name one with --addr or MUSTER_ADDR");
+        return E_UNAVAILABLE;
+    }
+    *ret = (struct client){0};
+    str_copy(ret->url, sizeof(ret->url), place.url);
+    return rpc_sync_new(place.url, place.token[0] ? place.token : NULL, &ret->rpc, err);
+}
+
+void client_close(struct client *client)
+{
+    rpc_sync_free(client->rpc);
+    client->rpc = NULL;
+}
+
+int client_call(struct client *client, const char *method, const void *request,
+                const struct rpc_options *options, void *ret_answer, struct error *err)
+{
+    struct rpc_options usual = {.timeout_ms = CALL_TIMEOUT_MS, .retry = true};
+    ProtobufCMessage *answer = NULL;
+    int rc = rpc_sync_call(client->rpc, &muster__coordinator__descriptor, method, request,
+                           options ? options : &usual, &answer, err);
+    if (rc == E_UNAVAILABLE || (rc == E_DEADLINE_EXCEEDED && !options)) {
+        error_wrap(err, "no answer from the coordinator at %s", client->url);
+        error_hint(err, "is it running? `muster up` starts one here");
+    }
+    if (rc == 0)
+        *(ProtobufCMessage **)ret_answer = answer;
+    return rc;
+}
+
+int client_fail(const struct error *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "muster: %s\n", err->text[0] ? err->text : error_name(err->code));
+    if (err->field[0] && !strstr(err->text, err->field))
+        fprintf(stderr, "        field: %s\n", err->field);
+    if (err->hint[0])
+        fprintf(stderr, "        %s\n", err->hint);
+    switch (err->code) {
+    case E_UNAVAILABLE:
+    case E_DEADLINE_EXCEEDED:
+    case E_UNAUTHENTICATED:
+    case E_PERMISSION_DENIED:
+        return EXIT_UNREACHABLE;
+    case E_INVALID_ARGUMENT:
+    case E_NOT_FOUND:
+    case E_OUT_OF_RANGE:
+    case E_ALREADY_EXISTS:
+    case E_FAILED_PRECONDITION:
+        return EXIT_USAGE;
+    default:
+        return EXIT_JOB_FAILED;
+    }
+}
+
+int client_ask(const struct args *args, const char *method, const void *request, void *ret_answer)
+{
+    struct client client = {0};
+    struct error err = {0};
+    int rc = client_open(args, &client, &err);
+    if (rc == 0)
+        rc = client_call(&client, method, request, NULL, ret_answer, &err);
+    client_close(&client);
+    return rc == 0 ? 0 : client_fail(&err);
+}
+
+bool client_printed(const struct args *args, const void *message)
+{
+    const char *format = args_text(args, "output");
+    if (strcmp(format, "table") == 0)
+        return false;
+    struct error err = {0};
+    struct buf out = {0};
+    struct transcode_output_options options = {.defaults = true, .pretty = true};
+    int rc;
+    if (strcmp(format, "json") == 0) {
+        rc = transcode_to_json(message, &options, &out, &err);
+        buf_char(&out, '\n');
+    } else {
+        struct arena arena;
+        struct tree *tree;
+        arena_init(&arena, 64 << 20);
+        rc = transcode_to_tree(message, &options, &arena, &tree, &err);
+        if (rc == 0)
+            rc = tree_write_yaml(tree, &out, &err);
+        arena_fini(&arena);
+    }
+    if (rc == 0)
+        fputs(buf_cstr(&out), stdout);
+    else
+        client_fail(&err);
+    buf_fini(&out);
+    return true;
+}
+
+int client_job(struct client *client, const char *id, Muster__Job **ret)
+{
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    struct error err = {0};
+    request.id = (char *)id;
+    int rc = client_call(client, "GetJob", &request, NULL, ret, &err);
+    return rc == 0 ? 0 : client_fail(&err);
+}
+
+const char *job_state_word(Muster__Job__State state)
+{
+    const char *name = transcode_enum_name(&muster__job__state__descriptor, (int)state);
+    return name ? name : "unknown";
+}
+
+const char *age_text(int64_t wall_ms, char ret[32])
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - wall_ms;
+    if (wall_ms == 0)
+        snprintf(ret, 32, "-");
+    else
+        format_duration(age_ms < 0 ? 0 : age_ms / 1000 * 1000, ret);
+    return ret;
+}
+
+const char *count_text(double value, char ret[32])
+{
+    if (value >= 1e6)
+        snprintf(ret, 32, "%.1fM", value / 1e6);
+    else if (value >= 1e3)
+        snprintf(ret, 32, "%.1fk", value / 1e3);
+    else
+        snprintf(ret, 32, "%.0f", value);
+    return ret;
+}

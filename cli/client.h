@@ -1,0 +1,66 @@
+/* The CLI's side of the Coordinator service: finds address and token, makes one call at a time,
+ * shows failures to people, prints answers in the form asked for. One thread.
+ *
+ * Where address and token come from, first wins, each on its own:
+ *   --addr, --token   MUSTER_ADDR, MUSTER_TOKEN   ~/.config/muster/config.yaml (addr, token)
+ *   ~/.local/share/muster/current (the data directory `muster up` or `coordinator` wrote last)
+ */
+#ifndef CLI_CLIENT_H
+#define CLI_CLIENT_H
+
+#include <stdio.h>
+
+#include "cli/verb.h"
+#include "common/rpc/sync.h"
+#include "common/rpc/transcode.h"
+#include "proto/client.pb-c.h"
+
+/* Rows every client verb has; CLIENT_OUTPUT for those that list or show. */
+#define CLIENT_OPTIONS                                                                             \
+    {.name = "addr",                                                                               \
+     .kind = ARGS_OPTION,                                                                          \
+     .value_name = "URL",                                                                          \
+     .help = "the coordinator, as tcp://HOST:PORT (else MUSTER_ADDR, the config file, or what "    \
+             "`muster up` wrote)"},                                                                \
+    {                                                                                              \
+        .name = "token", .kind = ARGS_OPTION, .value_name = "TOKEN",                               \
+        .help = "access token (else MUSTER_TOKEN, the config file, or what `muster up` wrote)"     \
+    }
+#define CLIENT_OUTPUT                                                                              \
+    {                                                                                              \
+        .name = "output", .letter = 'o', .kind = ARGS_OPTION, .choices = output_formats,           \
+        .fallback = "table", .value_name = "FORMAT", .help = "table, json or yaml"                 \
+    }
+extern const char *const output_formats[];
+
+struct client {
+    struct rpc_sync *rpc;
+    char url[256];
+};
+
+int client_open(const struct args *args, struct client *ret, struct error *err);
+void client_close(struct client *client); /* zeroed memory is fine */
+
+/* One call, 15 s unless `options` says otherwise; brief unavailability is waited out. The answer
+ * is freed with rpc_message_free. */
+int client_call(struct client *client, const char *method, const void *request,
+                const struct rpc_options *options, void *ret_answer, struct error *err);
+
+/* The failure on stderr with field and hint; returns the exit code that fits. */
+int client_fail(const struct error *err);
+
+/* client_open and client_call, with failures shown: 0 and the answer, or the exit code. */
+int client_ask(const struct args *args, const char *method, const void *request, void *ret_answer);
+
+/* True if -o asked for JSON or YAML: then the message was printed. */
+bool client_printed(const struct args *args, const void *message);
+
+/* A job by id or name; 0 or the exit code. */
+int client_job(struct client *client, const char *id, Muster__Job **ret);
+
+const char *job_state_word(Muster__Job__State state);
+/* "3m 5s" since then; "-" for 0. */
+const char *age_text(int64_t wall_ms, char ret[32]);
+const char *count_text(double value, char ret[32]); /* "1.2k", "3.4M" */
+
+#endif

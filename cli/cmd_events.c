@@ -1,0 +1,88 @@
+/* muster events: what happened, with reasons */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/base/parse.h"
+#include "common/rpc/message.h"
+
+static const struct args_option options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "follow", .letter = 'f', .kind = ARGS_FLAG, .help = "wait for more"},
+    {.name = "after",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 0,
+     .max = INT64_MAX,
+     .fallback = "0",
+     .value_name = "SEQ",
+     .help = "only events behind this number"},
+    {.name = "job", .kind = ARGS_POSITIONAL, .help = "id or name; without it the whole cluster"},
+    {0},
+};
+static const struct args_command command = {
+    .program = "muster events",
+    .summary = "the event log of a job or the cluster",
+    .options = options,
+};
+
+static void print_event(const Muster__Event *event)
+{
+    char time[FORMAT_MAX];
+    printf("%s%6" PRIu64 " %s%s %-14s", colour_dim(stdout), event->seq,
+           format_time(event->wall_ms, time), colour_off(stdout), event->kind);
+    if (event->job[0])
+        printf(" %s", event->job);
+    if (event->node[0])
+        printf(" %s", event->node);
+    if (event->generation)
+        printf(" g%" PRIu64, event->generation);
+    if (event->to[0])
+        printf(" %s → %s%s%s", event->from, colour_of_state(stdout, event->to), event->to,
+               colour_off(stdout));
+    if (event->reason && event->reason->text[0])
+        printf(": %s", event->reason->text);
+    putchar('\n');
+}
+
+static int run(const struct args *args)
+{
+    struct client client = {0};
+    struct error err = {0};
+    if (client_open(args, &client, &err) != 0)
+        return client_fail(&err);
+    Muster__ListEventsRequest request = MUSTER__LIST_EVENTS_REQUEST__INIT;
+    Muster__Job *job = NULL;
+    const char *id = args_text(args, "job");
+    int code = id ? client_job(&client, id, &job) : 0;
+    request.job = job ? job->id : (char *)"";
+    request.after = (uint64_t)args_integer(args, "after");
+    request.limit = 1000;
+    request.follow = args_flag(args, "follow");
+    bool more = code == 0;
+    while (more) {
+        Muster__ListEventsAnswer *answer = NULL;
+        struct rpc_options options_call = {.timeout_ms = 15000, .retry = true};
+        int rc = client_call(&client, "ListEvents", &request, &options_call, &answer, &err);
+        if (rc != 0 && request.follow && (rc == E_DEADLINE_EXCEEDED || rc == E_UNAVAILABLE))
+            continue;
+        if (rc != 0) {
+            code = client_fail(&err);
+            break;
+        }
+        if (!client_printed(args, answer))
+            for (size_t i = 0; i < answer->n_events; i++)
+                print_event(answer->events[i]);
+        fflush(stdout);
+        more = request.follow || answer->n_events == request.limit;
+        request.after = answer->next;
+        rpc_message_free(answer);
+    }
+    rpc_message_free(job);
+    client_close(&client);
+    return code;
+}
+
+const struct verb verb_events = {.name = "events", .command = &command, .run = run};

@@ -1,0 +1,128 @@
+/* muster nodes, cordon, drain, uncordon */
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/base/parse.h"
+#include "common/rpc/message.h"
+
+static const struct args_option list_options[] = {CLIENT_OPTIONS, CLIENT_OUTPUT, {0}};
+static const struct args_command list_command = {
+    .program = "muster nodes",
+    .summary = "list nodes: what they have and who uses it",
+    .options = list_options,
+};
+static const struct args_option set_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "reason", .kind = ARGS_OPTION, .help = "why, for the record"},
+    {.name = "node",
+     .kind = ARGS_WORDS,
+     .required = true,
+     .value_name = "NODE...",
+     .help = "names"},
+    {0},
+};
+static const struct args_command cordon_command = {
+    .program = "muster cordon",
+    .summary = "place nothing new on nodes",
+    .options = set_options,
+};
+static const struct args_command drain_command = {
+    .program = "muster drain",
+    .summary = "place nothing new on nodes and move what runs there away",
+    .options = set_options,
+};
+static const struct args_command uncordon_command = {
+    .program = "muster uncordon",
+    .summary = "use nodes again",
+    .options = set_options,
+};
+
+static void node_row(struct table *table, const Muster__Node *node)
+{
+    char memory[FORMAT_MAX], age[32];
+    const char *state = transcode_enum_name(&muster__node__state__descriptor, (int)node->state);
+    table_cell(table, "%s", node->name);
+    table_cell(table, "%s", state ? state : "unknown");
+    table_cell(table, "%u/%u", node->slots_used, node->slots);
+    table_cell(table, "%g/%g", node->cpus_used, node->cpus);
+    table_cell(table, "%s", format_bytes(node->memory_bytes, memory));
+    table_cell(table, "%s", node->n_gpus ? node->gpus[0]->model : "");
+    table_cell(table, "%s", node->address);
+    table_cell(table, "%s", age_text(node->seen_wall_ms, age));
+    struct buf jobs = {0};
+    for (size_t i = 0; i < node->n_jobs; i++)
+        buf_printf(&jobs, "%s%s", i ? " " : "", node->jobs[i]);
+    if (node->reason && node->reason->text[0])
+        buf_printf(&jobs, "%s%s", jobs.size ? "; " : "", node->reason->text);
+    table_cell(table, "%s", buf_cstr(&jobs));
+    buf_fini(&jobs);
+}
+
+static int run_list(const struct args *args)
+{
+    Muster__ListNodesRequest request = MUSTER__LIST_NODES_REQUEST__INIT;
+    Muster__ListNodesAnswer *answer = NULL;
+    int code = client_ask(args, "ListNodes", &request, &answer);
+    if (code != 0)
+        return code;
+    if (!client_printed(args, answer)) {
+        static const char *const titles[] = {"NAME", "STATE",   ">SLOTS", ">CPUS", ">MEMORY",
+                                             "GPU",  "ADDRESS", ">SEEN",  "JOBS",  NULL};
+        struct table table;
+        table_init(&table, titles);
+        for (size_t i = 0; i < answer->n_nodes; i++)
+            node_row(&table, answer->nodes[i]);
+        table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
+        table_fini(&table);
+    }
+    rpc_message_free(answer);
+    return EXIT_DONE;
+}
+
+static int set_nodes(const struct args *args, const char *action)
+{
+    struct client client = {0};
+    struct error err = {0};
+    if (client_open(args, &client, &err) != 0)
+        return client_fail(&err);
+    const char *reason = args_text(args, "reason");
+    int code = EXIT_DONE;
+    for (size_t i = 0; i < args->word_count; i++) {
+        Muster__SetNodeRequest request = MUSTER__SET_NODE_REQUEST__INIT;
+        Muster__Node *node = NULL;
+        request.name = (char *)args->words[i];
+        request.action = (char *)action;
+        request.reason = (char *)(reason ? reason : "");
+        if (client_call(&client, "SetNode", &request, NULL, &node, &err) != 0)
+            code = client_fail(&err);
+        else if (!client_printed(args, node))
+            printf("%s %s\n", node->name,
+                   transcode_enum_name(&muster__node__state__descriptor, (int)node->state));
+        rpc_message_free(node);
+    }
+    client_close(&client);
+    return code;
+}
+
+static int run_cordon(const struct args *args)
+{
+    return set_nodes(args, "cordon");
+}
+
+static int run_drain(const struct args *args)
+{
+    return set_nodes(args, "drain");
+}
+
+static int run_uncordon(const struct args *args)
+{
+    return set_nodes(args, "uncordon");
+}
+
+const struct verb verb_nodes = {.name = "nodes", .command = &list_command, .run = run_list};
+const struct verb verb_cordon = {.name = "cordon", .command = &cordon_command, .run = run_cordon};
+const struct verb verb_drain = {.name = "drain", .command = &drain_command, .run = run_drain};
+const struct verb verb_uncordon = {
+    .name = "uncordon", .command = &uncordon_command, .run = run_uncordon};

@@ -1,0 +1,75 @@
+/* muster ps: jobs, newest first */
+#include <inttypes.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/rpc/message.h"
+
+static const struct args_option options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "all", .letter = 'a', .kind = ARGS_FLAG, .help = "ended jobs too"},
+    {.name = "state", .kind = ARGS_OPTION, .help = "only jobs in this state"},
+    {.name = "tenant", .kind = ARGS_OPTION, .help = "only jobs of this tenant"},
+    {.name = "limit",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = 1000,
+     .fallback = "100",
+     .help = "at most so many"},
+    {0},
+};
+static const struct args_command command = {
+    .program = "muster ps",
+    .summary = "list jobs",
+    .options = options,
+};
+
+static void job_row(struct table *table, const Muster__Job *job)
+{
+    char age[32], rate[32];
+    table_cell(table, "%s", job->id);
+    table_cell(table, "%s", job->spec ? job->spec->name : "");
+    table_cell(table, "%s", job_state_word(job->state));
+    table_cell(table, "%u", job->world);
+    if (job->total_steps)
+        table_cell(table, "%" PRIu64 "/%" PRIu64, job->step, job->total_steps);
+    else
+        table_cell(table, "%" PRIu64, job->step);
+    table_cell(table, job->loss > 0 ? "%.4f" : "", job->loss);
+    table_cell(table, "%s",
+               job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
+    table_cell(table, "%s", age_text(job->submitted_wall_ms, age));
+    table_cell(table, "%.60s", job->reason ? job->reason->text : "");
+}
+
+static int run(const struct args *args)
+{
+    Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
+    Muster__ListJobsAnswer *answer = NULL;
+    const char *state = args_text(args, "state"), *tenant = args_text(args, "tenant");
+    bool all = args_flag(args, "all");
+    request.state = (char *)(state ? state : all ? "" : "active");
+    request.tenant = (char *)(tenant ? tenant : "");
+    request.limit = (uint32_t)args_integer(args, "limit");
+    int code = client_ask(args, "ListJobs", &request, &answer);
+    if (code != 0)
+        return code;
+    if (!client_printed(args, answer)) {
+        static const char *const titles[] = {"ID",    "NAME",   "STATE", ">WORLD", ">STEP",
+                                             ">LOSS", ">TOK/S", ">AGE",  "REASON", NULL};
+        struct table table;
+        table_init(&table, titles);
+        for (size_t i = 0; i < answer->n_jobs; i++)
+            job_row(&table, answer->jobs[i]);
+        table_print(&table, stdout, all ? "no jobs" : "no active jobs; `muster ps -a` lists all");
+        table_fini(&table);
+        if (answer->next_cursor[0])
+            fprintf(stderr, "more: `--limit` shows up to 1000\n");
+    }
+    rpc_message_free(answer);
+    return EXIT_DONE;
+}
+
+const struct verb verb_ps = {.name = "ps", .command = &command, .run = run};

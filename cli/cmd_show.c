@@ -1,0 +1,145 @@
+/* muster show, muster why: one job in full, and the reasons behind its state */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/base/parse.h"
+#include "common/rpc/message.h"
+
+static const struct args_option options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
+    {0},
+};
+static const struct args_command show_command = {
+    .program = "muster show",
+    .summary = "one job: spec, workers, progress",
+    .options = options,
+};
+static const struct args_command why_command = {
+    .program = "muster why",
+    .summary = "why a job waits, failed or was restarted, and what would help",
+    .options = options,
+};
+
+static void show_reason(const Muster__Reason *reason)
+{
+    printf("%s", reason->text[0] ? reason->text : reason->kind);
+    if (reason->kind[0])
+        printf(" %s(%s)%s", colour_dim(stdout), reason->kind, colour_off(stdout));
+    putchar('\n');
+    if (reason->hint[0])
+        printf("            → %s\n", reason->hint);
+}
+
+static void show_facts(const Muster__Job *job)
+{
+    char age[32], rate[32], time[32];
+    const char *word = job_state_word(job->state);
+    printf("%s%s%s  %s\n", colour_bold(stdout), job->id, colour_off(stdout),
+           job->spec ? job->spec->name : "");
+    printf("state       %s%s%s", colour_of_state(stdout, word), word, colour_off(stdout));
+    if (job->reason && job->reason->text[0]) {
+        printf(": ");
+        show_reason(job->reason);
+    } else {
+        putchar('\n');
+    }
+    printf("generation  %" PRIu64 ", world %u, restarts %u, recoveries %" PRIu64, job->generation,
+           job->world, job->restarts, job->recoveries);
+    if (job->last_recovery_ms)
+        printf(" (last %.2f s)", (double)job->last_recovery_ms / 1000);
+    printf("\nprogress    step %" PRIu64, job->step);
+    if (job->total_steps)
+        printf(" of %" PRIu64, job->total_steps);
+    if (job->loss > 0)
+        printf(", loss %.4f", job->loss);
+    if (job->tokens_per_second > 0)
+        printf(", %s tokens/s", count_text(job->tokens_per_second, rate));
+    putchar('\n');
+    if (job->last_checkpoint && job->last_checkpoint->path[0])
+        printf("checkpoint  step %" PRIu64 ", %s\n", job->last_checkpoint->step,
+               job->last_checkpoint->path);
+    printf("submitted   %s (%s ago)\n", format_time(job->submitted_wall_ms, time),
+           age_text(job->submitted_wall_ms, age));
+    if (job->ended_wall_ms)
+        printf("ended       %s, exit code %d\n", format_time(job->ended_wall_ms, time),
+               job->exit_code);
+    if (job->spec) {
+        printf("command    ");
+        for (size_t i = 0; i < job->spec->n_command; i++)
+            printf(" %s", job->spec->command[i]);
+        putchar('\n');
+    }
+}
+
+static void show_workers(const Muster__Job *job)
+{
+    static const char *const titles[] = {">RANK", "NODE", "STATE", ">PID", ">STEP", "EXIT", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < job->n_workers; i++) {
+        const Muster__Worker *worker = job->workers[i];
+        const char *state =
+            transcode_enum_name(&muster__worker__state__descriptor, (int)worker->state);
+        table_cell(&table, "%u", worker->rank);
+        table_cell(&table, "%s", worker->node);
+        table_cell(&table, "%s", state ? state : "unknown");
+        table_cell(&table, "%" PRId64, worker->pid);
+        table_cell(&table, "%" PRIu64, worker->step);
+        table_cell(&table, "%s", worker->exit ? worker->exit->text : "");
+    }
+    if (table.count) {
+        putchar('\n');
+        table_print(&table, stdout, "");
+    }
+    table_fini(&table);
+}
+
+static int run_show(const struct args *args)
+{
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    Muster__Job *job = NULL;
+    request.id = (char *)args_text(args, "job");
+    int code = client_ask(args, "GetJob", &request, &job);
+    if (code != 0)
+        return code;
+    if (!client_printed(args, job)) {
+        show_facts(job);
+        show_workers(job);
+    }
+    rpc_message_free(job);
+    return EXIT_DONE;
+}
+
+static int run_why(const struct args *args)
+{
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    Muster__WhyJobAnswer *answer = NULL;
+    request.id = (char *)args_text(args, "job");
+    int code = client_ask(args, "WhyJob", &request, &answer);
+    if (code != 0)
+        return code;
+    if (!client_printed(args, answer)) {
+        char time[32];
+        printf("%s\n", answer->summary);
+        for (size_t i = 0; i < answer->n_reasons; i++) {
+            printf("  %2zu. ", i + 1);
+            show_reason(answer->reasons[i]);
+        }
+        for (size_t i = 0; i < answer->n_history; i++) {
+            const Muster__Event *event = answer->history[i];
+            printf("  %s%s%s %s%s%s%s %s\n", colour_dim(stdout), format_time(event->wall_ms, time),
+                   colour_off(stdout), event->from[0] ? event->from : event->kind,
+                   event->to[0] ? " → " : "", event->to, event->reason ? ":" : "",
+                   event->reason ? event->reason->text : "");
+        }
+    }
+    rpc_message_free(answer);
+    return EXIT_DONE;
+}
+
+const struct verb verb_show = {.name = "show", .command = &show_command, .run = run_show};
+const struct verb verb_why = {.name = "why", .command = &why_command, .run = run_why};

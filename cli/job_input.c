@@ -1,0 +1,268 @@
+#include "cli/job_input.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/arena.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "common/env/paths.h"
+#include "common/rpc/message.h"
+#include "common/rpc/spec.h"
+
+enum { INPUT_ARENA_BYTES = 8 << 20 };
+
+struct input {
+    const struct args *args;
+    struct arena arena;
+    struct tree *spec;
+    struct error *err;
+};
+
+static int read_all(FILE *file, const char *name, struct buf *ret, struct error *err)
+{
+    char block[16384];
+    size_t got;
+    while ((got = fread(block, 1, sizeof(block), file)) > 0) {
+        if (buf_append(ret, block, got) != 0 || ret->size > SPEC_MAX_BYTES)
+            return error_set(err, E_INVALID_ARGUMENT, "%s: a spec has at most %d KiB", name,
+                             SPEC_MAX_BYTES >> 10);
+    }
+    return ferror(file) ? error_errno(err, errno, "%s", name) : 0;
+}
+
+static int parse_file(struct input *in, const char *path)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "re");
+    if (!file) {
+        error_errno(in->err, errno, "cannot read the job spec %s", path);
+        return E_INVALID_ARGUMENT;
+    }
+    struct buf text = {0};
+    const char *name = standard ? "standard input" : path;
+    int rc = read_all(file, name, &text, in->err);
+    if (!standard)
+        fclose(file);
+    if (rc == 0) {
+        struct tree_input input = {.name = name, .text = buf_cstr(&text), .size = text.size};
+        size_t start = strspn(input.text, " \t\r\n");
+        rc = input.text[start] == '{' ? tree_parse_json(&input, &in->arena, &in->spec, in->err)
+                                      : tree_parse_yaml(&input, &in->arena, &in->spec, in->err);
+    }
+    buf_fini(&text);
+    if (rc == 0 && in->spec->kind != TREE_MAP)
+        rc = error_set(in->err, E_INVALID_ARGUMENT, "%s: a job spec is a map of keys, this is %s",
+                       name, tree_kind_name(in->spec->kind));
+    return rc;
+}
+
+static bool is_spec_file(const char *word)
+{
+    struct stat info;
+    return strcmp(word, "-") == 0 ||
+           ((str_ends(word, ".yaml") || str_ends(word, ".yml") || str_ends(word, ".json")) &&
+            stat(word, &info) == 0 && S_ISREG(info.st_mode));
+}
+
+/* The map at `key`, made if it is not there. */
+static struct tree *sub_map(struct input *in, struct tree *map, const char *key)
+{
+    struct tree *sub = tree_get(map, key);
+    if (!sub || sub->kind != TREE_MAP) {
+        sub = tree_map(&in->arena);
+        tree_map_set(&in->arena, map, key, sub);
+    }
+    return sub;
+}
+
+static void set_text(struct input *in, struct tree *map, const char *key, const char *option)
+{
+    const char *value = args_text(in->args, option);
+    if (value)
+        tree_map_set(&in->arena, map, key, tree_string(&in->arena, value));
+}
+
+static int set_integer(struct input *in, struct tree *map, const char *key, const char *option)
+{
+    const char *text = args_text(in->args, option);
+    int64_t value;
+    if (!text)
+        return 0;
+    if (parse_i64(text, 0, 1 << 20, &value, in->err) != 0)
+        return error_wrap(in->err, "--%s", option);
+    return tree_map_set(&in->arena, map, key, tree_integer(&in->arena, value));
+}
+
+static int set_nodes(struct input *in)
+{
+    const char *text = args_text(in->args, "nodes");
+    if (!text)
+        return 0;
+    int64_t min, max;
+    char low[32];
+    size_t dash = strcspn(text, "-");
+    snprintf(low, sizeof(low), "%.*s", (int)dash, text);
+    if (parse_i64(low, 1, 1 << 20, &min, in->err) != 0 ||
+        parse_i64(text[dash] ? text + dash + 1 : low, min, 1 << 20, &max, in->err) != 0)
+        return error_wrap(in->err, "--nodes takes 2 or 1-4");
+    struct tree *range = tree_map(&in->arena);
+    tree_map_set(&in->arena, range, "min", tree_integer(&in->arena, min));
+    tree_map_set(&in->arena, range, "max", tree_integer(&in->arena, max));
+    return tree_map_set(&in->arena, in->spec, "nodes", range);
+}
+
+static int set_env(struct input *in)
+{
+    const char *pair;
+    for (size_t i = 0; (pair = args_repeated(in->args, "env", i)); i++) {
+        char key[256];
+        size_t length = strcspn(pair, "=");
+        if (length == 0 || length >= sizeof(key))
+            return error_set(in->err, E_INVALID_ARGUMENT, "--env %s: expected KEY=VALUE", pair);
+        snprintf(key, sizeof(key), "%.*s", (int)length, pair);
+        const char *value = pair[length] ? pair + length + 1 : getenv(key);
+        if (!value)
+            return error_set(in->err, E_INVALID_ARGUMENT, "--env %s: not set here", key);
+        tree_map_set(&in->arena, sub_map(in, in->spec, "env"), key, tree_string(&in->arena, value));
+    }
+    return 0;
+}
+
+/* strategy=ddp, mesh.dp=2: values are read as YAML scalars, so numbers are numbers. */
+static int set_training(struct input *in)
+{
+    const char *pair;
+    for (size_t i = 0; (pair = args_repeated(in->args, "set", i)); i++) {
+        char key[128];
+        size_t length = strcspn(pair, "=");
+        if (length == 0 || length >= sizeof(key) || !pair[length])
+            return error_set(in->err, E_INVALID_ARGUMENT, "--set %s: expected SETTING=VALUE", pair);
+        snprintf(key, sizeof(key), "%.*s", (int)length, pair);
+        struct tree *value, *map = sub_map(in, in->spec, "training");
+        struct tree_input text = {
+            .name = "--set", .text = pair + length + 1, .size = strlen(pair + length + 1)};
+        if (tree_parse_yaml(&text, &in->arena, &value, in->err) != 0)
+            return error_wrap(in->err, "--set %s", key);
+        char *dot = strchr(key, '.');
+        if (dot) {
+            *dot = '\0';
+            map = sub_map(in, map, key);
+        }
+        tree_map_set(&in->arena, map, dot ? dot + 1 : key, tree_copy(&in->arena, value));
+    }
+    return 0;
+}
+
+static int set_command(struct input *in)
+{
+    if (in->args->word_count == 0)
+        return 0;
+    struct tree *command = tree_list(&in->arena);
+    for (size_t i = 0; i < in->args->word_count; i++)
+        tree_list_add(command, tree_string(&in->arena, in->args->words[i]));
+    return tree_map_set(&in->arena, in->spec, "command", command);
+}
+
+/* A name from the program's, where none was given: "build/examples/gpt" is "gpt". */
+static void set_default_name(struct input *in)
+{
+    struct tree *command = tree_get(in->spec, "command");
+    struct tree *program = command ? tree_at(command, 0) : NULL;
+    if (tree_get(in->spec, "name") || !program || program->kind != TREE_STRING)
+        return;
+    const char *base = strrchr(program->string, '/');
+    base = base ? base + 1 : program->string;
+    char name[33] = "";
+    for (size_t i = 0; base[i] && i < sizeof(name) - 1; i++) {
+        char c = base[i] >= 'A' && base[i] <= 'Z' ? (char)(base[i] - 'A' + 'a') : base[i];
+        bool fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (i && (c == '.'));
+        name[i] = fine ? c : (i ? '-' : 'j');
+    }
+    if (name[0])
+        tree_map_set(&in->arena, in->spec, "name", tree_string(&in->arena, name));
+}
+
+static int apply_options(struct input *in)
+{
+    struct tree *spec = in->spec;
+    set_text(in, spec, "name", "name");
+    set_text(in, spec, "priority", "priority");
+    set_text(in, spec, "max_runtime", "max-runtime");
+    set_text(in, spec, "elastic", "elastic");
+    int rc = set_nodes(in);
+    if (rc == 0)
+        rc = set_integer(in, spec, "workers_per_node", "workers-per-node");
+    if (rc == 0 && args_given(in->args, "restarts"))
+        rc = set_integer(in, sub_map(in, spec, "restart"), "max", "restarts");
+    if (rc == 0 && (args_given(in->args, "slots") || args_given(in->args, "cpus") ||
+                    args_given(in->args, "memory"))) {
+        struct tree *resources = sub_map(in, spec, "resources");
+        set_text(in, resources, "memory", "memory");
+        rc = set_integer(in, resources, "slots", "slots");
+        double cpus;
+        if (rc == 0 && args_given(in->args, "cpus")) {
+            rc = parse_f64(args_text(in->args, "cpus"), &cpus, in->err);
+            if (rc == 0)
+                tree_map_set(&in->arena, resources, "cpus", tree_number(&in->arena, cpus));
+            else
+                error_wrap(in->err, "--cpus");
+        }
+    }
+    if (args_given(in->args, "checkpoint")) {
+        char path[1024];
+        if (rc == 0)
+            rc = paths_absolute(path, sizeof(path), args_text(in->args, "checkpoint"), in->err);
+        if (rc == 0)
+            tree_map_set(&in->arena, sub_map(in, spec, "checkpoint"), "dir",
+                         tree_string(&in->arena, path));
+    }
+    if (args_given(in->args, "checkpoint-every"))
+        set_text(in, sub_map(in, spec, "checkpoint"), "every", "checkpoint-every");
+    if (rc == 0)
+        rc = set_env(in);
+    if (rc == 0)
+        rc = set_training(in);
+    return rc;
+}
+
+static int build(struct input *in, Muster__JobSpec **ret)
+{
+    const char *file = args_text(in->args, "file");
+    bool word_is_file = !file && in->args->word_count == 1 && is_spec_file(in->args->words[0]);
+    int rc = 0;
+    if (file || word_is_file)
+        rc = parse_file(in, file ? file : in->args->words[0]);
+    else
+        in->spec = tree_map(&in->arena);
+    if (rc == 0 && !word_is_file)
+        rc = set_command(in);
+    if (rc == 0)
+        rc = apply_options(in);
+    if (rc != 0)
+        return rc;
+    set_default_name(in);
+    char here[1024];
+    if (!tree_get(in->spec, "workdir") && getcwd(here, sizeof(here)))
+        tree_map_set(&in->arena, in->spec, "workdir", tree_string(&in->arena, here));
+    if (!tree_get(in->spec, "command")) {
+        error_set(in->err, E_INVALID_ARGUMENT, "the job has no command");
+        error_field(in->err, "command");
+        error_hint(in->err, "give one after --, as in: muster run -N 2 -- python3 train.py");
+        return E_INVALID_ARGUMENT;
+    }
+    return spec_from_tree(&in->arena, in->spec, ret, in->err);
+}
+
+int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err)
+{
+    struct input in = {.args = args, .err = err};
+    arena_init(&in.arena, INPUT_ARENA_BYTES);
+    int rc = build(&in, ret);
+    arena_fini(&in.arena);
+    return rc;
+}

@@ -1,0 +1,76 @@
+/* A job spec from a command line: a file, words after `--`, and flags that override the file. */
+#ifndef CLI_JOB_INPUT_H
+#define CLI_JOB_INPUT_H
+
+#include "cli/client.h"
+#include "proto/job.pb-c.h"
+
+/* The rows `submit` and `run` share. */
+#define JOB_OPTIONS                                                                                \
+    {.name = "file",                                                                               \
+     .letter = 'f',                                                                                \
+     .kind = ARGS_OPTION,                                                                          \
+     .value_name = "SPEC",                                                                         \
+     .help = "job spec, YAML or JSON; - reads standard input"},                                    \
+        {.name = "name", .letter = 'n', .kind = ARGS_OPTION, .help = "name of the job"},           \
+        {.name = "nodes",                                                                          \
+         .letter = 'N',                                                                            \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N|MIN-MAX",                                                                \
+         .help = "how many nodes; a range makes the job elastic"},                                 \
+        {.name = "workers-per-node",                                                               \
+         .letter = 'w',                                                                            \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N",                                                                        \
+         .help = "processes on each node"},                                                        \
+        {.name = "slots",                                                                          \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N",                                                                        \
+         .help = "slots (GPUs, or CPU slots) of each worker"},                                     \
+        {.name = "cpus", .kind = ARGS_OPTION, .value_name = "N", .help = "CPUs of each worker"},   \
+        {.name = "memory",                                                                         \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "SIZE",                                                                     \
+         .help = "memory of each worker, as 2GiB"},                                                \
+        {.name = "priority",                                                                       \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "P",                                                                        \
+         .help = "low, normal, high, or -1000..1000"},                                             \
+        {.name = "max-runtime",                                                                    \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "TIME",                                                                     \
+         .help = "end the job after this long"},                                                   \
+        {.name = "elastic",                                                                        \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "HOW",                                                                      \
+         .help = "in_place, restart or off"},                                                      \
+        {.name = "checkpoint",                                                                     \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "DIR",                                                                      \
+         .help = "folder for checkpoints, reached by every node"},                                 \
+        {.name = "checkpoint-every",                                                               \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N steps|TIME",                                                             \
+         .help = "how often"},                                                                     \
+        {.name = "restarts",                                                                       \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N",                                                                        \
+         .help = "restarts allowed without progress in between"},                                  \
+        {.name = "env",                                                                            \
+         .letter = 'e',                                                                            \
+         .kind = ARGS_REPEATED,                                                                    \
+         .value_name = "KEY=VALUE",                                                                \
+         .help = "environment of the workers; KEY alone passes yours on"},                         \
+        {.name = "set",                                                                            \
+         .kind = ARGS_REPEATED,                                                                    \
+         .value_name = "SETTING=VALUE",                                                            \
+         .help = "training setting, as strategy=ddp or mesh.dp=2"},                                \
+    {                                                                                              \
+        .name = "command", .kind = ARGS_COMMAND, .value_name = "[SPEC | -- COMMAND...]",           \
+        .help = "a spec file, or the program to run"                                               \
+    }
+
+/* The spec is freed with rpc_message_free. */
+int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err);
+
+#endif

@@ -1,0 +1,95 @@
+/* `muster`: finds the verb, parses its table, runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/base/str.h"
+
+static const struct verb *const all_verbs[] = {
+    &verb_up,         &verb_run,         &verb_submit, &verb_ps,       &verb_show,
+    &verb_logs,       &verb_why,         &verb_cancel, &verb_ckpt,     &verb_events,
+    &verb_nodes,      &verb_cordon,      &verb_drain,  &verb_uncordon, &verb_version,
+    &verb_completion, &verb_coordinator, &verb_agent,  &verb_shim,     NULL,
+};
+
+const struct verb *const *verbs(void)
+{
+    return all_verbs;
+}
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "%smuster%s: train on many devices and machines as on one\n\n", colour_bold(out),
+            colour_off(out));
+    fprintf(out, "usage: muster VERB [OPTIONS]      muster VERB --help tells the rest\n\n");
+    for (const struct verb *const *verb = all_verbs; *verb; verb++)
+        fprintf(out, "  %-12s %s\n", (*verb)->name, (*verb)->command->summary);
+    fprintf(out, "\nStart with `muster up` in one terminal and `muster run -- COMMAND` in another."
+                 "\nExit codes: 0 done, 1 the job failed, 2 usage, 3 cannot reach or not allowed."
+                 "\n");
+}
+
+static const struct verb *find_verb(const char *name)
+{
+    for (const struct verb *const *verb = all_verbs; *verb; verb++)
+        if (strcmp((*verb)->name, name) == 0)
+            return *verb;
+    return NULL;
+}
+
+static int unknown_verb(const char *name)
+{
+    const char *names[sizeof(all_verbs) / sizeof(all_verbs[0])] = {0};
+    for (size_t i = 0; all_verbs[i]; i++)
+        names[i] = all_verbs[i]->name;
+    const char *nearest = str_nearest(name, names);
+    fprintf(stderr, "muster: '%s' is not a verb", name);
+    if (nearest)
+        fprintf(stderr, "; did you mean '%s'?\n", nearest);
+    else
+        fprintf(stderr, "; `muster help` lists them\n");
+    return EXIT_USAGE;
+}
+
+static int run_verb(const struct verb *verb, int argc, char **argv)
+{
+    if (verb->main)
+        return verb->main(argc, argv);
+    struct args args;
+    struct error err = {0};
+    if (args_parse(verb->command, argc, argv, &args, &err) != 0) {
+        client_fail(&err);
+        return EXIT_USAGE;
+    }
+    int code;
+    if (args.help) {
+        struct buf help = {0};
+        args_help(verb->command, &help);
+        fputs(buf_cstr(&help), stdout);
+        buf_fini(&help);
+        code = EXIT_DONE;
+    } else {
+        code = verb->run(&args);
+    }
+    args_fini(&args);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        const struct verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
+        if (verb && !verb->main)
+            return run_verb(verb, 1, (char *[]){(char *)"--help", NULL});
+        print_help(argc > 1 ? stdout : stderr);
+        return argc > 1 ? EXIT_DONE : EXIT_USAGE;
+    }
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    const struct verb *verb = find_verb(name);
+    if (!verb)
+        return unknown_verb(name);
+    return run_verb(verb, argc - 2, argv + 2);
+}

@@ -1,0 +1,31 @@
+/* The verbs of `muster`: one file each, one table (cli/main.c). A verb is a command-line table and
+ * a function; it prints, and returns the program's exit code.
+ */
+#ifndef CLI_VERB_H
+#define CLI_VERB_H
+
+#include "common/base/args.h"
+
+enum {
+    EXIT_DONE = 0,
+    EXIT_JOB_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_UNREACHABLE = 3, /* cannot reach the coordinator, or not allowed */
+};
+
+struct verb {
+    const char *name;
+    const struct args_command *command;
+    int (*run)(const struct args *args);
+    /* Parses its own command line (the daemons do); `command` is then only its summary. */
+    int (*main)(int argc, char **argv);
+};
+
+extern const struct verb verb_up, verb_run, verb_submit, verb_ps, verb_show, verb_logs, verb_why,
+    verb_cancel, verb_nodes, verb_cordon, verb_drain, verb_uncordon, verb_ckpt, verb_events,
+    verb_version, verb_completion, verb_coordinator, verb_agent, verb_shim;
+
+/* All of them, NULL-terminated, in the order of the help. */
+const struct verb *const *verbs(void);
+
+#endif
