@@ -12,6 +12,7 @@ enum {
     AGENT_JOB_ID_MAX = 31,
     AGENT_ENDPOINT_MAX = 159,
     AGENT_TOKEN_MAX = 127,
+    AGENT_TOKENS_KEPT = 4,
     AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
     AGENT_START_ERROR_MAX = 511,
 };
@@ -52,6 +53,9 @@ struct worker_memory {
     bool aware;          /* it said Hello */
     uint64_t generation; /* newest it has joined, 0 = none */
     uint64_t step, total_steps; /* as of the last change of the above */
+    /* Tokens it may hold, newest first, "" = none: it goes on using the one before until the
+     * answer with the next has reached it. Secret: the file is for the agent's eyes only. */
+    char tokens[AGENT_TOKENS_KEPT][AGENT_TOKEN_MAX + 1];
 };
 
 /* A worker found in its run directory when the agent starts. */

@@ -66,8 +66,6 @@ struct agent_worker { /* read only outside the core */
     int lost_ranks_count;
     struct worker_exit exit;
     char start_error[AGENT_START_ERROR_MAX + 1];
-    char old_token[AGENT_TOKEN_MAX + 1]; /* of the generation before `assignment`, "" = none */
-    uint64_t old_generation;
     struct agent_parked join, watch;
     int64_t kill_at_ms; /* with STOPPING */
     struct agent_worker *next; /* by job, then uid */
@@ -88,10 +86,10 @@ const struct agent_worker *agent_core_find(const struct agent_core *core,
                                            const struct worker_key *key);
 bool agent_core_registered(const struct agent_core *core);
 
-/* May the bearer of `token` speak for this worker? Compared in constant time with the token of its
- * assignment; that of the generation before is good for Join, Watch and LostPeers only (`old_ok`),
- * since its bearer still has to learn of the new one. E_UNAVAILABLE before the coordinator's first
- * word about a worker that runs (ask again), E_NOT_FOUND, E_UNAUTHENTICATED. */
+/* May the bearer of `token` speak for this worker? The tokens it was given are compared in constant
+ * time. One of an earlier generation is good where its bearer still has to learn of the new one
+ * (`old_ok`: Hello, Join, Watch, Progress, LostPeers) and E_ABORTED elsewhere. E_NOT_FOUND,
+ * E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no coordinator has spoken of yet: ask again. */
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
                          const char *token, bool old_ok, struct error *err);
 

@@ -1,0 +1,237 @@
+#include "agent/core/environment.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+
+enum { NUMBER_TEXT_BYTES = 24 };
+
+struct environment {
+    struct arena *arena;
+    const char **items; /* ENVIRONMENT_NAMES_MAX and the NULL */
+    int count;
+    bool failed; /* out of room: told once at the end */
+};
+
+static const char *const reserved_names[] = {
+    "RANK",          "WORLD_SIZE",       "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE", "NODE_RANK",     "GROUP_RANK",
+    "GROUP_WORLD_SIZE", "ROLE_RANK",     "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",   "MASTER_PORT",      "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES",
+    "MUSTER_JOB",    "MUSTER_UID",       "MUSTER_GENERATION",
+    "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN", "MUSTER_CHECKPOINT_DIR",
+    "MUSTER_RESUME_FROM", "MUSTER_NODE_RANK", NULL,
+};
+
+bool environment_reserved(const char *name)
+{
+    for (const char *const *r = reserved_names; *r; r++)
+        if (strcmp(*r, name) == 0)
+            return true;
+    return false;
+}
+
+const char *environment_get(const char *const *envp, const char *name)
+{
+    size_t length = strlen(name);
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+            return *envp + length + 1;
+    return NULL;
+}
+
+/* [A-Za-z_][A-Za-z0-9_]*: what a shell can name (POSIX 8.1, lower case included) */
+static bool name_valid(const char *name)
+{
+    if (!name[0] || isdigit((unsigned char)name[0]))
+        return false;
+    for (; *name; name++)
+        if (!isalnum((unsigned char)*name) && *name != '_')
+            return false;
+    return true;
+}
+
+static void set(struct environment *env, const char *name, const char *value)
+{
+    size_t length = strlen(name);
+    const char *item = arena_printf(env->arena, "%s=%s", name, value);
+    if (!item) {
+        env->failed = true;
+        return;
+    }
+    for (int i = 0; i < env->count; i++)
+        if (strncmp(env->items[i], item, length + 1) == 0) {
+            env->items[i] = item;
+            return;
+        }
+    if (env->count == ENVIRONMENT_NAMES_MAX) {
+        env->failed = true;
+        return;
+    }
+    env->items[env->count++] = item;
+}
+
+static void set_number(struct environment *env, const char *name, uint64_t value)
+{
+    char text[NUMBER_TEXT_BYTES];
+    (void)str_printf(text, sizeof(text), "%" PRIu64, value);
+    set(env, name, text);
+}
+
+/* Where set, under a name the other side knows. */
+static void set_if(struct environment *env, const char *name, const char *value)
+{
+    if (value && value[0])
+        set(env, name, value);
+}
+
+static void set_inherited(struct environment *env, const char *const *inherited)
+{
+    for (; inherited && *inherited; inherited++) {
+        const char *equals = strchr(*inherited, '=');
+        char *name = equals ? arena_strndup(env->arena, *inherited,
+                                            (size_t)(equals - *inherited))
+                            : NULL;
+        if (name && name_valid(name))
+            set(env, name, equals + 1);
+    }
+}
+
+static void set_place(struct environment *env, const struct assignment *a)
+{
+    set_number(env, "RANK", a->rank);
+    set_number(env, "WORLD_SIZE", a->world);
+    set_number(env, "LOCAL_RANK", a->local_rank);
+    set_number(env, "LOCAL_WORLD_SIZE", a->local_world);
+    set_number(env, "NODE_RANK", a->node_rank);
+    set_number(env, "GROUP_RANK", a->node_rank);
+    set_number(env, "GROUP_WORLD_SIZE", a->node_count);
+    set_number(env, "ROLE_RANK", a->rank);
+    set_number(env, "ROLE_WORLD_SIZE", a->world);
+    set(env, "ROLE_NAME", "default");
+    set(env, "MASTER_ADDR", a->master_addr);
+    set_number(env, "MASTER_PORT", a->master_port);
+    set_number(env, "TORCHELASTIC_RESTART_COUNT", a->restarts);
+    set_number(env, "TORCHELASTIC_MAX_RESTARTS", a->restarts_max);
+    set(env, "TORCHELASTIC_RUN_ID", a->key.job);
+}
+
+static void set_devices(struct environment *env, const struct assignment *a,
+                        const struct environment_facts *facts)
+{
+    set_number(env, "OMP_NUM_THREADS", a->cpus >= 1 ? (uint64_t)a->cpus : 1);
+    if (!facts->gpus) {
+        set(env, "ACCELERATE_USE_CPU", "true");
+        return;
+    }
+    const char *list = "";
+    for (uint32_t i = 0; i < a->slots && list; i++)
+        list = arena_printf(env->arena, "%s%s%" PRIu32, list, i ? "," : "", a->slot + i);
+    if (list)
+        set(env, "CUDA_VISIBLE_DEVICES", list);
+    else
+        env->failed = true;
+}
+
+static void set_muster(struct environment *env, const struct assignment *a,
+                       const struct environment_facts *facts)
+{
+    set(env, "MUSTER_JOB", a->key.job);
+    set_number(env, "MUSTER_UID", a->key.uid);
+    set_number(env, "MUSTER_GENERATION", a->generation);
+    set_number(env, "MUSTER_NODE_RANK", a->node_rank);
+    set(env, "MUSTER_WORKER_SOCKET", facts->socket);
+    set(env, "MUSTER_WORKER_TOKEN", a->token);
+    set_if(env, "MUSTER_RESUME_FROM", a->resume_from);
+    if (a->checkpoint_dir[0]) {
+        set(env, "MUSTER_CHECKPOINT_DIR", a->checkpoint_dir);
+        set_if(env, "MUSTER_CHECKPOINT_EVERY", a->checkpoint_every);
+        set_number(env, "MUSTER_CHECKPOINT_KEEP", a->checkpoint_keep);
+    }
+    for (int i = 0; i < a->training_count; i++) {
+        const char *name = arena_printf(env->arena, "MUSTER_%s", a->training[i].name);
+        if (name)
+            set(env, name, a->training[i].value);
+        else
+            env->failed = true;
+    }
+}
+
+/* What Accelerate reads in place of its config file. */
+static void set_accelerate(struct environment *env, const struct assignment *a)
+{
+    static const char *const same[][2] = {
+        {"MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"},
+        {"GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"},
+        {"MESH_DP_REPLICATE", "PARALLELISM_CONFIG_DP_REPLICATE_SIZE"},
+        {"MESH_DP_SHARD", "PARALLELISM_CONFIG_DP_SHARD_SIZE"},
+        {"MESH_CP", "PARALLELISM_CONFIG_CP_SIZE"},
+        {"MESH_TP", "PARALLELISM_CONFIG_TP_SIZE"},
+    };
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        set_if(env, same[i][1], assignment_training(a, same[i][0]));
+    for (size_t i = 2; i < sizeof(same) / sizeof(same[0]); i++)
+        if (assignment_training(a, same[i][0]))
+            set(env, "ACCELERATE_USE_PARALLELISM_CONFIG", "true");
+    const char *strategy = assignment_training(a, "STRATEGY");
+    if (!strategy)
+        return;
+    bool fsdp = strcmp(strategy, "fsdp") == 0;
+    if (fsdp || strcmp(strategy, "zero2") == 0) {
+        set(env, "ACCELERATE_USE_FSDP", "true");
+        set(env, "FSDP_SHARDING_STRATEGY", fsdp ? "FULL_SHARD" : "SHARD_GRAD_OP");
+    }
+}
+
+static int set_job(struct environment *env, const struct assignment *a, struct error *err)
+{
+    for (int i = 0; i < a->env_count; i++) {
+        const char *name = a->env[i].name;
+        if (!name_valid(name)) {
+            error_field(err, "spec.env");
+            return error_set(err, E_INVALID_ARGUMENT, "\"%s\" cannot name a variable", name);
+        }
+        if (environment_reserved(name)) {
+            error_set(err, E_INVALID_ARGUMENT,
+                      "env of the job sets %s, which Muster gives each worker itself", name);
+            error_field(err, "spec.env.%s", name);
+            error_hint(err, "remove %s from env", name);
+            return E_INVALID_ARGUMENT;
+        }
+        set(env, name, a->env[i].value);
+    }
+    return 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+int environment_build(const struct assignment *assignment, const struct environment_facts *facts,
+                      struct arena *arena, const char *const **ret, struct error *err)
+{
+    struct environment env = {.arena = arena};
+    env.items = arena_array(arena, ENVIRONMENT_NAMES_MAX + 1, sizeof(*env.items));
+    if (!env.items)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the environment");
+    set_inherited(&env, facts->inherited);
+    set_place(&env, assignment);
+    set_devices(&env, assignment, facts);
+    set_muster(&env, assignment, facts);
+    set_accelerate(&env, assignment);
+    int rc = set_job(&env, assignment, err);
+    if (rc)
+        return rc;
+    if (env.failed)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the environment has more than %d names",
+                         ENVIRONMENT_NAMES_MAX);
+    qsort(env.items, (size_t)env.count, sizeof(*env.items), by_bytes);
+    *ret = env.items;
+    return 0;
+}

@@ -1,0 +1,214 @@
+/* Calls of workers: each is answered at once or parked in the worker it came from. One Join and one
+ * Watch are parked per worker; a newer one replaces the older, whose caller has given up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/state.h"
+#include "common/base/assert.h"
+#include "common/base/str.h"
+
+void hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions)
+{
+    if (!request)
+        return;
+    struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_REFUSE);
+    action->request = request;
+    action->error = calloc(1, sizeof(*action->error));
+    insist(action->error);
+    error_set(action->error, code, "%s", why);
+}
+
+static struct agent_action *answer(const struct agent_worker *worker, uint64_t request,
+                                   enum agent_answer_kind kind, struct agent_actions *actions)
+{
+    struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_ANSWER);
+    action->key = worker->key;
+    action->request = request;
+    action->answer.kind = kind;
+    return action;
+}
+
+static void park(struct agent_parked *place, const struct agent_event *event, uint64_t generation,
+                 struct agent_actions *actions)
+{
+    hub_refuse(place->request, E_ABORTED, "asked again in the meantime", actions);
+    *place = (struct agent_parked){
+        .request = event->request, .generation = generation, .deadline_ms = event->deadline_ms};
+}
+
+static uint64_t wanted_generation(const struct agent_worker *worker)
+{
+    return worker->assignment ? worker->assignment->generation : 0;
+}
+
+void hub_hello(struct agent_worker *worker, const struct agent_event *event,
+               struct agent_actions *actions)
+{
+    if (!worker->assignment) {
+        hub_refuse(event->request, E_UNAVAILABLE,
+                   "this agent has not heard from the coordinator yet", actions);
+        return;
+    }
+    if (!worker->memory.aware) {
+        worker->memory.aware = true;
+        worker_remember(worker, actions);
+        agent_actions_add(actions, AGENT_ACTION_REPORT);
+    }
+    struct agent_action *action = answer(worker, event->request, AGENT_ANSWER_HELLO, actions);
+    action->answer.generation = worker->assignment->generation;
+    action->assignment = assignment_hold(worker->assignment);
+}
+
+void hub_join(struct agent_worker *worker, const struct agent_event *event,
+              struct agent_actions *actions)
+{
+    uint64_t generation = event->join.generation;
+    if (worker->assignment && generation > wanted_generation(worker)) {
+        hub_refuse(event->request, E_FAILED_PRECONDITION,
+                   "no such generation was announced to this worker", actions);
+        return;
+    }
+    bool over = generation < wanted_generation(worker);
+    bool news = worker->joining != generation || strcmp(worker->endpoint, event->join.endpoint);
+    park(&worker->join, event, generation, actions);
+    if (!over && generation > worker->memory.generation && news) {
+        worker->joining = generation;
+        (void)str_copy(worker->endpoint, sizeof(worker->endpoint), event->join.endpoint);
+        agent_actions_add(actions, AGENT_ACTION_REPORT);
+    }
+    hub_settle(worker, actions);
+}
+
+void hub_watch(struct agent_worker *worker, const struct agent_event *event,
+               struct agent_actions *actions)
+{
+    park(&worker->watch, event, event->watch.generation, actions);
+    hub_settle(worker, actions);
+}
+
+void hub_progress(struct agent_worker *worker, const struct agent_event *event,
+                  struct agent_actions *actions)
+{
+    if (event->progress.generation >= worker->memory.generation) {
+        worker->memory.step = event->progress.step;
+        worker->memory.total_steps = event->progress.total_steps;
+    }
+    answer(worker, event->request, AGENT_ANSWER_PROGRESS, actions);
+}
+
+static bool lost_rank_add(struct agent_worker *worker, uint32_t rank)
+{
+    int at = 0;
+    while (at < worker->lost_ranks_count && worker->lost_ranks[at] < rank)
+        at++;
+    if (at < worker->lost_ranks_count && worker->lost_ranks[at] == rank)
+        return false;
+    if (worker->lost_ranks_count == AGENT_LOST_RANKS_MAX)
+        return false;
+    memmove(&worker->lost_ranks[at + 1], &worker->lost_ranks[at],
+            sizeof(worker->lost_ranks[0]) * (size_t)(worker->lost_ranks_count - at));
+    worker->lost_ranks[at] = rank;
+    worker->lost_ranks_count++;
+    return true;
+}
+
+void hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
+                    struct agent_actions *actions)
+{
+    uint64_t generation = event->lost_peers.generation;
+    bool news = false;
+    if (generation >= worker->memory.generation && generation > worker->broken) {
+        worker->broken = generation;
+        worker->lost_ranks_count = 0;
+        news = true;
+    }
+    if (generation == worker->broken)
+        for (int i = 0; i < event->lost_peers.count; i++)
+            news = lost_rank_add(worker, event->lost_peers.ranks[i]) || news;
+    if (news)
+        agent_actions_add(actions, AGENT_ACTION_REPORT);
+    answer(worker, event->request, AGENT_ANSWER_LOST_PEERS, actions);
+}
+
+static void joined(struct agent_worker *worker, struct agent_actions *actions)
+{
+    const struct assignment *assignment = worker->assignment;
+    if (worker->memory.generation == assignment->generation)
+        return; /* a repeat: the answer was lost on the way */
+    worker_become(worker, AGENT_WORKER_JOINED);
+    worker->memory.generation = assignment->generation;
+    worker->joining = 0;
+    worker->lost_ranks_count = 0;
+    worker->broken = 0;
+    worker_hold_token(worker, assignment->token);
+    worker_remember(worker, actions);
+    agent_actions_add(actions, AGENT_ACTION_REPORT);
+}
+
+static void settle_join(struct agent_worker *worker, struct agent_actions *actions)
+{
+    struct assignment *assignment = worker->assignment;
+    bool stop = worker->state == AGENT_WORKER_STOPPING;
+    bool superseded = worker->join.generation < assignment->generation;
+    /* Who lost peers in this generation cannot be in it again: it waits for the next. */
+    bool ready = assignment->members_count > 0 && worker->broken != assignment->generation;
+    if (!stop && !superseded && !ready)
+        return;
+    if (!stop && !superseded)
+        joined(worker, actions);
+    struct agent_action *action =
+        answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
+    worker->join.request = 0;
+    action->answer.stop = stop;
+    action->answer.generation = assignment->generation;
+    if (!stop && !superseded) {
+        action->answer.ready = true;
+        action->assignment = assignment_hold(assignment);
+    }
+}
+
+static void settle_watch(struct agent_worker *worker, struct agent_actions *actions)
+{
+    bool stop = worker->state == AGENT_WORKER_STOPPING;
+    if (!stop && wanted_generation(worker) <= worker->watch.generation)
+        return;
+    struct agent_action *action =
+        answer(worker, worker->watch.request, AGENT_ANSWER_WATCH, actions);
+    worker->watch.request = 0;
+    action->answer.stop = stop;
+    action->answer.generation = wanted_generation(worker);
+    action->answer.grace_ms = AGENT_GRACE_DEFAULT_MS;
+    if (worker->assignment && worker->assignment->grace_ms > 0)
+        action->answer.grace_ms = worker->assignment->grace_ms;
+}
+
+void hub_settle(struct agent_worker *worker, struct agent_actions *actions)
+{
+    if (worker->join.request && worker->assignment)
+        settle_join(worker, actions);
+    if (worker->watch.request)
+        settle_watch(worker, actions);
+}
+
+void hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
+{
+    if (worker->join.request && worker->join.deadline_ms - AGENT_ANSWER_MARGIN_MS <= now_ms) {
+        struct agent_action *action =
+            answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
+        action->answer.generation = worker->join.generation;
+        worker->join.request = 0;
+    }
+    if (worker->watch.request && worker->watch.deadline_ms - AGENT_ANSWER_MARGIN_MS <= now_ms) {
+        struct agent_action *action =
+            answer(worker, worker->watch.request, AGENT_ANSWER_WATCH, actions);
+        action->answer.generation = worker->watch.generation;
+        worker->watch.request = 0;
+    }
+}
+
+void hub_close(struct agent_worker *worker, struct agent_actions *actions)
+{
+    hub_refuse(worker->join.request, E_CANCELLED, "the worker has ended", actions);
+    hub_refuse(worker->watch.request, E_CANCELLED, "the worker has ended", actions);
+    worker->join = worker->watch = (struct agent_parked){0};
+}

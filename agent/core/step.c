@@ -1,0 +1,254 @@
+#include "agent/core/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/state.h"
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "common/base/token.h"
+
+struct agent_core *agent_core_new(void)
+{
+    return calloc(1, sizeof(struct agent_core));
+}
+
+void agent_core_free(struct agent_core *core)
+{
+    if (!core)
+        return;
+    for (struct agent_worker *w = core->workers, *next; w; w = next) {
+        next = w->next;
+        assignment_release(w->assignment);
+        free(w);
+    }
+    free(core);
+}
+
+const struct agent_worker *agent_core_first(const struct agent_core *core)
+{
+    return core->workers;
+}
+
+const struct agent_worker *agent_core_find(const struct agent_core *core,
+                                           const struct worker_key *key)
+{
+    return worker_find(core, key);
+}
+
+bool agent_core_registered(const struct agent_core *core)
+{
+    return core->registered;
+}
+
+/* An agent before us started it. What it should be the coordinator says with its first word; until
+ * then it goes on. */
+static void adopt(struct agent_core *core, const struct worker_found *found,
+                  struct agent_actions *actions)
+{
+    struct agent_worker *worker = worker_find(core, &found->key);
+    if (worker || !(worker = worker_add(core, &found->key)))
+        return;
+    worker->memory = found->memory;
+    worker->pid = found->pid;
+    worker->desired = true;
+    if (found->memory.generation > 0)
+        worker_become(worker, AGENT_WORKER_JOINED);
+    worker->process = !found->exited;
+    if (found->exited)
+        worker_ended(worker, &found->exit, actions);
+}
+
+static void start_failed(struct agent_worker *worker, const struct agent_event *event,
+                         struct agent_actions *actions)
+{
+    struct worker_exit exit = {.code = 127};
+    (void)str_copy(exit.text, sizeof(exit.text), event->start_error);
+    (void)str_copy(worker->start_error, sizeof(worker->start_error), event->start_error);
+    worker->shipped = true;
+    worker_ended(worker, &exit, actions);
+}
+
+static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+{
+    core->stopping_all = true;
+    for (struct agent_worker *w = core->workers; w; w = w->next)
+        worker_stop(w, now_ms, actions);
+}
+
+static void worker_event(struct agent_core *core, const struct agent_event *event,
+                         struct agent_actions *actions)
+{
+    struct agent_worker *worker = worker_find(core, &event->key);
+    if (!worker || (!worker_runs(worker) && event->kind != AGENT_EVENT_SHIPPED)) {
+        hub_refuse(event->request, E_NOT_FOUND, "no such worker runs here", actions);
+        return;
+    }
+    switch (event->kind) {
+    case AGENT_EVENT_STARTED:
+        worker->pid = event->started.pid;
+        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        break;
+    case AGENT_EVENT_START_FAILED:
+        start_failed(worker, event, actions);
+        break;
+    case AGENT_EVENT_EXITED:
+        worker_ended(worker, event->exit, actions);
+        break;
+    case AGENT_EVENT_SHIPPED:
+        worker->shipped = worker->shipped || !worker_runs(worker);
+        break;
+    case AGENT_EVENT_HELLO:
+        hub_hello(worker, event, actions);
+        break;
+    case AGENT_EVENT_JOIN:
+        hub_join(worker, event, actions);
+        break;
+    case AGENT_EVENT_WATCH:
+        hub_watch(worker, event, actions);
+        break;
+    case AGENT_EVENT_PROGRESS:
+        hub_progress(worker, event, actions);
+        break;
+    case AGENT_EVENT_LOST_PEERS:
+        hub_lost_peers(worker, event, actions);
+        break;
+    case AGENT_EVENT_TICK:
+    case AGENT_EVENT_FOUND:
+    case AGENT_EVENT_REGISTERED:
+    case AGENT_EVENT_UNREGISTERED:
+    case AGENT_EVENT_FENCED:
+    case AGENT_EVENT_DESIRED:
+    case AGENT_EVENT_STOP_ALL:
+        insist(!"an event about the agent");
+    }
+    worker_bury_if_done(core, worker, actions);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Do what is due by now; returns when something is due next. */
+static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+{
+    int64_t next_ms = INT64_MAX;
+    for (struct agent_worker *w = core->workers; w; w = w->next) {
+        hub_expire(w, now_ms, actions);
+        if (w->state == AGENT_WORKER_STOPPING) {
+            if (w->kill_at_ms <= now_ms) {
+                agent_actions_add(actions, AGENT_ACTION_KILL)->key = w->key;
+                w->kill_at_ms = now_ms + AGENT_KILL_AGAIN_MS;
+            }
+            next_ms = sooner(next_ms, w->kill_at_ms);
+        }
+        if (w->join.request)
+            next_ms = sooner(next_ms, w->join.deadline_ms - AGENT_ANSWER_MARGIN_MS);
+        if (w->watch.request)
+            next_ms = sooner(next_ms, w->watch.deadline_ms - AGENT_ANSWER_MARGIN_MS);
+    }
+    return next_ms;
+}
+
+void agent_step(struct agent_core *core, const struct agent_event *event,
+                struct agent_actions *actions)
+{
+    if (core->left) {
+        hub_refuse(event->request, E_UNAVAILABLE, "a newer agent of this node has taken over",
+                   actions);
+        return;
+    }
+    switch (event->kind) {
+    case AGENT_EVENT_TICK:
+        break;
+    case AGENT_EVENT_FOUND:
+        adopt(core, event->found, actions);
+        break;
+    case AGENT_EVENT_REGISTERED:
+        core->registered = true;
+        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        break;
+    case AGENT_EVENT_UNREGISTERED:
+        core->registered = false;
+        agent_actions_add(actions, AGENT_ACTION_REGISTER);
+        break;
+    case AGENT_EVENT_FENCED:
+        core->left = true;
+        agent_actions_add(actions, AGENT_ACTION_LEAVE);
+        break;
+    case AGENT_EVENT_DESIRED:
+        desired_take(core, event, actions);
+        break;
+    case AGENT_EVENT_STOP_ALL:
+        stop_all(core, event->now_ms, actions);
+        break;
+    case AGENT_EVENT_STARTED:
+    case AGENT_EVENT_START_FAILED:
+    case AGENT_EVENT_EXITED:
+    case AGENT_EVENT_SHIPPED:
+    case AGENT_EVENT_HELLO:
+    case AGENT_EVENT_JOIN:
+    case AGENT_EVENT_WATCH:
+    case AGENT_EVENT_PROGRESS:
+    case AGENT_EVENT_LOST_PEERS:
+        worker_event(core, event, actions);
+        break;
+    }
+    int64_t next_ms = keep_time(core, event->now_ms, actions);
+    if (next_ms < INT64_MAX)
+        agent_actions_add(actions, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
+    agent_core_check(core);
+}
+
+static bool token_is(const char *token, const char *known)
+{
+    size_t size = strlen(known);
+    return size > 0 && strlen(token) == size && bytes_equal_constant_time(token, known, size);
+}
+
+int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
+                         const char *token, bool old_ok, struct error *err)
+{
+    const struct agent_worker *worker = worker_find(core, key);
+    if (!worker)
+        return error_set(err, core->registered ? E_NOT_FOUND : E_UNAVAILABLE,
+                         "worker %s/%llu does not run here", key->job,
+                         (unsigned long long)key->uid);
+    const char *newest =
+        worker->assignment ? worker->assignment->token : worker->memory.tokens[0];
+    bool current = token_is(token, newest), old = false;
+    for (int i = 0; i < AGENT_TOKENS_KEPT; i++)
+        old = token_is(token, worker->memory.tokens[i]) || old;
+    if (current || (old && old_ok))
+        return 0;
+    if (old)
+        return error_set(err, E_ABORTED, "the generation of this worker is over");
+    if (!worker->assignment)
+        return error_set(err, E_UNAVAILABLE,
+                         "this agent has not heard from the coordinator yet");
+    return error_set(err, E_UNAUTHENTICATED, "this is not a token of worker %s/%llu", key->job,
+                     (unsigned long long)key->uid);
+}
+
+void agent_core_check(const struct agent_core *core)
+{
+    int count = 0;
+    for (const struct agent_worker *w = core->workers; w; w = w->next) {
+        count++;
+        if (w->next) {
+            int order = strcmp(w->key.job, w->next->key.job);
+            insist(order < 0 || (order == 0 && w->key.uid < w->next->key.uid));
+        }
+        never(w->state == AGENT_WORKER_EXITED && w->process);
+        never(w->state == AGENT_WORKER_EXITED && (w->join.request || w->watch.request));
+        never(w->state == AGENT_WORKER_STOPPING && w->watch.request);
+        insist(implies(w->state == AGENT_WORKER_JOINED, w->memory.generation > 0));
+        insist(implies(w->state == AGENT_WORKER_STOPPING, w->kill_at_ms > 0));
+        insist(implies(w->shipped, w->state == AGENT_WORKER_EXITED));
+        insist(implies(w->lost_ranks_count > 0, w->broken > 0));
+        insist(!w->assignment || w->assignment->references > 0);
+        never(w->joining && w->joining <= w->memory.generation);
+    }
+    insist(count == core->count);
+}

@@ -1,0 +1,180 @@
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/environment.h"
+
+static struct assignment *two_nodes(void)
+{
+    struct assignment *a = assignment_new();
+    strcpy(a->key.job, "gpt-1");
+    a->key.uid = 7;
+    a->generation = 3;
+    a->rank = 5, a->world = 8, a->local_rank = 1, a->local_world = 4;
+    a->node_rank = 1, a->node_count = 2;
+    a->master_addr = "10.0.0.1", a->master_port = 23456;
+    a->restarts = 2, a->restarts_max = 5;
+    a->slot = 2, a->slots = 2, a->cpus = 3.5;
+    a->token = "mst_worker_x";
+    return a;
+}
+
+static const char *const inherited[] = {"PATH=/bin", "HOME=/root", "RANK=99", "bad name=1", NULL};
+
+struct built {
+    struct arena arena;
+    const char *const *envp;
+    struct error err;
+    int rc;
+};
+
+static struct built build(const struct assignment *a, bool gpus)
+{
+    struct built b = {0};
+    struct environment_facts facts = {
+        .inherited = inherited, .socket = "ipc:///d/hub.sock", .gpus = gpus};
+    b.rc = environment_build(a, &facts, &b.arena, &b.envp, &b.err);
+    return b;
+}
+
+static void expect(const char *const *envp, const char *const rows[][2], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *value = environment_get(envp, rows[i][0]);
+        if (!rows[i][1])
+            cr_expect_null(value, "%s is set to %s", rows[i][0], value);
+        else if (!value)
+            cr_expect(0, "%s is not set", rows[i][0]);
+        else
+            cr_expect_str_eq(value, rows[i][1], "%s is %s", rows[i][0], value);
+    }
+}
+#define EXPECT(b, ...)                                                                             \
+    do {                                                                                           \
+        const char *const rows[][2] = {__VA_ARGS__};                                               \
+        expect((b).envp, rows, sizeof(rows) / sizeof(rows[0]));                                    \
+    } while (0)
+
+Test(environment, place_in_the_world_as_torchrun_gives_it)
+{
+    struct assignment *a = two_nodes();
+    struct built b = build(a, false);
+    cr_assert_eq(b.rc, 0);
+    EXPECT(b, {"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
+           {"NODE_RANK", "1"}, {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"},
+           {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "23456"},
+           {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "5"},
+           {"TORCHELASTIC_RUN_ID", "gpt-1"}, {"OMP_NUM_THREADS", "3"}, {"PATH", "/bin"},
+           {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"bad name", NULL});
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, muster_names)
+{
+    struct assignment *a = two_nodes();
+    a->checkpoint_dir = "/ckpt", a->checkpoint_every = "200 steps", a->checkpoint_keep = 3;
+    a->resume_from = "/ckpt/step-00000200";
+    struct built b = build(a, false);
+    EXPECT(b, {"MUSTER_JOB", "gpt-1"}, {"MUSTER_UID", "7"}, {"MUSTER_GENERATION", "3"},
+           {"MUSTER_WORKER_SOCKET", "ipc:///d/hub.sock"}, {"MUSTER_WORKER_TOKEN", "mst_worker_x"},
+           {"MUSTER_CHECKPOINT_DIR", "/ckpt"}, {"MUSTER_CHECKPOINT_EVERY", "200 steps"},
+           {"MUSTER_CHECKPOINT_KEEP", "3"}, {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"});
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, without_checkpoints_there_are_no_names_of_them)
+{
+    struct assignment *a = two_nodes();
+    struct built b = build(a, false);
+    EXPECT(b, {"MUSTER_CHECKPOINT_DIR", NULL}, {"MUSTER_CHECKPOINT_KEEP", NULL},
+           {"MUSTER_RESUME_FROM", NULL}, {"ACCELERATE_MIXED_PRECISION", NULL},
+           {"ACCELERATE_USE_FSDP", NULL});
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, slots_are_gpus_where_there_are_some)
+{
+    struct assignment *a = two_nodes();
+    struct built b = build(a, true);
+    EXPECT(b, {"CUDA_VISIBLE_DEVICES", "2,3"}, {"ACCELERATE_USE_CPU", NULL});
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, training_settings_for_libworker_and_accelerate)
+{
+    static const struct setting training[] = {{"STRATEGY", "fsdp"},
+                                              {"MIXED_PRECISION", "bf16"},
+                                              {"GRADIENT_ACCUMULATION_STEPS", "4"},
+                                              {"MESH_TP", "2"}};
+    struct assignment *a = two_nodes();
+    a->training = training, a->training_count = 4;
+    struct built b = build(a, false);
+    EXPECT(b, {"MUSTER_STRATEGY", "fsdp"}, {"MUSTER_MIXED_PRECISION", "bf16"},
+           {"MUSTER_GRADIENT_ACCUMULATION_STEPS", "4"}, {"MUSTER_MESH_TP", "2"},
+           {"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"},
+           {"ACCELERATE_USE_FSDP", "true"}, {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
+           {"PARALLELISM_CONFIG_TP_SIZE", "2"}, {"ACCELERATE_USE_PARALLELISM_CONFIG", "true"});
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, job_comes_last_but_may_not_say_who_the_worker_is)
+{
+    static const struct setting good[] = {{"HOME", "/data"}, {"OMP_NUM_THREADS", "1"}, {"X_1", ""}};
+    struct assignment *a = two_nodes();
+    a->env = good, a->env_count = 3;
+    struct built b = build(a, false);
+    cr_assert_eq(b.rc, 0);
+    EXPECT(b, {"HOME", "/data"}, {"OMP_NUM_THREADS", "1"}, {"X_1", ""});
+    arena_fini(&b.arena);
+
+    static const char *const refused[] = {"RANK", "MASTER_PORT", "MUSTER_WORKER_TOKEN",
+                                          "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"};
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        struct setting one = {refused[i], "1"};
+        a->env = &one, a->env_count = 1;
+        b = build(a, false);
+        cr_expect_eq(b.rc, E_INVALID_ARGUMENT, "%s", refused[i]);
+        cr_expect(strstr(b.err.text, refused[i]) != NULL, "%s", b.err.text);
+        arena_fini(&b.arena);
+    }
+    struct setting odd = {"A=B", "1"};
+    a->env = &odd, a->env_count = 1;
+    b = build(a, false);
+    cr_expect_eq(b.rc, E_INVALID_ARGUMENT);
+    arena_fini(&b.arena);
+    assignment_release(a);
+}
+
+Test(environment, is_sorted_without_repeats)
+{
+    struct assignment *a = two_nodes();
+    struct built b = build(a, true);
+    for (const char *const *e = b.envp; e[0] && e[1]; e++)
+        cr_expect(strcmp(e[0], e[1]) < 0, "%s %s", e[0], e[1]);
+    assignment_release(a);
+    arena_fini(&b.arena);
+}
+
+Test(environment, too_many_names_are_refused)
+{
+    struct assignment *a = two_nodes();
+    struct setting *many = calloc(ENVIRONMENT_NAMES_MAX, sizeof(*many));
+    static char names[ENVIRONMENT_NAMES_MAX][16];
+    for (int i = 0; i < ENVIRONMENT_NAMES_MAX; i++) {
+        snprintf(names[i], sizeof(names[i]), "N%d", i);
+        many[i] = (struct setting){names[i], "v"};
+    }
+    a->env = many, a->env_count = ENVIRONMENT_NAMES_MAX;
+    struct built b = build(a, false);
+    cr_expect_eq(b.rc, E_RESOURCE_EXHAUSTED);
+    arena_fini(&b.arena);
+    assignment_release(a);
+    free(many);
+}

@@ -1,0 +1,472 @@
+/* Stories on virtual time: events in, the trace of actions out. A trace is one word per action:
+ *   register report start(j/1@2) term(j/1) kill(j/1) remember(j/1:2) forget(j/1) wake(1200) leave
+ *   hello#5(g2) join#5(ready g2) join#5(wait g2) join#5(go g3) join#5(stop) watch#6(g3) watch#6(stop)
+ *   progress#7 lost#8 refuse#9(NOT_FOUND)
+ * Wakes are left out unless asked for. */
+#include <criterion/criterion.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/step.h"
+#include "common/base/buf.h"
+#include "common/base/str.h"
+
+struct story {
+    struct agent_core *core;
+    struct agent_actions actions;
+    int64_t now_ms;
+    bool wakes;
+    struct buf trace;
+};
+
+static struct story story_begin(void)
+{
+    struct story s = {.core = agent_core_new(), .now_ms = 1000};
+    return s;
+}
+
+static void story_end(struct story *s)
+{
+    agent_core_free(s->core);
+    agent_actions_fini(&s->actions);
+    buf_fini(&s->trace);
+}
+
+static void write_answer(struct buf *out, const struct agent_action *a)
+{
+    unsigned long long request = a->request, generation = a->answer.generation;
+    switch (a->answer.kind) {
+    case AGENT_ANSWER_HELLO:
+        buf_printf(out, "hello#%llu(g%llu)", request, generation);
+        break;
+    case AGENT_ANSWER_JOIN:
+        if (a->answer.stop)
+            buf_printf(out, "join#%llu(stop)", request);
+        else if (a->answer.ready)
+            buf_printf(out, "join#%llu(ready g%llu)", request, generation);
+        else
+            buf_printf(out, "join#%llu(go g%llu)", request, generation);
+        break;
+    case AGENT_ANSWER_WATCH:
+        if (a->answer.stop)
+            buf_printf(out, "watch#%llu(stop)", request);
+        else
+            buf_printf(out, "watch#%llu(g%llu)", request, generation);
+        break;
+    case AGENT_ANSWER_PROGRESS:
+        buf_printf(out, "progress#%llu", request);
+        break;
+    case AGENT_ANSWER_LOST_PEERS:
+        buf_printf(out, "lost#%llu", request);
+        break;
+    }
+}
+
+static void write_action(struct story *s, const struct agent_action *a)
+{
+    struct buf *out = &s->trace;
+    unsigned long long uid = a->key.uid;
+    if (a->kind == AGENT_ACTION_WAKE_AT && !s->wakes)
+        return;
+    if (out->size)
+        buf_char(out, ' ');
+    switch (a->kind) {
+    case AGENT_ACTION_REGISTER: buf_str(out, "register"); break;
+    case AGENT_ACTION_REPORT: buf_str(out, "report"); break;
+    case AGENT_ACTION_START:
+        buf_printf(out, "start(%s/%llu@%llu)", a->key.job, uid,
+                   (unsigned long long)a->assignment->generation);
+        break;
+    case AGENT_ACTION_TERMINATE: buf_printf(out, "term(%s/%llu)", a->key.job, uid); break;
+    case AGENT_ACTION_KILL: buf_printf(out, "kill(%s/%llu)", a->key.job, uid); break;
+    case AGENT_ACTION_REMEMBER:
+        buf_printf(out, "remember(%s/%llu:%llu)", a->key.job, uid,
+                   (unsigned long long)a->memory.generation);
+        break;
+    case AGENT_ACTION_FORGET: buf_printf(out, "forget(%s/%llu)", a->key.job, uid); break;
+    case AGENT_ACTION_ANSWER: write_answer(out, a); break;
+    case AGENT_ACTION_REFUSE:
+        buf_printf(out, "refuse#%llu(%s)", (unsigned long long)a->request,
+                   error_name(a->error->code));
+        break;
+    case AGENT_ACTION_WAKE_AT: buf_printf(out, "wake(%lld)", (long long)a->at_ms); break;
+    case AGENT_ACTION_LEAVE: buf_str(out, "leave"); break;
+    }
+}
+
+/* Let it happen; returns the trace of what follows. */
+static const char *happen(struct story *s, struct agent_event event)
+{
+    event.now_ms = s->now_ms;
+    agent_actions_clear(&s->actions);
+    buf_clear(&s->trace);
+    agent_step(s->core, &event, &s->actions);
+    for (int i = 0; i < s->actions.count; i++)
+        write_action(s, &s->actions.items[i]);
+    return buf_cstr(&s->trace);
+}
+
+#define KEY(j, u) ((struct worker_key){.job = j, .uid = u})
+#define EVENT(k, ...) ((struct agent_event){.kind = AGENT_EVENT_##k, __VA_ARGS__})
+#define ABOUT(k, u, ...) EVENT(k, .key = KEY("j", u), __VA_ARGS__)
+#define EXPECT(s, event, trace)                                                                    \
+    do {                                                                                           \
+        const char *got_ = happen(&(s), event);                                                    \
+        cr_expect_str_eq(got_, trace, "line %d: %s", __LINE__, got_);                              \
+    } while (0)
+
+struct want { /* an assignment in short */
+    uint64_t uid, generation;
+    bool formed, stop;
+    uint32_t grace_ms;
+};
+
+static struct assignment *assignment_of(const struct want *want)
+{
+    static const struct membership_member self = {.rank = 0, .endpoint = "e", .node = "n"};
+    struct assignment *a = assignment_new();
+    a->key = KEY("j", want->uid);
+    a->generation = want->generation;
+    a->stop = want->stop;
+    a->grace_ms = want->grace_ms;
+    a->world = 1;
+    a->token = arena_printf(&a->arena, "token-%llu-%llu", (unsigned long long)want->uid,
+                            (unsigned long long)want->generation);
+    if (want->formed) {
+        a->members = &self;
+        a->members_count = 1;
+    }
+    return a;
+}
+
+static const char *desire(struct story *s, const struct want *wants, int count)
+{
+    struct assignment *list[8];
+    for (int i = 0; i < count; i++)
+        list[i] = assignment_of(&wants[i]);
+    const char *trace =
+        happen(s, EVENT(DESIRED, .desired = {.assignments = list, .count = count}));
+    for (int i = 0; i < count; i++)
+        assignment_release(list[i]);
+    return trace;
+}
+#define DESIRE(s, trace, ...)                                                                      \
+    do {                                                                                           \
+        const struct want wants_[] = {__VA_ARGS__};                                                \
+        const char *got_ = desire(&(s), wants_, sizeof(wants_) / sizeof(wants_[0]));               \
+        cr_expect_str_eq(got_, trace, "line %d: %s", __LINE__, got_);                              \
+    } while (0)
+#define DESIRE_NOTHING(s, trace)                                                                   \
+    EXPECT(s, EVENT(DESIRED, .desired = {.count = 0}), trace)
+
+static const struct worker_exit exit_0 = {.code = 0, .text = "exited with code 0"};
+
+static const struct agent_worker *worker(struct story *s, uint64_t uid)
+{
+    struct worker_key key = KEY("j", uid);
+    return agent_core_find(s->core, &key);
+}
+
+/* A worker of generation 1 that runs, and has joined. */
+static void joined(struct story *s)
+{
+    happen(s, EVENT(REGISTERED));
+    desire(s, &(struct want){.uid = 1, .generation = 1}, 1);
+    happen(s, ABOUT(STARTED, 1, .started = {.pid = 42}));
+    happen(s, ABOUT(HELLO, 1, .request = 1));
+    happen(s, ABOUT(JOIN, 1, .request = 2, .deadline_ms = 60000,
+                    .join = {.generation = 1, .endpoint = "e"}));
+    desire(s, &(struct want){.uid = 1, .generation = 1, .formed = true}, 1);
+    cr_assert_eq(worker(s, 1)->state, AGENT_WORKER_JOINED);
+}
+
+Test(agent_step, a_worker_from_assignment_to_end)
+{
+    struct story s = story_begin();
+    EXPECT(s, EVENT(UNREGISTERED), "register");
+    EXPECT(s, EVENT(REGISTERED), "report");
+    DESIRE(s, "start(j/1@1) remember(j/1:0)", {.uid = 1, .generation = 1});
+    DESIRE(s, "", {.uid = 1, .generation = 1});
+    EXPECT(s, ABOUT(STARTED, 1, .started = {.pid = 42}), "report");
+    EXPECT(s, ABOUT(HELLO, 1, .request = 5), "remember(j/1:0) report hello#5(g1)");
+    EXPECT(s, ABOUT(JOIN, 1, .request = 6, .deadline_ms = 60000,
+                    .join = {.generation = 1, .endpoint = "e"}), "report");
+    cr_expect_eq(worker(&s, 1)->joining, 1);
+    DESIRE(s, "remember(j/1:1) report join#6(ready g1)",
+           {.uid = 1, .generation = 1, .formed = true});
+    cr_expect_eq(worker(&s, 1)->joining, 0);
+    EXPECT(s, ABOUT(PROGRESS, 1, .request = 7,
+                    .progress = {.generation = 1, .step = 10, .total_steps = 100}), "progress#7");
+    cr_expect_eq(worker(&s, 1)->memory.step, 10);
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
+    DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true});
+    DESIRE_NOTHING(s, "");
+    EXPECT(s, ABOUT(SHIPPED, 1), "forget(j/1)");
+    cr_expect_null(worker(&s, 1));
+    story_end(&s);
+}
+
+Test(agent_step, a_forgotten_worker_is_never_started_again)
+{
+    struct story s = story_begin();
+    joined(&s);
+    happen(&s, ABOUT(EXITED, 1, .exit = &exit_0));
+    happen(&s, ABOUT(SHIPPED, 1));
+    DESIRE_NOTHING(s, "forget(j/1)");
+    DESIRE(s, "", {.uid = 1, .generation = 1});
+    DESIRE(s, "start(j/2@2) remember(j/2:0)", {.uid = 2, .generation = 2});
+    story_end(&s);
+}
+
+Test(agent_step, stop_escalates_until_it_has_ended)
+{
+    struct story s = story_begin();
+    joined(&s);
+    s.wakes = true;
+    DESIRE(s, "term(j/1) report wake(4000)",
+           {.uid = 1, .generation = 1, .stop = true, .grace_ms = 3000});
+    s.now_ms = 2000; /* repeats change nothing, and do not prolong */
+    DESIRE(s, "wake(4000)", {.uid = 1, .generation = 1, .stop = true, .grace_ms = 3000});
+    s.now_ms = 3999;
+    EXPECT(s, EVENT(TICK), "wake(4000)");
+    s.now_ms = 4000;
+    EXPECT(s, EVENT(TICK), "kill(j/1) wake(6000)");
+    s.now_ms = 6000;
+    EXPECT(s, EVENT(TICK), "kill(j/1) wake(8000)");
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
+    EXPECT(s, EVENT(TICK), "");
+    story_end(&s);
+}
+
+Test(agent_step, absence_from_the_desired_state_stops)
+{
+    struct story s = story_begin();
+    joined(&s);
+    s.wakes = true;
+    DESIRE_NOTHING(s, "term(j/1) report wake(11000)");
+    DESIRE(s, "wake(2000)", {.uid = 1, .generation = 1, .stop = true, .grace_ms = 1000});
+    story_end(&s);
+}
+
+Test(agent_step, stop_before_the_start_is_an_exit)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "report", {.uid = 1, .generation = 1, .stop = true});
+    cr_expect_eq(worker(&s, 1)->state, AGENT_WORKER_EXITED);
+    DESIRE_NOTHING(s, "forget(j/1)");
+    story_end(&s);
+}
+
+Test(agent_step, a_start_that_fails_is_reported_with_its_reason)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    desire(&s, &(struct want){.uid = 1, .generation = 1}, 1);
+    EXPECT(s, ABOUT(START_FAILED, 1, .start_error = "port busy"), "report");
+    cr_expect_str_eq(worker(&s, 1)->start_error, "port busy");
+    cr_expect_eq(worker(&s, 1)->state, AGENT_WORKER_EXITED);
+    DESIRE(s, "", {.uid = 1, .generation = 1});
+    DESIRE_NOTHING(s, "forget(j/1)");
+    story_end(&s);
+}
+
+Test(agent_step, survivors_hear_of_the_new_generation_and_join_it)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}), "");
+    uint32_t ranks[] = {3, 1, 3};
+    EXPECT(s, ABOUT(LOST_PEERS, 1, .request = 11,
+                    .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}), "report lost#11");
+    cr_expect_eq(worker(&s, 1)->broken, 1);
+    cr_expect_eq(worker(&s, 1)->lost_ranks_count, 2);
+    cr_expect_eq(worker(&s, 1)->lost_ranks[0], 1);
+    EXPECT(s, ABOUT(LOST_PEERS, 1, .request = 12,
+                    .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}), "lost#12");
+    /* nothing of the old generation lets it back in */
+    EXPECT(s, ABOUT(JOIN, 1, .request = 13, .deadline_ms = 60000,
+                    .join = {.generation = 1, .endpoint = "e"}), "");
+    DESIRE(s, "join#13(go g2) watch#10(g2)", {.uid = 1, .generation = 2});
+    EXPECT(s, ABOUT(JOIN, 1, .request = 14, .deadline_ms = 60000,
+                    .join = {.generation = 2, .endpoint = "f"}), "report");
+    DESIRE(s, "remember(j/1:2) report join#14(ready g2)",
+           {.uid = 1, .generation = 2, .formed = true});
+    cr_expect_eq(worker(&s, 1)->broken, 0);
+    story_end(&s);
+}
+
+Test(agent_step, a_lost_join_answer_is_repeated)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, ABOUT(JOIN, 1, .request = 9, .deadline_ms = 60000,
+                    .join = {.generation = 1, .endpoint = "e"}), "join#9(ready g1)");
+    story_end(&s);
+}
+
+Test(agent_step, a_forming_generation_may_itself_be_overtaken)
+{
+    struct story s = story_begin();
+    joined(&s);
+    DESIRE(s, "", {.uid = 1, .generation = 2});
+    happen(&s, ABOUT(JOIN, 1, .request = 9, .deadline_ms = 60000,
+                     .join = {.generation = 2, .endpoint = "e"}));
+    DESIRE(s, "join#9(go g3)", {.uid = 1, .generation = 3});
+    /* an answer that was overtaken on the way */
+    DESIRE(s, "", {.uid = 1, .generation = 2, .formed = true});
+    cr_expect_eq(worker(&s, 1)->assignment->generation, 3);
+    story_end(&s);
+}
+
+Test(agent_step, joining_what_was_never_announced_is_refused)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, ABOUT(JOIN, 1, .request = 9, .join = {.generation = 7, .endpoint = "e"}),
+           "refuse#9(FAILED_PRECONDITION)");
+    story_end(&s);
+}
+
+Test(agent_step, parked_calls_are_answered_before_their_deadline)
+{
+    struct story s = story_begin();
+    joined(&s);
+    s.wakes = true;
+    EXPECT(s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 2000, .watch = {.generation = 1}),
+           "wake(1800)");
+    EXPECT(s, ABOUT(WATCH, 1, .request = 11, .deadline_ms = 3000, .watch = {.generation = 1}),
+           "refuse#10(ABORTED) wake(2800)");
+    s.now_ms = 2800;
+    EXPECT(s, EVENT(TICK), "watch#11(g1)");
+    story_end(&s);
+}
+
+Test(agent_step, stop_is_heard_by_watch_and_join)
+{
+    struct story s = story_begin();
+    joined(&s);
+    happen(&s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}));
+    DESIRE(s, "term(j/1) watch#10(stop) report", {.uid = 1, .generation = 1, .stop = true});
+    EXPECT(s, ABOUT(JOIN, 1, .request = 11, .deadline_ms = 60000,
+                    .join = {.generation = 1, .endpoint = "e"}), "join#11(stop)");
+    story_end(&s);
+}
+
+Test(agent_step, calls_of_a_worker_that_ended_are_refused)
+{
+    struct story s = story_begin();
+    joined(&s);
+    happen(&s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}));
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "refuse#10(CANCELLED) report");
+    EXPECT(s, ABOUT(PROGRESS, 1, .request = 11), "refuse#11(NOT_FOUND)");
+    EXPECT(s, ABOUT(PROGRESS, 9, .request = 12), "refuse#12(NOT_FOUND)");
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "");
+    story_end(&s);
+}
+
+Test(agent_step, a_found_worker_goes_on_until_the_coordinator_speaks)
+{
+    struct story s = story_begin();
+    struct worker_found found = {
+        .key = KEY("j", 1), .pid = 42, .memory = {.aware = true, .generation = 4}};
+    strcpy(found.memory.tokens[0], "token-1-4");
+    EXPECT(s, EVENT(FOUND, .found = &found), "");
+    cr_expect_eq(worker(&s, 1)->state, AGENT_WORKER_JOINED);
+    cr_expect(worker(&s, 1)->memory.aware);
+    EXPECT(s, ABOUT(WATCH, 1, .request = 5, .deadline_ms = 60000, .watch = {.generation = 4}), "");
+    EXPECT(s, EVENT(REGISTERED), "report");
+    EXPECT(s, EVENT(TICK), "");
+    DESIRE(s, "watch#5(g5)", {.uid = 1, .generation = 5});
+    story_end(&s);
+}
+
+Test(agent_step, a_found_worker_that_nobody_wants_is_stopped)
+{
+    struct story s = story_begin();
+    struct worker_found runs = {.key = KEY("j", 1), .pid = 42};
+    struct worker_found ended = {.key = KEY("j", 2), .exited = true, .exit = {.lost = true}};
+    happen(&s, EVENT(FOUND, .found = &runs));
+    EXPECT(s, EVENT(FOUND, .found = &ended), "report");
+    happen(&s, EVENT(REGISTERED));
+    DESIRE_NOTHING(s, "term(j/1) report");
+    EXPECT(s, ABOUT(SHIPPED, 2), "forget(j/2)");
+    story_end(&s);
+}
+
+Test(agent_step, a_fenced_agent_leaves_and_touches_nothing)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, EVENT(FENCED), "leave");
+    DESIRE_NOTHING(s, "");
+    EXPECT(s, ABOUT(WATCH, 1, .request = 5), "refuse#5(UNAVAILABLE)");
+    EXPECT(s, EVENT(STOP_ALL), "");
+    story_end(&s);
+}
+
+Test(agent_step, stop_all_ends_what_runs_and_starts_nothing_new)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, EVENT(STOP_ALL), "term(j/1) report");
+    DESIRE(s, "report", {.uid = 1, .generation = 1}, {.uid = 2, .generation = 1});
+    cr_expect_eq(worker(&s, 2)->state, AGENT_WORKER_EXITED);
+    story_end(&s);
+}
+
+static int authorize(struct story *s, uint64_t uid, const char *token, bool old_ok)
+{
+    struct worker_key key = KEY("j", uid);
+    return agent_core_authorize(s->core, &key, token, old_ok, NULL);
+}
+
+Test(agent_step, tokens_of_this_and_the_generation_before)
+{
+    struct story s = story_begin();
+    joined(&s);
+    cr_expect_eq(authorize(&s, 1, "token-1-1", false), 0);
+    cr_expect_eq(authorize(&s, 1, "token-1-11", true), E_UNAUTHENTICATED);
+    cr_expect_eq(authorize(&s, 1, "token-1-", true), E_UNAUTHENTICATED);
+    cr_expect_eq(authorize(&s, 1, "", true), E_UNAUTHENTICATED);
+    cr_expect_eq(authorize(&s, 2, "token-2-1", true), E_NOT_FOUND);
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    cr_expect_eq(authorize(&s, 1, "token-1-1", false), E_ABORTED);
+    cr_expect_eq(authorize(&s, 1, "token-1-1", true), 0);
+    cr_expect_eq(authorize(&s, 1, "token-1-2", false), 0);
+    story_end(&s);
+}
+
+Test(agent_step, a_found_worker_may_speak_before_the_coordinator_does)
+{
+    struct story s = story_begin();
+    struct worker_found found = {.key = KEY("j", 1), .pid = 42};
+    strcpy(found.memory.tokens[0], "token-1-4");
+    happen(&s, EVENT(FOUND, .found = &found));
+    cr_expect_eq(authorize(&s, 1, "token-1-4", false), 0);
+    cr_expect_eq(authorize(&s, 1, "other", false), E_UNAVAILABLE);
+    cr_expect_eq(authorize(&s, 2, "other", false), E_UNAVAILABLE);
+    EXPECT(s, ABOUT(HELLO, 1, .request = 3), "refuse#3(UNAVAILABLE)");
+    story_end(&s);
+}
+
+Test(agent_step, there_is_a_limit_to_workers)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    struct assignment *one = NULL;
+    struct assignment **list = calloc(AGENT_WORKERS_MAX + 1, sizeof(struct assignment *));
+    for (int i = 0; i <= AGENT_WORKERS_MAX; i++)
+        list[i] = assignment_of(&(struct want){.uid = (uint64_t)i + 1, .generation = 1});
+    happen(&s, EVENT(DESIRED, .desired = {.assignments = list, .count = AGENT_WORKERS_MAX + 1}));
+    int count = 0;
+    for (const struct agent_worker *w = agent_core_first(s.core); w; w = w->next)
+        count++;
+    cr_expect_eq(count, AGENT_WORKERS_MAX);
+    for (int i = 0; i <= AGENT_WORKERS_MAX; i++)
+        assignment_release(list[i]);
+    free(list);
+    assignment_release(one);
+    story_end(&s);
+}
