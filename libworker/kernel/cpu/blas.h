@@ -1,6 +1,5 @@
-/* sgemm of OpenBLAS, found at run time, so that its choice of kernels can be corrected before it is
- * loaded and machines without it still train (with the slower product in fast.c). The only file
- * that knows OpenBLAS.
+/* sgemm of OpenBLAS. The only file that knows it; built without it where it is not installed, so
+ * that such machines still train (with the slower product in fast.c).
  */
 #ifndef KERNEL_CPU_BLAS_H
 #define KERNEL_CPU_BLAS_H
@@ -9,16 +8,13 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* Load the library if that has not happened yet; later calls and other threads wait and return.
- * Threads: OPENBLAS_NUM_THREADS or OMP_NUM_THREADS, else 1. Changes the environment for the time
- * of loading: call it before other threads use getenv.
- */
-void blas_load(void);
+/* One thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says otherwise: ranks share a machine. */
+void blas_start(void);
 
-/* True when done; false when there is no library. Loads it if need be. */
+/* True when done; false when there is no library. Any thread. */
 bool blas_gemm(const struct kernel_gemm *gemm);
 
-/* "SkylakeX", "Haswell" … as OpenBLAS names its kernels; NULL without the library. */
+/* "SkylakeX", "Haswell" … as OpenBLAS names its kernels; NULL without it. */
 const char *blas_core(void);
 
 #endif

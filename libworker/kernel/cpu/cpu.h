@@ -11,6 +11,7 @@
 #define KERNEL_NORM_EPSILON 1e-5
 
 /* The builds; those of another architecture do not exist (CMakeLists.txt says which do). */
+extern const struct kernel_table kernel_fast_own; /* as base, without a BLAS */
 extern const struct kernel_table kernel_fast_base;
 extern const struct kernel_table kernel_fast_avx2;
 extern const struct kernel_table kernel_fast_avx512;

@@ -60,7 +60,9 @@ static void gemm_without_blas(const struct kernel_gemm *g)
 
 static void gemm(const struct kernel_gemm *g)
 {
-    if (g->m > 0 && g->n > 0 && !blas_gemm(g))
+    if (g->m <= 0 || g->n <= 0)
+        return;
+    if (KERNEL_FAST_WITHOUT_BLAS || !blas_gemm(g))
         gemm_without_blas(g);
 }
 

@@ -2,12 +2,13 @@
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
 
-enum { VARIANTS_MAX = 4 };
+enum { VARIANTS_MAX = 5 };
 
 static int runnable(const struct kernel_table *ret_tables[VARIANTS_MAX])
 {
     int n = 0;
     ret_tables[n++] = kernel_reference();
+    ret_tables[n++] = &kernel_fast_own;
     ret_tables[n++] = &kernel_fast_base;
 #ifdef KERNEL_FAST_X86
     __builtin_cpu_init();
@@ -23,7 +24,7 @@ static int runnable(const struct kernel_table *ret_tables[VARIANTS_MAX])
 const struct kernel_table *kernel_cpu(void)
 {
     const struct kernel_table *tables[VARIANTS_MAX];
-    blas_load();
+    blas_start();
     return tables[runnable(tables) - 1];
 }
 

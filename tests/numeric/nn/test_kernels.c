@@ -1,0 +1,333 @@
+/* Every fast build gives what the plain kernels give, for sizes with and without vector remainders. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/kernel/cpu/blas.h"
+#include "tests/numeric/nn/fixture.h"
+
+static const double TOLERANCE = 2e-6; /* of the largest element */
+
+static float *copy(const float *x, size_t count)
+{
+    float *y = malloc(count * sizeof(*y));
+    memcpy(y, x, count * sizeof(*y));
+    return y;
+}
+
+/* Compare two buffers and free the first. */
+static void same(float *ours, const float *expected, size_t count, const char *what,
+                 const struct kernel_table *k)
+{
+    double distance = fixture_distance(ours, expected, count);
+    cr_expect(distance <= TOLERANCE, "%s of %s is %g from the plain kernel", what, k->name,
+              distance);
+    free(ours);
+}
+
+typedef void check_fn(const struct kernel_table *fast, const struct kernel_table *plain);
+
+static void with_every_build(check_fn *check)
+{
+    const struct kernel_table *fast;
+    int builds = 0;
+    for (int i = 1; (fast = kernel_cpu_variant(i)); i++, builds++)
+        check(fast, kernel_reference());
+    cr_assert_geq(builds, 1);
+}
+
+static void check_gemm(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {64, 48, 32}, {65, 257, 66}, {2, 300, 129}};
+    float *a = fixture_normal("a", 200 * 200, 1), *b = fixture_normal("b", 320 * 320, 1);
+    float *c = fixture_normal("c", 70 * 320, 1);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) * 4; i++) {
+        const int64_t *size = sizes[i / 4];
+        struct kernel_gemm g = {.transpose_a = i & 1, .transpose_b = i & 2, .m = size[0],
+                                .n = size[1], .k = size[2], .alpha = 0.5f,
+                                .beta = (float)(i % 3) / 2, .a = a, .b = b, .lda = 150,
+                                .ldb = 310, .ldc = 311};
+        if (g.beta == 0) /* beta 0 must not read c */
+            c[0] = NAN;
+        struct kernel_gemm p = g;
+        g.c = copy(c, 70 * 320);
+        p.c = copy(c, 70 * 320);
+        fast->gemm(&g);
+        plain->gemm(&p);
+        same(g.c, p.c, 70 * 320, "gemm", fast);
+        free(p.c);
+        c[0] = 1;
+    }
+    free(a);
+    free(b);
+    free(c);
+}
+
+Test(kernels, gemm)
+{
+    with_every_build(check_gemm);
+    const char *core = blas_core();
+    cr_log_info("OpenBLAS kernels: %s", core ? core : "none, own product");
+}
+
+static void check_bias(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { ROWS = 7, COLS = 37, COUNT = ROWS * COLS };
+    float *x = fixture_normal("x", COUNT, 1), *bias = fixture_normal("bias", COLS, 1);
+    float *ours = copy(x, COUNT), *theirs = copy(x, COUNT);
+    fast->bias_fill(ours, bias, ROWS, COLS);
+    plain->bias_fill(theirs, bias, ROWS, COLS);
+    same(ours, theirs, COUNT, "bias_fill", fast);
+    ours = copy(x, COUNT);
+    fast->bias_add(ours, x, bias, ROWS, COLS);
+    plain->bias_add(theirs, x, bias, ROWS, COLS);
+    same(ours, theirs, COUNT, "bias_add", fast);
+    free(theirs);
+    ours = copy(bias, COLS);
+    theirs = copy(bias, COLS);
+    fast->bias_backward(ours, x, ROWS, COLS);
+    plain->bias_backward(theirs, x, ROWS, COLS);
+    same(ours, theirs, COLS, "bias_backward", fast);
+    free(theirs);
+    free(x);
+    free(bias);
+}
+
+Test(kernels, bias)
+{
+    with_every_build(check_bias);
+}
+
+static void check_flat(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 1003 };
+    float *x = fixture_normal("x", COUNT, 1), *y = fixture_normal("y", COUNT, 1);
+    float *ours = copy(y, COUNT), *theirs = copy(y, COUNT);
+    fast->add(ours, x, COUNT);
+    plain->add(theirs, x, COUNT);
+    same(ours, theirs, COUNT, "add", fast);
+    ours = copy(x, COUNT);
+    memcpy(theirs, x, COUNT * sizeof(*x));
+    fast->scale(ours, -0.3f, COUNT);
+    plain->scale(theirs, -0.3f, COUNT);
+    same(ours, theirs, COUNT, "scale", fast);
+    ours = copy(x, COUNT);
+    fast->fill(ours, 2, COUNT);
+    plain->fill(theirs, 2, COUNT);
+    same(ours, theirs, COUNT, "fill", fast);
+    double squares = plain->sum_squares(x, COUNT);
+    cr_expect_float_eq(fast->sum_squares(x, COUNT), squares, 1e-12 * squares);
+    free(theirs);
+    free(x);
+    free(y);
+}
+
+Test(kernels, flat)
+{
+    with_every_build(check_flat);
+}
+
+static void check_norm(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { ROWS = 5, WIDTH = 83, COUNT = ROWS * WIDTH };
+    float *x = fixture_normal("x", COUNT, 3), *w = fixture_normal("w", WIDTH, 1);
+    float *b = fixture_normal("b", WIDTH, 1), *dy = fixture_normal("dy", COUNT, 1);
+    float *out[2], *dx[2], *dw[2], *db[2], stats[2][2 * ROWS];
+    for (int i = 0; i < 2; i++) {
+        const struct kernel_table *k = i ? plain : fast;
+        struct kernel_norm norm = {.rows = ROWS, .width = WIDTH, .x = x, .weight = w, .bias = b,
+                                   .mean = stats[i], .rstd = stats[i] + ROWS};
+        out[i] = copy(x, COUNT);
+        dx[i] = copy(x, COUNT);
+        dw[i] = copy(w, WIDTH);
+        db[i] = copy(b, WIDTH);
+        k->norm_forward(&norm, out[i]);
+        k->norm_backward(&norm, dy, dx[i], dw[i], db[i]);
+    }
+    same(out[0], out[1], COUNT, "norm_forward", fast);
+    same(dx[0], dx[1], COUNT, "norm_backward's dx", fast);
+    same(dw[0], dw[1], WIDTH, "norm_backward's dweight", fast);
+    same(db[0], db[1], WIDTH, "norm_backward's dbias", fast);
+    same(copy(stats[0], 2 * ROWS), stats[1], 2 * ROWS, "norm_forward's mean and rstd", fast);
+    free(out[1]);
+    free(dx[1]);
+    free(dw[1]);
+    free(db[1]);
+    free(x);
+    free(w);
+    free(b);
+    free(dy);
+}
+
+Test(kernels, norm)
+{
+    with_every_build(check_norm);
+}
+
+/* Over the whole range where GELU is not trivial, each element relative to itself, tails included. */
+static void check_gelu(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 4001 };
+    float x[COUNT], ones[COUNT], ours[COUNT], theirs[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = (float)(i - 2000) / 200;
+        ones[i] = 1;
+    }
+    fast->gelu_forward(ours, x, COUNT);
+    plain->gelu_forward(theirs, x, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        cr_expect_float_eq(ours[i], theirs[i], 1e-6 * fabs(x[i]) + 1e-30, "gelu(%g) of %s: %g, not %g",
+                           x[i], fast->name, ours[i], theirs[i]);
+    fast->gelu_backward(ones, x, ones, COUNT); /* in place */
+    for (int i = 0; i < COUNT; i++)
+        ours[i] = 1;
+    plain->gelu_backward(theirs, x, ours, COUNT);
+    same(copy(ones, COUNT), theirs, COUNT, "gelu_backward", fast);
+}
+
+Test(kernels, gelu)
+{
+    with_every_build(check_gelu);
+}
+
+static void check_softmax(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { LENGTH = 53, COUNT = LENGTH * LENGTH };
+    struct kernel_causal causal = {.first = 20, .rows = 30, .cols = 50, .ld = LENGTH, .scale = 0.3f};
+    float *scores = fixture_normal("scores", COUNT, 10), *dp = fixture_normal("dp", COUNT, 1);
+    float *ours = copy(scores, COUNT), *theirs = copy(scores, COUNT);
+    fast->softmax_causal(&causal, ours);
+    plain->softmax_causal(&causal, theirs);
+    cr_expect_eq(theirs[21], 0);
+    cr_expect_eq(theirs[50], scores[50]); /* right of cols nothing is written */
+    same(copy(ours, COUNT), theirs, COUNT, "softmax_causal", fast);
+    free(ours);
+    ours = copy(dp, COUNT);
+    float *grads = copy(dp, COUNT);
+    fast->softmax_causal_backward(&causal, ours, theirs);
+    plain->softmax_causal_backward(&causal, grads, theirs);
+    same(ours, grads, COUNT, "softmax_causal_backward", fast);
+    free(grads);
+    free(theirs);
+    free(scores);
+    free(dp);
+}
+
+Test(kernels, causal_softmax)
+{
+    with_every_build(check_softmax);
+}
+
+static void check_loss(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { ROWS = 9, VOCAB = 131, COUNT = ROWS * VOCAB };
+    static const int32_t targets[ROWS] = {0, 130, 5, 5, 64, 127, 128, 1, 77};
+    float *logits = fixture_normal("logits", COUNT, 5);
+    float *ours = copy(logits, COUNT), *theirs = copy(logits, COUNT);
+    double loss = fast->cross_entropy_forward(ours, targets, ROWS, VOCAB);
+    double expected = plain->cross_entropy_forward(theirs, targets, ROWS, VOCAB);
+    cr_expect_float_eq(loss, expected, 1e-6 * expected);
+    same(copy(ours, COUNT), theirs, COUNT, "cross_entropy_forward", fast);
+    fast->cross_entropy_backward(ours, targets, ROWS, VOCAB, 0.25f);
+    plain->cross_entropy_backward(theirs, targets, ROWS, VOCAB, 0.25f);
+    same(ours, theirs, COUNT, "cross_entropy_backward", fast);
+    free(theirs);
+    free(logits);
+}
+
+Test(kernels, cross_entropy)
+{
+    with_every_build(check_loss);
+}
+
+static void check_embedding(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { ROWS = 8, LENGTH = 4, WIDTH = 19, VOCAB = 6 };
+    static const int32_t tokens[ROWS] = {0, 5, 5, 1, 5, 2, 3, 0};
+    static const int64_t size[3] = {ROWS, LENGTH, WIDTH};
+    float *table = fixture_normal("table", VOCAB * WIDTH, 1);
+    float *places = fixture_normal("places", LENGTH * WIDTH, 1);
+    float *ours = calloc(ROWS * WIDTH, sizeof(float)), *theirs = calloc(ROWS * WIDTH, sizeof(float));
+    fast->embedding_forward(ours, tokens, table, places, size);
+    plain->embedding_forward(theirs, tokens, table, places, size);
+    same(ours, theirs, ROWS * WIDTH, "embedding_forward", fast);
+    float *dtable[2] = {copy(table, VOCAB * WIDTH), copy(table, VOCAB * WIDTH)};
+    float *dplaces[2] = {copy(places, LENGTH * WIDTH), copy(places, LENGTH * WIDTH)};
+    fast->embedding_backward(dtable[0], dplaces[0], tokens, theirs, size);
+    plain->embedding_backward(dtable[1], dplaces[1], tokens, theirs, size);
+    same(dtable[0], dtable[1], VOCAB * WIDTH, "embedding_backward's table", fast);
+    same(dplaces[0], dplaces[1], LENGTH * WIDTH, "embedding_backward's positions", fast);
+    free(dtable[1]);
+    free(dplaces[1]);
+    free(theirs);
+    free(table);
+    free(places);
+}
+
+Test(kernels, embedding)
+{
+    with_every_build(check_embedding);
+}
+
+static void update(const struct kernel_table *k, int kind, float *arrays[4], size_t count)
+{
+    struct kernel_update u = {.params = arrays[0], .grads = arrays[1],
+                              .state = {arrays[2], arrays[3]}, .count = count};
+    struct kernel_adamw adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .step_size = 0.01f,
+                                 .inv_root2 = 2, .keep = 0.999f, .grad_scale = 0.5f};
+    struct kernel_sgd sgd = {.rate = 0.1f, .momentum = kind == 1 ? 0.0f : 0.9f, .weight_decay = 0.1f,
+                             .grad_scale = 0.5f, .nesterov = kind == 3, .first = kind == 4};
+    if (kind == 0)
+        k->adamw(&adamw, &u);
+    else
+        k->sgd(&sgd, &u);
+}
+
+static void check_update(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 509 };
+    for (int kind = 0; kind < 5; kind++) {
+        float *ours[4], *theirs[4];
+        for (int i = 0; i < 4; i++) {
+            static const char *const names[4] = {"params", "grads", "m", "v"};
+            ours[i] = fixture_normal(names[i], COUNT, 1);
+            for (int j = 0; i == 3 && j < COUNT; j++)
+                ours[i][j] = fabsf(ours[i][j]);
+            theirs[i] = copy(ours[i], COUNT);
+        }
+        update(fast, kind, ours, COUNT);
+        update(plain, kind, theirs, COUNT);
+        for (int i = 0; i < 4; i++) {
+            same(ours[i], theirs[i], COUNT, kind ? "sgd" : "adamw", fast);
+            free(theirs[i]);
+        }
+    }
+}
+
+Test(kernels, optimizer_updates)
+{
+    with_every_build(check_update);
+}
+
+static void check_nan(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    (void)plain;
+    float x[20] = {[7] = NAN}, out[20];
+    struct kernel_causal causal = {.first = 10, .rows = 1, .cols = 11, .ld = 20, .scale = 1};
+    static const int32_t target = 3;
+    fast->gelu_forward(out, x, 20);
+    cr_expect(isnan(out[7]), "gelu of %s hides a NaN", fast->name);
+    cr_expect(isnan(fast->sum_squares(x, 20)));
+    memcpy(out, x, sizeof(x));
+    fast->softmax_causal(&causal, out);
+    cr_expect(isnan(out[0]), "softmax of %s hides a NaN", fast->name);
+    memcpy(out, x, sizeof(x));
+    cr_expect(isnan(fast->cross_entropy_forward(out, &target, 1, 20)),
+              "the loss of %s hides a NaN", fast->name);
+}
+
+Test(kernels, nan_is_not_hidden)
+{
+    with_every_build(check_nan);
+}
