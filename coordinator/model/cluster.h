@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/heap.h"
 #include "common/base/map.h"
 #include "coordinator/model/spec.h"
 
@@ -105,6 +106,7 @@ struct node {
     uint64_t slot_map[NODE_SLOTS_MAX / 64]; /* bit = slot taken */
     int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
+    struct heap_node timer;
 };
 
 struct exit_info {
@@ -203,6 +205,9 @@ struct job {
     int exit_code;
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     char idempotency_key[128];
+    /* derived, not stored */
+    bool waiting; /* among cluster_first_waiting: it may be placed */
+    struct heap_node timer;
 };
 
 struct cluster; /* maps of nodes by name and jobs by id and by sequence; see cluster.c */
@@ -221,6 +226,14 @@ struct job *cluster_first_job(const struct cluster *cluster);
 struct job *cluster_next_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_last_job(const struct cluster *cluster);
 struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job);
+/* Jobs that have not ended, by sequence; jobs that wait for a place, in the order they get one:
+ * higher priority first, then by sequence. */
+struct job *cluster_first_active_job(const struct cluster *cluster);
+struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job);
+struct job *cluster_first_waiting(const struct cluster *cluster);
+struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job);
+int cluster_nodes_count(const struct cluster *cluster);
+int cluster_jobs_count(const struct cluster *cluster);
 struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
 int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not a member */
@@ -235,6 +248,16 @@ uint64_t cluster_next_sequence(struct cluster *cluster);
 struct rng *cluster_rng(struct cluster *cluster);
 void node_free(struct node *node); /* NULL is fine */
 void job_free(struct job *job);    /* releases the spec; NULL is fine */
+
+/* Follow a change of job->state (ended jobs leave the active ones) and of whether it waits. */
+void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting);
+
+/* When a job or node wants to be looked at again (INT64_MAX = never), and who is due. */
+void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms);
+void cluster_wake_node(struct cluster *cluster, struct node *node, int64_t at_ms);
+int64_t cluster_next_wake(const struct cluster *cluster);
+struct job *cluster_due_job(struct cluster *cluster, int64_t now_ms);   /* takes it off; or NULL */
+struct node *cluster_due_node(struct cluster *cluster, int64_t now_ms); /* takes it off; or NULL */
 
 /* A new worker in `ASSIGNED` takes its slots; one that has exited gives them back (job_worker_gone
  * sets EXITED). Pointers to workers of this job are invalid after an addition. Aborts on no memory. */

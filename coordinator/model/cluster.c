@@ -1,0 +1,327 @@
+#include "coordinator/model/cluster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/model/cluster_internal.h"
+
+enum { WAITING_SEQUENCE_BITS = 48, KEY_MAX = 512 };
+
+const char *node_state_name(enum node_state state)
+{
+    static const char *const names[] = {
+#define X(upper, lower) #lower,
+        NODE_STATES(X)
+#undef X
+    };
+    return names[state];
+}
+
+const char *job_state_name(enum job_state state)
+{
+    static const char *const names[] = {
+#define X(upper, lower) #lower,
+        JOB_STATES(X)
+#undef X
+    };
+    return names[state];
+}
+
+const char *worker_state_name(enum worker_state state)
+{
+    static const char *const names[] = {
+#define X(upper, lower) #lower,
+        WORKER_STATES(X)
+#undef X
+    };
+    return names[state];
+}
+
+bool job_state_ended(enum job_state state)
+{
+    return state == JOB_SUCCEEDED || state == JOB_FAILED || state == JOB_CANCELLED;
+}
+
+struct cluster *cluster_new(uint64_t seed)
+{
+    struct cluster *cluster = calloc(1, sizeof *cluster);
+    insist(cluster);
+    cluster->next_sequence = 1;
+    rng_seed(&cluster->rng, seed);
+    return cluster;
+}
+
+void node_free(struct node *node)
+{
+    if (!node)
+        return;
+    map_fini(&node->jobs);
+    free(node);
+}
+
+void job_free(struct job *job)
+{
+    if (!job)
+        return;
+    spec_release(job->spec);
+    group_fini(&job->current);
+    group_fini(&job->forming);
+    free(job->workers);
+    free(job->checkpoints);
+    free(job);
+}
+
+void cluster_free(struct cluster *cluster)
+{
+    if (!cluster)
+        return;
+    heap_fini(&cluster->job_timers);
+    heap_fini(&cluster->node_timers);
+    for (struct map_entry *e = map_first(&cluster->jobs); e; e = map_next(e))
+        job_free(e->value);
+    for (struct map_entry *e = strmap_first(&cluster->nodes); e; e = map_next(e))
+        node_free(e->value);
+    map_fini(&cluster->jobs);
+    map_fini(&cluster->active);
+    map_fini(&cluster->waiting);
+    strmap_fini(&cluster->nodes);
+    strmap_fini(&cluster->jobs_by_id);
+    strmap_fini(&cluster->jobs_by_name);
+    strmap_fini(&cluster->jobs_by_key);
+    strmap_fini(&cluster->ports);
+    free(cluster);
+}
+
+/* "tenant\nkey": neither holds a line end, so two pairs never meet in one name. */
+static const char *key_name(const char *tenant, const char *key, char ret[KEY_MAX])
+{
+    return str_printf(ret, KEY_MAX, "%s\n%s", tenant, key) < 0 ? NULL : ret;
+}
+
+struct node *cluster_node(const struct cluster *cluster, const char *name)
+{
+    return strmap_get(&cluster->nodes, name);
+}
+
+struct job *cluster_job(const struct cluster *cluster, const char *id)
+{
+    return strmap_get(&cluster->jobs_by_id, id);
+}
+
+struct job *cluster_job_named(const struct cluster *cluster, const char *name)
+{
+    return strmap_get(&cluster->jobs_by_name, name);
+}
+
+struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant,
+                               const char *idempotency_key)
+{
+    char name[KEY_MAX];
+    if (!key_name(tenant, idempotency_key, name))
+        return NULL;
+    return strmap_get(&cluster->jobs_by_key, name);
+}
+
+static void *value_of(const struct map_entry *entry)
+{
+    return entry ? entry->value : NULL;
+}
+
+struct node *cluster_first_node(const struct cluster *cluster)
+{
+    return value_of(strmap_first(&cluster->nodes));
+}
+
+struct node *cluster_next_node(const struct cluster *cluster, const struct node *node)
+{
+    return value_of(map_next(strmap_find(&cluster->nodes, node->name)));
+}
+
+struct job *cluster_first_job(const struct cluster *cluster)
+{
+    return value_of(map_first(&cluster->jobs));
+}
+
+struct job *cluster_next_job(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(map_at_least(&cluster->jobs, job->sequence + 1));
+}
+
+struct job *cluster_last_job(const struct cluster *cluster)
+{
+    return value_of(map_last(&cluster->jobs));
+}
+
+struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(map_previous(map_find(&cluster->jobs, job->sequence)));
+}
+
+struct job *cluster_first_active_job(const struct cluster *cluster)
+{
+    return value_of(map_first(&cluster->active));
+}
+
+struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(map_at_least(&cluster->active, job->sequence + 1));
+}
+
+static uint64_t waiting_key(const struct job *job)
+{
+    return (uint64_t)(SPEC_PRIORITY_LIMIT - job->spec->priority) << WAITING_SEQUENCE_BITS |
+           job->sequence;
+}
+
+struct job *cluster_first_waiting(const struct cluster *cluster)
+{
+    return value_of(map_first(&cluster->waiting));
+}
+
+struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(map_at_least(&cluster->waiting, waiting_key(job) + 1));
+}
+
+int cluster_nodes_count(const struct cluster *cluster)
+{
+    return (int)strmap_count(&cluster->nodes);
+}
+
+int cluster_jobs_count(const struct cluster *cluster)
+{
+    return (int)cluster->jobs.count;
+}
+
+uint64_t cluster_next_sequence(struct cluster *cluster)
+{
+    return cluster->next_sequence++;
+}
+
+struct rng *cluster_rng(struct cluster *cluster)
+{
+    return &cluster->rng;
+}
+
+int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err)
+{
+    if (strmap_count(&cluster->nodes) >= CLUSTER_NODES_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster holds at most %d nodes",
+                         CLUSTER_NODES_MAX);
+    if (cluster_node(cluster, node->name))
+        return error_set(err, E_ALREADY_EXISTS, "node '%s' exists", node->name);
+    if (strmap_set(&cluster->nodes, node->name, node, NULL) < 0)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    return 0;
+}
+
+static int index_job(struct cluster *cluster, struct job *job)
+{
+    char key[KEY_MAX];
+    if (map_set(&cluster->jobs, job->sequence, job, NULL) < 0 ||
+        strmap_set(&cluster->jobs_by_id, job->id, job, NULL) < 0)
+        return E_RESOURCE_EXHAUSTED;
+    const struct job *namesake = cluster_job_named(cluster, job->spec->name);
+    if ((!namesake || namesake->sequence < job->sequence) &&
+        strmap_set(&cluster->jobs_by_name, job->spec->name, job, NULL) < 0)
+        return E_RESOURCE_EXHAUSTED;
+    if (job->idempotency_key[0] && key_name(job->spec->tenant, job->idempotency_key, key) &&
+        strmap_set(&cluster->jobs_by_key, key, job, NULL) < 0)
+        return E_RESOURCE_EXHAUSTED;
+    return 0;
+}
+
+int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
+{
+    if (cluster->jobs.count >= CLUSTER_JOBS_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster holds at most %d jobs",
+                         CLUSTER_JOBS_MAX);
+    if (cluster_job(cluster, job->id) || map_find(&cluster->jobs, job->sequence))
+        return error_set(err, E_ALREADY_EXISTS, "job '%s' exists", job->id);
+    insist(index_job(cluster, job) == 0);
+    if (job->sequence >= cluster->next_sequence)
+        cluster->next_sequence = job->sequence + 1;
+    group_derive(job, &job->current);
+    group_derive(job, &job->forming);
+    if (job_state_ended(job->state))
+        return 0;
+    insist(map_set(&cluster->active, job->sequence, job, NULL) == 0);
+    group_take_port(cluster, job, &job->current);
+    group_take_port(cluster, job, &job->forming);
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].state != WORKER_EXITED)
+            worker_take(cluster, job, &job->workers[i]);
+    return 0;
+}
+
+void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
+{
+    if (job_state_ended(job->state)) {
+        never(waiting);
+        map_remove(&cluster->active, job->sequence);
+        cluster_wake_job(cluster, job, INT64_MAX);
+        group_give_port(cluster, job, &job->current);
+        group_give_port(cluster, job, &job->forming);
+    }
+    if (waiting == job->waiting)
+        return;
+    if (waiting)
+        insist(map_set(&cluster->waiting, waiting_key(job), job, NULL) == 0);
+    else
+        map_remove(&cluster->waiting, waiting_key(job));
+    job->waiting = waiting;
+}
+
+static void wake(struct heap *heap, struct heap_node *timer, int64_t at_ms, uint64_t sequence)
+{
+    if (heap_contains(timer)) {
+        if (timer->key == at_ms)
+            return;
+        heap_remove(heap, timer);
+    }
+    if (at_ms == INT64_MAX)
+        return;
+    timer->key = at_ms;
+    timer->sequence = sequence;
+    insist(heap_push(heap, timer) == 0);
+}
+
+void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms)
+{
+    wake(&cluster->job_timers, &job->timer, at_ms, job->sequence);
+}
+
+/* Nodes have no number: equal times pop in the order of the pushes and pops before, which is the
+ * same in every replay. */
+void cluster_wake_node(struct cluster *cluster, struct node *node, int64_t at_ms)
+{
+    wake(&cluster->node_timers, &node->timer, at_ms, 0);
+}
+
+static int64_t next_of(const struct heap *heap)
+{
+    const struct heap_node *first = heap_peek(heap);
+    return first ? first->key : INT64_MAX;
+}
+
+int64_t cluster_next_wake(const struct cluster *cluster)
+{
+    int64_t jobs = next_of(&cluster->job_timers), nodes = next_of(&cluster->node_timers);
+    return jobs < nodes ? jobs : nodes;
+}
+
+struct job *cluster_due_job(struct cluster *cluster, int64_t now_ms)
+{
+    if (next_of(&cluster->job_timers) > now_ms)
+        return NULL;
+    return heap_entry(heap_pop(&cluster->job_timers), struct job, timer);
+}
+
+struct node *cluster_due_node(struct cluster *cluster, int64_t now_ms)
+{
+    if (next_of(&cluster->node_timers) > now_ms)
+        return NULL;
+    return heap_entry(heap_pop(&cluster->node_timers), struct node, timer);
+}

@@ -1,0 +1,31 @@
+/* The cluster's own tables, for the files of model/ only. */
+#ifndef MODEL_CLUSTER_INTERNAL_H
+#define MODEL_CLUSTER_INTERNAL_H
+
+#include "common/base/heap.h"
+#include "common/base/map.h"
+#include "common/base/rng.h"
+#include "coordinator/model/cluster.h"
+
+struct cluster {
+    struct strmap nodes;
+    struct map jobs, active, waiting; /* by sequence; the last by priority, then sequence */
+    struct strmap jobs_by_id;
+    struct strmap jobs_by_name; /* the newest of each */
+    struct strmap jobs_by_key;  /* "tenant\nkey" */
+    struct strmap ports;        /* "address:port" -> job that holds it */
+    struct heap job_timers, node_timers;
+    uint64_t next_sequence;
+    struct rng rng;
+};
+
+/* Take or give back what a living worker uses on its node. */
+void worker_take(struct cluster *cluster, struct job *job, const struct worker *worker);
+void worker_give(struct cluster *cluster, struct job *job, const struct worker *worker);
+
+void group_derive(const struct job *job, struct group *group); /* places, nodes */
+void group_take_port(struct cluster *cluster, struct job *job, const struct group *group);
+void group_give_port(struct cluster *cluster, struct job *job, const struct group *group);
+void group_fini(struct group *group);
+
+#endif

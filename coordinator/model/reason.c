@@ -1,0 +1,36 @@
+#include "coordinator/model/reason.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/str.h"
+
+const char *reason_name(enum reason_kind kind)
+{
+    static const char *const names[] = {
+#define X(upper, lower, text) #lower,
+        REASONS(X)
+#undef X
+    };
+    return names[kind];
+}
+
+void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->rank = -1;
+    (void)str_copy(ret->kind, sizeof ret->kind, reason_name(kind));
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(ret->text, sizeof ret->text, fmt, ap);
+    va_end(ap);
+}
+
+void reason_hint(struct reason *ret, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(ret->hint, sizeof ret->hint, fmt, ap);
+    va_end(ap);
+}

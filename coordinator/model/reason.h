@@ -1,0 +1,60 @@
+/* The stable words of `struct reason.kind`, each once: docs, REST and tests refer to them. */
+#ifndef MODEL_REASON_H
+#define MODEL_REASON_H
+
+#include "coordinator/model/cluster.h"
+
+#define REASONS(X)                                                                                 \
+    X(SUBMITTED, submitted, "just accepted")                                                       \
+    X(NO_NODES, no_nodes, "no node is ready")                                                      \
+    X(WAITING_FOR_SLOTS, waiting_for_slots, "others use what it needs")                            \
+    X(BEHIND, behind, "free resources are kept for a job before it")                               \
+    X(CONSTRAINT_UNMET, constraint_unmet, "no node carries the labels asked for")                  \
+    X(TOPOLOGY_UNMET, topology_unmet, "too few nodes share the topology label's value")            \
+    X(TOO_FEW_NODES, too_few_nodes, "the cluster has fewer fitting nodes than asked for")          \
+    X(TOO_LARGE, too_large, "no node is large enough for its workers")                             \
+    X(NO_PORTS, no_ports, "no port is left on the node of rank 0")                                 \
+    X(BACKOFF, backoff, "waits before it is started again")                                        \
+    X(PLACED, placed, "its workers are being started")                                             \
+    X(ALL_JOINED, all_joined, "every rank has joined")                                             \
+    X(ALL_STARTED, all_started, "every process has started")                                       \
+    X(GROWING, growing, "more nodes join it")                                                      \
+    X(GROW_FAILED, grow_failed, "newcomers did not join; it goes on without them")                 \
+    X(WORKER_FAILED, worker_failed, "a worker ended with an error")                                \
+    X(WORKER_LOST, worker_lost, "a worker ended and nobody knows how")                             \
+    X(START_FAILED, start_failed, "a worker could not be started")                                 \
+    X(OUT_OF_MEMORY, out_of_memory, "a worker was killed for memory")                              \
+    X(NODE_LOST, node_lost, "a node was lost")                                                     \
+    X(NODE_DRAINED, node_drained, "a node is being emptied")                                       \
+    X(PEERS_LOST, peers_lost, "workers lost each other though none died")                          \
+    X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time")                                    \
+    X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others stand still")               \
+    X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \
+    X(CRASH_LOOP, crash_loop, "the same failure again and again without a new step")               \
+    X(MAX_RUNTIME, max_runtime, "ran longer than max_runtime")                                     \
+    X(CANCELLED, cancelled, "somebody cancelled it")                                               \
+    X(SUCCEEDED, succeeded, "every rank finished")                                                 \
+    X(STOP_OVERDUE, stop_overdue, "a worker does not end")                                         \
+    X(REGISTERED, registered, "its agent registered")                                              \
+    X(CLEARING, clearing, "ends workers nobody wants there any more")                              \
+    X(REPORTED, reported, "its agent reports again")                                               \
+    X(CONNECTION_LOST, connection_lost, "its connection is gone")                                  \
+    X(COORDINATOR_RESTARTED, coordinator_restarted, "the coordinator restarted")                   \
+    X(LEASE_EXPIRED, lease_expired, "it was silent for longer than its lease")                     \
+    X(PEERS_SAW_IT_DIE, peers_saw_it_die, "its connection is gone and its peers lost its ranks")   \
+    X(ADMINISTRATOR, administrator, "an administrator set it")
+
+enum reason_kind {
+#define X(upper, lower, text) REASON_##upper,
+    REASONS(X)
+#undef X
+};
+
+const char *reason_name(enum reason_kind kind); /* "no_nodes" */
+
+/* Fill with no node, no rank, no hint. A text that does not fit is cut. */
+void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void reason_hint(struct reason *ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

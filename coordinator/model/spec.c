@@ -1,0 +1,456 @@
+#include "coordinator/model/spec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/arena.h"
+#include "common/base/assert.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+
+enum {
+    SPEC_TEXTS_MAX_BYTES = 2 * SPEC_TEXT_MAX_BYTES,
+    CPUS_MAX = 4096,
+    SLOTS_MAX = 256, /* NODE_SLOTS_MAX */
+    RESTARTS_MAX = 1000,
+    RESTARTS_DEFAULT = 5,
+    BACKOFF_MIN_DEFAULT_MS = 1000,
+    BACKOFF_MAX_DEFAULT_MS = 60000,
+    BACKOFF_LIMIT_MS = 24 * 3600 * 1000,
+    LABEL_MAX = 63,
+    CHECKPOINT_DIR_MAX = 900, /* leaves room for "/step-00000200/rank-..." in a path */
+    PRIORITY_LOW = -100,
+    PRIORITY_HIGH = 100,
+    ACCUMULATION_MAX = 1000000,
+};
+
+struct block { /* what spec_build allocates: the spec and its strings, freed together */
+    struct spec spec;
+    struct arena arena;
+};
+
+struct spec *spec_hold(struct spec *spec)
+{
+    insist(spec->references > 0);
+    spec->references++;
+    return spec;
+}
+
+void spec_release(struct spec *spec)
+{
+    if (!spec || --spec->references > 0)
+        return;
+    struct block *block = (struct block *)spec;
+    arena_fini(&block->arena);
+    free(block);
+}
+
+static bool given(const char *text)
+{
+    return text && text[0];
+}
+
+static int bad(struct error *err, const char *field, const char *hint, const char *text)
+{
+    error_set(err, E_INVALID_ARGUMENT, "%s", text);
+    error_field(err, "%s", field);
+    error_hint(err, "%s", hint);
+    return E_INVALID_ARGUMENT;
+}
+
+static bool is_lower_or_digit(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+static int check_name(const char *text, const char *field, struct error *err)
+{
+    const char *hint = "lower-case letters, digits, '.' and '-', first a letter or digit, "
+                       "63 characters at most";
+    if (!given(text))
+        return bad(err, field, hint, "a name is required");
+    bool ok = strlen(text) <= SPEC_NAME_MAX && is_lower_or_digit(text[0]);
+    for (const char *c = text; ok && *c; c++)
+        ok = is_lower_or_digit(*c) || *c == '.' || *c == '-';
+    if (ok)
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a name", text);
+    error_field(err, "%s", field);
+    error_hint(err, "%s", hint);
+    return E_INVALID_ARGUMENT;
+}
+
+/* The index of `text` among `names` (NULL-terminated), 0 if it is not given. */
+static int choose(const char *text, const char *const *names, const char *field, int *ret,
+                  struct error *err)
+{
+    *ret = 0;
+    if (!given(text))
+        return 0;
+    char all[128] = "";
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(names[i], text) == 0) {
+            *ret = i;
+            return 0;
+        }
+        size_t used = strlen(all);
+        (void)str_printf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    const char *near = str_nearest(text, names);
+    error_set(err, E_INVALID_ARGUMENT, "'%.80s' is none of %s", text, all);
+    error_field(err, "%s", field);
+    if (near)
+        error_hint(err, "did you mean '%s'?", near);
+    else
+        error_hint(err, "one of %s", all);
+    return E_INVALID_ARGUMENT;
+}
+
+static int build_command(const struct spec_input *in, struct error *err)
+{
+    if (in->command_count <= 0 || !given(in->command[0]))
+        return bad(err, "command", "command: [program, argument, ...]", "a command is required");
+    if (in->command_count > SPEC_ARGS_MAX)
+        return bad(err, "command", "put long lists into a file the program reads",
+                   "the command has more than 1024 arguments");
+    return 0;
+}
+
+static int build_nodes(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    uint32_t min = in->nodes_min, max = in->nodes_max;
+    if (min == 0)
+        min = 1;
+    if (max == 0)
+        max = min;
+    if (min > max) {
+        error_set(err, E_INVALID_ARGUMENT, "nodes.min is %u but nodes.max is %u", min, max);
+        error_field(err, "nodes.min");
+        error_hint(err, "min must not be above max");
+        return E_INVALID_ARGUMENT;
+    }
+    if (max > SPEC_NODES_MAX)
+        return bad(err, "nodes.max", "10000 at most", "too many nodes");
+    if (in->workers_per_node > SPEC_WORKERS_PER_NODE_MAX)
+        return bad(err, "workers_per_node", "64 at most", "too many workers per node");
+    spec->nodes_min = (int)min;
+    spec->nodes_max = (int)max;
+    spec->workers_per_node = in->workers_per_node ? (int)in->workers_per_node : 1;
+    return 0;
+}
+
+static int build_resources(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    if (in->slots > SLOTS_MAX)
+        return bad(err, "resources.slots", "256 at most", "too many slots for one worker");
+    if (!isfinite(in->cpus) || in->cpus < 0 || in->cpus > CPUS_MAX)
+        return bad(err, "resources.cpus", "a number above 0, 4096 at most; fractions are fine",
+                   "not a number of CPUs");
+    spec->resources.slots = in->slots ? (int)in->slots : 1;
+    spec->resources.cpus_milli = in->cpus > 0 ? (int)lround(in->cpus * 1000) : 1000;
+    if (spec->resources.cpus_milli == 0)
+        spec->resources.cpus_milli = 1;
+    if (!given(in->memory))
+        return 0;
+    uint64_t bytes;
+    int rc = parse_bytes(in->memory, &bytes, err);
+    if (rc == 0 && (bytes == 0 || bytes > INT64_MAX / SPEC_WORKERS_PER_NODE_MAX))
+        rc = error_set(err, E_INVALID_ARGUMENT, "memory of '%s' is out of range", in->memory);
+    if (rc < 0) {
+        error_field(err, "resources.memory");
+        error_hint(err, "a size such as 512MiB or 2GiB");
+        return E_INVALID_ARGUMENT;
+    }
+    spec->resources.memory_bytes = (int64_t)bytes;
+    return 0;
+}
+
+static int build_priority(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    if (!given(in->priority) || strcmp(in->priority, "normal") == 0)
+        return 0;
+    int64_t value;
+    if (strcmp(in->priority, "low") == 0)
+        value = PRIORITY_LOW;
+    else if (strcmp(in->priority, "high") == 0)
+        value = PRIORITY_HIGH;
+    else if (parse_i64(in->priority, -SPEC_PRIORITY_LIMIT, SPEC_PRIORITY_LIMIT, &value, err) < 0) {
+        error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a priority", in->priority);
+        error_field(err, "priority");
+        error_hint(err, "low, normal, high, or a number from -1000 to 1000");
+        return E_INVALID_ARGUMENT;
+    }
+    spec->priority = (int)value;
+    return 0;
+}
+
+static int duration(const char *text, const char *field, const char *hint, int64_t *ret_ms,
+                    struct error *err)
+{
+    if (parse_duration(text, ret_ms, err) == 0)
+        return 0;
+    error_field(err, "%s", field);
+    error_hint(err, "%s", hint);
+    return E_INVALID_ARGUMENT;
+}
+
+static int build_backoff(const char *text, struct spec *spec, struct error *err)
+{
+    static const char field[] = "restart.backoff", hint[] = "a range such as 1s..1m";
+    spec->backoff_min_ms = BACKOFF_MIN_DEFAULT_MS;
+    spec->backoff_max_ms = BACKOFF_MAX_DEFAULT_MS;
+    if (!given(text))
+        return 0;
+    char low[64];
+    const char *dots = strstr(text, "..");
+    size_t size = dots ? (size_t)(dots - text) : strlen(text);
+    if (size >= sizeof low)
+        return bad(err, field, hint, "not a range of times");
+    memcpy(low, text, size);
+    low[size] = 0;
+    int rc = duration(low, field, hint, &spec->backoff_min_ms, err);
+    if (rc < 0)
+        return rc;
+    spec->backoff_max_ms = spec->backoff_min_ms;
+    rc = dots ? duration(dots + 2, field, hint, &spec->backoff_max_ms, err) : 0;
+    if (rc < 0)
+        return rc;
+    if (spec->backoff_min_ms > spec->backoff_max_ms || spec->backoff_max_ms > BACKOFF_LIMIT_MS)
+        return bad(err, field, "the shorter time first, a day at most", "not a range of times");
+    return 0;
+}
+
+static int build_restart(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    static const char *const on_no_progress[] = {"stop", "retry", NULL};
+    static const char *const elastic[] = {"in_place", "restart", "off", NULL};
+    if (in->has_restart && in->restart_max > RESTARTS_MAX)
+        return bad(err, "restart.max", "1000 at most", "too many restarts");
+    spec->restart_max = in->has_restart ? (int)in->restart_max : RESTARTS_DEFAULT;
+    int which;
+    int rc = choose(in->on_no_progress, on_no_progress, "restart.on_no_progress", &which, err);
+    if (rc < 0)
+        return rc;
+    spec->stop_without_progress = which == 0;
+    rc = choose(in->elastic, elastic, "elastic", &which, err);
+    if (rc < 0)
+        return rc;
+    spec->elastic = (enum elastic)which;
+    return build_backoff(in->backoff, spec, err);
+}
+
+static int check_every(const char *text, struct error *err)
+{
+    static const char hint[] = "\"200 steps\" or a time such as \"10m\"";
+    int64_t value;
+    if (!given(text))
+        return 0;
+    const char *unit = strchr(text, ' ');
+    if (!unit)
+        return duration(text, "checkpoint.every", hint, &value, err);
+    char number[24];
+    size_t size = (size_t)(unit - text);
+    bool ok = size < sizeof number && (strcmp(unit, " steps") == 0 || strcmp(unit, " step") == 0);
+    if (ok) {
+        memcpy(number, text, size);
+        number[size] = 0;
+        ok = parse_i64(number, 1, INT64_MAX, &value, NULL) == 0;
+    }
+    return ok ? 0 : bad(err, "checkpoint.every", hint, "not an interval");
+}
+
+static int build_checkpoint(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    if (!given(in->checkpoint_dir) && (given(in->checkpoint_every) || in->checkpoint_keep))
+        return bad(err, "checkpoint.dir", "name a folder every node reaches",
+                   "checkpoints are wanted but there is no folder for them");
+    if (given(in->checkpoint_dir) && strlen(in->checkpoint_dir) > CHECKPOINT_DIR_MAX)
+        return bad(err, "checkpoint.dir", "900 bytes at most", "the path is too long");
+    if (in->checkpoint_keep > INT32_MAX)
+        return bad(err, "checkpoint.keep", "0 keeps all", "too many checkpoints");
+    spec->checkpoint_keep = (int)in->checkpoint_keep;
+    return check_every(in->checkpoint_every, err);
+}
+
+static int check_constraints(const struct spec_input *in, struct error *err)
+{
+    if (in->constraints_count > SPEC_LABELS_MAX)
+        return bad(err, "constraints", "32 at most", "too many constraints");
+    for (int i = 0; i < in->constraints_count; i++) {
+        const struct pair *pair = &in->constraints[i];
+        if (!given(pair->key) || strlen(pair->key) > LABEL_MAX || strlen(pair->value) > LABEL_MAX) {
+            error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a label and its value", pair->key);
+            error_field(err, "constraints.%.80s", pair->key);
+            error_hint(err, "1 to 63 bytes each; `muster nodes -o yaml` shows the nodes' labels");
+            return E_INVALID_ARGUMENT;
+        }
+    }
+    if (given(in->topology) && strlen(in->topology) > LABEL_MAX)
+        return bad(err, "topology", "the name of a node label", "the label is too long");
+    return 0;
+}
+
+/* What Muster itself tells each worker; a job that sets one would lie to its own library. */
+static bool is_ours(const char *key)
+{
+    static const char *const ours[] = {
+        "RANK",        "WORLD_SIZE",       "LOCAL_RANK",    "LOCAL_WORLD_SIZE",
+        "NODE_RANK",   "GROUP_RANK",       "MASTER_ADDR",   "MASTER_PORT",
+        "MUSTER_JOB",  "MUSTER_GENERATION", "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN",
+        "GROUP_WORLD_SIZE", NULL};
+    for (int i = 0; ours[i]; i++)
+        if (strcmp(ours[i], key) == 0)
+            return true;
+    return false;
+}
+
+static int check_env(const struct spec_input *in, struct error *err)
+{
+    if (in->env_count > SPEC_ENV_MAX)
+        return bad(err, "env", "512 at most", "too many variables");
+    for (int i = 0; i < in->env_count; i++) {
+        const char *key = in->env[i].key;
+        bool ok = given(key) && !(key[0] >= '0' && key[0] <= '9');
+        for (const char *c = key; ok && *c; c++)
+            ok = is_lower_or_digit(*c) || (*c >= 'A' && *c <= 'Z') || *c == '_';
+        if (ok && !is_ours(key))
+            continue;
+        error_set(err, E_INVALID_ARGUMENT,
+                  ok ? "%.80s is set by Muster for each worker" : "'%.80s' is no variable's name",
+                  key);
+        error_field(err, "env.%.80s", key);
+        error_hint(err, ok ? "leave it out" : "letters, digits and '_', first no digit");
+        return E_INVALID_ARGUMENT;
+    }
+    return 0;
+}
+
+static uint64_t factor(uint32_t dimension)
+{
+    return dimension ? dimension : 1;
+}
+
+/* The parts of the mesh that do not shrink with the world must divide it at every size. */
+static int check_mesh(const struct spec_mesh *mesh, const struct spec *spec, struct error *err)
+{
+    uint64_t world = (uint64_t)spec_world(spec, spec->nodes_min);
+    uint64_t fixed = factor(mesh->cp);
+    if (mesh->tp > world || mesh->pp > world || mesh->cp > world)
+        fixed = UINT64_MAX;
+    else
+        fixed *= factor(mesh->tp) * factor(mesh->pp);
+    if (fixed > world || world % fixed) {
+        error_set(err, E_INVALID_ARGUMENT,
+                  "cp x tp x pp = %u x %u x %u does not divide the %llu workers of nodes.min",
+                  (unsigned)factor(mesh->cp), (unsigned)factor(mesh->tp),
+                  (unsigned)factor(mesh->pp), (unsigned long long)world);
+        error_field(err, "training.mesh");
+        error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
+        return E_INVALID_ARGUMENT;
+    }
+    uint64_t data = mesh->dp ? mesh->dp : factor(mesh->dp_replicate) * factor(mesh->dp_shard);
+    bool wants = mesh->dp || mesh->dp_replicate || mesh->dp_shard;
+    uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
+    if (wants && (data > largest || data * fixed > largest)) {
+        error_set(err, E_INVALID_ARGUMENT, "the mesh needs more than the %llu workers of nodes.max",
+                  (unsigned long long)largest);
+        error_field(err, "training.mesh");
+        error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
+        return E_INVALID_ARGUMENT;
+    }
+    return 0;
+}
+
+static int check_training(const struct spec_input *in, const struct spec *spec, struct error *err)
+{
+    static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp", NULL};
+    static const char *const precisions[] = {"no", "fp16", "bf16", "fp8", NULL};
+    int ignored;
+    int rc = choose(in->strategy, strategies, "training.strategy", &ignored, err);
+    if (rc == 0)
+        rc = choose(in->mixed_precision, precisions, "training.mixed_precision", &ignored, err);
+    if (rc < 0)
+        return rc;
+    if (in->gradient_accumulation_steps > ACCUMULATION_MAX)
+        return bad(err, "training.gradient_accumulation_steps", "1000000 at most", "too many");
+    if (!isfinite(in->clip_grad_norm) || in->clip_grad_norm < 0)
+        return bad(err, "training.clip_grad_norm", "a number above 0; 0 turns it off",
+                   "not a norm");
+    if (!isfinite(in->bucket_mib) || in->bucket_mib < 0)
+        return bad(err, "training.bucket_mib", "a size in MiB above 0", "not a size");
+    return check_mesh(&in->mesh, spec, err);
+}
+
+static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    const char *tenant = given(in->tenant) ? in->tenant : "default";
+    int rc = check_name(in->name, "name", err);
+    if (rc == 0)
+        rc = check_name(tenant, "tenant", err);
+    if (rc == 0)
+        rc = build_command(in, err);
+    if (rc == 0)
+        rc = build_nodes(in, spec, err);
+    if (rc == 0)
+        rc = build_resources(in, spec, err);
+    if (rc == 0)
+        rc = build_priority(in, spec, err);
+    if (rc == 0 && given(in->max_runtime))
+        rc = duration(in->max_runtime, "max_runtime", "a time such as 90m or 2h",
+                      &spec->max_runtime_ms, err);
+    if (rc == 0)
+        rc = build_restart(in, spec, err);
+    if (rc == 0)
+        rc = build_checkpoint(in, spec, err);
+    if (rc == 0)
+        rc = check_constraints(in, err);
+    if (rc == 0)
+        rc = check_env(in, err);
+    if (rc == 0)
+        rc = check_training(in, spec, err);
+    if (rc == 0 && in->json && strlen(in->json) > SPEC_TEXT_MAX_BYTES)
+        rc = bad(err, "", "256 KiB at most", "the specification is too large");
+    return rc;
+}
+
+static const char *keep(struct arena *arena, const char *text)
+{
+    const char *copy = arena_strdup(arena, text ? text : "");
+    insist(copy); /* validate bounded the sum below the arena's limit */
+    return copy;
+}
+
+static void copy_texts(struct arena *arena, const struct spec_input *in, struct spec *spec)
+{
+    spec->json = keep(arena, in->json);
+    spec->name = keep(arena, in->name);
+    spec->tenant = keep(arena, given(in->tenant) ? in->tenant : "default");
+    spec->workdir = keep(arena, in->workdir);
+    spec->checkpoint_dir = keep(arena, in->checkpoint_dir);
+    spec->topology = keep(arena, in->topology);
+    spec->constraints_count = in->constraints_count;
+    spec->constraints = arena_array(arena, (size_t)in->constraints_count + 1, sizeof(struct pair));
+    insist(spec->constraints);
+    for (int i = 0; i < in->constraints_count; i++) {
+        spec->constraints[i].key = keep(arena, in->constraints[i].key);
+        spec->constraints[i].value = keep(arena, in->constraints[i].value);
+    }
+}
+
+int spec_build(const struct spec_input *input, struct spec **ret, struct error *err)
+{
+    struct spec spec = {.references = 1};
+    int rc = validate(input, &spec, err);
+    if (rc < 0)
+        return rc;
+    if (input->workdir && strlen(input->workdir) > CHECKPOINT_DIR_MAX)
+        return bad(err, "workdir", "900 bytes at most", "the path is too long");
+    struct block *block = calloc(1, sizeof *block);
+    insist(block);
+    arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
+    copy_texts(&block->arena, input, &spec);
+    block->spec = spec;
+    *ret = &block->spec;
+    return 0;
+}

@@ -1,0 +1,239 @@
+#include "coordinator/scheduler/explain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/buf.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "coordinator/model/reason.h"
+#include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/gang.h"
+
+enum { NAMED_MAX = 3 };
+
+struct census { /* how many nodes pass each filter, each among those that pass the ones before */
+    int registered, matching, large, together, there, open, roomy, free;
+    const struct pair *unmet;      /* a constraint that turned a node away */
+    const struct node *largest;    /* of the matching ones */
+    const struct node *absent;     /* a large one that is not there */
+    uint64_t held_for;             /* the job a roomy node is kept for */
+};
+
+static bool is_avoided(const struct view_node *node, const struct request *request)
+{
+    return request->avoid && map_get(&node->node->jobs, request->avoid->sequence);
+}
+
+static void count_node(const struct view_node *at, const struct request *request,
+                       struct census *census)
+{
+    const struct node *node = at->node;
+    const struct pair *unmet = unmet_constraint(node, request->spec);
+    census->registered++;
+    if (unmet && !census->unmet)
+        census->unmet = unmet;
+    if (unmet)
+        return;
+    census->matching++;
+    if (!census->largest || census->largest->slots < node->slots)
+        census->largest = node;
+    if (!node_large_enough(node, request->spec))
+        return;
+    census->large++;
+    if (!at->counted && !census->absent)
+        census->absent = node;
+    if (!at->counted)
+        return;
+    census->there++;
+    if (!at->open)
+        return;
+    census->open++;
+    if (!node_has_room(at, request->spec, NULL) || is_avoided(at, request))
+        return;
+    census->roomy++;
+    if (at->held_for && !census->held_for)
+        census->held_for = at->held_for;
+    census->free += !at->held_for;
+}
+
+static void take_census(const struct view *view, const struct request *request, struct census *ret)
+{
+    int *large = malloc(sizeof *large * ((size_t)view->count + 1));
+    insist(large);
+    int count = 0;
+    *ret = (struct census){0};
+    for (int i = 0; i < view->count; i++) {
+        int before = ret->there;
+        count_node(&view->nodes[i], request, ret);
+        if (ret->there > before)
+            large[count++] = i;
+    }
+    ret->together = gang_largest_group(view, request, large, count);
+    free(large);
+}
+
+static const char *plural(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* "gpt-kjv, mlp and 2 more": the jobs that use what this request could. */
+static void name_holders(const struct view *view, const struct request *request, struct buf *out)
+{
+    struct map seen = {0};
+    for (int i = 0; i < view->count; i++) {
+        const struct node *node = view->nodes[i].node;
+        if (!view->nodes[i].counted || unmet_constraint(node, request->spec) ||
+            !node_large_enough(node, request->spec))
+            continue;
+        for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
+            insist(map_set(&seen, e->key, e->value, NULL) == 0);
+    }
+    int named = 0;
+    for (struct map_entry *e = map_first(&seen); e && named < NAMED_MAX; e = map_next(e), named++)
+        (void)buf_printf(out, "%s%s", named ? ", " : "", ((const struct job *)e->value)->spec->name);
+    if ((int)seen.count > named)
+        (void)buf_printf(out, " and %d more", (int)seen.count - named);
+    map_fini(&seen);
+}
+
+static void explain_wait(const struct view *view, const struct request *request,
+                         const struct census *census, struct reason *ret)
+{
+    const struct spec *spec = request->spec;
+    struct buf holders;
+    buf_init(&holders, sizeof ret->text);
+    name_holders(view, request, &holders);
+    reason_set(ret, REASON_WAITING_FOR_SLOTS,
+               "needs %d node%s with %d free slot%s each; %d of %d ready node%s %s that%s%s",
+               request->nodes_min, plural(request->nodes_min),
+               spec->workers_per_node * spec->resources.slots,
+               plural(spec->workers_per_node * spec->resources.slots), census->roomy, census->open,
+               plural(census->open), census->roomy == 1 ? "has" : "have",
+               holders.size ? "; in use by " : "", buf_cstr(&holders));
+    reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
+    buf_fini(&holders);
+}
+
+static void explain_size(const struct request *request, const struct census *census,
+                         struct reason *ret)
+{
+    const struct spec *spec = request->spec;
+    char wanted[FORMAT_MAX], has[FORMAT_MAX];
+    const struct node *node = census->largest;
+    reason_set(ret, REASON_TOO_LARGE,
+               "%d worker%s need %d slots, %.3g CPUs and %s on one node; the largest, %s, has %d, "
+               "%.3g and %s",
+               spec->workers_per_node, plural(spec->workers_per_node),
+               spec->workers_per_node * spec->resources.slots,
+               spec->workers_per_node * spec->resources.cpus_milli / 1000.0,
+               format_bytes((uint64_t)(spec->workers_per_node * spec->resources.memory_bytes),
+                            wanted),
+               node->name, node->slots, node->cpus_milli / 1000.0,
+               format_bytes((uint64_t)node->memory_bytes, has));
+    reason_hint(ret, "ask for less per worker, for fewer workers per node, or add a larger node");
+}
+
+/* One blocker a call, in order; false when there is none of this kind. */
+static bool explain_kind(enum reason_kind kind, const struct view *view,
+                         const struct request *request, struct reason *ret)
+{
+    struct census census;
+    take_census(view, request, &census);
+    int min = request->nodes_min;
+    if (kind == REASON_NO_NODES && census.registered == 0) {
+        reason_set(ret, kind, "no node has registered");
+        reason_hint(ret, "start `muster agent` on a node");
+    } else if (kind == REASON_CONSTRAINT_UNMET && census.registered > 0 && census.matching == 0) {
+        reason_set(ret, kind, "none of %d node%s carries %s: %s", census.registered,
+                   plural(census.registered), census.unmet->key, census.unmet->value);
+        reason_hint(ret, "`muster nodes -o yaml` shows the labels there are");
+    } else if (kind == REASON_TOO_LARGE && census.matching > 0 && census.large == 0) {
+        explain_size(request, &census, ret);
+    } else if (kind == REASON_TOO_FEW_NODES && census.large > 0 && census.there < min) {
+        reason_set(ret, kind, "needs %d nodes; %d fit, %d of them %s there%s%s", min, census.large,
+                   census.there, census.there == 1 ? "is" : "are",
+                   census.absent ? "; not there: " : "", census.absent ? census.absent->name : "");
+        reason_hint(ret, census.absent ? "bring that node back (or uncordon it), or lower nodes.min"
+                                       : "add nodes or lower nodes.min");
+    } else if (kind == REASON_TOPOLOGY_UNMET && census.there >= min && census.together < min) {
+        reason_set(ret, kind, "needs %d nodes with the same %s; %d is the most that share one", min,
+                   request->spec->topology, census.together);
+        reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
+    } else if (kind == REASON_BEHIND && census.roomy >= min && census.free < min &&
+               census.held_for) {
+        reason_set(ret, kind, "%d node%s %s room, kept for a job that came before (number %llu)",
+                   census.roomy, plural(census.roomy), census.roomy == 1 ? "has" : "have",
+                   (unsigned long long)census.held_for);
+        reason_hint(ret, "a higher priority would put it first");
+    } else if (kind == REASON_WAITING_FOR_SLOTS && census.together >= min && census.roomy < min) {
+        explain_wait(view, request, &census, ret);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int explain_all(const struct view *view, const struct request *request, struct reason *ret, int max)
+{
+    static const enum reason_kind order[] = {
+        REASON_NO_NODES,      REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
+        REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET,   REASON_BEHIND,
+        REASON_WAITING_FOR_SLOTS};
+    int count = 0;
+    for (size_t i = 0; i < sizeof order / sizeof order[0] && count < max; i++)
+        count += explain_kind(order[i], view, request, &ret[count]);
+    if (count == 0 && max > 0) { /* room enough, but not together under one topology value */
+        reason_set(&ret[0], REASON_WAITING_FOR_SLOTS,
+                   "needs %d nodes with the same %s that have room at once", request->nodes_min,
+                   request->spec->topology);
+        count = 1;
+    }
+    return count;
+}
+
+void explain_refusal(const struct view *view, const struct request *request, struct reason *ret)
+{
+    (void)explain_all(view, request, ret, 1);
+}
+
+static void refuse(const struct spec *spec, const struct reason *reason, struct error *err)
+{
+    static const struct {
+        enum reason_kind kind;
+        const char *field;
+    } fields[] = {{REASON_CONSTRAINT_UNMET, "constraints"},
+                  {REASON_TOO_LARGE, "resources"},
+                  {REASON_TOO_FEW_NODES, "nodes.min"},
+                  {REASON_TOPOLOGY_UNMET, "topology"}};
+    error_set(err, E_FAILED_PRECONDITION, "job '%s' can never start here: %s", spec->name,
+              reason->text);
+    error_hint(err, "%s", reason->hint);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strcmp(reason->kind, reason_name(fields[i].kind)) == 0)
+            error_field(err, "%s", fields[i].field);
+}
+
+int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
+{
+    static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
+                                             REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET};
+    struct request request = {.spec = spec, .nodes_min = spec->nodes_min,
+                              .nodes_max = spec->nodes_max};
+    struct view view;
+    struct reason reason;
+    int rc = 0;
+    view_init(&view, cluster);
+    for (int i = 0; i < view.count; i++) /* as if all that ever registered were back */
+        view.nodes[i].counted = true;
+    for (size_t i = 0; rc == 0 && view.count > 0 && i < sizeof order / sizeof order[0]; i++) {
+        if (!explain_kind(order[i], &view, &request, &reason))
+            continue;
+        refuse(spec, &reason, err);
+        rc = E_FAILED_PRECONDITION;
+    }
+    view_fini(&view);
+    return rc;
+}
