@@ -1,0 +1,222 @@
+"""A cluster of real processes on this machine, for the demonstration and the system tests: one
+coordinator, any number of agents, each with its own data folder under one temporary folder. Ports
+are taken free. Everything it starts it ends, by process id, also what agents and shims started.
+"""
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MUSTER = ROOT / "build" / "muster"
+
+
+def wait_for(what, seconds, probe, every=0.02):
+    """probe() until it returns something true; that is returned. TimeoutError names `what`."""
+    end = time.monotonic() + seconds
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {seconds} s")
+        time.sleep(every)
+
+
+def processes():
+    """pid -> (parent, command line) of every process."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry}/stat").read_text()
+            line = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        fields = stat.rsplit(")", 1)[1].split()
+        if fields[0] != "Z":
+            found[int(entry)] = (int(fields[1]), line)
+    return found
+
+
+def descendants(pids, table=None):
+    table = table or processes()
+    wanted, grown = set(pids), True
+    while grown:
+        more = {pid for pid, (parent, _) in table.items() if parent in wanted} - wanted
+        wanted |= more
+        grown = bool(more)
+    return wanted
+
+
+def kill(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+class Cluster:
+    def __init__(self, folder, muster=MUSTER):
+        self.folder = Path(folder)
+        self.muster_path = str(muster)
+        self.data = self.folder / "coordinator"
+        self.rpc = "tcp://127.0.0.1:0"
+        self.http = "127.0.0.1:0"
+        self.coordinator = None
+        self.agents = {}
+        self.agent_options = {}
+
+    def start_coordinator(self, extra=(), wait=True):
+        self.data.mkdir(parents=True, exist_ok=True)
+        for name in ("rpc.url", "http.url"):
+            (self.data / name).unlink(missing_ok=True)
+        log = open(self.folder / "coordinator.log", "ab")
+        self.coordinator = subprocess.Popen(
+            [self.muster_path, "coordinator", "--data", str(self.data), "--rpc", self.rpc, "--http", self.http, *extra],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        log.close()
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, seconds=15):
+        def ready():
+            if self.coordinator.poll() is not None:
+                raise RuntimeError("the coordinator ended: " + self.log("coordinator.log")[-2000:])
+            try:
+                self.rpc = (self.data / "rpc.url").read_text().strip()
+                url = (self.data / "http.url").read_text().strip()
+                self.http = url.split("://", 1)[1].rstrip("/")
+                return self.rpc and self.http and self.rest("GET", "/readyz", raw=True)[0] == 200
+            except (OSError, IndexError):
+                return False
+        wait_for("the coordinator serves", seconds, ready)
+
+    @property
+    def token(self):
+        return (self.data / "admin.token").read_text().strip()
+
+    def start_agent(self, name, *options):
+        options = options or self.agent_options.get(name, ())
+        self.agent_options[name] = options
+        data = self.folder / "nodes" / name
+        data.mkdir(parents=True, exist_ok=True)
+        log = open(self.folder / f"{name}.log", "ab")
+        self.agents[name] = subprocess.Popen(
+            [self.muster_path, "agent", "--coordinator", self.rpc, "--token-file", str(self.data / "agent.token"),
+             "--name", name, "--data", str(data), *options],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        log.close()
+
+    def node_processes(self, name):
+        """Agent, shims and everything below them, also after the agent itself was restarted."""
+        table = processes()
+        roots = {pid for pid, (_, line) in table.items() if f"{self.folder}/nodes/{name}/" in line and " shim " in line}
+        if name in self.agents and self.agents[name].poll() is None:
+            roots.add(self.agents[name].pid)
+        return descendants(roots, table)
+
+    def worker_processes(self, name):
+        """Process ids of the workers (not the shims) of a node."""
+        table = processes()
+        shims = {pid for pid in self.node_processes(name) if " shim " in table.get(pid, (0, ""))[1]}
+        return sorted(pid for pid, (parent, _) in table.items() if parent in shims)
+
+    def kill_node(self, name):
+        """As a power failure: agent, shims and workers end at once, nobody says goodbye."""
+        victims = self.node_processes(name)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in victims:
+                kill(pid, number)
+        self.agents.pop(name).wait()
+
+    def kill_coordinator(self):
+        self.coordinator.kill()
+        self.coordinator.wait()
+
+    def environment(self):
+        return {**os.environ, "MUSTER_ADDR": self.rpc, "MUSTER_TOKEN": self.token}
+
+    def muster(self, *words, timeout=60, check=False, input=None):
+        done = subprocess.run([self.muster_path, *map(str, words)], capture_output=True, text=True, timeout=timeout,
+                              env=self.environment(), input=input, cwd=ROOT)
+        if check and done.returncode:
+            raise RuntimeError(f"muster {' '.join(map(str, words))}: code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def submit(self, *words):
+        return self.muster("submit", *words, check=True).stdout.strip()
+
+    def job(self, name):
+        return json.loads(self.muster("show", "-o", "json", name, check=True).stdout)
+
+    def rest(self, method, path, body=None, raw=False, token=None, headers=None):
+        """(status, parsed JSON or text)"""
+        head = {"Accept": "application/json", **(headers or {})}
+        if not raw or token:
+            head["Authorization"] = "Bearer " + (token or self.token)
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        if data is not None:
+            head.setdefault("Content-Type", "application/json")
+        request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method, headers=head)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                status, text = answer.status, answer.read().decode(errors="replace")
+        except urllib.error.HTTPError as error:
+            status, text = error.code, error.read().decode(errors="replace")
+        try:
+            return status, text if raw else json.loads(text)
+        except ValueError:
+            return status, text
+
+    def wait_state(self, job, states, seconds=30):
+        states = {states} if isinstance(states, str) else set(states)
+        def reached():
+            now = self.job(job)
+            if now["state"] in states:
+                return now
+            if now["state"] in ("succeeded", "failed", "cancelled"):
+                raise RuntimeError(f"{job} is {now['state']}, not {states}: {now.get('reason')}\n" + self.muster("logs", job).stdout[-3000:])
+            return None
+        return wait_for(f"{job} to be {' or '.join(sorted(states))}", seconds, reached, every=0.05)
+
+    def wait_nodes(self, count, seconds=15):
+        def ready():
+            nodes = json.loads(self.muster("nodes", "-o", "json", check=True).stdout)["nodes"]
+            return [n for n in nodes if n["state"] == "ready"] if sum(n["state"] == "ready" for n in nodes) >= count else None
+        return wait_for(f"{count} nodes ready", seconds, ready, every=0.05)
+
+    def log(self, name):
+        try:
+            return (self.folder / name).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def stop(self):
+        """End everything that is still there; returns the command lines of what had to be killed."""
+        victims = set()
+        for name in set(self.agents) | {p.name for p in (self.folder / "nodes").glob("*")}:
+            victims |= self.node_processes(name)
+        if self.coordinator and self.coordinator.poll() is None:
+            victims.add(self.coordinator.pid)
+        table = processes()
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in victims:
+                kill(pid, number)
+        for process in [self.coordinator, *self.agents.values()]:
+            if process:
+                process.wait()
+        self.agents.clear()
+        self.coordinator = None
+        return [table[pid][1] for pid in victims if pid in table]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
