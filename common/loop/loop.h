@@ -1,6 +1,7 @@
 /* The one thread that owns all state of a program: timers, a mailbox, watched file descriptors and
  * blocking work on the side. Modelled on libuv's stages: due timers in order (deadline, then start
- * order), then the mailbox in arrival order, then descriptors, then the turn's end.
+ * order), then the mailbox in arrival order, then descriptors, then the turn's end. What a stage
+ * arms or posts waits for the next turn, so no stage can starve the others.
  *
  * Who calls: everything on the loop's own thread, except loop_post and loop_stop, which any thread
  * (and NNG callbacks) may call. In simulation nothing blocks: loop_turn is called by the simulated
@@ -18,7 +19,13 @@
 struct loop;
 struct clock;
 
-enum { LOOP_MAILBOX_MAX = 1 << 16 }; /* posts beyond it block the posting thread, never drop */
+enum {
+    LOOP_MAILBOX_MAX = 1 << 16, /* posts beyond it block the posting thread, never drop; the loop's
+                                   own thread is never blocked */
+    LOOP_OFFLOAD_MAX = 4096,    /* work beyond it runs on the loop thread */
+    LOOP_OFFLOAD_THREADS = 2,
+    LOOP_PASSES_MAX = 1024,     /* turns within one loop_turn */
+};
 
 typedef void (*loop_fn)(void *arg);
 typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
@@ -38,16 +45,19 @@ static inline bool loop_timer_armed(const struct loop_timer *timer)
 int loop_new(struct loop **ret, struct error *err);
 /* A loop for simulation: no threads, no descriptors; `clock` is borrowed. */
 int loop_new_simulated(const struct clock *clock, struct loop **ret, struct error *err);
+
+/* Waits for work that is running; forgets what is queued. No thread may post any more. */
 void loop_free(struct loop *loop);
 
 /* Read once per turn; constant during a turn. */
 int64_t loop_now_ms(const struct loop *loop);
 
-/* Run turns until loop_stop. Real loops only. */
+/* Run turns until loop_stop. Real loops only. A loop_stop before loop_run ends it at once. */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 
-/* Run all that is due now without waiting; returns the next timer's due time, INT64_MAX if none. */
+/* Run turns without waiting until nothing is due and the mailbox is empty; returns the next timer's
+ * due time, INT64_MAX if none. After LOOP_PASSES_MAX turns it gives up and returns the present. */
 int64_t loop_turn(struct loop *loop);
 
 /* Called at the end of each turn in which anything ran: where a driver commits and replies. */

@@ -1,0 +1,27 @@
+#include "common/env/clock_os.h"
+
+#include <time.h>
+
+static int64_t read_ms(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int64_t now_ms(void *self)
+{
+    (void)self;
+    return read_ms(CLOCK_MONOTONIC);
+}
+
+static int64_t wall_ms(void *self)
+{
+    (void)self;
+    return read_ms(CLOCK_REALTIME);
+}
+
+struct clock clock_os(void)
+{
+    return (struct clock){.now_ms = now_ms, .wall_ms = wall_ms};
+}

@@ -1,0 +1,66 @@
+#include "common/env/paths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+
+static int too_long(struct error *err, const char *what)
+{
+    return error_set(err, E_OUT_OF_RANGE, "the path of %s is too long", what);
+}
+
+static const char *absolute_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] == '/' ? value : NULL;
+}
+
+static int under_home(char *ret, size_t size, const char *variable, const char *fallback,
+                      struct error *err)
+{
+    const char *base = absolute_variable(variable);
+    if (base)
+        return str_printf(ret, size, "%s/muster", base) ? too_long(err, variable) : 0;
+    const char *home = absolute_variable("HOME");
+    if (!home)
+        return error_set(err, E_NOT_FOUND, "neither %s nor HOME is an absolute path", variable);
+    return str_printf(ret, size, "%s/%s/muster", home, fallback) ? too_long(err, "HOME") : 0;
+}
+
+int paths_config_dir(char *ret, size_t size, struct error *err)
+{
+    return under_home(ret, size, "XDG_CONFIG_HOME", ".config", err);
+}
+
+int paths_data_dir(char *ret, size_t size, struct error *err)
+{
+    return under_home(ret, size, "XDG_DATA_HOME", ".local/share", err);
+}
+
+int paths_runtime_dir(char *ret, size_t size, struct error *err)
+{
+    const char *base = absolute_variable("XDG_RUNTIME_DIR");
+    int rc = base ? str_printf(ret, size, "%s/muster", base)
+                  : str_printf(ret, size, "/tmp/muster-%u", (unsigned)getuid());
+    return rc ? too_long(err, "XDG_RUNTIME_DIR") : 0;
+}
+
+int paths_join(char *ret, size_t size, const char *dir, const char *name, struct error *err)
+{
+    const char *slash = str_ends(dir, "/") ? "" : "/";
+    return str_printf(ret, size, "%s%s%s", dir, slash, name) ? too_long(err, name) : 0;
+}
+
+int paths_absolute(char *ret, size_t size, const char *path, struct error *err)
+{
+    if (path[0] == '/')
+        return str_copy(ret, size, path) ? too_long(err, path) : 0;
+    char *here = getcwd(NULL, 0);
+    if (!here)
+        return error_errno(err, errno, "the working directory");
+    int rc = paths_join(ret, size, here, path, err);
+    free(here);
+    return rc;
+}

@@ -1,0 +1,193 @@
+#include "common/env/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/parse.h"
+#include "common/env/proc_stat.h"
+
+static int stat_parse(const char *text, struct proc_stat *ret)
+{
+    /* The program's name stands in parentheses and may hold any character, ')' included. */
+    const char *after = strrchr(text, ')');
+    int parent = 0;
+    int found = after ? sscanf(after + 1,
+                               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+                               "%*d %*d %*d %" SCNu64,
+                               &ret->state, &parent, &ret->start_ticks)
+                      : 0;
+    ret->parent = (pid_t)parent;
+    return found == 3 ? 0 : E_INTERNAL;
+}
+
+int proc_stat_read(pid_t pid, struct proc_stat *ret)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return E_NOT_FOUND;
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return E_NOT_FOUND; /* ESRCH: it ended between open and read */
+    text[n] = '\0';
+    return stat_parse(text, ret);
+}
+
+int proc_start_ticks(pid_t pid, uint64_t *ret, struct error *err)
+{
+    struct proc_stat stat;
+    int rc = proc_stat_read(pid, &stat);
+    if (rc)
+        return error_set(err, rc, "process %d is gone", (int)pid);
+    *ret = stat.start_ticks;
+    return 0;
+}
+
+bool proc_alive(pid_t pid, uint64_t start_ticks)
+{
+    struct proc_stat stat;
+    return proc_stat_read(pid, &stat) == 0 && stat.state != 'Z' && stat.state != 'X' &&
+           (start_ticks == 0 || stat.start_ticks == start_ticks);
+}
+
+int proc_open(pid_t pid, uint64_t start_ticks, struct proc *ret, struct error *err)
+{
+    int pidfd = pidfd_open(pid, 0);
+    if (pidfd < 0 && errno != ESRCH)
+        return error_errno(err, errno, "process %d", (int)pid);
+    /* Looked at after the pidfd exists: if it is the right process now, the pidfd is its. */
+    if (pidfd < 0 || !proc_alive(pid, start_ticks)) {
+        if (pidfd >= 0)
+            close(pidfd);
+        return error_set(err, E_NOT_FOUND, "process %d is gone", (int)pid);
+    }
+    struct proc proc = {.pid = pid, .pidfd = pidfd, .start_ticks = start_ticks};
+    int rc = start_ticks ? 0 : proc_start_ticks(pid, &proc.start_ticks, err);
+    if (rc)
+        proc_close(&proc);
+    else
+        *ret = proc;
+    return rc;
+}
+
+void proc_close(struct proc *proc)
+{
+    if (proc->pidfd > 0)
+        close(proc->pidfd);
+    proc->pidfd = -1;
+}
+
+int proc_signal(const struct proc *proc, int signal, struct error *err)
+{
+    if (pidfd_send_signal(proc->pidfd, signal, NULL, 0) == 0)
+        return 0;
+    return error_errno(err, errno, "cannot signal process %d", (int)proc->pid);
+}
+
+int proc_signal_group(const struct proc *proc, int signal, struct error *err)
+{
+    /* While the leader exists, be it as a zombie, its number cannot name another group. */
+    int rc = proc_signal(proc, 0, err);
+    if (rc)
+        return rc;
+    if (killpg(proc->pid, signal) == 0)
+        return 0;
+    return error_errno(err, errno, "cannot signal process group %d", (int)proc->pid);
+}
+
+int proc_wait(const struct proc *proc, bool block, struct proc_exit *ret, struct error *err)
+{
+    siginfo_t info = {0};
+    int rc;
+    do {
+        rc = waitid(P_PIDFD, (id_t)proc->pidfd, &info, WEXITED | (block ? 0 : WNOHANG));
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0 && errno == ECHILD)
+        return error_set(err, E_NOT_FOUND, "process %d is not our child", (int)proc->pid);
+    if (rc < 0)
+        return error_errno(err, errno, "cannot wait for process %d", (int)proc->pid);
+    if (info.si_pid == 0)
+        return error_set(err, E_UNAVAILABLE, "process %d still runs", (int)proc->pid);
+    bool exited = info.si_code == CLD_EXITED;
+    *ret = (struct proc_exit){
+        .code = exited ? info.si_status : -1,
+        .signal = exited ? 0 : info.si_status,
+        .core_dumped = info.si_code == CLD_DUMPED,
+    };
+    return 0;
+}
+
+struct family {
+    struct {
+        pid_t pid, parent;
+    } *all;
+    size_t count, capacity;
+};
+
+static int family_add(struct family *family, pid_t pid, pid_t parent)
+{
+    if (family->count == family->capacity) {
+        size_t capacity = family->capacity ? family->capacity * 2 : 256;
+        void *all = reallocarray(family->all, capacity, sizeof(*family->all));
+        if (!all)
+            return E_RESOURCE_EXHAUSTED;
+        family->all = all;
+        family->capacity = capacity;
+    }
+    family->all[family->count].pid = pid;
+    family->all[family->count].parent = parent;
+    family->count++;
+    return 0;
+}
+
+static int family_read(struct family *family)
+{
+    DIR *dir = opendir("/proc");
+    struct dirent *entry;
+    int rc = 0;
+    if (!dir)
+        return E_INTERNAL;
+    while (rc == 0 && (entry = readdir(dir))) {
+        struct proc_stat stat;
+        int64_t pid;
+        if (parse_i64(entry->d_name, 1, INT32_MAX, &pid, NULL) == 0 &&
+            proc_stat_read((pid_t)pid, &stat) == 0)
+            rc = family_add(family, (pid_t)pid, stat.parent);
+    }
+    closedir(dir);
+    return rc;
+}
+
+int proc_descendants(pid_t pid, pid_t **ret_pids, size_t *ret_count, struct error *err)
+{
+    struct family family = {0};
+    int rc = family_read(&family);
+    size_t max = family.count < PROC_DESCENDANTS_MAX ? family.count : PROC_DESCENDANTS_MAX;
+    pid_t *found = rc ? NULL : calloc(max + 1, sizeof(*found));
+    size_t count = 0;
+    if (!found) {
+        free(family.all);
+        return error_set(err, rc ? rc : E_RESOURCE_EXHAUSTED, "cannot read /proc");
+    }
+    for (size_t next = 0; next <= count; next++) { /* breadth first, `pid` itself before them */
+        pid_t parent = next ? found[next - 1] : pid;
+        for (size_t i = 0; i < family.count && count < max; i++)
+            if (family.all[i].parent == parent)
+                found[count++] = family.all[i].pid;
+    }
+    free(family.all);
+    *ret_pids = found;
+    *ret_count = count;
+    return 0;
+}

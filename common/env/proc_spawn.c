@@ -1,0 +1,225 @@
+#include "common/env/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+
+enum { FD_ABOVE_ALL = 1 << 16 }; /* where close_range is missing, as far as we look */
+
+/* What went wrong in the child, sent through a pipe that exec closes. */
+struct failure {
+    char step[24];
+    int problem; /* errno */
+};
+
+struct child {
+    const struct proc_spawn *how;
+    char path[PATH_MAX];
+    pid_t parent;
+    int report_fd; /* write end */
+    int null_fd;
+};
+
+_Noreturn static void give_up(const struct child *child, const char *step)
+{
+    struct failure failure = {.problem = errno};
+    for (size_t i = 0; i < sizeof(failure.step) - 1 && step[i]; i++)
+        failure.step[i] = step[i];
+    if (write(child->report_fd, &failure, sizeof(failure)) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+static void default_signals(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    for (int signal = 1; signal < NSIG; signal++)
+        sigaction(signal, &standard, NULL); /* fails for KILL and STOP, as it should */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Everything is marked to close at exec rather than closed: the report pipe is still needed. */
+static void mark_all_close_on_exec(void)
+{
+    if (close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = 3; fd < FD_ABOVE_ALL; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Two passes: all sources are moved above every target first, so that no target overwrites one. */
+static void arrange_fds(struct child *child)
+{
+    const struct proc_spawn *how = child->how;
+    int moved[PROC_FDS_MAX], above = 3;
+    bool named[3] = {false, false, false};
+    for (size_t i = 0; i < how->fd_count; i++)
+        if (how->fds[i].to >= above)
+            above = how->fds[i].to + 1;
+    child->report_fd = fcntl(child->report_fd, F_DUPFD_CLOEXEC, above);
+    int null_fd = fcntl(child->null_fd, F_DUPFD_CLOEXEC, above);
+    for (size_t i = 0; i < how->fd_count; i++) {
+        moved[i] = fcntl(how->fds[i].from, F_DUPFD_CLOEXEC, above);
+        if (moved[i] < 0)
+            give_up(child, "pass a descriptor");
+    }
+    mark_all_close_on_exec();
+    for (size_t i = 0; i < how->fd_count; i++) {
+        if (dup2(moved[i], how->fds[i].to) < 0)
+            give_up(child, "pass a descriptor");
+        if (how->fds[i].to < 3)
+            named[how->fds[i].to] = true;
+    }
+    for (int fd = 0; fd < 3; fd++)
+        if (!named[fd] && dup2(null_fd, fd) < 0)
+            give_up(child, "open /dev/null");
+}
+
+static void change_user(const struct child *child)
+{
+    const struct proc_spawn *how = child->how;
+    if (!how->change_user)
+        return;
+    if (setgroups(0, NULL) < 0 || setresgid(how->gid, how->gid, how->gid) < 0 ||
+        setresuid(how->uid, how->uid, how->uid) < 0)
+        give_up(child, "change the user");
+}
+
+/* Only async-signal-safe calls from here to exec. */
+_Noreturn static void become(struct child *child)
+{
+    const struct proc_spawn *how = child->how;
+    default_signals();
+    if (how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0)
+        give_up(child, "enter the cgroup");
+    arrange_fds(child);
+    if (how->new_session && setsid() < 0)
+        give_up(child, "start a session");
+    if (how->cwd && chdir(how->cwd) < 0)
+        give_up(child, "enter the directory");
+    change_user(child);
+    if (how->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        give_up(child, "give up privileges");
+    /* After the change of user, which would clear it. */
+    if (how->parent_death_signal &&
+        prctl(PR_SET_PDEATHSIG, (unsigned long)how->parent_death_signal) < 0)
+        give_up(child, "follow the parent");
+    if (how->parent_death_signal && getppid() != child->parent)
+        _exit(127); /* it died before we asked to be told */
+    static char *const nothing[] = {NULL};
+    execve(child->path, (char *const *)how->argv, how->envp ? (char *const *)how->envp : nothing);
+    give_up(child, "execute");
+}
+
+static const char *variable(const char *const *envp, const char *name)
+{
+    size_t length = strlen(name);
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+            return *envp + length + 1;
+    return NULL;
+}
+
+/* Relative folders in PATH are passed over: they would be searched in a directory we choose. */
+static int find_program(const struct proc_spawn *how, char ret[PATH_MAX], struct error *err)
+{
+    if (strchr(how->path, '/'))
+        return str_copy(ret, PATH_MAX, how->path)
+                   ? error_set(err, E_INVALID_ARGUMENT, "%.60s...: too long", how->path)
+                   : 0;
+    const char *path = variable(how->envp, "PATH");
+    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
+    while (how->path[0] && str_next(&rest, ':', &folder))
+        if (folder.size && folder.data[0] == '/' &&
+            str_printf(ret, PATH_MAX, "%.*s/%s", (int)folder.size, folder.data, how->path) == 0 &&
+            access(ret, X_OK) == 0)
+            return 0;
+    return error_set(err, E_NOT_FOUND, "%.200s: no such program in PATH", how->path);
+}
+
+static int fork_child(struct child *child, pid_t *ret_pid, struct error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* our handlers must not run in the child */
+    pid_t pid = fork();
+    if (pid == 0)
+        become(child);
+    int problem = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0)
+        return error_errno(err, problem, "cannot start a process");
+    *ret_pid = pid;
+    return 0;
+}
+
+/* Wait for exec (end of file) or for the report of what failed. */
+static int await_exec(int report_fd, const struct child *child, pid_t pid, struct error *err)
+{
+    struct failure failure;
+    ssize_t n;
+    do {
+        n = read(report_fd, &failure, sizeof(failure));
+    } while (n < 0 && errno == EINTR);
+    if (n == 0)
+        return 0;
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    if (n != sizeof(failure))
+        return error_set(err, E_INTERNAL, "lost a process while starting %s", child->path);
+    return error_errno(err, failure.problem, "%s: cannot %.*s", child->path,
+                       (int)sizeof(failure.step), failure.step);
+}
+
+static int start(struct child *child, struct proc *ret, struct error *err)
+{
+    int report[2];
+    pid_t pid = 0;
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return error_errno(err, errno, "pipe");
+    child->report_fd = report[1];
+    int rc = fork_child(child, &pid, err);
+    close(report[1]);
+    if (rc == 0)
+        rc = await_exec(report[0], child, pid, err);
+    close(report[0]);
+    if (rc)
+        return rc;
+    struct proc proc = {.pid = pid, .pidfd = pidfd_open(pid, 0)};
+    if (proc.pidfd < 0 || proc_start_ticks(pid, &proc.start_ticks, err)) {
+        rc = error_errno(err, errno, "cannot follow process %d", (int)pid);
+        proc_close(&proc);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return rc;
+    }
+    *ret = proc;
+    return 0;
+}
+
+int proc_spawn(const struct proc_spawn *how, struct proc *ret, struct error *err)
+{
+    struct child child = {.how = how, .parent = getpid()};
+    insist(how->fd_count <= PROC_FDS_MAX);
+    int rc = find_program(how, child.path, err);
+    if (rc)
+        return rc;
+    child.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (child.null_fd < 0)
+        return error_errno(err, errno, "/dev/null");
+    rc = start(&child, ret, err);
+    close(child.null_fd);
+    return rc;
+}

@@ -1,0 +1,46 @@
+/* Calls from any thread, waiting for the loop thread. Bounded: a full mailbox makes other threads
+ * wait. Private to common/loop.
+ */
+#ifndef LOOP_MAILBOX_H
+#define LOOP_MAILBOX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/loop/loop.h"
+
+struct post {
+    loop_fn fn;
+    void *arg;
+};
+
+struct posts {
+    struct post *items;
+    size_t count, capacity;
+};
+
+struct mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t room;
+    struct posts arrived; /* under the lock */
+    struct posts running; /* the owner's, swapped with `arrived` */
+    bool closed;          /* under the lock: nothing is taken in any more */
+    int wake_fd;          /* eventfd that tells the owner; -1 if nobody waits on it */
+};
+
+void mailbox_init(struct mailbox *box, int wake_fd);
+void mailbox_fini(struct mailbox *box);
+
+/* `may_wait` false never blocks, full or not: for the owner's own thread. Aborts without memory. */
+void mailbox_post(struct mailbox *box, struct post post, bool may_wait);
+
+/* Refuse further posts and release the threads that wait for room. */
+void mailbox_close(struct mailbox *box);
+
+bool mailbox_empty(struct mailbox *box);
+
+/* Run what had arrived when called, in order; returns how many. Owner only. */
+size_t mailbox_run(struct mailbox *box);
+
+#endif
