@@ -1,4 +1,5 @@
 /* muster logs */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/follow.h"
@@ -34,27 +35,74 @@ static const struct args_command command = {
     .options = options,
 };
 
+struct pages { /* answers kept until all lines are there, for -o json and yaml */
+    Muster__GetLogsAnswer **items;
+    size_t count, lines;
+};
+
+static bool pages_add(struct pages *pages, Muster__GetLogsAnswer *answer)
+{
+    Muster__GetLogsAnswer **more =
+        realloc(pages->items, (pages->count + 1) * sizeof(*pages->items));
+    if (!more)
+        return false;
+    pages->items = more;
+    pages->items[pages->count++] = answer;
+    pages->lines += answer->n_lines;
+    return true;
+}
+
+/* All pages as one answer. */
+static void pages_print(const struct pages *pages, const struct args *args)
+{
+    Muster__GetLogsAnswer whole = MUSTER__GET_LOGS_ANSWER__INIT;
+    whole.lines = calloc(pages->lines + 1, sizeof(*whole.lines));
+    for (size_t i = 0; whole.lines && i < pages->count; i++) {
+        const Muster__GetLogsAnswer *page = pages->items[i];
+        for (size_t j = 0; j < page->n_lines; j++)
+            whole.lines[whole.n_lines++] = page->lines[j];
+        whole.cursor = page->cursor;
+        whole.ended = page->ended;
+    }
+    client_printed(args, &whole);
+    free(whole.lines);
+}
+
+static void pages_fini(struct pages *pages)
+{
+    for (size_t i = 0; i < pages->count; i++)
+        rpc_message_free(pages->items[i]);
+    free(pages->items);
+}
+
 static int print_all(struct client *client, const struct args *args, uint32_t world)
 {
+    bool plain = strcmp(args_text(args, "output"), "table") == 0, done = false;
+    struct pages pages = {0};
+    struct error err = {0};
+    int code = EXIT_DONE;
     Muster__GetLogsRequest request = MUSTER__GET_LOGS_REQUEST__INIT;
     request.id = (char *)args_text(args, "job");
     request.rank = (int32_t)args_integer(args, "rank");
     request.tail_lines = (uint32_t)args_integer(args, "tail");
-    for (;;) {
-        struct error err = {0};
+    while (!done && code == EXIT_DONE) {
         Muster__GetLogsAnswer *answer = NULL;
-        if (client_call(client, "GetLogs", &request, NULL, &answer, &err) != 0)
-            return client_fail(&err);
-        bool done = answer->n_lines == 0 || answer->cursor == request.cursor;
-        if (!client_printed(args, answer))
-            for (size_t i = 0; i < answer->n_lines; i++)
-                print_log_line(answer->lines[i], request.rank < 0 && world > 1);
+        if (client_call(client, "GetLogs", &request, NULL, &answer, &err) != 0) {
+            code = client_fail(&err);
+            break;
+        }
+        done = answer->n_lines == 0 || answer->cursor == request.cursor;
         request.cursor = answer->cursor;
         request.tail_lines = 0;
-        rpc_message_free(answer);
-        if (done)
-            return EXIT_DONE;
+        for (size_t i = 0; plain && i < answer->n_lines; i++)
+            print_log_line(answer->lines[i], request.rank < 0 && world > 1);
+        if (plain || !pages_add(&pages, answer))
+            rpc_message_free(answer);
     }
+    if (!plain && code == EXIT_DONE)
+        pages_print(&pages, args);
+    pages_fini(&pages);
+    return code;
 }
 
 static int run(const struct args *args)

@@ -1,0 +1,166 @@
+"""Bad input gets a clear error and loses nothing."""
+import os
+import random
+import socket
+import subprocess
+import time
+
+import pytest
+from localcluster import Cluster, wait_for
+
+
+def submit_text(cluster, folder, text, name="job.yaml"):
+    path = folder / name
+    path.write_text(text)
+    return cluster.muster("submit", path)
+
+
+def still_fine(cluster):
+    job = cluster.submit("--", "/bin/true")
+    cluster.wait_state(job, "succeeded")
+
+
+def test_specs_are_refused_with_place_and_nearest_name(cluster, tmp_path):
+    done = submit_text(cluster, tmp_path, "name: a\ncommand: [/bin/true]\nresources:\n  slot: 1\n")
+    assert done.returncode == 2
+    assert "4" in done.stderr and "slots" in done.stderr, done.stderr
+    done = submit_text(cluster, tmp_path, "name: a\n")
+    assert done.returncode == 2 and "command" in done.stderr
+    done = submit_text(cluster, tmp_path, "name: Not A Name!\ncommand: [/bin/true]\n")
+    assert done.returncode == 2 and "name" in done.stderr
+    done = submit_text(cluster, tmp_path, "name: [unclosed\n")
+    assert done.returncode == 2 and "line" in done.stderr.lower() or ":" in done.stderr
+    done = submit_text(cluster, tmp_path, '{"name": "a", "command": ["/bin/true"], "nodez": 2}', "job.json")
+    assert done.returncode == 2 and "nodes" in done.stderr, done.stderr
+    still_fine(cluster)
+
+
+def test_impossible_requests_are_refused_with_what_would_fit(cluster):
+    done = cluster.muster("submit", "--slots", "1000", "--", "/bin/true")
+    assert done.returncode == 2
+    assert "1000" in done.stderr and "4" in done.stderr, done.stderr
+    done = cluster.muster("submit", "--memory", "900TiB", "--", "/bin/true")
+    assert done.returncode == 2 and "memory" in done.stderr
+    still_fine(cluster)
+
+
+def test_too_deep_and_too_large_specs(cluster, tmp_path):
+    deep = "name: a\ncommand: [/bin/true]\nenv: " + "{a: " * 500 + "1" + "}" * 500 + "\n"
+    done = submit_text(cluster, tmp_path, deep)
+    assert done.returncode == 2 and "deep" in done.stderr, done.stderr
+    large = "name: a\ncommand: [/bin/true, " + "x" * (2 << 20) + "]\n"
+    done = submit_text(cluster, tmp_path, large)
+    assert done.returncode == 2 and ("KiB" in done.stderr or "large" in done.stderr)
+    status, answer = cluster.rest("POST", "/v1/jobs", b'{"spec":' + b"[" * 200000 + b"}")
+    assert status == 400 and answer["error"]["code"] == "INVALID_ARGUMENT", answer
+    status, answer = cluster.rest("POST", "/v1/jobs", b'{"name":"' + b"x" * (3 << 20) + b'"}')
+    assert status in (400, 413, 429), answer
+    still_fine(cluster)
+
+
+def send(address, data, read=True):
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.settimeout(2)
+        try:
+            connection.sendall(data)
+            if read:
+                return connection.recv(65536)
+        except OSError:
+            pass
+    return b""
+
+
+def test_garbage_and_truncated_bodies_on_both_ports(cluster):
+    running = cluster.submit("--", "sleep", "60")
+    cluster.wait_state(running, "running")
+    garbage = random.Random(1).randbytes(1 << 20)
+    rpc = cluster.rpc.split("//")[1]
+    for address in (rpc, cluster.http):
+        for piece in (garbage, garbage[:100], b"\0" * 4096, b""):
+            send(address, piece)
+    # A well-formed start of the SP protocol, then garbage lengths.
+    send(rpc, b"\0SP\0\0\x30\0\0" + b"\xff" * 64)
+    send(rpc, b"\0SP\0\0\x30\0\0" + (64).to_bytes(8, "big") + os.urandom(64))
+    send(cluster.http, b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"spec\"", read=False)
+    send(cluster.http, b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n")
+    status, answer = cluster.rest("POST", "/v1/jobs", b'{"name": "a", "comm')
+    assert status == 400 and answer["error"]["code"] == "INVALID_ARGUMENT"
+    assert cluster.coordinator.poll() is None
+    assert cluster.job(running)["state"] == "running"
+    cluster.muster("cancel", running, check=True)
+    cluster.wait_state(running, "cancelled", seconds=25)
+    still_fine(cluster)
+
+
+def test_tokens_are_asked_for(cluster):
+    status, answer = cluster.rest("GET", "/v1/jobs", raw=True)
+    assert status == 401
+    status, answer = cluster.rest("GET", "/v1/jobs", token="mst_admin_" + "A" * 43)
+    assert status == 401
+    agent = (cluster.data / "agent.token").read_text().strip()
+    status, answer = cluster.rest("GET", "/v1/jobs", token=agent)
+    assert status == 403, answer
+    for name in ("admin.token", "agent.token"):
+        assert (cluster.data / name).stat().st_mode & 0o777 == 0o600
+    done = subprocess.run([cluster.muster_path, "ps"], capture_output=True, text=True, timeout=30,
+                          env={**os.environ, "MUSTER_ADDR": cluster.rpc, "MUSTER_TOKEN": "mst_admin_wrong", "HOME": str(cluster.folder)})
+    assert done.returncode == 3 and "token" in done.stderr
+
+
+def test_unknown_things_are_named(cluster):
+    assert cluster.muster("shwo").returncode == 2
+    assert "show" in cluster.muster("shwo").stderr
+    done = cluster.muster("show", "nobody")
+    assert done.returncode == 2 and "nobody" in done.stderr
+    done = cluster.muster("ps", "--stat", "x")
+    assert done.returncode == 2 and "--state" in done.stderr
+    status, answer = cluster.rest("GET", "/v1/jbos")
+    assert status == 404 and answer["error"]["message"]
+    status, answer = cluster.rest("DELETE", "/v1/jobs")
+    assert status in (404, 405)
+
+
+def test_nobody_answers(tmp_path):
+    done = subprocess.run([str(Cluster(tmp_path).muster_path), "ps"], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "MUSTER_ADDR": "tcp://127.0.0.1:1", "MUSTER_TOKEN": "x", "HOME": str(tmp_path)})
+    assert done.returncode == 3 and "127.0.0.1:1" in done.stderr
+
+
+def test_a_second_coordinator_on_the_same_folder_is_refused(cluster):
+    done = subprocess.run([cluster.muster_path, "coordinator", "--data", str(cluster.data), "--rpc", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0"],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 3
+    assert str(cluster.coordinator.pid) in done.stderr, done.stderr
+    still_fine(cluster)
+
+
+def test_a_full_disk_loses_nothing_acknowledged(make_cluster, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    cluster = make_cluster(nodes=0, coordinator=False)
+    cluster.data.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(cluster.data)], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs is not allowed here")
+    try:
+        cluster.start_coordinator()
+        accepted, refused = [], None
+        for i in range(400):
+            done = cluster.muster("submit", "--key", f"k{i}", "--env", "FILL=" + "x" * 60000, "--", "/bin/true")
+            if done.returncode == 0:
+                accepted.append(done.stdout.strip())
+            else:
+                refused = done
+                break
+        assert refused is not None, "3 MiB took 400 jobs of 60 kB"
+        assert "space" in refused.stderr or "full" in refused.stderr, refused.stderr
+        if cluster.coordinator.poll() is None:
+            cluster.kill_coordinator()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(cluster.data)], check=True)
+        cluster.start_coordinator()
+        known = {j["id"] for j in cluster.rest("GET", "/v1/jobs?limit=1000")[1]["jobs"]}
+        assert set(accepted) <= known
+        assert cluster.muster("submit", "--", "/bin/true").returncode == 0
+    finally:
+        cluster.stop()
+        subprocess.run(["umount", str(cluster.data)], check=False)

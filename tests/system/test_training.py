@@ -1,0 +1,158 @@
+"""examples/gpt under Muster with real processes: node loss, coordinator loss, resume, torch."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from localcluster import ROOT, processes, wait_for
+
+GPT = ROOT / "build/examples/gpt"
+SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32", "--batch", "8"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Words with structure to learn, the same in every run."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    verses = subprocess.run(["bible", "-f", "-l", "20000", "Gen1:1-Gen50:26"], capture_output=True, text=True)
+    path.write_text(verses.stdout if verses.returncode == 0 else "In the beginning was the word. " * 5000)
+    return path
+
+
+def gpt(text, steps, *more):
+    return [str(GPT), "--data", str(text), *SMALL, "--steps", str(steps), *more]
+
+
+def losses(cluster, job):
+    series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
+    return {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+
+
+def step_of(cluster, job):
+    return int(cluster.job(job).get("step") or 0)
+
+
+def reach(cluster, job, step, seconds=40):
+    def there():
+        now = cluster.job(job)
+        if now["state"] in ("failed", "cancelled"):
+            raise RuntimeError(f"{now['state']}: {now.get('reason')}\n" + cluster.muster("logs", job).stdout[-3000:])
+        return now if int(now.get("step") or 0) >= step else None
+    return wait_for(f"{job} to reach step {step}", seconds, there)
+
+
+def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
+    cluster = make_cluster(nodes=2, slots=1)
+    curves = []
+    for nodes in ("1", "2"):
+        job = cluster.submit("-N", nodes, "--", *gpt(text, 50))
+        cluster.wait_state(job, "succeeded", seconds=60)
+        curves.append(losses(cluster, job))
+    assert set(curves[0]) == set(curves[1]) and len(curves[0]) >= 50
+    worst = max(abs(curves[0][s] - curves[1][s]) for s in curves[0])
+    assert worst < 1e-4, worst
+    assert curves[0][max(curves[0])] < curves[0][min(curves[0])]
+
+
+def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
+    cluster = make_cluster(nodes=2, slots=1)
+    steps = 1500
+    reference = cluster.submit("-N", "2", "--", *gpt(text, steps))
+    cluster.wait_state(reference, "succeeded", seconds=90)
+    expected = losses(cluster, reference)
+    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps))
+    reach(cluster, job, 150)
+    now = cluster.job(job)
+    assert int(now["world"]) == 2
+    victim = next(w["node"] for w in now["workers"] if int(w.get("rank") or 0) == 1)
+    survivor_pid = next(int(w["pid"]) for w in now["workers"] if int(w.get("rank") or 0) == 0)
+    cluster.kill_node(victim)
+    alone = wait_for("the survivor to go on", 15, lambda: (lambda j: j if int(j["world"]) == 1 and j["state"] == "running" and int(j["recoveries"]) == 1 else None)(cluster.job(job)))
+    assert int(alone["workers"][0]["pid"]) == survivor_pid
+    reach(cluster, job, int(alone["step"]) + 100)
+    cluster.start_agent(victim)
+    grown = wait_for("two nodes again", 20, lambda: (lambda j: j if int(j["world"]) == 2 and j["state"] == "running" else None)(cluster.job(job)))
+    assert survivor_pid in [int(w["pid"]) for w in grown["workers"]]
+    ended = cluster.wait_state(job, "succeeded", seconds=90)
+    assert int(ended["step"]) == steps and int(ended["restarts"]) == 0
+    curve = losses(cluster, job)
+    common = sorted(set(curve) & set(expected))
+    assert len(common) > steps * 0.9
+    worst = max(abs(curve[s] - expected[s]) for s in common)
+    assert worst < 5e-3, f"the curve left that of an undisturbed run by {worst}"
+
+
+def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", "--", *gpt(text, 2500))
+    before = reach(cluster, job, 50)
+    pids = sorted(int(w["pid"]) for w in before["workers"])
+    cluster.kill_coordinator()
+    time.sleep(1)
+    assert all(pid in processes() for pid in pids)
+    cluster.start_coordinator()
+    after = reach(cluster, job, int(before["step"]) + 200)
+    assert sorted(int(w["pid"]) for w in after["workers"]) == pids
+    assert int(after["generation"]) == int(before["generation"])
+    ended = cluster.wait_state(job, "succeeded", seconds=90)
+    assert int(ended["restarts"]) == 0 and int(ended["recoveries"]) == 0
+
+
+def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(make_cluster, text, tmp_path):
+    cluster = make_cluster(nodes=1, slots=2)
+    arguments = gpt(text, 600)
+    whole = cluster.submit("--", *arguments)
+    cluster.wait_state(whole, "succeeded", seconds=60)
+    expected = losses(cluster, whole)
+    job = cluster.submit("--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *arguments)
+    reach(cluster, job, 250)
+    pid = int(cluster.job(job)["workers"][0]["pid"])
+    os.kill(pid, signal.SIGKILL)
+    ended = cluster.wait_state(job, "succeeded", seconds=60)
+    assert int(ended["restarts"]) == 1
+    curve = losses(cluster, job)
+    assert max(curve) == max(expected)
+    assert all(curve[s] == expected[s] for s in set(curve) & set(expected)), "the same world gives the same bits"
+    kept = json.loads(cluster.muster("ckpt", "-o", "json", job, check=True).stdout)["checkpoints"]
+    assert 1 <= len(kept) <= 3 and all(Path(c["path"], "manifest.json").exists() for c in kept)
+
+
+def test_a_full_disk_under_the_checkpoints_does_not_end_training(make_cluster, text, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)], capture_output=True).returncode:
+        pytest.skip("mounting a tmpfs is not allowed here")
+    try:
+        cluster = make_cluster(nodes=1, slots=1)
+        job = cluster.submit("--checkpoint", small / "k", "--checkpoint-every", "50 steps", "--", *gpt(text, 200, "--width", "64"))
+        ended = cluster.wait_state(job, "succeeded", seconds=60)
+        assert int(ended["step"]) == 200
+        assert "checkpoint" in cluster.muster("logs", job).stdout
+    finally:
+        cluster.stop()
+        subprocess.run(["umount", str(small)], check=False)
+
+
+def test_gpt_runs_alone(text, tmp_path):
+    done = subprocess.run(gpt(text, 30), capture_output=True, text=True, timeout=60, cwd=tmp_path,
+                          env={k: v for k, v in os.environ.items() if not k.startswith("MUSTER")})
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"loss", done.stdout)
+
+
+def test_an_unmodified_torch_script_runs_on_two_nodes(make_cluster):
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode:
+        pytest.skip("Debian's python3-torch is not installed")
+    cluster = make_cluster(nodes=2, slots=1)
+    done = cluster.muster("run", "-N", "2", "--", "/usr/bin/python3", ROOT / "examples/torch/train.py", timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 0 of 2, local rank 0, node 0" in done.stdout and "rank 1 of 2, local rank 0, node 1" in done.stdout
+    first, last = map(float, re.search(r"loss ([\d.]+) -> ([\d.]+)", done.stdout).groups())
+    assert last < first
