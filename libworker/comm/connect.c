@@ -1,0 +1,174 @@
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/link_shm.h"
+#include "libworker/comm/link_tcp.h"
+#include "libworker/comm/meeting.h"
+#include "libworker/comm/reduce.h"
+
+enum { CONNECT_TIMEOUT_MS = 30000 };
+
+_Static_assert((int)REDUCE_SOURCES_MAX >= (int)COMM_WORLD_MAX, "every rank is a summand");
+_Static_assert((int)COMM_SECRET_BYTES == (int)SHA256_BYTES, "the secret is the key of the macs");
+
+struct wk_comm *comm_alloc(const struct comm_options *options)
+{
+    struct wk_comm *comm = calloc(1, sizeof(*comm));
+    if (!comm)
+        return NULL;
+    comm->rank = options->rank;
+    comm->world = options->world;
+    comm->generation = options->generation;
+    comm->timeout_ms = options->timeout_ms;
+    comm->bell_fd = comm->epoll_fd = -1;
+    comm->segment.memory_fd = -1;
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_mutex_init(&comm->fail_lock, NULL);
+    pthread_mutex_init(&comm->control_lock, NULL);
+    pthread_cond_init(&comm->changed, NULL);
+    comm->peers = calloc((size_t)comm->world, sizeof(*comm->peers));
+    comm->sources = calloc((size_t)comm->world, sizeof(*comm->sources));
+    comm->scratch = malloc(REDUCE_SCRATCH_BYTES);
+    for (int p = 0; comm->peers && p < comm->world; p++) {
+        comm->peers[p].control_fd = -1;
+        comm->peers[p].handles = (struct segment_handles){-1, -1, -1};
+    }
+    if (!comm->peers || !comm->sources || !comm->scratch) {
+        comm_release(comm);
+        return NULL;
+    }
+    return comm;
+}
+
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void comm_release(struct wk_comm *comm)
+{
+    for (int p = 0; comm->peers && p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        link_free(peer->link);
+        close_if_open(peer->control_fd);
+        close_if_open(peer->handles.bell_fd);
+        close_if_open(peer->handles.process_fd);
+    }
+    segment_fini(&comm->segment);
+    close_if_open(comm->bell_fd);
+    close_if_open(comm->epoll_fd);
+    free(comm->peers);
+    free(comm->sources);
+    free(comm->scratch);
+    pthread_cond_destroy(&comm->changed);
+    pthread_mutex_destroy(&comm->control_lock);
+    pthread_mutex_destroy(&comm->fail_lock);
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+static int check_options(const struct comm_listener *listener, const struct comm_options *options,
+                         struct error *err)
+{
+    if (options->world < 1 || options->world > COMM_WORLD_MAX)
+        return error_set(err, WK_EINVAL, "a world of %d ranks is not within 1 to %d",
+                         options->world, COMM_WORLD_MAX);
+    if (options->rank < 0 || options->rank >= options->world)
+        return error_set(err, WK_EINVAL, "rank %d is not within a world of %d", options->rank,
+                         options->world);
+    if (options->world > 1 && (!listener || !options->endpoints || !options->hosts))
+        return error_set(err, WK_EINVAL, "a world of %d needs a listener, endpoints and hosts",
+                         options->world);
+    return 0;
+}
+
+/* What this rank offers to the others of its host. */
+static int open_house(struct wk_comm *comm, struct meeting *meeting, struct error *err)
+{
+    bool company = false;
+    for (int p = 0; p < comm->world; p++)
+        company |= p != comm->rank && meeting_same_host(meeting, p);
+    comm->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (comm->bell_fd < 0 || comm->epoll_fd < 0)
+        return error_set(err, WK_ENOMEM, "no more file descriptors");
+    comm->spin_us = comm_spin_us(meeting->options);
+    if (!company)
+        return 0;
+    int rc = segment_new(&comm->segment, comm->world, err);
+    comm->has_segment = rc == 0;
+    meeting->own = (struct segment_handles){comm->segment.memory_fd, comm->bell_fd,
+                                            (int)syscall(SYS_pidfd_open, getpid(), 0)};
+    return rc;
+}
+
+/* Makes a link of what the meeting found; takes its descriptors over. */
+static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct error *err)
+{
+    struct peer *peer = &comm->peers[p];
+    struct met *met = &meeting->met[p];
+    int rc, data_fd = met->data_fd;
+    peer->control_fd = met->control_fd;
+    peer->handles = met->handles;
+    peer->remote = !meeting_same_host(meeting, p);
+    *met = (struct met){-1, -1, {-1, -1, -1}};
+    if (peer->remote) {
+        rc = link_tcp_new(data_fd, &peer->link, err);
+    } else {
+        struct link_shm_options options = {comm->rank, p, comm->world, &comm->segment,
+                                           peer->handles};
+        rc = link_shm_new(&options, &peer->link, err);
+        close_if_open(peer->handles.memory_fd);
+        peer->handles.memory_fd = -1;
+    }
+    if (rc == 0 && wait_watch(comm, p, data_fd) != 0)
+        rc = error_set(err, WK_ENOMEM, "cannot watch the sockets of rank %d", p);
+    return rc;
+}
+
+static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
+                       const struct comm_options *options, struct error *err)
+{
+    struct meeting meeting;
+    int rc = meeting_init(&meeting, listener, options, err);
+    if (rc == 0)
+        rc = open_house(comm, &meeting, err);
+    for (int p = 0; rc == 0 && p < comm->rank; p++)
+        rc = meeting_dial(&meeting, p, err);
+    if (rc == 0)
+        rc = meeting_accept(&meeting, err);
+    for (int p = 0; rc == 0 && p < comm->world; p++)
+        rc = p == comm->rank ? wait_watch(comm, p, -1) : adopt(comm, &meeting, p, err);
+    close_if_open(meeting.own.process_fd);
+    meeting_fini(&meeting);
+    return rc;
+}
+
+int comm_connect(struct comm_listener *listener, const struct comm_options *options,
+                 struct wk_comm **ret, struct error *err)
+{
+    int rc = check_options(listener, options, err);
+    if (rc != 0)
+        return rc;
+    struct comm_options effective = *options;
+    if (effective.connect_timeout_ms <= 0)
+        effective.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    struct wk_comm *comm = comm_alloc(&effective);
+    if (!comm)
+        return error_set(err, WK_ENOMEM, "no memory for a communicator of %d ranks",
+                         options->world);
+    if (comm->world > 1)
+        rc = connect_all(comm, listener, &effective, err);
+    if (rc != 0) {
+        comm_release(comm);
+        return rc;
+    }
+    *ret = comm;
+    return 0;
+}

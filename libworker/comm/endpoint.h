@@ -1,0 +1,32 @@
+/* Where a rank can be reached: "tcp://HOST:PORT#NAME", NAME an abstract unix socket for ranks of the
+ * same host. Sockets made here are close-on-exec and non-blocking. Any thread.
+ */
+#ifndef COMM_ENDPOINT_H
+#define COMM_ENDPOINT_H
+
+#include <stdbool.h>
+
+#include "libworker/comm/comm.h"
+
+struct endpoint {
+    char host[80]; /* without the brackets of an IPv6 address */
+    char port[8];
+    char name[32]; /* "" if it has none */
+};
+
+struct comm_listener {
+    int tcp_fd;
+    int unix_fd;
+    char endpoint[COMM_ENDPOINT_BYTES];
+};
+
+int endpoint_parse(const char *text, struct endpoint *ret, struct error *err);
+
+/* Begin to connect; *ret_fd is writable once it is decided (SO_ERROR). 0 or a positive errno:
+ * ECONNREFUSED and EAGAIN are worth another try. */
+int endpoint_dial(const struct endpoint *endpoint, bool by_name, int *ret_fd);
+
+/* Listen on host:port, port 0 for any. */
+int endpoint_listen_tcp(const char *host, int port, int *ret_fd, struct error *err);
+
+#endif

@@ -1,0 +1,202 @@
+#include "libworker/comm/meeting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libworker/comm/comm_internal.h"
+
+enum { LOOK_MS = 20 /* between two looks at `cancelled` */, HANDLES = 3 };
+
+int meeting_init(struct meeting *meeting, struct comm_listener *listener,
+                 const struct comm_options *options, struct error *err)
+{
+    *meeting = (struct meeting){.options = options, .listener = listener};
+    meeting->self = (struct credentials){options->secret, options->generation, options->rank,
+                                         options->world};
+    meeting->own = (struct segment_handles){-1, -1, -1};
+    meeting->deadline_ms = comm_now_us() / 1000 + options->connect_timeout_ms;
+    meeting->met = malloc((size_t)options->world * sizeof(*meeting->met));
+    if (!meeting->met)
+        return error_set(err, WK_ENOMEM, "no memory to connect %d ranks", options->world);
+    for (int p = 0; p < options->world; p++)
+        meeting->met[p] = (struct met){-1, -1, {-1, -1, -1}};
+    return 0;
+}
+
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void meeting_fini(struct meeting *meeting)
+{
+    for (int p = 0; meeting->met && p < meeting->options->world; p++) {
+        const struct met *met = &meeting->met[p];
+        close_if_open(met->control_fd);
+        close_if_open(met->data_fd);
+        close_if_open(met->handles.memory_fd);
+        close_if_open(met->handles.bell_fd);
+        close_if_open(met->handles.process_fd);
+    }
+    free(meeting->met);
+    meeting->met = NULL;
+}
+
+bool meeting_same_host(const struct meeting *meeting, int peer)
+{
+    const struct comm_options *options = meeting->options;
+    return options->hosts[peer] == options->hosts[options->rank];
+}
+
+/* 0 to go on; also sees whether someone already connected has gone again. */
+static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms, struct error *err)
+{
+    const struct comm_options *options = meeting->options;
+    struct pollfd fds[COMM_WORLD_MAX + 1];
+    int n = 0, ranks[COMM_WORLD_MAX];
+    fds[0] = *watched;
+    for (int p = 0; p < options->world; p++) {
+        if (meeting->met[p].control_fd < 0 || meeting->met[p].control_fd == watched->fd)
+            continue;
+        ranks[n++] = p;
+        fds[n] = (struct pollfd){.fd = meeting->met[p].control_fd, .events = POLLRDHUP};
+    }
+    if (options->cancelled && options->cancelled(options->cancelled_arg))
+        return error_set(err, WK_EABORT, "cancelled while connecting");
+    int ready = poll(fds, (nfds_t)n + 1, timeout_ms);
+    watched->revents = ready > 0 ? fds[0].revents : 0;
+    for (int i = 0; ready > 0 && i < n; i++)
+        if (fds[i + 1].revents & (POLLRDHUP | POLLHUP | POLLERR))
+            return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting",
+                             ranks[i]);
+    return 0;
+}
+
+int meeting_await(struct meeting *meeting, int fd, short events, struct error *err)
+{
+    struct pollfd watched = {.fd = fd, .events = events};
+    for (;;) {
+        int64_t left_ms = meeting->deadline_ms - comm_now_us() / 1000;
+        if (left_ms <= 0)
+            return error_set(err, WK_ETIMEOUT, "no answer in %d ms",
+                             meeting->options->connect_timeout_ms);
+        int rc = look(meeting, &watched, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS, err);
+        if (rc != 0 || watched.revents != 0)
+            return rc;
+    }
+}
+
+int meeting_pause(struct meeting *meeting, int pause_ms, struct error *err)
+{
+    struct pollfd nothing = {.fd = -1};
+    if (comm_now_us() / 1000 >= meeting->deadline_ms)
+        return error_set(err, WK_ETIMEOUT, "no answer in %d ms",
+                         meeting->options->connect_timeout_ms);
+    return look(meeting, &nothing, pause_ms, err);
+}
+
+static bool again(void)
+{
+    return errno == EAGAIN || errno == EINTR;
+}
+
+int meeting_send(struct meeting *meeting, int fd, const void *data, size_t bytes, struct error *err)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = send(fd, (const char *)data + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && !again())
+            return error_set(err, WK_EIO, "the connection ended: %s", strerror(errno));
+        if (n >= 0)
+            at += (size_t)n;
+        int rc = n < 0 ? meeting_await(meeting, fd, POLLOUT, err) : 0;
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, struct error *err)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = recv(fd, (char *)data + at, bytes - at, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && !again()))
+            return error_set(err, WK_EIO, "the connection ended: %s",
+                             n == 0 ? "the other side hung up" : strerror(errno));
+        if (n > 0)
+            at += (size_t)n;
+        int rc = n < 0 ? meeting_await(meeting, fd, POLLIN, err) : 0;
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+union handle_space {
+    char bytes[CMSG_SPACE(HANDLES * sizeof(int))];
+    struct cmsghdr align;
+};
+
+static int send_handles(struct meeting *meeting, int fd, struct error *err)
+{
+    int handles[HANDLES] = {meeting->own.memory_fd, meeting->own.bell_fd, meeting->own.process_fd};
+    int count = meeting->own.process_fd >= 0 ? HANDLES : HANDLES - 1;
+    union handle_space space = {.bytes = ""};
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space.bytes};
+    message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+    memcpy(CMSG_DATA(header), handles, (size_t)count * sizeof(int));
+    while (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+        int rc = again() ? meeting_await(meeting, fd, POLLOUT, err)
+                         : error_set(err, WK_EIO, "cannot hand over memory: %s", strerror(errno));
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int recv_handles(struct meeting *meeting, int fd, struct segment_handles *ret,
+                        struct error *err)
+{
+    int handles[HANDLES] = {-1, -1, -1};
+    union handle_space space;
+    char byte;
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = space.bytes,
+                             .msg_controllen = sizeof(space.bytes)};
+    ssize_t got;
+    while ((got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) != 1) {
+        int rc = got < 0 && again() ? meeting_await(meeting, fd, POLLIN, err)
+                                    : error_set(err, WK_EIO, "no memory was handed over");
+        if (rc != 0)
+            return rc;
+        message.msg_controllen = sizeof(space.bytes);
+    }
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(handles, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    *ret = (struct segment_handles){handles[0], handles[1], handles[2]};
+    if (ret->memory_fd < 0 || ret->bell_fd < 0)
+        return error_set(err, WK_EIO, "no memory was handed over");
+    return 0;
+}
+
+int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err)
+{
+    struct met *met = &meeting->met[peer];
+    int rc = send_handles(meeting, met->control_fd, err);
+    if (rc == 0)
+        rc = recv_handles(meeting, met->control_fd, &met->handles, err);
+    return rc;
+}

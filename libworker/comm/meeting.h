@@ -1,0 +1,52 @@
+/* Getting connected: this rank dials the lower ranks and accepts the higher ones, each connection
+ * proving the generation's secret (handshake.h). Ends in sockets; connect.c makes links of them.
+ * Lives within one comm_connect, on its thread.
+ */
+#ifndef COMM_MEETING_H
+#define COMM_MEETING_H
+
+#include "libworker/comm/endpoint.h"
+#include "libworker/comm/handshake.h"
+#include "libworker/comm/segment.h"
+
+struct met {
+    int control_fd; /* -1 until connected */
+    int data_fd;    /* of a rank of another host */
+    struct segment_handles handles; /* of a rank of the same host */
+};
+
+struct meeting {
+    const struct comm_options *options;
+    struct comm_listener *listener;
+    struct credentials self;
+    struct segment_handles own; /* offered to the ranks of this host; stay the caller's */
+    struct met *met;            /* [world] */
+    int64_t deadline_ms;
+};
+
+int meeting_init(struct meeting *meeting, struct comm_listener *listener,
+                 const struct comm_options *options, struct error *err);
+
+/* Closes every descriptor in `met` that is not -1. */
+void meeting_fini(struct meeting *meeting);
+
+/* Returns when every rank is connected. Errors as comm_connect. */
+int meeting_dial(struct meeting *meeting, int peer, struct error *err);
+int meeting_accept(struct meeting *meeting, struct error *err);
+
+/* --- for both halves (meeting.c) */
+
+/* Wait till `fd` is ready for `events`, the deadline, cancellation, or the end of a peer. */
+int meeting_await(struct meeting *meeting, int fd, short events, struct error *err);
+int meeting_pause(struct meeting *meeting, int pause_ms, struct error *err);
+
+/* Move exactly `bytes`; WK_EIO when the other side hung up. */
+int meeting_send(struct meeting *meeting, int fd, const void *data, size_t bytes,
+                 struct error *err);
+int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, struct error *err);
+
+/* Hand our shared memory to a rank of this host and take its own. */
+int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err);
+bool meeting_same_host(const struct meeting *meeting, int peer);
+
+#endif

@@ -1,0 +1,166 @@
+/* Accepting: several strangers at once, none of whom may hold the others up. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/meeting.h"
+
+enum {
+    STRANGERS_MAX = 64,
+    STRANGER_MS = 2000, /* to say hello */
+    LOOK_MS = 20,
+    NAMES_MAX = 8,
+};
+
+struct stranger {
+    int fd;
+    bool by_name;
+    int64_t deadline_ms;
+    struct challenge challenge;
+    struct hello hello;
+    size_t got;
+};
+
+struct door {
+    struct meeting *meeting;
+    struct stranger strangers[STRANGERS_MAX];
+    int count;
+};
+
+static bool complete(const struct meeting *meeting, int p)
+{
+    const struct met *met = &meeting->met[p];
+    return met->control_fd >= 0 && (meeting_same_host(meeting, p) || met->data_fd >= 0);
+}
+
+static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
+{
+    int n = 0;
+    size_t at = 0;
+    ret_names[0] = '\0';
+    for (int p = meeting->self.rank + 1; p < meeting->self.world; p++) {
+        if (complete(meeting, p))
+            continue;
+        if (n < NAMES_MAX)
+            at += (size_t)snprintf(ret_names + at, bytes - at, "%s%d", n ? ", " : "", p);
+        n++;
+    }
+    if (n > NAMES_MAX)
+        snprintf(ret_names + at, bytes - at, " and %d more", n - NAMES_MAX);
+    return n;
+}
+
+static void let_in(struct door *door, int listen_fd, bool by_name)
+{
+    while (door->count < STRANGERS_MAX) {
+        int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        struct stranger stranger = {.fd = fd, .by_name = by_name};
+        uint8_t nonce[HANDSHAKE_NONCE_BYTES];
+        stranger.deadline_ms = comm_now_us() / 1000 + STRANGER_MS;
+        bool ok = getrandom(nonce, sizeof(nonce), 0) == (ssize_t)sizeof(nonce);
+        challenge_make(&stranger.challenge, nonce);
+        ok = ok && send(fd, &stranger.challenge, sizeof(stranger.challenge),
+                        MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(stranger.challenge);
+        if (ok)
+            door->strangers[door->count++] = stranger;
+        else
+            close(fd);
+    }
+}
+
+/* The place a well-introduced connection goes to; NULL if it may not be. */
+static int *place_of(struct meeting *meeting, const struct stranger *stranger)
+{
+    struct met *met = &meeting->met[stranger->hello.from];
+    bool same_host = meeting_same_host(meeting, stranger->hello.from);
+    if (stranger->by_name != same_host)
+        return NULL;
+    if (stranger->hello.channel == CHANNEL_CONTROL)
+        return met->control_fd < 0 ? &met->control_fd : NULL;
+    return !same_host && met->data_fd < 0 ? &met->data_fd : NULL;
+}
+
+/* Takes over the stranger's descriptor. */
+static int answer(struct meeting *meeting, struct stranger *stranger, struct error *err)
+{
+    struct welcome welcome;
+    enum handshake_status status =
+        hello_judge(&stranger->hello, &meeting->self, &stranger->challenge);
+    int *place = status == HANDSHAKE_WELCOME ? place_of(meeting, stranger) : NULL;
+    if (status == HANDSHAKE_WELCOME && !place)
+        status = HANDSHAKE_REFUSED;
+    welcome_make(&welcome, &meeting->self, &stranger->hello, status);
+    bool said = send(stranger->fd, &welcome, sizeof(welcome), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+                (ssize_t)sizeof(welcome);
+    if (!place || !said) {
+        close(stranger->fd);
+        return 0;
+    }
+    *place = stranger->fd;
+    if (stranger->by_name)
+        return meeting_trade_handles(meeting, stranger->hello.from, err);
+    return 0;
+}
+
+/* One step with one stranger; true when it is no stranger any more. */
+static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc, struct error *err)
+{
+    ssize_t n = recv(stranger->fd, (char *)&stranger->hello + stranger->got,
+                     sizeof(stranger->hello) - stranger->got, MSG_DONTWAIT);
+    if (n > 0)
+        stranger->got += (size_t)n;
+    if (stranger->got == sizeof(stranger->hello)) {
+        *ret_rc = answer(door->meeting, stranger, err);
+        return true;
+    }
+    bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (waiting && comm_now_us() / 1000 < stranger->deadline_ms)
+        return false;
+    close(stranger->fd);
+    return true;
+}
+
+/* Wait for news at the door, or a look at everything else. */
+static int wait_at(struct door *door, struct error *err)
+{
+    const struct comm_listener *listener = door->meeting->listener;
+    struct pollfd fds[STRANGERS_MAX + 2];
+    bool full = door->count == STRANGERS_MAX;
+    for (int i = 0; i < door->count; i++)
+        fds[i] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
+    fds[door->count] = (struct pollfd){.fd = full ? -1 : listener->tcp_fd, .events = POLLIN};
+    fds[door->count + 1] = (struct pollfd){.fd = full ? -1 : listener->unix_fd, .events = POLLIN};
+    (void)poll(fds, (nfds_t)door->count + 2, LOOK_MS);
+    return meeting_pause(door->meeting, 0, err);
+}
+
+int meeting_accept(struct meeting *meeting, struct error *err)
+{
+    struct door door = {.meeting = meeting};
+    char names[NAMES_MAX * 16 + 32];
+    int rc = 0;
+    while (rc == 0 && missing(meeting, names, sizeof(names)) > 0) {
+        rc = wait_at(&door, err);
+        let_in(&door, meeting->listener->unix_fd, true);
+        let_in(&door, meeting->listener->tcp_fd, false);
+        for (int i = 0; rc == 0 && i < door.count;) {
+            if (listen_to(&door, &door.strangers[i], &rc, err))
+                door.strangers[i] = door.strangers[--door.count];
+            else
+                i++;
+        }
+    }
+    for (int i = 0; i < door.count; i++)
+        close(door.strangers[i].fd);
+    if (rc == WK_ETIMEOUT)
+        return error_set(err, rc, "rank %s did not connect to rank %d in %d ms", names,
+                         meeting->self.rank, meeting->options->connect_timeout_ms);
+    return rc;
+}

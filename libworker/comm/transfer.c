@@ -1,0 +1,269 @@
+/* Carries out a plan: per peer a list of bytes to send and a list of bytes to receive, and between
+ * them perhaps one reduction over what all peers send first. Everything moves in one loop, none of
+ * its calls blocks, so no order of the plans can deadlock. */
+#include <string.h>
+
+#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/reduce.h"
+
+enum {
+    SEND_BYTES = 128 * 1024,  /* per peer and turn, so that receiving keeps pace */
+    REDUCE_BYTES = 64 * 1024, /* per turn */
+};
+
+void plan_clear(struct wk_comm *comm)
+{
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        peer->header_bytes = 0;
+        peer->out_count = peer->out_at = 0;
+        peer->in_count = peer->in_at = 0;
+        peer->wanted = false;
+        if (p != comm->rank)
+            plan_send(comm, p, &comm->header, sizeof(comm->header));
+    }
+}
+
+void plan_send_gated(struct wk_comm *comm, int peer, struct out out)
+{
+    struct peer *to = &comm->peers[peer];
+    if (out.bytes > 0)
+        to->outs[to->out_count++] = out;
+}
+
+void plan_send(struct wk_comm *comm, int peer, const void *data, size_t bytes)
+{
+    plan_send_gated(comm, peer, (struct out){.data = data, .bytes = bytes});
+}
+
+struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes)
+{
+    struct peer *from = &comm->peers[peer];
+    struct in *in = &from->ins[from->in_count++];
+    *in = (struct in){.data = data, .bytes = bytes};
+    return in;
+}
+
+/* What may go to this peer now; returns the number of parts. */
+static int sendable(const struct peer *peer, struct iovec parts[COMM_OUTS_MAX])
+{
+    int n = 0;
+    size_t budget = SEND_BYTES;
+    for (int i = peer->out_at; i < peer->out_count && budget > 0; i++) {
+        const struct out *out = &peer->outs[i];
+        size_t limit = out->ready ? *out->ready : out->bytes;
+        size_t bytes = limit - out->sent < budget ? limit - out->sent : budget;
+        if (bytes == 0)
+            break;
+        parts[n++] = (struct iovec){(char *)out->data + out->sent, bytes};
+        budget -= bytes;
+        if (out->sent + bytes < out->bytes)
+            break;
+    }
+    return n;
+}
+
+static void account_sent(struct peer *peer, size_t sent)
+{
+    while (sent > 0) {
+        struct out *out = &peer->outs[peer->out_at];
+        size_t left = out->bytes - out->sent;
+        size_t n = sent < left ? sent : left;
+        out->sent += n;
+        sent -= n;
+        if (out->sent == out->bytes)
+            peer->out_at++;
+    }
+}
+
+static void mark_ended(struct peer *peer)
+{
+    if (!peer->ended) {
+        peer->ended = true;
+        peer->ended_ms = comm_now_us() / 1000;
+    }
+}
+
+static bool push(struct wk_comm *comm)
+{
+    bool moved = false;
+    for (int i = 1; i < comm->world; i++) {
+        /* Not everyone at rank 0 first. */
+        struct peer *peer = &comm->peers[(comm->rank + i) % comm->world];
+        struct iovec parts[COMM_OUTS_MAX];
+        int n = peer->out_at < peer->out_count ? sendable(peer, parts) : 0;
+        if (n == 0)
+            continue;
+        ssize_t sent = link_send(peer->link, parts, n);
+        if (sent < 0)
+            mark_ended(peer);
+        if (sent > 0) {
+            account_sent(peer, (size_t)sent);
+            moved = true;
+        }
+    }
+    return moved;
+}
+
+static bool sending(const struct wk_comm *comm)
+{
+    for (int p = 0; p < comm->world; p++)
+        if (comm->peers[p].out_at < comm->peers[p].out_count)
+            return true;
+    return false;
+}
+
+/* Receive into `data`; true when something came. */
+static bool take(struct peer *peer, void *data, size_t bytes, size_t *got)
+{
+    ssize_t n = link_recv(peer->link, (char *)data + *got, bytes - *got);
+    if (n < 0)
+        mark_ended(peer);
+    if (n > 0)
+        *got += (size_t)n;
+    peer->wanted = *got < bytes;
+    return n > 0;
+}
+
+static int mismatch(struct wk_comm *comm, int p)
+{
+    char ours[DESCRIPTION_BYTES], theirs[DESCRIPTION_BYTES];
+    request_describe(&comm->header, ours, sizeof(ours));
+    request_describe(&comm->peers[p].header, theirs, sizeof(theirs));
+    return comm_fail(comm, WK_EMISMATCH, -1, "rank %d called %s, rank %d called %s", comm->rank,
+                     ours, p, theirs);
+}
+
+/* 1: something moved, 0: nothing, negative: failed. *ret_done when every header is here. */
+static int take_headers(struct wk_comm *comm, bool *ret_done)
+{
+    int moved = 0;
+    *ret_done = true;
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        if (p == comm->rank || peer->header_bytes == sizeof(struct header))
+            continue;
+        moved |= take(peer, &peer->header, sizeof(struct header), &peer->header_bytes);
+        if (peer->header_bytes < sizeof(struct header))
+            *ret_done = false;
+        else if (memcmp(&peer->header, &comm->header, sizeof(struct header)) != 0)
+            return mismatch(comm, p);
+    }
+    return moved;
+}
+
+/* Elements that every peer has sent and nobody has summed; their places go to comm->sources. */
+static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *plan, size_t size)
+{
+    size_t common = REDUCE_BYTES / size;
+    if (common > plan->count - plan->done)
+        common = plan->count - plan->done;
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        if (p == comm->rank) {
+            comm->sources[p] = (const char *)plan->own + plan->done * size;
+            continue;
+        }
+        ssize_t shown = link_peek(peer->link, &comm->sources[p]);
+        if (shown < 0)
+            mark_ended(peer);
+        size_t elements = shown > 0 ? (size_t)shown / size : 0;
+        peer->wanted = elements == 0;
+        if (elements < common)
+            common = elements;
+    }
+    return common;
+}
+
+static int take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
+{
+    size_t size = wk_dtype_bytes(comm->request.dtype);
+    size_t n = plan->done < plan->count ? common_elements(comm, plan, size) : 0;
+    if (n > 0) {
+        struct reduction reduction = {comm->request.dtype, comm->request.op, comm->world,
+                                      comm->scratch};
+        reduce(&reduction, comm->sources, (char *)plan->dst + plan->done * size, n);
+        for (int p = 0; p < comm->world; p++)
+            if (p != comm->rank)
+                link_consume(comm->peers[p].link, n * size);
+        plan->done += n;
+        plan->ready = plan->done * size;
+    }
+    *ret_done = plan->done == plan->count;
+    return n > 0;
+}
+
+static int take_rest(struct wk_comm *comm, bool *ret_done)
+{
+    int moved = 0;
+    *ret_done = true;
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        while (peer->in_at < peer->in_count) {
+            struct in *in = &peer->ins[peer->in_at];
+            if (in->got < in->bytes)
+                moved |= take(peer, in->data, in->bytes, &in->got);
+            if (in->got < in->bytes)
+                break;
+            peer->in_at++;
+        }
+        if (peer->in_at < peer->in_count)
+            *ret_done = false;
+    }
+    return moved;
+}
+
+enum phase { PHASE_HEADERS, PHASE_REDUCE, PHASE_REST, PHASE_DRAIN };
+
+/* One turn of receiving; moves *phase on when the present one is done. */
+static int receive(struct wk_comm *comm, struct reduce_plan *reduction, enum phase *phase)
+{
+    bool done = false;
+    int moved = 0;
+    switch (*phase) {
+    case PHASE_HEADERS:
+        moved = take_headers(comm, &done);
+        break;
+    case PHASE_REDUCE:
+        done = true;
+        if (reduction)
+            moved = take_summands(comm, reduction, &done);
+        break;
+    case PHASE_REST:
+        moved = take_rest(comm, &done);
+        break;
+    case PHASE_DRAIN:
+        return 0;
+    }
+    if (moved < 0)
+        return moved;
+    if (done)
+        *phase = *phase + 1;
+    return moved || done;
+}
+
+int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction)
+{
+    enum phase phase = PHASE_HEADERS;
+    struct wait wait;
+    int rc = 0;
+    wait_begin(comm, &wait);
+    while (phase != PHASE_DRAIN || sending(comm)) {
+        bool pushed = push(comm);
+        int moved = receive(comm, reduction, &phase);
+        if (moved < 0) {
+            rc = moved;
+            break;
+        }
+        if (pushed || moved) {
+            wait_moved(comm, &wait);
+            rc = atomic_load_explicit(&comm->failure, memory_order_relaxed);
+        } else {
+            rc = wait_more(comm, &wait);
+        }
+        if (rc != 0)
+            break;
+    }
+    wait_end(comm, &wait);
+    return rc;
+}

@@ -1,0 +1,235 @@
+/* Waiting for peers: look for a while, since an answer is often a microsecond away; then sleep in
+ * one epoll that hears everything: the bell (rings in shared memory, abort), data sockets, control
+ * sockets, the ends of processes. */
+#include <sched.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libworker/comm/comm_internal.h"
+
+enum {
+    SPIN_US = 50,
+    YIELDS = 4,      /* when there are more ranks than cores: let the one we wait for run */
+    CLOCK_TURNS = 8, /* looks between two readings of the clock */
+    EVENTS_MAX = 32,
+    NAMES_MAX = 8, /* missing ranks named before "and n more" */
+};
+
+enum heard { HEARD_BELL, HEARD_DATA, HEARD_CONTROL, HEARD_PROCESS };
+
+int64_t comm_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int comm_spin_us(const struct comm_options *options)
+{
+    cpu_set_t cpus;
+    int cores = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    int here = 0;
+    for (int r = 0; r < options->world; r++)
+        here += options->hosts[r] == options->hosts[options->rank];
+    return here <= cores ? SPIN_US : 0;
+}
+
+static int watch(struct wk_comm *comm, int fd, uint32_t events, uint64_t tag)
+{
+    struct epoll_event event = {.events = events, .data.u64 = tag};
+    if (fd < 0)
+        return 0;
+    return epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : WK_ENOMEM;
+}
+
+static uint64_t tag_of(enum heard heard, int peer)
+{
+    return (uint64_t)heard << 32 | (uint32_t)peer;
+}
+
+int wait_watch(struct wk_comm *comm, int p, int data_fd)
+{
+    struct peer *peer = &comm->peers[p];
+    if (p == comm->rank)
+        return watch(comm, comm->bell_fd, EPOLLIN, tag_of(HEARD_BELL, p));
+    /* Edge triggered: bytes that nobody wants yet, or an end already noticed, must not wake again.
+     * A sleep follows only a turn in which every wanted call said "not now". */
+    int rc = watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
+    if (rc == 0)
+        rc = watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                   tag_of(HEARD_CONTROL, p));
+    if (rc == 0)
+        rc = watch(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(HEARD_PROCESS, p));
+    return rc;
+}
+
+void wait_begin(struct wk_comm *comm, struct wait *wait)
+{
+    int64_t now_us = comm_now_us();
+    *wait = (struct wait){.started_us = now_us};
+    if (comm->timeout_ms > 0)
+        wait->deadline_ms = now_us / 1000 + comm->timeout_ms;
+}
+
+static void disarm(struct wk_comm *comm, struct wait *wait)
+{
+    if (wait->armed && comm->has_segment)
+        atomic_store(&comm->segment.head->asleep, 0);
+    wait->armed = false;
+}
+
+void wait_moved(struct wk_comm *comm, struct wait *wait)
+{
+    disarm(comm, wait);
+    wait->turns = 0;
+    wait->spin_end_us = 0;
+}
+
+void wait_end(struct wk_comm *comm, struct wait *wait)
+{
+    disarm(comm, wait);
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* True while it is worth looking again without sleeping. */
+static bool spin(struct wk_comm *comm, struct wait *wait)
+{
+    wait->turns++;
+    if (comm->spin_us == 0) {
+        if (wait->turns > YIELDS)
+            return false;
+        sched_yield();
+        return true;
+    }
+    pause_cpu();
+    if (wait->turns % CLOCK_TURNS != 0)
+        return true;
+    int64_t now_us = comm_now_us();
+    if (wait->spin_end_us == 0)
+        wait->spin_end_us = now_us + comm->spin_us;
+    return now_us < wait->spin_end_us;
+}
+
+/* Names of the ranks that have not sent their header or, with `arrived`, whose data is missing.
+ * Returns how many. */
+static int late_ranks(const struct wk_comm *comm, bool arrived, char *ret_names, size_t bytes)
+{
+    int late = 0;
+    size_t at = 0;
+    ret_names[0] = '\0';
+    for (int p = 0; p < comm->world; p++) {
+        const struct peer *peer = &comm->peers[p];
+        bool here = arrived ? !peer->wanted && peer->out_at == peer->out_count
+                            : peer->header_bytes == sizeof(struct header);
+        if (p == comm->rank || here)
+            continue;
+        if (late < NAMES_MAX)
+            at += (size_t)snprintf(ret_names + at, bytes - at, "%s%d", late ? ", " : "", p);
+        late++;
+    }
+    if (late > NAMES_MAX)
+        snprintf(ret_names + at, bytes - at, " and %d more", late - NAMES_MAX);
+    return late;
+}
+
+static int time_out(struct wk_comm *comm, const struct wait *wait)
+{
+    char names[NAMES_MAX * 16 + 32], what[DESCRIPTION_BYTES];
+    const char *how = "did not arrive";
+    int late = late_ranks(comm, false, names, sizeof(names));
+    if (late == 0) {
+        late = late_ranks(comm, true, names, sizeof(names));
+        how = "arrived but stopped moving data";
+    }
+    request_describe(&comm->header, what, sizeof(what));
+    return comm_fail(comm, WK_ETIMEOUT, -1, "%s: rank%s %s %s in %lld ms (seen by rank %d)", what,
+                     late == 1 ? "" : "s", names, how,
+                     (long long)((comm_now_us() - wait->started_us) / 1000), comm->rank);
+}
+
+/* Someone we need has said goodbye, or its stream ended and its control socket does not say why.
+ * Returns the milliseconds to wait for an explanation, -1 for no such peer, or fails. */
+static int check_ended(struct wk_comm *comm, int64_t now_ms)
+{
+    int grace_ms = -1;
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        bool needed = peer->wanted || peer->out_at < peer->out_count;
+        if (p == comm->rank || !needed)
+            continue;
+        if (atomic_load(&peer->left) && (!peer->remote || peer->ended)) {
+            char what[DESCRIPTION_BYTES];
+            request_describe(&comm->header, what, sizeof(what));
+            comm_fail(comm, WK_EPEER, -1, "%s: rank %d has left the communicator", what, p);
+        } else if (peer->ended && now_ms - peer->ended_ms >= LEFT_GRACE_MS) {
+            comm_fail(comm, WK_EPEER, p, "the connection to rank %d broke", p);
+        } else if (peer->ended) {
+            grace_ms = LEFT_GRACE_MS;
+        }
+    }
+    return grace_ms;
+}
+
+static void hear(struct wk_comm *comm, uint64_t tag)
+{
+    int peer = (int)(uint32_t)tag;
+    uint64_t count;
+    switch ((enum heard)(tag >> 32)) {
+    case HEARD_BELL:
+        (void)!read(comm->bell_fd, &count, sizeof(count));
+        return;
+    case HEARD_DATA:
+        return;
+    case HEARD_CONTROL:
+        control_read(comm, peer);
+        return;
+    case HEARD_PROCESS:
+        control_process_ended(comm, peer);
+        return;
+    }
+}
+
+static int sleep_once(struct wk_comm *comm, struct wait *wait)
+{
+    int64_t now_ms = comm_now_us() / 1000;
+    if (wait->deadline_ms > 0 && now_ms >= wait->deadline_ms)
+        return time_out(comm, wait);
+    int64_t limit_ms = wait->deadline_ms > 0 ? wait->deadline_ms - now_ms : -1;
+    int grace_ms = check_ended(comm, now_ms);
+    if (grace_ms >= 0 && (limit_ms < 0 || grace_ms < limit_ms))
+        limit_ms = grace_ms;
+    if (atomic_load(&comm->failure) != 0)
+        return atomic_load(&comm->failure);
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, (int)limit_ms);
+    for (int i = 0; i < n; i++)
+        hear(comm, events[i].data.u64);
+    return atomic_load(&comm->failure);
+}
+
+int wait_more(struct wk_comm *comm, struct wait *wait)
+{
+    if (wait->armed) {
+        int rc = sleep_once(comm, wait);
+        disarm(comm, wait);
+        wait->turns = 0;
+        wait->spin_end_us = 0;
+        return rc;
+    }
+    if (spin(comm, wait))
+        return atomic_load(&comm->failure);
+    if (comm->has_segment)
+        atomic_store(&comm->segment.head->asleep, 1);
+    wait->armed = true;
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* The public calls: blocking ones run in the caller's thread when nothing is queued ahead of them,
+ * which spares a small operation two thread switches; the rest goes through the queue. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/comm/comm_internal.h"
+
+struct wk_work {
+    struct request request;
+    struct wk_work *next;
+    pthread_mutex_t lock; /* its own, so that it outlives the communicator */
+    pthread_cond_t ended;
+    bool done;
+    int code;
+};
+
+static struct wk_work *work_new(const struct request *request)
+{
+    struct wk_work *work = calloc(1, sizeof(*work));
+    if (!work)
+        return NULL;
+    work->request = *request;
+    pthread_mutex_init(&work->lock, NULL);
+    pthread_cond_init(&work->ended, NULL);
+    return work;
+}
+
+static void work_end(struct wk_work *work, int code)
+{
+    pthread_mutex_lock(&work->lock);
+    work->code = code;
+    work->done = true;
+    pthread_cond_signal(&work->ended);
+    pthread_mutex_unlock(&work->lock);
+}
+
+int wk_wait(struct wk_work *work)
+{
+    if (!work)
+        return 0;
+    pthread_mutex_lock(&work->lock);
+    while (!work->done)
+        pthread_cond_wait(&work->ended, &work->lock);
+    int code = work->code;
+    pthread_mutex_unlock(&work->lock);
+    pthread_cond_destroy(&work->ended);
+    pthread_mutex_destroy(&work->lock);
+    free(work);
+    return code;
+}
+
+static int argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    pthread_mutex_lock(&comm->fail_lock);
+    vsnprintf(comm->argument_text, sizeof(comm->argument_text), fmt, args);
+    pthread_mutex_unlock(&comm->fail_lock);
+    va_end(args);
+    return code;
+}
+
+/* Called and left with comm->lock held. */
+static void run_locked(struct wk_comm *comm, const struct request *request, int *ret_code)
+{
+    comm->running = true;
+    pthread_mutex_unlock(&comm->lock);
+    *ret_code = collective_run(comm, request);
+    pthread_mutex_lock(&comm->lock);
+    comm->running = false;
+    if (comm->first)
+        pthread_cond_broadcast(&comm->changed);
+}
+
+static struct wk_work *pop(struct wk_comm *comm)
+{
+    struct wk_work *work = comm->first;
+    comm->first = work->next;
+    if (!comm->first)
+        comm->last = NULL;
+    comm->queued--;
+    return work;
+}
+
+static void *progress(void *arg)
+{
+    struct wk_comm *comm = arg;
+    pthread_mutex_lock(&comm->lock);
+    for (;;) {
+        while (!comm->closing && (!comm->first || comm->running))
+            pthread_cond_wait(&comm->changed, &comm->lock);
+        if (comm->closing)
+            break;
+        struct wk_work *work = pop(comm);
+        int code;
+        run_locked(comm, &work->request, &code);
+        work_end(work, code);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return NULL;
+}
+
+/* The program's signals are not ours to handle. */
+static int start_thread(struct wk_comm *comm)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&comm->thread, NULL, progress, comm);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    comm->has_thread = rc == 0;
+    return rc == 0 ? 0 : argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
+}
+
+/* With comm->lock held. */
+static int enqueue(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
+{
+    if (comm->queued >= COMM_QUEUE_MAX)
+        return argument_error(comm, WK_ENOMEM, "%d operations are queued already", comm->queued);
+    int rc = comm->has_thread ? 0 : start_thread(comm);
+    if (rc != 0)
+        return rc;
+    struct wk_work *work = work_new(request);
+    if (!work)
+        return argument_error(comm, WK_ENOMEM, "no memory for another operation");
+    if (comm->last)
+        comm->last->next = work;
+    else
+        comm->first = work;
+    comm->last = work;
+    comm->queued++;
+    pthread_cond_broadcast(&comm->changed);
+    *ret = work;
+    return 0;
+}
+
+static int check(struct wk_comm *comm, const struct request *rq)
+{
+    size_t size = wk_dtype_bytes(rq->dtype);
+    bool needs_in = rq->kind == KIND_ALL_GATHER || rq->kind == KIND_REDUCE_SCATTER;
+    if (size == 0)
+        return argument_error(comm, WK_EINVAL, "no such element type: %d", (int)rq->dtype);
+    if ((unsigned)rq->op > WK_MIN)
+        return argument_error(comm, WK_EINVAL, "no such reduction: %d", (int)rq->op);
+    if (rq->root < 0 || rq->root >= comm->world)
+        return argument_error(comm, WK_EINVAL, "root %d is not one of %d ranks", rq->root,
+                              comm->world);
+    if (rq->count > PTRDIFF_MAX / size / (size_t)comm->world)
+        return argument_error(comm, WK_EINVAL, "a count of %zu does not fit memory", rq->count);
+    if (rq->count > 0 && (!rq->out || (needs_in && !rq->in)))
+        return argument_error(comm, WK_EINVAL, "%zu elements, but no buffer", rq->count);
+    return 0;
+}
+
+static int submit(struct wk_comm *comm, const struct request *request, struct wk_work **ret_work)
+{
+    if (!comm)
+        return WK_EINVAL;
+    int rc = check(comm, request);
+    if (rc == 0)
+        rc = atomic_load(&comm->failure);
+    if (rc != 0)
+        return rc;
+    struct wk_work *work = NULL;
+    pthread_mutex_lock(&comm->lock);
+    if (!ret_work && !comm->running && !comm->first)
+        run_locked(comm, request, &rc);
+    else
+        rc = enqueue(comm, request, &work);
+    pthread_mutex_unlock(&comm->lock);
+    if (rc == 0 && ret_work)
+        *ret_work = work;
+    else if (work)
+        rc = wk_wait(work);
+    return rc;
+}
+
+int wk_all_reduce(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype, enum wk_op op,
+                  struct wk_work **ret_work)
+{
+    struct request request = {
+        .kind = KIND_ALL_REDUCE, .dtype = dtype, .op = op, .count = count, .in = buf, .out = buf};
+    return submit(comm, &request, ret_work);
+}
+
+int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype, int root,
+                 struct wk_work **ret_work)
+{
+    struct request request = {
+        .kind = KIND_BROADCAST, .dtype = dtype, .root = root, .count = count, .out = buf};
+    return submit(comm, &request, ret_work);
+}
+
+int wk_all_gather(struct wk_comm *comm, const void *in, void *out, size_t count,
+                  enum wk_dtype dtype, struct wk_work **ret_work)
+{
+    struct request request = {
+        .kind = KIND_ALL_GATHER, .dtype = dtype, .count = count, .in = in, .out = out};
+    return submit(comm, &request, ret_work);
+}
+
+int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *out, size_t count,
+                      enum wk_dtype dtype, enum wk_op op, struct wk_work **ret_work)
+{
+    struct request request = {
+        .kind = KIND_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .in = in, .out = out};
+    return submit(comm, &request, ret_work);
+}
+
+int wk_barrier(struct wk_comm *comm, struct wk_work **ret_work)
+{
+    struct request request = {.kind = KIND_BARRIER, .dtype = WK_U8};
+    return submit(comm, &request, ret_work);
+}
+
+int wk_comm_rank(const struct wk_comm *comm)
+{
+    return comm->rank;
+}
+
+int wk_comm_world(const struct wk_comm *comm)
+{
+    return comm->world;
+}
+
+void wk_comm_abort(struct wk_comm *comm)
+{
+    if (comm)
+        comm_fail(comm, WK_EABORT, -1, "aborted by rank %d", comm->rank);
+}
+
+const char *wk_comm_error(struct wk_comm *comm)
+{
+    if (!comm)
+        return "";
+    return atomic_load(&comm->failure) != 0 ? comm->failure_text : comm->argument_text;
+}
+
+int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
+{
+    int lost = 0;
+    if (!comm)
+        return 0;
+    control_sweep(comm);
+    for (int p = 0; p < comm->world; p++) {
+        if (!atomic_load(&comm->peers[p].dead))
+            continue;
+        if (lost < max)
+            ranks[lost] = p;
+        lost++;
+    }
+    return lost;
+}
+
+/* Whatever is still queued ends here: nobody will run it any more. */
+static void stop(struct wk_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    bool unfinished = comm->running || comm->first;
+    comm->closing = true;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    if (unfinished)
+        wk_comm_abort(comm);
+    if (comm->has_thread)
+        pthread_join(comm->thread, NULL);
+    while (comm->first)
+        work_end(pop(comm), atomic_load(&comm->failure));
+}
+
+void wk_comm_close(struct wk_comm *comm)
+{
+    if (!comm)
+        return;
+    stop(comm);
+    control_goodbye(comm);
+    comm_release(comm);
+}

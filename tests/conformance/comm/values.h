@@ -1,0 +1,20 @@
+/* Random values of every element type and the reference the collectives are held against: sums in
+ * rank order, in double for the floats (exact for f32's and the halves' few summands up to one
+ * rounding), modulo 2^64 for the integers. Test code. Pure.
+ */
+#ifndef COMM_VALUES_H
+#define COMM_VALUES_H
+
+#include <worker/types.h>
+
+/* Fill data[count] with what rank `rank` brings to case `seed`. */
+void values_fill(void *data, size_t count, enum wk_dtype dtype, uint64_t seed, int rank);
+
+/* Is element i of `data` what `op` over ranks 0..world-1 of case `seed` gives for element
+ * `index`? */
+int values_reduced(const void *data, size_t i, size_t index, enum wk_dtype dtype, enum wk_op op,
+                   uint64_t seed, int world);
+
+uint64_t values_hash(uint64_t hash, const void *data, size_t bytes);
+
+#endif
