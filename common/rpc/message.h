@@ -26,6 +26,10 @@ enum {
 int rpc_message_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t size,
                        ProtobufCMessage **ret, struct error *err);
 
+/* As rpc_message_unpack, for frames, which bound their packed size themselves. */
+int rpc_envelope_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t size,
+                        ProtobufCMessage **ret, struct error *err);
+
 /* Append the packed message. E_OUT_OF_RANGE beyond RPC_PAYLOAD_MAX_BYTES, E_RESOURCE_EXHAUSTED if
  * the buffer is full; the buffer is then as before. */
 int rpc_message_pack(const ProtobufCMessage *message, struct buf *out, struct error *err);

@@ -1,0 +1,35 @@
+#include "common/rpc/method.h"
+
+#include <string.h>
+
+#include "common/base/str.h"
+
+enum { METHODS_LISTED_MAX = 64 };
+
+static const char *nearest_method(const ProtobufCServiceDescriptor *service, const char *method)
+{
+    const char *names[METHODS_LISTED_MAX + 1] = {NULL};
+    for (unsigned i = 0; i < service->n_methods && i < METHODS_LISTED_MAX; i++)
+        names[i] = service->methods[i].name;
+    return str_nearest(method, names);
+}
+
+int rpc_method_find(const ProtobufCServiceDescriptor *service, const char *method,
+                    char ret_name[FRAME_METHOD_MAX + 1], const ProtobufCMethodDescriptor **ret,
+                    struct error *err)
+{
+    for (unsigned i = 0; i < service->n_methods; i++) {
+        if (strcmp(service->methods[i].name, method) != 0)
+            continue;
+        int rc = str_printf(ret_name, FRAME_METHOD_MAX + 1, "%s.%s", service->short_name, method);
+        if (rc != 0)
+            return error_set(err, rc, "the name %s.%s is too long", service->short_name, method);
+        *ret = &service->methods[i];
+        return 0;
+    }
+    error_set(err, E_NOT_FOUND, "%s has no method \"%s\"", service->short_name, method);
+    const char *nearest = nearest_method(service, method);
+    if (nearest)
+        error_hint(err, "did you mean %s?", nearest);
+    return E_NOT_FOUND;
+}

@@ -1,0 +1,75 @@
+#include "common/rpc/sync.h"
+
+#include <stdlib.h>
+
+#include "common/env/env.h"
+#include "common/loop/loop.h"
+
+struct rpc_sync {
+    struct loop *loop;
+    struct env env;
+    bool env_ready;
+    struct rpc_client *client;
+    struct error err; /* of the call in progress, with its answer */
+    ProtobufCMessage *answer;
+};
+
+int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, struct error *err)
+{
+    struct rpc_sync *sync = calloc(1, sizeof(*sync));
+    if (!sync)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a client");
+    int rc = loop_new(&sync->loop, err);
+    if (rc == 0)
+        rc = env_os_init(&sync->env, sync->loop, err);
+    if (rc == 0) {
+        sync->env_ready = true;
+        rc = rpc_client_new(&sync->env, sync->loop, url, token, &sync->client, err);
+    }
+    if (rc != 0) {
+        rpc_sync_free(sync);
+        return rc;
+    }
+    *ret = sync;
+    return 0;
+}
+
+void rpc_sync_free(struct rpc_sync *sync)
+{
+    if (!sync)
+        return;
+    rpc_client_free(sync->client);
+    if (sync->env_ready)
+        env_os_fini(&sync->env);
+    loop_free(sync->loop);
+    free(sync);
+}
+
+static void answered(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct rpc_sync *sync = arg;
+    sync->err = *err;
+    if (answer && !(sync->answer = rpc_message_copy(answer)))
+        error_set(&sync->err, E_RESOURCE_EXHAUSTED, "no memory for the answer");
+    loop_stop(sync->loop);
+}
+
+int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
+                  const char *method, const ProtobufCMessage *request,
+                  const struct rpc_options *options, ProtobufCMessage **ret_answer,
+                  struct error *err)
+{
+    sync->answer = NULL;
+    loop_turn(sync->loop); /* time has passed since the last call: deadlines count from now */
+    int rc = rpc_client_call(sync->client, service, method, request, options, answered, sync, err);
+    if (rc != 0)
+        return rc;
+    loop_run(sync->loop);
+    if (sync->err.code != 0) {
+        if (err)
+            *err = sync->err;
+        return sync->err.code;
+    }
+    *ret_answer = sync->answer;
+    return 0;
+}
