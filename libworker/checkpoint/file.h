@@ -1,0 +1,34 @@
+/* Small file work of checkpoints: whole writes and reads on descriptors relative to a folder, each
+ * with a sentence about what failed. Owned descriptors are the caller's. Any thread.
+ */
+#ifndef CHECKPOINT_FILE_H
+#define CHECKPOINT_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+/* mkdir -p. */
+int file_make_dirs(const char *path, struct error *err);
+
+/* Create a new file in `folder` holding `data`, synced. */
+int file_write(int folder, const char *name, const void *data, size_t size, struct error *err);
+
+/* All of `data` at the descriptor's place. */
+int file_append(int fd, const void *data, size_t size, struct error *err);
+
+/* Exactly `size` bytes from `offset`; WK_EIO when there are fewer. */
+int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err);
+
+/* The whole file, at most `max` bytes, into malloc'd, NUL-terminated memory the caller frees. */
+int file_read(int folder, const char *name, size_t max, char **ret, size_t *ret_size,
+              struct error *err);
+
+/* Remove a folder of plain files. Folders inside are refused; absent is fine. */
+int file_remove_folder(const char *path, struct error *err);
+
+/* fsync of a folder, so that names in it are durable. */
+int file_sync_folder(const char *path, struct error *err);
+
+#endif

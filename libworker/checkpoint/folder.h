@@ -1,0 +1,97 @@
+/* A checkpoint as a folder: step-00000200/ holds rank-00000-of-00001.safetensors, state.json and
+ * manifest.json. It is whole or absent: everything is written into a folder of a temporary name and
+ * synced, the gate is asked whether this generation may still commit, then the manifest is written
+ * and the folder renamed. What a crash leaves behind has a name starting with a dot and is removed
+ * by the next writer.
+ *
+ * Under data parallelism every rank holds the same state and rank 0 writes all of it as one shard;
+ * the manifest says so, and checkpoint_load takes any number of shards.
+ *
+ * Any thread; one writer per folder at a time.
+ */
+#ifndef CHECKPOINT_FOLDER_H
+#define CHECKPOINT_FOLDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <worker/types.h>
+
+#include "common/base/error.h"
+#include "libworker/checkpoint/numbers.h"
+
+enum { CHECKPOINT_PATH_MAX = 1024, CHECKPOINT_NAME_MAX = 128, CHECKPOINT_DIMS_MAX = 4 };
+
+struct checkpoint_tensor {
+    char name[CHECKPOINT_NAME_MAX]; /* "model.wte.weight", "optimizer.exp_avg.wte.weight" */
+    enum wk_dtype dtype;
+    int dims;
+    int64_t shape[CHECKPOINT_DIMS_MAX];
+    void *data; /* borrowed; read when writing, written when loading */
+    size_t bytes;
+};
+
+struct checkpoint_about {
+    uint64_t generation;
+    int world;
+    int mesh_dp;
+    const char *strategy;
+};
+
+/* What is said to whoever decides whether a checkpoint counts. */
+struct checkpoint_claim {
+    int64_t step;
+    uint64_t generation;
+    int world;
+    uint64_t bytes; /* 0 in `prepare` */
+    const char *path;
+};
+
+/* `prepare` is asked before the manifest is written, `done` told after the rename. A refusal of
+ * either ends the write with its code. NULL members agree. They run on the writing thread. */
+struct checkpoint_gate {
+    void *arg;
+    int (*prepare)(void *arg, const struct checkpoint_claim *claim, struct error *err);
+    int (*done)(void *arg, const struct checkpoint_claim *claim, struct error *err);
+};
+
+struct checkpoint_write {
+    const char *dir; /* of all checkpoints; made if absent */
+    const struct checkpoint_tensor *tensors;
+    int n_tensors;
+    const struct train_numbers *numbers;
+    const struct checkpoint_about *about;
+    const struct checkpoint_gate *gate;
+};
+
+/* WK_ENOMEM (disk full), WK_EIO, or the gate's code: then nothing new is there. A checkpoint of the
+ * same step is replaced. */
+int checkpoint_write(const struct checkpoint_write *what, struct error *err);
+
+/* Fill every tensor from the checkpoint at `path`, checking each digest. WK_ENOTFOUND: no
+ * checkpoint there; WK_EIO: damaged; WK_EMISMATCH: of another model. On failure the tensors'
+ * content is undefined. */
+int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
+                    struct train_numbers *ret_numbers, struct error *err);
+
+/* Every byte of the checkpoint against its digests, without keeping anything. */
+int checkpoint_verify(const char *path, struct error *err);
+
+/* Steps of the folders in `dir` that have a manifest, ascending; malloc'd, the caller frees. 0 of
+ * them if `dir` is absent. */
+int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err);
+
+/* "<dir>/step-00000200". WK_EINVAL if too long. */
+int checkpoint_path(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX]);
+
+/* The step in a path of that form, or -1. */
+int64_t checkpoint_step_of(const char *path);
+
+/* Remove the folder of one checkpoint; what is no step- folder is refused. Absent is fine. */
+int checkpoint_remove(const char *path, struct error *err);
+
+/* Remove all but the newest `keep`; 0 keeps all. */
+int checkpoint_prune(const char *dir, int keep, struct error *err);
+
+#endif

@@ -1,0 +1,116 @@
+/* Which checkpoints are there, and which may go. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <worker/error.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "libworker/checkpoint/file.h"
+#include "libworker/checkpoint/folder.h"
+
+static const char prefix[] = "step-";
+
+enum { CHECKPOINTS_MAX = 1 << 20 };
+
+int checkpoint_path(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX])
+{
+    if (str_printf(ret, CHECKPOINT_PATH_MAX, "%s/%s%08lld", dir, prefix, (long long)step))
+        return WK_EINVAL;
+    return 0;
+}
+
+static int64_t step_of_name(const char *name)
+{
+    int64_t step;
+    if (!str_starts(name, prefix) || parse_i64(name + strlen(prefix), 0, INT64_MAX, &step, NULL))
+        return -1;
+    return step;
+}
+
+int64_t checkpoint_step_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return step_of_name(slash ? slash + 1 : path);
+}
+
+static bool has_manifest(const char *dir, const char *name)
+{
+    char path[CHECKPOINT_PATH_MAX];
+    return !str_printf(path, sizeof(path), "%s/%s/manifest.json", dir, name) &&
+           access(path, F_OK) == 0;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int add_step(int64_t **steps, int *count, int64_t step, struct error *err)
+{
+    if ((*count & (*count - 1)) == 0) {
+        size_t size = *count ? 2 * (size_t)*count : 1;
+        int64_t *more = realloc(*steps, size * sizeof(*more));
+        if (!more || *count >= CHECKPOINTS_MAX)
+            return error_set(err, WK_ENOMEM, "no memory for %d checkpoints", *count);
+        *steps = more;
+    }
+    (*steps)[(*count)++] = step;
+    return 0;
+}
+
+int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err)
+{
+    int64_t *steps = NULL;
+    int count = 0, rc = 0;
+    DIR *folder = opendir(dir);
+    if (!folder && errno != ENOENT)
+        return error_errno(err, errno, "checkpoints in %s", dir);
+    const struct dirent *entry;
+    while (folder && !rc && (entry = readdir(folder))) {
+        int64_t step = step_of_name(entry->d_name);
+        if (step >= 0 && has_manifest(dir, entry->d_name))
+            rc = add_step(&steps, &count, step, err);
+    }
+    if (folder)
+        (void)closedir(folder);
+    if (rc) {
+        free(steps);
+        return rc;
+    }
+    if (count)
+        qsort(steps, (size_t)count, sizeof(*steps), by_step);
+    *ret_steps = steps;
+    *ret_count = count;
+    return 0;
+}
+
+int checkpoint_remove(const char *path, struct error *err)
+{
+    if (checkpoint_step_of(path) < 0)
+        return error_set(err, WK_EINVAL, "%s is no checkpoint", path);
+    return file_remove_folder(path, err);
+}
+
+int checkpoint_prune(const char *dir, int keep, struct error *err)
+{
+    int64_t *steps;
+    int count;
+    if (keep <= 0)
+        return 0;
+    int rc = checkpoint_list(dir, &steps, &count, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < count - keep && !rc; i++) {
+        char path[CHECKPOINT_PATH_MAX];
+        rc = checkpoint_path(dir, steps[i], path);
+        if (!rc)
+            rc = checkpoint_remove(path, err);
+    }
+    free(steps);
+    return rc;
+}

@@ -1,0 +1,239 @@
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <worker/error.h>
+
+#include "common/base/crc32c.h"
+#include "libworker/checkpoint/file.h"
+#include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/manifest.h"
+#include "libworker/checkpoint/safetensors.h"
+
+/* One file of a checkpoint, opened and its header checked. */
+struct shard {
+    int fd;
+    bool parsed;
+    struct safetensors tensors;
+};
+
+struct load {
+    int folder;
+    struct manifest manifest;
+    struct shard *shards; /* [manifest.n_files] */
+};
+
+static int open_manifest(struct load *load, const char *path, struct error *err)
+{
+    load->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (load->folder < 0)
+        return error_set(err, WK_ENOTFOUND, "there is no folder");
+    if (faccessat(load->folder, "manifest.json", F_OK, 0))
+        return error_set(err, WK_ENOTFOUND, "it has no manifest.json, so it was never finished");
+    char *text;
+    size_t size;
+    int rc = file_read(load->folder, "manifest.json", MANIFEST_MAX_BYTES, &text, &size, err);
+    if (rc)
+        return rc;
+    rc = manifest_parse(text, size, &load->manifest, err);
+    free(text);
+    if (rc)
+        return error_wrap(err, "manifest.json");
+    load->shards = calloc((size_t)load->manifest.n_files + 1, sizeof(*load->shards));
+    if (!load->shards)
+        return error_set(err, WK_ENOMEM, "no memory to load it");
+    for (int i = 0; i < load->manifest.n_files; i++)
+        load->shards[i].fd = -1;
+    return 0;
+}
+
+static int read_header(const struct manifest_file *file, struct shard *shard, bool parse,
+                       struct error *err)
+{
+    size_t size = (size_t)file->header_bytes;
+    if (size > SAFETENSORS_HEADER_MAX_BYTES || (parse && size < 8))
+        return error_set(err, WK_EIO, "a header of %zu bytes", size);
+    char *header = malloc(size + 1);
+    if (!header)
+        return error_set(err, WK_ENOMEM, "no memory for its header");
+    int rc = file_read_at(shard->fd, header, size, 0, err);
+    if (!rc && crc32c(0, header, size) != file->crc)
+        rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
+    if (!rc && parse) {
+        rc = safetensors_parse(header, size, file->bytes, &shard->tensors, err);
+        shard->parsed = !rc;
+    }
+    free(header);
+    return rc;
+}
+
+static int open_shard(struct load *load, int index, struct error *err)
+{
+    const struct manifest_file *file = &load->manifest.files[index];
+    struct shard *shard = &load->shards[index];
+    struct stat st;
+    shard->fd = openat(load->folder, file->name, O_RDONLY | O_CLOEXEC);
+    int rc = 0;
+    if (shard->fd < 0 || fstat(shard->fd, &st))
+        rc = error_set(err, WK_EIO, "it is missing");
+    else if ((uint64_t)st.st_size != file->bytes)
+        rc = error_set(err, WK_EIO, "it has %lld bytes instead of %llu", (long long)st.st_size,
+                       (unsigned long long)file->bytes);
+    else
+        rc = read_header(file, shard, file->header_bytes != file->bytes, err);
+    return rc ? error_wrap(err, "%s", file->name) : 0;
+}
+
+/* The bytes of one part into `ret`. */
+static int read_part(struct load *load, const struct manifest_tensor *tensor,
+                     const struct manifest_part *part, void *ret, struct error *err)
+{
+    const struct shard *shard = &load->shards[part->file];
+    const struct safetensors_entry *entry =
+        shard->parsed ? safetensors_find(&shard->tensors, tensor->name) : NULL;
+    size_t bytes = (size_t)part->count * wk_dtype_bytes(tensor->dtype);
+    if (!entry || entry->dtype != tensor->dtype || entry->bytes != bytes)
+        return error_set(err, WK_EIO, "%s does not hold what the manifest says",
+                         load->manifest.files[part->file].name);
+    int rc = file_read_at(shard->fd, ret, bytes, entry->offset, err);
+    if (!rc && crc32c(0, ret, bytes) != part->crc)
+        rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
+    return rc;
+}
+
+static int load_tensor(struct load *load, const struct manifest_tensor *tensor, void *ret,
+                       struct error *err)
+{
+    size_t element = wk_dtype_bytes(tensor->dtype);
+    for (int i = 0; i < tensor->n_parts; i++) {
+        const struct manifest_part *part = &tensor->parts[i];
+        int rc = read_part(load, tensor, part, (char *)ret + (size_t)part->start * element, err);
+        if (rc)
+            return error_wrap(err, "tensor %s", tensor->name);
+    }
+    return 0;
+}
+
+static const struct manifest_tensor *match(const struct manifest *manifest,
+                                           const struct checkpoint_tensor *tensor,
+                                           struct error *err)
+{
+    const struct manifest_tensor *found = manifest_find(manifest, tensor->name);
+    if (!found) {
+        error_set(err, WK_EMISMATCH, "it has no tensor %s", tensor->name);
+        return NULL;
+    }
+    if (found->dtype != tensor->dtype || found->dims != tensor->dims ||
+        memcmp(found->shape, tensor->shape, (size_t)tensor->dims * sizeof(int64_t)) != 0 ||
+        (size_t)manifest_count(found) * wk_dtype_bytes(found->dtype) != tensor->bytes) {
+        error_set(err, WK_EMISMATCH, "its tensor %s has another shape or type", tensor->name);
+        return NULL;
+    }
+    return found;
+}
+
+static int load_tensors(struct load *load, const struct checkpoint_tensor *tensors, int n_tensors,
+                        struct error *err)
+{
+    if (load->manifest.n_tensors != n_tensors)
+        return error_set(err, WK_EMISMATCH, "it holds %d tensors, this training has %d",
+                         load->manifest.n_tensors, n_tensors);
+    for (int i = 0; i < n_tensors; i++) {
+        const struct manifest_tensor *found = match(&load->manifest, &tensors[i], err);
+        if (!found)
+            return WK_EMISMATCH;
+        int rc = load_tensor(load, found, tensors[i].data, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int load_numbers(struct load *load, struct train_numbers *ret, struct error *err)
+{
+    char *text;
+    size_t size;
+    int rc = file_read(load->folder, "state.json", 1 << 20, &text, &size, err);
+    if (rc)
+        return rc;
+    rc = numbers_parse(text, size, ret, err);
+    free(text);
+    if (!rc && ret->step != load->manifest.step)
+        rc = error_set(err, WK_EIO, "it is of step %lld, the manifest of %lld",
+                       (long long)ret->step, (long long)load->manifest.step);
+    return rc ? error_wrap(err, "state.json") : 0;
+}
+
+static int load_open(struct load *load, const char *path, struct error *err)
+{
+    *load = (struct load){.folder = -1};
+    int rc = open_manifest(load, path, err);
+    for (int i = 0; i < load->manifest.n_files && !rc; i++)
+        rc = open_shard(load, i, err);
+    return rc;
+}
+
+static void load_close(struct load *load)
+{
+    for (int i = 0; load->shards && i < load->manifest.n_files; i++) {
+        if (load->shards[i].fd >= 0)
+            close(load->shards[i].fd);
+        if (load->shards[i].parsed)
+            safetensors_fini(&load->shards[i].tensors);
+    }
+    free(load->shards);
+    if (load->folder >= 0)
+        close(load->folder);
+    manifest_fini(&load->manifest);
+}
+
+int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
+                    struct train_numbers *ret_numbers, struct error *err)
+{
+    struct load load;
+    struct train_numbers numbers = {0};
+    int rc = load_open(&load, path, err);
+    if (!rc)
+        rc = load_numbers(&load, &numbers, err);
+    if (!rc)
+        rc = load_tensors(&load, tensors, n_tensors, err);
+    load_close(&load);
+    if (rc)
+        return error_wrap(err, "checkpoint %s", path);
+    *ret_numbers = numbers;
+    return 0;
+}
+
+static int verify_tensors(struct load *load, struct error *err)
+{
+    for (int i = 0; i < load->manifest.n_tensors; i++) {
+        const struct manifest_tensor *tensor = &load->manifest.tensors[i];
+        size_t bytes = (size_t)manifest_count(tensor) * wk_dtype_bytes(tensor->dtype);
+        uint64_t held = manifest_bytes(&load->manifest);
+        if (bytes > held)
+            return error_set(err, WK_EIO, "tensor %s is larger than all files", tensor->name);
+        void *data = malloc(bytes + 1);
+        if (!data)
+            return error_set(err, WK_ENOMEM, "no memory for tensor %s", tensor->name);
+        int rc = load_tensor(load, tensor, data, err);
+        free(data);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int checkpoint_verify(const char *path, struct error *err)
+{
+    struct load load;
+    struct train_numbers numbers;
+    int rc = load_open(&load, path, err);
+    if (!rc)
+        rc = load_numbers(&load, &numbers, err);
+    if (!rc)
+        rc = verify_tensors(&load, err);
+    load_close(&load);
+    return rc ? error_wrap(err, "checkpoint %s", path) : 0;
+}

@@ -1,0 +1,96 @@
+#include <worker/error.h>
+
+#include "common/base/hex.h"
+#include "common/base/tree.h"
+#include "libworker/checkpoint/numbers.h"
+
+enum { VERSION = 1 };
+
+static void write_list(struct buf *out, const char *name, const int64_t *values, int64_t count)
+{
+    (void)buf_printf(out, "  \"%s\": [", name);
+    for (int64_t i = 0; i < count; i++)
+        (void)buf_printf(out, "%s%lld", i ? ", " : "", (long long)values[i]);
+    (void)buf_str(out, "],\n");
+}
+
+int numbers_write(const struct train_numbers *numbers, struct buf *out)
+{
+    char rng[2 * sizeof(numbers->rng) + 1];
+    hex_encode(&numbers->rng, sizeof(numbers->rng), rng);
+    (void)buf_printf(out, "{\n  \"version\": %d,\n  \"step\": %lld,\n", VERSION,
+                     (long long)numbers->step);
+    (void)buf_printf(out, "  \"total_steps\": %lld,\n", (long long)numbers->total_steps);
+    (void)buf_printf(out, "  \"optimizer_steps\": %lld,\n", (long long)numbers->optimizer_steps);
+    write_list(out, "loaders", numbers->loaders, numbers->n_loaders);
+    write_list(out, "schedulers", numbers->schedulers, numbers->n_schedulers);
+    (void)buf_printf(out, "  \"rng\": \"%s\"\n}\n", rng);
+    return buf_failed(out) ? WK_ENOMEM : 0;
+}
+
+static int read_count(const struct tree *root, const char *name, int64_t *ret, struct error *err)
+{
+    if (tree_read_i64(tree_get(root, name), ret, err))
+        return error_set(err, WK_EIO, "it has no number \"%s\"", name);
+    if (*ret < 0)
+        return error_set(err, WK_EIO, "\"%s\" is negative", name);
+    return 0;
+}
+
+static int read_list(const struct tree *root, const char *name, int64_t *ret, int64_t *ret_count,
+                     struct error *err)
+{
+    const struct tree *list = tree_get(root, name), *node;
+    if (!list || list->kind != TREE_LIST || list->count > NUMBERS_LOADERS_MAX)
+        return error_set(err, WK_EIO, "it has no list \"%s\" of at most %d", name,
+                         NUMBERS_LOADERS_MAX);
+    *ret_count = 0;
+    tree_each(node, list)
+    {
+        if (tree_read_i64(node, &ret[*ret_count], err) || ret[*ret_count] < 0)
+            return error_set(err, WK_EIO, "\"%s\" holds something else than counts", name);
+        ++*ret_count;
+    }
+    return 0;
+}
+
+_Static_assert(NUMBERS_LOADERS_MAX == NUMBERS_SCHEDULERS_MAX, "read_list bounds both");
+
+static int read_all(const struct tree *root, struct train_numbers *numbers, struct error *err)
+{
+    int64_t version = 0;
+    int rc = read_count(root, "version", &version, err);
+    if (!rc && version != VERSION)
+        rc = error_set(err, WK_EIO, "it is of version %lld, this is %d", (long long)version,
+                       VERSION);
+    if (!rc)
+        rc = read_count(root, "step", &numbers->step, err);
+    if (!rc)
+        rc = read_count(root, "total_steps", &numbers->total_steps, err);
+    if (!rc)
+        rc = read_count(root, "optimizer_steps", &numbers->optimizer_steps, err);
+    if (!rc)
+        rc = read_list(root, "loaders", numbers->loaders, &numbers->n_loaders, err);
+    if (!rc)
+        rc = read_list(root, "schedulers", numbers->schedulers, &numbers->n_schedulers, err);
+    const char *rng;
+    if (!rc && (tree_read_string(tree_get(root, "rng"), &rng, err) ||
+                hex_decode(rng, &numbers->rng, sizeof(numbers->rng))))
+        rc = error_set(err, WK_EIO, "it has no state of the random generator");
+    return rc;
+}
+
+int numbers_parse(const char *text, size_t size, struct train_numbers *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree_input input = {.name = "state.json", .text = text, .size = size};
+    struct tree *root;
+    struct train_numbers numbers = {0};
+    int rc = tree_parse_json(&input, &arena, &root, err) ? WK_EIO : 0;
+    if (!rc)
+        rc = read_all(root, &numbers, err);
+    arena_fini(&arena);
+    if (!rc)
+        *ret = numbers;
+    return rc;
+}

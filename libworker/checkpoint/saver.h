@@ -1,0 +1,37 @@
+/* Checkpoints off the training path: saver_take copies the state into a snapshot and returns; a
+ * thread of its own writes it. Training stalls for one copy.
+ *
+ * One thread calls the verbs; the gate and `report` run on the saver's thread. The snapshot's memory
+ * is kept from one checkpoint to the next.
+ */
+#ifndef CHECKPOINT_SAVER_H
+#define CHECKPOINT_SAVER_H
+
+#include "libworker/checkpoint/folder.h"
+
+struct saver;
+
+struct saver_options {
+    const char *dir;
+    const struct checkpoint_gate *gate; /* NULL: nobody to ask; outlives the saver */
+    int keep;                           /* pruned here when nobody else decides: 0 = all */
+    /* A checkpoint was committed (err->code 0) or failed. May be NULL. */
+    void (*report)(void *arg, int64_t step, const struct error *err);
+    void *report_arg;
+};
+
+int saver_new(const struct saver_options *options, struct saver **ret, struct error *err);
+void saver_free(struct saver *saver); /* waits for the write in progress; NULL is fine */
+
+bool saver_busy(struct saver *saver);
+
+/* Copy and hand over. WK_ESTATE while busy; WK_ENOMEM without memory for a copy: then saver_now. */
+int saver_take(struct saver *saver, const struct checkpoint_write *what, struct error *err);
+
+/* Write from the live state, on this thread, after what is in progress. */
+int saver_now(struct saver *saver, const struct checkpoint_write *what, struct error *err);
+
+/* Wait for the write in progress; returns the result of the last one (0 if there was none). */
+int saver_wait(struct saver *saver, struct error *err);
+
+#endif

@@ -1,0 +1,119 @@
+/* YAML to settings. */
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "libworker/config/settings.h"
+
+/* Keys of a job spec that say nothing about training: such a file is also a config file. */
+static const char *const job_keys[] = {"name",     "tenant",      "command",     "nodes",
+                                       "resources", "priority",   "max_runtime", "restart",
+                                       "elastic",  "constraints", "topology",    "env",
+                                       "workdir",  "workers_per_node", NULL};
+
+static bool is_job_key(const char *key)
+{
+    for (int i = 0; job_keys[i]; i++)
+        if (strcmp(job_keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* Whether some setting is called `path` followed by a dot. */
+static bool is_section(const char *path)
+{
+    size_t size = strlen(path);
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        if (str_starts(setting_rows[i].name, path) && setting_rows[i].name[size] == '.')
+            return true;
+    return false;
+}
+
+static int scalar_text(const struct tree *node, struct buf *out, struct error *err)
+{
+    switch (node->kind) {
+    case TREE_STRING:
+        return buf_str(out, node->string);
+    case TREE_BOOL:
+    case TREE_INTEGER:
+    case TREE_NUMBER:
+        return tree_write_json(node, TREE_COMPACT, out, err);
+    case TREE_NULL:
+        return 0;
+    case TREE_LIST:
+    case TREE_MAP:
+        break;
+    }
+    return tree_fail(node, err, "expected one value, found %s", tree_kind_name(node->kind));
+}
+
+static int unknown_key(const struct tree *node, const char *path, struct error *err)
+{
+    const char *names[SETTINGS_COUNT + 1] = {0};
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        names[i] = setting_rows[i].name;
+    const char *nearest = str_nearest(path, names);
+    tree_fail(node, err, "no setting is called \"%s\"%s%s%s", path, nearest ? " (nearest: " : "",
+              nearest ? nearest : "", nearest ? ")" : "");
+    if (nearest)
+        error_hint(err, "did you mean %s?", nearest);
+    return WK_EINVAL;
+}
+
+static int take_value(struct settings *settings, const char *file, const struct tree *node,
+                      enum setting setting, struct error *err)
+{
+    struct buf text = {0};
+    char where[512];
+    (void)str_printf(where, sizeof(where), "%s:%d", file, node->line);
+    struct setting_source source = {WK_FROM_FILE, where};
+    int rc = scalar_text(node, &text, err);
+    if (!rc)
+        rc = settings_set(settings, setting, buf_cstr(&text), &source, err);
+    buf_fini(&text);
+    return rc ? WK_EINVAL : 0;
+}
+
+static int take_section(struct settings *settings, const char *file, const struct tree *map,
+                        const char *prefix, struct error *err)
+{
+    struct tree *node;
+    if (map->kind != TREE_MAP)
+        return tree_fail(map, err, "expected a map of settings, found %s",
+                         tree_kind_name(map->kind));
+    tree_each(node, map)
+    {
+        char path[128];
+        if (str_printf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", node->key))
+            return tree_fail(node, err, "this key is too long");
+        int setting = settings_find(path), rc = 0;
+        if (setting >= 0)
+            rc = take_value(settings, file, node, setting, err);
+        else if (!*prefix && strcmp(path, "training") == 0)
+            rc = take_section(settings, file, node, "", err);
+        else if (is_section(path))
+            rc = take_section(settings, file, node, path, err);
+        else if (*prefix || !is_job_key(path))
+            rc = unknown_key(node, path, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int settings_read_yaml(struct settings *settings, const char *name, const char *text, size_t size,
+                       struct error *err)
+{
+    struct arena arena = {0};
+    struct tree_input input = {.name = name, .text = text, .size = size};
+    struct tree *root = NULL;
+    int rc = tree_parse_yaml(&input, &arena, &root, err);
+    if (!rc && root->kind != TREE_NULL)
+        rc = take_section(settings, name, root, "", err);
+    if (rc)
+        error_wrap(err, "config file %s", name);
+    arena_fini(&arena);
+    return rc;
+}

@@ -1,0 +1,146 @@
+#include <stdlib.h>
+
+#include "libworker/data/loader.h"
+#include "libworker/data/split.h"
+
+int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
+{
+    if (!options->source || options->length < 1 || options->batch < 1 || options->epochs < 0)
+        return error_set(err, WK_EINVAL, "a loader needs a source, a length and a batch of at least 1");
+    int64_t samples = (options->source->count - 1) / options->length;
+    if (samples < 1)
+        return error_set(err, WK_EINVAL, "%lld tokens hold no sample of %lld and its successor",
+                         (long long)options->source->count, (long long)options->length);
+    if (options->drop_last && samples < options->batch)
+        return error_set(err, WK_EINVAL, "%lld samples fill no batch of %lld",
+                         (long long)samples, (long long)options->batch);
+    struct wk_loader *loader = calloc(1, sizeof(*loader));
+    if (!loader)
+        return error_set(err, WK_ENOMEM, "no memory for a loader");
+    loader->options = *options;
+    loader->samples = samples;
+    loader->order_epoch = -1;
+    *ret = loader;
+    return 0;
+}
+
+void wk_loader_free(struct wk_loader *loader)
+{
+    if (!loader)
+        return;
+    free(loader->tokens);
+    free(loader);
+}
+
+/* Samples an epoch deals: all, or with drop_last those of its full batches. */
+static int64_t dealt_per_epoch(const struct wk_loader *loader)
+{
+    int64_t samples = loader->samples;
+    return loader->options.drop_last ? samples - samples % loader->options.batch : samples;
+}
+
+bool loader_at_end(const struct wk_loader *loader)
+{
+    return loader->options.epochs && loader->cursor / loader->samples >= loader->options.epochs;
+}
+
+static int reserve(struct wk_loader *loader, int64_t samples, struct error *err)
+{
+    if (samples <= loader->capacity)
+        return 0;
+    size_t size = (size_t)samples * (size_t)loader->options.length;
+    int32_t *tokens = NULL;
+    if (size <= SIZE_MAX / 16)
+        tokens = realloc(loader->tokens, 2 * size * sizeof(*tokens));
+    if (!tokens)
+        return error_set(err, WK_ENOMEM, "no memory for a batch of %lld samples",
+                         (long long)samples);
+    loader->tokens = tokens;
+    loader->capacity = samples;
+    return 0;
+}
+
+static int64_t sample_at(struct wk_loader *loader, int64_t position)
+{
+    int64_t epoch = position / loader->samples, index = position % loader->samples;
+    if (loader->options.sequential)
+        return index;
+    if (epoch != loader->order_epoch) {
+        permutation_init(&loader->order, (uint64_t)loader->samples, loader->options.seed,
+                         (uint64_t)epoch);
+        loader->order_epoch = epoch;
+    }
+    return (int64_t)permutation_at(&loader->order, (uint64_t)index);
+}
+
+static void fill(struct wk_loader *loader, int64_t position, int64_t samples)
+{
+    int64_t length = loader->options.length;
+    int32_t *targets = loader->tokens + loader->capacity * length;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t first = sample_at(loader, position + i) * length;
+        source_read(loader->options.source, first, length, loader->tokens + i * length);
+        source_read(loader->options.source, first + 1, length, targets + i * length);
+    }
+}
+
+int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
+                struct error *err)
+{
+    int64_t length = loader->options.length;
+    /* A position taken with another batch size may lie in what drop_last leaves. */
+    if (loader->cursor % loader->samples >= dealt_per_epoch(loader))
+        loader->cursor += loader->samples - loader->cursor % loader->samples;
+    if (loader_at_end(loader))
+        return 0;
+    int64_t position = loader->cursor;
+    int64_t left = dealt_per_epoch(loader) - position % loader->samples;
+    int64_t global = left < loader->options.batch ? left : loader->options.batch;
+    int64_t first, count;
+    split_share(global, place->rank, place->world, &first, &count);
+    int rc = reserve(loader, count, err);
+    if (rc)
+        return rc;
+    fill(loader, position + first, count);
+    loader->batches_after =
+        (left - global + loader->options.batch - 1) / loader->options.batch;
+    loader->cursor = position + global;
+    /* What drop_last leaves is skipped here, so that the cursor of an epoch's end is its multiple. */
+    if (left == global)
+        loader->cursor += loader->samples - dealt_per_epoch(loader);
+    *ret = (struct wk_batch){
+        .tokens = loader->tokens,
+        .targets = loader->tokens ? loader->tokens + loader->capacity * length : NULL,
+        .samples = count,
+        .length = length,
+        .position = position,
+        .global_samples = global,
+        .denominator = (double)global * (double)length,
+    };
+    return 1;
+}
+
+int64_t wk_loader_samples(const struct wk_loader *loader)
+{
+    return dealt_per_epoch(loader);
+}
+
+int64_t wk_loader_batches(const struct wk_loader *loader)
+{
+    return (dealt_per_epoch(loader) + loader->options.batch - 1) / loader->options.batch;
+}
+
+int64_t wk_loader_position(const struct wk_loader *loader)
+{
+    return loader->cursor;
+}
+
+int wk_loader_seek(struct wk_loader *loader, int64_t position)
+{
+    if (loader->owner && !loader->options.evaluation)
+        return WK_ESTATE;
+    if (position < 0)
+        return WK_EINVAL;
+    loader->cursor = loader->committed = position;
+    return 0;
+}

@@ -1,0 +1,44 @@
+/* Global batches in a fixed order, and one rank's share of each.
+ *
+ * The cursor is the number of global samples dealt since the start, over all epochs: sample number
+ * p is the (p mod samples)-th of epoch p / samples. It moves when a batch is dealt; `committed` is
+ * where the last optimizer step left it, and where a rolled-back step returns to. A batch never
+ * crosses the end of an epoch.
+ *
+ * Owned by the caller through worker/data.h. One thread.
+ */
+#ifndef DATA_LOADER_H
+#define DATA_LOADER_H
+
+#include "libworker/data/permute.h"
+#include "libworker/data/source.h"
+
+struct wk_loader {
+    struct wk_loader_options options;
+    int64_t samples; /* of an epoch, the dropped ones included */
+    int64_t cursor;
+    int64_t committed;
+    struct permutation order; /* of epoch `order_epoch` */
+    int64_t order_epoch;      /* -1: none yet */
+    int32_t *tokens;          /* [capacity, length], and the targets behind them */
+    int64_t capacity;         /* samples */
+    int64_t batches_after;    /* global batches of the epoch behind the one dealt last */
+    void *owner;              /* the context it was prepared in; kept by step/ */
+};
+
+struct loader_place {
+    int rank, world;
+};
+
+int loader_new(const struct wk_loader_options *options, struct wk_loader **ret,
+               struct error *err);
+
+/* Deal the next global batch. 1: *ret holds this rank's share of it; 0: all epochs are over; else an
+ * error. The batch's arrays are the loader's until the next call. */
+int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
+                struct error *err);
+
+/* Whether the next loader_next would return 0. */
+bool loader_at_end(const struct wk_loader *loader);
+
+#endif

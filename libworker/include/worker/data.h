@@ -1,0 +1,70 @@
+/* Where samples come from and in which order.
+ *
+ * A source is a sequence of tokens: the bytes of a text, or a memory-mapped file of 16- or 32-bit
+ * numbers. A loader cuts it into samples of `length` tokens with their successors as targets, deals
+ * them in an order fixed by the seed, and gives each rank its share of every global batch. The
+ * position in the data is a global sample count: the same at any world size, kept in checkpoints,
+ * so every sample comes exactly once per epoch however often the job is resized or restarted.
+ *
+ * Both belong to the caller: free the loader first, both after the context they were used in. One
+ * thread per loader; a source may be shared by loaders. `ctx` only receives the sentence of a
+ * failure (which is then the context's error) and may be NULL.
+ */
+#ifndef WORKER_DATA_H
+#define WORKER_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <worker/export.h>
+#include <worker/types.h>
+
+struct wk_context;
+struct wk_source;
+struct wk_loader;
+
+enum wk_source_format {
+    WK_SOURCE_AUTO, /* llm.c's header if there is one, else text */
+    WK_SOURCE_TEXT, /* each byte is a token, 0…255 */
+    WK_SOURCE_U16,  /* little-endian numbers without a header */
+    WK_SOURCE_U32,
+    WK_SOURCE_LLMC, /* 1024 bytes of header, then uint16 (magic 20240520) or uint32 (20240801) */
+};
+
+/* Map a file. It must not shrink while it is open. WK_ENOTFOUND, WK_EIO, WK_EINVAL (empty, or a
+ * header that does not match the size), WK_ENOMEM. */
+WK_API int wk_source_open(struct wk_context *ctx, const char *path, enum wk_source_format format,
+                          struct wk_source **ret_source);
+
+/* The bytes of a text in memory, copied. */
+WK_API int wk_source_bytes(struct wk_context *ctx, const void *data, size_t size,
+                           struct wk_source **ret_source);
+
+WK_API int64_t wk_source_count(const struct wk_source *source); /* tokens */
+WK_API void wk_source_free(struct wk_source *source);           /* NULL is fine */
+
+struct wk_loader_options {
+    struct wk_source *source;
+    int64_t length;  /* tokens of a sample */
+    int64_t batch;   /* samples of a global batch, over all ranks */
+    int64_t epochs;  /* passes over the source; 0 = for ever */
+    uint64_t seed;   /* 0 takes the setting `seed` */
+    bool sequential; /* in file order instead of shuffled */
+    bool drop_last;  /* an epoch ends with its last full batch; else a smaller one follows */
+    bool evaluation; /* not a training loader: its batches are outside steps and total_steps */
+};
+
+/* WK_EINVAL when the source has not one sample of this length, or no full batch with drop_last. */
+WK_API int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *options,
+                         struct wk_loader **ret_loader);
+WK_API void wk_loader_free(struct wk_loader *loader); /* NULL is fine */
+
+WK_API int64_t wk_loader_samples(const struct wk_loader *loader); /* of one epoch */
+WK_API int64_t wk_loader_batches(const struct wk_loader *loader); /* of one epoch, as yielded */
+
+/* Global samples dealt so far. Setting it is for evaluation loaders that start over: WK_ESTATE for a
+ * training loader in a context, whose position the context keeps. */
+WK_API int64_t wk_loader_position(const struct wk_loader *loader);
+WK_API int wk_loader_seek(struct wk_loader *loader, int64_t position);
+
+#endif

@@ -1,0 +1,129 @@
+/* The model of a program that brings its own passes: a table of parameters and nothing else. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/parallel.h>
+
+#include "common/base/str.h"
+#include "libworker/nn/model.h"
+#include "libworker/parallel/custom.h"
+
+struct custom {
+    struct wk_model model;
+    const float **initial; /* [n_params] */
+};
+
+static int custom_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                          struct error *err)
+{
+    (void)model;
+    (void)batch;
+    (void)ret_loss;
+    return error_set(err, WK_ESTATE, "a custom model's forward pass is the program's own");
+}
+
+/* The program's gradients are in the arena, unscaled and added to those of earlier passes, so there
+ * is nothing to compute; step/ scales the sum. */
+static int custom_backward(struct wk_model *model, float scale, struct error *err)
+{
+    (void)model;
+    (void)scale;
+    (void)err;
+    return 0;
+}
+
+static int custom_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
+                         struct error *err)
+{
+    (void)model;
+    (void)batch;
+    (void)ret_logits;
+    return error_set(err, WK_EUNSUPPORTED, "a custom model has no logits");
+}
+
+static void custom_free(struct wk_model *model)
+{
+    struct custom *custom = (struct custom *)model;
+    free(custom->initial);
+    free(model->params);
+    free(custom);
+}
+
+static const struct model_ops custom_ops = {"custom", custom_forward, custom_backward,
+                                            custom_logits, custom_free};
+
+bool model_is_custom(const struct wk_model *model)
+{
+    return model->ops == &custom_ops;
+}
+
+void custom_apply_initial(struct wk_model *model)
+{
+    const struct custom *custom = (const struct custom *)model;
+    for (int i = 0; i < model->n_params; i++)
+        if (custom->initial[i])
+            memcpy(model->params[i].data, custom->initial[i],
+                   model->params[i].count * sizeof(float));
+}
+
+static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer)
+{
+    enum { ALIGN = 16 }; /* elements: views start on cache lines */
+    struct param *param = &model->params[index];
+    if (!buffer->name || !*buffer->name || buffer->dims < 1 || buffer->dims > PARAM_DIMS_MAX ||
+        str_copy(param->name, sizeof(param->name), buffer->name))
+        return WK_EINVAL;
+    for (int i = 0; i < index; i++)
+        if (strcmp(model->params[i].name, param->name) == 0)
+            return WK_EINVAL;
+    param->count = 1;
+    param->dims = buffer->dims;
+    for (int i = 0; i < buffer->dims; i++) {
+        if (buffer->shape[i] < 1 || param->count > SIZE_MAX / 64 / (size_t)buffer->shape[i])
+            return WK_EINVAL;
+        param->shape[i] = buffer->shape[i];
+        param->count *= (size_t)buffer->shape[i];
+    }
+    param->offset = model->count;
+    param->decay = buffer->decay;
+    param->block = index;
+    param->init = PARAM_ZERO;
+    model->count += (param->count + ALIGN - 1) / ALIGN * ALIGN;
+    return 0;
+}
+
+int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_model **ret_model)
+{
+    if (!buffers || n_buffers < 1)
+        return WK_EINVAL;
+    struct custom *custom = calloc(1, sizeof(*custom));
+    if (!custom)
+        return WK_ENOMEM;
+    struct wk_model *model = &custom->model;
+    model->ops = &custom_ops;
+    model->kernels = kernel_cpu();
+    model->params = calloc((size_t)n_buffers, sizeof(*model->params));
+    custom->initial = calloc((size_t)n_buffers, sizeof(*custom->initial));
+    model->n_params = model->n_blocks = n_buffers;
+    int rc = model->params && custom->initial ? 0 : WK_ENOMEM;
+    for (int i = 0; i < n_buffers && !rc; i++) {
+        rc = fill_param(model, i, &buffers[i]);
+        custom->initial[i] = buffers[i].initial;
+    }
+    if (rc) {
+        custom_free(model);
+        return rc;
+    }
+    *ret_model = model;
+    return 0;
+}
+
+float *wk_parameter_data(struct wk_model *model, int index)
+{
+    return index < 0 || index >= model->n_params ? NULL : model->params[index].data;
+}
+
+float *wk_parameter_grad(struct wk_model *model, int index)
+{
+    return index < 0 || index >= model->n_params ? NULL : model->params[index].grad;
+}

@@ -1,0 +1,14 @@
+/* Inside view of custom models (worker/parallel.h). */
+#ifndef PARALLEL_CUSTOM_H
+#define PARALLEL_CUSTOM_H
+
+#include <stdbool.h>
+
+struct wk_model;
+
+bool model_is_custom(const struct wk_model *model);
+
+/* Copy the program's initial values into the bound arena. */
+void custom_apply_initial(struct wk_model *model);
+
+#endif

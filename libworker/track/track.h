@@ -1,0 +1,46 @@
+/* Where metrics go on this machine: an optional file of JSON lines, and one progress line for people
+ * every so often. (The coordinator's charts are fed through session/.) Used by rank 0 only; one
+ * thread.
+ */
+#ifndef TRACK_TRACK_H
+#define TRACK_TRACK_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/error.h"
+
+struct track_options {
+    const char *path; /* appended to; "" = none */
+    FILE *progress;   /* borrowed; NULL = none */
+    int64_t every;    /* steps between progress lines; 0 = none */
+};
+
+struct track {
+    struct track_options options;
+    FILE *file;
+    int64_t since_ms; /* monotonic, of the progress line before */
+    int64_t since_step;
+    double tokens; /* since then */
+};
+
+/* What one completed optimizer step was. */
+struct track_step {
+    int64_t step, total_steps; /* total 0 = unknown */
+    double loss, rate;
+    double tokens; /* of the global batches of this step */
+    int64_t now_ms; /* monotonic */
+};
+
+int track_init(struct track *track, const struct track_options *options, int64_t now_ms,
+               struct error *err);
+void track_fini(struct track *track);
+
+/* One metric of one step as a JSON line. WK_EIO once the file refuses it. */
+int track_metric(struct track *track, int64_t step, const char *name, double value);
+
+/* Count a step; every so often print a line and return the tokens per second since the last one,
+ * else a negative number. */
+double track_progress(struct track *track, const struct track_step *step);
+
+#endif
