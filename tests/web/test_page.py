@@ -1,0 +1,106 @@
+"""The page in a real browser: sign in, jobs, one job with its chart and output, nodes, events."""
+import json
+import os
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+MARKUP = "<img src=x onerror=alert(1)>"
+
+
+def text_of(browser, what, seconds=15):
+    """Waits until the page's text holds `what`."""
+    return WebDriverWait(browser, seconds).until(lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t)
+
+
+def sign_in(browser, cluster):
+    browser.get(f"http://{cluster.http}/")
+    browser.delete_all_cookies()
+    browser.get(f"http://{cluster.http}/#token={cluster.token}")
+    browser.refresh()
+    text_of(browser, "live")
+
+
+def errors(browser):
+    """What the browser complained about, refused requests before signing in aside."""
+    return [e["message"] for e in browser.get_log("browser") if e["level"] == "SEVERE" and "401" not in e["message"]]
+
+
+def shot(browser, name):
+    folder = os.environ.get("MUSTER_SCREENSHOTS")
+    if folder:
+        browser.save_screenshot(f"{folder}/{name}.png")
+
+
+def test_signing_in(browser, cluster):
+    browser.get(f"http://{cluster.http}/")
+    text_of(browser, "Sign in")
+    field = browser.find_element(By.CSS_SELECTOR, "input[name=token]")
+    field.send_keys("mst_admin_wrong")
+    field.submit()
+    WebDriverWait(browser, 10).until(lambda b: b.find_element(By.CSS_SELECTOR, ".error").text)
+    shot(browser, "login")
+    field.clear()
+    field.send_keys(cluster.token)
+    field.submit()
+    text_of(browser, "Jobs")
+    cookie = browser.get_cookies()[0]
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+
+
+def test_a_job_with_its_output_and_reasons(browser, cluster):
+    job = cluster.submit("--name", "shown", "--restarts", "0", "--", "/bin/sh", "-c", f"echo 'a line {MARKUP}'; exit 5")
+    cluster.wait_state(job, "failed")
+    sign_in(browser, cluster)
+    text_of(browser, job)
+    shot(browser, "jobs")
+    browser.find_element(By.LINK_TEXT, job).click()
+    page = text_of(browser, "a line")
+    assert MARKUP in page, "output is text, never markup"
+    assert "failed" in page and "5" in page
+    text_of(browser, "What happened")
+    shot(browser, "job")
+    assert not errors(browser)
+
+
+def test_a_live_loss_chart(browser, cluster):
+    from localcluster import ROOT
+    text = cluster.folder / "text.txt"
+    text.write_text("In the beginning was the word, and the word was long. " * 2000)
+    job = cluster.submit("--name", "chart", "--", ROOT / "build/examples/gpt", "--data", text, "--layers", "1", "--heads", "2", "--width", "32",
+                         "--context", "32", "--batch", "4", "--steps", "400")
+    sign_in(browser, cluster)
+    browser.get(f"http://{cluster.http}/#/jobs/{job}")
+    WebDriverWait(browser, 30).until(lambda b: b.execute_script(
+        "const c = Chart.getChart(document.querySelector('canvas')); return c && c.data.datasets[0].data.length") > 10)
+    points = browser.execute_script("return Chart.getChart(document.querySelector('canvas')).data.datasets[0].data")
+    assert [p["x"] for p in points] == sorted({p["x"] for p in points})
+    cluster.wait_state(job, "succeeded", seconds=60)
+    text_of(browser, "succeeded")
+    shot(browser, "chart")
+    assert not errors(browser)
+
+
+def test_nodes_and_events(browser, cluster):
+    sign_in(browser, cluster)
+    browser.get(f"http://{cluster.http}/#/nodes")
+    text_of(browser, "node1")
+    browser.find_element(By.XPATH, "//button[text()='cordon']").click()
+    text_of(browser, "cordoned")
+    nodes = json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"]
+    assert nodes[0]["state"] == "cordoned"
+    browser.find_element(By.XPATH, "//button[text()='uncordon']").click()
+    text_of(browser, "ready")
+    shot(browser, "nodes")
+    browser.get(f"http://{cluster.http}/#/events")
+    text_of(browser, "node")
+    assert not errors(browser)
+
+
+def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
+    browser.set_window_size(420, 900)
+    sign_in(browser, cluster)
+    text_of(browser, "Jobs")
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    shot(browser, "narrow")
+    browser.set_window_size(1200, 1400)
