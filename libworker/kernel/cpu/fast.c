@@ -214,13 +214,25 @@ static float exponentials(float *row, int64_t count, float factor, float max)
     return sum;
 }
 
+/* Lanes by hand: clang does not vectorize a maximum, as it might meet NaN. One hides here, but shows
+ * in the exponentials.
+ */
 static float row_max(const float *row, int64_t count)
 {
-    float max = row[0];
-#pragma omp simd reduction(max : max)
-    for (int64_t i = 0; i < count; i++)
-        max = row[i] > max ? row[i] : max;
-    return max;
+    enum { LANES = 16 };
+    float lanes[LANES];
+    for (int64_t j = 0; j < LANES; j++)
+        lanes[j] = row[j < count ? j : 0];
+    int64_t i = LANES;
+    for (; i + LANES <= count; i += LANES) {
+        for (int64_t j = 0; j < LANES; j++)
+            lanes[j] = row[i + j] > lanes[j] ? row[i + j] : lanes[j];
+    }
+    for (; i < count; i++)
+        lanes[0] = row[i] > lanes[0] ? row[i] : lanes[0];
+    for (int64_t j = 1; j < LANES; j++)
+        lanes[0] = lanes[j] > lanes[0] ? lanes[j] : lanes[0];
+    return lanes[0];
 }
 
 /* Entries that row r sees. */

@@ -1,0 +1,112 @@
+/* Six steps of each optimizer on one vector, as PyTorch took them (reference/gpt/optimizers.json). The
+ * settings are those the file was made with; plain Adam is AdamW without decay.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libworker/nn/model.h"
+#include "libworker/optim/optimizer.h"
+
+enum { COUNT = 7, STEPS = 6 };
+
+static const double TOLERANCE = 3e-6;
+
+static json_t *read_reference(void)
+{
+    const char *folder = getenv("MUSTER_REFERENCE");
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/gpt/optimizers.json",
+             folder ? folder : MUSTER_SOURCE_DIR "/../shared/reference");
+    if (access(path, R_OK) != 0) {
+        fprintf(stderr, "SKIPPED: no reference data at %s (set MUSTER_REFERENCE)\n", path);
+        cr_skip_test("SKIPPED: no reference data at %s (set MUSTER_REFERENCE)", path);
+    }
+    json_t *data = json_load_file(path, 0, NULL);
+    cr_assert_not_null(data);
+    return data;
+}
+
+static const json_t *entry_named(const json_t *data, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(data); i++) {
+        const json_t *entry = json_array_get(data, i);
+        if (!strcmp(json_string_value(json_object_get(entry, "name")), name))
+            return entry;
+    }
+    cr_assert_fail("no optimizer %s", name);
+    return NULL;
+}
+
+static void read_floats(const json_t *array, float ret_values[COUNT])
+{
+    cr_assert_eq(json_array_size(array), COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        ret_values[i] = (float)json_number_value(json_array_get(array, i));
+}
+
+/* Takes the optimizer. */
+static void follow(const char *name, struct wk_optimizer *o)
+{
+    static const struct param vector = {.name = "x", .dims = 1, .count = COUNT, .decay = true};
+    json_t *data = read_reference();
+    const json_t *entry = entry_named(data, name);
+    float x[COUNT], grads[COUNT], after[COUNT];
+    cr_assert_eq(optimizer_bind(o, &vector, 1, 0, COUNT, NULL), 0);
+    read_floats(json_object_get(entry, "start"), x);
+    cr_assert_eq(json_array_size(json_object_get(entry, "grads")), STEPS);
+    for (size_t t = 0; t < STEPS; t++) {
+        read_floats(json_array_get(json_object_get(entry, "grads"), t), grads);
+        read_floats(json_array_get(json_object_get(entry, "after"), t), after);
+        cr_assert_eq(optimizer_step(o, x, grads, 1, NULL), 0);
+        for (int i = 0; i < COUNT; i++)
+            cr_expect_float_eq(x[i], after[i], TOLERANCE, "%s, step %zu: x[%d] = %.8g, not %.8g",
+                               name, t, i, x[i], after[i]);
+    }
+    wk_optimizer_free(o);
+    json_decref(data);
+}
+
+static void follow_sgd(const char *name, struct wk_sgd_options options)
+{
+    struct wk_optimizer *o;
+    cr_assert_eq(wk_sgd_new(&options, &o), 0);
+    follow(name, o);
+}
+
+static void follow_adamw(const char *name, struct wk_adamw_options options)
+{
+    struct wk_optimizer *o;
+    cr_assert_eq(wk_adamw_new(&options, &o), 0);
+    follow(name, o);
+}
+
+Test(reference, sgd)
+{
+    follow_sgd("sgd", (struct wk_sgd_options){.rate = 0.1});
+}
+
+Test(reference, sgd_with_momentum_and_decay)
+{
+    follow_sgd("sgd_momentum",
+               (struct wk_sgd_options){.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+}
+
+Test(reference, sgd_with_nesterov_momentum)
+{
+    follow_sgd("sgd_nesterov",
+               (struct wk_sgd_options){.rate = 0.1, .momentum = 0.9, .nesterov = true});
+}
+
+Test(reference, adam)
+{
+    follow_adamw("adam", (struct wk_adamw_options){0.01, 0.9, 0.999, 1e-8, 0});
+}
+
+Test(reference, adamw)
+{
+    follow_adamw("adamw", (struct wk_adamw_options){0.01, 0.9, 0.95, 1e-8, 0.1});
+}
