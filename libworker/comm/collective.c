@@ -163,7 +163,7 @@ static int run_among_others(struct wk_comm *comm, const struct request *rq, size
 
 int collective_run(struct wk_comm *comm, const struct request *rq)
 {
-    int failure = atomic_load(&comm->failure);
+    int failure = wait_look(comm);
     if (failure != 0)
         return failure;
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);

@@ -114,6 +114,7 @@ struct wk_comm {
     struct peer *peers; /* [world]; the own one unused */
     struct segment segment;
     bool has_segment;
+    bool has_remote; /* some peer is reached over TCP */
     int bell_fd, epoll_fd;
     char *scratch;
     const void **sources; /* [world] */
@@ -170,6 +171,9 @@ int comm_spin_us(const struct comm_options *options);
 
 /* Add what a peer can be heard through to the epoll; once, when connected. 0 or WK_E... */
 int wait_watch(struct wk_comm *comm, int peer, int data_fd);
+
+/* Hear what was said since the last operation; returns the failure, 0 if there is none. */
+int wait_look(struct wk_comm *comm);
 void wait_begin(struct wk_comm *comm, struct wait *wait);
 
 /* The last turn moved something. */

@@ -117,6 +117,7 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
     peer->control_fd = met->control_fd;
     peer->handles = met->handles;
     peer->remote = !meeting_same_host(meeting, p);
+    comm->has_remote |= peer->remote;
     *met = (struct met){-1, -1, {-1, -1, -1}};
     if (peer->remote) {
         rc = link_tcp_new(data_fd, &peer->link, err);

@@ -33,8 +33,12 @@ static int fail(struct wk_comm *comm, struct control_message *message, bool tell
         snprintf(comm->failure_text, sizeof(comm->failure_text), "%s", message->text);
         atomic_store(&comm->failure, message->code);
         stands = message->code;
-        if (tell)
+        if (tell) {
             send_to_all(comm, message);
+            for (int p = 0; p < comm->world; p++)
+                if (comm->peers[p].link)
+                    link_alert(comm->peers[p].link);
+        }
         wake_runner(comm);
     }
     pthread_mutex_unlock(&comm->fail_lock);

@@ -26,6 +26,8 @@ struct link_ops {
     void (*consume)(struct link *link, size_t bytes);
     /* Moves what has arrived, up to `bytes`, to `data`; returns as peek. */
     ssize_t (*recv)(struct link *link, void *data, size_t bytes);
+    /* The other side should look at its control socket before its next operation. Any thread. */
+    void (*alert)(struct link *link);
     void (*free)(struct link *link);
 };
 
@@ -51,6 +53,11 @@ static inline void link_consume(struct link *link, size_t bytes)
 static inline ssize_t link_recv(struct link *link, void *data, size_t bytes)
 {
     return link->ops->recv(link, data, bytes);
+}
+
+static inline void link_alert(struct link *link)
+{
+    link->ops->alert(link);
 }
 
 static inline void link_free(struct link *link)

@@ -88,6 +88,11 @@ static ssize_t shm_recv(struct link *link, void *data, size_t bytes)
     return (ssize_t)n;
 }
 
+static void shm_alert(struct link *link)
+{
+    atomic_store(&((struct link_shm *)link)->theirs.head->alert, 1);
+}
+
 static void shm_free(struct link *link)
 {
     struct link_shm *shm = (struct link_shm *)link;
@@ -103,6 +108,7 @@ static const struct link_ops shm_ops = {
     .peek = shm_peek,
     .consume = shm_consume,
     .recv = shm_recv,
+    .alert = shm_alert,
     .free = shm_free,
 };
 

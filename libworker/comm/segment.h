@@ -3,7 +3,7 @@
  * that maps it ends, it is gone.
  *
  *     owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
- *     head: asleep | ring_ends[world]      then, page aligned: ring 0, ring 1, ... ring world-1
+ *     head: asleep | alert | ring_ends[world]      then, page aligned: ring 0, ring 1, ... ring world-1
  *
  * Sleeping (Dekker's way, all accesses sequentially consistent): the owner sets `asleep`, looks at
  * its rings once more, then waits for its bell (an eventfd the peers hold too). A peer publishes,
@@ -30,6 +30,7 @@ struct segment_head {
     uint32_t world;
     uint32_t ring_bytes; /* power of two, whole pages */
     _Alignas(64) _Atomic uint32_t asleep;
+    _Alignas(64) _Atomic uint32_t alert; /* the owner should look at its control sockets */
     struct ring_ends rings[]; /* [world], by the writer's rank */
 };
 

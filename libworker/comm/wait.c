@@ -199,6 +199,22 @@ static void hear(struct wk_comm *comm, uint64_t tag)
     }
 }
 
+static void hear_all(struct wk_comm *comm, int timeout_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    for (int i = 0; i < n; i++)
+        hear(comm, events[i].data.u64);
+}
+
+int wait_look(struct wk_comm *comm)
+{
+    bool alert = comm->has_segment && atomic_load(&comm->segment.head->alert);
+    if (alert || comm->has_remote)
+        hear_all(comm, 0);
+    return atomic_load(&comm->failure);
+}
+
 static int sleep_once(struct wk_comm *comm, struct wait *wait)
 {
     int64_t now_ms = comm_now_us() / 1000;
@@ -210,10 +226,7 @@ static int sleep_once(struct wk_comm *comm, struct wait *wait)
         limit_ms = grace_ms;
     if (atomic_load(&comm->failure) != 0)
         return atomic_load(&comm->failure);
-    struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, (int)limit_ms);
-    for (int i = 0; i < n; i++)
-        hear(comm, events[i].data.u64);
+    hear_all(comm, (int)limit_ms);
     return atomic_load(&comm->failure);
 }
 

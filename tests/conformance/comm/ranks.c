@@ -1,12 +1,12 @@
 #include "tests/conformance/comm/ranks.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ static int be_rank(const struct ranks *ranks, struct meeting_place *place, int r
         .endpoints = place->endpoints,
         .hosts = place->hosts,
         .generation = ranks->generation,
-        .connect_timeout_ms = 10000,
+        .connect_timeout_ms = ranks->connect_timeout_ms ? ranks->connect_timeout_ms : 10000,
         .timeout_ms = ranks->timeout_ms,
     };
     memset(options.secret, rank == ranks->wrong_secret_of ? 1 : 2, sizeof(options.secret));

@@ -16,6 +16,7 @@ struct ranks {
     enum ranks_hosts hosts;
     int world;
     int timeout_ms;
+    int connect_timeout_ms; /* 0 = 10 s */
     uint64_t generation;
     int wrong_secret_of; /* rank that has another secret, or -1 */
     void *arg;

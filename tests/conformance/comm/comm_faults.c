@@ -1,0 +1,421 @@
+/* Every wait ends: deaths, aborts, timeouts, mismatches and strangers, over shared memory, TCP and
+ * both. Times are printed; only a second or more fails. */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/conformance/comm/ranks.h"
+
+enum { LATE_MS = 1000, PATIENCE_MS = 20000 };
+
+struct shared {
+    _Atomic int ready;
+    _Atomic int go;
+    int code[RANKS_MAX];
+    int lost[RANKS_MAX];
+    int lost_count[RANKS_MAX];
+    double at_ms[RANKS_MAX];
+    char text[RANKS_MAX][512];
+};
+
+static int failures;
+
+static void expect(int ok, const char *what, enum ranks_hosts hosts, const char *detail)
+{
+    if (!ok) {
+        failures++;
+        printf("FAILED %s (%s): %s\n", what, ranks_hosts_name(hosts), detail);
+    }
+}
+
+static void nap_ms(int ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
+
+static void note(struct shared *s, struct wk_comm *comm, int rank, int code)
+{
+    s->at_ms[rank] = ranks_now_ms();
+    s->code[rank] = code;
+    snprintf(s->text[rank], sizeof(s->text[rank]), "%s", wk_comm_error(comm));
+    s->lost[rank] = -1;
+    s->lost_count[rank] = wk_comm_lost(comm, &s->lost[rank], 1);
+}
+
+static void *abort_soon(void *comm)
+{
+    nap_ms(50);
+    wk_comm_abort(comm);
+    return NULL;
+}
+
+static struct ranks a_world(struct shared *s, enum ranks_hosts hosts, int world)
+{
+    memset(s, 0, sizeof(*s));
+    return (struct ranks){.kind = RANKS_PROCESSES, .hosts = hosts, .world = world,
+                          .timeout_ms = PATIENCE_MS, .generation = 5, .wrong_secret_of = -1,
+                          .arg = s};
+}
+
+/* --- a rank is killed while the others wait: for it, or for yet another one */
+
+static int wait_to_be_killed(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    float data[1000] = {0};
+    if (rc != 0)
+        return 1;
+    wk_barrier(comm, NULL);
+    s->ready++;
+    if (rank == ranks->world - 1)
+        for (;;)
+            pause();
+    while (rank == 1 && !s->go)
+        nap_ms(1);
+    note(s, comm, rank, wk_all_reduce(comm, data, 1000, WK_F32, WK_SUM, NULL));
+    return 0;
+}
+
+static double worst_after(const struct shared *s, int world, double since_ms)
+{
+    double worst = 0;
+    for (int r = 0; r < world; r++)
+        if (s->at_ms[r] - since_ms > worst)
+            worst = s->at_ms[r] - since_ms;
+    return worst;
+}
+
+static void expect_survivors(const struct shared *s, const struct ranks *ranks, const char *what)
+{
+    for (int r = 0; r < ranks->world - 1; r++) {
+        expect(s->code[r] == WK_EPEER, what, ranks->hosts, s->text[r]);
+        expect(s->lost_count[r] == 1 && s->lost[r] == ranks->world - 1, "lost rank", ranks->hosts,
+               s->text[r]);
+    }
+}
+
+static void killed_while_awaited(struct shared *s, enum ranks_hosts hosts, int world)
+{
+    struct ranks ranks = a_world(s, hosts, world);
+    struct ranks_started started;
+    ranks_start(&ranks, wait_to_be_killed, &started);
+    while (s->ready < world)
+        nap_ms(1);
+    nap_ms(20);
+    double killed_ms = ranks_now_ms();
+    kill(started.pids[world - 1], SIGKILL);
+    nap_ms(30);
+    double late_ms = ranks_now_ms();
+    s->go = 1;
+    ranks_join(&started);
+    expect_survivors(s, &ranks, "killed while awaited");
+    double rank0_ms = s->at_ms[0] - killed_ms;
+    expect(rank0_ms < LATE_MS && worst_after(s, world, late_ms) < LATE_MS, "time to see a death",
+           hosts, "late");
+    printf("%-5s world %d: rank 0 saw the death after %.2f ms\n", ranks_hosts_name(hosts), world,
+           rank0_ms);
+}
+
+/* --- a rank is killed somewhere within large transfers */
+
+static int keep_reducing(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    enum { COUNT = 1 << 20 };
+    float *data = calloc(COUNT, sizeof(*data));
+    s->ready++;
+    while (rc == 0)
+        rc = wk_all_reduce(comm, data, COUNT, WK_F32, WK_SUM, NULL);
+    free(data);
+    if (!comm)
+        return 1;
+    note(s, comm, rank, rc);
+    return 0;
+}
+
+static void killed_while_moving(struct shared *s, enum ranks_hosts hosts, int world, int after_ms)
+{
+    struct ranks ranks = a_world(s, hosts, world);
+    struct ranks_started started;
+    ranks_start(&ranks, keep_reducing, &started);
+    while (s->ready < world)
+        nap_ms(1);
+    nap_ms(after_ms);
+    double killed_ms = ranks_now_ms();
+    kill(started.pids[world - 1], SIGKILL);
+    ranks_join(&started);
+    expect_survivors(s, &ranks, "killed while moving");
+    expect(worst_after(s, world, killed_ms) < LATE_MS, "time to see a death", hosts, "late");
+    printf("%-5s world %d: all saw the death in mid-transfer after %.2f ms\n",
+           ranks_hosts_name(hosts), world, worst_after(s, world, killed_ms));
+}
+
+/* --- a killed rank left a child behind that holds its sockets open */
+
+static int leave_a_child(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    if (rc != 0)
+        return 1;
+    if (rank == 1) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int i = 0; i < PATIENCE_MS / 10 && !s->go; i++)
+                nap_ms(10);
+            _exit(0);
+        }
+        s->ready++;
+        for (;;)
+            pause();
+    }
+    note(s, comm, rank, wk_barrier(comm, NULL));
+    s->go = 1;
+    return 0;
+}
+
+static void killed_with_a_child(struct shared *s)
+{
+    struct ranks ranks = a_world(s, HOSTS_SHARED, 2);
+    struct ranks_started started;
+    ranks_start(&ranks, leave_a_child, &started);
+    while (s->ready < 1)
+        nap_ms(1);
+    nap_ms(20);
+    double killed_ms = ranks_now_ms();
+    kill(started.pids[1], SIGKILL);
+    ranks_join(&started);
+    expect_survivors(s, &ranks, "killed with a child");
+    expect(worst_after(s, 2, killed_ms) < LATE_MS, "time to see a death", HOSTS_SHARED, "late");
+}
+
+/* --- abort, timeout, mismatch, leaving: as processes or threads */
+
+static int abort_in_rank_0(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    pthread_t thread;
+    struct wk_work *work = NULL;
+    char byte = 0;
+    if (rc != 0)
+        return 1;
+    wk_barrier(comm, NULL);
+    if (rank == 0)
+        pthread_create(&thread, NULL, abort_soon, comm);
+    if (rank == 1) /* never joins the operation the others wait in, but must hear of it */
+        nap_ms(150);
+    int code = wk_all_reduce(comm, &byte, 1, WK_U8, WK_MAX, rank == 2 ? &work : NULL);
+    if (code == 0)
+        code = wk_wait(work);
+    note(s, comm, rank, code);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    return wk_barrier(comm, NULL) != WK_EABORT;
+}
+
+static void aborted(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    struct ranks ranks = a_world(s, hosts, 3);
+    ranks.kind = kind;
+    expect(ranks_run(&ranks, abort_in_rank_0) == 0, "later calls fail too", hosts, s->text[0]);
+    for (int r = 0; r < 3; r++)
+        expect(s->code[r] == WK_EABORT && s->lost_count[r] == 0, "abort", hosts, s->text[r]);
+}
+
+static int rank_2_is_late(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    double data[8] = {0};
+    if (rc != 0)
+        return 1;
+    wk_barrier(comm, NULL);
+    if (rank == 2)
+        nap_ms(400);
+    note(s, comm, rank, wk_broadcast(comm, data, 8, WK_F64, 1, NULL));
+    return 0;
+}
+
+static void timed_out(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    struct ranks ranks = a_world(s, hosts, 3);
+    ranks.kind = kind;
+    ranks.timeout_ms = 200;
+    expect(ranks_run(&ranks, rank_2_is_late) == 0, "timeout", hosts, "");
+    for (int r = 0; r < 3; r++) {
+        expect(s->code[r] == WK_ETIMEOUT, "timeout", hosts, s->text[r]);
+        expect(strstr(s->text[r], "broadcast #1 (8 f64 from rank 1): rank 2 did not arrive") != NULL,
+               "timeout names the missing", hosts, s->text[r]);
+    }
+}
+
+static int call_differently(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    float data[12] = {0};
+    if (rc != 0)
+        return 1;
+    int odd = rank == 1;
+    switch (s->go) {
+    case 0:
+        rc = wk_all_reduce(comm, data, odd ? 11 : 12, WK_F32, WK_SUM, NULL);
+        break;
+    case 1:
+        rc = wk_all_reduce(comm, data, 3, odd ? WK_F64 : WK_F32, WK_SUM, NULL);
+        break;
+    case 2:
+        rc = wk_all_reduce(comm, data, 3, WK_F32, odd ? WK_MEAN : WK_SUM, NULL);
+        break;
+    case 3:
+        rc = wk_broadcast(comm, data, 3, WK_F32, odd, NULL);
+        break;
+    default:
+        rc = odd ? wk_barrier(comm, NULL) : wk_broadcast(comm, data, 3, WK_F32, 0, NULL);
+        break;
+    }
+    note(s, comm, rank, rc);
+    return 0;
+}
+
+static void mismatched(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    static const char *const both[][2] = {
+        {"all_reduce #0 (sum of 12 f32)", "all_reduce #0 (sum of 11 f32)"},
+        {"all_reduce #0 (sum of 3 f32)", "all_reduce #0 (sum of 3 f64)"},
+        {"all_reduce #0 (sum of 3 f32)", "all_reduce #0 (mean of 3 f32)"},
+        {"broadcast #0 (3 f32 from rank 0)", "broadcast #0 (3 f32 from rank 1)"},
+        {"broadcast #0 (3 f32 from rank 0)", "barrier #0"},
+    };
+    for (int i = 0; i < 5; i++) {
+        struct ranks ranks = a_world(s, hosts, 3);
+        ranks.kind = kind;
+        s->go = i;
+        expect(ranks_run(&ranks, call_differently) == 0, "mismatch", hosts, "");
+        for (int r = 0; r < 3; r++) {
+            expect(s->code[r] == WK_EMISMATCH, "mismatch", hosts, s->text[r]);
+            expect(strstr(s->text[r], both[i][0]) && strstr(s->text[r], both[i][1]),
+                   "mismatch shows both sides", hosts, s->text[r]);
+        }
+    }
+}
+
+static int rank_1_leaves(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    enum { COUNT = 500000 };
+    static float data[3][COUNT];
+    if (rc != 0)
+        return 1;
+    rc = wk_all_reduce(comm, data[rank], COUNT, WK_F32, WK_SUM, NULL);
+    if (rc == 0 && rank != 1)
+        rc = wk_all_reduce(comm, data[rank], COUNT, WK_F32, WK_SUM, NULL);
+    note(s, comm, rank, rc);
+    return 0;
+}
+
+static void left(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    struct ranks ranks = a_world(s, hosts, 3);
+    ranks.kind = kind;
+    expect(ranks_run(&ranks, rank_1_leaves) == 0, "leaving", hosts, "");
+    expect(s->code[1] == 0, "leaving after the last operation", hosts, s->text[1]);
+    for (int r = 0; r < 3; r += 2)
+        expect(s->code[r] == WK_EPEER && strstr(s->text[r], "rank 1 has left") &&
+                   s->lost_count[r] == 0,
+               "a rank that left", hosts, s->text[r]);
+}
+
+static int close_with_work(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    float data[10] = {0};
+    struct wk_work *works[2];
+    if (rc != 0)
+        return 1;
+    if (rank == 0) {
+        for (int w = 0; w < 2; w++)
+            if (wk_all_reduce(comm, data, 10, WK_F32, WK_SUM, &works[w]) != 0)
+                return 1;
+    } else {
+        nap_ms(50);
+        rc = wk_barrier(comm, NULL);
+    }
+    note(s, comm, rank, rc);
+    if (rank != 0)
+        return 0;
+    wk_comm_abort(comm);
+    return wk_wait(works[0]) != WK_EABORT || wk_wait(works[1]) != WK_EABORT;
+}
+
+static void queued(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    struct ranks ranks = a_world(s, hosts, 2);
+    ranks.kind = kind;
+    expect(ranks_run(&ranks, close_with_work) == 0, "abort of queued work", hosts, s->text[0]);
+    expect(s->code[1] == WK_EABORT || s->code[1] == WK_EMISMATCH, "abort of queued work", hosts,
+           s->text[1]);
+}
+
+/* --- who may connect */
+
+static int note_connect(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    struct shared *s = ranks->arg;
+    (void)comm;
+    s->code[rank] = rc;
+    s->at_ms[rank] = ranks_now_ms();
+    return 0;
+}
+
+static void wrong_secret(struct shared *s, enum ranks_hosts hosts)
+{
+    struct ranks ranks = a_world(s, hosts, 2);
+    ranks.connect_timeout_ms = 500;
+    ranks.wrong_secret_of = 1;
+    ranks_run(&ranks, note_connect);
+    expect(s->code[1] == WK_EUNAVAILABLE, "wrong secret is refused", hosts, "");
+    expect(s->code[0] == WK_ETIMEOUT, "wrong secret does not count as arrived", hosts, "");
+}
+
+static void nothing_left_behind(void)
+{
+    DIR *dir = opendir("/dev/shm");
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)))
+        expect(!strstr(entry->d_name, "muster"), "left in /dev/shm", HOSTS_SHARED, entry->d_name);
+    if (dir)
+        closedir(dir);
+    expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "left a process", HOSTS_SHARED, "");
+}
+
+int main(int argc, char **argv)
+{
+    int threads = argc > 1 && strcmp(argv[1], "threads") == 0;
+    enum ranks_kind kind = threads ? RANKS_THREADS : RANKS_PROCESSES;
+    struct shared *s = ranks_shared(sizeof(*s));
+    for (int h = HOSTS_SHARED; h <= HOSTS_MIXED; h++) {
+        enum ranks_hosts hosts = (enum ranks_hosts)h;
+        aborted(s, kind, hosts);
+        timed_out(s, kind, hosts);
+        mismatched(s, kind, hosts);
+        left(s, kind, hosts);
+        queued(s, kind, hosts);
+        if (threads)
+            continue;
+        for (int world = 3; world <= 5; world++)
+            killed_while_awaited(s, hosts, world);
+        for (int after_ms = 0; after_ms < 60; after_ms += 7)
+            killed_while_moving(s, hosts, 2 + after_ms % 3, after_ms);
+        wrong_secret(s, hosts);
+    }
+    if (!threads) {
+        killed_with_a_child(s);
+        nothing_left_behind();
+    }
+    printf(failures ? "%d FAILED\n" : "all ok\n", failures);
+    return failures != 0;
+}
