@@ -66,8 +66,8 @@ static void bench_fini(struct bench *b)
 /* Seconds of each part; returns the loss. */
 static double train_step(struct bench *b, double ret_s[PARTS])
 {
-    struct wk_batch batch = {.tokens = b->tokens, .targets = b->tokens + 1, .samples = SAMPLES,
-                             .length = CONTEXT};
+    struct wk_batch batch = {
+        .tokens = b->tokens, .targets = b->tokens + 1, .samples = SAMPLES, .length = CONTEXT};
     double loss = NAN, at[PARTS + 1];
     at[FORWARD] = now_s();
     model_zero_grad(b->model);
@@ -97,8 +97,16 @@ static double gemm_rate(const struct kernel_table *kernels)
         w[i] = (float)random_uniform(2, (uint64_t)i);
     for (int i = 0; i < GEMM_ROUNDS; i++) {
         double start_s = now_s();
-        kernels->gemm(&(struct kernel_gemm){.m = M, .n = N, .k = K, .alpha = 1, .a = a, .lda = K,
-                                            .b = w, .ldb = N, .c = c, .ldc = N});
+        kernels->gemm(&(struct kernel_gemm){.m = M,
+                                            .n = N,
+                                            .k = K,
+                                            .alpha = 1,
+                                            .a = a,
+                                            .lda = K,
+                                            .b = w,
+                                            .ldb = N,
+                                            .c = c,
+                                            .ldc = N});
         best_s = fmin(best_s, now_s() - start_s);
     }
     free(a);
@@ -107,7 +115,8 @@ static double gemm_rate(const struct kernel_table *kernels)
     return 2.0 * M * N * K / best_s;
 }
 
-/* FLOP of a step's matrix products: six per weight and token, and causal attention's half square. */
+/* FLOP of a step's matrix products: six per weight and token, and causal attention's half square.
+ */
 static double step_flop(void)
 {
     double weights = 12.0 * WIDTH * WIDTH * LAYERS + (double)VOCAB * WIDTH;
@@ -166,7 +175,8 @@ static int run(int rounds)
         medians_s[p] = median(part_s[p], rounds);
     if (isfinite(loss))
         report(median(total_s, rounds), gemm_rate(b.model->kernels), medians_s);
-    fprintf(stderr, "%zu parameters, %s, loss %.3f\n", b.model->count, b.model->kernels->name, loss);
+    fprintf(stderr, "%zu parameters, %s, loss %.3f\n", b.model->count, b.model->kernels->name,
+            loss);
     bench_fini(&b);
     return isfinite(loss) ? 0 : 1;
 }

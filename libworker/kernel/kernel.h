@@ -4,7 +4,8 @@
  *
  * Tables are constant and shared by all threads. Matrices are row-major float32 in the back end's
  * memory; sizes are elements. Outputs must not overlap inputs unless "in place" is said. No kernel
- * fails: sizes are checked by the caller and 0 rows are nothing to do. NaN and infinity pass through.
+ * fails: sizes are checked by the caller and 0 rows are nothing to do. NaN and infinity pass
+ * through.
  */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
@@ -13,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* c[m, n] = alpha * op(a)[m, k] * op(b)[k, n] + beta * c; lda, ldb, ldc are row strides. beta 0 does
- * not read c.
+/* c[m, n] = alpha * op(a)[m, k] * op(b)[k, n] + beta * c; lda, ldb, ldc are row strides. beta 0
+ * does not read c.
  */
 struct kernel_gemm {
     bool transpose_a, transpose_b;
@@ -50,8 +51,8 @@ struct kernel_update {
     size_t count;
 };
 
-/* One decoupled-decay Adam update; bias corrections are precomputed: step_size = rate / (1 - beta1^t),
- * inv_root2 = 1 / sqrt(1 - beta2^t), keep = 1 - rate * weight_decay (1 without decay).
+/* One decoupled-decay Adam update; bias corrections are precomputed: step_size = rate / (1 -
+ * beta1^t), inv_root2 = 1 / sqrt(1 - beta2^t), keep = 1 - rate * weight_decay (1 without decay).
  */
 struct kernel_adamw {
     float beta1, beta2, epsilon, step_size, inv_root2, keep, grad_scale;
@@ -75,7 +76,8 @@ struct kernel_table {
     /* dbias[cols] += sum over rows of dout[rows, cols]. */
     void (*bias_backward)(float *dbias, const float *dout, int64_t rows, int64_t cols);
 
-    /* x[i] = value / y[i] += x[i] / x[i] *= factor / sum of x[i]^2 in double, same order every time. */
+    /* x[i] = value / y[i] += x[i] / x[i] *= factor / sum of x[i]^2 in double, same order every
+     * time. */
     void (*fill)(float *x, float value, size_t count);
     void (*add)(float *y, const float *x, size_t count);
     void (*scale)(float *x, float factor, size_t count);
@@ -87,8 +89,8 @@ struct kernel_table {
     void (*norm_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
                           float *dweight, float *dbias);
 
-    /* GELU by the tanh formula (Hendrycks and Gimpel 2016): out = gelu(x); dx = dout * gelu'(x), for
-     * which dx may be dout (in place).
+    /* GELU by the tanh formula (Hendrycks and Gimpel 2016): out = gelu(x); dx = dout * gelu'(x),
+     * for which dx may be dout (in place).
      */
     void (*gelu_forward)(float *out, const float *x, size_t count);
     void (*gelu_backward)(float *dx, const float *x, const float *dout, size_t count);
@@ -104,7 +106,8 @@ struct kernel_table {
      */
     double (*cross_entropy_forward)(float *logits, const int32_t *targets, int64_t rows,
                                     int64_t vocab);
-    /* In place: probabilities become (probability - [target]) * scale, the gradient of the logits. */
+    /* In place: probabilities become (probability - [target]) * scale, the gradient of the logits.
+     */
     void (*cross_entropy_backward)(float *probs, const int32_t *targets, int64_t rows,
                                    int64_t vocab, float scale);
 

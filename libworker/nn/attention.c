@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "libworker/nn/attention.h"
+#include "libworker/nn/product.h"
 
 /* The matrices of one head of one sample; rows of q, k, v are 3 * width apart, of out width. */
 struct head {
@@ -37,56 +38,48 @@ static struct kernel_causal causal_at(const struct head *h, int64_t first)
 {
     int64_t left = h->length - first;
     int64_t rows = left < ATTENTION_BLOCK ? left : ATTENTION_BLOCK;
-    return (struct kernel_causal){.first = first, .rows = rows, .cols = first + rows,
-                                  .ld = h->length, .scale = h->scale};
+    return (struct kernel_causal){
+        .first = first, .rows = rows, .cols = first + rows, .ld = h->length, .scale = h->scale};
 }
 
 static void block_forward(const struct head *h, float *out, int64_t first)
 {
     struct kernel_causal causal = causal_at(h, first);
+    int64_t rows = causal.rows, cols = causal.cols;
     float *p = h->p + first * h->length; /* [rows, cols] */
+    struct factor q = {h->q + first * h->stride, h->stride, false};
+    struct factor k_turned = {h->k, h->stride, true}, v = {h->v, h->stride, false};
 
-    /* p = q k^T */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_b = true, .m = causal.rows, .n = causal.cols, .k = h->size, .alpha = 1,
-        .a = h->q + first * h->stride, .lda = h->stride, .b = h->k, .ldb = h->stride,
-        .c = p, .ldc = h->length});
+    product(h->kernels, (int64_t[]){rows, cols, h->size}, q, k_turned,
+            (struct result){p, h->length, 0});
     h->kernels->softmax_causal(&causal, p);
-    /* out = p v */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .m = causal.rows, .n = h->size, .k = causal.cols, .alpha = 1, .a = p, .lda = h->length,
-        .b = h->v, .ldb = h->stride, .c = out + first * h->width, .ldc = h->width});
+    product(h->kernels, (int64_t[]){rows, h->size, cols}, (struct factor){p, h->length, false}, v,
+            (struct result){out + first * h->width, h->width, 0});
 }
 
-/* dq is this block's own; dk and dv gather over blocks, the last of which sees every key and, coming
- * first, overwrites.
+/* dq is this block's own; dk and dv gather over blocks, the last of which sees every key and,
+ * coming first, overwrites.
  */
 static void block_backward(const struct head *h, float *dq, const float *dout, int64_t first)
 {
     struct kernel_causal causal = causal_at(h, first);
     int64_t rows = causal.rows, cols = causal.cols;
-    float beta = cols == h->length ? 0.0f : 1.0f;
-    const float *p = h->p + first * h->length, *d = dout + first * h->width;
-    float *dk = dq + h->width, *dv = dq + 2 * h->width;
+    const float *p = h->p + first * h->length;
+    struct factor q = {h->q + first * h->stride, h->stride, false};
+    struct factor k = {h->k, h->stride, false}, v_turned = {h->v, h->stride, true};
+    struct factor d = {dout + first * h->width, h->width, false};
+    float keep = cols == h->length ? 0.0f : 1.0f;
+    struct result dk = {dq + h->width, h->stride, keep}, dv = {dk.data + h->width, h->stride, keep};
 
-    /* dv (+)= p^T dout */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_a = true, .m = cols, .n = h->size, .k = rows, .alpha = 1, .beta = beta,
-        .a = p, .lda = h->length, .b = d, .ldb = h->width, .c = dv, .ldc = h->stride});
-    /* dp = dout v^T */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_b = true, .m = rows, .n = cols, .k = h->size, .alpha = 1,
-        .a = d, .lda = h->width, .b = h->v, .ldb = h->stride, .c = h->dp, .ldc = h->length});
+    product(h->kernels, (int64_t[]){cols, h->size, rows}, (struct factor){p, h->length, true}, d,
+            dv);
+    product(h->kernels, (int64_t[]){rows, cols, h->size}, d, v_turned,
+            (struct result){h->dp, h->length, 0});
     h->kernels->softmax_causal_backward(&causal, h->dp, p);
-    /* dq = dp k */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .m = rows, .n = h->size, .k = cols, .alpha = 1, .a = h->dp, .lda = h->length,
-        .b = h->k, .ldb = h->stride, .c = dq + first * h->stride, .ldc = h->stride});
-    /* dk (+)= dp^T q */
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_a = true, .m = cols, .n = h->size, .k = rows, .alpha = 1, .beta = beta,
-        .a = h->dp, .lda = h->length, .b = h->q + first * h->stride, .ldb = h->stride,
-        .c = dk, .ldc = h->stride});
+    product(h->kernels, (int64_t[]){rows, h->size, cols}, (struct factor){h->dp, h->length, false},
+            k, (struct result){dq + first * h->stride, h->stride, 0});
+    product(h->kernels, (int64_t[]){cols, h->size, rows}, (struct factor){h->dp, h->length, true},
+            q, dk);
 }
 
 void attention_forward(const struct attention *a, float *out)

@@ -1,7 +1,7 @@
 /* Causal self-attention of several heads (Vaswani et al. 2017), without its linear layers.
  *
- * Queries go in blocks of ATTENTION_BLOCK positions; a block multiplies only the keys it may see, so
- * the work is little more than the half that the mask leaves. Per sequence and head, FLOP: about
+ * Queries go in blocks of ATTENTION_BLOCK positions; a block multiplies only the keys it may see,
+ * so the work is little more than the half that the mask leaves. Per sequence and head, FLOP: about
  * 2 length^2 size forward and 5 length^2 size backward.
  */
 #ifndef NN_ATTENTION_H

@@ -6,8 +6,8 @@
 #include "libworker/nn/model.h"
 #include "libworker/nn/random.h"
 
-/* Logits below this are no candidates: the k-th largest, found by counting, as vocabularies are small
- * beside a forward pass.
+/* Logits below this are no candidates: the k-th largest, found by counting, as vocabularies are
+ * small beside a forward pass.
  */
 static float kth_largest(const float *logits, int64_t vocab, int k)
 {
@@ -44,8 +44,8 @@ static int32_t choose(const float *logits, int64_t vocab, const struct wk_genera
     int32_t best = likeliest(logits, vocab);
     if (o->temperature == 0)
         return best;
-    float floor = o->top_k > 0 && o->top_k < vocab ? kth_largest(logits, vocab, o->top_k)
-                                                   : -INFINITY;
+    float floor =
+        o->top_k > 0 && o->top_k < vocab ? kth_largest(logits, vocab, o->top_k) : -INFINITY;
     double sum = 0;
     for (int64_t i = 0; i < vocab; i++) {
         if (logits[i] >= floor)
@@ -73,8 +73,7 @@ static int continue_text(struct wk_model *model, const struct wk_generate_option
         int rc = model_logits(model, &batch, logits, NULL);
         if (rc)
             return rc;
-        text[length] =
-            choose(logits, model->vocab, options, random_uniform(key, (uint64_t)length));
+        text[length] = choose(logits, model->vocab, options, random_uniform(key, (uint64_t)length));
     }
     return 0;
 }

@@ -164,8 +164,11 @@ static void add_layer(struct wk_model *model, const struct wk_gpt_config *c, int
         add_norm(model, c->width, 1 + i, name);
         for (int j = 0; j < 2; j++) {
             float std = j ? INIT_STD / sqrtf(2.0f * (float)c->layers) : INIT_STD;
-            struct param_spec spec = {.rows = halves[half].in[j], .cols = halves[half].out[j],
-                                      .block = 1 + i, .init = PARAM_NORMAL, .init_std = std};
+            struct param_spec spec = {.rows = halves[half].in[j],
+                                      .cols = halves[half].out[j],
+                                      .block = 1 + i,
+                                      .init = PARAM_NORMAL,
+                                      .init_std = std};
             snprintf(name, sizeof(name), "h.%d.%s", i, halves[half].name[j]);
             add_linear(model, &spec, name);
         }
@@ -174,8 +177,8 @@ static void add_layer(struct wk_model *model, const struct wk_gpt_config *c, int
 
 static void add_params(struct wk_model *model, const struct wk_gpt_config *c)
 {
-    struct param_spec embedding = {.rows = c->vocab, .cols = c->width, .init = PARAM_NORMAL,
-                                   .init_std = INIT_STD};
+    struct param_spec embedding = {
+        .rows = c->vocab, .cols = c->width, .init = PARAM_NORMAL, .init_std = INIT_STD};
     param_table_add(model, &embedding, "wte.weight");
     embedding.rows = c->context;
     param_table_add(model, &embedding, "wpe.weight");

@@ -28,15 +28,15 @@ enum {
 
 /* What one layer keeps from forward to backward. */
 struct gpt_layer {
-    float *input; /* [N, C], the output of what comes before; not its own */
+    float *input;  /* [N, C], the output of what comes before; not its own */
     float *stats1; /* [2, N] */
-    float *norm1; /* [N, C] */
-    float *qkv; /* [N, 3C] */
-    float *probs; /* [samples, heads, length, length] */
-    float *mixed; /* [N, C], values mixed by attention */
+    float *norm1;  /* [N, C] */
+    float *qkv;    /* [N, 3C] */
+    float *probs;  /* [samples, heads, length, length] */
+    float *mixed;  /* [N, C], values mixed by attention */
     float *middle; /* [N, C], after the attention's residual */
     float *stats2; /* [2, N] */
-    float *norm2; /* [N, C] */
+    float *norm2;  /* [N, C] */
     float *hidden; /* [N, 4C] */
     float *active; /* [N, 4C] */
     float *output; /* [N, C] */
@@ -69,8 +69,8 @@ int gpt_index(int layer, int place);
 /* Lay the memory out for this many samples of this length. WK_ENOMEM. */
 int gpt_reserve(struct gpt *gpt, int64_t samples, int64_t length, struct error *err);
 
-/* layers[i].output from layers[i].input, and back: memory.dx goes from the gradient of the output to
- * that of the input.
+/* layers[i].output from layers[i].input, and back: memory.dx goes from the gradient of the output
+ * to that of the input.
  */
 void gpt_layer_forward(struct gpt *gpt, int i);
 void gpt_layer_backward(struct gpt *gpt, int i);

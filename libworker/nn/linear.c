@@ -1,4 +1,5 @@
 #include "libworker/nn/linear.h"
+#include "libworker/nn/product.h"
 
 struct linear linear_at(const struct wk_model *model, int weight_index)
 {
@@ -23,22 +24,19 @@ void linear_forward(const struct linear *l, float *y, const float *x, const floa
         l->kernels->bias_add(y, residual, l->bias, rows, l->out);
     else
         l->kernels->bias_fill(y, l->bias, rows, l->out);
-    l->kernels->gemm(&(struct kernel_gemm){
-        .m = rows, .n = l->out, .k = l->in, .alpha = 1, .beta = 1,
-        .a = x, .lda = l->in, .b = l->weight, .ldb = l->out, .c = y, .ldc = l->out});
+    product(l->kernels, (int64_t[]){rows, l->out, l->in}, (struct factor){x, l->in, false},
+            (struct factor){l->weight, l->out, false}, (struct result){y, l->out, 1});
 }
 
 void linear_backward_weights(const struct linear *l, const float *x, const float *dy, int64_t rows)
 {
     l->kernels->bias_backward(l->dbias, dy, rows, l->out);
-    l->kernels->gemm(&(struct kernel_gemm){
-        .transpose_a = true, .m = l->in, .n = l->out, .k = rows, .alpha = 1, .beta = 1,
-        .a = x, .lda = l->in, .b = dy, .ldb = l->out, .c = l->dweight, .ldc = l->out});
+    product(l->kernels, (int64_t[]){l->in, l->out, rows}, (struct factor){x, l->in, true},
+            (struct factor){dy, l->out, false}, (struct result){l->dweight, l->out, 1});
 }
 
 void linear_backward_input(const struct linear *l, float *dx, const float *dy, int64_t rows)
 {
-    l->kernels->gemm(&(struct kernel_gemm){
-        .transpose_b = true, .m = rows, .n = l->in, .k = l->out, .alpha = 1,
-        .a = dy, .lda = l->out, .b = l->weight, .ldb = l->out, .c = dx, .ldc = l->in});
+    product(l->kernels, (int64_t[]){rows, l->in, l->out}, (struct factor){dy, l->out, false},
+            (struct factor){l->weight, l->out, true}, (struct result){dx, l->in, 0});
 }

@@ -1,5 +1,5 @@
-/* A linear layer: y[rows, out] = x[rows, in] weight[in, out] + bias[out]. The weights are views into
- * the model's arenas. FLOP: 2 rows in out forward, twice that backward.
+/* A linear layer: y[rows, out] = x[rows, in] weight[in, out] + bias[out]. The weights are views
+ * into the model's arenas. FLOP: 2 rows in out forward, twice that backward.
  */
 #ifndef NN_LINEAR_H
 #define NN_LINEAR_H

@@ -1,10 +1,11 @@
 #include "libworker/nn/loss.h"
+#include "libworker/nn/product.h"
 
 void head_logits(const struct head_loss *h, float *logits, const float *x)
 {
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_b = true, .m = h->rows, .n = h->vocab, .k = h->width, .alpha = 1,
-        .a = x, .lda = h->width, .b = h->table, .ldb = h->width, .c = logits, .ldc = h->vocab});
+    product(h->kernels, (int64_t[]){h->rows, h->vocab, h->width},
+            (struct factor){x, h->width, false}, (struct factor){h->table, h->width, true},
+            (struct result){logits, h->vocab, 0});
 }
 
 double head_loss_forward(const struct head_loss *h, float *logits, const float *x)
@@ -17,10 +18,10 @@ void head_loss_backward(const struct head_loss *h, float *dx, float *probs, cons
                         float scale)
 {
     h->kernels->cross_entropy_backward(probs, h->targets, h->rows, h->vocab, scale);
-    h->kernels->gemm(&(struct kernel_gemm){
-        .transpose_a = true, .m = h->vocab, .n = h->width, .k = h->rows, .alpha = 1, .beta = 1,
-        .a = probs, .lda = h->vocab, .b = x, .ldb = h->width, .c = h->dtable, .ldc = h->width});
-    h->kernels->gemm(&(struct kernel_gemm){
-        .m = h->rows, .n = h->width, .k = h->vocab, .alpha = 1,
-        .a = probs, .lda = h->vocab, .b = h->table, .ldb = h->width, .c = dx, .ldc = h->width});
+    product(h->kernels, (int64_t[]){h->vocab, h->width, h->rows},
+            (struct factor){probs, h->vocab, true}, (struct factor){x, h->width, false},
+            (struct result){h->dtable, h->width, 1});
+    product(h->kernels, (int64_t[]){h->rows, h->width, h->vocab},
+            (struct factor){probs, h->vocab, false}, (struct factor){h->table, h->width, false},
+            (struct result){dx, h->width, 0});
 }

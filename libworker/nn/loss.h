@@ -12,8 +12,8 @@ struct head_loss {
     const struct kernel_table *kernels;
     int64_t rows, width, vocab;
     const int32_t *targets; /* [rows] */
-    const float *table; /* [vocab, width], the embedding */
-    float *dtable;      /* likewise */
+    const float *table;     /* [vocab, width], the embedding */
+    float *dtable;          /* likewise */
 };
 
 /* logits[rows, vocab] = x[rows, width] table^T. */
@@ -22,7 +22,8 @@ void head_logits(const struct head_loss *head, float *logits, const float *x);
 /* As head_logits, then logits become probabilities; returns the sum of the rows' losses. */
 double head_loss_forward(const struct head_loss *head, float *logits, const float *x);
 
-/* probs become the logits' gradient times scale; dx[rows, width] is overwritten, dtable added to. */
+/* probs become the logits' gradient times scale; dx[rows, width] is overwritten, dtable added to.
+ */
 void head_loss_backward(const struct head_loss *head, float *dx, float *probs, const float *x,
                         float scale);
 

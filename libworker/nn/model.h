@@ -94,7 +94,8 @@ int model_backward(struct wk_model *model, double scale, struct error *err);
 
 void model_zero_grad(struct wk_model *model);
 
-/* Logits of the last position of each sample: ret_logits [samples, vocab]. batch->targets unused. */
+/* Logits of the last position of each sample: ret_logits [samples, vocab]. batch->targets unused.
+ */
 int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
                  struct error *err);
 

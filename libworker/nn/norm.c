@@ -18,8 +18,13 @@ struct norm norm_at(const struct wk_model *model, int weight_index, float *stats
 
 static struct kernel_norm kernel_norm_of(const struct norm *n, const float *x, int64_t rows)
 {
-    return (struct kernel_norm){.rows = rows, .width = n->width, .x = x, .weight = n->weight,
-                                .bias = n->bias, .mean = n->mean, .rstd = n->rstd};
+    return (struct kernel_norm){.rows = rows,
+                                .width = n->width,
+                                .x = x,
+                                .weight = n->weight,
+                                .bias = n->bias,
+                                .mean = n->mean,
+                                .rstd = n->rstd};
 }
 
 void norm_forward(const struct norm *n, float *y, const float *x, int64_t rows)

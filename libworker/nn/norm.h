@@ -20,7 +20,8 @@ struct norm norm_at(const struct wk_model *model, int weight_index, float *stats
 /* y[rows, width] from x[rows, width]. */
 void norm_forward(const struct norm *norm, float *y, const float *x, int64_t rows);
 
-/* dx += gradient through the norm (dx holds the residual path's already); weights' gradients too. */
+/* dx += gradient through the norm (dx holds the residual path's already); weights' gradients too.
+ */
 void norm_backward(const struct norm *norm, float *dx, const float *x, const float *dy,
                    int64_t rows);
 

@@ -1,5 +1,5 @@
-/* The parameter table of a model while it is built: each entry's place in the arena follows from the
- * entries before it. The table belongs to the model. One thread.
+/* The parameter table of a model while it is built: each entry's place in the arena follows from
+ * the entries before it. The table belongs to the model. One thread.
  */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H

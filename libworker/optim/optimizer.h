@@ -1,6 +1,6 @@
-/* An optimizer works on flat ranges: `count` parameters, their gradients and its own state arrays of
- * the same length, cut into segments that either decay or not. A whole model is one range; a rank of
- * ZeRO binds only its own part.
+/* An optimizer works on flat ranges: `count` parameters, their gradients and its own state arrays
+ * of the same length, cut into segments that either decay or not. A whole model is one range; a
+ * rank of ZeRO binds only its own part.
  *
  * Owned by the caller through worker/optim.h; the state arrays belong to the optimizer. One thread.
  */

@@ -3,8 +3,8 @@
 
 #include "libworker/optim/optimizer.h"
 
-static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                     float *params, const float *grads, float grad_scale)
+static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment, float *params,
+                     const float *grads, float grad_scale)
 {
     const struct wk_sgd_options *s = &o->options.sgd;
     struct kernel_sgd kernel = {

@@ -57,8 +57,8 @@ const float *safetensors_test_tensor(const struct safetensors_test *file, const 
     const char *dtype;
     json_int_t begin, end;
     json_t *entry = json_object_get(file->header, name);
-    if (!entry || json_unpack(entry, "{s:s, s:[I, I]}", "dtype", &dtype, "data_offsets", &begin,
-                              &end) != 0)
+    if (!entry ||
+        json_unpack(entry, "{s:s, s:[I, I]}", "dtype", &dtype, "data_offsets", &begin, &end) != 0)
         return NULL;
     if (strcmp(dtype, "F32") || begin < 0 || end < begin ||
         (size_t)end > file->size - file->data_start)

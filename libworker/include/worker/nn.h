@@ -44,7 +44,8 @@ WK_API int wk_model_parameters(const struct wk_model *model);
 WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
 
 struct wk_generate_options {
-    const int32_t *prompt; /* [prompt_length] token numbers; NULL with length 0 starts with token 0 */
+    const int32_t
+        *prompt; /* [prompt_length] token numbers; NULL with length 0 starts with token 0 */
     int64_t prompt_length;
     double temperature; /* 0 takes the likeliest token each time */
     int top_k;          /* choose among the k likeliest; 0 among all */

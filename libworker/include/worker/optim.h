@@ -33,7 +33,8 @@ struct wk_sgd_options {
 };
 
 /* WK_EINVAL for a value out of range, WK_ENOMEM. */
-WK_API int wk_adamw_new(const struct wk_adamw_options *options, struct wk_optimizer **ret_optimizer);
+WK_API int wk_adamw_new(const struct wk_adamw_options *options,
+                        struct wk_optimizer **ret_optimizer);
 WK_API int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer);
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
 
@@ -42,8 +43,8 @@ WK_API double wk_optimizer_rate(const struct wk_optimizer *optimizer);
 
 enum wk_schedule_kind { WK_SCHEDULE_CONSTANT, WK_SCHEDULE_LINEAR, WK_SCHEDULE_COSINE };
 
-/* With w warm-up steps the factor of step s (from 0) is (s + 1) / w while s < w; then it falls from 1
- * to min_ratio at total_steps, along a line or half a cosine, and stays there.
+/* With w warm-up steps the factor of step s (from 0) is (s + 1) / w while s < w; then it falls from
+ * 1 to min_ratio at total_steps, along a line or half a cosine, and stays there.
  */
 struct wk_schedule_options {
     enum wk_schedule_kind kind;

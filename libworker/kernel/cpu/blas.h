@@ -8,7 +8,8 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* One thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says otherwise: ranks share a machine. */
+/* One thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says otherwise: ranks share a machine.
+ */
 void blas_start(void);
 
 /* True when done; false when there is no library. Any thread. */

@@ -1,4 +1,5 @@
-/* Private to kernel/cpu: what the plain and the fast kernels share, and the builds of the fast ones.
+/* Private to kernel/cpu: what the plain and the fast kernels share, and the builds of the fast
+ * ones.
  *
  * cpu/fast.c is compiled once per instruction set, each build with another name for its one public
  * object; kernel_cpu picks the best this machine has. Constant data; any thread.

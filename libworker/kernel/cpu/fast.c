@@ -32,8 +32,8 @@ static void add_panel(const struct kernel_gemm *g, int64_t l0, int64_t j0, const
     for (int64_t i = 0; i < g->m; i++) {
         float *restrict c = g->c + i * g->ldc + j0;
         for (int64_t l = 0; l < size[0]; l++) {
-            float a = g->alpha * (g->transpose_a ? g->a[(l0 + l) * g->lda + i]
-                                                 : g->a[i * g->lda + l0 + l]);
+            float a = g->alpha *
+                      (g->transpose_a ? g->a[(l0 + l) * g->lda + i] : g->a[i * g->lda + l0 + l]);
             const float *restrict b = panel[l];
             for (int64_t j = 0; j < size[1]; j++)
                 c[j] += a * b[j];
@@ -214,8 +214,8 @@ static float exponentials(float *row, int64_t count, float factor, float max)
     return sum;
 }
 
-/* Lanes by hand: clang does not vectorize a maximum, as it might meet NaN. One hides here, but shows
- * in the exponentials.
+/* Lanes by hand: clang does not vectorize a maximum, as it might meet NaN. One hides here, but
+ * shows in the exponentials.
  */
 static float row_max(const float *row, int64_t count)
 {
@@ -339,8 +339,8 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
         float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
         m[i] = mean;
         v[i] = square;
-        params[i] = params[i] * o.keep -
-                    o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
+        params[i] =
+            params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
     }
 }
 

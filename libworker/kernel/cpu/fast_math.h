@@ -1,4 +1,5 @@
-/* Arithmetic that loops over it vectorize: no calls, no branches, no tables. Included by fast.c only.
+/* Arithmetic that loops over it vectorize: no calls, no branches, no tables. Included by fast.c
+ * only.
  */
 #ifndef KERNEL_CPU_FAST_MATH_H
 #define KERNEL_CPU_FAST_MATH_H
@@ -12,7 +13,8 @@
  */
 static inline float fast_exp(float x)
 {
-    const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding it leaves round(x) in the low bits */
+    const float to_integer =
+        12582912.0f; /* 1.5 * 2^23: adding it leaves round(x) in the low bits */
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
     float shifted = x * 1.44269504088896341f + to_integer;

@@ -53,7 +53,8 @@ char *fixture_reference(const char *file)
 {
     const char *folder = getenv("MUSTER_REFERENCE");
     char *path;
-    if (asprintf(&path, "%s/%s", folder ? folder : MUSTER_SOURCE_DIR "/../shared/reference", file) < 0)
+    if (asprintf(&path, "%s/%s", folder ? folder : MUSTER_SOURCE_DIR "/../shared/reference", file) <
+        0)
         cr_assert_fail("out of memory");
     if (access(path, R_OK) != 0) {
         fprintf(stderr, "SKIPPED: no reference data at %s (set MUSTER_REFERENCE)\n", path);

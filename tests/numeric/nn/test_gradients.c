@@ -1,6 +1,6 @@
-/* Each layer's backward pass against central differences of its forward pass, with the plain kernels
- * and with the fast ones: a function of random inputs is reduced to one number by random weights,
- * summed in double, and every input and parameter is nudged up and down.
+/* Each layer's backward pass against central differences of its forward pass, with the plain
+ * kernels and with the fast ones: a function of random inputs is reduced to one number by random
+ * weights, summed in double, and every input and parameter is nudged up and down.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -106,8 +106,12 @@ enum { ROWS = 5, IN = 7, OUT = 6 };
 
 static struct linear linear_of(struct subject *s, int weight, int64_t in, int64_t out)
 {
-    return (struct linear){.kernels = s->kernels, .in = in, .out = out, .weight = s->inputs[weight],
-                           .bias = s->inputs[weight + 1], .dweight = s->grads[weight],
+    return (struct linear){.kernels = s->kernels,
+                           .in = in,
+                           .out = out,
+                           .weight = s->inputs[weight],
+                           .bias = s->inputs[weight + 1],
+                           .dweight = s->grads[weight],
                            .dbias = s->grads[weight + 1]};
 }
 
@@ -145,9 +149,14 @@ enum { WIDTH = 12 };
 
 static struct norm norm_of(struct subject *s, float stats[2 * ROWS])
 {
-    return (struct norm){.kernels = s->kernels, .width = WIDTH, .weight = s->inputs[1],
-                         .bias = s->inputs[2], .dweight = s->grads[1], .dbias = s->grads[2],
-                         .mean = stats, .rstd = stats + ROWS};
+    return (struct norm){.kernels = s->kernels,
+                         .width = WIDTH,
+                         .weight = s->inputs[1],
+                         .bias = s->inputs[2],
+                         .dweight = s->grads[1],
+                         .dbias = s->grads[2],
+                         .mean = stats,
+                         .rstd = stats + ROWS};
 }
 
 static void norm_out(struct subject *s)
@@ -183,8 +192,11 @@ Test(gradients, layer_norm)
 /* mlp: x[5, 7] -> [5, 7] through 6 hidden */
 static struct mlp mlp_of(struct subject *s, float memory[3][ROWS * OUT])
 {
-    return (struct mlp){.fc = linear_of(s, 1, IN, OUT), .proj = linear_of(s, 3, OUT, IN),
-                        .hidden = memory[0], .active = memory[1], .dhidden = memory[2]};
+    return (struct mlp){.fc = linear_of(s, 1, IN, OUT),
+                        .proj = linear_of(s, 3, OUT, IN),
+                        .hidden = memory[0],
+                        .active = memory[1],
+                        .dhidden = memory[2]};
 }
 
 static void mlp_out(struct subject *s)
@@ -227,8 +239,13 @@ enum { PROBS = SAMPLES * HEADS * LENGTH * LENGTH };
 
 static struct attention attention_of(struct subject *s, float *memory)
 {
-    return (struct attention){.kernels = s->kernels, .samples = SAMPLES, .length = LENGTH,
-                              .heads = HEADS, .size = SIZE, .qkv = s->inputs[0], .probs = memory,
+    return (struct attention){.kernels = s->kernels,
+                              .samples = SAMPLES,
+                              .length = LENGTH,
+                              .heads = HEADS,
+                              .size = SIZE,
+                              .qkv = s->inputs[0],
+                              .probs = memory,
                               .scratch = memory + PROBS};
 }
 
@@ -285,8 +302,13 @@ static const int32_t targets[ROWS] = {0, 5, 2, 2, 3};
 
 static struct head_loss head_of(struct subject *s)
 {
-    return (struct head_loss){.kernels = s->kernels, .rows = ROWS, .width = IN, .vocab = OUT,
-                              .targets = targets, .table = s->inputs[1], .dtable = s->grads[1]};
+    return (struct head_loss){.kernels = s->kernels,
+                              .rows = ROWS,
+                              .width = IN,
+                              .vocab = OUT,
+                              .targets = targets,
+                              .table = s->inputs[1],
+                              .dtable = s->grads[1]};
 }
 
 static void loss_out(struct subject *s)

@@ -1,4 +1,5 @@
-/* Every fast build gives what the plain kernels give, for sizes with and without vector remainders. */
+/* Every fast build gives what the plain kernels give, for sizes with and without vector remainders.
+ */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -39,15 +40,24 @@ static void with_every_build(check_fn *check)
 
 static void check_gemm(const struct kernel_table *fast, const struct kernel_table *plain)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 5, 7}, {64, 48, 32}, {65, 257, 66}, {2, 300, 129}};
+    static const int64_t sizes[][3] = {
+        {1, 1, 1}, {3, 5, 7}, {64, 48, 32}, {65, 257, 66}, {2, 300, 129}};
     float *a = fixture_normal("a", 200 * 200, 1), *b = fixture_normal("b", 320 * 320, 1);
     float *c = fixture_normal("c", 70 * 320, 1);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) * 4; i++) {
         const int64_t *size = sizes[i / 4];
-        struct kernel_gemm g = {.transpose_a = i & 1, .transpose_b = i & 2, .m = size[0],
-                                .n = size[1], .k = size[2], .alpha = 0.5f,
-                                .beta = (float)(i % 3) / 2, .a = a, .b = b, .lda = 150,
-                                .ldb = 310, .ldc = 311};
+        struct kernel_gemm g = {.transpose_a = i & 1,
+                                .transpose_b = i & 2,
+                                .m = size[0],
+                                .n = size[1],
+                                .k = size[2],
+                                .alpha = 0.5f,
+                                .beta = (float)(i % 3) / 2,
+                                .a = a,
+                                .b = b,
+                                .lda = 150,
+                                .ldb = 310,
+                                .ldc = 311};
         if (g.beta == 0) /* beta 0 must not read c */
             c[0] = NAN;
         struct kernel_gemm p = g;
@@ -136,8 +146,13 @@ static void check_norm(const struct kernel_table *fast, const struct kernel_tabl
     float *out[2], *dx[2], *dw[2], *db[2], stats[2][2 * ROWS];
     for (int i = 0; i < 2; i++) {
         const struct kernel_table *k = i ? plain : fast;
-        struct kernel_norm norm = {.rows = ROWS, .width = WIDTH, .x = x, .weight = w, .bias = b,
-                                   .mean = stats[i], .rstd = stats[i] + ROWS};
+        struct kernel_norm norm = {.rows = ROWS,
+                                   .width = WIDTH,
+                                   .x = x,
+                                   .weight = w,
+                                   .bias = b,
+                                   .mean = stats[i],
+                                   .rstd = stats[i] + ROWS};
         out[i] = copy(x, COUNT);
         dx[i] = copy(x, COUNT);
         dw[i] = copy(w, WIDTH);
@@ -165,7 +180,8 @@ Test(kernels, norm)
     with_every_build(check_norm);
 }
 
-/* Over the whole range where GELU is not trivial, each element relative to itself, tails included. */
+/* Over the whole range where GELU is not trivial, each element relative to itself, tails included.
+ */
 static void check_gelu(const struct kernel_table *fast, const struct kernel_table *plain)
 {
     enum { COUNT = 4001 };
@@ -177,8 +193,8 @@ static void check_gelu(const struct kernel_table *fast, const struct kernel_tabl
     fast->gelu_forward(ours, x, COUNT);
     plain->gelu_forward(theirs, x, COUNT);
     for (int i = 0; i < COUNT; i++)
-        cr_expect_float_eq(ours[i], theirs[i], 1e-6 * fabs(x[i]) + 1e-30, "gelu(%g) of %s: %g, not %g",
-                           x[i], fast->name, ours[i], theirs[i]);
+        cr_expect_float_eq(ours[i], theirs[i], 1e-6 * fabs(x[i]) + 1e-30,
+                           "gelu(%g) of %s: %g, not %g", x[i], fast->name, ours[i], theirs[i]);
     fast->gelu_backward(ones, x, ones, COUNT); /* in place */
     for (int i = 0; i < COUNT; i++)
         ours[i] = 1;
@@ -194,7 +210,8 @@ Test(kernels, gelu)
 static void check_softmax(const struct kernel_table *fast, const struct kernel_table *plain)
 {
     enum { LENGTH = 53, COUNT = LENGTH * LENGTH };
-    struct kernel_causal causal = {.first = 20, .rows = 30, .cols = 50, .ld = LENGTH, .scale = 0.3f};
+    struct kernel_causal causal = {
+        .first = 20, .rows = 30, .cols = 50, .ld = LENGTH, .scale = 0.3f};
     float *scores = fixture_normal("scores", COUNT, 10), *dp = fixture_normal("dp", COUNT, 1);
     float *ours = copy(scores, COUNT), *theirs = copy(scores, COUNT);
     fast->softmax_causal(&causal, ours);
@@ -248,7 +265,8 @@ static void check_embedding(const struct kernel_table *fast, const struct kernel
     static const int64_t size[3] = {ROWS, LENGTH, WIDTH};
     float *table = fixture_normal("table", VOCAB * WIDTH, 1);
     float *places = fixture_normal("places", LENGTH * WIDTH, 1);
-    float *ours = calloc(ROWS * WIDTH, sizeof(float)), *theirs = calloc(ROWS * WIDTH, sizeof(float));
+    float *ours = calloc(ROWS * WIDTH, sizeof(float)),
+          *theirs = calloc(ROWS * WIDTH, sizeof(float));
     fast->embedding_forward(ours, tokens, table, places, size);
     plain->embedding_forward(theirs, tokens, table, places, size);
     same(ours, theirs, ROWS * WIDTH, "embedding_forward", fast);
@@ -272,12 +290,21 @@ Test(kernels, embedding)
 
 static void update(const struct kernel_table *k, int kind, float *arrays[4], size_t count)
 {
-    struct kernel_update u = {.params = arrays[0], .grads = arrays[1],
-                              .state = {arrays[2], arrays[3]}, .count = count};
-    struct kernel_adamw adamw = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .step_size = 0.01f,
-                                 .inv_root2 = 2, .keep = 0.999f, .grad_scale = 0.5f};
-    struct kernel_sgd sgd = {.rate = 0.1f, .momentum = kind == 1 ? 0.0f : 0.9f, .weight_decay = 0.1f,
-                             .grad_scale = 0.5f, .nesterov = kind == 3, .first = kind == 4};
+    struct kernel_update u = {
+        .params = arrays[0], .grads = arrays[1], .state = {arrays[2], arrays[3]}, .count = count};
+    struct kernel_adamw adamw = {.beta1 = 0.9f,
+                                 .beta2 = 0.95f,
+                                 .epsilon = 1e-8f,
+                                 .step_size = 0.01f,
+                                 .inv_root2 = 2,
+                                 .keep = 0.999f,
+                                 .grad_scale = 0.5f};
+    struct kernel_sgd sgd = {.rate = 0.1f,
+                             .momentum = kind == 1 ? 0.0f : 0.9f,
+                             .weight_decay = 0.1f,
+                             .grad_scale = 0.5f,
+                             .nesterov = kind == 3,
+                             .first = kind == 4};
     if (kind == 0)
         k->adamw(&adamw, &u);
     else
@@ -323,8 +350,8 @@ static void check_nan(const struct kernel_table *fast, const struct kernel_table
     fast->softmax_causal(&causal, out);
     cr_expect(isnan(out[0]), "softmax of %s hides a NaN", fast->name);
     memcpy(out, x, sizeof(x));
-    cr_expect(isnan(fast->cross_entropy_forward(out, &target, 1, 20)),
-              "the loss of %s hides a NaN", fast->name);
+    cr_expect(isnan(fast->cross_entropy_forward(out, &target, 1, 20)), "the loss of %s hides a NaN",
+              fast->name);
 }
 
 Test(kernels, nan_is_not_hidden)

@@ -107,8 +107,8 @@ static void check_pieces(const int64_t *pieces, int n)
 {
     int32_t tokens[COUNT], targets[COUNT];
     fill_tokens(tokens, targets);
-    struct wk_batch whole = {.tokens = tokens, .targets = targets, .samples = SAMPLES,
-                             .length = LENGTH};
+    struct wk_batch whole = {
+        .tokens = tokens, .targets = targets, .samples = SAMPLES, .length = LENGTH};
     struct fixture f = busy_model(kernel_cpu());
     double loss = loss_of(f.model, &whole), sum = 0;
     cr_assert_eq(model_backward(f.model, 1, NULL), 0);
@@ -119,8 +119,10 @@ static void check_pieces(const int64_t *pieces, int n)
     int64_t first = 0;
     for (int i = 0; i < n; i++) {
         struct wk_batch piece = {.tokens = tokens + first * LENGTH,
-                                 .targets = targets + first * LENGTH, .samples = pieces[i],
-                                 .length = LENGTH, .denominator = COUNT};
+                                 .targets = targets + first * LENGTH,
+                                 .samples = pieces[i],
+                                 .length = LENGTH,
+                                 .denominator = COUNT};
         sum += loss_of(f.model, &piece);
         cr_assert_eq(model_backward(f.model, 1, NULL), 0);
         first += pieces[i];

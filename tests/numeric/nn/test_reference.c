@@ -90,15 +90,15 @@ static void train_step(struct wk_model *model, struct wk_scheduler *scheduler, c
 {
     int32_t tokens[SAMPLES * LENGTH], targets[SAMPLES * LENGTH];
     read_step(data, step, tokens, targets);
-    struct wk_batch batch = {.tokens = tokens, .targets = targets, .samples = SAMPLES,
-                             .length = LENGTH};
+    struct wk_batch batch = {
+        .tokens = tokens, .targets = targets, .samples = SAMPLES, .length = LENGTH};
     struct wk_optimizer *optimizer = scheduler->optimizer;
     double loss;
     model_zero_grad(model);
     cr_assert_eq(model_forward(model, &batch, &loss, NULL), 0);
     cr_assert_eq(model_backward(model, 1, NULL), 0);
-    cr_expect_float_eq(loss, expected(data, step, "loss"), LOSS_TOLERANCE, "step %d: loss %.7f, not %.7f",
-                       step, loss, expected(data, step, "loss"));
+    cr_expect_float_eq(loss, expected(data, step, "loss"), LOSS_TOLERANCE,
+                       "step %d: loss %.7f, not %.7f", step, loss, expected(data, step, "loss"));
     if (step == 0)
         visit_tensors(model, "gpt/gpt_grad0.safetensors", expect_grad);
 
@@ -109,7 +109,8 @@ static void train_step(struct wk_model *model, struct wk_scheduler *scheduler, c
     double rate = expected(data, step, "lr");
     cr_expect_float_eq(wk_optimizer_rate(optimizer), rate, 1e-9 * rate);
     cr_assert_eq(optimizer_step(optimizer, model->param_arena, model->grad_arena,
-                                (float)clip_factor(norm, 1), NULL), 0);
+                                (float)clip_factor(norm, 1), NULL),
+                 0);
     scheduler_advance(scheduler);
 }
 
@@ -130,8 +131,8 @@ static void train(const struct kernel_table *kernels)
     cr_assert_eq(wk_adamw_new(&adamw, &optimizer), 0);
     optimizer->kernels = kernels;
     cr_assert_eq(wk_scheduler_new(optimizer, &cosine, &scheduler), 0);
-    cr_assert_eq(optimizer_bind(optimizer, f.model->params, f.model->n_params, 0, f.model->count,
-                                NULL), 0);
+    cr_assert_eq(
+        optimizer_bind(optimizer, f.model->params, f.model->n_params, 0, f.model->count, NULL), 0);
     for (int step = 0; step < STEPS; step++)
         train_step(f.model, scheduler, data, step);
     visit_tensors(f.model, "gpt/gpt_final.safetensors", expect_weight);

@@ -40,8 +40,10 @@ Test(init, has_gpt2s_moments)
         bool residual = strstr(param->name, "c_proj.weight") != NULL;
         double expected = residual ? 0.02 / sqrt(2 * 2) : 0.02;
         if (param->dims == 2) {
-            cr_expect_float_eq(mean, 0, 5 * expected / sqrt((double)param->count), "%s", param->name);
-            cr_expect_float_eq(deviation, expected, 0.1 * expected, "%s: %g", param->name, deviation);
+            cr_expect_float_eq(mean, 0, 5 * expected / sqrt((double)param->count), "%s",
+                               param->name);
+            cr_expect_float_eq(deviation, expected, 0.1 * expected, "%s: %g", param->name,
+                               deviation);
         } else {
             double constant = strstr(param->name, "ln_") && strstr(param->name, "weight") ? 1 : 0;
             cr_expect_eq(mean, constant, "%s", param->name);

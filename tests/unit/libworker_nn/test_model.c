@@ -38,8 +38,8 @@ static void announced(void *arg, int index)
 }
 
 static const int32_t tokens[16] = {1, 2, 3, 4, 5, 6, 7, 8, 19, 18, 17, 16, 15, 14, 13, 12};
-static const struct wk_batch batch = {.tokens = tokens, .targets = tokens + 1, .samples = 1,
-                                      .length = 8};
+static const struct wk_batch batch = {
+    .tokens = tokens, .targets = tokens + 1, .samples = 1, .length = 8};
 
 static void start(struct watched *w)
 {
@@ -58,10 +58,14 @@ Test(model, table_is_gpt2s)
         int64_t rows, cols;
         int block;
     } expected[] = {
-        {"wte.weight", 20, 16, 0},          {"wpe.weight", 8, 16, 0},
-        {"h.0.ln_1.weight", 16, 0, 1},      {"h.0.attn.c_attn.weight", 16, 48, 1},
-        {"h.1.attn.c_proj.weight", 16, 16, 2}, {"h.1.mlp.c_fc.weight", 16, 64, 2},
-        {"h.1.mlp.c_proj.weight", 64, 16, 2},  {"h.1.mlp.c_proj.bias", 16, 0, 2},
+        {"wte.weight", 20, 16, 0},
+        {"wpe.weight", 8, 16, 0},
+        {"h.0.ln_1.weight", 16, 0, 1},
+        {"h.0.attn.c_attn.weight", 16, 48, 1},
+        {"h.1.attn.c_proj.weight", 16, 16, 2},
+        {"h.1.mlp.c_fc.weight", 16, 64, 2},
+        {"h.1.mlp.c_proj.weight", 64, 16, 2},
+        {"h.1.mlp.c_proj.bias", 16, 0, 2},
         {"ln_f.bias", 16, 0, 3},
     };
     for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {

@@ -84,7 +84,8 @@ Test(optimizer, decay_skips_vectors)
     wk_optimizer_free(o);
 }
 
-/* Any partition of the range, each part with an optimizer of its own, is the whole: what ZeRO does. */
+/* Any partition of the range, each part with an optimizer of its own, is the whole: what ZeRO does.
+ */
 static void check_parts(const size_t *cuts, int n)
 {
     float whole[COUNT], parts[COUNT], grads[COUNT];

@@ -1,5 +1,5 @@
-/* Six steps of each optimizer on one vector, as PyTorch took them (reference/gpt/optimizers.json). The
- * settings are those the file was made with; plain Adam is AdamW without decay.
+/* Six steps of each optimizer on one vector, as PyTorch took them (reference/gpt/optimizers.json).
+ * The settings are those the file was made with; plain Adam is AdamW without decay.
  */
 #include <criterion/criterion.h>
 #include <jansson.h>

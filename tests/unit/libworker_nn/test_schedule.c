@@ -38,7 +38,8 @@ Test(schedule, cosine_from_warm_up_to_the_floor)
     struct wk_schedule_options o = {WK_SCHEDULE_COSINE, 4, 20, 0.1};
     expect_factors(&o, (int64_t[]){0, 3, 4, 5, 12, 19, 20, 21},
                    (double[]){0.25, 1, 1, 0.002974060128544361 / 0.003, 0.55,
-                              0.00032593987145563896 / 0.003, 0.1, 0.1}, 8);
+                              0.00032593987145563896 / 0.003, 0.1, 0.1},
+                   8);
 }
 
 static struct wk_optimizer *optimizer(void)
@@ -71,9 +72,9 @@ Test(scheduler, refuses_schedules_that_make_no_sense)
     struct wk_optimizer *o = optimizer();
     struct wk_scheduler *s = NULL;
     static const struct wk_schedule_options wrong[] = {
-        {WK_SCHEDULE_COSINE, 4, 4, 0},       {WK_SCHEDULE_LINEAR, -1, 10, 0},
-        {WK_SCHEDULE_LINEAR, 0, 0, 0},       {WK_SCHEDULE_CONSTANT, 0, 0, 1.5},
-        {WK_SCHEDULE_CONSTANT, 0, 0, -0.5},  {(enum wk_schedule_kind)7, 0, 10, 0},
+        {WK_SCHEDULE_COSINE, 4, 4, 0},      {WK_SCHEDULE_LINEAR, -1, 10, 0},
+        {WK_SCHEDULE_LINEAR, 0, 0, 0},      {WK_SCHEDULE_CONSTANT, 0, 0, 1.5},
+        {WK_SCHEDULE_CONSTANT, 0, 0, -0.5}, {(enum wk_schedule_kind)7, 0, 10, 0},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         cr_expect_eq(wk_scheduler_new(o, &wrong[i], &s), WK_EINVAL, "%zu", i);
