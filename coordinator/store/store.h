@@ -14,6 +14,7 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/error.h"
@@ -23,6 +24,7 @@
 
 enum {
     STORE_EVENTS_PAGE_MAX = 1000,
+    STORE_EVENTS_KEPT_MAX = 1000000, /* the oldest beyond it are dropped */
     STORE_TOKENS_MAX = 10000,
     STORE_META_KEY_MAX = 63,
     STORE_META_VALUE_MAX = 255,
@@ -76,7 +78,7 @@ struct store_verbs {
     int (*commit)(struct store *store, struct error *err);
     void (*rollback)(struct store *store);
 
-    /* `fn` is called for each, in order of their numbers. */
+    /* `fn` is called for each, in order of their numbers; it must not call the store. */
     int (*list_events)(struct store *store, const struct store_events_query *query,
                        store_event_fn fn, void *arg, struct error *err);
     int (*list_tokens)(struct store *store, store_token_fn fn, void *arg, struct error *err);

@@ -1,0 +1,28 @@
+/* Jobs, nodes and reasons as JSON documents, the same for every store. One table of fields drives
+ * both directions; a field that is zero or empty is left out. Documents hold what a restart must
+ * know: leases and connections are not in them, specs and secrets are stored beside them.
+ *
+ * Times are kept as they are (see the driver for what a restart does to monotonic ones).
+ */
+#ifndef STORE_DOCUMENT_H
+#define STORE_DOCUMENT_H
+
+#include "common/base/buf.h"
+#include "common/base/error.h"
+#include "coordinator/model/cluster.h"
+
+enum { DOCUMENT_MAX_BYTES = 64 << 20 }; /* 100k workers with their exits fit */
+
+/* Append. E_RESOURCE_EXHAUSTED if it does not fit. */
+int document_write_job(const struct job *job, struct buf *out, struct error *err);
+int document_write_node(const struct node *node, struct buf *out, struct error *err);
+int document_write_reason(const struct reason *reason, struct buf *out, struct error *err);
+
+/* Fill zeroed memory. On failure too the caller frees the job with job_free. Unknown fields are
+ * ignored: an older program of the same schema version can read a newer document. E_DATA_LOSS if it
+ * is no document. */
+int document_read_job(const char *text, size_t size, struct job *ret, struct error *err);
+int document_read_node(const char *text, size_t size, struct node *ret, struct error *err);
+int document_read_reason(const char *text, size_t size, struct reason *ret, struct error *err);
+
+#endif

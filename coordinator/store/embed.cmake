@@ -1,0 +1,15 @@
+# Files as bytes in a C source: cmake -DOUT=x.c -DARRAY=name -DFILES="a;b" -P embed.cmake
+# Defines `const struct embedded_file name[]`, ended by a NULL name (coordinator/store/embedded.h).
+set(text "#include \"coordinator/store/embedded.h\"\n\n")
+set(rows "")
+set(number 0)
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(APPEND text "static const unsigned char file_${number}[] = {${bytes}0};\n")
+  string(APPEND rows "    {\"${name}\", file_${number}, sizeof file_${number} - 1},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+string(APPEND text "\nconst struct embedded_file ${ARRAY}[] = {\n${rows}    {0, 0, 0},\n};\n")
+file(WRITE ${OUT} "${text}")

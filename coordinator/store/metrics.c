@@ -1,0 +1,325 @@
+#include "coordinator/store/metrics.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/map.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+
+struct series {
+    struct metric_point *points; /* METRICS_POINTS_MAX of them */
+    int count;
+    uint64_t stride; /* steps between points kept: doubles with each thinning */
+    uint64_t generation;
+    struct metric_point last; /* the newest sample, kept or not */
+    bool has_last;
+};
+
+struct job_metrics {
+    struct strmap series;
+    size_t file_bytes;
+    uint64_t used; /* when it was last touched, in calls */
+};
+
+struct metrics {
+    struct disk disk;
+    char *dir;
+    struct strmap jobs;
+    uint64_t calls;
+};
+
+int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **ret,
+                struct error *err)
+{
+    struct metrics *metrics = calloc(1, sizeof *metrics);
+    if (!metrics || asprintf(&metrics->dir, "%s/metrics", data_dir) < 0) {
+        free(metrics);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    metrics->disk = *disk;
+    *ret = metrics;
+    return 0;
+}
+
+static void job_free(struct job_metrics *job)
+{
+    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e)) {
+        struct series *series = e->value;
+        free(series->points);
+        free(series);
+    }
+    strmap_fini(&job->series);
+    free(job);
+}
+
+void metrics_free(struct metrics *metrics)
+{
+    if (!metrics)
+        return;
+    for (struct map_entry *e = strmap_first(&metrics->jobs); e; e = map_next(e))
+        job_free(e->value);
+    strmap_fini(&metrics->jobs);
+    free(metrics->dir);
+    free(metrics);
+}
+
+static bool name_good(const char *name)
+{
+    size_t size =
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
+    return size > 0 && size <= METRICS_NAME_MAX && name[size] == 0;
+}
+
+static struct series *series_of(struct job_metrics *job, const char *name)
+{
+    struct series *series = strmap_get(&job->series, name);
+    if (series || strmap_count(&job->series) >= METRICS_SERIES_MAX)
+        return series;
+    series = calloc(1, sizeof *series);
+    if (series)
+        series->points = calloc(METRICS_POINTS_MAX, sizeof *series->points);
+    if (!series || !series->points || strmap_set(&job->series, name, series, NULL) < 0) {
+        if (series)
+            free(series->points);
+        free(series);
+        return NULL;
+    }
+    series->stride = 1;
+    return series;
+}
+
+/* Keep every second point: the series stays even, and the first point stays. */
+static void thin(struct series *series)
+{
+    int kept = 0;
+    for (int i = 0; i < series->count; i += 2)
+        series->points[kept++] = series->points[i];
+    series->count = kept;
+    series->stride *= 2;
+}
+
+/* False if the sample is a repeat. */
+static bool series_add(struct series *series, const struct metric_sample *sample)
+{
+    if (series->has_last && sample->step <= series->last.step) {
+        if (sample->generation <= series->generation)
+            return false;
+        while (series->count > 0 && series->points[series->count - 1].step >= sample->step)
+            series->count--;
+    }
+    if (series->has_last && sample->generation < series->generation)
+        return false; /* a stale worker's */
+    series->generation = sample->generation;
+    series->last = (struct metric_point){sample->step, sample->value, sample->wall_ms};
+    series->has_last = true;
+    if (series->count > 0 && sample->step - series->points[series->count - 1].step < series->stride)
+        return true;
+    if (series->count == METRICS_POINTS_MAX)
+        thin(series);
+    series->points[series->count++] = series->last;
+    return true;
+}
+
+/* "step,wall_ms,generation,name,value"; a line cut by a crash is skipped. */
+static void load_line(struct job_metrics *job, char *line)
+{
+    struct str rest = str_of(line), part;
+    int64_t numbers[3];
+    for (int i = 0; i < 3; i++) {
+        if (!str_next(&rest, ',', &part))
+            return;
+        ((char *)(uintptr_t)part.data)[part.size] = 0;
+        if (parse_i64(part.data, 0, INT64_MAX, &numbers[i], NULL) < 0)
+            return;
+    }
+    double value;
+    if (!str_next(&rest, ',', &part))
+        return;
+    ((char *)(uintptr_t)part.data)[part.size] = 0;
+    char *end;
+    value = strtod(rest.data, &end);
+    if (end == rest.data || *end || !name_good(part.data))
+        return;
+    struct series *series = series_of(job, part.data);
+    struct metric_sample sample = {
+        .name = part.data,
+        .step = (uint64_t)numbers[0],
+        .wall_ms = numbers[1],
+        .generation = (uint64_t)numbers[2],
+        .value = value,
+    };
+    if (series)
+        (void)series_add(series, &sample);
+}
+
+static int path_of(const struct metrics *metrics, const char *job, char ret[PATH_MAX])
+{
+    return str_printf(ret, PATH_MAX, "%s/%s.csv", metrics->dir, job);
+}
+
+static int load(struct metrics *metrics, const char *id, struct job_metrics *job, struct error *err)
+{
+    char path[PATH_MAX], *data;
+    size_t size;
+    int rc = path_of(metrics, id, path);
+    if (rc == 0)
+        rc = metrics->disk.read_file(metrics->disk.self, path, METRICS_FILE_MAX_BYTES * 2, &data,
+                                     &size, err);
+    if (rc == E_NOT_FOUND)
+        return 0;
+    if (rc < 0)
+        return rc;
+    for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + size - line)));
+         line = end + 1) {
+        *end = 0;
+        load_line(job, line);
+    }
+    bool whole = size == 0 || data[size - 1] == '\n';
+    free(data);
+    job->file_bytes = size;
+    return whole ? 0 : metrics->disk.append_file(metrics->disk.self, path, "\n", 1, err);
+}
+
+static void forget_least_used(struct metrics *metrics)
+{
+    struct map_entry *oldest = strmap_first(&metrics->jobs);
+    for (struct map_entry *e = oldest; e; e = map_next(e))
+        if (((struct job_metrics *)e->value)->used < ((struct job_metrics *)oldest->value)->used)
+            oldest = e;
+    if (oldest)
+        job_free(strmap_remove(&metrics->jobs, oldest->name));
+}
+
+static int open_job(struct metrics *metrics, const char *id, struct job_metrics **ret,
+                    struct error *err)
+{
+    struct job_metrics *job = strmap_get(&metrics->jobs, id);
+    if (!job) {
+        if (strmap_count(&metrics->jobs) >= METRICS_JOBS_MAX)
+            forget_least_used(metrics);
+        job = calloc(1, sizeof *job);
+        int rc = job ? load(metrics, id, job, err)
+                     : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        if (rc == 0 && strmap_set(&metrics->jobs, id, job, NULL) < 0)
+            rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        if (rc < 0) {
+            if (job)
+                job_free(job);
+            return error_wrap(err, "metrics of job %s", id);
+        }
+    }
+    job->used = ++metrics->calls;
+    *ret = job;
+    return 0;
+}
+
+static void forget_job(struct metrics *metrics, const char *id)
+{
+    struct job_metrics *job = strmap_remove(&metrics->jobs, id);
+    if (job)
+        job_free(job);
+}
+
+static int write_samples(struct metrics *metrics, const char *id, struct job_metrics *job,
+                         const struct buf *out, struct error *err)
+{
+    char path[PATH_MAX];
+    int rc = 0;
+    if (job->file_bytes + out->size > METRICS_FILE_MAX_BYTES)
+        return 0;
+    if (job->file_bytes == 0)
+        rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
+    if (rc == 0)
+        rc = path_of(metrics, id, path);
+    if (rc == 0)
+        rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
+    if (rc == 0)
+        job->file_bytes += out->size;
+    return rc;
+}
+
+int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
+                   int count, struct error *err)
+{
+    struct job_metrics *job;
+    int rc = open_job(metrics, id, &job, err);
+    if (rc < 0)
+        return rc;
+    struct buf out;
+    char value[FORMAT_MAX];
+    buf_init(&out, BUF_DEFAULT_MAX_BYTES);
+    for (int i = 0; i < count; i++) {
+        const struct metric_sample *sample = &samples[i];
+        struct series *series = name_good(sample->name) ? series_of(job, sample->name) : NULL;
+        if (!series || sample->step > INT64_MAX || sample->generation > INT64_MAX ||
+            !series_add(series, sample))
+            continue;
+        (void)buf_printf(&out, "%" PRIu64 ",%" PRId64 ",%" PRIu64 ",%s,%s\n", sample->step,
+                         sample->wall_ms < 0 ? 0 : sample->wall_ms, sample->generation,
+                         sample->name, format_f64(sample->value, value));
+    }
+    if (buf_failed(&out))
+        rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", id);
+    else if (out.size > 0)
+        rc = write_samples(metrics, id, job, &out, err);
+    buf_fini(&out);
+    if (rc < 0)
+        forget_job(metrics, id); /* memory must not hold what the file lost: repeats will come */
+    return rc;
+}
+
+/* Evenly chosen among those after the step; the newest sample is always the last point. */
+static bool pick(const struct series *series, const struct metrics_query *query,
+                 struct arena *arena, struct metric_series *ret)
+{
+    uint32_t max = query->max_points ? query->max_points : METRICS_READ_DEFAULT_POINTS;
+    int first = 0;
+    while (first < series->count && query->after_step > 0 &&
+           series->points[first].step <= query->after_step)
+        first++;
+    int available = series->count - first;
+    bool newest = series->has_last && series->last.step > query->after_step &&
+                  (available == 0 || series->points[series->count - 1].step != series->last.step);
+    int wanted = max > METRICS_POINTS_MAX ? METRICS_POINTS_MAX : (int)max;
+    if (wanted < 2)
+        wanted = 2;
+    int take = available < wanted - newest ? available : wanted - newest;
+    ret->points = arena_array(arena, (size_t)take + 1, sizeof *ret->points);
+    if (!ret->points)
+        return false;
+    for (int i = 0; i < take; i++) {
+        int64_t at = take > 1 ? (int64_t)i * (available - 1) / (take - 1) : 0;
+        ret->points[ret->count++] = series->points[first + (int)at];
+    }
+    if (newest)
+        ret->points[ret->count++] = series->last;
+    return true;
+}
+
+int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
+                 struct arena *arena, struct metric_series **ret, int *ret_count, struct error *err)
+{
+    struct job_metrics *job;
+    int rc = open_job(metrics, id, &job, err), count = 0;
+    if (rc < 0)
+        return rc;
+    struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof *list);
+    for (struct map_entry *e = strmap_first(&job->series); list && e; e = map_next(e)) {
+        if (query->name && *query->name && strcmp(query->name, e->name) != 0)
+            continue;
+        list[count].name = arena_strdup(arena, e->name);
+        if (!list[count].name || !pick(e->value, query, arena, &list[count]))
+            list = NULL;
+        count++;
+    }
+    if (!list)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", id);
+    *ret = list;
+    *ret_count = count;
+    return 0;
+}

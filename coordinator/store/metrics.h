@@ -1,0 +1,67 @@
+/* Numbers a training program tells (loss, tokens_per_second, ...): per job and name a series by
+ * step in memory, thinned evenly to METRICS_POINTS_MAX, and an append-only file
+ * DATA/metrics/<job>.csv from which it is read again after a restart. A sample of a newer
+ * generation at or before the last step means the job went on from a checkpoint: points from that
+ * step on are replaced. A repeat within a generation is ignored.
+ *
+ * Owned by the service; loop thread only.
+ */
+#ifndef STORE_METRICS_H
+#define STORE_METRICS_H
+
+#include <stdint.h>
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/env/env.h"
+
+enum {
+    METRICS_POINTS_MAX = 8192, /* per series in memory */
+    METRICS_SERIES_MAX = 128,  /* per job */
+    METRICS_NAME_MAX = 63,
+    METRICS_FILE_MAX_BYTES = 64 << 20, /* later samples are only kept in memory */
+    METRICS_JOBS_MAX = 256,            /* held in memory; others are read when asked for */
+    METRICS_READ_DEFAULT_POINTS = 1000,
+};
+
+struct metrics;
+
+struct metric_sample {
+    const char *name;
+    uint64_t generation, step;
+    int64_t wall_ms;
+    double value;
+};
+
+struct metric_point {
+    uint64_t step;
+    double value;
+    int64_t wall_ms;
+};
+
+struct metric_series {
+    const char *name;
+    struct metric_point *points;
+    int count;
+};
+
+struct metrics_query {
+    const char *name;    /* NULL or "" = all */
+    uint64_t after_step; /* 0 = from the start */
+    uint32_t max_points; /* per series; 0 = METRICS_READ_DEFAULT_POINTS */
+};
+
+int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **ret,
+                struct error *err);
+void metrics_free(struct metrics *metrics);
+
+/* Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
+int metrics_append(struct metrics *metrics, const char *job, const struct metric_sample *samples,
+                   int count, struct error *err);
+
+/* Series by name, in `arena`. The first and the last point are always among those given. */
+int metrics_read(struct metrics *metrics, const char *job, const struct metrics_query *query,
+                 struct arena *arena, struct metric_series **ret, int *ret_count,
+                 struct error *err);
+
+#endif

@@ -1,0 +1,380 @@
+#include "coordinator/store/store_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/buf.h"
+#include "common/base/map.h"
+#include "common/base/str.h"
+#include "coordinator/store/document.h"
+
+struct document { /* of a job (with spec and secret) or a node */
+    char *text, *spec;
+    size_t size;
+    uint8_t secret[SECRET_BYTES];
+};
+
+struct pending { /* one write of the open transaction */
+    enum { PENDING_JOB, PENDING_NODE, PENDING_TOKEN, PENDING_META, PENDING_EVENT } kind;
+    char key[STORE_META_KEY_MAX + 1];
+    uint64_t sequence;
+    struct document *document;
+    char *value;
+    struct store_token token;
+    struct store_event *event;
+    struct pending *next;
+};
+
+struct store_memory {
+    struct store store;
+    struct map jobs; /* by sequence */
+    struct strmap nodes, meta;
+    struct store_token *tokens;
+    int tokens_count;
+    struct map events; /* by number */
+    uint64_t last_event, open_event;
+    bool in_transaction;
+    struct pending *first, **last;
+    int failing_commits, failing_code;
+};
+
+static struct store_memory *self_of(struct store *store)
+{
+    return (struct store_memory *)store;
+}
+
+static void document_free(struct document *document)
+{
+    if (document) {
+        free(document->text);
+        free(document->spec);
+        free(document);
+    }
+}
+
+static void forget_pending(struct store_memory *self)
+{
+    while (self->first) {
+        struct pending *pending = self->first;
+        self->first = pending->next;
+        document_free(pending->document);
+        free(pending->value);
+        free(pending->event);
+        free(pending);
+    }
+    self->last = &self->first;
+}
+
+static int out_of_memory(struct error *err)
+{
+    return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static struct pending *add_pending(struct store_memory *self)
+{
+    insist(self->in_transaction);
+    struct pending *pending = calloc(1, sizeof *pending);
+    if (pending) {
+        *self->last = pending;
+        self->last = &pending->next;
+    }
+    return pending;
+}
+
+static int begin(struct store *store, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    (void)err;
+    never(self->in_transaction);
+    self->in_transaction = true;
+    self->open_event = self->last_event;
+    return 0;
+}
+
+static int put_job(struct store *store, const struct job *job, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    struct document *document = pending ? calloc(1, sizeof *document) : NULL;
+    if (!document)
+        return out_of_memory(err);
+    pending->kind = PENDING_JOB;
+    pending->sequence = job->sequence;
+    pending->document = document;
+    memcpy(document->secret, job->secret, SECRET_BYTES);
+    document->spec = strdup(job->spec->json);
+    struct buf buf;
+    buf_init(&buf, DOCUMENT_MAX_BYTES);
+    int rc = document_write_job(job, &buf, err);
+    document->text = rc == 0 ? buf_take(&buf, &document->size) : NULL;
+    buf_fini(&buf);
+    return rc == 0 && (!document->text || !document->spec) ? out_of_memory(err) : rc;
+}
+
+static int put_node(struct store *store, const struct node *node, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    struct document *document = pending ? calloc(1, sizeof *document) : NULL;
+    if (!document)
+        return out_of_memory(err);
+    pending->kind = PENDING_NODE;
+    pending->document = document;
+    (void)str_copy(pending->key, sizeof pending->key, node->name);
+    struct buf buf;
+    buf_init(&buf, DOCUMENT_MAX_BYTES);
+    int rc = document_write_node(node, &buf, err);
+    document->text = rc == 0 ? buf_take(&buf, &document->size) : NULL;
+    buf_fini(&buf);
+    return rc == 0 && !document->text ? out_of_memory(err) : rc;
+}
+
+static int put_token(struct store *store, const struct store_token *token, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    if (self->tokens_count >= STORE_TOKENS_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tokens", STORE_TOKENS_MAX);
+    struct pending *pending = add_pending(self);
+    if (!pending)
+        return out_of_memory(err);
+    pending->kind = PENDING_TOKEN;
+    pending->token = *token;
+    return 0;
+}
+
+static int put_meta(struct store *store, const char *key, const char *value, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    if (!pending)
+        return out_of_memory(err);
+    pending->kind = PENDING_META;
+    if (str_copy(pending->key, sizeof pending->key, key) < 0 ||
+        strlen(value) > STORE_META_VALUE_MAX)
+        return error_set(err, E_INVALID_ARGUMENT, "meta '%s' is too long", key);
+    pending->value = strdup(value);
+    return pending->value ? 0 : out_of_memory(err);
+}
+
+static int record(struct store *store, const struct record *record, uint64_t *ret_seq,
+                  struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    struct pending *pending = add_pending(self);
+    struct store_event *event = pending ? calloc(1, sizeof *event) : NULL;
+    if (!event)
+        return out_of_memory(err);
+    pending->kind = PENDING_EVENT;
+    pending->event = event;
+    event->seq = ++self->open_event;
+    event->record = *record;
+    *ret_seq = event->seq;
+    return 0;
+}
+
+static int apply_token(struct store_memory *self, const struct store_token *token)
+{
+    struct store_token *tokens =
+        realloc(self->tokens, sizeof *tokens * ((size_t)self->tokens_count + 1));
+    if (!tokens)
+        return E_RESOURCE_EXHAUSTED;
+    self->tokens = tokens;
+    tokens[self->tokens_count++] = *token;
+    return 0;
+}
+
+static int apply(struct store_memory *self, struct pending *pending)
+{
+    void *old = NULL;
+    int rc = 0;
+    switch (pending->kind) {
+    case PENDING_JOB:
+        rc = map_set(&self->jobs, pending->sequence, pending->document, &old);
+        document_free(old);
+        break;
+    case PENDING_NODE:
+        rc = strmap_set(&self->nodes, pending->key, pending->document, &old);
+        document_free(old);
+        break;
+    case PENDING_TOKEN:
+        return apply_token(self, &pending->token);
+    case PENDING_META:
+        rc = strmap_set(&self->meta, pending->key, pending->value, &old);
+        free(old);
+        break;
+    case PENDING_EVENT:
+        rc = map_set(&self->events, pending->event->seq, pending->event, NULL);
+        break;
+    }
+    if (rc == 0) {
+        pending->document = NULL;
+        pending->value = NULL;
+        pending->event = NULL;
+    }
+    return rc;
+}
+
+static int commit(struct store *store, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    insist(self->in_transaction);
+    if (self->failing_commits > 0) {
+        self->failing_commits--;
+        return error_set(err, self->failing_code, "commit failed, as asked for by the test");
+    }
+    for (struct pending *pending = self->first; pending; pending = pending->next)
+        insist(apply(self, pending) == 0); /* a simulated disk must not tear for want of memory */
+    self->last_event = self->open_event;
+    while (self->events.count > STORE_EVENTS_KEPT_MAX)
+        free(map_remove(&self->events, map_first(&self->events)->key));
+    forget_pending(self);
+    self->in_transaction = false;
+    return 0;
+}
+
+static void rollback(struct store *store)
+{
+    struct store_memory *self = self_of(store);
+    forget_pending(self);
+    self->in_transaction = false;
+}
+
+static int load_job(const struct document *document, const struct store_loader *loader,
+                    struct cluster *cluster, struct error *err)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return out_of_memory(err);
+    int rc = document_read_job(document->text, document->size, job, err);
+    if (rc == 0)
+        rc = loader->parse_spec(loader->arg, document->spec, &job->spec, err);
+    memcpy(job->secret, document->secret, SECRET_BYTES);
+    if (rc == 0)
+        rc = cluster_add_job(cluster, job, err);
+    if (rc < 0) {
+        error_wrap(err, "stored job %s", job->id);
+        job_free(job);
+    }
+    return rc;
+}
+
+static int load(struct store *store, const struct store_loader *loader, struct cluster *cluster,
+                struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    int rc = 0;
+    for (struct map_entry *e = strmap_first(&self->nodes); e && rc == 0; e = map_next(e)) {
+        const struct document *document = e->value;
+        struct node *node = calloc(1, sizeof *node);
+        rc = node ? document_read_node(document->text, document->size, node, err)
+                  : out_of_memory(err);
+        if (rc == 0)
+            rc = cluster_add_node(cluster, node, err);
+        if (rc < 0)
+            free(node);
+    }
+    for (struct map_entry *e = map_first(&self->jobs); e && rc == 0; e = map_next(e))
+        rc = load_job(e->value, loader, cluster, err);
+    return rc;
+}
+
+static bool wanted(const struct store_events_query *query, const struct store_event *event)
+{
+    return event->seq > query->after &&
+           (!query->job || !*query->job || strcmp(query->job, event->record.job) == 0);
+}
+
+static int list_events(struct store *store, const struct store_events_query *query,
+                       store_event_fn fn, void *arg, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    (void)err;
+    insist(query->limit > 0 && query->limit <= STORE_EVENTS_PAGE_MAX);
+    struct map_entry *e = map_at_least(&self->events, query->after + 1);
+    int left = query->limit;
+    if (query->newest) {
+        struct map_entry *at = map_last(&self->events);
+        for (e = NULL; at && left > 0; at = map_previous(at)) {
+            if (wanted(query, at->value)) {
+                e = at;
+                left--;
+            }
+        }
+        left = query->limit;
+    }
+    for (; e && left > 0; e = map_next(e)) {
+        if (wanted(query, e->value)) {
+            fn(arg, e->value);
+            left--;
+        }
+    }
+    return 0;
+}
+
+static int list_tokens(struct store *store, store_token_fn fn, void *arg, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    (void)err;
+    for (int i = 0; i < self->tokens_count; i++)
+        fn(arg, &self->tokens[i]);
+    return 0;
+}
+
+static int get_meta(struct store *store, const char *key, char *ret, struct error *err)
+{
+    const char *value = strmap_get(&self_of(store)->meta, key);
+    if (!value)
+        return error_set(err, E_NOT_FOUND, "no meta '%s'", key);
+    return str_copy(ret, STORE_META_VALUE_MAX + 1, value);
+}
+
+static void close_store(struct store *store)
+{
+    struct store_memory *self = self_of(store);
+    forget_pending(self);
+    for (struct map_entry *e = map_first(&self->jobs); e; e = map_next(e))
+        document_free(e->value);
+    for (struct map_entry *e = strmap_first(&self->nodes); e; e = map_next(e))
+        document_free(e->value);
+    for (struct map_entry *e = strmap_first(&self->meta); e; e = map_next(e))
+        free(e->value);
+    for (struct map_entry *e = map_first(&self->events); e; e = map_next(e))
+        free(e->value);
+    map_fini(&self->jobs);
+    strmap_fini(&self->nodes);
+    strmap_fini(&self->meta);
+    map_fini(&self->events);
+    free(self->tokens);
+    free(self);
+}
+
+static const struct store_verbs memory_verbs = {
+    .load = load,
+    .begin = begin,
+    .put_job = put_job,
+    .put_node = put_node,
+    .put_token = put_token,
+    .put_meta = put_meta,
+    .record = record,
+    .commit = commit,
+    .rollback = rollback,
+    .list_events = list_events,
+    .list_tokens = list_tokens,
+    .get_meta = get_meta,
+    .close = close_store,
+};
+
+int store_memory_new(struct store **ret, struct error *err)
+{
+    struct store_memory *self = calloc(1, sizeof *self);
+    if (!self)
+        return out_of_memory(err);
+    self->store.verbs = &memory_verbs;
+    self->last = &self->first;
+    *ret = &self->store;
+    return 0;
+}
+
+void store_memory_fail_commits(struct store *store, int count, int code)
+{
+    self_of(store)->failing_commits = count;
+    self_of(store)->failing_code = code;
+}

@@ -1,0 +1,470 @@
+#include "coordinator/store/store_sqlite.h"
+
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/buf.h"
+#include "common/base/str.h"
+#include "coordinator/store/data_dir.h"
+#include "coordinator/store/document.h"
+#include "coordinator/store/store_sqlite_internal.h"
+
+#define STATEMENTS(X)                                                                              \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(PUT_JOB, "INSERT INTO jobs (sequence, id, name, tenant, state, submitted_wall_ms,"           \
+               " ended_wall_ms, secret, spec, document) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"   \
+               " ON CONFLICT (sequence) DO UPDATE SET state = ?5, ended_wall_ms = ?7,"             \
+               " document = ?10")                                                                  \
+    X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
+                " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
+    X(PUT_TOKEN, "INSERT INTO tokens (hash, role, created_wall_ms) VALUES (?1,?2,?3)")             \
+    X(PUT_META, "INSERT INTO meta (key, value) VALUES (?1,?2)"                                     \
+                " ON CONFLICT (key) DO UPDATE SET value = ?2")                                     \
+    X(RECORD, "INSERT INTO events (seq, wall_ms, kind, job, node, generation, from_state,"         \
+              " to_state, reason) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")                            \
+    X(FORGET_EVENTS, "DELETE FROM events WHERE seq <= ?1")                                         \
+    X(LAST_EVENT, "SELECT coalesce(max(seq), 0) FROM events")                                      \
+    X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"     \
+              " FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
+    X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"  \
+                 " FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
+    X(NEWEST, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"       \
+              " to_state, reason FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
+              " ORDER BY seq")                                                                     \
+    X(NEWEST_OF, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"    \
+                 " to_state, reason FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
+                 " LIMIT ?2) ORDER BY seq")                                                        \
+    X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
+    X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
+    X(TOKENS, "SELECT hash, role, created_wall_ms FROM tokens ORDER BY created_wall_ms, hash")     \
+    X(META, "SELECT value FROM meta WHERE key = ?1")
+
+enum statement {
+#define X(name, sql) S_##name,
+    STATEMENTS(X)
+#undef X
+        STATEMENT_COUNT,
+};
+
+struct store_sqlite {
+    struct store store;
+    sqlite3 *db;
+    int lock_fd;
+    bool in_transaction;
+    uint64_t last_event, open_event;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+};
+
+static struct store_sqlite *self_of(struct store *store)
+{
+    return (struct store_sqlite *)store;
+}
+
+int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err)
+{
+    int code = E_INTERNAL;
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:
+        code = E_RESOURCE_EXHAUSTED;
+        break;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        code = E_DATA_LOSS;
+        break;
+    case SQLITE_IOERR:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+        code = E_UNAVAILABLE;
+        break;
+    default:
+        break;
+    }
+    return error_set(err, code, "%s: %s", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+}
+
+static sqlite3_stmt *statement(struct store_sqlite *self, enum statement which)
+{
+    sqlite3_stmt *stmt = self->statements[which];
+    sqlite3_reset(stmt);
+    sqlite3_clear_bindings(stmt);
+    return stmt;
+}
+
+/* For statements without rows. */
+static int run(struct store_sqlite *self, sqlite3_stmt *stmt, const char *what, struct error *err)
+{
+    int rc = sqlite3_step(stmt);
+    sqlite3_reset(stmt);
+    return rc == SQLITE_DONE ? 0 : store_sqlite_error(self->db, rc, what, err);
+}
+
+static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
+{
+    sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+}
+
+static int begin(struct store *store, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    never(self->in_transaction);
+    int rc = run(self, statement(self, S_BEGIN), "begin", err);
+    if (rc == 0) {
+        self->in_transaction = true;
+        self->open_event = self->last_event;
+    }
+    return rc;
+}
+
+static int put_job(struct store *store, const struct job *job, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    struct buf document;
+    buf_init(&document, DOCUMENT_MAX_BYTES);
+    int rc = document_write_job(job, &document, err);
+    if (rc == 0) {
+        sqlite3_stmt *stmt = statement(self, S_PUT_JOB);
+        sqlite3_bind_int64(stmt, 1, (sqlite3_int64)job->sequence);
+        bind_text(stmt, 2, job->id);
+        bind_text(stmt, 3, job->spec->name);
+        bind_text(stmt, 4, job->spec->tenant);
+        bind_text(stmt, 5, job_state_name(job->state));
+        sqlite3_bind_int64(stmt, 6, job->submitted_wall_ms);
+        sqlite3_bind_int64(stmt, 7, job->ended_wall_ms);
+        sqlite3_bind_blob(stmt, 8, job->secret, SECRET_BYTES, SQLITE_STATIC);
+        bind_text(stmt, 9, job->spec->json);
+        sqlite3_bind_text(stmt, 10, document.data, (int)document.size, SQLITE_STATIC);
+        rc = run(self, stmt, "write job", err);
+    }
+    buf_fini(&document);
+    return rc;
+}
+
+static int put_node(struct store *store, const struct node *node, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    struct buf document;
+    buf_init(&document, DOCUMENT_MAX_BYTES);
+    int rc = document_write_node(node, &document, err);
+    if (rc == 0) {
+        sqlite3_stmt *stmt = statement(self, S_PUT_NODE);
+        bind_text(stmt, 1, node->name);
+        bind_text(stmt, 2, node_state_name(node->state));
+        sqlite3_bind_text(stmt, 3, document.data, (int)document.size, SQLITE_STATIC);
+        rc = run(self, stmt, "write node", err);
+    }
+    buf_fini(&document);
+    return rc;
+}
+
+static int put_token(struct store *store, const struct store_token *token, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_PUT_TOKEN);
+    sqlite3_bind_blob(stmt, 1, token->hash, sizeof token->hash, SQLITE_STATIC);
+    bind_text(stmt, 2, token->role);
+    sqlite3_bind_int64(stmt, 3, token->created_wall_ms);
+    return run(self, stmt, "write token", err);
+}
+
+static int put_meta(struct store *store, const char *key, const char *value, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    if (strlen(key) > STORE_META_KEY_MAX || strlen(value) > STORE_META_VALUE_MAX)
+        return error_set(err, E_INVALID_ARGUMENT, "meta '%s' is too long", key);
+    sqlite3_stmt *stmt = statement(self, S_PUT_META);
+    bind_text(stmt, 1, key);
+    bind_text(stmt, 2, value);
+    return run(self, stmt, "write meta", err);
+}
+
+static int forget_old_events(struct store_sqlite *self, struct error *err)
+{
+    enum { FORGET_EVERY = 1024 };
+    if (self->open_event % FORGET_EVERY != 0 || self->open_event <= STORE_EVENTS_KEPT_MAX)
+        return 0;
+    sqlite3_stmt *stmt = statement(self, S_FORGET_EVENTS);
+    sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_event - STORE_EVENTS_KEPT_MAX));
+    return run(self, stmt, "forget old events", err);
+}
+
+static int record(struct store *store, const struct record *record, uint64_t *ret_seq,
+                  struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    struct buf reason;
+    buf_init(&reason, DOCUMENT_MAX_BYTES);
+    int rc = document_write_reason(&record->reason, &reason, err);
+    if (rc == 0) {
+        sqlite3_stmt *stmt = statement(self, S_RECORD);
+        sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_event + 1));
+        sqlite3_bind_int64(stmt, 2, record->wall_ms);
+        bind_text(stmt, 3, record->kind);
+        bind_text(stmt, 4, record->job);
+        bind_text(stmt, 5, record->node);
+        sqlite3_bind_int64(stmt, 6, (sqlite3_int64)record->generation);
+        bind_text(stmt, 7, record->from);
+        bind_text(stmt, 8, record->to);
+        sqlite3_bind_text(stmt, 9, reason.data, (int)reason.size, SQLITE_STATIC);
+        rc = run(self, stmt, "record event", err);
+    }
+    buf_fini(&reason);
+    if (rc < 0)
+        return rc;
+    *ret_seq = ++self->open_event;
+    return forget_old_events(self, err);
+}
+
+static int commit(struct store *store, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    int rc = run(self, statement(self, S_COMMIT), "commit", err);
+    if (rc == 0) {
+        self->in_transaction = false;
+        self->last_event = self->open_event;
+    }
+    return rc;
+}
+
+static void rollback(struct store *store)
+{
+    struct store_sqlite *self = self_of(store);
+    self->in_transaction = false;
+    /* After a full disk SQLite has often rolled back by itself. */
+    if (!sqlite3_get_autocommit(self->db))
+        (void)run(self, statement(self, S_ROLLBACK), "rollback", NULL);
+}
+
+static const char *column(sqlite3_stmt *stmt, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, at);
+    return text ? text : "";
+}
+
+static int load_job(sqlite3_stmt *stmt, const struct store_loader *loader, struct cluster *cluster,
+                    struct error *err)
+{
+    struct job *job = calloc(1, sizeof *job);
+    if (!job)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = document_read_job(column(stmt, 3), (size_t)sqlite3_column_bytes(stmt, 3), job, err);
+    if (rc == 0 && sqlite3_column_bytes(stmt, 1) != SECRET_BYTES)
+        rc = error_set(err, E_DATA_LOSS, "secret has the wrong size");
+    if (rc == 0) {
+        memcpy(job->secret, sqlite3_column_blob(stmt, 1), SECRET_BYTES);
+        rc = loader->parse_spec(loader->arg, column(stmt, 2), &job->spec, err);
+    }
+    if (rc == 0)
+        rc = cluster_add_job(cluster, job, err);
+    if (rc < 0) {
+        error_wrap(err, "stored job %s", column(stmt, 0));
+        job_free(job);
+    }
+    return rc;
+}
+
+static int load_node(sqlite3_stmt *stmt, struct cluster *cluster, struct error *err)
+{
+    struct node *node = calloc(1, sizeof *node);
+    if (!node)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    int rc = document_read_node(column(stmt, 1), (size_t)sqlite3_column_bytes(stmt, 1), node, err);
+    if (rc == 0)
+        rc = cluster_add_node(cluster, node, err);
+    if (rc < 0) {
+        error_wrap(err, "stored node %s", column(stmt, 0));
+        free(node);
+    }
+    return rc;
+}
+
+static int load(struct store *store, const struct store_loader *loader, struct cluster *cluster,
+                struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    never(self->in_transaction);
+    int rc = 0, step = SQLITE_DONE;
+    sqlite3_stmt *stmt = statement(self, S_NODES);
+    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW)
+        rc = load_node(stmt, cluster, err);
+    sqlite3_reset(stmt);
+    if (rc == 0 && step != SQLITE_DONE)
+        return store_sqlite_error(self->db, step, "load nodes", err);
+    stmt = statement(self, S_JOBS);
+    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW)
+        rc = load_job(stmt, loader, cluster, err);
+    sqlite3_reset(stmt);
+    if (rc == 0 && step != SQLITE_DONE)
+        return store_sqlite_error(self->db, step, "load jobs", err);
+    return rc;
+}
+
+static int event_of(sqlite3_stmt *stmt, struct store_event *event, struct error *err)
+{
+    struct record *record = &event->record;
+    *event = (struct store_event){.seq = (uint64_t)sqlite3_column_int64(stmt, 0)};
+    record->wall_ms = sqlite3_column_int64(stmt, 1);
+    (void)str_copy(record->kind, sizeof record->kind, column(stmt, 2));
+    (void)str_copy(record->job, sizeof record->job, column(stmt, 3));
+    (void)str_copy(record->node, sizeof record->node, column(stmt, 4));
+    record->generation = (uint64_t)sqlite3_column_int64(stmt, 5);
+    (void)str_copy(record->from, sizeof record->from, column(stmt, 6));
+    (void)str_copy(record->to, sizeof record->to, column(stmt, 7));
+    return document_read_reason(column(stmt, 8), (size_t)sqlite3_column_bytes(stmt, 8),
+                                &record->reason, err);
+}
+
+static int list_events(struct store *store, const struct store_events_query *query,
+                       store_event_fn fn, void *arg, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(query->limit > 0 && query->limit <= STORE_EVENTS_PAGE_MAX);
+    bool of_job = query->job && *query->job;
+    sqlite3_stmt *stmt = statement(self, query->newest ? (of_job ? S_NEWEST_OF : S_NEWEST)
+                                                       : (of_job ? S_EVENTS_OF : S_EVENTS));
+    sqlite3_bind_int64(stmt, 1, query->after > INT64_MAX ? INT64_MAX : (int64_t)query->after);
+    sqlite3_bind_int(stmt, 2, query->limit);
+    if (of_job)
+        bind_text(stmt, 3, query->job);
+    struct store_event event;
+    int rc = 0, step = SQLITE_DONE;
+    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        rc = event_of(stmt, &event, err);
+        if (rc == 0)
+            fn(arg, &event);
+    }
+    sqlite3_reset(stmt);
+    return rc == 0 && step != SQLITE_DONE ? store_sqlite_error(self->db, step, "list events", err)
+                                          : rc;
+}
+
+static int list_tokens(struct store *store, store_token_fn fn, void *arg, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    sqlite3_stmt *stmt = statement(self, S_TOKENS);
+    int step;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct store_token token = {.created_wall_ms = sqlite3_column_int64(stmt, 2)};
+        if (sqlite3_column_bytes(stmt, 0) != TOKEN_HASH_BYTES ||
+            str_copy(token.role, sizeof token.role, column(stmt, 1)) < 0)
+            continue; /* matches no token anyway */
+        memcpy(token.hash, sqlite3_column_blob(stmt, 0), TOKEN_HASH_BYTES);
+        fn(arg, &token);
+    }
+    sqlite3_reset(stmt);
+    return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list tokens", err);
+}
+
+static int get_meta(struct store *store, const char *key, char *ret, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    sqlite3_stmt *stmt = statement(self, S_META);
+    bind_text(stmt, 1, key);
+    int step = sqlite3_step(stmt), rc = 0;
+    if (step == SQLITE_ROW)
+        rc = str_copy(ret, STORE_META_VALUE_MAX + 1, column(stmt, 0));
+    else if (step == SQLITE_DONE)
+        rc = error_set(err, E_NOT_FOUND, "no meta '%s'", key);
+    else
+        rc = store_sqlite_error(self->db, step, "read meta", err);
+    sqlite3_reset(stmt);
+    return rc;
+}
+
+static void close_store(struct store *store)
+{
+    struct store_sqlite *self = self_of(store);
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(self->statements[i]);
+    sqlite3_close(self->db);
+    data_dir_unlock(self->lock_fd);
+    free(self);
+}
+
+static const struct store_verbs sqlite_verbs = {
+    .load = load,
+    .begin = begin,
+    .put_job = put_job,
+    .put_node = put_node,
+    .put_token = put_token,
+    .put_meta = put_meta,
+    .record = record,
+    .commit = commit,
+    .rollback = rollback,
+    .list_events = list_events,
+    .list_tokens = list_tokens,
+    .get_meta = get_meta,
+    .close = close_store,
+};
+
+static int prepare_all(struct store_sqlite *self, struct error *err)
+{
+    static const char *const texts[] = {
+#define X(name, sql) sql,
+        STATEMENTS(X)
+#undef X
+    };
+    for (int i = 0; i < STATEMENT_COUNT; i++) {
+        int rc = sqlite3_prepare_v3(self->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+                                    &self->statements[i], NULL);
+        if (rc != SQLITE_OK)
+            return store_sqlite_error(self->db, rc, "prepare", err);
+    }
+    return 0;
+}
+
+static int open_in(struct store_sqlite *self, const char *data_dir, struct error *err)
+{
+    int rc = data_dir_lock(data_dir, &self->lock_fd, err);
+    if (rc == 0)
+        rc = store_sqlite_open_file(data_dir, &self->db, err);
+    if (rc == 0)
+        rc = prepare_all(self, err);
+    if (rc < 0)
+        return rc;
+    sqlite3_stmt *stmt = statement(self, S_LAST_EVENT);
+    int step = sqlite3_step(stmt);
+    if (step != SQLITE_ROW)
+        rc = store_sqlite_error(self->db, step, "last event", err);
+    else
+        self->last_event = (uint64_t)sqlite3_column_int64(stmt, 0);
+    sqlite3_reset(stmt);
+    return rc;
+}
+
+int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err)
+{
+    struct store_sqlite *self = calloc(1, sizeof *self);
+    if (!self)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    self->store.verbs = &sqlite_verbs;
+    self->lock_fd = -1;
+    int rc = open_in(self, data_dir, err);
+    if (rc < 0) {
+        close_store(&self->store);
+        return rc;
+    }
+    *ret = &self->store;
+    return 0;
+}
+
+int store_sqlite_limit_pages(struct store *store, int pages, struct error *err)
+{
+    char sql[64];
+    (void)str_printf(sql, sizeof sql, "PRAGMA max_page_count = %d", pages ? pages : INT_MAX - 1);
+    return store_sqlite_exec(self_of(store)->db, sql, err);
+}

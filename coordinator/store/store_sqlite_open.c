@@ -1,0 +1,137 @@
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/str.h"
+#include "coordinator/store/embedded.h"
+#include "coordinator/store/store_sqlite.h"
+#include "coordinator/store/store_sqlite_internal.h"
+
+enum { BUSY_TIMEOUT_MS = 5000 }; /* readers such as sqlite3(1) may hold the file for a moment */
+
+int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err)
+{
+    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : store_sqlite_error(db, rc, "store", err);
+}
+
+static int query_int(sqlite3 *db, const char *sql, int *ret, struct error *err)
+{
+    sqlite3_stmt *stmt;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    if (rc != SQLITE_OK)
+        return store_sqlite_error(db, rc, sql, err);
+    int step = sqlite3_step(stmt);
+    if (step == SQLITE_ROW)
+        *ret = sqlite3_column_int(stmt, 0);
+    sqlite3_finalize(stmt);
+    return step == SQLITE_ROW ? 0 : store_sqlite_error(db, step, sql, err);
+}
+
+static int check_integrity(sqlite3 *db, struct error *err)
+{
+    sqlite3_stmt *stmt;
+    int rc = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &stmt, NULL);
+    if (rc != SQLITE_OK)
+        return store_sqlite_error(db, rc, "integrity check", err);
+    int step = sqlite3_step(stmt);
+    const char *text = step == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 0) : NULL;
+    rc = 0;
+    if (step != SQLITE_ROW)
+        rc = store_sqlite_error(db, step, "integrity check", err);
+    else if (!text || strcmp(text, "ok") != 0)
+        rc = error_set(err, E_DATA_LOSS, "integrity check: %s", text ? text : "no answer");
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int count_migrations(void)
+{
+    int count = 0;
+    while (store_migrations[count].name)
+        count++;
+    return count;
+}
+
+static int migrate(sqlite3 *db, int version, struct error *err)
+{
+    for (; store_migrations[version].name; version++) {
+        char finish[96];
+        (void)str_printf(finish, sizeof finish, "PRAGMA user_version = %d; COMMIT", version + 1);
+        int rc = store_sqlite_exec(db, "BEGIN IMMEDIATE", err);
+        if (rc == 0)
+            rc = store_sqlite_exec(db, (const char *)store_migrations[version].data, err);
+        if (rc == 0)
+            rc = store_sqlite_exec(db, finish, err);
+        if (rc < 0) {
+            (void)store_sqlite_exec(db, "ROLLBACK", NULL);
+            return error_wrap(err, "migration %s", store_migrations[version].name);
+        }
+    }
+    return 0;
+}
+
+/* Ours and not from the future, before anything is written to it. */
+static int check_owner(sqlite3 *db, int *ret_version, struct error *err)
+{
+    int application = 0, tables = 0;
+    int rc = query_int(db, "PRAGMA application_id", &application, err);
+    if (rc == 0)
+        rc = query_int(db, "PRAGMA user_version", ret_version, err);
+    if (rc == 0)
+        rc = query_int(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
+    if (rc < 0)
+        return rc;
+    if (application != STORE_APPLICATION_ID && (application != 0 || tables != 0))
+        return error_set(err, E_FAILED_PRECONDITION, "the file belongs to another application");
+    int newest = count_migrations();
+    if (*ret_version > newest) {
+        error_set(err, E_FAILED_PRECONDITION,
+                  "the file has schema version %d, this program knows up to %d", *ret_version,
+                  newest);
+        error_hint(err, "run the version of muster that wrote it, or a newer one");
+        return E_FAILED_PRECONDITION;
+    }
+    return 0;
+}
+
+static int prepare_file(sqlite3 *db, struct error *err)
+{
+    char mark[64];
+    (void)str_printf(mark, sizeof mark, "PRAGMA application_id = %d", STORE_APPLICATION_ID);
+    int version = 0;
+    sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
+    int rc = check_owner(db, &version, err);
+    if (rc == 0)
+        rc = check_integrity(db, err);
+    if (rc == 0)
+        rc = store_sqlite_exec(db,
+                               "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                               "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
+                               "PRAGMA wal_autocheckpoint = 4000",
+                               err);
+    if (rc == 0 && version == 0)
+        rc = store_sqlite_exec(db, mark, err);
+    if (rc == 0)
+        rc = migrate(db, version, err);
+    return rc;
+}
+
+int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *err)
+{
+    char path[PATH_MAX];
+    int rc = str_printf(path, sizeof path, "%s/muster.db", data_dir);
+    if (rc < 0)
+        return error_set(err, rc, "data directory: path too long");
+    mode_t old = umask(0077); /* it holds the secrets of jobs */
+    int opened = sqlite3_open_v2(path, ret,
+                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                                     SQLITE_OPEN_NOFOLLOW,
+                                 NULL);
+    if (opened == SQLITE_OK)
+        rc = prepare_file(*ret, err);
+    else
+        rc = store_sqlite_error(*ret, opened, "open", err);
+    umask(old);
+    return rc == 0 ? 0 : error_wrap(err, "%s", path);
+}
