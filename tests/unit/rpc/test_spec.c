@@ -1,0 +1,180 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "common/rpc/message.h"
+#include "common/rpc/spec.h"
+#include "common/rpc/transcode.h"
+
+static Muster__JobSpec *spec_of(const char *text)
+{
+    Muster__JobSpec *spec = NULL;
+    struct error err;
+    cr_assert_eq(spec_parse("job.yaml", text, strlen(text), &spec, &err), 0, "%s", err.text);
+    return spec;
+}
+
+static struct error refused(const char *text)
+{
+    Muster__JobSpec *spec = NULL;
+    struct error err = {0};
+    cr_assert_neq(spec_parse("job.yaml", text, strlen(text), &spec, &err), 0, "%s", text);
+    cr_assert_null(spec);
+    return err;
+}
+
+static void becomes(const char *text, const char *json)
+{
+    Muster__JobSpec *spec = spec_of(text);
+    struct buf out = {0};
+    cr_assert_eq(transcode_to_json(&spec->base, NULL, &out, NULL), 0);
+    cr_expect_str_eq(buf_cstr(&out), json);
+    buf_fini(&out);
+    rpc_message_free(spec);
+}
+
+#define DEFAULTS_A "\"nodes\":{\"min\":1,\"max\":1},\"workers_per_node\":1,"                       \
+                   "\"resources\":{\"slots\":1,\"cpus\":1.0},\"priority\":\"normal\","
+#define DEFAULTS_B "\"restart\":{\"max\":5,\"backoff\":\"1s..1m\",\"on_no_progress\":\"stop\"},"   \
+                   "\"elastic\":\"in_place\""
+
+Test(spec, an_empty_spec_has_all_defaults)
+{
+    becomes("{}", "{\"tenant\":\"default\"," DEFAULTS_A DEFAULTS_B "}");
+}
+
+Test(spec, the_example_of_the_design)
+{
+    becomes("name: gpt-kjv\n"
+            "tenant: default\n"
+            "command: [build/examples/gpt, --data, kjv.txt]\n"
+            "nodes: {min: 1, max: 2}            # or a number\n"
+            "workers_per_node: 1\n"
+            "resources: {slots: 1, cpus: 1, memory: 2GiB}      # of each worker\n"
+            "priority: normal\n"
+            "max_runtime: 2h\n"
+            "restart: {max: 5, backoff: 1s..1m, on_no_progress: stop}\n"
+            "elastic: in_place\n"
+            "checkpoint: {dir: /shared/ckpt/gpt, every: 200 steps, keep: 3}\n"
+            "constraints: {gpu.model: H200}\n"
+            "topology: rack\n"
+            "env: {KEY: value}\n"
+            "training: {strategy: ddp, mixed_precision: bf16, gradient_accumulation_steps: 4, "
+            "mesh: {dp: 2}}\n",
+            "{\"name\":\"gpt-kjv\",\"tenant\":\"default\","
+            "\"command\":[\"build/examples/gpt\",\"--data\",\"kjv.txt\"],"
+            "\"nodes\":{\"min\":1,\"max\":2},\"workers_per_node\":1,"
+            "\"resources\":{\"slots\":1,\"cpus\":1.0,\"memory\":\"2GiB\"},"
+            "\"priority\":\"normal\",\"max_runtime\":\"2h\"," DEFAULTS_B ","
+            "\"checkpoint\":{\"dir\":\"/shared/ckpt/gpt\",\"every\":\"200 steps\",\"keep\":3},"
+            "\"constraints\":{\"gpu.model\":\"H200\"},\"topology\":\"rack\","
+            "\"env\":{\"KEY\":\"value\"},\"training\":{\"strategy\":\"ddp\","
+            "\"mixed_precision\":\"bf16\",\"gradient_accumulation_steps\":4,\"mesh\":{\"dp\":2}}}");
+}
+
+Test(spec, short_forms_are_widened)
+{
+    Muster__JobSpec *spec = spec_of("nodes: 3\ncommand: echo $HOME\npriority: -5\nmax_runtime: 90\n"
+                                    "resources: {memory: 1073741824}\nrestart: 2\nelastic: false\n"
+                                    "checkpoint: /ckpt\nenv: {A: 1, B: 0.5, C: true}\n");
+    cr_assert_eq(spec->nodes->min, 3);
+    cr_assert_eq(spec->nodes->max, 3);
+    cr_assert_eq(spec->n_command, 3);
+    cr_assert_str_eq(spec->command[0], "/bin/sh");
+    cr_assert_str_eq(spec->command[2], "echo $HOME");
+    cr_assert_str_eq(spec->priority, "-5");
+    cr_assert_str_eq(spec->max_runtime, "90s");
+    cr_assert_str_eq(spec->resources->memory, "1073741824");
+    cr_assert_eq(spec->resources->slots, 1);
+    cr_assert_eq(spec->restart->max, 2);
+    cr_assert_str_eq(spec->restart->backoff, "1s..1m");
+    cr_assert_str_eq(spec->elastic, "off");
+    cr_assert_str_eq(spec->checkpoint->dir, "/ckpt");
+    cr_assert_str_eq(spec->checkpoint->every, "200 steps");
+    cr_assert_eq(spec->checkpoint->keep, 3);
+    cr_assert_str_eq(spec->env[1]->value, "0.5");
+    rpc_message_free(spec);
+}
+
+Test(spec, ranges_are_completed)
+{
+    static const struct {
+        const char *text;
+        uint32_t min, max;
+    } cases[] = {{"nodes: {min: 2}", 2, 2}, {"nodes: {max: 4}", 1, 4}, {"nodes: 2..8", 2, 8},
+                 {"nodes: {}", 1, 1},       {"nodes:", 1, 1},          {"nodes: '3..3'", 3, 3}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        Muster__JobSpec *spec = spec_of(cases[i].text);
+        cr_assert_eq(spec->nodes->min, cases[i].min, "%s", cases[i].text);
+        cr_assert_eq(spec->nodes->max, cases[i].max, "%s", cases[i].text);
+        rpc_message_free(spec);
+    }
+}
+
+Test(spec, what_is_given_is_kept)
+{
+    Muster__JobSpec *spec = spec_of("{\"restart\": {\"max\": 0, \"onNoProgress\": \"retry\"},"
+                                    " \"workersPerNode\": 4, \"checkpoint\": {\"every\": 50,"
+                                    " \"keep\": 0}}");
+    cr_assert_eq(spec->restart->max, 0);
+    cr_assert_str_eq(spec->restart->on_no_progress, "retry");
+    cr_assert_eq(spec->workers_per_node, 4);
+    cr_assert_str_eq(spec->checkpoint->every, "50 steps");
+    cr_assert_eq(spec->checkpoint->keep, 0);
+    rpc_message_free(spec);
+    spec = spec_of("restart: off");
+    cr_assert_eq(spec->restart->max, 0);
+    rpc_message_free(spec);
+}
+
+static void says(const char *yaml, const char *text, const char *field, const char *hint)
+{
+    struct error err = refused(yaml);
+    cr_expect_not_null(strstr(err.text, text), "%s: \"%s\" lacks \"%s\"", yaml, err.text, text);
+    cr_expect_str_eq(err.field, field);
+    cr_expect_not_null(strstr(err.hint, hint), "%s: \"%s\" lacks \"%s\"", yaml, err.hint, hint);
+}
+
+Test(spec, refusals_name_file_line_path_and_the_nearest_name)
+{
+    says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: \"comand\" is no field of JobSpec",
+         "comand", "did you mean \"command\"?");
+    says("name: x\nresources:\n  slots: many\n", "line 3, column 3", "resources.slots", "");
+    says("nodes: -1\n", "job.yaml: line 1, column 1: the number must be in 0..", "nodes.min", "");
+    says("nodes: a few\n", "expected a number of nodes", "nodes", "");
+    says("nodes: {min: 4, max: 2}\n", "max (2) is below min (4)", "nodes.max", "");
+    says("nodes: [1]\n", "expected a map, found a list", "nodes", "");
+    says("restart: [1]\n", "expected a number of restarts", "restart", "");
+    says("training: {stratgy: ddp}\n", "line 1, column 12", "training.stratgy", "strategy");
+    says("command: [a, [b]]\n", "expected text, found a list", "command[1]", "");
+    says("- a\n- b\n", "a job spec is a map of settings, this is a list", "", "");
+    says("just text", "a job spec is a map", "", "");
+    says("", "a job spec is a map", "", "");
+    says("{\"name\": }", "job.yaml", "", "");
+    says("a: b: c", "job.yaml", "", "");
+}
+
+Test(spec, files_and_their_absence)
+{
+    char path[] = "/tmp/muster-spec-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    cr_assert_eq(write(fd, "name: filed\n", 12), 12);
+    close(fd);
+    Muster__JobSpec *spec;
+    struct error err;
+    cr_assert_eq(spec_read_file(path, &spec, &err), 0);
+    cr_assert_str_eq(spec->name, "filed");
+    rpc_message_free(spec);
+    unlink(path);
+    cr_assert_eq(spec_read_file(path, &spec, &err), E_NOT_FOUND);
+    cr_assert_not_null(strstr(err.text, path));
+    cr_assert_neq(spec_read_file("/tmp", &spec, &err), 0);
+    char *large = malloc(SPEC_MAX_BYTES + 2);
+    memset(large, '#', SPEC_MAX_BYTES + 1);
+    cr_assert_neq(spec_parse(NULL, large, SPEC_MAX_BYTES + 1, &spec, &err), 0);
+    free(large);
+}
