@@ -97,7 +97,8 @@ static void set_inherited(struct environment *env, const char *const *inherited)
         char *name = equals ? arena_strndup(env->arena, *inherited,
                                             (size_t)(equals - *inherited))
                             : NULL;
-        if (name && name_valid(name))
+        /* launch records are JSON: what is not UTF-8 cannot be passed on */
+        if (name && name_valid(name) && utf8_valid(equals + 1, strlen(equals + 1)))
             set(env, name, equals + 1);
     }
 }

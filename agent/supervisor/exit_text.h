@@ -1,0 +1,20 @@
+/* An exit in a sentence for people. Pure. */
+#ifndef SUPERVISOR_EXIT_TEXT_H
+#define SUPERVISOR_EXIT_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/core/launch.h"
+
+struct exit_circumstances {
+    uint64_t limit_bytes, peak_bytes; /* of memory; 0 = unknown */
+    int asked_signal;                 /* we sent SIGTERM or SIGKILL ourselves; 0 = nobody asked */
+    bool core_dumped;
+};
+
+/* "exited with code 3"; "killed by SIGKILL (out of memory: 2.0 GiB of 2.0 GiB)"; "killed by SIGTERM
+ * (asked to stop)". Fills exit->text. */
+void exit_describe(struct worker_exit *exit, const struct exit_circumstances *circumstances);
+
+#endif

@@ -1,0 +1,440 @@
+#include "agent/supervisor/launcher_shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "agent/core/environment.h"
+#include "agent/supervisor/run.h"
+#include "common/base/str.h"
+
+enum {
+    LOOK_MS = 100, /* without inotify */
+    SHIM_ARGS_MAX = 8,
+    KILLS_BEFORE_FORCE = 2, /* a shim that does not do as told is killed itself */
+    NOTIFY_BYTES = 16384,
+};
+
+struct launcher_shim {
+    struct env *env;
+    struct loop *loop;
+    char dir[RUNDIR_PATH_MAX];
+    char *shim_argv[SHIM_ARGS_MAX];
+    int shim_argc;
+    bool change_user;
+    uid_t uid;
+    gid_t gid;
+    struct launcher_events events;
+    struct run *runs;
+    int notify_fd; /* inotify, -1 = none */
+    struct loop_timer look_timer;
+};
+
+static void shim_gone(void *arg, int fd, uint32_t epoll_events);
+
+static struct run *run_find(struct launcher_shim *shims, const struct worker_key *key)
+{
+    for (struct run *run = shims->runs; run; run = run->next)
+        if (run->key.uid == key->uid && strcmp(run->key.job, key->job) == 0)
+            return run;
+    return NULL;
+}
+
+static struct run *run_new(struct launcher_shim *shims, const struct worker_key *key,
+                           struct error *err)
+{
+    char name[RUNDIR_PATH_MAX], path[RUNDIR_PATH_MAX];
+    struct run *run = calloc(1, sizeof(*run));
+    if (!run) {
+        error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker");
+        return NULL;
+    }
+    run->owner = shims;
+    run->key = *key;
+    run->shim.pidfd = run->watch = -1;
+    if (rundir_name(key, name, err) ||
+        str_printf(path, sizeof(path), "%s/%s", shims->dir, name) ||
+        rundir_init(&run->dir, &shims->env->disk, path, err)) {
+        free(run);
+        return NULL;
+    }
+    return run;
+}
+
+static void run_unwatch(struct run *run)
+{
+    struct launcher_shim *shims = run->owner;
+    if (run->shim.pidfd >= 0) {
+        loop_unwatch(shims->loop, run->shim.pidfd);
+        proc_close(&run->shim);
+        run->shim.pidfd = -1;
+    }
+    if (run->watch >= 0)
+        inotify_rm_watch(shims->notify_fd, run->watch);
+    run->watch = -1;
+}
+
+/* Notices */
+
+static void end_run(struct run *run, const struct worker_exit *exit)
+{
+    struct launcher_events *events = &run->owner->events;
+    if (run->ended)
+        return;
+    run->ended = true;
+    run_unwatch(run);
+    if (run->worker.start_error[0])
+        events->start_failed(events->arg, &run->key, run->worker.start_error);
+    else
+        events->exited(events->arg, &run->key, exit);
+}
+
+static void look(struct run *run)
+{
+    struct launcher_events *events = &run->owner->events;
+    if (!run->started && rundir_read_worker(&run->dir, &run->worker, NULL) == 0) {
+        run->started = true;
+        if (!run->worker.start_error[0])
+            events->started(events->arg, &run->key, run->worker.process.pid);
+        if (run->pending_signal && run->shim.pidfd >= 0)
+            (void)proc_signal(&run->shim, run->pending_signal, NULL);
+        run->pending_signal = 0;
+    }
+    uint64_t bytes = run_output_bytes(run);
+    if (bytes > run->seen_bytes) {
+        run->seen_bytes = bytes;
+        events->output(events->arg, &run->key);
+    }
+}
+
+static void shim_gone(void *arg, int fd, uint32_t epoll_events)
+{
+    struct run *run = arg;
+    struct launcher_shim *shims = run->owner;
+    struct proc_exit how;
+    struct worker_exit exit = {0};
+    (void)fd;
+    (void)epoll_events;
+    (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
+    look(run);
+    if (!run->worker.start_error[0] && rundir_read_exit(&run->dir, &exit, NULL))
+        run_settle_lost(run, shims->env->clock.wall_ms(shims->env->clock.self),
+                        run->started ? "its shim was killed, and the worker with it"
+                                     : "its shim ended before it had started it",
+                        &exit);
+    end_run(run, &exit);
+}
+
+static void notified(void *arg, int fd, uint32_t epoll_events)
+{
+    struct launcher_shim *shims = arg;
+    char events[NOTIFY_BYTES] __attribute__((aligned(__alignof__(struct inotify_event))));
+    ssize_t size;
+    (void)epoll_events;
+    while ((size = read(fd, events, sizeof(events))) > 0)
+        for (char *at = events; at < events + size;) {
+            const struct inotify_event *event = (const struct inotify_event *)at;
+            for (struct run *run = shims->runs; run; run = run->next)
+                if (run->watch == event->wd || (event->mask & IN_Q_OVERFLOW))
+                    run->dirty = true;
+            at += sizeof(*event) + event->len;
+        }
+    for (struct run *run = shims->runs; run; run = run->next)
+        if (run->dirty && !run->ended) {
+            run->dirty = false;
+            look(run);
+        }
+}
+
+/* What happened before it was watched, or cannot be watched. */
+static void look_at_all(void *arg)
+{
+    struct launcher_shim *shims = arg;
+    bool again = false;
+    for (struct run *run = shims->runs; run; run = run->next) {
+        if (run->ended)
+            continue;
+        again = again || run->watch < 0;
+        if (run->dirty || run->watch < 0)
+            look(run);
+        run->dirty = false;
+    }
+    if (again)
+        loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop) + LOOK_MS,
+                       look_at_all, shims);
+}
+
+static int run_watch(struct run *run, struct error *err)
+{
+    struct launcher_shim *shims = run->owner;
+    if (shims->notify_fd >= 0)
+        run->watch = inotify_add_watch(shims->notify_fd, run->dir.path, IN_MOVED_TO | IN_MODIFY);
+    run->dirty = true;
+    loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop), look_at_all, shims);
+    return loop_watch(shims->loop, run->shim.pidfd, EPOLLIN, shim_gone, run, err);
+}
+
+/* struct launcher */
+
+static void keep(struct launcher_shim *shims, struct run *run)
+{
+    run->next = shims->runs;
+    shims->runs = run;
+}
+
+/* A directory that cannot be read belongs to no worker that could run: it is told as lost, so that
+ * it will be forgotten. */
+static void adopt_one(struct launcher_shim *shims, const char *name)
+{
+    struct worker_key key;
+    struct worker_found found = {0};
+    struct error err = {0};
+    if (rundir_parse_name(name, &key))
+        return;
+    struct run *run = run_new(shims, &key, &err);
+    if (!run)
+        return;
+    if (run_adopt(run, &found, &err)) {
+        run->ended = found.exited = found.exit.lost = true;
+        found.key = key;
+        (void)str_copy(found.exit.text, sizeof(found.exit.text), err.text);
+    }
+    keep(shims, run);
+    if (!run->ended)
+        (void)run_watch(run, NULL);
+    shims->events.found(shims->events.arg, &found);
+}
+
+static void start_notices(struct launcher_shim *shims)
+{
+    shims->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (shims->notify_fd >= 0 &&
+        loop_watch(shims->loop, shims->notify_fd, EPOLLIN, notified, shims, NULL)) {
+        close(shims->notify_fd);
+        shims->notify_fd = -1;
+    }
+}
+
+static int shims_open(void *self, const struct launcher_events *events, struct error *err)
+{
+    struct launcher_shim *shims = self;
+    struct disk *disk = &shims->env->disk;
+    char **names;
+    int rc = disk->make_dirs(disk->self, shims->dir, 0711, err);
+    if (!rc)
+        rc = disk->list(disk->self, shims->dir, &names, err);
+    if (rc)
+        return rc;
+    shims->events = *events;
+    start_notices(shims);
+    for (char **name = names; *name; name++)
+        adopt_one(shims, *name);
+    free(names);
+    return 0;
+}
+
+static void shims_close(void *self)
+{
+    struct launcher_shim *shims = self;
+    loop_timer_cancel(shims->loop, &shims->look_timer);
+    while (shims->runs) {
+        struct run *run = shims->runs;
+        shims->runs = run->next;
+        run_unwatch(run);
+        free(run);
+    }
+    if (shims->notify_fd >= 0) {
+        loop_unwatch(shims->loop, shims->notify_fd);
+        close(shims->notify_fd);
+    }
+    shims->notify_fd = -1;
+}
+
+static int spawn_shim(struct run *run, struct error *err)
+{
+    struct launcher_shim *shims = run->owner;
+    char log[RUNDIR_PATH_MAX];
+    const char *argv[SHIM_ARGS_MAX + 3];
+    static const char *const envp[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
+    int rc = rundir_file(&run->dir, "shim.log", log, err);
+    if (rc)
+        return rc;
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", log);
+    int argc = 0;
+    for (; argc < shims->shim_argc; argc++)
+        argv[argc] = shims->shim_argv[argc];
+    argv[argc++] = "--dir";
+    argv[argc++] = run->dir.path;
+    argv[argc] = NULL;
+    struct proc_fd log_fd = {.from = fd, .to = 2};
+    struct proc_spawn how = {.path = argv[0],
+                             .argv = argv,
+                             .envp = envp,
+                             .fds = &log_fd,
+                             .fd_count = 1,
+                             .new_session = true};
+    rc = proc_spawn(&how, &run->shim, err);
+    if (rc)
+        run->shim.pidfd = -1;
+    close(fd);
+    return rc;
+}
+
+static int shims_start(void *self, const struct launch *launch, struct error *err)
+{
+    struct launcher_shim *shims = self;
+    struct run_launch record = {.launch = *launch,
+                                .change_user = shims->change_user,
+                                .uid = shims->uid,
+                                .gid = shims->gid};
+    if (run_find(shims, &launch->key))
+        return error_set(err, E_ALREADY_EXISTS, "worker was started before");
+    struct run *run = run_new(shims, &launch->key, err);
+    if (!run)
+        return err ? err->code : E_INVALID_ARGUMENT;
+    run->generation = launch->generation;
+    run->rank = launch->rank;
+    const char *token = environment_get(launch->envp, "MUSTER_WORKER_TOKEN");
+    if (token)
+        (void)str_printf(run->mark, sizeof(run->mark), "MUSTER_WORKER_TOKEN=%s", token);
+    int rc = rundir_create(&run->dir, &record, err);
+    if (rc == E_ALREADY_EXISTS) {
+        free(run);
+        return rc;
+    }
+    if (!rc)
+        rc = spawn_shim(run, err);
+    if (!rc)
+        rc = run_watch(run, err);
+    run->ended = rc != 0; /* kept, so that it can be forgotten */
+    keep(shims, run);
+    return rc;
+}
+
+/* A shim takes signals from the moment it has written worker.json. */
+static void signal_shim(struct run *run, int signal)
+{
+    if (run->ended || run->shim.pidfd < 0)
+        return;
+    if (run->started)
+        (void)proc_signal(&run->shim, signal, NULL);
+    else
+        run->pending_signal = signal;
+}
+
+static void shims_terminate(void *self, const struct worker_key *key)
+{
+    struct run *run = run_find(self, key);
+    if (run)
+        signal_shim(run, SIGTERM);
+}
+
+static void shims_kill(void *self, const struct worker_key *key)
+{
+    struct run *run = run_find(self, key);
+    if (!run || run->ended)
+        return;
+    if (run->kills++ < KILLS_BEFORE_FORCE)
+        signal_shim(run, SIGUSR1);
+    else if (run->shim.pidfd >= 0)
+        (void)proc_signal(&run->shim, SIGKILL, NULL);
+}
+
+static void shims_remember(void *self, const struct worker_key *key,
+                           const struct worker_memory *memory)
+{
+    struct run *run = run_find(self, key);
+    if (run)
+        (void)rundir_write_memory(&run->dir, memory, NULL);
+}
+
+static int shims_read_output(void *self, const struct worker_key *key, size_t max_bytes,
+                             struct output_batch *ret, struct error *err)
+{
+    struct run *run = run_find(self, key);
+    if (!run)
+        return error_set(err, E_NOT_FOUND, "no such worker");
+    return run_read_output(run, max_bytes, ret, err);
+}
+
+static void shims_acknowledge(void *self, const struct worker_key *key, uint64_t next)
+{
+    struct run *run = run_find(self, key);
+    if (run)
+        run_acknowledge(run, next);
+}
+
+static void shims_forget(void *self, const struct worker_key *key)
+{
+    struct launcher_shim *shims = self;
+    struct run *run = run_find(shims, key);
+    if (!run || !run->ended)
+        return;
+    struct run **at = &shims->runs;
+    while (*at != run)
+        at = &(*at)->next;
+    *at = run->next;
+    run_unwatch(run);
+    (void)shims->env->disk.remove_tree(shims->env->disk.self, run->dir.path, NULL);
+    free(run);
+}
+
+int launcher_shim_new(const struct launcher_shim_options *options, struct env *env,
+                      struct loop *loop, struct launcher_shim **ret, struct error *err)
+{
+    struct launcher_shim *shims = calloc(1, sizeof(*shims));
+    if (!shims)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a launcher");
+    shims->env = env;
+    shims->loop = loop;
+    shims->notify_fd = -1;
+    shims->change_user = options->change_user;
+    shims->uid = options->uid;
+    shims->gid = options->gid;
+    bool fits = str_copy(shims->dir, sizeof(shims->dir), options->dir) == 0;
+    for (; fits && options->shim_argv[shims->shim_argc]; shims->shim_argc++) {
+        fits = shims->shim_argc < SHIM_ARGS_MAX;
+        if (fits)
+            fits = (shims->shim_argv[shims->shim_argc] =
+                        strdup(options->shim_argv[shims->shim_argc])) != NULL;
+    }
+    if (!fits) {
+        launcher_shim_free(shims);
+        return error_set(err, E_OUT_OF_RANGE, "path of the run directories is too long");
+    }
+    *ret = shims;
+    return 0;
+}
+
+void launcher_shim_free(struct launcher_shim *shims)
+{
+    if (!shims)
+        return;
+    shims_close(shims);
+    for (int i = 0; i < SHIM_ARGS_MAX; i++)
+        free(shims->shim_argv[i]);
+    free(shims);
+}
+
+struct launcher launcher_shim_face(struct launcher_shim *shims)
+{
+    return (struct launcher){
+        .self = shims,
+        .open = shims_open,
+        .close = shims_close,
+        .start = shims_start,
+        .terminate = shims_terminate,
+        .kill = shims_kill,
+        .remember = shims_remember,
+        .read_output = shims_read_output,
+        .acknowledge = shims_acknowledge,
+        .forget = shims_forget,
+    };
+}

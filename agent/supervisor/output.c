@@ -1,0 +1,222 @@
+#include "agent/supervisor/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+
+enum { BLOCK_BYTES = 512, RECORDS_MAX_BYTES = 4 << 20 };
+
+static const char stream_letters[OUTPUT_STREAMS] = {'o', 'e'};
+
+int output_writer_init(struct output_writer *writer, const char *path, int64_t wall_ms,
+                       struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", path);
+    memset(writer, 0, sizeof(*writer));
+    writer->fd = fd;
+    writer->tokens_bytes = OUTPUT_BURST_BYTES;
+    writer->tokens_at_ms = wall_ms;
+    buf_init(&writer->records, RECORDS_MAX_BYTES);
+    return 0;
+}
+
+void output_writer_fini(struct output_writer *writer)
+{
+    if (writer->fd > 0)
+        close(writer->fd);
+    writer->fd = -1;
+    buf_fini(&writer->line);
+    buf_fini(&writer->records);
+}
+
+/* Keep the end of all text: whole lines while they fit. */
+static void remember_last(struct output_writer *writer, const char *text, size_t size)
+{
+    if (size > AGENT_LAST_OUTPUT_MAX_BYTES - 1) {
+        text += size - (AGENT_LAST_OUTPUT_MAX_BYTES - 1);
+        size = AGENT_LAST_OUTPUT_MAX_BYTES - 1;
+        for (; size > 0 && ((unsigned char)*text & 0xc0) == 0x80; size--)
+            text++; /* not in the middle of a character */
+    }
+    size_t excess = writer->last_size + size + 1;
+    excess = excess > AGENT_LAST_OUTPUT_MAX_BYTES ? excess - AGENT_LAST_OUTPUT_MAX_BYTES : 0;
+    if (excess) {
+        const char *line_end =
+            memchr(writer->last + excess - 1, '\n', writer->last_size - excess + 1);
+        size_t drop = line_end ? (size_t)(line_end - writer->last) + 1 : writer->last_size;
+        memmove(writer->last, writer->last + drop, writer->last_size - drop);
+        writer->last_size -= drop;
+    }
+    memcpy(writer->last + writer->last_size, text, size);
+    writer->last_size += size;
+    writer->last[writer->last_size++] = '\n';
+    writer->last[writer->last_size] = '\0';
+}
+
+static void append_utf8(struct buf *out, const char *text, size_t size)
+{
+    size_t at = 0, start = 0;
+    while (at < size) {
+        size_t length = utf8_decode(text + at, size - at, NULL);
+        if (length > 0 && text[at] != '\0') {
+            at += length;
+            continue;
+        }
+        buf_append(out, text + start, at - start);
+        buf_str(out, "\xef\xbf\xbd");
+        start = ++at;
+    }
+    buf_append(out, text + start, at - start);
+}
+
+static bool allowed(struct output_writer *writer, size_t size, int64_t wall_ms)
+{
+    int64_t elapsed_ms = wall_ms - writer->tokens_at_ms;
+    if (elapsed_ms > 0) {
+        int64_t refill = elapsed_ms > 60000 ? OUTPUT_BURST_BYTES
+                                            : elapsed_ms * OUTPUT_RATE_BYTES_PER_S / 1000;
+        writer->tokens_bytes += refill;
+        if (writer->tokens_bytes > OUTPUT_BURST_BYTES)
+            writer->tokens_bytes = OUTPUT_BURST_BYTES;
+    }
+    writer->tokens_at_ms = wall_ms; /* the wall clock may jump back: then time starts anew */
+    if (writer->kept_bytes + writer->records.size + size > OUTPUT_KEPT_MAX_BYTES ||
+        writer->tokens_bytes < (int64_t)size)
+        return false;
+    writer->tokens_bytes -= (int64_t)size;
+    return true;
+}
+
+static void append_notice(struct output_writer *writer, int64_t wall_ms)
+{
+    if (!writer->dropped_lines)
+        return;
+    buf_printf(&writer->records,
+               "%" PRId64 " e [muster: %" PRIu64 " lines dropped: more output than is kept]\n",
+               wall_ms, writer->dropped_lines);
+    writer->dropped_lines = 0;
+}
+
+static void end_line(struct output_writer *writer, enum output_stream stream, int64_t wall_ms)
+{
+    struct output_partial *partial = &writer->partial[stream];
+    struct buf *line = &writer->line;
+    buf_clear(line);
+    append_utf8(line, partial->text, partial->size);
+    remember_last(writer, buf_cstr(line), line->size);
+    if (allowed(writer, line->size + 32, wall_ms)) {
+        append_notice(writer, wall_ms);
+        buf_printf(&writer->records, "%" PRId64 " %c ", wall_ms, stream_letters[stream]);
+        buf_append(&writer->records, buf_cstr(line), line->size);
+        if (partial->cut_bytes)
+            buf_printf(&writer->records, " [muster: %" PRIu64 " bytes cut]", partial->cut_bytes);
+        buf_char(&writer->records, '\n');
+    } else {
+        writer->dropped_lines++;
+    }
+    partial->size = 0;
+    partial->cut_bytes = 0;
+}
+
+static void take_byte(struct output_writer *writer, enum output_stream stream, char byte,
+                      int64_t wall_ms)
+{
+    struct output_partial *partial = &writer->partial[stream];
+    bool after_return = partial->after_return;
+    partial->after_return = false;
+    if (byte == '\n') {
+        if (!after_return)
+            end_line(writer, stream, wall_ms);
+    } else if (byte == '\r') {
+        partial->after_return = partial->size > 0;
+        if (partial->size > 0)
+            end_line(writer, stream, wall_ms);
+    } else if (partial->size < sizeof(partial->text)) {
+        partial->text[partial->size++] = byte;
+    } else {
+        partial->cut_bytes++;
+    }
+}
+
+/* After a short write (a full disk) only whole records stay in the file. */
+static void cut_torn_record(struct output_writer *writer, size_t written)
+{
+    size_t whole = written;
+    struct stat status;
+    while (whole > 0 && writer->records.data[whole - 1] != '\n')
+        whole--;
+    if (fstat(writer->fd, &status) == 0 && whole < written &&
+        ftruncate(writer->fd, status.st_size - (off_t)(written - whole)) < 0)
+        writer->dropped_lines++; /* the torn line will be read as one with the next */
+    writer->dropped_lines++;
+}
+
+static void write_records(struct output_writer *writer)
+{
+    size_t at = 0;
+    struct stat status;
+    while (at < writer->records.size) {
+        ssize_t written = write(writer->fd, writer->records.data + at, writer->records.size - at);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            break;
+        at += (size_t)written;
+    }
+    if (at < writer->records.size)
+        cut_torn_record(writer, at);
+    buf_clear(&writer->records);
+    if (fstat(writer->fd, &status) == 0)
+        writer->kept_bytes = (uint64_t)status.st_blocks * BLOCK_BYTES;
+}
+
+void output_write(struct output_writer *writer, enum output_stream stream, const char *bytes,
+                  size_t size, int64_t wall_ms)
+{
+    for (size_t i = 0; i < size; i++)
+        take_byte(writer, stream, bytes[i], wall_ms);
+    if (writer->records.size)
+        write_records(writer);
+}
+
+void output_flush(struct output_writer *writer, int64_t wall_ms)
+{
+    for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
+        if (writer->partial[stream].size > 0)
+            end_line(writer, (enum output_stream)stream, wall_ms);
+    append_notice(writer, wall_ms);
+    if (writer->records.size)
+        write_records(writer);
+}
+
+size_t output_parse(const char *bytes, size_t size, char text[OUTPUT_RECORD_MAX_BYTES],
+                    struct output_line *ret)
+{
+    const char *end = memchr(bytes, '\n', size);
+    if (!end)
+        return 0;
+    size_t length = (size_t)(end - bytes);
+    size_t whole = length + 1;
+    char *after = NULL;
+    *ret = (struct output_line){.text = text};
+    long long wall_ms = strtoll(bytes, &after, 10);
+    if (after > bytes && after + 3 <= end && after[0] == ' ' && after[2] == ' ') {
+        ret->wall_ms = wall_ms;
+        ret->is_stderr = after[1] == stream_letters[OUTPUT_STDERR];
+        length -= (size_t)(after + 3 - bytes);
+        bytes = after + 3;
+    }
+    if (length > OUTPUT_RECORD_MAX_BYTES - 1)
+        length = OUTPUT_RECORD_MAX_BYTES - 1;
+    memcpy(text, bytes, length);
+    text[length] = '\0';
+    return whole;
+}

@@ -1,0 +1,212 @@
+#include "agent/supervisor/run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/core/environment.h"
+#include "agent/supervisor/cgroup.h"
+#include "agent/supervisor/output.h"
+#include "agent/supervisor/tree.h"
+#include "common/base/str.h"
+
+enum { FREE_STEP_BYTES = 1 << 20, FREE_ALIGN_BYTES = 4096 };
+
+void run_settle_lost(struct run *run, int64_t wall_ms, const char *why, struct worker_exit *ret)
+{
+    struct worker_exit exit = {.signal = SIGKILL, .lost = true, .wall_ms = wall_ms};
+    struct cgroup cgroup;
+    cgroup_open(run->worker.cgroup, &cgroup);
+    for (int round = 0; round < TREE_ROUNDS_MAX && tree_kill_orphans(run->mark, &cgroup) > 0;
+         round++)
+        usleep(TREE_ROUND_MS * 1000);
+    exit.oom = cgroup_oom_kills(&cgroup) > 0;
+    cgroup_remove(&cgroup);
+    (void)str_copy(exit.text, sizeof(exit.text), why);
+    (void)rundir_write_exit(&run->dir, &exit, NULL);
+    *ret = exit;
+}
+
+static int read_launch(struct run *run, struct worker_memory *memory, struct error *err)
+{
+    struct arena arena = {0};
+    struct run_launch launch;
+    int rc = rundir_read_launch(&run->dir, &arena, &launch, err);
+    if (!rc) {
+        run->generation = launch.launch.generation;
+        run->rank = launch.launch.rank;
+        const char *token = environment_get(launch.launch.envp, "MUSTER_WORKER_TOKEN");
+        if (token) {
+            (void)str_printf(run->mark, sizeof(run->mark), "MUSTER_WORKER_TOKEN=%s", token);
+            (void)str_copy(memory->tokens[0], sizeof(memory->tokens[0]), token);
+        }
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+static void found_ended(struct run *run, const struct worker_exit *exit, struct worker_found *ret)
+{
+    run->ended = true;
+    ret->exited = true;
+    ret->exit = *exit;
+}
+
+/* Who claims the directory decides whether the worker ever starts. */
+static bool claim_void(struct run *run)
+{
+    struct run_process nobody = {.pid = 0};
+    return rundir_claim(&run->dir, &nobody, NULL) == 0;
+}
+
+static void adopt_shim(struct run *run, struct worker_found *ret)
+{
+    struct run_process shim = {0};
+    struct worker_exit exit;
+    if (rundir_read_shim(&run->dir, &shim, NULL) && claim_void(run)) {
+        run_settle_lost(run, 0, "the agent ended before it had started it", &exit);
+        found_ended(run, &exit, ret);
+        return;
+    }
+    (void)rundir_read_shim(&run->dir, &shim, NULL);
+    if (run_process_alive(&shim) &&
+        proc_open((pid_t)shim.pid, shim.start_ticks, &run->shim, NULL) == 0)
+        return;
+    run->shim.pidfd = -1;
+    if (rundir_read_exit(&run->dir, &exit, NULL)) /* it may have come in the meantime */
+        run_settle_lost(run, 0, "its shim ended without a record", &exit);
+    found_ended(run, &exit, ret);
+}
+
+int run_adopt(struct run *run, struct worker_found *ret, struct error *err)
+{
+    struct worker_found found = {.key = run->key};
+    struct worker_exit exit = {0};
+    int rc = read_launch(run, &found.memory, err);
+    if (rc)
+        return rc;
+    (void)rundir_read_memory(&run->dir, &found.memory, NULL);
+    (void)rundir_read_acked(&run->dir, &run->acked, NULL);
+    run->batch_end = run->acked;
+    run->shim.pidfd = -1;
+    run->started = rundir_read_worker(&run->dir, &run->worker, NULL) == 0;
+    if (run->started && run->worker.start_error[0]) {
+        exit.code = 127;
+        (void)str_copy(exit.text, sizeof(exit.text), run->worker.start_error);
+        found_ended(run, &exit, &found);
+    } else if (rundir_read_exit(&run->dir, &exit, NULL) == 0) {
+        found_ended(run, &exit, &found);
+    } else {
+        adopt_shim(run, &found);
+    }
+    found.start_generation = run->generation;
+    found.rank = run->rank;
+    found.pid = run->worker.process.pid;
+    *ret = found;
+    return 0;
+}
+
+uint64_t run_output_bytes(const struct run *run)
+{
+    char path[RUNDIR_PATH_MAX];
+    struct stat status;
+    if (rundir_file(&run->dir, "output", path, NULL) || stat(path, &status))
+        return 0;
+    return (uint64_t)status.st_size;
+}
+
+/* Lines, their texts behind them, in one allocation. */
+static struct output_line *allocate(size_t text_bytes, char **ret_texts)
+{
+    size_t lines_bytes = OUTPUT_BATCH_LINES_MAX * sizeof(struct output_line);
+    struct output_line *lines = malloc(lines_bytes + text_bytes);
+    *ret_texts = (char *)lines + lines_bytes;
+    return lines;
+}
+
+static void parse(struct run *run, const char *bytes, size_t size, size_t max_bytes, char *texts,
+                  struct output_batch *batch)
+{
+    size_t at = 0, used = 0;
+    while (batch->count < OUTPUT_BATCH_LINES_MAX) {
+        struct output_line *line = &batch->lines[batch->count];
+        size_t record = output_parse(bytes + at, size - at, texts + used, line);
+        size_t length = record ? strlen(line->text) : 0;
+        if (!record || (batch->count > 0 && used + length > max_bytes))
+            break;
+        at += record;
+        used += length + 1;
+        batch->count++;
+    }
+    run->batch_end.lines = run->acked.lines + (uint64_t)batch->count;
+    run->batch_end.bytes = run->acked.bytes + at;
+    batch->complete = run->ended && !memchr(bytes + at, '\n', size - at);
+}
+
+int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
+                    struct error *err)
+{
+    char path[RUNDIR_PATH_MAX], *texts;
+    size_t chunk = max_bytes + OUTPUT_RECORD_MAX_BYTES, size = 0;
+    struct output_batch batch = {
+        .first = run->acked.lines, .generation = run->generation, .rank = run->rank};
+    int rc = rundir_file(&run->dir, "output", path, err);
+    if (rc)
+        return rc;
+    char *bytes = malloc(chunk);
+    batch.lines = allocate(chunk + OUTPUT_RECORD_MAX_BYTES + OUTPUT_BATCH_LINES_MAX, &texts);
+    if (!bytes || !batch.lines) {
+        free(bytes);
+        free(batch.lines);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to read output");
+    }
+    const struct disk *disk = run->dir.disk;
+    rc = disk->read_range(disk->self, path, run->acked.bytes, bytes, chunk, &size, err);
+    if (rc == E_NOT_FOUND) /* it never wrote any */
+        rc = 0;
+    if (!rc) {
+        parse(run, bytes, size, max_bytes, texts, &batch);
+        *ret = batch;
+    } else {
+        free(batch.lines);
+    }
+    free(bytes);
+    return rc;
+}
+
+void output_batch_fini(struct output_batch *batch)
+{
+    free(batch->lines);
+    batch->lines = NULL;
+    batch->count = 0;
+}
+
+/* What was acknowledged leaves the disk, while offsets stay as they are. File systems that cannot
+ * do it keep the file until it is forgotten. */
+static void free_acknowledged(struct run *run)
+{
+    char path[RUNDIR_PATH_MAX];
+    uint64_t until = run->acked.bytes / FREE_ALIGN_BYTES * FREE_ALIGN_BYTES;
+    if (until < run->freed_bytes + FREE_STEP_BYTES ||
+        rundir_file(&run->dir, "output", path, NULL))
+        return;
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)run->freed_bytes,
+                    (off_t)(until - run->freed_bytes));
+    run->freed_bytes = until;
+    close(fd);
+}
+
+void run_acknowledge(struct run *run, uint64_t next)
+{
+    if (next != run->batch_end.lines || next == run->acked.lines)
+        return;
+    run->acked = run->batch_end;
+    (void)rundir_write_acked(&run->dir, &run->acked, NULL);
+    free_acknowledged(run);
+}

@@ -1,0 +1,461 @@
+#include "agent/supervisor/rundir.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "common/env/proc.h"
+
+enum { SECRET_MODE = 0600, OPEN_MODE = 0644, DIRECTORY_MODE = 0711 };
+
+int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, struct error *err)
+{
+    dir->disk = disk;
+    if (str_copy(dir->path, sizeof(dir->path), path))
+        return error_set(err, E_OUT_OF_RANGE, "path of the run directory is too long: %s", path);
+    return 0;
+}
+
+int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct error *err)
+{
+    for (const char *c = key->job; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '-' && *c != '_' && *c != '.')
+            return error_set(err, E_INVALID_ARGUMENT, "job id \"%s\" is no file name", key->job);
+    if (!key->job[0] || key->job[0] == '.')
+        return error_set(err, E_INVALID_ARGUMENT, "job id \"%s\" is no file name", key->job);
+    return str_printf(ret, RUNDIR_PATH_MAX, "%s.%" PRIu64, key->job, key->uid);
+}
+
+int rundir_parse_name(const char *name, struct worker_key *ret)
+{
+    struct worker_key key = {0};
+    const char *dot = strrchr(name, '.');
+    int64_t uid;
+    if (!dot || dot == name || (size_t)(dot - name) > AGENT_JOB_ID_MAX ||
+        parse_i64(dot + 1, 0, INT64_MAX, &uid, NULL))
+        return E_INVALID_ARGUMENT;
+    memcpy(key.job, name, (size_t)(dot - name));
+    key.uid = (uint64_t)uid;
+    *ret = key;
+    return 0;
+}
+
+int rundir_file(const struct rundir *dir, const char *name, char ret[RUNDIR_PATH_MAX],
+                struct error *err)
+{
+    if (str_printf(ret, RUNDIR_PATH_MAX, "%s/%s", dir->path, name))
+        return error_set(err, E_OUT_OF_RANGE, "path is too long: %s/%s", dir->path, name);
+    return 0;
+}
+
+/* As disk.write_file without its syncs: for what matters only while these processes live. */
+static int replace_file(const char *path, const struct buf *text, int mode, struct error *err)
+{
+    char temporary[RUNDIR_PATH_MAX + 16];
+    (void)str_printf(temporary, sizeof(temporary), "%s.new", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", path);
+    ssize_t written = write(fd, buf_cstr(text), text->size);
+    int problem = written == (ssize_t)text->size ? 0 : (written < 0 ? errno : ENOSPC);
+    close(fd);
+    if (!problem && rename(temporary, path))
+        problem = errno;
+    if (!problem)
+        return 0;
+    unlink(temporary);
+    return error_errno(err, problem, "cannot write %s", path);
+}
+
+enum { DURABLE = 1 << 16 }; /* beside the mode: must it survive a crash of the machine? */
+
+static int write_tree(const struct rundir *dir, const char *name, const struct tree *tree,
+                      int mode, struct error *err)
+{
+    char path[RUNDIR_PATH_MAX];
+    struct buf text = {0};
+    int rc = rundir_file(dir, name, path, err);
+    if (!rc)
+        rc = tree_write_json(tree, TREE_COMPACT, &text, err);
+    if (!rc && (mode & DURABLE))
+        rc = dir->disk->write_file(dir->disk->self, path, buf_cstr(&text), text.size,
+                                   mode & ~DURABLE, err);
+    else if (!rc)
+        rc = replace_file(path, &text, mode, err);
+    buf_fini(&text);
+    return rc;
+}
+
+static int read_tree(const struct rundir *dir, const char *name, struct arena *arena,
+                     struct tree **ret, struct error *err)
+{
+    char path[RUNDIR_PATH_MAX];
+    char *data;
+    size_t size;
+    int rc = rundir_file(dir, name, path, err);
+    if (!rc)
+        rc = dir->disk->read_file(dir->disk->self, path, RUNDIR_FILE_MAX_BYTES, &data, &size, err);
+    if (rc)
+        return rc;
+    struct tree_input input = {
+        .name = path, .text = data, .size = size, .limits = {.bytes = RUNDIR_FILE_MAX_BYTES}};
+    rc = tree_parse_json(&input, arena, ret, err);
+    free(data);
+    return rc;
+}
+
+/* Reads that give a default where a key is absent: files of an older or newer agent are fine. */
+static int64_t get_number(const struct tree *map, const char *key)
+{
+    int64_t value = 0;
+    const struct tree *node = tree_get(map, key);
+    if (node)
+        (void)tree_read_i64(node, &value, NULL);
+    return value;
+}
+
+static const char *get_text(const struct tree *map, const char *key)
+{
+    const char *value = "";
+    const struct tree *node = tree_get(map, key);
+    if (node)
+        (void)tree_read_string(node, &value, NULL);
+    return value;
+}
+
+static bool get_bool(const struct tree *map, const char *key)
+{
+    bool value = false;
+    const struct tree *node = tree_get(map, key);
+    if (node)
+        (void)tree_read_bool(node, &value, NULL);
+    return value;
+}
+
+struct writer { /* a map under construction; the first failure counts */
+    struct arena arena;
+    struct tree *map;
+    int rc;
+};
+
+static void writer_init(struct writer *w)
+{
+    *w = (struct writer){0};
+    w->map = tree_map(&w->arena);
+}
+
+static void put(struct writer *w, const char *key, struct tree *value)
+{
+    int rc = w->map ? tree_map_set(&w->arena, w->map, key, value) : E_RESOURCE_EXHAUSTED;
+    if (!w->rc)
+        w->rc = rc;
+}
+
+static void put_number(struct writer *w, const char *key, int64_t value)
+{
+    put(w, key, tree_integer(&w->arena, value));
+}
+
+static void put_text(struct writer *w, const char *key, const char *value)
+{
+    put(w, key, tree_string(&w->arena, value));
+}
+
+static void put_bool(struct writer *w, const char *key, bool value)
+{
+    put(w, key, tree_bool(&w->arena, value));
+}
+
+static void put_texts(struct writer *w, const char *key, const char *const *values)
+{
+    struct tree *list = tree_list(&w->arena);
+    for (; *values && list && !w->rc; values++)
+        w->rc = tree_list_add(list, tree_string(&w->arena, *values));
+    put(w, key, list);
+}
+
+static int writer_store(struct writer *w, const struct rundir *dir, const char *name, int mode,
+                        struct error *err)
+{
+    int rc = w->rc ? error_set(err, w->rc, "no memory for %s", name)
+                   : write_tree(dir, name, w->map, mode, err);
+    arena_fini(&w->arena);
+    return rc;
+}
+
+int rundir_create(const struct rundir *dir, const struct run_launch *run, struct error *err)
+{
+    char work[RUNDIR_PATH_MAX];
+    int rc = rundir_file(dir, "work", work, err);
+    if (rc)
+        return rc;
+    if (mkdir(dir->path, DIRECTORY_MODE))
+        return error_errno(err, errno, "run directory %s", dir->path);
+    if (mkdir(work, 0700) || (run->change_user && chown(work, run->uid, run->gid)))
+        return error_errno(err, errno, "folder %s", work);
+    const struct launch *launch = &run->launch;
+    struct writer w;
+    writer_init(&w);
+    put_text(&w, "job", launch->key.job);
+    put_number(&w, "uid", (int64_t)launch->key.uid);
+    put_number(&w, "generation", (int64_t)launch->generation);
+    put_number(&w, "rank", launch->rank);
+    put_texts(&w, "argv", launch->argv);
+    put_texts(&w, "envp", launch->envp);
+    put_text(&w, "workdir", launch->workdir);
+    put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
+    put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
+    put_number(&w, "master_port", launch->master_port);
+    put_bool(&w, "change_user", run->change_user);
+    put_number(&w, "user", run->uid);
+    put_number(&w, "group", run->gid);
+    return writer_store(&w, dir, "launch.json", SECRET_MODE | DURABLE, err);
+}
+
+static int get_texts(const struct tree *map, const char *key, struct arena *arena,
+                     const char *const **ret)
+{
+    const struct tree *list = tree_get(map, key), *child;
+    size_t count = 0, at = 0;
+    if (!list || list->kind != TREE_LIST)
+        return E_DATA_LOSS;
+    tree_each(child, list) count++;
+    const char **texts = arena_array(arena, count + 1, sizeof(*texts));
+    if (!texts)
+        return E_RESOURCE_EXHAUSTED;
+    tree_each(child, list)
+        if (tree_read_string(child, &texts[at++], NULL))
+            return E_DATA_LOSS;
+    *ret = texts;
+    return 0;
+}
+
+int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
+                       struct error *err)
+{
+    struct run_launch run = {0};
+    struct launch *launch = &run.launch;
+    struct tree *map;
+    int rc = read_tree(dir, "launch.json", arena, &map, err);
+    if (rc)
+        return rc;
+    if (get_texts(map, "argv", arena, &launch->argv) ||
+        get_texts(map, "envp", arena, &launch->envp) || !launch->argv[0])
+        return error_set(err, E_DATA_LOSS, "%s/launch.json is not what an agent wrote", dir->path);
+    (void)str_copy(launch->key.job, sizeof(launch->key.job), get_text(map, "job"));
+    launch->key.uid = (uint64_t)get_number(map, "uid");
+    launch->generation = (uint64_t)get_number(map, "generation");
+    launch->rank = (uint32_t)get_number(map, "rank");
+    launch->workdir = get_text(map, "workdir");
+    launch->memory_bytes = (uint64_t)get_number(map, "memory_bytes");
+    launch->master_addr = get_text(map, "master_addr");
+    launch->master_port = (uint16_t)get_number(map, "master_port");
+    run.change_user = get_bool(map, "change_user");
+    run.uid = (uid_t)get_number(map, "user");
+    run.gid = (gid_t)get_number(map, "group");
+    *ret = run;
+    return 0;
+}
+
+static void put_process(struct writer *w, const struct run_process *process)
+{
+    put_number(w, "pid", process->pid);
+    put_number(w, "start_ticks", (int64_t)process->start_ticks);
+    put_text(w, "boot", process->boot);
+}
+
+static void get_process(const struct tree *map, struct run_process *ret)
+{
+    ret->pid = get_number(map, "pid");
+    ret->start_ticks = (uint64_t)get_number(map, "start_ticks");
+    (void)str_copy(ret->boot, sizeof(ret->boot), get_text(map, "boot"));
+}
+
+/* link(2) makes the name appear with its content, and only if it was not there. */
+int rundir_claim(const struct rundir *dir, const struct run_process *shim, struct error *err)
+{
+    char own[RUNDIR_PATH_MAX], name[64], path[RUNDIR_PATH_MAX];
+    (void)str_printf(name, sizeof(name), "shim.json.%ld", (long)getpid());
+    int rc = rundir_file(dir, name, own, err);
+    if (!rc)
+        rc = rundir_file(dir, "shim.json", path, err);
+    if (rc)
+        return rc;
+    struct writer w;
+    writer_init(&w);
+    put_process(&w, shim);
+    rc = writer_store(&w, dir, name, OPEN_MODE, err);
+    if (rc)
+        return rc;
+    if (link(own, path))
+        rc = error_errno(err, errno, "%s", path);
+    unlink(own);
+    return rc;
+}
+
+int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree *map;
+    int rc = read_tree(dir, "shim.json", &arena, &map, err);
+    if (!rc)
+        get_process(map, ret);
+    arena_fini(&arena);
+    return rc;
+}
+
+int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
+                        struct error *err)
+{
+    struct writer w;
+    writer_init(&w);
+    put_process(&w, &worker->process);
+    put_text(&w, "cgroup", worker->cgroup);
+    put_text(&w, "start_error", worker->start_error);
+    return writer_store(&w, dir, "worker.json", OPEN_MODE, err);
+}
+
+int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree *map;
+    int rc = read_tree(dir, "worker.json", &arena, &map, err);
+    if (!rc) {
+        get_process(map, &ret->process);
+        (void)str_copy(ret->cgroup, sizeof(ret->cgroup), get_text(map, "cgroup"));
+        (void)str_copy(ret->start_error, sizeof(ret->start_error), get_text(map, "start_error"));
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit,
+                      struct error *err)
+{
+    struct writer w;
+    writer_init(&w);
+    put_number(&w, "code", exit->code);
+    put_number(&w, "signal", exit->signal);
+    put_bool(&w, "oom", exit->oom);
+    put_bool(&w, "lost", exit->lost);
+    put_number(&w, "wall_ms", exit->wall_ms);
+    put_text(&w, "text", exit->text);
+    put_text(&w, "last_output", exit->last_output);
+    return writer_store(&w, dir, "exit.json", OPEN_MODE | DURABLE, err);
+}
+
+int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree *map;
+    int rc = read_tree(dir, "exit.json", &arena, &map, err);
+    if (!rc) {
+        ret->code = (int)get_number(map, "code");
+        ret->signal = (int)get_number(map, "signal");
+        ret->oom = get_bool(map, "oom");
+        ret->lost = get_bool(map, "lost");
+        ret->wall_ms = get_number(map, "wall_ms");
+        (void)str_copy(ret->text, sizeof(ret->text), get_text(map, "text"));
+        (void)str_copy(ret->last_output, sizeof(ret->last_output), get_text(map, "last_output"));
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+int rundir_write_memory(const struct rundir *dir, const struct worker_memory *memory,
+                        struct error *err)
+{
+    const char *tokens[AGENT_TOKENS_KEPT + 1] = {0};
+    for (int i = 0; i < AGENT_TOKENS_KEPT; i++)
+        tokens[i] = memory->tokens[i];
+    struct writer w;
+    writer_init(&w);
+    put_bool(&w, "aware", memory->aware);
+    put_number(&w, "generation", (int64_t)memory->generation);
+    put_number(&w, "step", (int64_t)memory->step);
+    put_number(&w, "total_steps", (int64_t)memory->total_steps);
+    put_texts(&w, "tokens", tokens);
+    return writer_store(&w, dir, "memory.json", SECRET_MODE, err);
+}
+
+int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, struct error *err)
+{
+    struct arena arena = {0};
+    const char *const *tokens;
+    struct tree *map;
+    int rc = read_tree(dir, "memory.json", &arena, &map, err);
+    if (!rc) {
+        ret->aware = get_bool(map, "aware");
+        ret->generation = (uint64_t)get_number(map, "generation");
+        ret->step = (uint64_t)get_number(map, "step");
+        ret->total_steps = (uint64_t)get_number(map, "total_steps");
+        if (get_texts(map, "tokens", &arena, &tokens) == 0)
+            for (int i = 0; i < AGENT_TOKENS_KEPT && tokens[i]; i++)
+                (void)str_copy(ret->tokens[i], sizeof(ret->tokens[i]), tokens[i]);
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked,
+                       struct error *err)
+{
+    struct writer w;
+    writer_init(&w);
+    put_number(&w, "lines", (int64_t)acked->lines);
+    put_number(&w, "bytes", (int64_t)acked->bytes);
+    return writer_store(&w, dir, "acked.json", OPEN_MODE, err);
+}
+
+int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree *map;
+    int rc = read_tree(dir, "acked.json", &arena, &map, err);
+    if (!rc) {
+        ret->lines = (uint64_t)get_number(map, "lines");
+        ret->bytes = (uint64_t)get_number(map, "bytes");
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
+static void read_boot_id(char ret[BOOT_ID_BYTES])
+{
+    ret[0] = '\0';
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t size = read(fd, ret, BOOT_ID_BYTES - 1);
+    close(fd);
+    ret[size > 0 ? size : 0] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+}
+
+int run_process_of(pid_t pid, struct run_process *ret, struct error *err)
+{
+    struct run_process process = {.pid = pid};
+    int rc = proc_start_ticks(pid, &process.start_ticks, err);
+    if (rc)
+        return rc;
+    read_boot_id(process.boot);
+    *ret = process;
+    return 0;
+}
+
+bool run_process_alive(const struct run_process *process)
+{
+    char boot[BOOT_ID_BYTES];
+    read_boot_id(boot);
+    return process->pid > 0 && strcmp(boot, process->boot) == 0 &&
+           proc_alive((pid_t)process->pid, process->start_ticks);
+}

@@ -1,0 +1,102 @@
+/* The run directory of one worker, DATA/runs/<job>.<uid>: all that the agent and the shim tell each
+ * other, and the proof that this worker was started once. Small JSON files, each written atomically
+ * by one of the two.
+ *
+ *   launch.json  agent  what to start (secret: the worker's token is in it); its presence means
+ *                       that this key is used up
+ *   shim.json    shim   its pid and start time, created exclusively: who makes it may go on. An agent
+ *                       that adopts a directory without one makes a void one, so that a shim that is
+ *                       late never starts the worker
+ *   worker.json  shim   the worker's pid, start time and cgroup; or why it could not be started
+ *   output       shim   lines, see output.h; the agent frees the acknowledged part
+ *   exit.json    shim   how the worker ended, after all it left behind has ended too; by the agent
+ *                       when the shim itself was killed
+ *   memory.json  agent  worker_memory (secret)
+ *   acked.json   agent  how far the output was acknowledged
+ *   shim.log     shim   its complaints
+ *   work/               where the command starts if the job names no folder
+ */
+#ifndef SUPERVISOR_RUNDIR_H
+#define SUPERVISOR_RUNDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/core/launch.h"
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/env/env.h"
+
+enum {
+    RUNDIR_PATH_MAX = 512,
+    RUNDIR_FILE_MAX_BYTES = 4 << 20,
+    BOOT_ID_BYTES = 40,
+};
+
+struct rundir { /* plain; disk is borrowed */
+    const struct disk *disk;
+    char path[RUNDIR_PATH_MAX];
+};
+
+struct run_launch { /* launch.json: struct launch and the choices of the node */
+    struct launch launch; /* in the arena it was read into */
+    bool change_user;
+    uid_t uid;
+    gid_t gid;
+};
+
+struct run_process { /* names a process on this machine, also after a reboot */
+    int64_t pid; /* 0 = none */
+    uint64_t start_ticks;
+    char boot[BOOT_ID_BYTES];
+};
+
+struct run_worker { /* worker.json */
+    struct run_process process;
+    char cgroup[RUNDIR_PATH_MAX];                  /* "" = none */
+    char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
+};
+
+struct run_acked {
+    uint64_t lines, bytes;
+};
+
+int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, struct error *err);
+
+/* "<job>.<uid>" and back; E_INVALID_ARGUMENT for a job id that is no plain file name. */
+int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct error *err);
+int rundir_parse_name(const char *name, struct worker_key *ret);
+
+/* The directory and launch.json. E_ALREADY_EXISTS if it was ever made. */
+int rundir_create(const struct rundir *dir, const struct run_launch *launch, struct error *err);
+int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
+                       struct error *err);
+
+/* E_ALREADY_EXISTS if another one was first. */
+int rundir_claim(const struct rundir *dir, const struct run_process *shim, struct error *err);
+
+/* Reads: E_NOT_FOUND while the file is not there. */
+int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct error *err);
+int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
+                        struct error *err);
+int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err);
+int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit,
+                      struct error *err);
+int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err);
+int rundir_write_memory(const struct rundir *dir, const struct worker_memory *memory,
+                        struct error *err);
+int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, struct error *err);
+int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked,
+                       struct error *err);
+int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err);
+
+/* Path of a file in it. */
+int rundir_file(const struct rundir *dir, const char *name, char ret[RUNDIR_PATH_MAX],
+                struct error *err);
+
+/* This process, or one that is alive here. */
+int run_process_of(pid_t pid, struct run_process *ret, struct error *err);
+bool run_process_alive(const struct run_process *process);
+
+#endif

@@ -1,0 +1,370 @@
+#include "agent/supervisor/shim.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/supervisor/cgroup.h"
+#include "agent/supervisor/exit_text.h"
+#include "agent/supervisor/output.h"
+#include "agent/supervisor/rundir.h"
+#include "agent/supervisor/tree.h"
+#include "common/base/args.h"
+#include "common/base/str.h"
+#include "common/env/clock_os.h"
+#include "common/env/disk_os.h"
+#include "common/env/paths.h"
+#include "common/env/proc.h"
+
+enum {
+    READ_BYTES = 64 << 10,
+    /* Once nobody of the tree is left the pipes are at their end; were one handed to a stranger, its
+     * output is not waited for. */
+    DRAIN_ROUNDS_MAX = 1024,
+};
+
+struct shim {
+    struct disk disk;
+    struct clock clock;
+    struct rundir dir;
+    struct arena arena; /* of `run` */
+    struct run_launch run;
+    struct cgroup cgroup;
+    struct output_writer output;
+    int signal_fd;
+    int pipes[OUTPUT_STREAMS]; /* read ends; -1 when ended */
+    pid_t worker;
+    bool ended;      /* the worker, not its tree */
+    int wait_status;
+    int asked_signal;
+    char bytes[READ_BYTES]; /* of one read */
+};
+
+static int64_t wall_ms(struct shim *shim)
+{
+    return shim->clock.wall_ms(shim->clock.self);
+}
+
+/* As TCPStore and others bind it: with SO_REUSEADDR, on all addresses. */
+static int check_port(uint16_t port, struct error *err)
+{
+    int one = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_errno(err, errno, "socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    int rc = 0;
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1))
+        rc = error_set(err, E_UNAVAILABLE, "port busy: MASTER_PORT %u is in use on this node", port);
+    close(fd);
+    return rc;
+}
+
+/* Held from the start: a signal that comes before there is a worker is not lost. */
+static int prepare_process(struct shim *shim, struct error *err)
+{
+    sigset_t signals;
+    struct rlimit no_core = {0, 0};
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+        return error_errno(err, errno, "child subreaper");
+    shim->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return shim->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
+}
+
+static int claim(struct shim *shim, struct error *err)
+{
+    struct run_process self;
+    int rc = run_process_of(getpid(), &self, err);
+    if (!rc)
+        rc = rundir_claim(&shim->dir, &self, err);
+    if (!rc)
+        rc = rundir_read_launch(&shim->dir, &shim->arena, &shim->run, err);
+    return rc;
+}
+
+static int open_output(struct shim *shim, int ret_write_ends[OUTPUT_STREAMS], struct error *err)
+{
+    char path[RUNDIR_PATH_MAX];
+    int rc = rundir_file(&shim->dir, "output", path, err);
+    if (!rc)
+        rc = output_writer_init(&shim->output, path, wall_ms(shim), err);
+    for (int i = 0; i < OUTPUT_STREAMS && !rc; i++) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC))
+            return error_errno(err, errno, "pipe");
+        fcntl(ends[0], F_SETFL, O_NONBLOCK);
+        shim->pipes[i] = ends[0];
+        ret_write_ends[i] = ends[1];
+    }
+    return rc;
+}
+
+static int spawn(struct shim *shim, struct proc *ret, struct error *err)
+{
+    int ends[OUTPUT_STREAMS] = {-1, -1};
+    char work[RUNDIR_PATH_MAX];
+    const struct launch *launch = &shim->run.launch;
+    int rc = open_output(shim, ends, err);
+    if (!rc)
+        rc = rundir_file(&shim->dir, "work", work, err);
+    if (rc)
+        return rc;
+    int procs_fd = cgroup_procs_fd(&shim->cgroup);
+    struct proc_fd fds[] = {{ends[OUTPUT_STDOUT], 1}, {ends[OUTPUT_STDERR], 2}};
+    struct proc_spawn how = {
+        .path = launch->argv[0],
+        .argv = launch->argv,
+        .envp = launch->envp,
+        .cwd = launch->workdir[0] ? launch->workdir : work,
+        .fds = fds,
+        .fd_count = 2,
+        .new_session = true,
+        .no_new_privileges = true,
+        .parent_death_signal = SIGKILL,
+        .change_user = shim->run.change_user,
+        .uid = shim->run.uid,
+        .gid = shim->run.gid,
+        .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
+    };
+    rc = proc_spawn(&how, ret, err);
+    close(ends[OUTPUT_STDOUT]);
+    close(ends[OUTPUT_STDERR]);
+    if (procs_fd >= 0)
+        close(procs_fd);
+    return rc;
+}
+
+/* Before the start, so that the sentence names the folder. */
+static int check_workdir(const struct shim *shim, struct error *err)
+{
+    struct stat status;
+    const char *workdir = shim->run.launch.workdir;
+    if (workdir[0] && stat(workdir, &status))
+        return error_errno(err, errno, "cannot start in %s on this node", workdir);
+    return 0;
+}
+
+static int start(struct shim *shim, struct error *err)
+{
+    struct proc proc;
+    struct run_worker record = {0};
+    char name[CGROUP_PATH_MAX];
+    const struct launch *launch = &shim->run.launch;
+    int rc = launch->master_port ? check_port(launch->master_port, err) : 0;
+    if (!rc)
+        rc = check_workdir(shim, err);
+    if (!rc)
+        rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
+                        (unsigned long long)launch->key.uid, (int)getpid());
+    if (!rc) {
+        cgroup_create(name, launch->memory_bytes, &shim->cgroup);
+        if (shim->cgroup.why[0])
+            dprintf(STDERR_FILENO, "%s\n", shim->cgroup.why);
+        rc = spawn(shim, &proc, err);
+    }
+    if (rc) {
+        cgroup_remove(&shim->cgroup);
+        (void)str_copy(record.start_error, sizeof(record.start_error), err->text);
+        (void)rundir_write_worker(&shim->dir, &record, NULL);
+        return rc;
+    }
+    shim->worker = proc.pid;
+    (void)run_process_of(proc.pid, &record.process, NULL); /* it may be gone already: then 0 */
+    record.process.pid = proc.pid;
+    (void)str_copy(record.cgroup, sizeof(record.cgroup), shim->cgroup.path);
+    proc_close(&proc);
+    return rundir_write_worker(&shim->dir, &record, err);
+}
+
+static void take_signal(struct shim *shim, int number)
+{
+    switch (number) {
+    case SIGTERM:
+        shim->asked_signal = SIGTERM;
+        if (!shim->ended)
+            kill(-shim->worker, SIGTERM); /* it leads its group: it was started in a session */
+        break;
+    case SIGUSR1:
+        shim->asked_signal = SIGKILL;
+        tree_kill_own(&shim->cgroup);
+        break;
+    default:
+        break; /* SIGCHLD: reap looks */
+    }
+}
+
+static void take_signals(struct shim *shim)
+{
+    struct signalfd_siginfo info;
+    while (read(shim->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        take_signal(shim, (int)info.ssi_signo);
+}
+
+/* Strangers among the dead are the worker's orphans, which came to us as their subreaper. */
+static void reap(struct shim *shim)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        if (pid == shim->worker) {
+            shim->ended = true;
+            shim->wait_status = status;
+        }
+}
+
+/* True while there is more right now. */
+static bool take_output(struct shim *shim, int stream)
+{
+    int fd = shim->pipes[stream];
+    if (fd < 0)
+        return false;
+    ssize_t size = read(fd, shim->bytes, sizeof(shim->bytes));
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (size <= 0) {
+        close(fd);
+        shim->pipes[stream] = -1;
+        return false;
+    }
+    output_write(&shim->output, (enum output_stream)stream, shim->bytes, (size_t)size,
+                 wall_ms(shim));
+    return true;
+}
+
+static void supervise(struct shim *shim)
+{
+    while (!shim->ended) {
+        struct pollfd fds[] = {
+            {.fd = shim->signal_fd, .events = POLLIN},
+            {.fd = shim->pipes[OUTPUT_STDOUT], .events = POLLIN},
+            {.fd = shim->pipes[OUTPUT_STDERR], .events = POLLIN},
+        };
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+            break;
+        for (int i = 0; i < OUTPUT_STREAMS; i++)
+            if (fds[i + 1].revents)
+                take_output(shim, i);
+        take_signals(shim);
+        reap(shim);
+    }
+}
+
+static void drain(struct shim *shim)
+{
+    for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
+        for (int round = 0; round < DRAIN_ROUNDS_MAX && take_output(shim, stream); round++)
+            ;
+    output_flush(&shim->output, wall_ms(shim));
+}
+
+static void describe(struct shim *shim, struct worker_exit *ret)
+{
+    struct worker_exit exit = {.wall_ms = wall_ms(shim)};
+    struct exit_circumstances circumstances = {
+        .limit_bytes = shim->run.launch.memory_bytes,
+        .peak_bytes = cgroup_peak_bytes(&shim->cgroup),
+        .asked_signal = shim->asked_signal,
+    };
+    if (WIFSIGNALED(shim->wait_status)) {
+        exit.signal = WTERMSIG(shim->wait_status);
+        circumstances.core_dumped = WCOREDUMP(shim->wait_status);
+    } else {
+        exit.code = WEXITSTATUS(shim->wait_status);
+    }
+    exit.oom = cgroup_oom_kills(&shim->cgroup) > 0;
+    exit_describe(&exit, &circumstances);
+    *ret = exit;
+}
+
+static int finish(struct shim *shim, struct error *err)
+{
+    struct worker_exit exit;
+    describe(shim, &exit); /* at once: the time of the first failure is what people look for */
+    if (!tree_end_own(&shim->cgroup))
+        dprintf(STDERR_FILENO, "some of the worker's processes cannot be killed\n");
+    drain(shim);
+    (void)str_copy(exit.last_output, sizeof(exit.last_output), shim->output.last);
+    cgroup_remove(&shim->cgroup);
+    output_writer_fini(&shim->output);
+    return rundir_write_exit(&shim->dir, &exit, err);
+}
+
+static int shim_run(struct shim *shim, struct error *err)
+{
+    int rc = prepare_process(shim, err);
+    if (!rc)
+        rc = claim(shim, err);
+    if (rc)
+        return rc;
+    if (start(shim, err))
+        return 0; /* recorded */
+    supervise(shim);
+    return finish(shim, err);
+}
+
+static const struct args_option options[] = {
+    {.name = "dir", .kind = ARGS_OPTION, .required = true, .value_name = "RUNDIR",
+     .help = "run directory an agent has made"},
+    {0},
+};
+static const struct args_command command = {
+    .program = "muster shim",
+    .summary = "stay with one worker from start to end (started by the agent)",
+    .options = options,
+};
+
+int shim_main(int argc, char **argv)
+{
+    struct shim *shim = calloc(1, sizeof(*shim));
+    struct args args;
+    struct error err = {0};
+    char path[RUNDIR_PATH_MAX];
+    int status = 2;
+    if (!shim || args_parse(&command, argc, argv, &args, &err)) {
+        dprintf(STDERR_FILENO, "muster shim: %s\n", err.text);
+        free(shim);
+        return status;
+    }
+    shim->disk = disk_os();
+    shim->clock = clock_os();
+    shim->pipes[OUTPUT_STDOUT] = shim->pipes[OUTPUT_STDERR] = -1;
+    if (args.help) {
+        struct buf help = {0};
+        args_help(&command, &help);
+        dprintf(STDOUT_FILENO, "%s", buf_cstr(&help));
+        buf_fini(&help);
+        status = 0;
+    } else if (paths_absolute(path, sizeof(path), args_text(&args, "dir"), &err) ||
+               rundir_init(&shim->dir, &shim->disk, path, &err) || shim_run(shim, &err)) {
+        dprintf(STDERR_FILENO, "muster shim: %s\n", err.text);
+        status = 1;
+    } else {
+        status = 0;
+    }
+    args_fini(&args);
+    arena_fini(&shim->arena);
+    free(shim);
+    return status;
+}

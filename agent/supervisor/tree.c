@@ -1,0 +1,94 @@
+#include "agent/supervisor/tree.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+#include "common/env/proc.h"
+
+enum { ENVIRON_MAX_BYTES = 256 << 10, PROC_PATH_BYTES = 64 };
+
+int tree_kill_own(const struct cgroup *cgroup)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    int killed = cgroup_kill(cgroup);
+    if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
+        for (size_t i = 0; i < count; i++)
+            kill(pids[i], SIGKILL);
+    free(pids);
+    return killed > (int)count ? killed : (int)count;
+}
+
+bool tree_end_own(const struct cgroup *cgroup)
+{
+    for (int round = 0; round < TREE_ROUNDS_MAX; round++) {
+        int left = tree_kill_own(cgroup);
+        pid_t reaped;
+        do
+            reaped = waitpid(-1, NULL, WNOHANG);
+        while (reaped > 0);
+        if (left == 0 && reaped < 0 && errno == ECHILD)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = TREE_ROUND_MS * 1000000L}, NULL);
+    }
+    return false;
+}
+
+static bool has_entry(const char *block, size_t size, const char *entry)
+{
+    size_t length = strlen(entry) + 1;
+    for (size_t at = 0; at + length <= size;) {
+        if (memcmp(block + at, entry, length) == 0)
+            return true;
+        const char *end = memchr(block + at, '\0', size - at);
+        if (!end)
+            return false;
+        at = (size_t)(end - block) + 1;
+    }
+    return false;
+}
+
+static bool carries_mark(pid_t pid, const char *mark, char *block)
+{
+    char path[PROC_PATH_BYTES];
+    size_t size = 0;
+    ssize_t got;
+    (void)str_printf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    while (size < ENVIRON_MAX_BYTES &&
+           (got = read(fd, block + size, ENVIRON_MAX_BYTES - size)) > 0)
+        size += (size_t)got;
+    close(fd);
+    return has_entry(block, size, mark);
+}
+
+int tree_kill_orphans(const char *mark, const struct cgroup *cgroup)
+{
+    int killed = cgroup_kill(cgroup);
+    DIR *proc = mark[0] ? opendir("/proc") : NULL;
+    char *block = malloc(ENVIRON_MAX_BYTES);
+    struct dirent *entry;
+    while (proc && block && (entry = readdir(proc))) {
+        if (!isdigit((unsigned char)entry->d_name[0]))
+            continue;
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid > 1 && pid != getpid() && carries_mark(pid, mark, block) &&
+            kill(pid, SIGKILL) == 0)
+            killed++;
+    }
+    free(block);
+    if (proc)
+        closedir(proc);
+    return killed;
+}

@@ -1,0 +1,155 @@
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/supervisor/output.h"
+
+struct rig {
+    struct output_writer *writer;
+    char path[64];
+};
+
+static struct rig begin(void)
+{
+    struct rig rig = {.writer = malloc(sizeof(struct output_writer))};
+    strcpy(rig.path, "/tmp/muster-output-XXXXXX");
+    close(mkstemp(rig.path));
+    cr_assert_eq(output_writer_init(rig.writer, rig.path, 1000, NULL), 0);
+    return rig;
+}
+
+static void end(struct rig *rig)
+{
+    output_writer_fini(rig->writer);
+    unlink(rig->path);
+    free(rig->writer);
+}
+
+static void put(struct rig *rig, enum output_stream stream, const char *text)
+{
+    output_write(rig->writer, stream, text, strlen(text), 1000);
+}
+
+/* What the file holds, without times: "o text|e text|" */
+static char *lines_of(struct rig *rig)
+{
+    static char file[1 << 20], text[OUTPUT_RECORD_MAX_BYTES], all[1 << 20];
+    int fd = open(rig->path, O_RDONLY);
+    ssize_t size = read(fd, file, sizeof(file));
+    close(fd);
+    struct output_line line;
+    size_t at = 0, record;
+    all[0] = '\0';
+    while ((record = output_parse(file + at, (size_t)size - at, text, &line)) > 0) {
+        cr_expect_eq(line.wall_ms, 1000);
+        strcat(strcat(strcat(all, line.is_stderr ? "e " : "o "), line.text), "|");
+        at += record;
+    }
+    cr_expect_eq(at, (size_t)size);
+    return all;
+}
+
+Test(output, lines_in_order_of_arrival)
+{
+    struct rig rig = begin();
+    put(&rig, OUTPUT_STDOUT, "one\ntw");
+    put(&rig, OUTPUT_STDERR, "oops\n");
+    put(&rig, OUTPUT_STDOUT, "o\n\nlast");
+    output_flush(rig.writer, 1000);
+    cr_expect_str_eq(lines_of(&rig), "o one|e oops|o two|o |o last|");
+    cr_expect_str_eq(rig.writer->last, "one\noops\ntwo\n\nlast\n");
+    end(&rig);
+}
+
+Test(output, progress_bars_end_at_carriage_return)
+{
+    struct rig rig = begin();
+    put(&rig, OUTPUT_STDERR, "\r10%\r20%\r");
+    put(&rig, OUTPUT_STDERR, "\n100%\r\nx");
+    output_flush(rig.writer, 1000);
+    cr_expect_str_eq(lines_of(&rig), "e 10%|e 20%|e 100%|e x|");
+    end(&rig);
+}
+
+Test(output, long_lines_are_cut_and_say_so)
+{
+    struct rig rig = begin();
+    static char text[OUTPUT_LINE_MAX_BYTES + 12];
+    memset(text, 'a', sizeof(text) - 2);
+    text[sizeof(text) - 2] = '\n';
+    put(&rig, OUTPUT_STDOUT, text);
+    put(&rig, OUTPUT_STDOUT, "next\n");
+    char *all = lines_of(&rig);
+    cr_expect_eq(strspn(all + 2, "a"), (size_t)OUTPUT_LINE_MAX_BYTES);
+    cr_expect_str_eq(all + 2 + OUTPUT_LINE_MAX_BYTES, " [muster: 10 bytes cut]|o next|");
+    end(&rig);
+}
+
+Test(output, what_is_not_utf8_becomes_so)
+{
+    struct rig rig = begin();
+    output_write(rig.writer, OUTPUT_STDOUT, "a\xff\0b\xc3\xa9\n", 7, 1000);
+    cr_expect_str_eq(lines_of(&rig), "o a\xef\xbf\xbd\xef\xbf\xbd"
+                                     "b\xc3\xa9|");
+    static char text[OUTPUT_LINE_MAX_BYTES + 2];
+    memset(text, 0xff, OUTPUT_LINE_MAX_BYTES);
+    text[OUTPUT_LINE_MAX_BYTES] = '\n';
+    put(&rig, OUTPUT_STDOUT, text);
+    cr_expect(strlen(rig.writer->last) <= AGENT_LAST_OUTPUT_MAX_BYTES);
+    char *all = lines_of(&rig);
+    cr_expect_eq(strlen(all), 2 + 1 + 6 + 3 + 1 + 2 + 3 * (size_t)OUTPUT_LINE_MAX_BYTES + 1);
+    end(&rig);
+}
+
+Test(output, a_flood_is_bounded_and_counted)
+{
+    struct rig rig = begin();
+    static char block[1 << 20];
+    memset(block, 'x', sizeof(block));
+    for (size_t i = 99; i < sizeof(block); i += 100)
+        block[i] = '\n';
+    for (int i = 0; i < 40; i++) /* 40 MiB at once: beyond the burst */
+        output_write(rig.writer, OUTPUT_STDOUT, block, sizeof(block), 1000);
+    off_t size = lseek(rig.writer->fd, 0, SEEK_END);
+    cr_expect_lt(size, (off_t)OUTPUT_BURST_BYTES + (1 << 20));
+    cr_expect_gt(rig.writer->dropped_lines, 200000);
+    output_write(rig.writer, OUTPUT_STDOUT, "x\nlater\n", 8, 3000);
+    char tail[512] = {0};
+    int fd = open(rig.path, O_RDONLY);
+    cr_assert(pread(fd, tail, 300, lseek(fd, 0, SEEK_END) - 300) > 0);
+    close(fd);
+    cr_expect(strstr(tail, "lines dropped") != NULL, "%s", tail);
+    cr_expect(strstr(tail, "3000 o later\n") != NULL, "%s", tail);
+    end(&rig);
+}
+
+Test(output, last_output_keeps_the_end)
+{
+    struct rig rig = begin();
+    char text[64];
+    for (int i = 0; i < 1000; i++) {
+        sprintf(text, "line %d\n", i);
+        put(&rig, OUTPUT_STDOUT, text);
+        cr_assert(strlen(rig.writer->last) <= AGENT_LAST_OUTPUT_MAX_BYTES);
+    }
+    cr_expect(strncmp(rig.writer->last, "line ", 5) == 0, "%s", rig.writer->last);
+    cr_expect_str_eq(rig.writer->last + strlen(rig.writer->last) - 9, "line 999\n");
+    end(&rig);
+}
+
+Test(output, a_record_that_is_none_reads_as_its_bytes)
+{
+    char text[OUTPUT_RECORD_MAX_BYTES];
+    struct output_line line;
+    cr_expect_eq(output_parse("12 o unfinished", 15, text, &line), 0);
+    cr_expect_eq(output_parse("junk\n", 5, text, &line), 5);
+    cr_expect_str_eq(line.text, "junk");
+    cr_expect_eq(output_parse("12 o\n", 5, text, &line), 5);
+    cr_expect_eq(output_parse("12 e \n", 6, text, &line), 6);
+    cr_expect_str_eq(line.text, "");
+    cr_expect(line.is_stderr);
+}

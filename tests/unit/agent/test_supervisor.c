@@ -1,0 +1,392 @@
+/* The shim and its launcher with real processes. */
+#include <criterion/criterion.h>
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/supervisor/cgroup.h"
+#include "agent/supervisor/output.h"
+#include "agent/supervisor/rundir.h"
+#include "common/env/proc.h"
+#include "supervisor_rig.h"
+
+static struct rig rig;
+
+static void begin(void)
+{
+    rig_init(&rig);
+}
+
+static void finish(void)
+{
+    rig_fini(&rig);
+    cr_expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a zombie is left");
+}
+
+TestSuite(supervisor, .init = begin, .fini = finish, .timeout = 60);
+
+static void expect_output(uint64_t uid, const char *expected)
+{
+    char *output = rig_output(&rig, uid);
+    cr_expect_str_eq(output, expected, "%s", output);
+    free(output);
+}
+
+static bool alive(int64_t pid)
+{
+    return proc_alive((pid_t)pid, 0);
+}
+
+/* The number in a line "name=123" of its output, waited for. */
+static int64_t number_of(uint64_t uid, const char *name)
+{
+    cr_assert(rig_output_has(&rig, uid, name), "no %s", name);
+    char *output = rig_output(&rig, uid);
+    int64_t number = atoll(strstr(output, name) + strlen(name));
+    free(output);
+    return number;
+}
+
+Test(supervisor, exit_code_and_output_are_recorded)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo out; sleep 0.05; echo err >&2; sleep 0.05;"
+                                           "printf unfinished; exit 3");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect(w->started);
+    cr_expect_eq(w->exit.code, 3);
+    cr_expect_eq(w->exit.signal, 0);
+    cr_expect_str_eq(w->exit.text, "exited with code 3");
+    cr_expect_str_eq(w->exit.last_output, "out\nerr\nunfinished\n");
+    expect_output(1, "o out\ne err\no unfinished\n");
+}
+
+Test(supervisor, a_signal_is_named)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "kill -SEGV $$");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.signal, SIGSEGV);
+    cr_expect(strncmp(w->exit.text, "killed by SIGSEGV", 17) == 0, "%s", w->exit.text);
+}
+
+Test(supervisor, death_by_memory_is_told_from_other_deaths)
+{
+    struct cgroup probe;
+    cgroup_create("test-probe", 64 << 20, &probe);
+    cgroup_remove(&probe);
+    if (probe.kind == CGROUP_NONE || probe.why[0]) {
+        fprintf(stderr, "SKIPPED: %s\n", probe.why);
+        return;
+    }
+    struct error err;
+    const char *const argv[] = {"tail", "/dev/zero", NULL};
+    struct launch launch = {.key = {.job = "job", .uid = 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .memory_bytes = 32 << 20};
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect(w->exit.oom);
+    cr_expect_eq(w->exit.signal, SIGKILL);
+    cr_expect(strstr(w->exit.text, "out of memory"), "%s", w->exit.text);
+    cr_expect(strstr(w->exit.text, "of 32 MiB"), "%s", w->exit.text);
+    w = rig_sh(&rig, 2, "kill -KILL $$");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_not(w->exit.oom);
+}
+
+Test(supervisor, terminate_reaches_the_whole_group)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo ready=1; sleep 1000 | sleep 1000");
+    number_of(1, "ready=");
+    rig.launcher.terminate(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.signal, SIGTERM);
+    cr_expect_str_eq(w->exit.text, "killed by SIGTERM (asked to stop)");
+}
+
+Test(supervisor, terminate_before_it_started_is_not_lost)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "sleep 1000");
+    rig.launcher.terminate(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.signal, SIGTERM);
+}
+
+Test(supervisor, who_ignores_sigterm_is_killed)
+{
+    struct rig_worker *w =
+        rig_sh(&rig, 1, "trap '' TERM; echo ready=1; while :; do sleep 0.1; done");
+    number_of(1, "ready=");
+    rig.launcher.terminate(rig.launcher.self, &w->key);
+    rig_turn(&rig, 300);
+    cr_expect_not(w->ended);
+    rig.launcher.kill(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.signal, SIGKILL);
+    cr_expect_str_eq(w->exit.text, "killed by SIGKILL (asked to stop)");
+}
+
+Test(supervisor, what_it_leaves_behind_is_ended)
+{
+    struct rig_worker *w = rig_sh(
+        &rig, 1,
+        "setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
+        "sleep 0.3; exit 0");
+    int64_t a = number_of(1, "a="), b = number_of(1, "b=");
+    cr_expect(alive(a) && alive(b));
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 0);
+    cr_expect_not(alive(a));
+    cr_expect_not(alive(b));
+}
+
+Test(supervisor, the_worker_inherits_nothing)
+{
+    struct rig_worker *w = rig_sh(
+        &rig, 1,
+        "ls /proc/$$/fd | tr '\\n' ' '; echo; readlink /proc/$$/fd/0;"
+        "grep NoNewPrivs /proc/self/status | tr '\\t' ' '; grep SigIgn /proc/$$/status | tr '\\t' ' ';"
+        "ps -o sid= -p $$ | tr -d ' ' > sid; test $(cat sid) = $$ && echo own session;"
+        "ulimit -c; env | grep -v ^PWD | sort | tr '\\n' ' '; echo");
+    cr_assert(rig_until(&rig, &w->ended));
+    expect_output(1, "o 0 1 2 \no /dev/null\no NoNewPrivs: 1\no SigIgn: 0000000000000000\n"
+                     "o own session\no 0\no PATH=/usr/local/bin:/usr/bin:/bin \n");
+}
+
+Test(supervisor, without_its_shim_a_worker_ends_and_that_is_reported)
+{
+    static const char *const envp[] = {"PATH=/usr/bin:/bin", "MUSTER_WORKER_TOKEN=tok-unique-5718",
+                                       NULL};
+    const char *const argv[] = {"sh", "-c", "setsid sleep 1000 & echo child=$!; wait", NULL};
+    struct launch launch = {
+        .key = {.job = "job", .uid = 1}, .argv = argv, .envp = envp, .workdir = ""};
+    struct run_process shim;
+    struct rundir dir;
+    char path[128];
+    struct error err;
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    int64_t child = number_of(1, "child=");
+    snprintf(path, sizeof(path), "%s/runs/job.1", rig.dir);
+    rundir_init(&dir, &rig.env.disk, path, NULL);
+    cr_assert_eq(rundir_read_shim(&dir, &shim, &err), 0, "%s", err.text);
+    kill((pid_t)shim.pid, SIGKILL);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect(w->exit.lost);
+    cr_expect_str_eq(w->exit.text, "its shim was killed, and the worker with it");
+    for (int i = 0; i < 200 && (alive(w->pid) || alive(child)); i++)
+        rig_turn(&rig, 10);
+    cr_expect_not(alive(w->pid));
+    cr_expect_not(alive(child));
+}
+
+Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo before; while [ ! -e go ]; do sleep 0.05; done;"
+                                           "echo after; exit 4");
+    struct worker_memory memory = {.aware = true, .generation = 6, .tokens = {"new", "old"}};
+    char path[128];
+    cr_assert(rig_output_has(&rig, 1, "before"));
+    rig.launcher.remember(rig.launcher.self, &w->key, &memory);
+    int64_t pid = w->pid;
+    rig_restart(&rig);
+    w = rig_worker(&rig, 1);
+    cr_assert(w->found);
+    cr_expect_not(w->adopted.exited);
+    cr_expect_eq(w->adopted.pid, pid);
+    cr_expect_eq(w->adopted.rank, 3);
+    cr_expect_eq(w->adopted.memory.generation, 6);
+    cr_expect(w->adopted.memory.aware);
+    cr_expect_str_eq(w->adopted.memory.tokens[1], "old");
+    cr_expect(alive(pid));
+    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    fclose(fopen(path, "w"));
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 4);
+    expect_output(1, "o before\no after\n");
+}
+
+Test(supervisor, an_end_without_an_agent_is_not_missed)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "sleep 0.2; exit 5");
+    cr_assert(rig_until(&rig, &w->started));
+    launcher_shim_free(rig.shims);
+    rig.shims = NULL;
+    sleep(1);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    rig_restart(&rig);
+    w = rig_worker(&rig, 1);
+    cr_assert(w->found && w->adopted.exited);
+    cr_expect_eq(w->adopted.exit.code, 5);
+}
+
+Test(supervisor, a_shim_lost_without_an_agent_is_settled_later)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "sleep 1000");
+    struct run_process shim;
+    struct rundir dir;
+    char path[128];
+    cr_assert(rig_until(&rig, &w->started));
+    int64_t pid = w->pid;
+    launcher_shim_free(rig.shims);
+    rig.shims = NULL;
+    snprintf(path, sizeof(path), "%s/runs/job.1", rig.dir);
+    rundir_init(&dir, &rig.env.disk, path, NULL);
+    cr_assert_eq(rundir_read_shim(&dir, &shim, NULL), 0);
+    kill((pid_t)shim.pid, SIGKILL);
+    waitpid((pid_t)shim.pid, NULL, 0);
+    rig_restart(&rig);
+    w = rig_worker(&rig, 1);
+    cr_assert(w->found && w->adopted.exited);
+    cr_expect(w->adopted.exit.lost);
+    usleep(100000);
+    cr_expect_not(alive(pid));
+}
+
+Test(supervisor, a_key_is_started_once_ever)
+{
+    struct error err;
+    const char *const argv[] = {"true", NULL};
+    struct launch launch = {
+        .key = {.job = "job", .uid = 1}, .argv = argv, .envp = rig_environment, .workdir = ""};
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
+    cr_expect_eq(rig_launch(&rig, &launch, &err), E_ALREADY_EXISTS);
+    cr_assert(rig_until(&rig, &rig_worker(&rig, 1)->ended));
+    rig_restart(&rig);
+    cr_expect_eq(rig_launch(&rig, &launch, &err), E_ALREADY_EXISTS);
+}
+
+Test(supervisor, a_shim_that_comes_too_late_starts_nothing)
+{
+    char path[128], command[512];
+    struct rundir dir;
+    struct error err;
+    const char *const argv[] = {"touch", "ran", NULL};
+    struct run_launch run = {.launch = {.key = {.job = "job", .uid = 9},
+                                        .argv = argv,
+                                        .envp = rig_environment,
+                                        .workdir = ""}};
+    snprintf(path, sizeof(path), "%s/runs/job.9", rig.dir);
+    rundir_init(&dir, &rig.env.disk, path, NULL);
+    cr_assert_eq(rundir_create(&dir, &run, &err), 0, "%s", err.text);
+    rig_restart(&rig);
+    struct rig_worker *w = rig_worker(&rig, 9);
+    cr_assert(w->found && w->adopted.exited && w->adopted.exit.lost);
+    snprintf(command, sizeof(command), "%s --dir %s 2>/dev/null", SHIM_PROGRAM, path);
+    cr_expect_eq(WEXITSTATUS(system(command)), 1);
+    snprintf(path, sizeof(path), "%s/runs/job.9/work/ran", rig.dir);
+    cr_expect_neq(access(path, F_OK), 0);
+}
+
+Test(supervisor, what_cannot_start_says_why)
+{
+    struct error err;
+    const char *const missing[] = {"no-such-program-here", NULL};
+    const char *const fine[] = {"true", NULL};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 1) == 0);
+    getsockname(fd, (struct sockaddr *)&address, &size);
+    struct launch launches[] = {
+        {.key = {"job", 1}, .argv = missing, .envp = rig_environment, .workdir = ""},
+        {.key = {"job", 2}, .argv = fine, .envp = rig_environment, .workdir = "/no/such/folder"},
+        {.key = {"job", 3}, .argv = fine, .envp = rig_environment, .workdir = "",
+         .master_port = ntohs(address.sin_port)},
+    };
+    const char *const why[] = {"no-such-program-here", "/no/such/folder", "port busy"};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(rig_launch(&rig, &launches[i], &err), 0, "%s", err.text);
+        struct rig_worker *w = rig_worker(&rig, launches[i].key.uid);
+        cr_assert(rig_until(&rig, &w->failed), "%d", i);
+        cr_expect(strstr(w->why, why[i]), "%s", w->why);
+        cr_expect_not(w->started);
+    }
+    close(fd);
+    rig_restart(&rig);
+    cr_expect(rig_worker(&rig, 1)->adopted.exited);
+}
+
+Test(supervisor, output_goes_on_where_it_was_acknowledged)
+{
+    struct output_batch batch;
+    struct rig_worker *w = rig_sh(&rig, 1, "for i in 0 1 2 3 4 5 6 7 8 9; do echo line $i; done");
+    cr_assert(rig_until(&rig, &w->ended));
+    struct worker_key key = w->key;
+    rig.launcher.read_output(rig.launcher.self, &key, 20, &batch, NULL);
+    cr_expect_eq(batch.first, 0);
+    cr_expect_eq(batch.count, 3);
+    cr_expect_eq(batch.rank, 3);
+    cr_expect_not(batch.complete);
+    uint64_t next = batch.first + (uint64_t)batch.count;
+    output_batch_fini(&batch);
+    rig.launcher.acknowledge(rig.launcher.self, &key, next);
+    rig_restart(&rig);
+    rig.launcher.read_output(rig.launcher.self, &key, 1 << 20, &batch, NULL);
+    cr_expect_eq(batch.first, 3);
+    cr_expect_eq(batch.count, 7);
+    cr_expect_str_eq(batch.lines[0].text, "line 3");
+    cr_expect(batch.complete);
+    next = batch.first + (uint64_t)batch.count;
+    output_batch_fini(&batch);
+    rig.launcher.acknowledge(rig.launcher.self, &key, next);
+    rig.launcher.read_output(rig.launcher.self, &key, 1 << 20, &batch, NULL);
+    cr_expect_eq(batch.count, 0);
+    cr_expect(batch.complete);
+    output_batch_fini(&batch);
+}
+
+Test(supervisor, a_flood_neither_stalls_the_worker_nor_fills_the_disk)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "head -c 100000000 /dev/zero | tr '\\0' '\\n'; exit 7");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 7, "%s: %s", w->exit.text, w->exit.last_output);
+    char command[160];
+    snprintf(command, sizeof(command), "test $(du -sk %s | cut -f1) -lt 80000", rig.dir);
+    cr_expect_eq(system(command), 0);
+}
+
+Test(supervisor, forgetting_leaves_nothing)
+{
+    char path[128];
+    struct rig_worker *w = rig_sh(&rig, 1, "mkdir -p a/b; touch a/b/c");
+    snprintf(path, sizeof(path), "%s/runs/job.1", rig.dir);
+    rig.launcher.forget(rig.launcher.self, &w->key);
+    cr_expect_eq(access(path, F_OK), 0, "a running worker is not forgotten");
+    cr_assert(rig_until(&rig, &w->ended));
+    rig.launcher.forget(rig.launcher.self, &w->key);
+    cr_expect_neq(access(path, F_OK), 0);
+}
+
+static int count_fds(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+Test(supervisor, many_workers_leave_no_descriptor)
+{
+    rig_sh(&rig, 1, "true");
+    cr_assert(rig_until(&rig, &rig_worker(&rig, 1)->ended));
+    int before = count_fds();
+    for (uint64_t uid = 2; uid < 6; uid++)
+        rig_sh(&rig, uid, "echo x");
+    for (uint64_t uid = 2; uid < 6; uid++)
+        cr_assert(rig_until(&rig, &rig_worker(&rig, uid)->ended));
+    cr_expect_eq(count_fds(), before);
+}
