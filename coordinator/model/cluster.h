@@ -29,6 +29,9 @@ enum {
     PATH_LENGTH_MAX = 1023,
     SECRET_BYTES = 32,
     NODE_SLOTS_MAX = 256,
+    NODE_PAST_MAX = 8,
+    EXIT_PEER_LOST = 75, /* exit code (EX_TEMPFAIL) of a worker that ends because a peer did */
+    EXIT_NOT_STARTED = 127,
 };
 
 #define NODE_STATES(X) X(JOINING, joining) X(READY, ready) X(CORDONED, cordoned) X(DRAINING, draining) X(UNREACHABLE, unreachable) X(LOST, lost)
@@ -85,6 +88,7 @@ struct node {
     enum node_state state;
     struct reason reason;
     uint64_t incarnation; /* of the agent that may speak for it */
+    uint64_t past[NODE_PAST_MAX]; /* incarnations before it, newest first: fenced for good */
     uint64_t last_report; /* sequence of the newest report taken */
     char address[ADDRESS_MAX + 1];
     char version[32];
@@ -107,6 +111,8 @@ struct node {
     int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
     struct heap_node timer;
+    uint64_t stamp; /* number of the inventory or report being taken */
+    bool shrunk;    /* registered smaller than what already runs on it */
 };
 
 struct exit_info {
@@ -137,6 +143,9 @@ struct worker {
     uint64_t generation;   /* newest group it is or was a member of */
     int rank;              /* in that group */
     struct exit_info exit;
+    /* derived, not stored */
+    uint64_t stamp;        /* of the last inventory or report that named it */
+    int64_t started_ms;    /* first seen running */
 };
 
 /* One membership: ranks 0..world-1 are workers[members[rank]] by uid. */
@@ -187,6 +196,8 @@ struct job {
     uint64_t progress_step;       /* best step when the last failure was seen */
     int same_cause;               /* consecutive failures with the same cause and no new step */
     char last_cause[256];
+    uint64_t charged_generation;  /* newest one when the last failure was charged: what dies of those
+                                   * generations later is the same failure */
     int64_t cause_wall_ms;        /* when the failure that is the reason happened; 0 = none */
     int64_t backoff_until_ms;
     int64_t grow_after_ms;        /* growing failed: not again before */
@@ -206,6 +217,7 @@ struct job {
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     char idempotency_key[128];
     /* derived, not stored */
+    int64_t progress_at_ms; /* its step rose or a worker finished */
     bool waiting; /* among cluster_first_waiting: it may be placed */
     struct heap_node timer;
 };
@@ -271,6 +283,9 @@ void group_set(struct cluster *cluster, struct job *job, struct group *group,
                const struct group *value);
 void group_clear(struct cluster *cluster, struct job *job, struct group *group);
 void group_move(struct group *to, struct group *from);
+
+/* The node moves to another address; ports held there move with it. */
+void cluster_move_node(struct cluster *cluster, struct node *node, const char *address);
 
 /* A port of this node's range that no active job holds on the same address; 0 = none is left. */
 int cluster_free_port(struct cluster *cluster, const struct node *node);

@@ -185,6 +185,27 @@ void group_give_port(struct cluster *cluster, struct job *job, const struct grou
         strmap_remove(&cluster->ports, name);
 }
 
+static void each_port(struct cluster *cluster, const struct node *node,
+                      void (*fn)(struct cluster *, struct job *, const struct group *))
+{
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
+        struct job *job = e->value;
+        if (strcmp(job->current.master_node, node->name) == 0)
+            fn(cluster, job, &job->current);
+        if (strcmp(job->forming.master_node, node->name) == 0)
+            fn(cluster, job, &job->forming);
+    }
+}
+
+void cluster_move_node(struct cluster *cluster, struct node *node, const char *address)
+{
+    if (strcmp(node->address, address) == 0)
+        return;
+    each_port(cluster, node, group_give_port);
+    (void)str_copy(node->address, sizeof node->address, address);
+    each_port(cluster, node, group_take_port);
+}
+
 int cluster_free_port(struct cluster *cluster, const struct node *node)
 {
     char name[PORT_NAME_MAX];

@@ -164,7 +164,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
     } else if (kind == REASON_BEHIND && census.roomy >= min && census.free < min &&
                census.held_for) {
-        reason_set(ret, kind, "%d node%s %s room, kept for a job that came before (number %llu)",
+        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it",
                    census.roomy, plural(census.roomy), census.roomy == 1 ? "has" : "have",
                    (unsigned long long)census.held_for);
         reason_hint(ret, "a higher priority would put it first");

@@ -1,0 +1,126 @@
+/* What the files of core share: the step in progress and their verbs. No other room includes this.
+ */
+#ifndef CORE_INTERNAL_H
+#define CORE_INTERNAL_H
+
+#include "common/base/map.h"
+#include "coordinator/core/step.h"
+#include "coordinator/model/reason.h"
+#include "coordinator/rendezvous/ranks.h"
+#include "coordinator/scheduler/scheduler.h"
+
+struct step {
+    struct cluster *cluster;
+    const struct event *event;
+    struct actions *ret;
+    int64_t now_ms, wall_ms;
+    struct map settle;     /* jobs to look at, by sequence */
+    struct map stored;     /* jobs that changed in what a restart must know */
+    struct map shown;      /* jobs that changed in what people see */
+    struct strmap nodes;   /* nodes to store */
+    struct strmap desired; /* nodes whose assignments changed */
+    bool place;            /* free resources or waiting jobs changed */
+};
+
+/* step.c: notes for the end of the step */
+void step_settle(struct step *step, struct job *job);     /* and store it */
+void step_look(struct step *step, struct job *job);       /* settle without storing */
+void step_store(struct step *step, struct job *job);
+void step_show(struct step *step, struct job *job);
+void step_store_node(struct step *step, struct node *node);
+void step_desired(struct step *step, const char *node);
+void step_desired_group(struct step *step, const struct job *job, const struct group *group);
+/* An entry of the event log about a job (may be NULL) and a node (may be NULL). */
+struct record *step_record(struct step *step, const char *kind, const struct job *job,
+                           const char *node, const struct reason *reason);
+void step_answer_job(struct step *step, const struct job *job, bool repeated);
+void step_answer_node(struct step *step, const char *node);
+void step_refuse(struct step *step, const struct error *err);
+
+/* node.c, lease.c */
+void node_register(struct step *step);
+void node_report(struct step *step);
+void node_gone(struct step *step);
+void node_command(struct step *step);
+void node_restored(struct step *step, struct node *node);
+void node_set_state(struct step *step, struct node *node, enum node_state state,
+                    const struct reason *reason);
+void node_lease_due(struct step *step, struct node *node);
+void node_renew_lease(struct step *step, struct node *node);
+void node_lose(struct step *step, struct node *node, const struct reason *reason);
+/* Peers say they lost its ranks: with the connection gone that is a verdict. */
+bool node_peers_lost_it(const struct node *node);
+bool node_usable(const struct node *node); /* its workers may go on */
+
+/* worker.c */
+void workers_take(struct step *step, struct node *node, const struct worker_report *reports,
+                  int count);
+void worker_end(struct step *step, struct job *job, struct worker *worker,
+                const struct exit_info *exit);
+void worker_stop(struct step *step, struct job *job, struct worker *worker);
+bool worker_finished(const struct worker *worker); /* exited with 0, by itself */
+bool worker_living(const struct worker *worker);
+int job_living(const struct job *job); /* workers that have not ended */
+
+/* job.c */
+void job_submit(struct step *step);
+void job_cancel(struct step *step);
+void job_restored(struct step *step, struct job *job);
+void job_settle(struct step *step, struct job *job);
+void job_set_state(struct step *step, struct job *job, enum job_state state,
+                   const struct reason *reason);
+void job_set_reason(struct step *step, struct job *job, const struct reason *reason);
+void job_stop(struct step *step, struct job *job, enum job_state ending,
+              const struct reason *reason);
+
+/* group.c */
+struct newcomer { /* a worker to be started */
+    const char *node;
+    int slot, local_rank;
+    int rank; /* it takes over, -1 = any hole */
+};
+struct formation { /* the next group: survivors and newcomers */
+    const struct rank_request *kept;
+    int kept_count;
+    const struct newcomer *newcomers;
+    int newcomers_count;
+    bool open; /* survivors are told at once */
+    bool held; /* newcomers wait for the job's backoff */
+};
+void group_form(struct step *step, struct job *job, const struct formation *formation);
+void group_settle(struct step *step, struct job *job);
+int64_t group_wake_at(const struct job *job);
+bool group_all_finished(const struct job *job, const struct group *group);
+
+/* patience.c: how long a group may take; INT64_MAX = no end */
+int64_t group_join_deadline(const struct job *job, const struct group *group);
+int64_t group_patience_ends(const struct job *job); /* broken though nobody died; some finished */
+
+/* restart.c */
+struct failure { /* why the gang cannot go on as it is */
+    struct reason reason;
+    bool charged;      /* costs a restart */
+    bool whole;        /* no survivor may stay: the whole gang starts again */
+    bool growth_only;  /* only newcomers of a growing gang are affected */
+    char cause[64];    /* equal for equal causes */
+    int64_t wall_ms;
+    int exit_code;
+};
+bool restart_find_failure(struct step *step, const struct job *job, struct failure *ret);
+void restart_recover(struct step *step, struct job *job, struct failure *failure);
+/* reform.c: survivors go on in place. False if that cannot be; then nothing was changed. */
+bool reform(struct step *step, struct job *job, const struct failure *failure);
+void restart_abandon_growth(struct step *step, struct job *job, const struct reason *reason);
+void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker);
+void restart_settle(struct step *step, struct job *job); /* in JOB_RESTARTING */
+bool restart_ready(const struct job *job, int64_t now_ms);
+
+/* place.c */
+void place_waiting(struct step *step);
+/* What a topology has pinned: the value the living workers' nodes share; NULL = anything. */
+const char *place_topology_value(const struct cluster *cluster, const struct job *job);
+
+/* checkpoint.c */
+void checkpoint_commit(struct step *step);
+
+#endif

@@ -1,0 +1,288 @@
+#include "coordinator/core/invariant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/map.h"
+#include "common/base/str.h"
+
+#define BROKEN(err, ...) error_set(err, E_INTERNAL, __VA_ARGS__)
+
+struct use { /* of one node, counted anew */
+    uint64_t slot_map[NODE_SLOTS_MAX / 64];
+    int slots, cpus_milli;
+    int64_t memory_bytes;
+};
+
+static bool is_living(const struct worker *worker)
+{
+    return worker->state != WORKER_EXITED;
+}
+
+static int count_worker(struct use *use, const struct job *job, const struct worker *worker,
+                        struct error *err)
+{
+    const struct resources *each = &job->spec->resources;
+    for (int slot = worker->slot; slot < worker->slot + each->slots; slot++) {
+        if (slot < 0 || slot >= NODE_SLOTS_MAX)
+            return BROKEN(err, "job %s uses slot %d of %s", job->id, slot, worker->node);
+        if (use->slot_map[slot / 64] >> (slot % 64) & 1)
+            return BROKEN(err, "slot %d of node %s has two owners, one is job %s uid %llu", slot,
+                          worker->node, job->id, (unsigned long long)worker->uid);
+        use->slot_map[slot / 64] |= UINT64_C(1) << (slot % 64);
+    }
+    use->slots += each->slots;
+    use->cpus_milli += each->cpus_milli;
+    use->memory_bytes += each->memory_bytes;
+    return 0;
+}
+
+static int check_node(const struct node *node, struct error *err)
+{
+    struct use use = {0};
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        bool any = false;
+        for (int i = 0; i < job->workers_count; i++) {
+            const struct worker *worker = &job->workers[i];
+            if (!is_living(worker) || strcmp(worker->node, node->name) != 0)
+                continue;
+            any = true;
+            if (count_worker(&use, job, worker, err) < 0)
+                return err->code;
+        }
+        if (!any)
+            return BROKEN(err, "node %s lists job %s without a worker of it", node->name, job->id);
+    }
+    if (use.slots != node->slots_used || use.cpus_milli != node->cpus_milli_used ||
+        use.memory_bytes != node->memory_bytes_used ||
+        memcmp(use.slot_map, node->slot_map, sizeof use.slot_map) != 0)
+        return BROKEN(err, "node %s counts %d slots used, its workers use %d", node->name,
+                      node->slots_used, use.slots);
+    if (!node->shrunk && (use.slots > node->slots || use.cpus_milli > node->cpus_milli ||
+                          use.memory_bytes > node->memory_bytes))
+        return BROKEN(err, "node %s is overfull: %d of %d slots", node->name, use.slots,
+                      node->slots);
+    if (node->state == NODE_LOST && use.slots > 0)
+        return BROKEN(err, "lost node %s has living workers", node->name);
+    return 0;
+}
+
+static int check_member(const struct cluster *cluster, const struct job *job,
+                        const struct group *group, int rank, struct error *err)
+{
+    const struct worker *worker = job_worker(job, group->members[rank]);
+    if (!worker)
+        return BROKEN(err, "job %s generation %llu: rank %d is nobody", job->id,
+                      (unsigned long long)group->generation, rank);
+    const struct node *node = cluster_node(cluster, worker->node);
+    if (!node)
+        return BROKEN(err, "job %s: rank %d is on no node", job->id, rank);
+    bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING;
+    bool left = group->broken || ended;
+    if (!left && worker->should_stop)
+        return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
+    if (!left && node->state == NODE_LOST)
+        return BROKEN(err, "job %s: rank %d is on lost node %s", job->id, rank, node->name);
+    for (int other = 0; other < rank; other++)
+        if (group->members[other] == group->members[rank])
+            return BROKEN(err, "job %s: ranks %d and %d are one worker", job->id, other, rank);
+    if (group->places[rank].local_world != job->spec->workers_per_node)
+        return BROKEN(err, "job %s: %d of %d workers on node %s", job->id,
+                      group->places[rank].local_world, job->spec->workers_per_node, node->name);
+    return 0;
+}
+
+static int check_group(const struct cluster *cluster, const struct job *job,
+                       const struct group *group, struct error *err)
+{
+    const struct spec *spec = job->spec;
+    if (!group->generation)
+        return group->world == 0 ? 0 : BROKEN(err, "job %s: a world without generation", job->id);
+    if (group->world != group->nodes * spec->workers_per_node || group->nodes < spec->nodes_min ||
+        group->nodes > spec->nodes_max)
+        return BROKEN(err, "job %s: %d workers on %d nodes, wanted %d..%d nodes of %d", job->id,
+                      group->world, group->nodes, spec->nodes_min, spec->nodes_max,
+                      spec->workers_per_node);
+    for (int rank = 0; rank < group->world; rank++)
+        if (check_member(cluster, job, group, rank, err) < 0)
+            return err->code;
+    if (group->joined && !group->published)
+        return BROKEN(err, "job %s: joined but not published", job->id);
+    return 0;
+}
+
+static int check_state(const struct job *job, int living, struct error *err)
+{
+    bool current = job->current.generation != 0, forming = job->forming.generation != 0;
+    bool ok = true;
+    switch (job->state) {
+    case JOB_QUEUED:
+        ok = !current && !forming && living == 0;
+        break;
+    case JOB_STARTING:
+        ok = !current && forming;
+        break;
+    case JOB_RUNNING:
+        ok = current && job->current.published && !(forming && job->forming.open);
+        break;
+    case JOB_REFORMING:
+        ok = current && forming && job->forming.open;
+        break;
+    case JOB_RESTARTING:
+    case JOB_PREEMPTING:
+        ok = !current && !forming;
+        break;
+    case JOB_STOPPING:
+        ok = !forming;
+        break;
+    case JOB_SUCCEEDED:
+    case JOB_FAILED:
+    case JOB_CANCELLED:
+        ok = !forming && living == 0 && job->ended_wall_ms != 0;
+        break;
+    }
+    return ok ? 0
+              : BROKEN(err, "job %s is %s with current %llu, forming %llu, %d living", job->id,
+                       job_state_name(job->state), (unsigned long long)job->current.generation,
+                       (unsigned long long)job->forming.generation, living);
+}
+
+static int check_stray(const struct job *job, const struct worker *worker, struct error *err)
+{
+    if (!is_living(worker) || worker->should_stop)
+        return 0;
+    if (group_rank_of(&job->current, worker->uid) < 0 &&
+        group_rank_of(&job->forming, worker->uid) < 0)
+        return BROKEN(err, "job %s: uid %llu lives, is no member and is not told to stop", job->id,
+                      (unsigned long long)worker->uid);
+    return 0;
+}
+
+static int check_job(const struct cluster *cluster, const struct job *job, struct error *err)
+{
+    int living = 0;
+    if (job->forming.generation && job->forming.generation <= job->current.generation)
+        return BROKEN(err, "job %s forms an old generation", job->id);
+    if (job->current.generation >= job->next_generation ||
+        job->forming.generation >= job->next_generation)
+        return BROKEN(err, "job %s: a generation beyond the next", job->id);
+    if (check_group(cluster, job, &job->current, err) < 0 ||
+        check_group(cluster, job, &job->forming, err) < 0)
+        return err->code;
+    for (int i = 0; i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        living += is_living(worker);
+        if (i > 0 && job->workers[i - 1].uid >= worker->uid)
+            return BROKEN(err, "job %s: workers out of order", job->id);
+        if (worker->uid >= job->next_uid)
+            return BROKEN(err, "job %s: a uid beyond the next", job->id);
+        if (check_stray(job, worker, err) < 0)
+            return err->code;
+    }
+    return check_state(job, living, err);
+}
+
+static int check_port(const struct cluster *cluster, struct strmap *ports, const struct job *job,
+                      const struct group *group, struct error *err)
+{
+    char name[ADDRESS_MAX + 16];
+    const struct node *node = cluster_node(cluster, group->master_node);
+    if (!group->generation || !group->master_port || !node)
+        return 0;
+    (void)str_printf(name, sizeof name, "%s|%d", node->address, group->master_port);
+    if (strmap_get(ports, name))
+        return BROKEN(err, "job %s shares port %s", job->id, name);
+    insist(strmap_set(ports, name, (void *)(uintptr_t)job, NULL) == 0);
+    return 0;
+}
+
+int invariant_check(const struct cluster *cluster, struct error *err)
+{
+    struct error own;
+    struct strmap ports = {0};
+    int rc = 0;
+    err = err ? err : &own;
+    for (const struct node *node = cluster_first_node(cluster); node && rc == 0;
+         node = cluster_next_node(cluster, node))
+        rc = check_node(node, err);
+    for (const struct job *job = cluster_first_job(cluster); job && rc == 0;
+         job = cluster_next_job(cluster, job)) {
+        rc = check_job(cluster, job, err);
+        if (rc == 0 && !job_state_ended(job->state))
+            rc = check_port(cluster, &ports, job, &job->current, err);
+        if (rc == 0 && !job_state_ended(job->state))
+            rc = check_port(cluster, &ports, job, &job->forming, err);
+    }
+    strmap_fini(&ports);
+    return rc;
+}
+
+struct seen { /* what a job was after the step before */
+    enum job_state state;
+    uint64_t next_generation, next_uid, version, last_checkpoint;
+};
+
+struct invariant_memory {
+    struct map jobs; /* struct seen by sequence */
+};
+
+struct invariant_memory *invariant_memory_new(void)
+{
+    struct invariant_memory *memory = calloc(1, sizeof *memory);
+    insist(memory);
+    return memory;
+}
+
+void invariant_memory_free(struct invariant_memory *memory)
+{
+    if (!memory)
+        return;
+    for (struct map_entry *e = map_first(&memory->jobs); e; e = map_next(e))
+        free(e->value);
+    map_fini(&memory->jobs);
+    free(memory);
+}
+
+static int check_since(const struct job *job, struct seen *seen, struct error *err)
+{
+    const struct checkpoint *last = job_last_checkpoint(job);
+    uint64_t step = last ? last->step : 0;
+    if (job_state_ended(seen->state) && job->state != seen->state)
+        return BROKEN(err, "job %s left its end: %s to %s", job->id, job_state_name(seen->state),
+                      job_state_name(job->state));
+    if (job->next_generation < seen->next_generation || job->next_uid < seen->next_uid)
+        return BROKEN(err, "job %s: generations or uids fell", job->id);
+    if (job->version < seen->version)
+        return BROKEN(err, "job %s: its version fell", job->id);
+    if (step < seen->last_checkpoint)
+        return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
+                      (unsigned long long)seen->last_checkpoint, (unsigned long long)step);
+    *seen = (struct seen){.state = job->state, .next_generation = job->next_generation,
+                          .next_uid = job->next_uid, .version = job->version,
+                          .last_checkpoint = step};
+    return 0;
+}
+
+int invariant_check_since(struct invariant_memory *memory, const struct cluster *cluster,
+                          struct error *err)
+{
+    struct error own;
+    size_t count = 0;
+    err = err ? err : &own;
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job)) {
+        struct seen *seen = map_get(&memory->jobs, job->sequence);
+        count++;
+        if (!seen) {
+            seen = calloc(1, sizeof *seen);
+            insist(seen && map_set(&memory->jobs, job->sequence, seen, NULL) == 0);
+        }
+        if (check_since(job, seen, err) < 0)
+            return err->code;
+    }
+    return count == memory->jobs.count
+               ? 0
+               : BROKEN(err, "%zu of %zu jobs are left", count, memory->jobs.count);
+}

@@ -1,0 +1,68 @@
+/* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease, or
+ * the word of those who spoke with its ranks, is the verdict. */
+#include <string.h>
+
+#include "coordinator/core/internal.h"
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+
+void node_renew_lease(struct step *step, struct node *node)
+{
+    node->lease_until_ms = step->now_ms + LEASE_MS;
+    if (node->timer.index == 0) /* an armed timer comes too early and looks again */
+        cluster_wake_node(step->cluster, node, node->lease_until_ms);
+}
+
+void node_lease_due(struct step *step, struct node *node)
+{
+    if (node->state == NODE_LOST)
+        return;
+    if (node->lease_until_ms > step->now_ms) {
+        cluster_wake_node(step->cluster, node, node->lease_until_ms);
+        return;
+    }
+    struct reason reason;
+    reason_set(&reason, REASON_LEASE_EXPIRED, "silent for %d ms, longer than its lease", LEASE_MS);
+    node_lose(step, node, &reason);
+}
+
+bool node_peers_lost_it(const struct node *node)
+{
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        for (int i = 0; i < job->workers_count; i++) {
+            const struct worker *worker = &job->workers[i];
+            if (job->current.generation && worker->lost_in == job->current.generation &&
+                worker_living(worker) && strcmp(worker->node, node->name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void lose_workers(struct step *step, struct node *node, struct job *job)
+{
+    struct exit_info exit = {.lost = true, .wall_ms = step->wall_ms};
+    (void)str_printf(exit.text, sizeof exit.text, "node %s was lost", node->name);
+    for (int i = 0; i < job->workers_count; i++) {
+        struct worker *worker = &job->workers[i];
+        if (worker_living(worker) && strcmp(worker->node, node->name) == 0)
+            worker_end(step, job, worker, &exit);
+    }
+}
+
+void node_lose(struct step *step, struct node *node, const struct reason *reason)
+{
+    if (node->state == NODE_LOST)
+        return;
+    node_set_state(step, node, NODE_LOST, reason);
+    node->connected = false;
+    node->foreign = 0;
+    for (struct map_entry *e; (e = map_first(&node->jobs));) {
+        struct job *job = e->value;
+        lose_workers(step, node, job);
+        insist(map_get(&node->jobs, job->sequence) == NULL);
+    }
+    step_desired(step, node->name);
+}

@@ -1,0 +1,283 @@
+/* One machine.
+ *
+ *            register            its old workers have gone
+ *   (new) ──────────► joining ─────────────────────────────► ready ◄─► cordoned ◄─► draining
+ *                        ▲                                     │           │           │
+ *                        │ reports again          connection gone, or the coordinator restarted
+ *                        │                                     ▼           ▼           ▼
+ *                       lost ◄─────────────────────────── unreachable (its workers go on)
+ *                            lease expired, or its peers lost it
+ *
+ * lost -> joining: what it still runs nobody wants any more; it gets new workers once that ended.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+#define BIT(state) (1u << NODE_##state)
+static const unsigned allowed[] = {
+    [NODE_JOINING] = BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_READY] = BIT(JOINING) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_CORDONED] = BIT(JOINING) | BIT(READY) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_DRAINING] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_UNREACHABLE] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(LOST),
+    [NODE_LOST] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING),
+};
+#undef BIT
+
+void node_set_state(struct step *step, struct node *node, enum node_state state,
+                    const struct reason *reason)
+{
+    if (node->state == state)
+        return;
+    insist(allowed[node->state] >> state & 1);
+    struct record *record = step_record(step, "node_state", NULL, node->name, reason);
+    (void)str_copy(record->from, sizeof record->from, node_state_name(node->state));
+    (void)str_copy(record->to, sizeof record->to, node_state_name(state));
+    node->state = state;
+    node->reason = *reason;
+    step->place = true;
+    step_store_node(step, node);
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
+        step_look(step, e->value);
+}
+
+bool node_usable(const struct node *node)
+{
+    return node && node->state != NODE_LOST && !node->want_drain;
+}
+
+/* The state of a node whose agent speaks to us. */
+static void settle_state(struct step *step, struct node *node)
+{
+    struct reason reason;
+    if (node->foreign > 0) {
+        reason_set(&reason, REASON_CLEARING, "ends %d worker%s nobody wants there any more",
+                   node->foreign, node->foreign == 1 ? "" : "s");
+        if (node->state == NODE_LOST || node->state == NODE_UNREACHABLE)
+            node_set_state(step, node, NODE_JOINING, &reason);
+        return;
+    }
+    if (node->want_drain || node->want_cordon)
+        reason_set(&reason, REASON_ADMINISTRATOR, "%s by an administrator",
+                   node->want_drain ? "drained" : "cordoned");
+    else
+        reason_set(&reason, REASON_REPORTED, "its agent reports");
+    node_set_state(step, node,
+                   node->want_drain    ? NODE_DRAINING
+                   : node->want_cordon ? NODE_CORDONED
+                                       : NODE_READY,
+                   &reason);
+}
+
+static int check_facts(const struct node *facts, struct error *err)
+{
+    bool ok = facts->name[0] != 0 && facts->name[0] != '.' && facts->name[0] != '-';
+    for (const char *c = facts->name; ok && *c; c++)
+        ok = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '.' || *c == '-';
+    if (!ok) {
+        error_set(err, E_INVALID_ARGUMENT, "'%s' is no name for a node", facts->name);
+        error_field(err, "name");
+        error_hint(err, "lower-case letters, digits, '.' and '-', first a letter or digit");
+        return E_INVALID_ARGUMENT;
+    }
+    if (facts->slots < 0 || facts->slots > NODE_SLOTS_MAX || facts->cpus_milli < 0 ||
+        facts->memory_bytes < 0 || facts->incarnation == 0) {
+        error_set(err, E_INVALID_ARGUMENT, "node '%s' tells an impossible size", facts->name);
+        error_field(err, "slots");
+        error_hint(err, "at most %d slots", NODE_SLOTS_MAX);
+        return E_INVALID_ARGUMENT;
+    }
+    return 0;
+}
+
+static bool is_past(const struct node *node, uint64_t incarnation)
+{
+    for (int i = 0; i < NODE_PAST_MAX; i++)
+        if (node->past[i] == incarnation)
+            return true;
+    return false;
+}
+
+static void fence(struct step *step, const char *name)
+{
+    struct error err = {0};
+    error_set(&err, E_ABORTED, "fenced: a newer agent speaks for node '%s'", name);
+    step_refuse(step, &err);
+}
+
+static void take_facts(struct step *step, struct node *node, const struct node *facts)
+{
+    if (node->incarnation != facts->incarnation) {
+        if (node->incarnation) {
+            memmove(node->past + 1, node->past, sizeof node->past - sizeof node->past[0]);
+            node->past[0] = node->incarnation;
+        }
+        node->incarnation = facts->incarnation;
+        node->last_report = 0;
+    }
+    cluster_move_node(step->cluster, node, facts->address);
+    memcpy(node->version, facts->version, sizeof node->version);
+    node->slots = facts->slots;
+    node->cpus_milli = facts->cpus_milli;
+    node->memory_bytes = facts->memory_bytes;
+    node->port_first = facts->port_first;
+    node->port_last = facts->port_last;
+    memcpy(node->labels, facts->labels, sizeof node->labels);
+    node->labels_count = facts->labels_count;
+    memcpy(node->gpus, facts->gpus, sizeof node->gpus);
+    node->gpus_count = facts->gpus_count;
+    node->shrunk = node->slots_used > node->slots || node->cpus_milli_used > node->cpus_milli ||
+                   node->memory_bytes_used > node->memory_bytes;
+}
+
+static struct node *add_node(struct step *step, const struct node *facts, struct error *err)
+{
+    struct node *node = calloc(1, sizeof *node);
+    insist(node);
+    memcpy(node->name, facts->name, sizeof node->name);
+    node->state = NODE_JOINING;
+    reason_set(&node->reason, REASON_REGISTERED, "its agent registered");
+    node->joined_wall_ms = step->wall_ms;
+    if (cluster_add_node(step->cluster, node, err) == 0)
+        return node;
+    node_free(node);
+    return NULL;
+}
+
+static void hear(struct step *step, struct node *node)
+{
+    node->connected = true;
+    node->seen_wall_ms = step->wall_ms;
+    node_renew_lease(step, node);
+}
+
+void node_register(struct step *step)
+{
+    const struct node *facts = step->event->node_register.facts;
+    struct node *node = cluster_node(step->cluster, facts->name);
+    struct error err = {0};
+    if (check_facts(facts, &err) < 0) {
+        step_refuse(step, &err);
+        return;
+    }
+    if (node && is_past(node, facts->incarnation)) {
+        fence(step, facts->name);
+        return;
+    }
+    if (!node)
+        node = add_node(step, facts, &err);
+    if (!node) {
+        step_refuse(step, &err);
+        return;
+    }
+    take_facts(step, node, facts);
+    hear(step, node);
+    workers_take(step, node, step->event->node_register.workers,
+                 step->event->node_register.workers_count);
+    settle_state(step, node);
+    step_store_node(step, node);
+    step_desired(step, node->name);
+    step->place = true;
+    step_answer_node(step, node->name);
+}
+
+void node_report(struct step *step)
+{
+    const char *name = step->event->node_report.node;
+    uint64_t sequence = step->event->node_report.sequence;
+    struct node *node = cluster_node(step->cluster, name);
+    if (!node) {
+        struct error err = {0};
+        error_set(&err, E_NOT_FOUND, "unknown node '%s'", name);
+        error_hint(&err, "register first");
+        step_refuse(step, &err);
+        return;
+    }
+    if (node->incarnation != step->event->node_report.incarnation) {
+        fence(step, name);
+        return;
+    }
+    if (sequence > node->last_report) {
+        node->last_report = sequence;
+        hear(step, node);
+        size_t changed = step->stored.count;
+        workers_take(step, node, step->event->node_report.workers,
+                     step->event->node_report.workers_count);
+        settle_state(step, node);
+        /* Its number goes with what it changed: after a restart an older report that is still on
+         * its way must not be taken for news. */
+        if (step->stored.count > changed)
+            step_store_node(step, node);
+    }
+    step_answer_node(step, name);
+}
+
+void node_gone(struct step *step)
+{
+    struct node *node = cluster_node(step->cluster, step->event->node_gone.node);
+    if (!node || node->incarnation != step->event->node_gone.incarnation || !node->connected)
+        return;
+    node->connected = false;
+    if (node->state == NODE_LOST)
+        return;
+    struct reason reason;
+    reason_set(&reason, REASON_CONNECTION_LOST,
+               "its connection is gone; its workers are believed to go on until the lease ends");
+    node_set_state(step, node, NODE_UNREACHABLE, &reason);
+    if (!node_peers_lost_it(node))
+        return;
+    reason_set(&reason, REASON_PEERS_SAW_IT_DIE,
+               "its connection is gone and its peers lost its ranks");
+    node_lose(step, node, &reason);
+}
+
+void node_command(struct step *step)
+{
+    struct node *node = cluster_node(step->cluster, step->event->node_set.node);
+    if (!node) {
+        struct error err = {0};
+        error_set(&err, E_NOT_FOUND, "unknown node '%s'", step->event->node_set.node);
+        error_field(&err, "name");
+        error_hint(&err, "`muster nodes` lists them");
+        step_refuse(step, &err);
+        return;
+    }
+    switch (step->event->node_set.command) {
+    case NODE_CORDON:
+        node->want_cordon = true;
+        break;
+    case NODE_DRAIN:
+        node->want_drain = true;
+        break;
+    case NODE_UNCORDON:
+        node->want_cordon = node->want_drain = false;
+        break;
+    }
+    if (node->state != NODE_LOST && node->state != NODE_UNREACHABLE)
+        settle_state(step, node);
+    const char *why = step->event->node_set.reason;
+    if (why && why[0])
+        (void)str_copy(node->reason.text, sizeof node->reason.text, why);
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
+        step_look(step, e->value);
+    step_store_node(step, node);
+    step->place = true;
+    step_answer_node(step, node->name);
+}
+
+void node_restored(struct step *step, struct node *node)
+{
+    node->connected = false;
+    step_desired(step, node->name);
+    if (node->state == NODE_LOST)
+        return;
+    struct reason reason;
+    reason_set(&reason, REASON_COORDINATOR_RESTARTED,
+               "the coordinator restarted; its agent has a lease to speak up");
+    node_set_state(step, node, NODE_UNREACHABLE, &reason);
+    node_renew_lease(step, node);
+}

@@ -1,0 +1,339 @@
+/* What a failure costs and what follows: who failed first, the budget, backoff, and whether
+ * survivors go on in place or the whole gang starts again from its checkpoint.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/rng.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+enum { JITTER_PARTS = 10 }; /* up to a tenth is added to a backoff */
+
+/* Lower is nearer to the root: what failed by itself, what failed because a peer did, what was
+ * lost with its node. */
+static int distance(const struct worker *worker)
+{
+    if (worker->exit.lost)
+        return 2;
+    return worker->exit.signal == 0 && worker->exit.code == EXIT_PEER_LOST ? 1 : 0;
+}
+
+static bool is_nearer(const struct worker *worker, const struct worker *than)
+{
+    if (!than)
+        return true;
+    if (distance(worker) != distance(than))
+        return distance(worker) < distance(than);
+    return worker->exit.wall_ms < than->exit.wall_ms;
+}
+
+/* One failure kills many; what dies of a generation that was already charged is the same failure. */
+static bool is_charged(const struct job *job, const struct worker *worker)
+{
+    return worker->born > job->charged_generation ||
+           (job->current.published && job->current.generation > job->charged_generation);
+}
+
+static enum reason_kind kind_of(const struct exit_info *exit)
+{
+    if (exit->lost)
+        return REASON_WORKER_LOST;
+    if (exit->oom)
+        return REASON_OUT_OF_MEMORY;
+    if (exit->signal == 0 && exit->code == EXIT_NOT_STARTED)
+        return REASON_START_FAILED;
+    return exit->signal == 0 && exit->code == EXIT_PEER_LOST ? REASON_PEERS_LOST
+                                                             : REASON_WORKER_FAILED;
+}
+
+static void describe(const struct worker *worker, struct reason *ret)
+{
+    const struct exit_info *exit = &worker->exit;
+    reason_set(ret, kind_of(exit), "rank %d on %s: %s", worker->rank, worker->node, exit->text);
+    ret->rank = worker->rank;
+    (void)str_copy(ret->node, sizeof ret->node, worker->node);
+    if (exit->oom)
+        reason_hint(ret, "raise resources.memory or lower the batch size");
+    else if (!exit->lost)
+        reason_hint(ret, "`muster logs --rank %d` has its last words", worker->rank);
+}
+
+static void fail_by_worker(struct step *step, const struct job *job, const struct worker *worker,
+                           struct failure *ret)
+{
+    const struct exit_info *exit = &worker->exit;
+    const struct node *node = cluster_node(step->cluster, worker->node);
+    describe(worker, &ret->reason);
+    if (exit->lost && (!node || node->state == NODE_LOST)) {
+        reason_set(&ret->reason, REASON_NODE_LOST, "node %s was lost (%.300s)", worker->node,
+                   node ? node->reason.text : "unknown");
+        (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
+    }
+    ret->charged = !exit->lost && is_charged(job, worker);
+    ret->wall_ms = exit->wall_ms;
+    ret->exit_code = exit->signal ? 128 + exit->signal : exit->code;
+    (void)str_printf(ret->cause, sizeof ret->cause, "%s %d %d", reason_name(kind_of(exit)),
+                     exit->code, exit->signal);
+}
+
+static bool find_dead(struct step *step, const struct job *job, struct failure *ret)
+{
+    const struct group *group = job->forming.generation ? &job->forming : &job->current;
+    const struct worker *first = NULL;
+    const struct node *drained = NULL;
+    bool in_current = false;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        const struct node *node = cluster_node(step->cluster, worker->node);
+        bool dead = !worker_living(worker) && !worker_finished(worker);
+        bool leaves = worker_living(worker) && node && node->want_drain;
+        if (!dead && !leaves)
+            continue;
+        if (dead && is_nearer(worker, first))
+            first = worker;
+        if (leaves)
+            drained = node;
+        in_current |= group_rank_of(&job->current, worker->uid) >= 0;
+    }
+    if (!first && !drained)
+        return false;
+    ret->growth_only = job->current.generation && !job->current.broken && !in_current;
+    if (first) {
+        fail_by_worker(step, job, first, ret);
+        return true;
+    }
+    reason_set(&ret->reason, REASON_NODE_DRAINED, "node %s is being emptied", drained->name);
+    (void)str_copy(ret->reason.node, sizeof ret->reason.node, drained->name);
+    return true;
+}
+
+static void name_missing(const struct job *job, const struct group *group, struct failure *ret)
+{
+    char ranks[200] = "";
+    int missing = 0;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker_living(worker) && (worker->joining == group->generation ||
+                                      worker->joined == group->generation))
+            continue;
+        size_t used = strlen(ranks);
+        (void)str_printf(ranks + used, sizeof ranks - used, "%s%d", missing++ ? ", " : "", rank);
+        if (missing == 1) {
+            ret->reason.rank = rank;
+            (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
+        }
+    }
+    int rank = ret->reason.rank;
+    struct reason named = ret->reason;
+    reason_set(&ret->reason, REASON_JOIN_TIMEOUT, "rank%s %s did not join generation %llu in time",
+               missing == 1 ? "" : "s", ranks, (unsigned long long)group->generation);
+    ret->reason.rank = rank;
+    memcpy(ret->reason.node, named.node, sizeof named.node);
+    reason_hint(&ret->reason, "`muster logs --rank %d` shows where it is", rank);
+}
+
+static bool find_late(struct step *step, const struct job *job, struct failure *ret)
+{
+    const struct group *group = job->forming.generation ? &job->forming : &job->current;
+    if (step->now_ms < group_join_deadline(job, group))
+        return false;
+    name_missing(job, group, ret);
+    (void)str_copy(ret->cause, sizeof ret->cause, "join_timeout");
+    ret->charged = ret->whole = true;
+    ret->growth_only = group == &job->forming && !group->open;
+    return true;
+}
+
+static bool waits_for_lease(struct step *step, const struct job *job)
+{
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = job_worker(job, job->current.members[rank]);
+        const struct node *node = cluster_node(step->cluster, worker->node);
+        if (node && node->state == NODE_UNREACHABLE)
+            return true;
+    }
+    return false;
+}
+
+static bool find_impatience(struct step *step, const struct job *job, struct failure *ret)
+{
+    if (job->forming.generation || step->now_ms < group_patience_ends(job))
+        return false;
+    ret->charged = true;
+    if (job->current.broken) {
+        if (waits_for_lease(step, job))
+            return false;
+        reason_set(&ret->reason, REASON_PEERS_LOST, "workers lost each other though none ended");
+        (void)str_copy(ret->cause, sizeof ret->cause, "peers_lost");
+        return true;
+    }
+    reason_set(&ret->reason, REASON_FINISH_TIMEOUT,
+               "some ranks finished, the others made no progress for %d s",
+               FINISH_PATIENCE_MS / 1000);
+    reason_hint(&ret->reason, "all ranks must take the same number of steps");
+    (void)str_copy(ret->cause, sizeof ret->cause, "finish_timeout");
+    ret->whole = true;
+    return true;
+}
+
+bool restart_find_failure(struct step *step, const struct job *job, struct failure *ret)
+{
+    *ret = (struct failure){.reason.rank = -1, .wall_ms = step->wall_ms};
+    return find_dead(step, job, ret) || find_late(step, job, ret) ||
+           find_impatience(step, job, ret);
+}
+
+static void set_backoff(struct step *step, struct job *job)
+{
+    int64_t delay_ms = 0;
+    if (job->restarts_without_progress > 1) {
+        delay_ms = job->spec->backoff_min_ms;
+        for (int i = 2; i < job->restarts_without_progress && delay_ms < job->spec->backoff_max_ms;
+             i++)
+            delay_ms *= 2;
+        if (delay_ms > job->spec->backoff_max_ms)
+            delay_ms = job->spec->backoff_max_ms;
+        delay_ms += rng_between(cluster_rng(step->cluster), 0, delay_ms / JITTER_PARTS);
+    }
+    job->backoff_until_ms = step->now_ms + delay_ms;
+}
+
+static void write_cause(struct reason *reason, enum reason_kind kind, const char *why)
+{
+    struct reason cause = *reason;
+    reason_set(reason, kind, "%.380s (%s)", cause.text, why);
+    reason->rank = cause.rank;
+    memcpy(reason->node, cause.node, sizeof cause.node);
+    memcpy(reason->hint, cause.hint, sizeof cause.hint);
+}
+
+/* Take one restart off the budget. False: there is none left, and failure->reason says so. */
+static bool charge(struct step *step, struct job *job, struct failure *failure)
+{
+    char why[96];
+    if (job->step > job->progress_step) {
+        job->progress_step = job->step;
+        job->restarts_without_progress = job->same_cause = 0;
+    }
+    bool same = strcmp(job->last_cause, failure->cause) == 0;
+    job->same_cause = same ? job->same_cause + 1 : 1;
+    (void)str_copy(job->last_cause, sizeof job->last_cause, failure->cause);
+    job->charged_generation = job->next_generation - 1;
+    job->cause_wall_ms = failure->wall_ms;
+    job->exit_code = failure->exit_code;
+    job->restarts_without_progress++;
+    if (job->spec->restart_max == 0)
+        return false;
+    if (job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT) {
+        (void)str_printf(why, sizeof why, "%d times in a row without a new step", job->same_cause);
+        write_cause(&failure->reason, REASON_CRASH_LOOP, why);
+        return false;
+    }
+    if (job->restarts_without_progress > job->spec->restart_max) {
+        (void)str_printf(why, sizeof why, "after %d restarts without progress",
+                         job->spec->restart_max);
+        write_cause(&failure->reason, REASON_RESTART_BUDGET, why);
+        return false;
+    }
+    job->restarts++;
+    set_backoff(step, job);
+    return true;
+}
+
+static void restart_whole(struct step *step, struct job *job, const struct reason *reason)
+{
+    step_desired_group(step, job, &job->current);
+    step_desired_group(step, job, &job->forming);
+    for (int i = 0; i < job->workers_count; i++)
+        worker_stop(step, job, &job->workers[i]);
+    group_clear(step->cluster, job, &job->forming);
+    group_clear(step->cluster, job, &job->current);
+    step_record(step, "restart", job, reason->node, reason);
+    job_set_state(step, job, JOB_RESTARTING, reason);
+    step->place = true;
+}
+
+static void note_grow_failure(struct step *step, struct job *job)
+{
+    int64_t delay_ms = GROW_BACKOFF_MS;
+    for (int i = 0; i < job->grow_failures && delay_ms < GROW_BACKOFF_MAX_MS; i++)
+        delay_ms *= 2;
+    job->grow_failures++;
+    job->grow_after_ms =
+        step->now_ms + (delay_ms < GROW_BACKOFF_MAX_MS ? delay_ms : GROW_BACKOFF_MAX_MS);
+}
+
+void restart_abandon_growth(struct step *step, struct job *job, const struct reason *reason)
+{
+    struct reason why;
+    never(job->forming.open);
+    step_desired_group(step, job, &job->forming);
+    for (int rank = 0; rank < job->forming.world; rank++) {
+        uint64_t uid = job->forming.members[rank];
+        int old_rank = group_rank_of(&job->current, uid);
+        struct worker *worker = job_worker(job, uid);
+        if (old_rank < 0) {
+            worker_stop(step, job, worker);
+            continue;
+        }
+        worker->rank = old_rank;
+        worker->generation = job->current.generation;
+    }
+    group_clear(step->cluster, job, &job->forming);
+    note_grow_failure(step, job);
+    reason_set(&why, REASON_GROW_FAILED, "could not grow: %.400s", reason->text);
+    step_record(step, "growth", job, reason->node, &why);
+    step_settle(step, job);
+}
+
+void restart_recover(struct step *step, struct job *job, struct failure *failure)
+{
+    if (failure->growth_only && !job->forming.open) {
+        restart_abandon_growth(step, job, &failure->reason);
+        return;
+    }
+    if (job->current.generation)
+        job->current.broken = true;
+    if (!job->broken_at_ms)
+        job->broken_at_ms = step->now_ms;
+    if (failure->growth_only) {
+        note_grow_failure(step, job);
+        failure->charged = false;
+    }
+    if (failure->charged && !charge(step, job, failure)) {
+        job_stop(step, job, JOB_FAILED, &failure->reason);
+        return;
+    }
+    if (failure->whole || !reform(step, job, failure))
+        restart_whole(step, job, &failure->reason);
+}
+
+bool restart_ready(const struct job *job, int64_t now_ms)
+{
+    return job_living(job) == 0 && job->backoff_until_ms <= now_ms;
+}
+
+void restart_settle(struct step *step, struct job *job)
+{
+    if (restart_ready(job, step->now_ms))
+        step->place = true;
+}
+
+/* Reports of one failure arrive in any order: the earliest exit is its cause. */
+void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker)
+{
+    bool open = job->state == JOB_RESTARTING || job->state == JOB_REFORMING ||
+                (job->state == JOB_STOPPING && job->ending == JOB_FAILED);
+    bool told = strcmp(job->reason.kind, reason_name(REASON_WORKER_FAILED)) == 0 ||
+                strcmp(job->reason.kind, reason_name(REASON_PEERS_LOST)) == 0;
+    if (!open || !told || !job->cause_wall_ms || worker_finished(worker) || distance(worker) > 0 ||
+        worker->born > job->charged_generation || worker->exit.wall_ms >= job->cause_wall_ms)
+        return;
+    struct reason reason;
+    describe(worker, &reason);
+    job->cause_wall_ms = worker->exit.wall_ms;
+    job->exit_code = worker->exit.signal ? 128 + worker->exit.signal : worker->exit.code;
+    job_set_reason(step, job, &reason);
+}

@@ -1,0 +1,231 @@
+#include "coordinator/core/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+enum { ROUNDS_MAX = 1000 }; /* settle and place feed each other; each round must end something */
+
+static void note(struct map *map, struct job *job)
+{
+    insist(map_set(map, job->sequence, job, NULL) == 0);
+}
+
+void step_look(struct step *step, struct job *job)
+{
+    if (!job_state_ended(job->state))
+        note(&step->settle, job);
+}
+
+void step_settle(struct step *step, struct job *job)
+{
+    step_look(step, job);
+    note(&step->stored, job);
+}
+
+void step_store(struct step *step, struct job *job)
+{
+    note(&step->stored, job);
+}
+
+void step_show(struct step *step, struct job *job)
+{
+    note(&step->shown, job);
+}
+
+void step_store_node(struct step *step, struct node *node)
+{
+    insist(strmap_set(&step->nodes, node->name, node, NULL) == 0);
+}
+
+void step_desired(struct step *step, const char *node)
+{
+    insist(strmap_set(&step->desired, node, step->cluster, NULL) == 0);
+}
+
+void step_desired_group(struct step *step, const struct job *job, const struct group *group)
+{
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker && worker->state != WORKER_EXITED && !worker->held)
+            step_desired(step, worker->node);
+    }
+}
+
+struct record *step_record(struct step *step, const char *kind, const struct job *job,
+                           const char *node, const struct reason *reason)
+{
+    struct record *record = calloc(1, sizeof *record);
+    insist(record);
+    record->wall_ms = step->wall_ms;
+    (void)str_copy(record->kind, sizeof record->kind, kind);
+    (void)str_copy(record->job, sizeof record->job, job ? job->id : "");
+    (void)str_copy(record->node, sizeof record->node, node ? node : "");
+    record->generation = job ? job->next_generation - 1 : 0;
+    record->reason.rank = -1;
+    if (reason)
+        record->reason = *reason;
+    actions_add(step->ret, ACTION_RECORD)->record = record;
+    return record;
+}
+
+void step_answer_job(struct step *step, const struct job *job, bool repeated)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    (void)str_copy(action->job, sizeof action->job, job->id);
+    action->repeated = repeated;
+}
+
+void step_answer_node(struct step *step, const char *node)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    (void)str_copy(action->node, sizeof action->node, node);
+}
+
+void step_refuse(struct step *step, const struct error *err)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    action->error = malloc(sizeof *action->error);
+    insist(action->error);
+    *action->error = *err;
+}
+
+static void tick(struct step *step)
+{
+    struct node *node;
+    struct job *job;
+    while ((node = cluster_due_node(step->cluster, step->now_ms)))
+        node_lease_due(step, node);
+    while ((job = cluster_due_job(step->cluster, step->now_ms))) {
+        step_look(step, job);
+        step->place = step->place || job->waiting || job->grow_after_ms <= step->now_ms;
+    }
+}
+
+static void restored(struct step *step)
+{
+    for (struct node *node = cluster_first_node(step->cluster); node;
+         node = cluster_next_node(step->cluster, node))
+        node_restored(step, node);
+    for (struct job *job = cluster_first_active_job(step->cluster); job;
+         job = cluster_next_active_job(step->cluster, job))
+        job_restored(step, job);
+    step->place = true;
+}
+
+static void dispatch(struct step *step)
+{
+    switch (step->event->kind) {
+    case EVENT_TICK:
+        break; /* what is due is looked at in every step */
+    case EVENT_RESTORED:
+        restored(step);
+        break;
+    case EVENT_NODE_REGISTER:
+        node_register(step);
+        break;
+    case EVENT_NODE_REPORT:
+        node_report(step);
+        break;
+    case EVENT_NODE_GONE:
+        node_gone(step);
+        break;
+    case EVENT_NODE_SET:
+        node_command(step);
+        break;
+    case EVENT_JOB_SUBMIT:
+        job_submit(step);
+        break;
+    case EVENT_JOB_CANCEL:
+        job_cancel(step);
+        break;
+    case EVENT_CHECKPOINT:
+        checkpoint_commit(step);
+        break;
+    }
+}
+
+static void settle_all(struct step *step)
+{
+    for (int round = 0; step->settle.count > 0 || step->place; round++) {
+        insist(round < ROUNDS_MAX);
+        for (struct map_entry *e; (e = map_first(&step->settle));) {
+            struct job *job = e->value;
+            map_remove(&step->settle, job->sequence);
+            job_settle(step, job);
+        }
+        if (step->place) {
+            step->place = false;
+            place_waiting(step);
+        }
+    }
+}
+
+/* Numbers that stay ahead of what an earlier life of this coordinator gave out without storing it:
+ * wall time rises faster than versions do. */
+static uint64_t next_version(const struct step *step, uint64_t version)
+{
+    bool restart = step->event->kind == EVENT_RESTORED;
+    uint64_t floor = restart && step->wall_ms > 0 ? (uint64_t)step->wall_ms : 0;
+    return version + 1 > floor ? version + 1 : floor;
+}
+
+static void flush(struct step *step)
+{
+    for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e))
+        note(&step->shown, e->value);
+    for (struct map_entry *e = map_first(&step->shown); e; e = map_next(e)) {
+        struct job *job = e->value;
+        job->version = next_version(step, job->version);
+        (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof job->id, job->id);
+    }
+    for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e)) {
+        struct job *job = e->value;
+        (void)str_copy(actions_add(step->ret, ACTION_STORE_JOB)->job, sizeof job->id, job->id);
+    }
+    for (struct map_entry *e = strmap_first(&step->desired); e; e = map_next(e)) {
+        struct node *node = cluster_node(step->cluster, e->name);
+        if (!node)
+            continue;
+        node->desired_version = next_version(step, node->desired_version);
+        (void)str_copy(actions_add(step->ret, ACTION_NODE_CHANGED)->node, sizeof node->name,
+                       node->name);
+    }
+    for (struct map_entry *e = strmap_first(&step->nodes); e; e = map_next(e))
+        (void)str_copy(actions_add(step->ret, ACTION_STORE_NODE)->node, NODE_NAME_MAX + 1, e->name);
+    int64_t wake = core_wake_at(step->cluster);
+    if (wake != INT64_MAX)
+        actions_add(step->ret, ACTION_WAKE_AT)->at_ms = wake;
+}
+
+void coordinator_step(struct cluster *cluster, const struct event *event, struct actions *ret)
+{
+    struct step step = {.cluster = cluster, .event = event, .ret = ret, .now_ms = event->now_ms,
+                        .wall_ms = event->wall_ms};
+    dispatch(&step);
+    tick(&step);
+    settle_all(&step);
+    flush(&step);
+    map_fini(&step.settle);
+    map_fini(&step.stored);
+    map_fini(&step.shown);
+    strmap_fini(&step.nodes);
+    strmap_fini(&step.desired);
+}
+
+int64_t core_wake_at(const struct cluster *cluster)
+{
+    return cluster_next_wake(cluster);
+}
