@@ -125,11 +125,12 @@ static void help_row(const struct args_option *row, size_t indent, struct buf *o
     right_column(row, &right);
     size_t width = utf8_columns(buf_cstr(&left));
     buf_str(out, buf_cstr(&left));
-    if (width + 2 > indent) {
+    if (right.size && width + 2 > indent) {
         buf_char(out, '\n');
         width = 0;
     }
-    buf_fill(out, ' ', indent - width);
+    if (right.size)
+        buf_fill(out, ' ', indent - width);
     wrap(str_of(buf_cstr(&right)), indent, indent, out);
     buf_fini(&left);
     buf_fini(&right);

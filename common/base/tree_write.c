@@ -146,8 +146,10 @@ static bool yaml_plain(const char *text)
     for (const char *const *word = old_words; *word; word++)
         if (strcasecmp(text, *word) == 0)
             return false;
-    if (strspn(text, "0123456789+-.:_eExXoO") == length || !strchr(allowed, text[0]) ||
-        strchr("-:=,%@.()", text[0]) || text[length - 1] == ':' || text[length - 1] == ' ')
+    bool like_a_number = strspn(text, "0123456789+-.:_eExXoO") == length &&
+                         strpbrk(text, "0123456789");
+    if (like_a_number || !strchr(allowed, text[0]) || strchr("-:=,%@.()", text[0]) ||
+        text[length - 1] == ':' || text[length - 1] == ' ')
         return false;
     for (const char *p = text; *p; p++) {
         if (*p != ' ' && !strchr(allowed, *p))
