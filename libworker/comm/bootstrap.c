@@ -1,0 +1,151 @@
+#include "libworker/comm/bootstrap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define BOOTSTRAP_MAGIC UINT32_C(0x74626b77)
+
+enum { BOOTSTRAP_VERSION = 1, TIMEOUT_MS = 60000 };
+
+static const uint8_t *key_of(const struct comm_bootstrap_options *options)
+{
+    static const uint8_t none[COMM_SECRET_BYTES];
+    return options->secret ? options->secret : none;
+}
+
+void bootstrap_greet(struct bootstrap_greeting *greeting,
+                     const struct comm_bootstrap_options *options)
+{
+    *greeting = (struct bootstrap_greeting){.magic = BOOTSTRAP_MAGIC,
+                                            .version = BOOTSTRAP_VERSION,
+                                            .base_port = options->master_port,
+                                            .world = options->world};
+    (void)!getrandom(greeting->nonce, sizeof(greeting->nonce), 0);
+}
+
+bool bootstrap_greeting_valid(const struct bootstrap_greeting *greeting,
+                              const struct comm_bootstrap_options *options)
+{
+    return greeting->magic == BOOTSTRAP_MAGIC && greeting->version == BOOTSTRAP_VERSION &&
+           greeting->base_port == options->master_port && greeting->world == options->world;
+}
+
+/* Same kernel and same network namespace: abstract sockets reach. */
+static void name_host(char *ret_host, size_t bytes)
+{
+    char boot[40] = "", space[32] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file) {
+        if (fgets(boot, sizeof(boot), file))
+            boot[strcspn(boot, "\n")] = '\0';
+        fclose(file);
+    }
+    ssize_t n = readlink("/proc/self/ns/net", space, sizeof(space) - 1);
+    space[n > 0 ? n : 0] = '\0';
+    snprintf(ret_host, bytes, "%s %s", boot, space);
+}
+
+static void entry_mac(const struct bootstrap_entry *entry,
+                      const struct comm_bootstrap_options *options,
+                      const struct bootstrap_greeting *greeting, uint8_t ret[SHA256_BYTES])
+{
+    struct hmac_sha256 hmac;
+    hmac_sha256_init(&hmac, key_of(options), COMM_SECRET_BYTES);
+    hmac_sha256_update(&hmac, greeting, sizeof(*greeting));
+    hmac_sha256_update(&hmac, entry, offsetof(struct bootstrap_entry, mac));
+    hmac_sha256_final(&hmac, ret);
+}
+
+int bootstrap_enter(struct bootstrap_entry *entry, const struct comm_bootstrap_options *options,
+                    const struct bootstrap_greeting *greeting, struct error *err)
+{
+    *entry = (struct bootstrap_entry){.magic = BOOTSTRAP_MAGIC, .rank = options->rank};
+    if (strlen(options->endpoint) >= sizeof(entry->endpoint))
+        return error_set(err, WK_EINVAL, "an endpoint of %zu bytes", strlen(options->endpoint));
+    snprintf(entry->endpoint, sizeof(entry->endpoint), "%s", options->endpoint);
+    if (options->host)
+        snprintf(entry->host, sizeof(entry->host), "%s", options->host);
+    else
+        name_host(entry->host, sizeof(entry->host));
+    entry_mac(entry, options, greeting, entry->mac);
+    return 0;
+}
+
+bool bootstrap_entry_valid(const struct bootstrap_entry *entry,
+                           const struct comm_bootstrap_options *options,
+                           const struct bootstrap_greeting *greeting)
+{
+    uint8_t mac[SHA256_BYTES];
+    entry_mac(entry, options, greeting, mac);
+    return entry->magic == BOOTSTRAP_MAGIC && entry->rank > 0 && entry->rank < options->world &&
+           memchr(entry->endpoint, '\0', sizeof(entry->endpoint)) &&
+           memchr(entry->host, '\0', sizeof(entry->host)) && sha256_equal(mac, entry->mac);
+}
+
+void bootstrap_table_init(struct bootstrap_table *table,
+                          const struct comm_bootstrap_options *options)
+{
+    *table = (struct bootstrap_table){.magic = BOOTSTRAP_MAGIC, .world = options->world};
+}
+
+void bootstrap_table_mac(const struct bootstrap_table *table, const struct bootstrap_row *rows,
+                         const struct comm_bootstrap_options *options,
+                         const struct bootstrap_greeting *greeting, uint8_t ret[SHA256_BYTES])
+{
+    struct hmac_sha256 hmac;
+    hmac_sha256_init(&hmac, key_of(options), COMM_SECRET_BYTES);
+    hmac_sha256_update(&hmac, greeting, sizeof(*greeting));
+    hmac_sha256_update(&hmac, table, offsetof(struct bootstrap_table, mac));
+    hmac_sha256_update(&hmac, rows, (size_t)options->world * sizeof(*rows));
+    hmac_sha256_final(&hmac, ret);
+}
+
+int bootstrap_table_take(struct comm_table *ret, const struct bootstrap_table *table,
+                         const struct bootstrap_row *rows, struct error *err)
+{
+    size_t world = (size_t)table->world;
+    struct comm_table t = {.world = table->world, .generation = table->generation};
+    memcpy(t.secret, table->secret, sizeof(t.secret));
+    t.endpoints = calloc(world, sizeof(*t.endpoints));
+    t.endpoint_list = calloc(world, sizeof(*t.endpoint_list));
+    t.hosts = calloc(world, sizeof(*t.hosts));
+    if (!t.endpoints || !t.endpoint_list || !t.hosts) {
+        comm_table_fini(&t);
+        return error_set(err, WK_ENOMEM, "no memory for a table of %zu ranks", world);
+    }
+    for (size_t r = 0; r < world; r++) {
+        memcpy(t.endpoints[r], rows[r].endpoint, sizeof(t.endpoints[r]));
+        t.endpoints[r][sizeof(t.endpoints[r]) - 1] = '\0';
+        t.endpoint_list[r] = t.endpoints[r];
+        t.hosts[r] = rows[r].host;
+    }
+    *ret = t;
+    return 0;
+}
+
+void comm_table_fini(struct comm_table *table)
+{
+    free(table->endpoints);
+    free(table->endpoint_list);
+    free(table->hosts);
+    *table = (struct comm_table){.world = 0};
+}
+
+int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_table *ret,
+                   struct error *err)
+{
+    struct comm_bootstrap_options o = *options;
+    if (o.world < 1 || o.world > COMM_WORLD_MAX || o.rank < 0 || o.rank >= o.world)
+        return error_set(err, WK_EINVAL, "rank %d of %d is not within a world of 1 to %d", o.rank,
+                         o.world, COMM_WORLD_MAX);
+    if (!o.endpoint || (o.world > 1 && !o.master_addr))
+        return error_set(err, WK_EINVAL, "bootstrap needs an endpoint and a master address");
+    if (o.world > 1 && (o.master_port < 1 || o.master_port > 65535))
+        return error_set(err, WK_EINVAL, "%d is no port", o.master_port);
+    if (o.timeout_ms <= 0)
+        o.timeout_ms = TIMEOUT_MS;
+    return o.rank == 0 ? bootstrap_serve(&o, ret, err) : bootstrap_ask(&o, ret, err);
+}

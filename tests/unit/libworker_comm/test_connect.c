@@ -1,0 +1,263 @@
+/* Who may connect, and what happens to the rest. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libworker/comm/comm.h"
+#include "libworker/comm/endpoint.h"
+#include "libworker/comm/handshake.h"
+
+struct side {
+    pthread_t thread;
+    struct comm_listener *listener;
+    struct comm_options options;
+    struct wk_comm *comm;
+    struct error err;
+    int rc;
+};
+
+static const char *endpoints[2];
+static const int one_host[2] = {0, 0}, two_hosts[2] = {0, 1};
+
+static void side_init(struct side *side, int rank, uint64_t generation, const int *hosts)
+{
+    *side = (struct side){.options = {.rank = rank, .world = 2, .endpoints = endpoints,
+                                      .hosts = hosts, .generation = generation,
+                                      .connect_timeout_ms = 5000, .timeout_ms = 5000}};
+    cr_assert_eq(comm_listen("127.0.0.1", &side->listener, NULL), 0);
+    endpoints[rank] = comm_listener_endpoint(side->listener);
+}
+
+static void *connect_main(void *arg)
+{
+    struct side *side = arg;
+    side->rc = comm_connect(side->listener, &side->options, &side->comm, &side->err);
+    return NULL;
+}
+
+static void start(struct side *side)
+{
+    pthread_create(&side->thread, NULL, connect_main, side);
+}
+
+static void finish(struct side *side)
+{
+    pthread_join(side->thread, NULL);
+}
+
+static void side_fini(struct side *side)
+{
+    wk_comm_close(side->comm);
+    comm_listener_close(side->listener);
+}
+
+static void expect_sum(struct side *a, struct side *b)
+{
+    struct wk_work *work;
+    int32_t x = 3, y = 4;
+    cr_assert_eq(a->rc, 0, "%s", a->err.text);
+    cr_assert_eq(b->rc, 0, "%s", b->err.text);
+    cr_assert_eq(wk_all_reduce(a->comm, &x, 1, WK_I32, WK_SUM, &work), 0);
+    cr_assert_eq(wk_all_reduce(b->comm, &y, 1, WK_I32, WK_SUM, NULL), 0);
+    cr_assert_eq(wk_wait(work), 0);
+    cr_assert(x == 7 && y == 7);
+}
+
+Test(connect, an_old_generation_is_refused_and_the_new_one_goes_on)
+{
+    for (int far = 0; far < 2; far++) {
+        struct side a, old, now;
+        side_init(&a, 0, 9, far ? two_hosts : one_host);
+        side_init(&now, 1, 9, far ? two_hosts : one_host);
+        old = now;
+        old.options.generation = 8;
+        start(&a);
+        start(&old);
+        finish(&old);
+        cr_assert_eq(old.rc, WK_EABORT, "%s", old.err.text);
+        cr_assert(strstr(old.err.text, "it is in generation 9, so 8 is over"), "%s", old.err.text);
+        start(&now);
+        finish(&now);
+        finish(&a);
+        expect_sum(&a, &now);
+        side_fini(&a);
+        side_fini(&now);
+    }
+}
+
+Test(connect, who_is_ahead_waits_for_the_other_to_follow)
+{
+    struct side a, b;
+    side_init(&a, 0, 4, one_host);
+    side_init(&b, 1, 5, one_host);
+    a.options.connect_timeout_ms = 200;
+    start(&b);
+    start(&a);
+    finish(&a);
+    cr_assert_eq(a.rc, WK_ETIMEOUT);
+    cr_assert(strstr(a.err.text, "rank 1 did not connect to rank 0"), "%s", a.err.text);
+    a.options.generation = 5;
+    a.options.connect_timeout_ms = 5000;
+    start(&a);
+    finish(&a);
+    finish(&b);
+    expect_sum(&a, &b);
+    side_fini(&a);
+    side_fini(&b);
+}
+
+Test(connect, another_secret_is_refused)
+{
+    for (int far = 0; far < 2; far++) {
+        struct side a, b;
+        side_init(&a, 0, 1, far ? two_hosts : one_host);
+        side_init(&b, 1, 1, far ? two_hosts : one_host);
+        a.options.connect_timeout_ms = 200;
+        b.options.secret[31] = 1;
+        start(&a);
+        start(&b);
+        finish(&b);
+        finish(&a);
+        cr_assert_eq(b.rc, WK_EUNAVAILABLE, "%s", b.err.text);
+        cr_assert_eq(a.rc, WK_ETIMEOUT);
+        side_fini(&a);
+        side_fini(&b);
+    }
+}
+
+/* Connects and says `bytes` of `data`; stays connected. */
+static int stranger(const char *endpoint, const void *data, size_t bytes)
+{
+    struct endpoint e;
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    cr_assert_eq(endpoint_parse(endpoint, &e, NULL), 0);
+    address.sin_port = htons((uint16_t)strtol(e.port, NULL, 10));
+    inet_pton(AF_INET, e.host, &address.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    if (bytes > 0)
+        cr_assert_eq(write(fd, data, bytes), (ssize_t)bytes);
+    return fd;
+}
+
+Test(connect, strangers_do_not_hold_it_up)
+{
+    struct side a, b;
+    char garbage[500];
+    int fds[80];
+    memset(garbage, 'x', sizeof(garbage));
+    side_init(&a, 0, 1, two_hosts);
+    side_init(&b, 1, 1, two_hosts);
+    for (int i = 0; i < 80; i++)
+        fds[i] = stranger(endpoints[0], garbage, i % 2 ? sizeof(garbage) : (size_t)i % 7);
+    start(&a);
+    start(&b);
+    finish(&a);
+    finish(&b);
+    expect_sum(&a, &b);
+    for (int i = 0; i < 80; i++)
+        close(fds[i]);
+    side_fini(&a);
+    side_fini(&b);
+}
+
+static bool always(void *arg)
+{
+    return arg != NULL;
+}
+
+Test(connect, can_be_cancelled)
+{
+    struct side a;
+    side_init(&a, 0, 1, one_host);
+    endpoints[1] = endpoints[0];
+    a.options.cancelled = always;
+    a.options.cancelled_arg = &a;
+    connect_main(&a);
+    cr_assert_eq(a.rc, WK_EABORT);
+    side_fini(&a);
+}
+
+Test(connect, bad_options_are_refused)
+{
+    struct comm_options bad[] = {
+        {.rank = 0, .world = 0}, {.rank = 2, .world = 2}, {.rank = -1, .world = 1},
+        {.rank = 0, .world = COMM_WORLD_MAX + 1}, {.rank = 0, .world = 2},
+    };
+    struct wk_comm *comm = NULL;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_eq(comm_connect(NULL, &bad[i], &comm, NULL), WK_EINVAL);
+    cr_assert_null(comm);
+    struct comm_listener *listener = NULL;
+    cr_assert_eq(comm_listen("0.0.0.0", &listener, NULL), WK_EINVAL);
+    cr_assert_null(listener);
+}
+
+Test(connect, a_world_of_one_needs_nobody)
+{
+    struct comm_options options = {.rank = 0, .world = 1};
+    struct wk_comm *comm;
+    float in[3] = {1, 2, 3}, out[3] = {0};
+    int rank;
+    struct wk_work *work;
+    cr_assert_eq(comm_connect(NULL, &options, &comm, NULL), 0);
+    cr_assert_eq(wk_all_reduce(comm, in, 3, WK_F32, WK_MEAN, &work), 0);
+    cr_assert_eq(wk_wait(work), 0);
+    cr_assert_eq(wk_all_gather(comm, in, out, 3, WK_F32, NULL), 0);
+    cr_assert(out[2] == 3 && in[0] == 1);
+    cr_assert_eq(wk_comm_lost(comm, &rank, 1), 0);
+    cr_assert_eq(wk_broadcast(comm, in, 3, WK_F32, 1, NULL), WK_EINVAL);
+    cr_assert_str_eq(wk_comm_error(comm), "root 1 is not one of 1 ranks");
+    cr_assert_eq(wk_all_reduce(comm, NULL, 3, WK_F32, WK_SUM, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_reduce(comm, in, SIZE_MAX / 2, WK_F64, WK_SUM, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_reduce(comm, in, 3, (enum wk_dtype)99, WK_SUM, NULL), WK_EINVAL);
+    wk_comm_abort(comm);
+    cr_assert_eq(wk_barrier(comm, NULL), WK_EABORT);
+    wk_comm_close(comm);
+    wk_comm_close(NULL);
+}
+
+Test(endpoint, parses_what_listeners_say_and_refuses_the_rest)
+{
+    struct endpoint e;
+    cr_assert_eq(endpoint_parse("tcp://[::1]:80#muster-x", &e, NULL), 0);
+    cr_assert_str_eq(e.host, "::1");
+    cr_assert_str_eq(e.port, "80");
+    cr_assert_str_eq(e.name, "muster-x");
+    static const char *const bad[] = {"", "tcp://", "tcp://h", "h:1", "tcp://:1", "tcp://h:",
+                                      "tcp://h:1#", "tcp://h:123456789#n"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_eq(endpoint_parse(bad[i], &e, NULL), WK_EINVAL, "%s", bad[i]);
+}
+
+Test(handshake, every_changed_byte_is_noticed)
+{
+    uint8_t secret[SHA256_BYTES] = {1}, nonce[HANDSHAKE_NONCE_BYTES] = {2};
+    struct credentials acceptor = {secret, 7, 0, 2}, connector = {secret, 7, 1, 2};
+    struct challenge challenge;
+    struct hello hello = {.to = 0, .channel = CHANNEL_DATA}, changed;
+    struct welcome welcome, other;
+    challenge_make(&challenge, nonce);
+    hello_make(&hello, &connector, &challenge);
+    cr_assert_eq(hello_judge(&hello, &acceptor, &challenge), HANDSHAKE_WELCOME);
+    for (size_t i = 0; i < sizeof(hello); i++) {
+        changed = hello;
+        ((uint8_t *)&changed)[i] ^= 1;
+        cr_assert_neq(hello_judge(&changed, &acceptor, &challenge), HANDSHAKE_WELCOME);
+    }
+    welcome_make(&welcome, &acceptor, &hello, HANDSHAKE_WELCOME);
+    cr_assert_eq(welcome_judge(&welcome, &connector, &hello), HANDSHAKE_WELCOME);
+    for (size_t i = 0; i < sizeof(welcome); i++) {
+        other = welcome;
+        ((uint8_t *)&other)[i] ^= 1;
+        cr_assert_neq(welcome_judge(&other, &connector, &hello), HANDSHAKE_WELCOME);
+    }
+    nonce[0]++;
+    challenge_make(&challenge, nonce);
+    cr_assert_eq(hello_judge(&hello, &acceptor, &challenge), HANDSHAKE_REFUSED, "a replay");
+}
