@@ -1,0 +1,88 @@
+/* A cluster on virtual time with agents that do what they are told, for stories: what happens is
+ * said in a line each, what follows is compared with an expected trace. Invariants are checked
+ * after every step. Each test uses its own world, one thread.
+ */
+#ifndef STORY_H
+#define STORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coordinator/core/step.h"
+
+enum { STORY_NODES_MAX = 8, STORY_WORKERS_MAX = 64, STORY_TRACE_MAX = 16384 };
+
+struct story_worker {
+    char job[32];
+    uint64_t uid, generation, joining, joined, step, broken;
+    uint32_t lost_ranks[8];
+    int lost_count, rank;
+    bool exited, stopping, ignores_term, never_joins;
+    int64_t term_at;
+    struct exit_info exit;
+};
+
+struct story_node {
+    char name[16];
+    bool up, silent; /* silent: agent down, workers go on */
+    uint64_t incarnation, sequence;
+    int slots;
+    struct label labels[2];
+    int labels_count;
+    struct story_worker workers[STORY_WORKERS_MAX];
+    int workers_count;
+};
+
+struct story {
+    struct cluster *cluster;
+    struct invariant_memory *memory;
+    int64_t now_ms;
+    uint64_t next_request;
+    struct story_node nodes[STORY_NODES_MAX];
+    int nodes_count;
+    bool unaware;       /* programs never say Hello */
+    bool finish;        /* workers exit 0 as soon as they run */
+    char trace[STORY_TRACE_MAX]; /* job_state and node_state lines since it was last expected */
+    struct error error;          /* of the last answer; code 0 = ok */
+    char answered[32];           /* job of the last answer */
+    bool repeated;
+    int pruned;
+    char pruned_first[64];
+    int versions;                /* NODE_CHANGED actions seen */
+};
+
+struct story_spec {
+    const char *name;
+    int nodes_min, nodes_max, workers, slots, priority, restart_max;
+    const char *elastic, *backoff, *constraint, *topology;
+    bool retry;
+};
+
+void story_begin(struct story *story);
+void story_end(struct story *story);
+void story_node_up(struct story *story, const char *name, int slots); /* registers, follows */
+void story_node_label(struct story *story, const char *name, const char *key, const char *value);
+struct story_node *story_node(struct story *story, const char *name);
+const char *story_submit(struct story *story, const struct story_spec *spec); /* id or "" */
+const char *story_submit_key(struct story *story, const struct story_spec *spec, const char *key);
+void story_cancel(struct story *story, const char *id);
+void story_send(struct story *story, const struct event *event);
+void story_report(struct story *story, const char *node); /* what its agent sees now */
+void story_follow(struct story *story);  /* agents act and report until nothing changes */
+void story_wait(struct story *story, int64_t ms); /* time passes, with reports each second */
+void story_exit(struct story *story, const char *id, int rank, int code); /* a process ends */
+void story_progress(struct story *story, const char *id, uint64_t step);
+void story_register(struct story *story, const char *node, bool new_incarnation);
+void story_gone(struct story *story, const char *node);    /* its connection is gone */
+void story_node_dies(struct story *story, const char *node); /* silent for good, workers gone */
+void story_commit(struct story *story, const char *id, int rank, uint64_t generation,
+                  uint64_t step);
+void story_node_set(struct story *story, const char *node, enum node_command command);
+struct story_worker *story_worker(struct story *story, const char *id, int rank,
+                                  struct story_node **ret_node);
+struct job *story_job(struct story *story, const char *id);
+
+/* The trace since the last call is exactly this. */
+void story_expect(struct story *story, const char *trace);
+
+#endif

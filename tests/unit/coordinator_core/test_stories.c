@@ -1,0 +1,457 @@
+/* The life of jobs as stories on virtual time: what happens, and the exact trace it leaves. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(stories, .init = begin, .fini = finish);
+
+static void two_nodes(void)
+{
+    story_node_up(&s, "a", 1);
+    story_node_up(&s, "b", 1);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+}
+
+/* A running elastic gang of one worker on each of a and b. */
+static void running_pair(const struct story_spec *spec)
+{
+    two_nodes();
+    story_submit(&s, spec);
+    story_follow(&s);
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 running all_joined\n");
+}
+
+static const struct story_spec pair = {.name = "pair", .nodes_min = 1, .nodes_max = 2};
+static const struct story_spec rigid = {.name = "rigid", .nodes_min = 2, .nodes_max = 2};
+
+Test(stories, a_job_runs_and_succeeds)
+{
+    running_pair(&rigid);
+    story_progress(&s, "j1", 10);
+    cr_expect_eq(story_job(&s, "j1")->step, 10);
+    story_exit(&s, "j1", 0, 0);
+    story_expect(&s, "");
+    story_exit(&s, "j1", 1, 0);
+    story_expect(&s, "j1 succeeded succeeded\n");
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 0);
+    story_follow(&s);
+    cr_expect_eq(s.nodes[0].workers_count, 0, "the agent was told to forget");
+}
+
+Test(stories, a_gang_waits_for_all_of_its_nodes_and_then_starts)
+{
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 1);
+    story_submit(&s, &(struct story_spec){.name = "small", .nodes_min = 1, .slots = 2});
+    story_follow(&s);
+    story_submit(&s, &rigid);
+    struct job *job = story_job(&s, "j2");
+    cr_expect_eq(job->state, JOB_QUEUED);
+    cr_expect_str_eq(job->reason.kind, "waiting_for_slots");
+    cr_expect(strstr(job->reason.text, "small"), "names who holds them: %s", job->reason.text);
+    s.trace[0] = 0;
+    story_exit(&s, "j1", 0, 0);
+    story_follow(&s);
+    story_expect(&s, "j1 succeeded succeeded\nj2 starting placed\nj2 running all_joined\n");
+    cr_expect_eq(job->current.world, 2);
+}
+
+Test(stories, a_lost_node_shrinks_the_gang_in_place_and_a_returning_one_grows_it)
+{
+    running_pair(&pair);
+    story_progress(&s, "j1", 5);
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+    struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.world, 1);
+    cr_expect_eq(job->restarts, 0, "a lost node costs nothing");
+    cr_expect_eq(job->recoveries, 1);
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(job->current.world, 2);
+    cr_expect_eq(job->step, 5);
+}
+
+Test(stories, peers_that_lost_its_ranks_make_a_gone_node_lost_at_once)
+{
+    running_pair(&pair);
+    struct story_worker *survivor = story_worker(&s, "j1", 0, NULL);
+    story_node_dies(&s, "b");
+    survivor->broken = 1;
+    survivor->lost_ranks[0] = 1;
+    survivor->lost_count = 1;
+    story_report(&s, "a");
+    story_follow(&s);
+    story_expect(&s, "b unreachable connection_lost\nb lost peers_saw_it_die\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+}
+
+Test(stories, an_agent_that_returns_within_its_lease_costs_nothing)
+{
+    running_pair(&pair);
+    story_gone(&s, "b");
+    story_wait(&s, 1500);
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b unreachable connection_lost\nb ready reported\n");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+}
+
+Test(stories, a_crashed_worker_is_replaced_on_its_node_with_its_rank)
+{
+    running_pair(&rigid);
+    uint64_t survivor = story_job(&s, "j1")->current.members[0];
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.members[0], survivor);
+    cr_expect_eq(job->current.members[1], 3);
+    cr_expect_eq(job->current.generation, 2);
+    cr_expect_eq(job->restarts, 1);
+}
+
+Test(stories, a_gang_that_does_not_know_us_restarts_whole_from_its_checkpoint)
+{
+    s.unaware = true;
+    two_nodes();
+    story_submit(&s, &rigid);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 running all_started\n");
+    story_commit(&s, "j1", 0, 1, 40);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 1, 1);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    story_expect(&s, "j1 restarting worker_failed\nj1 starting placed\nj1 running all_started\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->step, 40);
+    cr_expect_eq(job->current.generation, 2);
+    cr_expect_eq(job->workers_count, 2, "the old ones are forgotten");
+}
+
+Test(stories, a_crash_loop_stops_with_its_cause)
+{
+    running_pair(&rigid);
+    for (int i = 0; i < CRASH_LOOP_LIMIT; i++) {
+        story_exit(&s, "j1", 1, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_str_eq(job->reason.kind, "crash_loop");
+    cr_expect(strstr(job->reason.text, "exited with code 7"), "%s", job->reason.text);
+    cr_expect_eq(job->reason.rank, 1);
+    cr_expect_eq(job->exit_code, 7);
+}
+
+Test(stories, progress_refunds_the_budget)
+{
+    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
+                                      .restart_max = 2});
+    for (int i = 1; i <= 6; i++) {
+        story_progress(&s, "j1", (uint64_t)i * 10);
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 6);
+}
+
+Test(stories, the_budget_ends_a_job_that_makes_no_progress)
+{
+    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
+                                      .restart_max = 2, .retry = true});
+    for (int i = 1; i <= 3; i++) {
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_FAILED);
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "restart_budget");
+}
+
+Test(stories, backoff_holds_the_replacement_back)
+{
+    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
+                                      .backoff = "4s..4s"});
+    story_exit(&s, "j1", 0, 7);
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    story_exit(&s, "j1", 0, 7);
+    story_wait(&s, 3000);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+}
+
+Test(stories, one_failure_that_kills_all_ranks_is_charged_once)
+{
+    running_pair(&rigid);
+    story_exit(&s, "j1", 0, 7);
+    story_exit(&s, "j1", 1, 7);
+    story_follow(&s);
+    story_wait(&s, 3000);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
+Test(stories, cancel_ends_a_worker_that_ignores_it)
+{
+    running_pair(&rigid);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = true;
+    story_cancel(&s, "j1");
+    story_follow(&s);
+    story_expect(&s, "j1 stopping cancelled\n");
+    story_wait(&s, STOP_GRACE_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 4000);
+    story_expect(&s, "j1 cancelled cancelled\n");
+    story_cancel(&s, "j1");
+    cr_expect_eq(s.error.code, 0, "cancelling twice is fine");
+}
+
+Test(stories, a_stale_checkpoint_is_refused)
+{
+    running_pair(&pair);
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 1, 3);
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "the generation is broken");
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "the generation is over");
+    story_commit(&s, "j1", 0, 2, 200);
+    cr_expect_eq(s.error.code, 0);
+    story_commit(&s, "j1", 0, 2, 200);
+    cr_expect_eq(s.error.code, 0, "told twice");
+    story_commit(&s, "j1", 0, 2, 300);
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000100");
+    cr_expect_eq(story_job(&s, "j1")->checkpoints_count, 2);
+}
+
+Test(stories, a_coordinator_restart_changes_nothing)
+{
+    running_pair(&pair);
+    const struct job *job = story_job(&s, "j1");
+    uint64_t generation = job->current.generation;
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    story_expect(&s, "a unreachable coordinator_restarted\nb unreachable coordinator_restarted\n");
+    story_wait(&s, 10000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    cr_expect_eq(job->current.generation, generation);
+    cr_expect_eq(job->workers_count, 2);
+}
+
+Test(stories, repeated_and_late_reports_change_nothing)
+{
+    running_pair(&pair);
+    struct worker_report gone = {.job = "j1", .uid = 1, .state = WORKER_STARTING, .endpoint = ""};
+    struct event late = {.kind = EVENT_NODE_REPORT, .request = 99};
+    late.node_report.node = "a";
+    late.node_report.incarnation = s.nodes[0].incarnation;
+    late.node_report.sequence = 1;
+    late.node_report.workers = &gone;
+    late.node_report.workers_count = 0;
+    int versions = s.versions;
+    story_send(&s, &late);
+    late.node_report.workers_count = 1;
+    story_send(&s, &late);
+    story_report(&s, "a");
+    s.nodes[0].sequence--;
+    story_report(&s, "a");
+    story_expect(&s, "");
+    cr_expect_eq(s.versions, versions, "nothing was to be told to an agent");
+}
+
+Test(stories, an_old_agent_is_fenced)
+{
+    running_pair(&pair);
+    uint64_t old = s.nodes[1].incarnation;
+    story_register(&s, "b", true);
+    uint64_t present = s.nodes[1].incarnation;
+    s.nodes[1].incarnation = old;
+    story_report(&s, "b");
+    cr_expect_eq(s.error.code, E_ABORTED);
+    story_register(&s, "b", false);
+    cr_expect_eq(s.error.code, E_ABORTED, "its registration came late");
+    s.nodes[1].incarnation = present;
+    s.nodes[1].sequence = 0;
+    story_report(&s, "b");
+    cr_expect_eq(s.error.code, 0);
+    story_expect(&s, "");
+}
+
+Test(stories, a_join_timeout_names_the_ranks)
+{
+    two_nodes();
+    story_submit(&s, &rigid);
+    struct story_node *b = story_node(&s, "b");
+    b->silent = true; /* follows only after its worker was made deaf */
+    story_follow(&s);
+    b->silent = false;
+    b->workers[0] = (struct story_worker){.uid = 2, .job = "j1", .never_joins = true};
+    b->workers_count = 1;
+    story_report(&s, "b");
+    s.trace[0] = 0;
+    story_wait(&s, START_TIMEOUT_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 4000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(stories, the_first_exit_by_wall_time_is_the_cause)
+{
+    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
+                                      .restart_max = -1, .elastic = "off"});
+    struct story_node *b = story_node(&s, "b");
+    b->workers[0].exited = true;
+    b->workers[0].exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms};
+    story_exit(&s, "j1", 0, EXIT_PEER_LOST);
+    story_report(&s, "b");
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_eq(job->exit_code, 9);
+    cr_expect(strstr(job->reason.text, "code 9"), "%s", job->reason.text);
+}
+
+Test(stories, submitting_with_one_key_twice_makes_one_job)
+{
+    two_nodes();
+    story_submit_key(&s, &pair, "key");
+    cr_expect_not(s.repeated);
+    story_submit_key(&s, &pair, "key");
+    cr_expect(s.repeated);
+    cr_expect_str_eq(s.answered, "j1");
+    story_submit_key(&s, &rigid, "key");
+    cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
+    cr_expect_eq(cluster_jobs_count(s.cluster), 1);
+}
+
+Test(stories, a_lost_node_below_the_minimum_is_replaced_by_a_free_one)
+{
+    running_pair(&rigid);
+    story_node_up(&s, "c", 1);
+    s.trace[0] = 0;
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2);
+}
+
+Test(stories, without_a_free_node_the_gang_waits_and_starts_again)
+{
+    running_pair(&rigid);
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 restarting node_lost\n");
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "too_few_nodes");
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 starting placed\nj1 running all_joined\n");
+}
+
+Test(stories, a_node_that_returns_with_old_workers_gets_new_ones_when_they_have_ended)
+{
+    running_pair(&pair);
+    story_gone(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    s.trace[0] = 0;
+    s.nodes[1].workers[0].ignores_term = true;
+    story_register(&s, "b", true);
+    story_expect(&s, "b joining clearing\n");
+    story_follow(&s);
+    story_wait(&s, STOP_GRACE_MS + 1000);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+}
+
+Test(stories, draining_moves_a_gang_away)
+{
+    running_pair(&pair);
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
+                     "j1 running all_joined\n");
+    cr_expect_eq(story_node(&s, "b")->workers_count, 0);
+    story_node_set(&s, "b", NODE_UNCORDON);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+}
+
+Test(stories, growth_that_fails_leaves_the_gang_alone)
+{
+    running_pair(&(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    s.nodes_count++;
+    s.nodes[2] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1, .up = true};
+    story_register(&s, "c", false);
+    cr_assert_eq(story_job(&s, "j1")->forming.generation, 2);
+    s.nodes[2].workers[0] = (struct story_worker){.uid = 3, .job = "j1", .exited = true,
+                                                  .exit = {.code = 1, .wall_ms = 1}};
+    s.nodes[2].workers_count = 1;
+    story_report(&s, "c");
+    story_follow(&s);
+    story_expect(&s, "c ready reported\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.generation, 1);
+    cr_expect_eq(job->forming.generation, 0);
+    cr_expect_eq(job->restarts, 0);
+    story_wait(&s, GROW_BACKOFF_MS + 2000);
+    story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(job->current.world, 3);
+}
+
+Test(stories, a_job_longer_than_max_runtime_or_cancelled_in_the_queue_ends)
+{
+    story_submit(&s, &pair);
+    story_expect(&s, "j1 queued submitted\n");
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "no_nodes");
+    story_cancel(&s, "j1");
+    story_expect(&s, "j1 cancelled cancelled\n");
+}
+
+Test(stories, empty_jobs_end_as_soon_as_they_end)
+{
+    s.unaware = true;
+    s.finish = true;
+    two_nodes();
+    story_submit(&s, &rigid);
+    story_follow(&s);
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 succeeded succeeded\n");
+}
+
+Test(stories, ports_are_not_shared_on_one_address)
+{
+    story_node_up(&s, "a", 2);
+    story_submit(&s, &(struct story_spec){.name = "x", .nodes_min = 1});
+    story_submit(&s, &(struct story_spec){.name = "y", .nodes_min = 1});
+    story_follow(&s);
+    int x = story_job(&s, "j1")->current.master_port, y = story_job(&s, "j2")->current.master_port;
+    cr_expect(x >= 20000 && x <= 20099 && y >= 20000 && y <= 20099);
+    cr_expect_neq(x, y);
+}
