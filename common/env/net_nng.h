@@ -2,9 +2,9 @@
  *
  * Listeners are REP sockets with one context per request in flight; dialers are REQ sockets whose
  * messages we number and time ourselves. NNG's threads only append to an inbox and wake the loop:
- * no callback of ours runs anywhere but on the loop thread. Sockets are opened once and live as long
- * as the process, because closing one that is in use can deadlock in 1.5.2; a closed listener or
- * dialer goes silent and keeps its memory.
+ * no callback of ours runs anywhere but on the loop thread. Sockets are opened once and live as
+ * long as the process, because closing one that is in use can deadlock in 1.5.2; a closed listener
+ * or dialer goes silent and keeps its memory.
  *
  * TLS takes its files from the url's query: tls+tcp://host:port?ca=/x/ca.pem (dialer) and
  * ?cert=/x/cert-and-key.pem (listener).

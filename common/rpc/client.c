@@ -77,8 +77,8 @@ static int try_once(struct pending *call, struct error *err)
     buf_clear(&client->frame);
     int rc = frame_pack(&request.base, &client->frame, err);
     if (rc == 0)
-        rc = client->env->net.call(client->dialer, client->frame.data, client->frame.size,
-                                   left_ms, on_answer, call, err);
+        rc = client->env->net.call(client->dialer, client->frame.data, client->frame.size, left_ms,
+                                   on_answer, call, err);
     if (rc == 0)
         call->tries++;
     return rc;
@@ -236,8 +236,8 @@ void rpc_client_free(struct rpc_client *client)
 static int pending_fill(struct pending *call, const ProtobufCMessage *request,
                         const struct rpc_options *options, struct error *err)
 {
-    int64_t timeout_ms = options && options->timeout_ms > 0 ? options->timeout_ms
-                                                            : RPC_CLIENT_DEFAULT_TIMEOUT_MS;
+    int64_t timeout_ms =
+        options && options->timeout_ms > 0 ? options->timeout_ms : RPC_CLIENT_DEFAULT_TIMEOUT_MS;
     call->deadline_ms = loop_now_ms(call->client->loop) + timeout_ms;
     call->backoff_ms = RPC_CLIENT_BACKOFF_MIN_MS;
     call->retry = options && options->retry;
@@ -253,8 +253,7 @@ static int pending_fill(struct pending *call, const ProtobufCMessage *request,
 
 int rpc_client_call(struct rpc_client *client, const ProtobufCServiceDescriptor *service,
                     const char *method, const ProtobufCMessage *request,
-                    const struct rpc_options *options, rpc_done done, void *arg,
-                    struct error *err)
+                    const struct rpc_options *options, rpc_done done, void *arg, struct error *err)
 {
     insist(done);
     if (client->closing)

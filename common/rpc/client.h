@@ -24,10 +24,10 @@ enum {
     RPC_CLIENT_OPEN_CALLS_MAX = 4096,
 };
 
-struct rpc_options {        /* NULL or zeroed: the defaults */
-    int64_t timeout_ms;     /* whole call, retries included; 0 = RPC_CLIENT_DEFAULT_TIMEOUT_MS */
-    bool retry;             /* UNAVAILABLE is tried again until the deadline: only for calls that may
-                               run twice, or that carry an idempotency key */
+struct rpc_options {    /* NULL or zeroed: the defaults */
+    int64_t timeout_ms; /* whole call, retries included; 0 = RPC_CLIENT_DEFAULT_TIMEOUT_MS */
+    bool retry;         /* UNAVAILABLE is tried again until the deadline: only for calls that may
+                           run twice, or that carry an idempotency key */
     const char *idempotency_key; /* copied; NULL = none */
 };
 
@@ -51,7 +51,6 @@ void rpc_client_free(struct rpc_client *client);
  * (too large), E_RESOURCE_EXHAUSTED (too many open calls); then `done` is never called. */
 int rpc_client_call(struct rpc_client *client, const ProtobufCServiceDescriptor *service,
                     const char *method, const ProtobufCMessage *request,
-                    const struct rpc_options *options, rpc_done done, void *arg,
-                    struct error *err);
+                    const struct rpc_options *options, rpc_done done, void *arg, struct error *err);
 
 #endif

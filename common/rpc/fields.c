@@ -68,8 +68,7 @@ static bool is_camel_of(const char *camel, const char *name)
     return !*camel;
 }
 
-const ProtobufCFieldDescriptor *field_find(const ProtobufCMessageDescriptor *type,
-                                           const char *name)
+const ProtobufCFieldDescriptor *field_find(const ProtobufCMessageDescriptor *type, const char *name)
 {
     for (unsigned i = 0; i < type->n_fields; i++)
         if (strcmp(type->fields[i].name, name) == 0 || is_camel_of(name, type->fields[i].name))

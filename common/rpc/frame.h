@@ -34,7 +34,6 @@ int frame_pack(const ProtobufCMessage *envelope, struct buf *out, struct error *
  * magic, length wrong, malformed, a name beyond its limit), E_RESOURCE_EXHAUSTED (too large). */
 int frame_unpack_request(const void *bytes, size_t size, Muster__RpcRequest **ret,
                          struct error *err);
-int frame_unpack_answer(const void *bytes, size_t size, Muster__RpcAnswer **ret,
-                        struct error *err);
+int frame_unpack_answer(const void *bytes, size_t size, Muster__RpcAnswer **ret, struct error *err);
 
 #endif

@@ -81,8 +81,9 @@ int rpc_message_unpack(const ProtobufCMessageDescriptor *type, const void *bytes
                        ProtobufCMessage **ret, struct error *err)
 {
     if (size > RPC_PAYLOAD_MAX_BYTES)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "a message of %zu bytes is above the %d allowed",
-                         size, RPC_PAYLOAD_MAX_BYTES);
+        return error_set(err, E_RESOURCE_EXHAUSTED,
+                         "a message of %zu bytes is above the %d allowed", size,
+                         RPC_PAYLOAD_MAX_BYTES);
     return rpc_envelope_unpack(type, bytes, size, ret, err);
 }
 

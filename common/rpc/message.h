@@ -1,6 +1,6 @@
-/* Protobuf messages in memory: packed with a maximum, unpacked by an allocator that counts, freed by
- * the one function that fits. Everything this folder hands out as an owned ProtobufCMessage is freed
- * with rpc_message_free. Any thread; a message belongs to one thread at a time.
+/* Protobuf messages in memory: packed with a maximum, unpacked by an allocator that counts, freed
+ * by the one function that fits. Everything this folder hands out as an owned ProtobufCMessage is
+ * freed with rpc_message_free. Any thread; a message belongs to one thread at a time.
  *
  * Why the count: a few packed bytes can ask for much memory (every two bytes of an empty repeated
  * message cost a whole struct), so the size of a frame alone bounds nothing.

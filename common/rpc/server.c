@@ -144,8 +144,8 @@ static int method_unknown(const struct rpc_server *server, const char *name, str
 }
 
 /* On success the call owns the envelope. */
-static int call_open(struct rpc_server *server, Muster__RpcRequest *envelope,
-                     struct rpc_call **ret, struct error *err)
+static int call_open(struct rpc_server *server, Muster__RpcRequest *envelope, struct rpc_call **ret,
+                     struct error *err)
 {
     const struct method *method = method_find(server, envelope->method);
     if (!method)

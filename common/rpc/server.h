@@ -1,8 +1,8 @@
 /* Takes calls from env.net, finds their handler, and answers each exactly once: by the handler now
  * or later (a long poll simply answers late), or by itself when the call's deadline has passed.
- * Loop thread only. Malformed calls never reach a handler: a frame or payload that cannot be read is
- * INVALID_ARGUMENT, an unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. Tokens are
- * not judged here: handlers ask rpc_call_token.
+ * Loop thread only. Malformed calls never reach a handler: a frame or payload that cannot be read
+ * is INVALID_ARGUMENT, an unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. Tokens
+ * are not judged here: handlers ask rpc_call_token.
  *
  *     received ──► handler ──► answered (rpc_call_answer, rpc_call_fail: the call is freed)
  *                        └───► expired  (deadline + RPC_SERVER_GRACE_MS: DEADLINE_EXCEEDED, freed)
@@ -71,12 +71,12 @@ const char *rpc_call_method(const struct rpc_call *call);              /* "Coord
 const char *rpc_call_token(const struct rpc_call *call);               /* "" if none */
 const char *rpc_call_idempotency_key(const struct rpc_call *call);     /* "" if none */
 uint64_t rpc_call_peer(const struct rpc_call *call);                   /* as in rpc_gone_fn */
-uint64_t rpc_call_id(const struct rpc_call *call);          /* unique in this process, never 0 */
-int64_t rpc_call_deadline_ms(const struct rpc_call *call);  /* loop time */
+uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
+int64_t rpc_call_deadline_ms(const struct rpc_call *call); /* loop time */
 struct rpc_server *rpc_call_server(const struct rpc_call *call);
 
-/* `answer` must be of the method's answer type (asserted); copied, still the caller's. An answer too
- * large for the wire becomes RESOURCE_EXHAUSTED. */
+/* `answer` must be of the method's answer type (asserted); copied, still the caller's. An answer
+ * too large for the wire becomes RESOURCE_EXHAUSTED. */
 void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *answer);
 
 /* Code, text, field and hint of `err`; its code must not be 0. */

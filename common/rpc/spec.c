@@ -14,10 +14,10 @@
 
 enum { NUMBER_TEXT_MAX = 48 };
 
-#define DEFAULT_RESTARTS    5
-#define DEFAULT_BACKOFF     "1s..1m"
-#define DEFAULT_CKPT_EVERY  "200 steps"
-#define DEFAULT_CKPT_KEEP   3
+#define DEFAULT_RESTARTS   5
+#define DEFAULT_BACKOFF    "1s..1m"
+#define DEFAULT_CKPT_EVERY "200 steps"
+#define DEFAULT_CKPT_KEEP  3
 
 struct widen {
     struct arena *arena;
@@ -34,7 +34,8 @@ static struct tree *get(const struct tree *map, const ProtobufCMessageDescriptor
                         const char *name)
 {
     struct tree *child;
-    tree_each(child, map) {
+    tree_each(child, map)
+    {
         const ProtobufCFieldDescriptor *field = field_find(type, child->key);
         if (field && strcmp(field->name, name) == 0)
             return child->kind == TREE_NULL ? NULL : child;
@@ -54,15 +55,14 @@ static int put(const struct widen *w, struct tree *map, const char *name, struct
 }
 
 static int put_default(const struct widen *w, struct tree *map,
-                       const ProtobufCMessageDescriptor *type, const char *name,
-                       struct tree *value)
+                       const ProtobufCMessageDescriptor *type, const char *name, struct tree *value)
 {
     return get(map, type, name) ? 0 : put(w, map, name, value, map);
 }
 
 /* An integer becomes text with its unit: 90 is "90s", 200 is "200 steps". */
-static int put_unit(const struct widen *w, struct tree *map,
-                    const ProtobufCMessageDescriptor *type, const char *name, const char *unit)
+static int put_unit(const struct widen *w, struct tree *map, const ProtobufCMessageDescriptor *type,
+                    const char *name, const char *unit)
 {
     struct tree *node = get(map, type, name);
     if (!node || node->kind != TREE_INTEGER)
@@ -259,8 +259,7 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
     return rc;
 }
 
-int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret,
-                   struct error *err)
+int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret, struct error *err)
 {
     int rc = spec_widen(arena, tree, err);
     if (rc != 0)

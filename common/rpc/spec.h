@@ -1,7 +1,7 @@
 /* Job specs as people write them: YAML or JSON in, Muster__JobSpec out. Short forms are widened to
- * the schema's shape first (spec_widen), absent settings get their defaults, and every refusal names
- * file, line and path. Values themselves (names, ranges, durations) are judged by the coordinator,
- * which must judge them anyway. No state; any thread.
+ * the schema's shape first (spec_widen), absent settings get their defaults, and every refusal
+ * names file, line and path. Values themselves (names, ranges, durations) are judged by the
+ * coordinator, which must judge them anyway. No state; any thread.
  *
  *     nodes: 2                   {min: 2, max: 2}; {min: 2} and {max: 2} are completed
  *     command: python3 train.py  [/bin/sh, -c, "python3 train.py"]

@@ -34,8 +34,8 @@ struct transcode_output_options { /* NULL or zeroed: only what is set, on one li
     bool pretty;
 };
 
-/* A message of `type`, freed with rpc_message_free. E_INVALID_ARGUMENT with place, path and what was
- * expected (err->field is the path); E_OUT_OF_RANGE for numbers that do not fit. */
+/* A message of `type`, freed with rpc_message_free. E_INVALID_ARGUMENT with place, path and what
+ * was expected (err->field is the path); E_OUT_OF_RANGE for numbers that do not fit. */
 int transcode_from_tree(const struct tree *tree, const ProtobufCMessageDescriptor *type,
                         const struct transcode_input_options *options, ProtobufCMessage **ret,
                         struct error *err);

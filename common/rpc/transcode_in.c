@@ -99,8 +99,9 @@ static int read_signed(const struct input *in, const struct tree *node, int bits
         return rc;
     uint64_t limit = (uint64_t)1 << (bits - 1);
     if (whole.size > limit - !whole.negative)
-        return out_of_range(in, node, bits == 32 ? "-2147483648..2147483647"
-                                                 : "-9223372036854775808..9223372036854775807");
+        return out_of_range(in, node,
+                            bits == 32 ? "-2147483648..2147483647"
+                                       : "-9223372036854775808..9223372036854775807");
     *ret = (int64_t)(whole.negative ? 0 - whole.size : whole.size);
     return 0;
 }
@@ -155,7 +156,7 @@ static int read_float(const struct input *in, const struct tree *node, float *re
 /* ---- texts, bytes, enums ---- */
 
 static const char *text_of(const struct input *in, const struct tree *node,
-                           char buffer[NUMBER_TEXT_MAX])
+                           char buffer[FORMAT_MAX])
 {
     if (node->kind == TREE_STRING)
         return node->string;
@@ -167,14 +168,13 @@ static const char *text_of(const struct input *in, const struct tree *node,
         return format_f64(node->number, buffer);
     if (node->kind != TREE_INTEGER)
         return NULL;
-    str_printf(buffer, NUMBER_TEXT_MAX, "%" PRId64, node->integer);
+    str_printf(buffer, FORMAT_MAX, "%" PRId64, node->integer);
     return buffer;
 }
 
 static int read_string(const struct input *in, const struct tree *node, char **ret)
 {
-    _Static_assert((int)NUMBER_TEXT_MAX >= (int)FORMAT_MAX, "format_f64 fits");
-    char buffer[NUMBER_TEXT_MAX];
+    char buffer[FORMAT_MAX];
     const char *text = text_of(in, node, buffer);
     if (!text)
         return wanted(in, node, "text");
@@ -323,7 +323,8 @@ static int read_list(const struct input *in, const struct tree *node,
         *count = rc == 0;
         return rc;
     }
-    tree_each(item, node) {
+    tree_each(item, node)
+    {
         rc = read_value(in, item, field, depth, array + *count * bytes);
         if (rc != 0)
             return rc;
@@ -369,12 +370,12 @@ static int read_map(const struct input *in, const struct tree *node,
         return wanted(in, node, "a map");
     const ProtobufCMessageDescriptor *type = field->descriptor;
     size_t *count = field_count(message, field);
-    ProtobufCMessage **array =
-        array_new(field_member(message, field), node->count, sizeof(*array));
+    ProtobufCMessage **array = array_new(field_member(message, field), node->count, sizeof(*array));
     if (!array)
         return no_memory(in);
     const struct tree *item;
-    tree_each(item, node) {
+    tree_each(item, node)
+    {
         ProtobufCMessage *entry = message_new(type);
         if (!entry)
             return no_memory(in);
@@ -412,8 +413,7 @@ static int field_unknown(const struct input *in, const struct tree *node,
         size_t used = strlen(list);
         str_printf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
     }
-    tree_fail(node, in->err, "\"%.*s\" is no field of %s", SHOWN_MAX, node->key,
-              type->short_name);
+    tree_fail(node, in->err, "\"%.*s\" is no field of %s", SHOWN_MAX, node->key, type->short_name);
     const char *nearest = str_nearest(node->key, names);
     if (nearest)
         error_hint(in->err, "did you mean \"%s\"?", nearest);
@@ -428,7 +428,8 @@ static bool given_before(const struct tree *map, const struct tree *item,
 {
     const ProtobufCFieldDescriptor *field = field_find(type, item->key);
     const struct tree *earlier;
-    tree_each(earlier, map) {
+    tree_each(earlier, map)
+    {
         if (earlier == item)
             return false;
         if (field_find(type, earlier->key) == field)
@@ -449,7 +450,8 @@ static int read_message(const struct input *in, const struct tree *node,
         return no_memory(in);
     const struct tree *item;
     int rc = 0;
-    tree_each(item, node) {
+    tree_each(item, node)
+    {
         const ProtobufCFieldDescriptor *field = field_find(type, item->key);
         if (!field)
             rc = field_unknown(in, item, type);

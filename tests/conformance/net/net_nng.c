@@ -29,8 +29,8 @@ static int real_program(void *self, struct net **ret_net, struct loop **ret_loop
         return E_RESOURCE_EXHAUSTED;
     int rc = loop_new(&w->programs[w->program_count].loop, NULL);
     if (rc == 0)
-        rc = net_nng_init(&w->programs[w->program_count].net,
-                          w->programs[w->program_count].loop, NULL);
+        rc = net_nng_init(&w->programs[w->program_count].net, w->programs[w->program_count].loop,
+                          NULL);
     if (rc != 0)
         return rc;
     *ret_net = &w->programs[w->program_count].net;

@@ -122,8 +122,7 @@ static bool listen_at(struct stage *st, const char *url, int max_in_flight)
         printf("    listen at %s: %s\n", url, err.text);
         return false;
     }
-    snprintf(st->url, sizeof(st->url), "%s",
-             st->server_net->listener_url(st->server->listener));
+    snprintf(st->url, sizeof(st->url), "%s", st->server_net->listener_url(st->server->listener));
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* What every env.net must do, told once and run on each implementation: net_nng over tcp and ipc
- * here, the simulated network in tests/sim. An implementation brings a world: how to start a program
- * (a net and the loop it calls back on), where programs may listen, and how to let time pass.
+ * here, the simulated network in tests/sim. An implementation brings a world: how to start a
+ * program (a net and the loop it calls back on), where programs may listen, and how to let time
+ * pass.
  */
 #ifndef NET_SUITE_H
 #define NET_SUITE_H

@@ -212,13 +212,13 @@ static bool garbage_does_no_harm(void)
     static const unsigned char huge[] = {0x7f, 255, 255, 255, 255, 255, 255, 255, 1, 2, 3};
     static const unsigned char no_id[] = {0, 0, 0, 0, 0, 0, 0, 2, 1, 2};
     static const unsigned char cut[] = {0, 0, 0, 0, 0, 0, 0, 100, 0x80, 0, 0, 1, 'M', 'S', 'T'};
-    static const unsigned char bad[] = {0, 0, 0, 0, 0, 0, 0, 12, 0x80, 0, 0, 1,
-                                        'M', 'S', 'T', '1', 255, 255, 255, 255};
+    static const unsigned char bad[] = {0, 0, 0,   0,   0,   0,   0,   12,  0x80, 0,
+                                        0, 1, 'M', 'S', 'T', '1', 255, 255, 255,  255};
     const struct {
         const void *bytes;
         size_t size;
-    } after_hello[] = {{huge, sizeof(huge)}, {no_id, sizeof(no_id)}, {cut, sizeof(cut)},
-                       {bad, sizeof(bad)}};
+    } after_hello[] = {
+        {huge, sizeof(huge)}, {no_id, sizeof(no_id)}, {cut, sizeof(cut)}, {bad, sizeof(bad)}};
     char url[URL_MAX];
     pid_t pid = start_server("tcp://127.0.0.1:0", url);
     struct rpc_sync *sync;

@@ -191,9 +191,9 @@ Test(calls, unknown_methods_are_unimplemented)
     cr_assert_not_null(strstr(outcome.err.hint, "Coordinator.GetLogs"));
     struct error err;
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
-    cr_assert_eq(rpc_client_call(rig.client, service, "GetJbo", &request.base, NULL, done, &outcome,
-                                 &err),
-                 E_NOT_FOUND);
+    cr_assert_eq(
+        rpc_client_call(rig.client, service, "GetJbo", &request.base, NULL, done, &outcome, &err),
+        E_NOT_FOUND);
     cr_assert_not_null(strstr(err.hint, "GetJob"), "%s", err.hint);
     cr_assert_eq(rpc_server_add(rig.server, service, "GetLogs", refuse, NULL, &err),
                  E_ALREADY_EXISTS);
@@ -214,9 +214,9 @@ Test(calls, too_large_in_either_direction)
     request.id = calloc(1, RPC_PAYLOAD_MAX_BYTES + 10);
     memset(request.id, 'x', RPC_PAYLOAD_MAX_BYTES + 9);
     struct error err;
-    cr_assert_eq(rpc_client_call(rig.client, service, "GetJob", &request.base, NULL, done, &outcome,
-                                 &err),
-                 E_OUT_OF_RANGE);
+    cr_assert_eq(
+        rpc_client_call(rig.client, service, "GetJob", &request.base, NULL, done, &outcome, &err),
+        E_OUT_OF_RANGE);
     free(request.id);
     rig_fini(&rig);
 }
@@ -251,13 +251,16 @@ Test(calls, garbage_is_answered_with_invalid_argument)
     const struct {
         const void *bytes;
         size_t size;
-    } garbage[] = {{"", 0}, {"GET / HTTP/1.1\r\n\r\n", 18}, {"MST1\xff\xff\xff\xff", 8},
-                   {frame.data, frame.size}, {frame.data, frame.size - 1}};
+    } garbage[] = {{"", 0},
+                   {"GET / HTTP/1.1\r\n\r\n", 18},
+                   {"MST1\xff\xff\xff\xff", 8},
+                   {frame.data, frame.size},
+                   {frame.data, frame.size - 1}};
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
         struct outcome outcome = {0};
-        cr_assert_eq(net->call(dialer, garbage[i].bytes, garbage[i].size, 3000, raw_answer,
-                               &outcome, NULL),
-                     0);
+        cr_assert_eq(
+            net->call(dialer, garbage[i].bytes, garbage[i].size, 3000, raw_answer, &outcome, NULL),
+            0);
         turn_until(&rig, &outcome.completions, 1, 3000);
         cr_assert_eq(outcome.err.code, E_INVALID_ARGUMENT, "%zu", i);
     }
@@ -306,8 +309,8 @@ Test(calls, the_server_ends_calls_that_nobody_answers)
     struct outcome outcome = {0};
     get_job(&rig, "x", &(struct rpc_options){.timeout_ms = 150}, &outcome);
     turn_until(&rig, &rig.handled, 1, 3000);
-    int64_t left = rpc_call_deadline_ms(rpc_server_find(rig.server, rig.kept[0])) -
-                   loop_now_ms(rig.loop);
+    int64_t left =
+        rpc_call_deadline_ms(rpc_server_find(rig.server, rig.kept[0])) - loop_now_ms(rig.loop);
     cr_assert(left > 0 && left <= 150, "%ld", (long)left);
     turn_until(&rig, &outcome.completions, 1, 3000);
     cr_assert_eq(outcome.err.code, E_DEADLINE_EXCEEDED);

@@ -134,9 +134,9 @@ Test(message, text_that_is_not_utf8_is_refused_and_named)
                                     &message, &err),
                  0);
     rpc_message_free(message);
-    cr_assert_eq(rpc_message_unpack(&muster__get_job_request__descriptor, bad, sizeof(bad),
-                                    &message, &err),
-                 E_INVALID_ARGUMENT);
+    cr_assert_eq(
+        rpc_message_unpack(&muster__get_job_request__descriptor, bad, sizeof(bad), &message, &err),
+        E_INVALID_ARGUMENT);
     cr_assert_str_eq(err.field, "id");
     /* nested and repeated: NodeReport.workers[0].job */
     static const uint8_t nested[] = {0x22, 3, 0x0a, 1, 0xff};

@@ -36,10 +36,12 @@ static void becomes(const char *text, const char *json)
     rpc_message_free(spec);
 }
 
-#define DEFAULTS_A "\"nodes\":{\"min\":1,\"max\":1},\"workers_per_node\":1,"                       \
-                   "\"resources\":{\"slots\":1,\"cpus\":1.0},\"priority\":\"normal\","
-#define DEFAULTS_B "\"restart\":{\"max\":5,\"backoff\":\"1s..1m\",\"on_no_progress\":\"stop\"},"   \
-                   "\"elastic\":\"in_place\""
+#define DEFAULTS_A                                                                                 \
+    "\"nodes\":{\"min\":1,\"max\":1},\"workers_per_node\":1,"                                      \
+    "\"resources\":{\"slots\":1,\"cpus\":1.0},\"priority\":\"normal\","
+#define DEFAULTS_B                                                                                 \
+    "\"restart\":{\"max\":5,\"backoff\":\"1s..1m\",\"on_no_progress\":\"stop\"},"                  \
+    "\"elastic\":\"in_place\""
 
 Test(spec, an_empty_spec_has_all_defaults)
 {

@@ -62,9 +62,11 @@ Test(transcode, every_kind_of_field_comes_back)
                "\"resources\":{\"cpus\":0.5},\"constraints\":{\"a\":\"1\",\"b\":\"\"},"
                "\"env\":{\"K\":\"v\"}}",
                &muster__job_spec__descriptor);
-    comes_back("{\"job\":\"j\",\"value\":\"AP+A\",\"set\":true}", &muster__board_request__descriptor);
-    comes_back("{\"jobs\":[{\"id\":\"a\",\"state\":\"running\",\"workers\":[{\"uid\":\"1\"},{}]},{}]}",
-               &muster__list_jobs_answer__descriptor);
+    comes_back("{\"job\":\"j\",\"value\":\"AP+A\",\"set\":true}",
+               &muster__board_request__descriptor);
+    comes_back(
+        "{\"jobs\":[{\"id\":\"a\",\"state\":\"running\",\"workers\":[{\"uid\":\"1\"},{}]},{}]}",
+        &muster__list_jobs_answer__descriptor);
     comes_back("{}", &muster__job__descriptor);
 }
 
@@ -159,9 +161,9 @@ Test(transcode, unknown_fields_are_named_with_line_and_nearest)
     cr_assert_not_null(strstr(err.text, "\"mim\" is no field of Range"), "%s", err.text);
     cr_assert_str_eq(err.field, "nodes.mim");
     cr_assert_not_null(strstr(err.hint, "\"min\""), "%s", err.hint);
-    cr_assert_eq(from_json("{\"elephant\":1}", &muster__set_node_request__descriptor, &message,
-                           &err),
-                 E_INVALID_ARGUMENT);
+    cr_assert_eq(
+        from_json("{\"elephant\":1}", &muster__set_node_request__descriptor, &message, &err),
+        E_INVALID_ARGUMENT);
     cr_assert_str_eq(err.hint, "known: name, action, reason");
 }
 

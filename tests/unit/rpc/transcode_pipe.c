@@ -1,5 +1,5 @@
-/* For check_proto_json.py: one line in, TYPE <tab> JSON <tab> HEX; one line out: the JSON packed, in
- * hex, <tab> the packed message as JSON. A failure is "! sentence" in its place.
+/* For check_proto_json.py: one line in, TYPE <tab> JSON <tab> HEX; one line out: the JSON packed,
+ * in hex, <tab> the packed message as JSON. A failure is "! sentence" in its place.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,20 @@
 #include "proto/worker.pb-c.h"
 
 static const ProtobufCMessageDescriptor *const types[] = {
-    &muster__rpc_request__descriptor,    &muster__rpc_answer__descriptor,
-    &muster__job_spec__descriptor,       &muster__job__descriptor,
-    &muster__event__descriptor,          &muster__node__descriptor,
-    &muster__list_jobs_answer__descriptor, &muster__get_metrics_answer__descriptor,
-    &muster__get_logs_request__descriptor, &muster__node_report__descriptor,
-    &muster__assignment__descriptor,     &muster__board_request__descriptor,
-    &muster__worker_join_answer__descriptor, &muster__commit_checkpoint_request__descriptor,
+    &muster__rpc_request__descriptor,
+    &muster__rpc_answer__descriptor,
+    &muster__job_spec__descriptor,
+    &muster__job__descriptor,
+    &muster__event__descriptor,
+    &muster__node__descriptor,
+    &muster__list_jobs_answer__descriptor,
+    &muster__get_metrics_answer__descriptor,
+    &muster__get_logs_request__descriptor,
+    &muster__node_report__descriptor,
+    &muster__assignment__descriptor,
+    &muster__board_request__descriptor,
+    &muster__worker_join_answer__descriptor,
+    &muster__commit_checkpoint_request__descriptor,
 };
 
 static const ProtobufCMessageDescriptor *type_of(const char *name)

@@ -1,0 +1,66 @@
+/* The private half of net_nng, shared by its three files: the way from NNG's threads to the loop,
+ * and the reading of addresses. Included by them only.
+ */
+#ifndef ENV_NET_NNG_INTERNAL_H
+#define ENV_NET_NNG_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <nng/nng.h>
+
+#include "common/base/error.h"
+#include "common/base/list.h"
+#include "common/env/net.h"
+
+struct loop;
+
+enum {
+    SP_HEADER_BYTES = 64, /* request ids in front of a message */
+    TLS_FILE_MAX = 256,
+};
+
+/* Something that happened on a thread of NNG, to be handled on the loop. Embedded by its owner, in
+ * the inbox at most once at a time. */
+struct happening {
+    struct list link;
+    void (*handle)(struct happening *self);
+};
+
+struct net_nng {
+    struct loop *loop;
+    pthread_mutex_t lock; /* of the inbox; never held while calling NNG */
+    struct list inbox;
+    bool waking;   /* a drain is in the loop's mailbox */
+    bool silenced; /* after net_nng_fini */
+    bool used;     /* a socket was opened and may call back for ever */
+};
+
+/* Any thread. */
+void net_nng_push(struct net_nng *net, struct happening *it);
+
+/* An url apart from the query that names TLS files. */
+struct net_nng_address {
+    char url[NET_URL_MAX];
+    char ca[TLS_FILE_MAX];
+    char cert[TLS_FILE_MAX];
+};
+
+int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct error *err);
+
+/* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
+int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
+
+/* The slots of struct net. */
+int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
+                   net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err);
+const char *net_nng_listener_url(struct net_listener *l);
+void net_nng_answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size);
+void net_nng_close_listener(struct net_listener *l);
+
+int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err);
+int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t timeout_ms,
+                 net_answer_fn on_answer, void *arg, struct error *err);
+void net_nng_close_dialer(struct net_dialer *d);
+
+#endif
