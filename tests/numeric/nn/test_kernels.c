@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libworker/kernel/cpu/blas.h"
+#include "libworker/kernel/cpu/fast_math.h"
 #include "tests/numeric/nn/fixture.h"
 
 static const double TOLERANCE = 2e-6; /* of the largest element */
@@ -187,7 +188,7 @@ static void check_gelu(const struct kernel_table *fast, const struct kernel_tabl
     enum { COUNT = 4001 };
     float x[COUNT], ones[COUNT], ours[COUNT], theirs[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        x[i] = (float)(i - 2000) / 200;
+        x[i] = (float)(i - 2000) / 50;
         ones[i] = 1;
     }
     fast->gelu_forward(ours, x, COUNT);
@@ -335,6 +336,39 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
 Test(kernels, optimizer_updates)
 {
     with_every_build(check_update);
+}
+
+/* One score far above the others, wherever it stands, takes everything. */
+static void check_peak(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 37 };
+    (void)plain;
+    struct kernel_causal causal = {
+        .first = COUNT - 1, .rows = 1, .cols = COUNT, .ld = COUNT, .scale = 1};
+    for (int peak = 0; peak < COUNT; peak++) {
+        float scores[COUNT] = {0};
+        scores[peak] = 1e6f;
+        fast->softmax_causal(&causal, scores);
+        for (int i = 0; i < COUNT; i++)
+            cr_expect_float_eq(scores[i], i == peak, 1e-6, "%s: peak %d, [%d] = %g", fast->name,
+                               peak, i, scores[i]);
+    }
+}
+
+Test(kernels, softmax_survives_huge_scores)
+{
+    with_every_build(check_peak);
+}
+
+Test(kernels, fast_exp_is_exp)
+{
+    for (double x = -86.9; x < 87.9; x += 1.0 / 512) {
+        double expected = exp((double)(float)x), off = (double)fast_exp((float)x) - expected;
+        cr_assert_lt(fabs(off), 3e-7 * expected, "exp(%g): %g off", x, off / expected);
+    }
+    cr_expect_gt(fast_exp(-1000), 0);
+    cr_expect(isfinite(fast_exp(1000)));
+    cr_expect(isnan(fast_exp(NAN)));
 }
 
 static void check_nan(const struct kernel_table *fast, const struct kernel_table *plain)

@@ -61,6 +61,28 @@ Test(generate, one_candidate_is_greedy)
     free(params);
 }
 
+/* Each token is one of the three likeliest after the text before it, and not always the first. */
+Test(generate, chooses_among_k_candidates)
+{
+    float *params, logits[VOCAB];
+    struct wk_model *model = gpt(&params);
+    int32_t text[3 + COUNT] = {3, 1, 4};
+    int firsts = 0;
+    generate(model, 1000, 3, 5, text + 3);
+    for (int at = 3; at < 3 + COUNT; at++) {
+        int seen = at < CONTEXT ? at : CONTEXT, likelier = 0;
+        struct wk_batch batch = {.tokens = text + at - seen, .samples = 1, .length = seen};
+        cr_assert_eq(model_logits(model, &batch, logits, NULL), 0);
+        for (int i = 0; i < VOCAB; i++)
+            likelier += logits[i] > logits[text[at]];
+        cr_expect_lt(likelier, 3, "at %d", at);
+        firsts += likelier == 0;
+    }
+    cr_expect_lt(firsts, COUNT);
+    wk_model_free(model);
+    free(params);
+}
+
 Test(generate, a_seed_repeats_its_text)
 {
     float *params;

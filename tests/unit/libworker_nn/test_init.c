@@ -59,6 +59,7 @@ Test(init, does_not_depend_on_order_or_neighbours)
 {
     struct wk_gpt_config deeper = config;
     deeper.layers = 3; /* c_proj's deviation differs, the others' does not */
+    deeper.vocab = 40;
     float *params, *alone, *others;
     struct wk_model *model = gpt(&config, &params), *deep = gpt(&deeper, &others);
     cr_assert_eq(model_bind(model, params, NULL), 0);
