@@ -1,0 +1,172 @@
+/* The training loop: one context per process (or more), prepared objects, and
+ *
+ *     while (wk_next(loader, &batch)) {
+ *         wk_forward(model, &batch, &loss);
+ *         wk_backward(model);
+ *         wk_clip_grad_norm(model, 1.0f, NULL);
+ *         wk_step(optimizer);
+ *         wk_scheduler_step(scheduler);
+ *     }
+ *     return wk_close(ctx);
+ *
+ * runs the same alone, under torchrun, mpirun or Slurm, and under Muster, where ranks may die and
+ * join while it runs: then the calls up to the next wk_next do nothing and return 0, wk_next forms
+ * the new generation, brings members to the same step and deals the interrupted batch again.
+ *
+ * Calls return 0 or a negative enum wk_error. Errors are sticky: after the first, calls do nothing
+ * and return it, wk_next returns false, wk_last_error has the sentence. So the loop needs no checks.
+ *
+ * One thread per context. Two contexts are independent.
+ */
+#ifndef WORKER_WORKER_H
+#define WORKER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <worker/checkpoint.h>
+#include <worker/comm.h>
+#include <worker/config.h>
+#include <worker/data.h>
+#include <worker/error.h>
+#include <worker/export.h>
+#include <worker/nn.h>
+#include <worker/optim.h>
+#include <worker/parallel.h>
+#include <worker/types.h>
+
+struct wk_context;
+
+struct wk_options {                    /* NULL or zeroed: everything from the environment */
+    const struct wk_setting *settings; /* [n_settings], the strongest source */
+    int n_settings;
+    const char *config_file; /* YAML; NULL takes MUSTER_CONFIG, if set */
+    /* Sentences about what went wrong without ending the training (a checkpoint that could not be
+     * written, ranks lost, a generation formed). NULL writes them to standard error. */
+    void (*notice)(void *arg, const char *text);
+    void *notice_arg;
+};
+
+/* Read the settings, find this process's place, connect to the other ranks. Always gives a context
+ * unless memory is out (WK_ENOMEM): after a failure it only serves wk_last_error and wk_close. */
+WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx);
+
+/* Save what is to be saved, leave the others, free. Prepared objects stay the caller's and go back
+ * to being unprepared. Returns the exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when the
+ * job was asked to stop, WK_EXIT_PEER when it ended because another rank did. NULL gives 1. */
+enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76 };
+WK_API int wk_close(struct wk_context *ctx);
+
+/* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence ("" if
+ * none, valid until wk_close). */
+WK_API int wk_status(const struct wk_context *ctx);
+WK_API const char *wk_last_error(const struct wk_context *ctx);
+
+/* The sentence of the last notice, "" if none. */
+WK_API const char *wk_last_notice(struct wk_context *ctx);
+
+/* This rank's place now; may change at every wk_next. */
+WK_API int wk_rank(const struct wk_context *ctx);
+WK_API int wk_world(const struct wk_context *ctx);
+WK_API int wk_local_rank(const struct wk_context *ctx);
+WK_API bool wk_is_main(const struct wk_context *ctx); /* rank 0 */
+WK_API uint64_t wk_generation(const struct wk_context *ctx);
+
+/* What wk_prepare takes; made by the macros below. */
+struct wk_object {
+    enum wk_object_kind {
+        WK_OBJECT_MODEL,
+        WK_OBJECT_OPTIMIZER,
+        WK_OBJECT_LOADER,
+        WK_OBJECT_SCHEDULER
+    } kind;
+    void *object;
+};
+
+static inline struct wk_object wk_object_model(struct wk_model *model)
+{
+    return (struct wk_object){WK_OBJECT_MODEL, model};
+}
+
+static inline struct wk_object wk_object_optimizer(struct wk_optimizer *optimizer)
+{
+    return (struct wk_object){WK_OBJECT_OPTIMIZER, optimizer};
+}
+
+static inline struct wk_object wk_object_loader(struct wk_loader *loader)
+{
+    return (struct wk_object){WK_OBJECT_LOADER, loader};
+}
+
+static inline struct wk_object wk_object_scheduler(struct wk_scheduler *scheduler)
+{
+    return (struct wk_object){WK_OBJECT_SCHEDULER, scheduler};
+}
+
+#define WK_OBJECT(x)                                                                               \
+    _Generic((x), struct wk_model * : wk_object_model, struct wk_optimizer * : wk_object_optimizer, \
+             struct wk_loader * : wk_object_loader,                                                \
+             struct wk_scheduler * : wk_object_scheduler)(x)
+
+/* Make objects ready for training here: any order, any number of loaders and schedulers, one model
+ * and its optimizer. Gives the model its memory, the optimizer its state, every rank the same start
+ * (a checkpoint's, or rank 0's). Preparing the same objects again changes nothing.
+ * WK_EINVAL, WK_EUNSUPPORTED (a setting this build cannot do, with the reason), WK_EMISMATCH (ranks
+ * prepared different models), WK_ENOMEM, WK_EIO (no checkpoint could be loaded). */
+WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects);
+
+/* wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer), …) */
+#define wk_prepare_all(ctx, ...)                                                                   \
+    wk_prepare((ctx), (const struct wk_object[]){__VA_ARGS__},                                     \
+               (int)(sizeof((const struct wk_object[]){__VA_ARGS__}) / sizeof(struct wk_object)))
+
+/* This rank's share of the next global batch. false at the end (of the epochs, of total_steps), when
+ * asked to stop and after an error. Of a training loader it is where everything that happens between
+ * steps happens: checkpoints, stop requests, new generations. */
+WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
+
+/* Loss of this rank's share over the global batch's denominator: the ranks' losses add up to the
+ * global mean. `ret_loss` may be NULL. */
+WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
+
+/* Gradients of the last forward pass. In the last of an accumulation window their sum over the ranks
+ * starts while the pass still runs. */
+WK_API int wk_backward(struct wk_model *model);
+
+/* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation boundaries
+ * does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
+WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
+
+/* Update the parameters, at the end of an accumulation window; else nothing. WK_EOVERFLOW when the
+ * gradient is not finite: the parameters stay as they were. */
+WK_API int wk_step(struct wk_optimizer *optimizer);
+
+/* Once per optimizer step taken: nothing when the last wk_step took none. */
+WK_API int wk_scheduler_step(struct wk_scheduler *scheduler);
+
+WK_API int64_t wk_steps(const struct wk_context *ctx); /* optimizer steps completed, of all time */
+WK_API int64_t wk_total_steps(const struct wk_context *ctx); /* 0 = unknown */
+
+/* The global loss of the last completed step: the mean over its global batches. NaN before one. */
+WK_API double wk_loss(const struct wk_context *ctx);
+
+/* For custom models: this rank's part of the loss of the pass whose wk_backward comes next, divided
+ * by the batch's denominator. Call it before the first wk_grad_ready. */
+WK_API int wk_set_loss(struct wk_model *model, double loss);
+
+/* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
+ * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63. */
+WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
+
+/* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation
+ * ends meanwhile *value stays what it was, and the next wk_next sees to the rest. */
+WK_API int wk_reduce(struct wk_context *ctx, double *value, enum wk_op op);
+
+/* The communicator of the present generation, for collectives of the program's own; valid until the
+ * next wk_next. NULL while there is none. */
+WK_API struct wk_comm *wk_communicator(struct wk_context *ctx);
+
+/* Uniform in [0, 1): the same sequence on every rank, part of every checkpoint. */
+WK_API double wk_random(struct wk_context *ctx);
+
+#endif

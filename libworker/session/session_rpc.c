@@ -1,0 +1,569 @@
+/* The session with a Muster agent: WorkerHub over MUSTER_WORKER_SOCKET (proto/worker.proto).
+ *
+ * A Watch is always in flight: it brings newer generations and stop requests. Progress and metrics
+ * wait until a beat is due and go together. The agent may die and come back meanwhile: everything but
+ * a refusal is tried again, training goes on without it.
+ *
+ * The training thread and the saver's thread call the slots, the loop's thread does the talking; what
+ * both touch is under `lock`.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <worker/error.h>
+
+#include "common/base/str.h"
+#include "libworker/session/rpc_call.h"
+#include "libworker/session/session.h"
+#include "proto/worker.pb-c.h"
+
+enum {
+    HELLO_TIMEOUT_MS = 30000,
+    POLL_TIMEOUT_MS = 30000, /* of Join and Watch */
+    COMMIT_TIMEOUT_MS = 30000,
+    FLUSH_TIMEOUT_MS = 2000,
+    PROGRESS_TIMEOUT_MS = 5000,
+    LOST_TIMEOUT_MS = 10000,
+    PAUSE_MS = 200, /* before trying again what failed at once */
+    BEAT_DEFAULT_MS = 1000,
+    METRICS_MAX = 4096,  /* kept between beats; the oldest go first */
+    METRICS_BATCH = 512, /* of one Progress */
+    LOST_RANKS_MAX = 64,
+};
+
+struct metric {
+    int64_t step, wall_ms;
+    double value;
+    char name[SESSION_METRIC_NAME_MAX];
+};
+
+struct session_rpc {
+    struct session base;
+    struct hub hub;
+    char *job;
+    uint64_t uid;
+    int64_t beat_ms;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t generation; /* joined last */
+    uint64_t target;     /* newest heard of */
+    bool stopping;
+    int64_t stop_at_ms; /* wall clock: when the grace is over */
+    int64_t step, total_steps;
+    bool dirty;  /* step or metrics wait to be sent */
+    bool posted; /* flush_soon is on its way to the loop */
+    struct metric *metrics; /* ring [METRICS_MAX] */
+    size_t metrics_first, metrics_count;
+
+    /* The loop's thread only. */
+    struct loop_timer watch_timer, beat_timer, leave_timer;
+    uint64_t leaving; /* generation the leave timer is about */
+    bool sending;     /* a Progress is in flight */
+    int64_t sent_ms;
+};
+
+static int64_t wall_now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static struct session_rpc *of(struct session *session)
+{
+    return (struct session_rpc *)session;
+}
+
+/* ---- Watch, on the loop's thread ---- */
+
+static void watch(void *arg);
+
+static void leave_overdue(void *arg)
+{
+    struct session_rpc *s = arg;
+    (void)pthread_mutex_lock(&s->lock);
+    bool still = s->generation == s->leaving && s->target > s->generation;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (still && s->base.abort)
+        s->base.abort(s->base.abort_arg, s->leaving);
+}
+
+static void watch_later(struct session_rpc *s, int64_t delay_ms)
+{
+    loop_timer_set(s->hub.loop, &s->watch_timer, loop_now_ms(s->hub.loop) + delay_ms, watch, s);
+}
+
+static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *answer)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    if (answer->stop && !s->stopping) {
+        s->stopping = true;
+        s->stop_at_ms = wall_now_ms() + answer->grace_ms;
+    }
+    bool newer = answer->generation > s->target;
+    if (newer)
+        s->target = answer->generation;
+    uint64_t joined = s->generation;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (newer && joined) {
+        s->leaving = joined;
+        loop_timer_set(s->hub.loop, &s->leave_timer,
+                       loop_now_ms(s->hub.loop) + SESSION_LEAVE_MS, leave_overdue, s);
+    }
+}
+
+static void watch_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct session_rpc *s = arg;
+    if (err->code == E_CANCELLED)
+        return;
+    if (!err->code)
+        take_news(s, (const Muster__WorkerWatchAnswer *)answer);
+    (void)pthread_mutex_lock(&s->lock);
+    bool stopping = s->stopping;
+    (void)pthread_mutex_unlock(&s->lock);
+    /* A stopping worker's Watch is answered at once, every time. */
+    watch_later(s, err->code || stopping ? PAUSE_MS : 0);
+}
+
+static void watch(void *arg)
+{
+    struct session_rpc *s = arg;
+    Muster__WorkerWatchRequest request = MUSTER__WORKER_WATCH_REQUEST__INIT;
+    struct rpc_options options = {.timeout_ms = POLL_TIMEOUT_MS};
+    request.job = s->job;
+    request.uid = s->uid;
+    (void)pthread_mutex_lock(&s->lock);
+    request.generation = s->target > s->generation ? s->target : s->generation;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Watch", &request.base,
+                        &options, watch_done, s, NULL))
+        watch_later(s, PAUSE_MS);
+}
+
+/* ---- Progress, on the loop's thread ---- */
+
+/* A Progress message and what it points to. */
+struct batch {
+    Muster__WorkerProgressRequest request;
+    Muster__MetricSample samples[METRICS_BATCH];
+    Muster__MetricSample *list[METRICS_BATCH];
+    struct metric metrics[METRICS_BATCH];
+};
+
+static struct batch *take_batch(struct session_rpc *s)
+{
+    struct batch *batch = calloc(1, sizeof(*batch));
+    if (!batch)
+        return NULL;
+    muster__worker_progress_request__init(&batch->request);
+    batch->request.job = s->job;
+    batch->request.uid = s->uid;
+    (void)pthread_mutex_lock(&s->lock);
+    batch->request.generation = s->generation;
+    batch->request.step = (uint64_t)s->step;
+    batch->request.total_steps = (uint64_t)s->total_steps;
+    size_t n = s->metrics_count < METRICS_BATCH ? s->metrics_count : METRICS_BATCH;
+    for (size_t i = 0; i < n; i++) {
+        struct metric *metric = &batch->metrics[i];
+        Muster__MetricSample *sample = batch->list[i] = &batch->samples[i];
+        *metric = s->metrics[(s->metrics_first + i) % METRICS_MAX];
+        muster__metric_sample__init(sample);
+        sample->job = s->job;
+        sample->generation = s->generation;
+        sample->step = (uint64_t)metric->step;
+        sample->wall_ms = metric->wall_ms;
+        sample->name = metric->name;
+        sample->value = metric->value;
+    }
+    s->metrics_first = (s->metrics_first + n) % METRICS_MAX;
+    s->metrics_count -= n;
+    s->dirty = s->metrics_count > 0;
+    (void)pthread_mutex_unlock(&s->lock);
+    batch->request.n_metrics = n;
+    batch->request.metrics = batch->list;
+    return batch;
+}
+
+static void beat(void *arg);
+
+static void beat_at(struct session_rpc *s, int64_t due_ms)
+{
+    loop_timer_set(s->hub.loop, &s->beat_timer, due_ms, beat, s);
+}
+
+static void progress_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct session_rpc *s = arg;
+    (void)answer;
+    s->sending = false;
+    if (err->code == E_CANCELLED)
+        return;
+    (void)pthread_mutex_lock(&s->lock);
+    /* The step is told again with the next batch; metrics of a lost one are lost. */
+    if (err->code)
+        s->dirty = true;
+    bool dirty = s->dirty;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (dirty)
+        beat_at(s, s->sent_ms + s->beat_ms);
+}
+
+static void beat(void *arg)
+{
+    struct session_rpc *s = arg;
+    if (s->sending)
+        return;
+    struct batch *batch = take_batch(s);
+    struct rpc_options options = {.timeout_ms = PROGRESS_TIMEOUT_MS};
+    s->sent_ms = loop_now_ms(s->hub.loop);
+    s->sending = batch &&
+                 rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
+                                 &batch->request.base, &options, progress_done, s, NULL) == 0;
+    free(batch);
+}
+
+static void flush_soon(void *arg)
+{
+    struct session_rpc *s = arg;
+    (void)pthread_mutex_lock(&s->lock);
+    s->posted = false;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (s->sending || loop_timer_armed(&s->beat_timer))
+        return;
+    int64_t now_ms = loop_now_ms(s->hub.loop), due_ms = s->sent_ms + s->beat_ms;
+    beat_at(s, s->sent_ms && due_ms > now_ms ? due_ms : now_ms);
+}
+
+/* ---- the slots, on other threads ---- */
+
+/* Under lock: have the loop send what is new. */
+static bool mark_dirty(struct session_rpc *s)
+{
+    bool post = !s->posted;
+    s->dirty = s->posted = true;
+    return post;
+}
+
+static void slot_progress(struct session *session, int64_t step, int64_t total_steps)
+{
+    struct session_rpc *s = of(session);
+    (void)pthread_mutex_lock(&s->lock);
+    s->step = step;
+    s->total_steps = total_steps;
+    bool post = mark_dirty(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (post)
+        loop_post(s->hub.loop, flush_soon, s);
+}
+
+static void slot_metric(struct session *session, int64_t step, const char *name, double value)
+{
+    struct session_rpc *s = of(session);
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->metrics_count == METRICS_MAX) {
+        s->metrics_first = (s->metrics_first + 1) % METRICS_MAX;
+        s->metrics_count--;
+    }
+    struct metric *metric = &s->metrics[(s->metrics_first + s->metrics_count++) % METRICS_MAX];
+    *metric = (struct metric){.step = step, .wall_ms = wall_now_ms(), .value = value};
+    (void)str_copy(metric->name, sizeof(metric->name), name);
+    bool post = mark_dirty(s);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (post)
+        loop_post(s->hub.loop, flush_soon, s);
+}
+
+static uint64_t slot_target(struct session *session)
+{
+    struct session_rpc *s = of(session);
+    (void)pthread_mutex_lock(&s->lock);
+    uint64_t target = s->target;
+    (void)pthread_mutex_unlock(&s->lock);
+    return target;
+}
+
+static bool slot_stopping(struct session *session, int64_t *ret_grace_ms)
+{
+    struct session_rpc *s = of(session);
+    (void)pthread_mutex_lock(&s->lock);
+    bool stopping = s->stopping;
+    int64_t left_ms = s->stop_at_ms - wall_now_ms();
+    (void)pthread_mutex_unlock(&s->lock);
+    *ret_grace_ms = left_ms > 0 ? left_ms : 0;
+    return stopping;
+}
+
+struct lost {
+    struct session_rpc *session;
+    Muster__WorkerLostPeersRequest request;
+    uint32_t ranks[LOST_RANKS_MAX];
+};
+
+static void lost_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    (void)err;
+    (void)answer;
+    free(arg);
+}
+
+static void send_lost(void *arg)
+{
+    struct lost *lost = arg;
+    struct rpc_options options = {.timeout_ms = LOST_TIMEOUT_MS, .retry = true};
+    if (rpc_client_call(lost->session->hub.client, &muster__worker_hub__descriptor, "LostPeers",
+                        &lost->request.base, &options, lost_done, lost, NULL))
+        free(lost);
+}
+
+static void slot_lost(struct session *session, uint64_t generation, const int *ranks, int n_ranks)
+{
+    struct session_rpc *s = of(session);
+    struct lost *lost = calloc(1, sizeof(*lost));
+    if (!lost)
+        return; /* the agent sees its own workers die; others report too */
+    lost->session = s;
+    muster__worker_lost_peers_request__init(&lost->request);
+    lost->request.job = s->job;
+    lost->request.uid = s->uid;
+    lost->request.generation = generation;
+    lost->request.ranks = lost->ranks;
+    for (int i = 0; i < n_ranks && i < LOST_RANKS_MAX; i++)
+        lost->ranks[lost->request.n_ranks++] = (uint32_t)ranks[i];
+    loop_post(s->hub.loop, send_lost, lost);
+}
+
+/* Wait until a generation above `above` is known. */
+static int await_target(struct session_rpc *s, uint64_t above, uint64_t *ret, struct error *err)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    while (s->target <= above && !s->stopping)
+        (void)pthread_cond_wait(&s->changed, &s->lock);
+    bool stopping = s->stopping;
+    *ret = s->target;
+    (void)pthread_mutex_unlock(&s->lock);
+    return stopping ? error_set(err, WK_ESTOPPED, "asked to stop") : 0;
+}
+
+static int fill_group(const Muster__WorkerJoinAnswer *answer, struct session_group *ret,
+                      struct error *err)
+{
+    const Muster__Membership *membership = answer->membership;
+    if (!membership || membership->n_members != answer->world || answer->rank >= answer->world ||
+        answer->secret.len != COMM_SECRET_BYTES)
+        return error_set(err, WK_EINTERNAL, "the agent's answer to Join is incomplete");
+    int rc = session_group_init(ret, (int)answer->world, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < membership->n_members; i++) {
+        const Muster__Member *member = membership->members[i];
+        if (member->rank != i ||
+            str_copy(ret->endpoints[i], COMM_ENDPOINT_BYTES, member->endpoint)) {
+            session_group_fini(ret);
+            return error_set(err, WK_EINTERNAL, "the agent's list of members is not usable");
+        }
+        ret->hosts[i] = (int)member->host;
+    }
+    ret->generation = answer->generation;
+    ret->rank = (int)answer->rank;
+    ret->local_rank = (int)answer->local_rank;
+    ret->local_world = (int)answer->local_world;
+    memcpy(ret->secret, answer->secret.data, COMM_SECRET_BYTES);
+    (void)str_copy(ret->resume_from, sizeof(ret->resume_from), answer->resume_from);
+    return 0;
+}
+
+/* 1: a member now; 0: ask again; else an error. */
+static int take_join(struct session_rpc *s, const Muster__WorkerJoinAnswer *answer,
+                     struct session_group *ret, struct error *err)
+{
+    if (answer->stop)
+        return error_set(err, WK_ESTOPPED, "asked to stop");
+    int rc = answer->ready ? fill_group(answer, ret, err) : 0;
+    if (rc)
+        return rc;
+    (void)pthread_mutex_lock(&s->lock);
+    if (answer->generation > s->target)
+        s->target = answer->generation;
+    if (answer->ready)
+        s->generation = answer->generation;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (answer->ready && *answer->token)
+        hub_set_token(&s->hub, answer->token);
+    return answer->ready;
+}
+
+/* Worth asking again: the agent may be restarting, or be behind the coordinator. */
+static bool passing(int code)
+{
+    return code == E_UNAVAILABLE || code == E_DEADLINE_EXCEEDED || code == E_FAILED_PRECONDITION ||
+           code == E_ABORTED;
+}
+
+static int slot_join(struct session *session, const char *endpoint, uint64_t above,
+                     struct session_group *ret, struct error *err)
+{
+    struct session_rpc *s = of(session);
+    struct rpc_options options = {.timeout_ms = POLL_TIMEOUT_MS};
+    for (;;) {
+        Muster__WorkerJoinRequest request = MUSTER__WORKER_JOIN_REQUEST__INIT;
+        ProtobufCMessage *answer = NULL;
+        int rc = await_target(s, above, &request.generation, err);
+        if (rc)
+            return rc;
+        request.job = s->job;
+        request.uid = s->uid;
+        request.endpoint = (char *)endpoint;
+        struct error local = {0};
+        rc = hub_call(&s->hub, "Join", &request.base, &options, &answer, &local);
+        if (!rc)
+            rc = take_join(s, (const Muster__WorkerJoinAnswer *)answer, ret, &local);
+        rpc_message_free(answer);
+        if (rc > 0)
+            return 0;
+        if (rc < 0 && !passing(rc)) {
+            if (err)
+                *err = local;
+            (void)error_wrap(err, "joining generation %llu",
+                             (unsigned long long)request.generation);
+            return rc;
+        }
+        if (rc < 0)
+            usleep(PAUSE_MS * 1000);
+    }
+}
+
+/* Only neighbours of the checkpoint just written can be beyond `keep`. */
+static void prune(const Muster__CommitCheckpointAnswer *answer, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+    for (size_t i = 0; i < answer->n_prune; i++) {
+        const char *old = answer->prune[i];
+        if (strncmp(old, path, folder) == 0 && !strchr(old + folder, '/') &&
+            strcmp(old, path) != 0)
+            (void)checkpoint_remove(old, NULL);
+    }
+}
+
+static int slot_commit(struct session *session, bool done, const struct checkpoint_claim *claim,
+                       struct error *err)
+{
+    struct session_rpc *s = of(session);
+    Muster__CommitCheckpointRequest request = MUSTER__COMMIT_CHECKPOINT_REQUEST__INIT;
+    Muster__Checkpoint checkpoint = MUSTER__CHECKPOINT__INIT;
+    struct rpc_options options = {.timeout_ms = COMMIT_TIMEOUT_MS, .retry = true};
+    ProtobufCMessage *answer = NULL;
+    request.job = s->job;
+    request.uid = s->uid;
+    request.phase = done ? MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done
+                         : MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__prepare;
+    request.checkpoint = &checkpoint;
+    checkpoint.step = (uint64_t)claim->step;
+    checkpoint.path = (char *)claim->path;
+    checkpoint.generation = claim->generation;
+    checkpoint.wall_ms = wall_now_ms();
+    checkpoint.size_bytes = claim->bytes;
+    checkpoint.world = (uint32_t)claim->world;
+    int rc = hub_call(&s->hub, "CommitCheckpoint", &request.base, &options, &answer, err);
+    if (rc)
+        return error_wrap(err, "%s", done ? "committing" : "asking to commit");
+    if (done)
+        prune((const Muster__CommitCheckpointAnswer *)answer, claim->path);
+    rpc_message_free(answer);
+    return 0;
+}
+
+/* The last step and metrics, so that a job that ended is shown as ended. */
+static void flush(struct session_rpc *s)
+{
+    int64_t until_ms = wall_now_ms() + FLUSH_TIMEOUT_MS;
+    struct rpc_options options = {.timeout_ms = FLUSH_TIMEOUT_MS};
+    for (;;) {
+        (void)pthread_mutex_lock(&s->lock);
+        bool dirty = s->dirty;
+        (void)pthread_mutex_unlock(&s->lock);
+        struct batch *batch = dirty && wall_now_ms() < until_ms ? take_batch(s) : NULL;
+        if (!batch)
+            return;
+        ProtobufCMessage *answer = NULL;
+        int rc = hub_call(&s->hub, "Progress", &batch->request.base, &options, &answer, NULL);
+        rpc_message_free(answer);
+        free(batch);
+        if (rc)
+            return;
+    }
+}
+
+static void release(struct session_rpc *s)
+{
+    hub_close(&s->hub);
+    (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s->metrics);
+    free(s->job);
+    free(s);
+}
+
+static void slot_free(struct session *session)
+{
+    struct session_rpc *s = of(session);
+    flush(s);
+    release(s);
+}
+
+static const struct session_ops ops = {slot_join,   slot_target, slot_stopping, slot_progress,
+                                       slot_metric, slot_lost,   slot_commit,   slot_free};
+
+static int hello(struct session_rpc *s, struct error *err)
+{
+    Muster__WorkerHelloRequest request = MUSTER__WORKER_HELLO_REQUEST__INIT;
+    struct rpc_options options = {.timeout_ms = HELLO_TIMEOUT_MS, .retry = true};
+    ProtobufCMessage *message = NULL;
+    request.job = s->job;
+    request.uid = s->uid;
+    request.pid = getpid();
+    request.version = (char *)"0.1.0";
+    int rc = hub_call(&s->hub, "Hello", &request.base, &options, &message, err);
+    if (rc)
+        return rc;
+    const Muster__WorkerHelloAnswer *answer = (const Muster__WorkerHelloAnswer *)message;
+    (void)pthread_mutex_lock(&s->lock);
+    s->target = answer->generation;
+    (void)pthread_mutex_unlock(&s->lock);
+    s->beat_ms = answer->beat_ms ? answer->beat_ms : BEAT_DEFAULT_MS;
+    rpc_message_free(message);
+    loop_post(s->hub.loop, watch, s);
+    return 0;
+}
+
+int session_open(const struct session_address *address, struct session **ret, struct error *err)
+{
+    char url[NET_URL_MAX];
+    if (str_printf(url, sizeof(url), "%s%s", *address->url == '/' ? "ipc://" : "", address->url))
+        return error_set(err, WK_EINVAL, "MUSTER_WORKER_SOCKET is too long");
+    struct session_rpc *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, WK_ENOMEM, "no memory for a session");
+    s->base.ops = &ops;
+    s->uid = address->uid;
+    s->job = strdup(address->job);
+    s->metrics = calloc(METRICS_MAX, sizeof(*s->metrics));
+    (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_cond_init(&s->changed, NULL);
+    int rc = s->job && s->metrics ? 0 : error_set(err, WK_ENOMEM, "no memory for a session");
+    if (!rc)
+        rc = hub_open(&s->hub, url, address->token, err);
+    if (!rc)
+        rc = hello(s, err);
+    if (rc) {
+        release(s);
+        return error_wrap(err, "session with the agent at %s", url);
+    }
+    *ret = &s->base;
+    return 0;
+}

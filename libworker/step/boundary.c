@@ -1,0 +1,84 @@
+/* What happens between two steps: stop requests, new generations, checkpoints, the end. */
+#include "libworker/step/context.h"
+
+bool boundary_stopping(struct wk_context *ctx)
+{
+    int64_t grace_ms;
+    if (ctx->session && ctx->session->ops->stopping(ctx->session, &grace_ms))
+        return true;
+    return signal_count() > ctx->signals_seen;
+}
+
+static bool behind(struct wk_context *ctx)
+{
+    return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
+}
+
+/* Into the next generation. false: the error is sticky. */
+static bool renew(struct wk_context *ctx)
+{
+    struct error err = {0};
+    int64_t step = ctx->numbers.step;
+    int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
+    if (!rc)
+        rc = context_reform(ctx, &err);
+    if (rc == WK_ESTOPPED)
+        return true; /* the stop request is seen next */
+    if (rc) {
+        (void)context_fail(ctx, &err);
+        return false;
+    }
+    context_notice(ctx, "generation %llu: rank %d of %d, step %lld%s",
+                   (unsigned long long)ctx->generation, ctx->rank, ctx->world,
+                   (long long)ctx->numbers.step,
+                   ctx->numbers.step == step ? "" : " taken from the others");
+    return true;
+}
+
+static bool finished(const struct wk_context *ctx, const struct wk_loader *loader)
+{
+    return (ctx->numbers.total_steps && ctx->numbers.step >= ctx->numbers.total_steps) ||
+           loader_at_end(loader);
+}
+
+/* Nobody leaves before everybody has got here with the last checkpoint on disk: a rank that dies in
+ * its last step is still replaced. */
+static bool end_together(struct wk_context *ctx)
+{
+    save_last(ctx);
+    int rc = wk_barrier(ctx->comm, NULL);
+    if (rc)
+        (void)context_break(ctx, rc);
+    return !rc;
+}
+
+static bool stop(struct wk_context *ctx)
+{
+    struct error err = {0};
+    save_last(ctx);
+    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
+                    (long long)ctx->numbers.step);
+    (void)context_fail(ctx, &err);
+    return false;
+}
+
+bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
+{
+    if (ctx->micro > 0 && ctx->phase != STEP_BROKEN)
+        return true; /* inside an accumulation window */
+    for (;;) {
+        if (ctx->error.code || ctx->ended)
+            return false;
+        if (boundary_stopping(ctx))
+            return stop(ctx);
+        if (ctx->phase == STEP_BROKEN || behind(ctx)) {
+            if (!renew(ctx))
+                return false;
+            continue;
+        }
+        save_if_due(ctx);
+        if (!finished(ctx, loader))
+            return true;
+        ctx->ended = end_together(ctx);
+    }
+}

@@ -1,0 +1,181 @@
+/* The context: what ties settings, place, communicator, prepared objects and the state of the step
+ * in flight together. Private to step/ (tests open contexts with their own seams).
+ *
+ *            wk_next                     wk_backward (last of the window)        wk_step
+ *   BOUNDARY ───────► FILLING ─────────► REDUCING ────────────────────────────► BOUNDARY
+ *      ▲                 │                  │
+ *      │ reform          │ a peer is lost, the generation is over
+ *      └──── BROKEN ◄────┴──────────────────┘      step in flight rolled back
+ *
+ * Parameters and optimizer state change only in wk_step, after the sums are complete on this rank;
+ * so in BROKEN they are those of a completed step. Members may then differ by one step: reform
+ * brings all to the highest.
+ *
+ * Owned by the program's thread. Other threads touch only what `lock` guards: the session's thread
+ * aborts the communicator, the saver's thread reports.
+ */
+#ifndef STEP_CONTEXT_H
+#define STEP_CONTEXT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <worker/worker.h>
+
+#include "common/base/rng.h"
+#include "libworker/checkpoint/saver.h"
+#include "libworker/config/place.h"
+#include "libworker/config/settings.h"
+#include "libworker/data/loader.h"
+#include "libworker/nn/model.h"
+#include "libworker/optim/optimizer.h"
+#include "libworker/optim/schedule.h"
+#include "libworker/parallel/ddp.h"
+#include "libworker/session/session.h"
+#include "libworker/track/track.h"
+
+enum {
+    /* Elements behind the parameters in the gradient arena that are summed with them. */
+    EXTRA_LOSS,
+    EXTRA_COUNT = 16, /* keeps views on cache lines */
+};
+
+enum step_phase { STEP_BOUNDARY, STEP_FILLING, STEP_REDUCING, STEP_BROKEN };
+
+/* A prepared optimizer's operations table is this copy, which is how wk_step finds the context. */
+struct bound_optimizer {
+    struct optimizer_ops ops; /* first: the optimizer points to it */
+    const struct optimizer_ops *original;
+    struct wk_context *ctx;
+};
+
+struct wk_context {
+    struct settings settings;
+    struct place place;
+    struct error error; /* sticky; code 0 while all is well */
+    void (*notice)(void *arg, const char *text);
+    void *notice_arg;
+
+    pthread_mutex_t lock;
+    struct wk_comm *comm; /* changed under lock; NULL between generations */
+    uint64_t generation;  /* changed under lock */
+    char last_notice[1024]; /* under lock */
+    char shown_notice[1024]; /* what wk_last_notice returned */
+
+    int rank, world, local_rank;
+    struct comm_listener *listener;
+    struct session *session; /* NULL outside Muster */
+    char resume_from[SESSION_PATH_MAX];
+    int signals_seen; /* stop signals of the process before this context */
+
+    /* Prepared objects: borrowed. */
+    struct wk_model *model;
+    struct wk_optimizer *optimizer;
+    struct bound_optimizer bound;
+    struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
+    int n_loaders;
+    struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
+    int n_schedulers;
+    float *params;     /* [model->count] */
+    float *grads;      /* [model->count + EXTRA_COUNT] */
+    size_t grad_count; /* of grads */
+    struct ddp ddp;
+
+    /* The step in flight. */
+    enum step_phase phase;
+    int micro;           /* backward passes since the boundary */
+    int window;          /* passes this step takes; known from the first batch on */
+    bool no_sync;
+    bool reduced;        /* the sums of this window are complete */
+    bool clipped;        /* wk_clip_grad_norm was called in this window */
+    double grad_scale;   /* what wk_step multiplies gradients with */
+    double pass_loss;    /* of the last forward pass or wk_set_loss */
+    double window_tokens; /* of the global batches of this window */
+    bool custom_begun;    /* custom models: wk_grad_ready has begun this pass */
+    bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
+    bool has_state;      /* what this rank holds is training state, not just initial values */
+    bool ended;          /* wk_next has returned false for good */
+
+    struct rng rng;               /* drawn from in this step */
+    struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
+    double loss;                  /* of it */
+
+    struct saver *saver; /* NULL without checkpoint.dir */
+    struct checkpoint_gate gate;
+    int64_t saved_step;  /* newest handed to the saver */
+    int64_t saved_ms;    /* when */
+    bool save_asked;
+    bool save_again; /* under lock: the last one was refused because its generation was over */
+
+    struct track track;
+    bool track_open, track_failed;
+    double norm; /* of the gradient, where it was measured in this window; else 0 */
+};
+
+/* What tests put in the place of the world. */
+struct context_seams {
+    const struct environment *environment;
+    struct session *session; /* owned by the context from then on, also after a failure; may be NULL */
+    bool quiet;              /* no progress lines */
+};
+int context_open(const struct wk_options *options, const struct context_seams *seams,
+                 struct wk_context **ret_ctx);
+
+/* Make an error sticky (the first stays) and return the sticky one's code. */
+int context_fail(struct wk_context *ctx, const struct error *err);
+
+void context_notice(struct wk_context *ctx, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+int64_t context_now_ms(void); /* monotonic */
+
+/* generation.c: membership */
+
+/* Connect to the first generation. */
+int context_join(struct wk_context *ctx, struct error *err);
+
+/* Leave what is left of the old generation, join new ones until one holds, and bring all members to
+ * the same state. */
+int context_reform(struct wk_context *ctx, struct error *err);
+
+/* The collective failed with `code`, or the generation is over: abort, roll the step in flight back.
+ * Errors that no new generation can mend become sticky. Returns 0, or the sticky error. */
+int context_break(struct wk_context *ctx, int code);
+
+/* Give up the communicator. */
+void context_leave(struct wk_context *ctx);
+
+/* state.c: everything that must survive */
+
+/* Bring the members of a new generation to the same step: WK_EPEER and the like when it broke
+ * meanwhile, other errors are for good. */
+int state_agree(struct wk_context *ctx, struct error *err);
+
+/* Table of all tensors; malloc'd, the caller frees. */
+int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
+                  struct error *err);
+void state_numbers(const struct wk_context *ctx, struct train_numbers *ret);
+void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
+
+/* save.c */
+
+int save_open(struct wk_context *ctx, struct error *err);
+
+/* At a boundary: start a checkpoint if one is due. */
+void save_if_due(struct wk_context *ctx);
+
+/* Save the present state unless it is saved, and wait for it. */
+void save_last(struct wk_context *ctx);
+
+/* signal.c: SIGTERM as a request to stop */
+
+void signal_watch(void); /* while its disposition is the default one; nests */
+void signal_unwatch(void);
+int signal_count(void); /* stop signals of this process so far */
+
+/* boundary.c: what happens between steps, before a training batch is dealt. true: deal one. */
+bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader);
+bool boundary_stopping(struct wk_context *ctx);
+
+#endif

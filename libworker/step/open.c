@@ -1,0 +1,252 @@
+/* Opening and closing a context, and what can be asked of one. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+
+int64_t context_now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int context_fail(struct wk_context *ctx, const struct error *err)
+{
+    if (!ctx->error.code)
+        ctx->error = *err;
+    return ctx->error.code;
+}
+
+void context_notice(struct wk_context *ctx, const char *fmt, ...)
+{
+    char text[sizeof(ctx->last_notice)];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    (void)pthread_mutex_lock(&ctx->lock);
+    (void)str_copy(ctx->last_notice, sizeof(ctx->last_notice), text);
+    (void)pthread_mutex_unlock(&ctx->lock);
+    if (ctx->notice)
+        ctx->notice(ctx->notice_arg, text);
+    else
+        (void)fprintf(stderr, "muster: %s\n", text);
+}
+
+static const char *process_variable(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+static const char *variable(const struct context_seams *seams, const char *name)
+{
+    const char *text = seams->environment->get(seams->environment->arg, name);
+    return text ? text : "";
+}
+
+/* A collective of the generation left behind must end: called on the session's thread. */
+static void abort_generation(void *arg, uint64_t generation)
+{
+    struct wk_context *ctx = arg;
+    (void)pthread_mutex_lock(&ctx->lock);
+    if (ctx->comm && ctx->generation == generation)
+        wk_comm_abort(ctx->comm);
+    (void)pthread_mutex_unlock(&ctx->lock);
+}
+
+static int open_session(struct wk_context *ctx, const struct context_seams *seams,
+                        struct error *err)
+{
+    int rc = 0;
+    if (!ctx->session && ctx->place.kind == PLACE_MUSTER) {
+        int64_t uid = 0;
+        const char *text = variable(seams, "MUSTER_UID");
+        if (*text && parse_i64(text, 0, INT64_MAX, &uid, err))
+            return error_wrap(err, "MUSTER_UID");
+        struct session_address address = {
+            .url = variable(seams, "MUSTER_WORKER_SOCKET"),
+            .token = variable(seams, "MUSTER_WORKER_TOKEN"),
+            .job = variable(seams, "MUSTER_JOB"),
+            .uid = (uint64_t)uid,
+        };
+        rc = session_open(&address, &ctx->session, err);
+    }
+    if (!rc && ctx->session) {
+        ctx->session->abort = abort_generation;
+        ctx->session->abort_arg = ctx;
+    }
+    return rc;
+}
+
+static int open_all(struct wk_context *ctx, const struct wk_options *options,
+                    const struct context_seams *seams, struct error *err)
+{
+    struct settings_input input = {
+        .code = options ? options->settings : NULL,
+        .n_code = options ? options->n_settings : 0,
+        .environment = seams->environment,
+        .file = options ? options->config_file : NULL,
+    };
+    int rc = settings_read(&input, &ctx->settings, err);
+    if (!rc)
+        rc = place_read(seams->environment, &ctx->place, err);
+    if (!rc)
+        rc = open_session(ctx, seams, err);
+    if (!rc)
+        rc = context_join(ctx, err);
+    if (!rc)
+        rc = save_open(ctx, err);
+    if (rc)
+        return rc;
+    ctx->numbers.total_steps = settings_integer(&ctx->settings, SETTING_TOTAL_STEPS);
+    rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
+    ctx->numbers.rng = ctx->rng;
+    struct track_options track = {
+        .path = ctx->rank == 0 ? settings_text(&ctx->settings, SETTING_LOG_FILE) : "",
+        .progress = seams->quiet ? NULL : stdout,
+        .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
+    };
+    rc = track_init(&ctx->track, &track, context_now_ms(), err);
+    ctx->track_open = !rc;
+    return rc;
+}
+
+int context_open(const struct wk_options *options, const struct context_seams *seams,
+                 struct wk_context **ret_ctx)
+{
+    struct wk_context *ctx = calloc(1, sizeof(*ctx));
+    if (!ctx)
+        return WK_ENOMEM;
+    (void)pthread_mutex_init(&ctx->lock, NULL);
+    ctx->notice = options ? options->notice : NULL;
+    ctx->notice_arg = options ? options->notice_arg : NULL;
+    ctx->session = seams->session;
+    ctx->world = 1;
+    ctx->saved_step = -1;
+    ctx->grad_scale = 1;
+    ctx->loss = (double)NAN;
+    signal_watch();
+    ctx->signals_seen = signal_count();
+    *ret_ctx = ctx;
+    struct error err = {0};
+    int rc = open_all(ctx, options, seams, &err);
+    return rc ? context_fail(ctx, &err) : 0;
+}
+
+int wk_open(const struct wk_options *options, struct wk_context **ret_ctx)
+{
+    struct environment environment = {process_variable, NULL};
+    struct context_seams seams = {.environment = &environment};
+    return context_open(options, &seams, ret_ctx);
+}
+
+static int exit_code(const struct wk_context *ctx)
+{
+    switch (ctx->error.code) {
+    case 0:
+        return 0;
+    case WK_ESTOPPED:
+        return WK_EXIT_STOPPED;
+    case WK_EPEER:
+    case WK_EABORT:
+        return WK_EXIT_PEER;
+    default:
+        return 1;
+    }
+}
+
+int wk_close(struct wk_context *ctx)
+{
+    if (!ctx)
+        return 1;
+    int code = exit_code(ctx);
+    if (!code)
+        save_last(ctx);
+    saver_free(ctx->saver);
+    context_leave(ctx);
+    prepare_undo(ctx);
+    if (ctx->session)
+        ctx->session->ops->free(ctx->session);
+    comm_listener_close(ctx->listener);
+    if (ctx->track_open)
+        track_fini(&ctx->track);
+    settings_fini(&ctx->settings);
+    signal_unwatch();
+    (void)pthread_mutex_destroy(&ctx->lock);
+    free(ctx);
+    return code;
+}
+
+int wk_status(const struct wk_context *ctx)
+{
+    return ctx->error.code;
+}
+
+const char *wk_last_error(const struct wk_context *ctx)
+{
+    return ctx->error.text;
+}
+
+const char *wk_last_notice(struct wk_context *ctx)
+{
+    (void)pthread_mutex_lock(&ctx->lock);
+    (void)str_copy(ctx->shown_notice, sizeof(ctx->shown_notice), ctx->last_notice);
+    (void)pthread_mutex_unlock(&ctx->lock);
+    return ctx->shown_notice;
+}
+
+int wk_rank(const struct wk_context *ctx)
+{
+    return ctx->rank;
+}
+
+int wk_world(const struct wk_context *ctx)
+{
+    return ctx->world;
+}
+
+int wk_local_rank(const struct wk_context *ctx)
+{
+    return ctx->local_rank;
+}
+
+bool wk_is_main(const struct wk_context *ctx)
+{
+    return ctx->rank == 0;
+}
+
+uint64_t wk_generation(const struct wk_context *ctx)
+{
+    return ctx->generation;
+}
+
+struct wk_comm *wk_communicator(struct wk_context *ctx)
+{
+    return ctx->phase == STEP_BROKEN ? NULL : ctx->comm;
+}
+
+const char *wk_config_value(const struct wk_context *ctx, const char *name)
+{
+    int setting = settings_find(name);
+    return setting < 0 ? NULL : ctx->settings.values[setting].text;
+}
+
+enum wk_origin wk_config_origin(const struct wk_context *ctx, const char *name)
+{
+    int setting = settings_find(name);
+    return setting < 0 ? WK_FROM_DEFAULT : ctx->settings.values[setting].origin;
+}
+
+int wk_config_print(const struct wk_context *ctx, FILE *out)
+{
+    return settings_print(&ctx->settings, out);
+}

@@ -1,0 +1,260 @@
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+
+enum { ARENA_ALIGN_BYTES = 64 };
+
+struct wk_context *prepare_context_of_model(const struct wk_model *model)
+{
+    return model->grad_ready == step_grad_ready ? model->grad_ready_arg : NULL;
+}
+
+static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,
+                       float *params, const float *grads, float grad_scale)
+{
+    const struct bound_optimizer *bound = (const struct bound_optimizer *)optimizer->ops;
+    bound->original->step(optimizer, segment, params, grads, grad_scale);
+}
+
+struct wk_context *prepare_context_of_optimizer(const struct wk_optimizer *optimizer)
+{
+    if (!optimizer || optimizer->ops->step != bound_step)
+        return NULL;
+    return ((const struct bound_optimizer *)optimizer->ops)->ctx;
+}
+
+static int refuse(struct error *err, const char *setting, const char *value)
+{
+    return error_set(err, WK_EUNSUPPORTED, "%s %s is not in this build", setting, value);
+}
+
+/* Settings this build cannot honour are refused, never ignored. */
+static int check_settings(const struct wk_context *ctx, struct error *err)
+{
+    const struct settings *settings = &ctx->settings;
+    static const enum setting ones[] = {SETTING_MESH_CP, SETTING_MESH_TP, SETTING_MESH_PP};
+    const char *strategy = settings_text(settings, SETTING_STRATEGY);
+    const char *precision = settings_text(settings, SETTING_MIXED_PRECISION);
+    if (strcmp(strategy, "ddp") != 0)
+        return refuse(err, "strategy", strategy);
+    if (strcmp(precision, "no") != 0)
+        return refuse(err, "mixed_precision", precision);
+    for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
+        if (settings_integer(settings, ones[i]) != 1)
+            return refuse(err, setting_rows[ones[i]].name, settings_text(settings, ones[i]));
+    if (settings_integer(settings, SETTING_MESH_DP_SHARD) > 1)
+        return refuse(err, "mesh.dp_shard", settings_text(settings, SETTING_MESH_DP_SHARD));
+    int64_t dp = settings_integer(settings, SETTING_MESH_DP);
+    int64_t replicas = settings_integer(settings, SETTING_MESH_DP_REPLICATE);
+    if ((dp && dp != ctx->world) || (replicas && replicas != ctx->world))
+        return error_set(err, WK_EINVAL, "mesh.%s is %lld, but there are %d ranks",
+                         dp ? "dp" : "dp_replicate", (long long)(dp ? dp : replicas), ctx->world);
+    return 0;
+}
+
+/* First pass: sort what was given. */
+static int take_object(struct wk_context *ctx, const struct wk_object *object, struct error *err)
+{
+    if (!object->object)
+        return error_set(err, WK_EINVAL, "wk_prepare was given NULL");
+    switch (object->kind) {
+    case WK_OBJECT_MODEL:
+        if (ctx->model && ctx->model != object->object)
+            return error_set(err, WK_EUNSUPPORTED, "one context trains one model, here are two");
+        ctx->model = object->object;
+        return 0;
+    case WK_OBJECT_OPTIMIZER:
+        if (ctx->optimizer && ctx->optimizer != object->object)
+            return error_set(err, WK_EUNSUPPORTED, "a model has one optimizer, here are two");
+        ctx->optimizer = object->object;
+        return 0;
+    case WK_OBJECT_LOADER:
+        for (int i = 0; i < ctx->n_loaders; i++)
+            if (ctx->loaders[i] == object->object)
+                return 0;
+        if (ctx->n_loaders == NUMBERS_LOADERS_MAX)
+            return error_set(err, WK_EINVAL, "more than %d loaders", NUMBERS_LOADERS_MAX);
+        ctx->loaders[ctx->n_loaders++] = object->object;
+        return 0;
+    case WK_OBJECT_SCHEDULER:
+        for (int i = 0; i < ctx->n_schedulers; i++)
+            if (ctx->schedulers[i] == object->object)
+                return 0;
+        if (ctx->n_schedulers == NUMBERS_SCHEDULERS_MAX)
+            return error_set(err, WK_EINVAL, "more than %d schedulers", NUMBERS_SCHEDULERS_MAX);
+        ctx->schedulers[ctx->n_schedulers++] = object->object;
+        return 0;
+    }
+    return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object->kind);
+}
+
+static int check_objects(const struct wk_context *ctx, struct error *err)
+{
+    if (!ctx->model)
+        return error_set(err, WK_EINVAL, "there is no model to train");
+    if (prepare_context_of_model(ctx->model))
+        return error_set(err, WK_ESTATE, "the model is prepared in another context");
+    if (ctx->optimizer && prepare_context_of_optimizer(ctx->optimizer))
+        return error_set(err, WK_ESTATE, "the optimizer is prepared in another context");
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        if (ctx->schedulers[i]->optimizer != ctx->optimizer)
+            return error_set(err, WK_EINVAL, "a scheduler's optimizer is not prepared with it");
+    for (int i = 0; i < ctx->n_loaders; i++) {
+        const struct wk_loader *loader = ctx->loaders[i];
+        if (loader->owner)
+            return error_set(err, WK_ESTATE, "a loader is prepared in another context");
+        if (!model_is_custom(ctx->model) && loader->options.length > ctx->model->context)
+            return error_set(err, WK_EINVAL,
+                             "samples of %lld tokens do not fit the model's context of %lld",
+                             (long long)loader->options.length, (long long)ctx->model->context);
+    }
+    return 0;
+}
+
+static float *arena(size_t count)
+{
+    size_t bytes = (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES *
+                   ARENA_ALIGN_BYTES;
+    float *data = aligned_alloc(ARENA_ALIGN_BYTES, bytes);
+    if (data)
+        memset(data, 0, bytes);
+    return data;
+}
+
+static int bind_model(struct wk_context *ctx, struct error *err)
+{
+    struct wk_model *model = ctx->model;
+    uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
+    double mib = 1 << 20;
+    struct bucket_sizes sizes = {
+        .first_bytes = (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
+        .bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
+    };
+    ctx->grad_count = model->count + EXTRA_COUNT;
+    ctx->params = arena(model->count);
+    ctx->grads = arena(ctx->grad_count);
+    if (!ctx->params || !ctx->grads)
+        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+    if (!model_is_custom(model) && !model->seed_waits)
+        (void)wk_model_init(model, seed);
+    int rc = model_bind(model, ctx->params, ctx->grads);
+    if (rc)
+        return error_set(err, rc, "the model does not take its memory");
+    if (model_is_custom(model))
+        custom_apply_initial(model);
+    model->grad_ready = step_grad_ready;
+    model->grad_ready_arg = ctx;
+    struct ddp_arena grads = {model->params, model->n_params, ctx->grads, ctx->grad_count};
+    return ddp_init(&ctx->ddp, &grads, &sizes, err);
+}
+
+static int bind_optimizer(struct wk_context *ctx, struct error *err)
+{
+    if (!ctx->optimizer)
+        return 0;
+    int rc = optimizer_bind(ctx->optimizer, ctx->model->params, ctx->model->n_params, 0,
+                            ctx->model->count, err);
+    if (rc)
+        return rc;
+    ctx->bound = (struct bound_optimizer){*ctx->optimizer->ops, ctx->optimizer->ops, ctx};
+    ctx->bound.ops.step = bound_step;
+    ctx->optimizer->ops = &ctx->bound.ops;
+    return 0;
+}
+
+static void bind_loaders(struct wk_context *ctx)
+{
+    for (int i = 0; i < ctx->n_loaders; i++) {
+        struct wk_loader *loader = ctx->loaders[i];
+        if (!loader->options.seed)
+            loader->options.seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
+        loader->owner = ctx;
+    }
+}
+
+static int prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects,
+                   struct error *err)
+{
+    int rc = check_settings(ctx, err);
+    for (int i = 0; i < n_objects && !rc; i++)
+        rc = take_object(ctx, &objects[i], err);
+    if (!rc)
+        rc = check_objects(ctx, err);
+    if (rc) {
+        /* Nothing was bound yet, so nothing must be unbound. */
+        ctx->model = NULL;
+        ctx->optimizer = NULL;
+        ctx->n_loaders = ctx->n_schedulers = 0;
+        return rc;
+    }
+    rc = bind_model(ctx, err);
+    if (!rc)
+        rc = bind_optimizer(ctx, err);
+    if (rc)
+        return rc;
+    bind_loaders(ctx);
+    rc = state_agree(ctx, err);
+    if (!rc)
+        return 0;
+    if (context_break(ctx, rc))
+        return rc;
+    *err = (struct error){0};
+    return context_reform(ctx, err);
+}
+
+static bool known(const struct wk_context *ctx, const void *object)
+{
+    bool found = object == ctx->model || object == ctx->optimizer;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        found = found || object == ctx->loaders[i];
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        found = found || object == ctx->schedulers[i];
+    return found;
+}
+
+int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects)
+{
+    struct error err = {0};
+    if (ctx->error.code)
+        return ctx->error.code;
+    if (ctx->model) {
+        for (int i = 0; i < n_objects; i++) {
+            if (known(ctx, objects[i].object))
+                continue;
+            (void)error_set(&err, WK_ESTATE,
+                            "wk_prepare was called before: prepare everything in one call");
+            return context_fail(ctx, &err);
+        }
+        return 0;
+    }
+    int rc = prepare(ctx, objects, n_objects, &err);
+    if (!rc)
+        return 0;
+    (void)error_wrap(&err, "prepare");
+    return context_fail(ctx, &err);
+}
+
+void prepare_undo(struct wk_context *ctx)
+{
+    (void)ddp_finish(&ctx->ddp);
+    ddp_fini(&ctx->ddp);
+    for (int i = 0; i < ctx->n_loaders; i++)
+        ctx->loaders[i]->owner = NULL;
+    if (ctx->optimizer && prepare_context_of_optimizer(ctx->optimizer) == ctx)
+        ctx->optimizer->ops = ctx->bound.original;
+    if (ctx->model && prepare_context_of_model(ctx->model) == ctx) {
+        struct wk_model *model = ctx->model;
+        model->grad_ready = NULL;
+        model->grad_ready_arg = NULL;
+        model->param_arena = model->grad_arena = NULL;
+        for (int i = 0; i < model->n_params; i++)
+            model->params[i].data = model->params[i].grad = NULL;
+    }
+    free(ctx->params);
+    free(ctx->grads);
+    ctx->params = ctx->grads = NULL;
+}

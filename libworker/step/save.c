@@ -1,0 +1,153 @@
+/* When checkpoints are taken and who is asked about them. Rank 0 writes; all ranks hold the same. */
+#include <stdlib.h>
+
+#include "libworker/step/context.h"
+
+static int ask(struct wk_context *ctx, bool done, const struct checkpoint_claim *claim,
+               struct error *err)
+{
+    return ctx->session->ops->commit(ctx->session, done, claim, err);
+}
+
+static int prepare_commit(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    return ask(arg, false, claim, err);
+}
+
+static int done_commit(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    return ask(arg, true, claim, err);
+}
+
+static void report(void *arg, int64_t step, const struct error *err)
+{
+    struct wk_context *ctx = arg;
+    if (!err->code)
+        return;
+    context_notice(ctx, "no checkpoint of step %lld: %s", (long long)step, err->text);
+    (void)pthread_mutex_lock(&ctx->lock);
+    ctx->save_again = err->code == WK_EABORT;
+    (void)pthread_mutex_unlock(&ctx->lock);
+}
+
+int save_open(struct wk_context *ctx, struct error *err)
+{
+    const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    ctx->saved_ms = context_now_ms();
+    if (!*dir)
+        return 0;
+    ctx->gate = (struct checkpoint_gate){ctx, prepare_commit, done_commit};
+    struct saver_options options = {
+        .dir = dir,
+        .gate = ctx->session ? &ctx->gate : NULL,
+        .keep = (int)settings_integer(&ctx->settings, SETTING_CHECKPOINT_KEEP),
+        .report = report,
+        .report_arg = ctx,
+    };
+    return saver_new(&options, &ctx->saver, err);
+}
+
+static bool take_again(struct wk_context *ctx)
+{
+    (void)pthread_mutex_lock(&ctx->lock);
+    bool again = ctx->save_again;
+    ctx->save_again = false;
+    (void)pthread_mutex_unlock(&ctx->lock);
+    return again;
+}
+
+static bool due(struct wk_context *ctx)
+{
+    int64_t step = ctx->numbers.step;
+    int64_t every = settings_integer(&ctx->settings, SETTING_CHECKPOINT_EVERY);
+    int64_t saved = ctx->saved_step > 0 ? ctx->saved_step : 0;
+    if (take_again(ctx))
+        return true;
+    if (step == ctx->saved_step || step == 0)
+        return false;
+    if (ctx->save_asked)
+        return true;
+    if (every < 0)
+        return context_now_ms() - ctx->saved_ms >= -every;
+    return every > 0 && step / every > saved / every;
+}
+
+static int start(struct wk_context *ctx, bool wait, struct error *err)
+{
+    struct checkpoint_tensor *tensors;
+    struct train_numbers numbers;
+    int count;
+    int rc = state_tensors(ctx, &tensors, &count, err);
+    if (rc)
+        return rc;
+    state_numbers(ctx, &numbers);
+    struct checkpoint_about about = {
+        .generation = ctx->session ? ctx->generation : 0,
+        .world = ctx->world,
+        .mesh_dp = ctx->world,
+        .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
+    };
+    struct checkpoint_write what = {
+        .tensors = tensors,
+        .n_tensors = count,
+        .numbers = &numbers,
+        .about = &about,
+    };
+    rc = saver_take(ctx->saver, &what, err);
+    if (rc == WK_ENOMEM)
+        rc = saver_now(ctx->saver, &what, err);
+    else if (!rc && wait)
+        rc = saver_wait(ctx->saver, err);
+    free(tensors);
+    ctx->saved_step = numbers.step;
+    ctx->saved_ms = context_now_ms();
+    ctx->save_asked = false;
+    return rc;
+}
+
+/* Whether this rank has state to save and is the one to do so. */
+static bool mine(const struct wk_context *ctx)
+{
+    return ctx->saver && ctx->rank == 0 && ctx->model && ctx->has_state;
+}
+
+void save_if_due(struct wk_context *ctx)
+{
+    /* While one is being written the next waits for a later boundary instead of stalling this one.
+     * A write that failed has been told of by `report`. */
+    if (mine(ctx) && !saver_busy(ctx->saver) && due(ctx))
+        (void)start(ctx, false, NULL);
+}
+
+void save_last(struct wk_context *ctx)
+{
+    if (!mine(ctx))
+        return;
+    (void)saver_wait(ctx->saver, NULL);
+    if (take_again(ctx) || (ctx->saved_step != ctx->numbers.step && ctx->numbers.step > 0))
+        (void)start(ctx, true, NULL);
+}
+
+int wk_save(struct wk_context *ctx)
+{
+    if (ctx->error.code)
+        return ctx->error.code;
+    if (!ctx->saver)
+        return WK_ESTATE;
+    ctx->save_asked = true;
+    return 0;
+}
+
+int wk_save_wait(struct wk_context *ctx)
+{
+    return ctx->saver ? saver_wait(ctx->saver, NULL) : 0;
+}
+
+int wk_checkpoint_verify(struct wk_context *ctx, const char *path)
+{
+    struct error err = {0};
+    int rc = checkpoint_verify(path, &err);
+    if (rc && ctx)
+        context_notice(ctx, "%s", err.text);
+    return rc;
+}

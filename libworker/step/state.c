@@ -1,0 +1,304 @@
+/* What must survive, as tensors and numbers; and how the members of a generation come to agree. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+
+void state_numbers(const struct wk_context *ctx, struct train_numbers *ret)
+{
+    struct train_numbers numbers = ctx->numbers;
+    numbers.optimizer_steps = ctx->optimizer ? ctx->optimizer->steps : 0;
+    numbers.n_loaders = ctx->n_loaders;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        numbers.loaders[i] = ctx->loaders[i]->committed;
+    numbers.n_schedulers = ctx->n_schedulers;
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        numbers.schedulers[i] = ctx->schedulers[i]->step;
+    *ret = numbers;
+}
+
+void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
+{
+    int64_t total_steps = ctx->numbers.total_steps;
+    ctx->numbers = *numbers;
+    /* The program's word of today counts, not that of the run the state comes from. */
+    ctx->numbers.total_steps = total_steps;
+    ctx->rng = numbers->rng;
+    if (ctx->optimizer)
+        ctx->optimizer->steps = numbers->optimizer_steps;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        ctx->loaders[i]->cursor = ctx->loaders[i]->committed = numbers->loaders[i];
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        scheduler_set_step(ctx->schedulers[i], numbers->schedulers[i]);
+    ctx->has_state = true;
+}
+
+static int add_tensor(struct checkpoint_tensor *tensor, const char *prefix,
+                      const struct param *param, float *data, struct error *err)
+{
+    *tensor = (struct checkpoint_tensor){
+        .dtype = WK_F32,
+        .dims = param->dims,
+        .data = data + param->offset,
+        .bytes = param->count * sizeof(float),
+    };
+    memcpy(tensor->shape, param->shape, sizeof(tensor->shape));
+    if (str_printf(tensor->name, sizeof(tensor->name), "%s.%s", prefix, param->name))
+        return error_set(err, WK_EINVAL, "the name of parameter %s is too long", param->name);
+    return 0;
+}
+
+int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
+                  struct error *err)
+{
+    const struct wk_model *model = ctx->model;
+    int n_states = ctx->optimizer ? ctx->optimizer->ops->n_states : 0;
+    size_t most = (size_t)model->n_params * (1 + (size_t)n_states);
+    struct checkpoint_tensor *tensors = calloc(most + 1, sizeof(*tensors));
+    if (!tensors)
+        return error_set(err, WK_ENOMEM, "no memory for a table of %zu tensors", most);
+    int count = 0, rc = 0;
+    for (int i = 0; i < model->n_params && !rc; i++)
+        rc = add_tensor(&tensors[count++], "model", &model->params[i], ctx->params, err);
+    for (int s = 0; s < n_states; s++) {
+        char prefix[64];
+        (void)str_printf(prefix, sizeof(prefix), "optimizer.%s",
+                         optimizer_state_name(ctx->optimizer, s));
+        for (int i = 0; i < model->n_params && !rc && ctx->optimizer->state[s]; i++)
+            rc = add_tensor(&tensors[count++], prefix, &model->params[i],
+                            ctx->optimizer->state[s], err);
+    }
+    if (rc) {
+        free(tensors);
+        return rc;
+    }
+    *ret = tensors;
+    *ret_count = count;
+    return 0;
+}
+
+static int load_one(struct wk_context *ctx, const char *path, struct error *err)
+{
+    struct checkpoint_tensor *tensors;
+    struct train_numbers numbers;
+    int count;
+    int rc = state_tensors(ctx, &tensors, &count, err);
+    if (rc)
+        return rc;
+    rc = checkpoint_load(path, tensors, count, &numbers, err);
+    free(tensors);
+    if (!rc && (numbers.n_loaders != ctx->n_loaders || numbers.n_schedulers != ctx->n_schedulers))
+        rc = error_set(err, WK_EMISMATCH,
+                       "checkpoint %s is of %lld loaders and %lld schedulers, not %d and %d", path,
+                       (long long)numbers.n_loaders, (long long)numbers.n_schedulers,
+                       ctx->n_loaders, ctx->n_schedulers);
+    if (!rc)
+        state_adopt(ctx, &numbers);
+    return rc;
+}
+
+/* Older checkpoints beside `path`, newest first, until one loads. */
+static int load_older(struct wk_context *ctx, const char *path, struct error *err)
+{
+    char dir[CHECKPOINT_PATH_MAX];
+    int64_t *steps, before = checkpoint_step_of(path);
+    int count;
+    if (str_copy(dir, sizeof(dir), path) || !strrchr(dir, '/'))
+        return err->code;
+    *strrchr(dir, '/') = 0;
+    if (checkpoint_list(dir, &steps, &count, NULL))
+        return err->code;
+    int rc = err->code;
+    for (int i = count - 1; i >= 0 && (rc == WK_EIO || rc == WK_ENOTFOUND); i--) {
+        char older[CHECKPOINT_PATH_MAX];
+        if (steps[i] >= before || checkpoint_path(dir, steps[i], older))
+            continue;
+        context_notice(ctx, "%s; taking the one before it, step %lld", err->text,
+                       (long long)steps[i]);
+        *err = (struct error){0};
+        rc = load_one(ctx, older, err);
+    }
+    free(steps);
+    return rc;
+}
+
+static int newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err)
+{
+    const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    int64_t *steps;
+    int count;
+    *ret = 0;
+    if (!*dir)
+        return error_set(err, WK_EINVAL, "resume_from is \"latest\" without a checkpoint.dir");
+    int rc = checkpoint_list(dir, &steps, &count, err);
+    if (!rc && count)
+        rc = checkpoint_path(dir, steps[count - 1], ret);
+    if (!rc)
+        free(steps);
+    return rc;
+}
+
+/* Training state for a gang in which nobody has any: the checkpoint to resume from, or the start. */
+static int first_state(struct wk_context *ctx, struct error *err)
+{
+    char path[CHECKPOINT_PATH_MAX];
+    const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
+    if (*ctx->resume_from)
+        wanted = ctx->resume_from;
+    int rc = 0;
+    if (strcmp(wanted, "latest") == 0) {
+        rc = newest(ctx, path, err);
+        wanted = path;
+    }
+    if (rc)
+        return rc;
+    if (!*wanted) {
+        ctx->has_state = true;
+        return 0;
+    }
+    rc = load_one(ctx, wanted, err);
+    if (rc == WK_EIO || rc == WK_ENOTFOUND)
+        rc = load_older(ctx, wanted, err);
+    if (!rc) {
+        ctx->saved_step = ctx->numbers.step;
+        context_notice(ctx, "resumed from step %lld of %s", (long long)ctx->numbers.step, wanted);
+    }
+    return rc;
+}
+
+/* What each member says about itself, gathered as 64-bit numbers. */
+struct member {
+    int64_t has_state, step, count, params, loaders, schedulers, states;
+    int64_t digest; /* of the parameters' names and shapes */
+};
+
+static int64_t digest(const struct wk_model *model)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (int i = 0; i < model->n_params; i++) {
+        for (const char *c = model->params[i].name; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        hash = (hash ^ model->params[i].count) * 1099511628211u;
+    }
+    return (int64_t)hash;
+}
+
+static struct member describe(const struct wk_context *ctx)
+{
+    return (struct member){
+        .has_state = ctx->has_state,
+        .step = ctx->numbers.step,
+        .count = (int64_t)ctx->model->count,
+        .params = ctx->model->n_params,
+        .loaders = ctx->n_loaders,
+        .schedulers = ctx->n_schedulers,
+        .states = ctx->optimizer ? ctx->optimizer->ops->n_states : -1,
+        .digest = digest(ctx->model),
+    };
+}
+
+static int check_alike(const struct wk_context *ctx, const struct member *members,
+                       struct error *err)
+{
+    const struct member *own = &members[ctx->rank];
+    for (int i = 0; i < ctx->world; i++) {
+        const struct member *other = &members[i];
+        if (other->count != own->count || other->digest != own->digest ||
+            other->params != own->params)
+            return error_set(err, WK_EMISMATCH,
+                             "rank %d prepared another model: %lld parameters in %lld tensors, "
+                             "rank %d has %lld in %lld",
+                             i, (long long)other->count, (long long)other->params, ctx->rank,
+                             (long long)own->count, (long long)own->params);
+        if (other->loaders != own->loaders || other->schedulers != own->schedulers ||
+            other->states != own->states)
+            return error_set(err, WK_EMISMATCH,
+                             "rank %d prepared other loaders, schedulers or another optimizer", i);
+    }
+    return 0;
+}
+
+/* The member whose state all continue with: the furthest, the lowest rank among equals; rank 0 when
+ * nobody has any. Whether it has to be sent goes to *ret_differ. */
+static int choose_source(const struct member *members, int world, bool *ret_differ)
+{
+    int source = -1;
+    *ret_differ = false;
+    for (int i = 0; i < world; i++)
+        if (members[i].has_state && (source < 0 || members[i].step > members[source].step))
+            source = i;
+    for (int i = 0; i < world; i++)
+        if (source < 0 || !members[i].has_state || members[i].step != members[source].step)
+            *ret_differ = true;
+    return source < 0 ? 0 : source;
+}
+
+/* What the source says before its tensors. */
+struct word {
+    struct train_numbers numbers;
+    double loss;
+    int32_t code; /* it has nothing to send: the reason */
+    char text[512];
+};
+
+static int send_tensors(struct wk_context *ctx, int source)
+{
+    size_t count = ctx->model->count;
+    int rc = wk_broadcast(ctx->comm, ctx->params, count, WK_F32, source, NULL);
+    int n_states = ctx->optimizer ? ctx->optimizer->ops->n_states : 0;
+    for (int s = 0; s < n_states && !rc; s++)
+        if (ctx->optimizer->state[s])
+            rc = wk_broadcast(ctx->comm, ctx->optimizer->state[s], count, WK_F32, source, NULL);
+    return rc;
+}
+
+static int spread(struct wk_context *ctx, int source, bool fresh, struct error *err)
+{
+    struct word word = {0};
+    if (ctx->rank == source) {
+        struct error why = {0};
+        word.code = fresh ? first_state(ctx, &why) : 0;
+        (void)str_copy(word.text, sizeof(word.text), why.text);
+        state_numbers(ctx, &word.numbers);
+        word.loss = ctx->loss;
+    }
+    int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    if (rc)
+        return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    if (word.code)
+        return error_set(err, word.code, "%s", word.text);
+    /* From here to the last broadcast this rank is neither what it was nor what it is to be. */
+    bool had_state = ctx->has_state;
+    ctx->has_state = ctx->rank == source;
+    rc = send_tensors(ctx, source);
+    if (rc) {
+        if (ctx->rank != source && had_state)
+            context_notice(ctx, "the state of rank %d did not arrive whole", source);
+        return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    }
+    state_adopt(ctx, &word.numbers);
+    ctx->loss = word.loss;
+    return 0;
+}
+
+int state_agree(struct wk_context *ctx, struct error *err)
+{
+    struct member own = describe(ctx), *members;
+    members = calloc((size_t)ctx->world, sizeof(*members));
+    if (!members)
+        return error_set(err, WK_ENOMEM, "no memory to compare %d members", ctx->world);
+    int rc = wk_all_gather(ctx->comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64, NULL);
+    if (rc)
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else
+        rc = check_alike(ctx, members, err);
+    if (!rc) {
+        bool differ;
+        int source = choose_source(members, ctx->world, &differ);
+        if (differ)
+            rc = spread(ctx, source, !members[source].has_state, err);
+    }
+    free(members);
+    return rc;
+}

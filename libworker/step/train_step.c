@@ -1,0 +1,331 @@
+/* The training loop's verbs (worker/worker.h), in the order a step calls them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/optim/clip.h"
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+
+enum { METRIC_NAME_MAX = 63 };
+
+static int fail(struct wk_context *ctx, int code, const char *text)
+{
+    struct error err = {0};
+    (void)error_set(&err, code, "%s", text);
+    return context_fail(ctx, &err);
+}
+
+/* Calls do nothing after an error, and from a lost peer to the next wk_next. */
+static bool idle(const struct wk_context *ctx)
+{
+    return ctx->error.code || ctx->phase == STEP_BROKEN;
+}
+
+bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
+{
+    struct wk_context *ctx = loader->owner;
+    if (!ctx)
+        return false;
+    bool training = !loader->options.evaluation;
+    if (training ? !boundary_pass(ctx, loader) : idle(ctx))
+        return false;
+    struct error err = {0};
+    struct loader_place place = {ctx->rank, ctx->world};
+    int rc = loader_next(loader, &place, ret_batch, &err);
+    if (rc < 0)
+        (void)context_fail(ctx, &err);
+    if (rc <= 0)
+        return false;
+    if (training) {
+        if (ctx->micro == 0) {
+            int64_t left = 1 + loader->batches_after;
+            int64_t wanted = settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+            ctx->window = (int)(left < wanted ? left : wanted);
+        }
+        ctx->phase = STEP_FILLING;
+        ctx->window_tokens += ret_batch->denominator;
+    }
+    return true;
+}
+
+int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    double loss = 0;
+    if (!ctx)
+        return WK_ESTATE;
+    if (!idle(ctx)) {
+        struct error err = {0};
+        if (model_forward(model, batch, &loss, &err))
+            (void)context_fail(ctx, &err);
+        ctx->pass_loss = loss;
+    }
+    if (ret_loss)
+        *ret_loss = loss;
+    return ctx->error.code;
+}
+
+int wk_set_loss(struct wk_model *model, double loss)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    ctx->pass_loss = loss;
+    return ctx->error.code;
+}
+
+int wk_no_sync(struct wk_model *model, bool on)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    ctx->no_sync = on;
+    return ctx->error.code;
+}
+
+/* A backward pass begins: whether it is the window's last decides if its gradients are summed. */
+static void begin_pass(struct wk_context *ctx)
+{
+    if (ctx->window < 1)
+        ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+    ctx->grads[ctx->model->count + EXTRA_LOSS] += (float)ctx->pass_loss;
+    ctx->pass_loss = 0;
+    if (ctx->micro + 1 >= ctx->window && !ctx->no_sync && !ctx->reduced) {
+        ctx->phase = STEP_REDUCING;
+        ddp_begin(&ctx->ddp, ctx->comm);
+    }
+}
+
+void step_grad_ready(void *arg, int index)
+{
+    ddp_ready(&((struct wk_context *)arg)->ddp, index);
+}
+
+int wk_grad_ready(struct wk_model *model, int index)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    if (index < 0 || index >= model->n_params)
+        return WK_EINVAL;
+    if (idle(ctx))
+        return ctx->error.code;
+    if (!ctx->custom_begun) {
+        ctx->custom_begun = true;
+        begin_pass(ctx);
+    }
+    ddp_ready(&ctx->ddp, index);
+    return 0;
+}
+
+int wk_backward(struct wk_model *model)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    struct error err = {0};
+    if (!ctx)
+        return WK_ESTATE;
+    if (idle(ctx))
+        return ctx->error.code;
+    if (!ctx->custom_begun)
+        begin_pass(ctx);
+    ctx->custom_begun = false;
+    if (!model_is_custom(model) && model_backward(model, 1, &err))
+        (void)context_fail(ctx, &err);
+    ddp_flush(&ctx->ddp);
+    ctx->micro++;
+    if (ctx->error.code)
+        (void)ddp_finish(&ctx->ddp);
+    return ctx->error.code;
+}
+
+static bool at_window_end(const struct wk_context *ctx)
+{
+    return ctx->micro > 0 && ctx->micro >= ctx->window && !ctx->no_sync;
+}
+
+/* Wait for the sums. false: the step in flight is gone, or the error is sticky. */
+static bool finish_sums(struct wk_context *ctx)
+{
+    if (idle(ctx))
+        return false;
+    if (ctx->reduced)
+        return true;
+    int rc = ddp_finish(&ctx->ddp);
+    if (rc) {
+        (void)context_break(ctx, rc);
+        return false;
+    }
+    ctx->reduced = true;
+    ctx->grad_scale = 1.0 / ctx->micro;
+    return true;
+}
+
+/* The norm as wk_step would apply the gradient without clipping. */
+static double grad_norm(const struct wk_context *ctx)
+{
+    double squares = clip_sum_squares(ctx->model->kernels, ctx->grads, ctx->model->count);
+    return sqrt(squares) * ctx->grad_scale;
+}
+
+static void clip(struct wk_context *ctx, double max_norm, double norm)
+{
+    ctx->clipped = true;
+    if (max_norm > 0)
+        ctx->grad_scale *= clip_factor(norm, max_norm);
+}
+
+int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    double norm = 0;
+    if (at_window_end(ctx) && finish_sums(ctx)) {
+        norm = grad_norm(ctx);
+        clip(ctx, (double)max_norm, norm);
+        ctx->norm = norm;
+    }
+    if (ret_norm)
+        *ret_norm = (float)norm;
+    return ctx->error.code;
+}
+
+/* Everything of the step in flight becomes the state. */
+static void commit(struct wk_context *ctx)
+{
+    ctx->loss = (double)ctx->grads[ctx->model->count + EXTRA_LOSS] / ctx->micro;
+    ctx->numbers.step++;
+    ctx->numbers.rng = ctx->rng;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        ctx->scheduler_due[i] = true;
+    memset(ctx->grads, 0, ctx->grad_count * sizeof(*ctx->grads));
+    ctx->micro = ctx->window = 0;
+    ctx->reduced = ctx->clipped = false;
+    ctx->grad_scale = 1;
+    ctx->phase = STEP_BOUNDARY;
+}
+
+static void log_one(struct wk_context *ctx, const char *name, double value)
+{
+    if (ctx->rank != 0)
+        return;
+    if (ctx->session)
+        ctx->session->ops->metric(ctx->session, ctx->numbers.step, name, value);
+    if (track_metric(&ctx->track, ctx->numbers.step, name, value) && !ctx->track_failed) {
+        ctx->track_failed = true;
+        context_notice(ctx, "log_file cannot be written any more");
+    }
+}
+
+static void report(struct wk_context *ctx, double tokens)
+{
+    if (ctx->session)
+        ctx->session->ops->progress(ctx->session, ctx->numbers.step, ctx->numbers.total_steps);
+    if (ctx->rank != 0)
+        return;
+    struct track_step step = {
+        .step = ctx->numbers.step,
+        .total_steps = ctx->numbers.total_steps,
+        .loss = ctx->loss,
+        .rate = wk_optimizer_rate(ctx->optimizer),
+        .tokens = tokens,
+        .now_ms = context_now_ms(),
+    };
+    log_one(ctx, "loss", ctx->loss);
+    log_one(ctx, "learning_rate", step.rate);
+    if (ctx->norm > 0)
+        log_one(ctx, "grad_norm", ctx->norm);
+    ctx->norm = 0;
+    double rate = track_progress(&ctx->track, &step);
+    if (rate >= 0)
+        log_one(ctx, "tokens_per_second", rate);
+}
+
+int wk_step(struct wk_optimizer *optimizer)
+{
+    struct wk_context *ctx = prepare_context_of_optimizer(optimizer);
+    if (!ctx)
+        return WK_ESTATE;
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        ctx->scheduler_due[i] = false;
+    if (!at_window_end(ctx) || !finish_sums(ctx))
+        return ctx->error.code;
+    double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);
+    if (!ctx->clipped && limit > 0)
+        clip(ctx, limit, ctx->norm = grad_norm(ctx));
+    if (!isfinite(ctx->grad_scale) ||
+        !isfinite((double)ctx->grads[ctx->model->count + EXTRA_LOSS]))
+        return fail(ctx, WK_EOVERFLOW, "the loss or the norm of the gradient is not finite");
+    struct error err = {0};
+    if (optimizer_step(optimizer, ctx->params, ctx->grads, (float)ctx->grad_scale, &err))
+        return context_fail(ctx, &err);
+    double tokens = ctx->window_tokens;
+    ctx->window_tokens = 0;
+    commit(ctx);
+    report(ctx, tokens);
+    return 0;
+}
+
+int wk_scheduler_step(struct wk_scheduler *scheduler)
+{
+    struct wk_context *ctx = prepare_context_of_optimizer(scheduler->optimizer);
+    if (!ctx)
+        return WK_ESTATE;
+    /* Also in a broken generation: the step it belongs to is part of the state. */
+    for (int i = 0; i < ctx->n_schedulers; i++) {
+        if (ctx->schedulers[i] != scheduler || !ctx->scheduler_due[i])
+            continue;
+        scheduler_advance(scheduler);
+        ctx->scheduler_due[i] = false;
+    }
+    return ctx->error.code;
+}
+
+int64_t wk_steps(const struct wk_context *ctx)
+{
+    return ctx->numbers.step;
+}
+
+int64_t wk_total_steps(const struct wk_context *ctx)
+{
+    return ctx->numbers.total_steps;
+}
+
+double wk_loss(const struct wk_context *ctx)
+{
+    return ctx->loss;
+}
+
+int wk_log(struct wk_context *ctx, const char *name, double value)
+{
+    if (ctx->error.code)
+        return ctx->error.code;
+    size_t size = strlen(name);
+    if (size < 1 || size > METRIC_NAME_MAX ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./-") != size)
+        return fail(ctx, WK_EINVAL, "a metric's name has 1 to 63 of a-z 0-9 _ . / -");
+    if (!idle(ctx))
+        log_one(ctx, name, value);
+    return 0;
+}
+
+int wk_reduce(struct wk_context *ctx, double *value, enum wk_op op)
+{
+    if (idle(ctx))
+        return ctx->error.code;
+    double sum = *value;
+    int rc = wk_all_reduce(ctx->comm, &sum, 1, WK_F64, op, NULL);
+    if (rc)
+        return context_break(ctx, rc);
+    *value = sum;
+    return 0;
+}
+
+double wk_random(struct wk_context *ctx)
+{
+    return rng_double(&ctx->rng);
+}
