@@ -103,6 +103,25 @@ Test(stories, peers_that_lost_its_ranks_make_a_gone_node_lost_at_once)
                      "j1 reforming node_lost\nj1 running all_joined\n");
 }
 
+Test(stories, peers_that_lost_each_other_though_none_died_form_again_in_place)
+{
+    running_pair(&rigid);
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL);
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_count = 1;
+    story_report(&s, "a");
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "a broken generation commits nothing");
+    story_expect(&s, "");
+    story_wait(&s, BROKEN_PATIENCE_MS + 1000);
+    story_expect(&s, "j1 reforming peers_lost\nj1 running all_joined\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.members[0], 1);
+    cr_expect_eq(job->current.members[1], 2);
+    cr_expect_eq(job->restarts, 1);
+}
+
 Test(stories, an_agent_that_returns_within_its_lease_costs_nothing)
 {
     running_pair(&pair);
