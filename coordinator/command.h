@@ -1,6 +1,6 @@
-/* `muster coordinator`: parses options, builds the real env, store, coordinator and REST, runs until
- * SIGTERM or SIGINT. Returns the exit code of the program: 0 after a signal, 2 for usage, 3 if it
- * cannot start.
+/* `muster coordinator`: parses options, builds the real env, store, coordinator and REST, runs
+ * until SIGTERM or SIGINT. Returns the exit code of the program: 0 after a signal, 2 for usage, 3
+ * if it cannot start.
  */
 #ifndef COORDINATOR_COMMAND_H
 #define COORDINATOR_COMMAND_H

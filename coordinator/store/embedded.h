@@ -12,5 +12,6 @@ struct embedded_file {         /* arrays end with a NULL name */
 };
 
 extern const struct embedded_file store_migrations[];
+extern const struct embedded_file web_files[]; /* of coordinator/api_rest */
 
 #endif

@@ -1,0 +1,394 @@
+#include "coordinator/api_rest/api_rest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/list.h"
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "common/loop/loop.h"
+#include "common/rpc/message.h"
+#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/openapi.h"
+#include "coordinator/api_rest/page.h"
+#include "coordinator/api_rest/prometheus.h"
+#include "coordinator/api_rest/render.h"
+#include "coordinator/api_rest/request.h"
+#include "coordinator/api_rest/routes.h"
+#include "coordinator/api_rest/session.h"
+#include "coordinator/api_rest/stream.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/coordinator.h"
+#include "proto/client.pb-c.h"
+
+enum { CALL_MS = 25000 };
+
+static const char cookie_name[] = "muster_session";
+
+struct api_rest {
+    struct env *env;
+    struct loop *loop;
+    struct coordinator *coordinator;
+    const struct log *log;
+    struct http *http;
+    struct sessions *sessions;
+    struct list exchanges; /* that wait for an answer of the service */
+};
+
+struct exchange {
+    struct api_rest *api;
+    struct list link;
+    const struct route *route;
+    struct http_request *request;
+    bool streaming;
+    struct stream stream;
+    char token[TOKEN_MAX]; /* of a stream: its next calls need it too */
+};
+
+/* Who is it */
+
+static const char *bearer(const struct http_request *request)
+{
+    const char *text = http_header(request, "Authorization");
+    return text && strncasecmp(text, "Bearer ", 7) == 0 ? text + 7 : NULL;
+}
+
+static bool changes(const struct http_request *request)
+{
+    const char *method = http_method(request);
+    return strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
+}
+
+/* The token this request carries, "" if none. A session's cookie travels with every request a
+ * browser makes to us, whoever made it do so; a header of our own only with those of our page. */
+static int token_of(struct api_rest *api, const struct http_request *request, const char **ret,
+                    struct error *err)
+{
+    *ret = bearer(request);
+    if (*ret)
+        return 0;
+    *ret = "";
+    const char *id = http_cookie(request, cookie_name);
+    const char *token = id ? session_token(api->sessions, id) : NULL;
+    if (!token)
+        return 0;
+    const char *mark = http_header(request, "X-Muster-Request");
+    if (changes(request) && (!mark || strcmp(mark, "1") != 0)) {
+        error_set(err, E_PERMISSION_DENIED, "changes by cookie need the header X-Muster-Request");
+        error_hint(err, "send X-Muster-Request: 1, or a bearer token");
+        return E_PERMISSION_DENIED;
+    }
+    *ret = token;
+    return 0;
+}
+
+/* Calls of the service */
+
+static void exchange_free(struct exchange *exchange)
+{
+    list_remove(&exchange->link);
+    if (exchange->streaming)
+        stream_fini(&exchange->stream);
+    free(exchange);
+}
+
+static void start_call(struct exchange *exchange, const ProtobufCMessage *message,
+                       const char *token, const char *idempotency_key);
+
+static void answered(void *arg, uint64_t tag, const struct error *err,
+                     const ProtobufCMessage *answer)
+{
+    struct exchange *exchange = arg;
+    (void)tag;
+    if (exchange->streaming) {
+        if (stream_answer(&exchange->stream, err, answer))
+            start_call(exchange, exchange->stream.message, exchange->token, "");
+        else
+            exchange_free(exchange);
+        return;
+    }
+    if (err)
+        reply_error(exchange->request, err);
+    else
+        reply_message(exchange->request, exchange->route->status ? exchange->route->status : 200,
+                      answer);
+    exchange_free(exchange);
+}
+
+static const ProtobufCMethodDescriptor *method_of(const struct exchange *exchange)
+{
+    if (exchange->streaming && exchange->route->stream == ROUTE_STREAM_JOB)
+        return protobuf_c_service_descriptor_get_method_by_name(&muster__coordinator__descriptor,
+                                                                "WatchJob");
+    return route_call(exchange->route);
+}
+
+static void start_call(struct exchange *exchange, const ProtobufCMessage *message,
+                       const char *token, const char *idempotency_key)
+{
+    struct api_rest *api = exchange->api;
+    struct service_request request = {
+        .method = method_of(exchange),
+        .service = "Coordinator",
+        .message = message,
+        .token = token,
+        .idempotency_key = idempotency_key,
+        .deadline_ms = loop_now_ms(api->loop) + (exchange->streaming ? STREAM_CALL_MS : CALL_MS),
+        .answer = answered,
+        .arg = exchange,
+    };
+    service_start(coordinator_service(api->coordinator), &request);
+}
+
+/* A stream of a job watches it, from the request that asked for the job. */
+static ProtobufCMessage *stream_message(const struct route *route, ProtobufCMessage *message)
+{
+    if (route->stream != ROUTE_STREAM_JOB)
+        return message;
+    Muster__WatchJobRequest watch = MUSTER__WATCH_JOB_REQUEST__INIT;
+    watch.id = ((Muster__GetJobRequest *)message)->id;
+    ProtobufCMessage *copy = rpc_message_copy(&watch.base);
+    insist(copy);
+    rpc_message_free(message);
+    return copy;
+}
+
+static void handle_call(struct api_rest *api, struct http_request *request,
+                        const struct route_match *match)
+{
+    struct error err = {0};
+    const char *token;
+    ProtobufCMessage *message = NULL;
+    struct exchange *exchange = NULL;
+    char role[TOKEN_ROLE_MAX + 1];
+    int rc = token_of(api, request, &token, &err);
+    if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
+        rc = service_role(coordinator_service(api->coordinator), token, role, &err);
+    if (rc == 0)
+        rc = request_message(request, match, &message, &err);
+    if (rc == 0 && !(exchange = calloc(1, sizeof *exchange)))
+        rc = error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc < 0) {
+        rpc_message_free(message);
+        reply_error_as(request,
+                       http_body_too_large(request) && err.code == E_INVALID_ARGUMENT
+                           ? 413
+                           : error_http_status(err.code),
+                       &err, (struct http_pair){0});
+        return;
+    }
+    exchange->api = api;
+    exchange->route = match->route;
+    exchange->request = request;
+    list_push_back(&api->exchanges, &exchange->link);
+    const char *key = http_header(request, "Idempotency-Key");
+    exchange->streaming = match->route->stream != ROUTE_NO_STREAM && request_wants_stream(request);
+    if (!exchange->streaming) {
+        start_call(exchange, message, token, key ? key : "");
+        rpc_message_free(message);
+        return;
+    }
+    (void)str_copy(exchange->token, sizeof exchange->token, token);
+    stream_init(&exchange->stream, match->route, request, stream_message(match->route, message));
+    start_call(exchange, exchange->stream.message, exchange->token, "");
+}
+
+/* The rest */
+
+static void set_cookie(struct http_request *request, const char *value, int64_t life_s)
+{
+    char cookie[160];
+    (void)str_printf(cookie, sizeof cookie,
+                     "%s=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%lld", cookie_name, value,
+                     (long long)life_s);
+    struct http_answer answer = {
+        .status = 200,
+        .type = "application/json",
+        .body = "{}\n",
+        .size = 3,
+        .headers = {{"Set-Cookie", cookie}, {"Cache-Control", "no-store"}},
+    };
+    http_reply(request, &answer);
+}
+
+static int token_in_body(const struct http_request *request, struct arena *arena, const char **ret,
+                         struct error *err)
+{
+    size_t size;
+    struct tree *tree;
+    struct tree_input input = {.text = http_body(request, &size), .limits = {.bytes = 4096}};
+    input.size = size;
+    int rc = tree_parse_json(&input, arena, &tree, err);
+    if (rc < 0 || http_body_too_large(request))
+        return error_set(err, E_INVALID_ARGUMENT, "the body must be {\"token\": \"mst_...\"}");
+    struct tree *token = tree_get(tree, "token");
+    if (!token)
+        return tree_fail(tree, err, "token: missing");
+    return tree_read_string(token, ret, err);
+}
+
+static void handle_login(struct api_rest *api, struct http_request *request)
+{
+    struct error err = {0};
+    struct arena arena;
+    const char *token;
+    char role[TOKEN_ROLE_MAX + 1], id[SESSION_ID_MAX];
+    arena_init(&arena, 1 << 16);
+    int rc = token_in_body(request, &arena, &token, &err);
+    if (rc == 0)
+        rc = service_role(coordinator_service(api->coordinator), token, role, &err);
+    if (rc == 0 && strcmp(role, "admin") != 0)
+        rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s cannot log in", role);
+    if (rc == 0)
+        rc = session_open(api->sessions, token, id, &err);
+    if (rc == 0)
+        set_cookie(request, id, SESSION_LIFE_MS / 1000);
+    else
+        reply_error(request, &err);
+    arena_fini(&arena);
+}
+
+static void handle_logout(struct api_rest *api, struct http_request *request)
+{
+    const char *id = http_cookie(request, cookie_name);
+    if (id)
+        session_close(api->sessions, id);
+    set_cookie(request, "", 0);
+}
+
+static void handle_ready(struct api_rest *api, struct http_request *request)
+{
+    const char *why;
+    struct error err = {0};
+    if (coordinator_ready(api->coordinator, &why)) {
+        reply_text(request, 200, "text/plain", "ok\n");
+        return;
+    }
+    error_set(&err, E_UNAVAILABLE, "changes cannot be stored: %s", why);
+    reply_error(request, &err);
+}
+
+static void handle_metrics(struct api_rest *api, struct http_request *request)
+{
+    struct error err = {0};
+    const char *token;
+    char role[TOKEN_ROLE_MAX + 1];
+    struct service *service = coordinator_service(api->coordinator);
+    int rc = token_of(api, request, &token, &err);
+    if (rc == 0)
+        rc = service_role(service, token, role, &err);
+    if (rc < 0) {
+        reply_error(request, &err);
+        return;
+    }
+    struct service_stats stats;
+    struct buf out;
+    buf_init(&out, RENDER_MAX_BYTES);
+    service_stats(service, &stats);
+    (void)prometheus_render(coordinator_cluster(api->coordinator), &stats,
+                            coordinator_ready(api->coordinator, NULL), &out);
+    reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", buf_cstr(&out));
+    buf_fini(&out);
+}
+
+static void handle_openapi(struct http_request *request)
+{
+    struct buf out;
+    buf_init(&out, RENDER_MAX_BYTES);
+    (void)openapi_render("v1", &out);
+    reply_text(request, 200, "application/json", buf_cstr(&out));
+    buf_fini(&out);
+}
+
+static void refuse_path(struct http_request *request, const struct route_match *match)
+{
+    struct error err = {0};
+    if (match->allow[0]) {
+        error_set(&err, E_UNIMPLEMENTED, "%.16s is not offered on this path", http_method(request));
+        error_hint(&err, "it takes %s", match->allow);
+        reply_error_as(request, 405, &err, (struct http_pair){"Allow", match->allow});
+        return;
+    }
+    const char *nearest = route_nearest(http_path(request));
+    error_set(&err, E_NOT_FOUND, "nothing is at %.200s", http_path(request));
+    if (nearest)
+        error_hint(&err, "did you mean %s? /openapi.json lists all paths", nearest);
+    else
+        error_hint(&err, "/openapi.json lists all paths");
+    reply_error(request, &err);
+}
+
+static void handle(void *arg, struct http_request *request)
+{
+    struct api_rest *api = arg;
+    struct route_match match;
+    if (page_reply(request))
+        return;
+    route_find(http_method(request), http_path(request), &match);
+    if (!match.route) {
+        refuse_path(request, &match);
+        return;
+    }
+    switch (match.route->kind) {
+    case ROUTE_CALL:
+        handle_call(api, request, &match);
+        return;
+    case ROUTE_LOGIN:
+        handle_login(api, request);
+        return;
+    case ROUTE_LOGOUT:
+        handle_logout(api, request);
+        return;
+    case ROUTE_HEALTH:
+        reply_text(request, 200, "text/plain", "ok\n");
+        return;
+    case ROUTE_READY:
+        handle_ready(api, request);
+        return;
+    case ROUTE_METRICS:
+        handle_metrics(api, request);
+        return;
+    case ROUTE_OPENAPI:
+        handle_openapi(request);
+        return;
+    }
+}
+
+int api_rest_new(const struct api_rest_options *options, struct env *env, struct loop *loop,
+                 struct coordinator *coordinator, struct api_rest **ret, struct error *err)
+{
+    struct api_rest *api = calloc(1, sizeof *api);
+    if (!api)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    api->env = env;
+    api->loop = loop;
+    api->coordinator = coordinator;
+    api->log = options->log;
+    list_init(&api->exchanges);
+    struct http_options http = {.address = options->address, .handler = handle, .arg = api};
+    int rc = sessions_new(env, &api->sessions, err);
+    if (rc == 0)
+        rc = http_new(loop, &http, &api->http, err);
+    if (rc < 0)
+        api_rest_free(api);
+    else
+        *ret = api;
+    return rc;
+}
+
+const char *api_rest_url(const struct api_rest *api)
+{
+    return http_url(api->http);
+}
+
+void api_rest_free(struct api_rest *api)
+{
+    if (!api)
+        return;
+    http_free(api->http);
+    while (!list_empty(&api->exchanges))
+        exchange_free(list_first(&api->exchanges, struct exchange, link));
+    sessions_free(api->sessions);
+    free(api);
+}

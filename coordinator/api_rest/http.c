@@ -1,0 +1,502 @@
+#include "coordinator/api_rest/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/arena.h"
+#include "common/base/buf.h"
+#include "common/base/list.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/loop/loop.h"
+
+enum { REQUEST_ARENA_MAX_BYTES = 256 << 10, STREAM_BLOCK_BYTES = 16 << 10 };
+
+struct http {
+    struct loop *loop;
+    http_handler handler;
+    void *arg;
+    struct MHD_Daemon *daemon;
+    char url[96];
+    pthread_mutex_t mutex; /* guards what follows and the shared half of requests */
+    struct list requests;  /* all that live */
+    bool closing;
+};
+
+struct http_request {
+    struct http *http;
+    struct list link;
+    struct MHD_Connection *connection;
+    /* Filled by the HTTP thread before the loop sees the request; read only after. */
+    struct arena arena;
+    struct buf body;
+    size_t received;
+    const char *method, *path;
+    struct http_pair query[HTTP_FIELDS_MAX];
+    int query_count;
+    struct http_pair headers[HTTP_FIELDS_MAX];
+    int headers_count;
+    bool too_large, failed, posted;
+    /* Shared, under the mutex. */
+    int references; /* the HTTP thread's and the loop thread's */
+    bool suspended, gone, ended;
+    struct MHD_Response *response;
+    int status;
+    struct buf stream;
+    size_t stream_sent;
+    /* Loop thread. */
+    void (*on_gone)(void *arg);
+    void *on_gone_arg;
+};
+
+static void release(struct http_request *request)
+{
+    struct http *http = request->http;
+    pthread_mutex_lock(&http->mutex);
+    bool last = --request->references == 0;
+    if (last)
+        list_remove(&request->link);
+    pthread_mutex_unlock(&http->mutex);
+    if (!last)
+        return;
+    if (request->response)
+        MHD_destroy_response(request->response);
+    arena_fini(&request->arena);
+    buf_fini(&request->body);
+    buf_fini(&request->stream);
+    free(request);
+}
+
+/* With the mutex held. */
+static void wake(struct http_request *request)
+{
+    if (request->suspended && !request->gone) {
+        request->suspended = false;
+        MHD_resume_connection(request->connection);
+    }
+}
+
+/* HTTP thread */
+
+static struct http_request *request_new(struct http *http, struct MHD_Connection *connection)
+{
+    struct http_request *request = calloc(1, sizeof *request);
+    if (!request)
+        return NULL;
+    request->http = http;
+    request->connection = connection;
+    request->references = 1;
+    arena_init(&request->arena, REQUEST_ARENA_MAX_BYTES);
+    buf_init(&request->body, HTTP_BODY_MAX_BYTES);
+    buf_init(&request->stream, HTTP_STREAM_BACKLOG_MAX_BYTES);
+    pthread_mutex_lock(&http->mutex);
+    list_push_back(&http->requests, &request->link);
+    pthread_mutex_unlock(&http->mutex);
+    return request;
+}
+
+static enum MHD_Result add_query(void *arg, enum MHD_ValueKind kind, const char *key,
+                                 const char *value)
+{
+    struct http_request *request = arg;
+    (void)kind;
+    struct http_pair pair = {arena_strdup(&request->arena, key),
+                             arena_strdup(&request->arena, value ? value : "")};
+    if (request->query_count == HTTP_FIELDS_MAX || !pair.key || !pair.value) {
+        request->failed = true;
+        return MHD_NO;
+    }
+    request->query[request->query_count++] = pair;
+    return MHD_YES;
+}
+
+static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind, const char *key,
+                                  const char *value)
+{
+    struct http_request *request = arg;
+    (void)kind;
+    struct http_pair pair = {arena_strdup(&request->arena, key),
+                             arena_strdup(&request->arena, value ? value : "")};
+    if (request->headers_count == HTTP_FIELDS_MAX || !pair.key || !pair.value)
+        return MHD_NO; /* headers beyond the limit are not looked at */
+    request->headers[request->headers_count++] = pair;
+    return MHD_YES;
+}
+
+static void handle_on_loop(void *arg)
+{
+    struct http_request *request = arg;
+    request->http->handler(request->http->arg, request);
+}
+
+/* The whole request is here: the connection sleeps, the loop gets it. */
+static enum MHD_Result hand_over(struct http_request *request, const char *method, const char *path)
+{
+    struct http *http = request->http;
+    request->method = arena_strdup(&request->arena, method);
+    request->path = arena_strdup(&request->arena, path);
+    MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
+    MHD_get_connection_values(request->connection, MHD_HEADER_KIND, add_header, request);
+    if (request->failed || !request->method || !request->path || strlen(path) > HTTP_PATH_MAX)
+        return MHD_NO;
+    pthread_mutex_lock(&http->mutex);
+    bool closing = http->closing;
+    if (!closing) {
+        request->posted = true;
+        request->references++;
+        request->suspended = true;
+        MHD_suspend_connection(request->connection);
+    }
+    pthread_mutex_unlock(&http->mutex);
+    if (closing)
+        return MHD_NO;
+    loop_post(http->loop, handle_on_loop, request);
+    return MHD_YES;
+}
+
+static enum MHD_Result send_response(struct http_request *request)
+{
+    struct http *http = request->http;
+    pthread_mutex_lock(&http->mutex);
+    struct MHD_Response *response = request->response;
+    request->response = NULL;
+    pthread_mutex_unlock(&http->mutex);
+    if (!response)
+        return MHD_NO; /* we are closing */
+    enum MHD_Result result =
+        MHD_queue_response(request->connection, (unsigned)request->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state)
+{
+    (void)version;
+    struct http_request *request = *state;
+    if (!request) {
+        *state = request_new(arg, connection);
+        return *state ? MHD_YES : MHD_NO;
+    }
+    if (*upload_size > 0) {
+        request->received += *upload_size;
+        if (request->received > HTTP_DISCARD_MAX_BYTES)
+            return MHD_NO;
+        request->too_large |= buf_append(&request->body, upload, *upload_size) < 0;
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    return request->posted ? send_response(request) : hand_over(request, method, url);
+}
+
+static void gone_on_loop(void *arg)
+{
+    struct http_request *request = arg;
+    if (request->on_gone)
+        request->on_gone(request->on_gone_arg);
+    release(request);
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)connection;
+    (void)why;
+    struct http *http = arg;
+    struct http_request *request = *state;
+    if (!request)
+        return;
+    *state = NULL;
+    pthread_mutex_lock(&http->mutex);
+    request->gone = true;
+    request->suspended = false;
+    bool tell = request->references > 1 && !http->closing;
+    pthread_mutex_unlock(&http->mutex);
+    if (tell)
+        loop_post(http->loop, gone_on_loop, request); /* with our reference */
+    else
+        release(request);
+}
+
+static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t max)
+{
+    struct http_request *request = arg;
+    (void)position;
+    pthread_mutex_lock(&request->http->mutex);
+    size_t left = request->stream.size - request->stream_sent;
+    ssize_t result = 0;
+    if (left > 0) {
+        size_t take = left < max ? left : max;
+        memcpy(to, request->stream.data + request->stream_sent, take);
+        request->stream_sent += take;
+        if (request->stream_sent == request->stream.size) {
+            buf_clear(&request->stream);
+            request->stream_sent = 0;
+        }
+        result = (ssize_t)take;
+    } else if (request->ended || request->http->closing) {
+        result = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        request->suspended = true;
+        MHD_suspend_connection(request->connection);
+    }
+    pthread_mutex_unlock(&request->http->mutex);
+    return result;
+}
+
+/* Loop thread */
+
+static struct MHD_Response *add_headers(struct MHD_Response *response,
+                                        const struct http_answer *answer)
+{
+    if (!response)
+        return NULL;
+    if (answer->type)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer->type);
+    for (const struct http_pair *pair = answer->headers; pair->key; pair++)
+        MHD_add_response_header(response, pair->key, pair->value);
+    return response;
+}
+
+/* Give the HTTP thread the response; a connection without one is closed. */
+static void respond(struct http_request *request, struct MHD_Response *response, int status)
+{
+    pthread_mutex_lock(&request->http->mutex);
+    request->response = response;
+    request->status = status;
+    wake(request);
+    pthread_mutex_unlock(&request->http->mutex);
+}
+
+void http_reply(struct http_request *request, const struct http_answer *answer)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        answer->size, (void *)(uintptr_t)answer->body, MHD_RESPMEM_MUST_COPY);
+    respond(request, add_headers(response, answer), answer->status);
+    release(request);
+}
+
+void http_stream(struct http_request *request, const struct http_answer *answer,
+                 void (*on_gone)(void *arg), void *arg)
+{
+    request->on_gone = on_gone;
+    request->on_gone_arg = arg;
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, request, NULL);
+    respond(request, add_headers(response, answer), answer->status);
+}
+
+bool http_stream_write(struct http_request *request, const void *data, size_t size)
+{
+    pthread_mutex_lock(&request->http->mutex);
+    bool good = !request->gone && buf_append(&request->stream, data, size) == 0;
+    if (good)
+        wake(request);
+    pthread_mutex_unlock(&request->http->mutex);
+    return good;
+}
+
+void http_stream_end(struct http_request *request)
+{
+    request->on_gone = NULL;
+    pthread_mutex_lock(&request->http->mutex);
+    request->ended = true;
+    wake(request);
+    pthread_mutex_unlock(&request->http->mutex);
+    release(request);
+}
+
+const char *http_method(const struct http_request *request)
+{
+    return request->method;
+}
+
+const char *http_path(const struct http_request *request)
+{
+    return request->path;
+}
+
+const char *http_header(const struct http_request *request, const char *name)
+{
+    for (int i = 0; i < request->headers_count; i++)
+        if (strcasecmp(request->headers[i].key, name) == 0)
+            return request->headers[i].value;
+    return NULL;
+}
+
+/* RFC 6265: pairs separated by "; ". The value is copied into the request's arena. */
+const char *http_cookie(const struct http_request *request, const char *name)
+{
+    struct str rest = str_of(http_header(request, "Cookie")), part;
+    size_t size = strlen(name);
+    while (str_next(&rest, ';', &part)) {
+        part = str_trim(part);
+        if (part.size > size && part.data[size] == '=' && memcmp(part.data, name, size) == 0) {
+            struct arena *arena = &((struct http_request *)(uintptr_t)request)->arena;
+            return arena_strndup(arena, part.data + size + 1, part.size - size - 1);
+        }
+    }
+    return NULL;
+}
+
+const struct http_pair *http_query(const struct http_request *request, int *ret_count)
+{
+    *ret_count = request->query_count;
+    return request->query;
+}
+
+const char *http_body(const struct http_request *request, size_t *ret_size)
+{
+    *ret_size = request->body.size;
+    return buf_cstr(&request->body);
+}
+
+bool http_body_too_large(const struct http_request *request)
+{
+    return request->too_large;
+}
+
+/* Start and end */
+
+struct address {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    };
+    bool is_v6, is_loopback;
+    char host[64];
+};
+
+static int bad_address(const char *text, struct error *err)
+{
+    error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no address to listen on", text);
+    error_hint(err, "an IP address and a port: 127.0.0.1:7480, [::1]:7480, 0.0.0.0:0");
+    return E_INVALID_ARGUMENT;
+}
+
+static int parse_address(const char *text, struct address *ret, struct error *err)
+{
+    const char *colon = strrchr(text, ':');
+    int64_t port;
+    *ret = (struct address){0};
+    if (!colon || (size_t)(colon - text) >= sizeof ret->host ||
+        parse_i64(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
+        return bad_address(text, err);
+    memcpy(ret->host, text, (size_t)(colon - text));
+    if (strcmp(ret->host, "localhost") == 0)
+        (void)str_copy(ret->host, sizeof ret->host, "127.0.0.1");
+    size_t size = strlen(ret->host);
+    if (size > 2 && ret->host[0] == '[' && ret->host[size - 1] == ']') {
+        ret->host[size - 1] = 0;
+        memmove(ret->host, ret->host + 1, size - 1);
+        ret->is_v6 = true;
+        ret->v6.sin6_family = AF_INET6;
+        ret->v6.sin6_port = htons((uint16_t)port);
+        if (inet_pton(AF_INET6, ret->host, &ret->v6.sin6_addr) != 1)
+            return bad_address(text, err);
+        ret->is_loopback = IN6_IS_ADDR_LOOPBACK(&ret->v6.sin6_addr);
+        return 0;
+    }
+    ret->v4.sin_family = AF_INET;
+    ret->v4.sin_port = htons((uint16_t)port);
+    if (inet_pton(AF_INET, ret->host, &ret->v4.sin_addr) != 1)
+        return bad_address(text, err);
+    ret->is_loopback = ntohl(ret->v4.sin_addr.s_addr) >> 24 == 127;
+    return 0;
+}
+
+int http_address_is_loopback(const char *text, bool *ret, struct error *err)
+{
+    struct address address;
+    int rc = parse_address(text, &address, err);
+    if (rc == 0)
+        *ret = address.is_loopback;
+    return rc;
+}
+
+/* What MHD says of broken clients is not for our log. */
+static void silent(void *arg, const char *fmt, va_list ap)
+{
+    (void)arg;
+    (void)fmt;
+    (void)ap;
+}
+
+static int start(struct http *http, const char *text, struct error *err)
+{
+    struct address address;
+    int rc = parse_address(text, &address, err);
+    if (rc < 0)
+        return rc;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+                     MHD_USE_ERROR_LOG | (address.is_v6 ? MHD_USE_IPv6 : 0);
+    errno = 0;
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL,
+        MHD_OPTION_SOCK_ADDR, &address.any, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)HTTP_IDLE_TIMEOUT_S, MHD_OPTION_END);
+    if (!http->daemon) {
+        error_set(err, E_UNAVAILABLE, "cannot listen on http://%s: %s", text,
+                  errno ? strerror(errno) : "unknown reason");
+        error_hint(err, "is another program using that port? --http HOST:0 takes a free one");
+        return E_UNAVAILABLE;
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    (void)str_printf(http->url, sizeof http->url, address.is_v6 ? "http://[%s]:%u" : "http://%s:%u",
+                     address.host, info ? info->port : 0u);
+    return 0;
+}
+
+int http_new(struct loop *loop, const struct http_options *options, struct http **ret,
+             struct error *err)
+{
+    struct http *http = calloc(1, sizeof *http);
+    if (!http)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    http->loop = loop;
+    http->handler = options->handler;
+    http->arg = options->arg;
+    list_init(&http->requests);
+    pthread_mutex_init(&http->mutex, NULL);
+    int rc = start(http, options->address, err);
+    if (rc < 0) {
+        pthread_mutex_destroy(&http->mutex);
+        free(http);
+        return rc;
+    }
+    *ret = http;
+    return 0;
+}
+
+const char *http_url(const struct http *http)
+{
+    return http->url;
+}
+
+void http_free(struct http *http)
+{
+    if (!http)
+        return;
+    pthread_mutex_lock(&http->mutex);
+    http->closing = true;
+    struct http_request *request;
+    list_each (request, &http->requests, link)
+        wake(request);
+    pthread_mutex_unlock(&http->mutex);
+    MHD_stop_daemon(http->daemon);
+    while (!list_empty(&http->requests)) { /* what the loop thread held */
+        request = list_first(&http->requests, struct http_request, link);
+        request->references = 1;
+        release(request);
+    }
+    pthread_mutex_destroy(&http->mutex);
+    free(http);
+}

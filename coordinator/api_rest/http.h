@@ -1,0 +1,85 @@
+/* An HTTP/1.1 server on libmicrohttpd (its only user), bridged to the loop. One thread of its own
+ * reads requests whole (bodies are bounded) and posts each to the loop; its connection sleeps until
+ * the loop thread has answered. Answers are whole, or streams that the loop thread feeds.
+ *
+ *     HTTP thread: receive ─► loop_post ─┐          ┌─► send
+ *     loop thread:                 http_handler ─► http_reply
+ *                                              └─► http_stream, http_stream_write..., _end
+ *
+ * Who owns: a request is the handler's until it replied, or ended its stream. Everything below is
+ * for the loop thread. Malformed requests never reach the handler.
+ */
+#ifndef API_REST_HTTP_H
+#define API_REST_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/error.h"
+
+struct loop;
+struct http;
+struct http_request;
+
+enum {
+    HTTP_BODY_MAX_BYTES = 1 << 20,     /* longer ones are answered with 413 */
+    HTTP_DISCARD_MAX_BYTES = 16 << 20, /* read and thrown away before that; beyond, we hang up */
+    HTTP_CONNECTIONS_MAX = 1024,
+    HTTP_IDLE_TIMEOUT_S = 30,
+    HTTP_FIELDS_MAX = 64, /* query parameters of a request; more are refused */
+    HTTP_PATH_MAX = 1024,
+    HTTP_STREAM_BACKLOG_MAX_BYTES = 4 << 20, /* unread by the client: then we hang up */
+};
+
+typedef void (*http_handler)(void *arg, struct http_request *request);
+
+struct http_options {
+    const char *address; /* "127.0.0.1:7480", "[::1]:0", "localhost:0" */
+    http_handler handler;
+    void *arg;
+};
+
+/* E_INVALID_ARGUMENT: no address; E_UNAVAILABLE: it cannot be listened on. */
+int http_new(struct loop *loop, const struct http_options *options, struct http **ret,
+             struct error *err);
+const char *http_url(const struct http *http); /* "http://127.0.0.1:7480", with the real port */
+
+/* Ends every stream and request, waits for the thread. Requests not yet answered are gone: nobody
+ * may use them any more. NULL is fine. */
+void http_free(struct http *http);
+
+/* False for addresses other machines can reach. */
+int http_address_is_loopback(const char *address, bool *ret, struct error *err);
+
+struct http_pair {
+    const char *key, *value;
+};
+
+const char *http_method(const struct http_request *request);
+const char *http_path(const struct http_request *request); /* decoded, without the query */
+const char *http_header(const struct http_request *request, const char *name); /* or NULL */
+const char *http_cookie(const struct http_request *request, const char *name); /* or NULL */
+const struct http_pair *http_query(const struct http_request *request, int *ret_count);
+const char *http_body(const struct http_request *request, size_t *ret_size);
+bool http_body_too_large(const struct http_request *request);
+
+struct http_answer {
+    int status;
+    const char *type; /* Content-Type */
+    const void *body; /* copied */
+    size_t size;
+    struct http_pair headers[8]; /* ended by a NULL key */
+};
+
+/* The request is gone after it. */
+void http_reply(struct http_request *request, const struct http_answer *answer);
+
+/* Begin a stream (status and headers of `answer`; its body is ignored). `on_gone` tells that the
+ * client went away; http_stream_end is still due. */
+void http_stream(struct http_request *request, const struct http_answer *answer,
+                 void (*on_gone)(void *arg), void *arg);
+/* False once the client is gone or too slow: end the stream. */
+bool http_stream_write(struct http_request *request, const void *data, size_t size);
+void http_stream_end(struct http_request *request); /* the request is gone after it */
+
+#endif

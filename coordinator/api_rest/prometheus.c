@@ -1,0 +1,76 @@
+#include "coordinator/api_rest/prometheus.h"
+
+#include <inttypes.h>
+
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/model/cluster.h"
+
+#define ONE(upper, lower) +1
+enum { JOB_STATE_COUNT = 0 JOB_STATES(ONE), NODE_STATE_COUNT = 0 NODE_STATES(ONE) };
+#undef ONE
+
+struct totals {
+    uint64_t jobs[JOB_STATE_COUNT], nodes[NODE_STATE_COUNT];
+    uint64_t restarts, recoveries, workers;
+    uint64_t slots, slots_used;
+};
+
+static void count(const struct cluster *cluster, struct totals *ret)
+{
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job)) {
+        ret->jobs[job->state]++;
+        ret->restarts += (uint64_t)job->restarts;
+        ret->recoveries += job->recoveries;
+        if (!job_state_ended(job->state))
+            ret->workers += (uint64_t)job->current.world;
+    }
+    for (const struct node *node = cluster_first_node(cluster); node;
+         node = cluster_next_node(cluster, node)) {
+        ret->nodes[node->state]++;
+        if (node->state == NODE_READY) {
+            ret->slots += (uint64_t)node->slots;
+            ret->slots_used += (uint64_t)node->slots_used;
+        }
+    }
+}
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    (void)buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void one(struct buf *out, const char *name, const char *type, const char *help,
+                uint64_t value)
+{
+    head(out, name, type, help);
+    (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,
+                      struct buf *out)
+{
+    struct totals totals = {0};
+    count(cluster, &totals);
+    head(out, "muster_jobs", "gauge", "Jobs by state.");
+    for (int i = 0; i < JOB_STATE_COUNT; i++)
+        (void)buf_printf(out, "muster_jobs{state=\"%s\"} %" PRIu64 "\n",
+                         job_state_name((enum job_state)i), totals.jobs[i]);
+    head(out, "muster_nodes", "gauge", "Nodes by state.");
+    for (int i = 0; i < NODE_STATE_COUNT; i++)
+        (void)buf_printf(out, "muster_nodes{state=\"%s\"} %" PRIu64 "\n",
+                         node_state_name((enum node_state)i), totals.nodes[i]);
+    one(out, "muster_slots", "gauge", "Slots of ready nodes.", totals.slots);
+    one(out, "muster_slots_used", "gauge", "Slots of ready nodes in use.", totals.slots_used);
+    one(out, "muster_workers", "gauge", "Workers of jobs that have not ended.", totals.workers);
+    one(out, "muster_restarts_total", "counter", "Restarts of all jobs.", totals.restarts);
+    one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
+        totals.recoveries);
+    one(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
+    one(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
+        stats->failures);
+    one(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
+        stats->open);
+    one(out, "muster_ready", "gauge", "1 while changes are taken.", ready);
+    return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
+}

@@ -1,0 +1,15 @@
+/* The coordinator's state as Prometheus text (exposition format 0.0.4). Pure. */
+#ifndef API_REST_PROMETHEUS_H
+#define API_REST_PROMETHEUS_H
+
+#include <stdbool.h>
+
+#include "common/base/buf.h"
+
+struct cluster;
+struct service_stats;
+
+int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,
+                      struct buf *out);
+
+#endif

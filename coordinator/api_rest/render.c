@@ -1,0 +1,105 @@
+#include "coordinator/api_rest/render.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/rpc/transcode.h"
+
+static const struct transcode_output_options whole = {.defaults = true};
+
+static void reply(struct http_request *request, int status, const char *type,
+                  const struct buf *body)
+{
+    struct http_answer answer = {
+        .status = status,
+        .type = type,
+        .body = buf_cstr(body),
+        .size = body->size,
+        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}},
+    };
+    http_reply(request, &answer);
+}
+
+void reply_message(struct http_request *request, int status, const ProtobufCMessage *message)
+{
+    struct buf body;
+    struct error err = {0};
+    buf_init(&body, RENDER_MAX_BYTES);
+    int rc = transcode_to_json(message, &whole, &body, &err);
+    if (rc == 0)
+        rc = buf_char(&body, '\n');
+    if (rc < 0) {
+        error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
+        reply_error(request, &err);
+    } else {
+        reply(request, status, "application/json", &body);
+    }
+    buf_fini(&body);
+}
+
+static void member(struct buf *out, const char *key, const char *value)
+{
+    if (!*value)
+        return;
+    (void)buf_printf(out, ",\"%s\":", key);
+    (void)buf_json_string(out, value, strlen(value));
+}
+
+void reply_error_as(struct http_request *request, int status, const struct error *err,
+                    struct http_pair header)
+{
+    struct buf body;
+    buf_init(&body, 1 << 16);
+    (void)buf_printf(&body, "{\"error\":{\"code\":\"%s\"", error_name(err->code));
+    member(&body, "message", err->text);
+    member(&body, "field", err->field);
+    member(&body, "hint", err->hint);
+    (void)buf_str(&body, "}}\n");
+    struct http_answer answer = {
+        .status = status,
+        .type = "application/json",
+        .body = buf_cstr(&body),
+        .size = body.size,
+        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}, header},
+    };
+    http_reply(request, &answer);
+    buf_fini(&body);
+}
+
+void reply_error(struct http_request *request, const struct error *err)
+{
+    struct http_pair header = {0};
+    if (err->code == E_UNAUTHENTICATED)
+        header = (struct http_pair){"WWW-Authenticate", "Bearer"};
+    if (err->code == E_UNAVAILABLE || err->code == E_RESOURCE_EXHAUSTED)
+        header = (struct http_pair){"Retry-After", "1"};
+    reply_error_as(request, error_http_status(err->code), err, header);
+}
+
+void reply_text(struct http_request *request, int status, const char *type, const char *text)
+{
+    struct http_answer answer = {
+        .status = status,
+        .type = type,
+        .body = text,
+        .size = strlen(text),
+        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}},
+    };
+    http_reply(request, &answer);
+}
+
+int render_sse(const struct sse *event, struct buf *out)
+{
+    int rc = 0;
+    if (event->name)
+        rc = buf_printf(out, "event: %s\n", event->name);
+    if (rc == 0 && event->id)
+        rc = buf_printf(out, "id: %" PRIu64 "\n", event->id);
+    if (rc == 0)
+        rc = buf_str(out, "data: ");
+    /* JSON on one line: no line end can be inside. */
+    if (rc == 0)
+        rc = event->message ? transcode_to_json(event->message, &whole, out, NULL)
+                            : buf_str(out, "{}");
+    return rc < 0 ? rc : buf_str(out, "\n\n");
+}

@@ -1,0 +1,146 @@
+#include "coordinator/api_rest/request.h"
+
+#include <string.h>
+
+#include "common/base/arena.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/base/tree.h"
+#include "common/rpc/message.h"
+#include "common/rpc/spec.h"
+#include "common/rpc/transcode.h"
+#include "proto/client.pb-c.h"
+
+enum { REQUEST_TREE_MAX_BYTES = 32 << 20 };
+
+static int too_large(struct error *err)
+{
+    return error_set(err, E_INVALID_ARGUMENT, "the body is larger than %d KiB",
+                     HTTP_BODY_MAX_BYTES >> 10);
+}
+
+static int parse_body(const struct http_request *request, struct arena *arena, struct tree **ret,
+                      struct error *err)
+{
+    size_t size;
+    const char *text = http_body(request, &size);
+    if (http_body_too_large(request))
+        return too_large(err);
+    struct tree_input input = {
+        .text = text, .size = size, .limits = {.bytes = HTTP_BODY_MAX_BYTES}};
+    int rc = tree_parse_json(&input, arena, ret, err);
+    if (rc < 0) {
+        if (err->code == E_RESOURCE_EXHAUSTED) /* beyond our limits: the client's doing */
+            err->code = E_INVALID_ARGUMENT;
+        return error_wrap(err, "body");
+    }
+    return (*ret)->kind == TREE_MAP ? 0 : tree_fail(*ret, err, "the body must be an object");
+}
+
+static int spec_message(const struct http_request *request, struct arena *arena,
+                        ProtobufCMessage **ret, struct error *err)
+{
+    struct tree *tree;
+    Muster__JobSpec *spec;
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    int rc = parse_body(request, arena, &tree, err);
+    if (rc < 0)
+        return rc;
+    struct tree *inner = tree_get(tree, "spec");
+    if (inner && tree->count == 1)
+        tree = inner;
+    rc = spec_from_tree(arena, tree, &spec, err);
+    if (rc < 0)
+        return rc;
+    message.spec = spec;
+    *ret = rpc_message_copy(&message.base);
+    rpc_message_free(spec);
+    return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static int unknown_parameter(const ProtobufCMessageDescriptor *type, const char *key,
+                             struct error *err)
+{
+    enum { NAMES_MAX = 32 };
+    const char *names[NAMES_MAX + 1];
+    unsigned count = 0;
+    for (; count < type->n_fields && count < NAMES_MAX; count++)
+        names[count] = type->fields[count].name;
+    names[count] = NULL;
+    const char *nearest = strlen(key) <= STR_DISTANCE_LENGTH_MAX ? str_nearest(key, names) : NULL;
+    error_set(err, E_INVALID_ARGUMENT, "unknown parameter '%.60s'", key);
+    error_field(err, "%.60s", key);
+    if (nearest)
+        error_hint(err, "did you mean %s?", nearest);
+    return E_INVALID_ARGUMENT;
+}
+
+/* Texts are what parameters are; only booleans are not text in JSON. */
+static int add_parameter(const ProtobufCMessageDescriptor *type, const struct http_pair *pair,
+                         struct arena *arena, struct tree *map, struct error *err)
+{
+    const char *key = strcmp(pair->key, "tail") == 0 ? "tail_lines" : pair->key;
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(type, key);
+    if (!field || field->type == PROTOBUF_C_TYPE_MESSAGE ||
+        field->label == PROTOBUF_C_LABEL_REPEATED)
+        return unknown_parameter(type, pair->key, err);
+    struct tree *value = NULL;
+    if (field->type == PROTOBUF_C_TYPE_BOOL) {
+        bool flag;
+        int rc = *pair->value ? parse_bool(pair->value, &flag, err) : 0;
+        if (rc < 0) {
+            error_field(err, "%s", key);
+            return error_wrap(err, "parameter %s", key);
+        }
+        value = tree_bool(arena, *pair->value ? flag : true);
+    } else {
+        value = tree_string(arena, pair->value);
+    }
+    return tree_map_set(arena, map, key, value) < 0
+               ? error_set(err, E_RESOURCE_EXHAUSTED, "out of memory")
+               : 0;
+}
+
+static int call_message(const struct http_request *request, const struct route_match *match,
+                        struct arena *arena, ProtobufCMessage **ret, struct error *err)
+{
+    const struct route *route = match->route;
+    const ProtobufCMessageDescriptor *type = route_call(route)->input;
+    struct tree *map = tree_map(arena);
+    size_t size;
+    int rc = 0, count;
+    (void)http_body(request, &size);
+    if (route->body == ROUTE_OPTIONAL_BODY && (size > 0 || http_body_too_large(request)))
+        rc = parse_body(request, arena, &map, err);
+    if (rc == 0 && strcmp(route->call, "GetLogs") == 0) /* all ranks, unless one is asked for */
+        rc = tree_map_set(arena, map, "rank", tree_integer(arena, -1));
+    const struct http_pair *query = http_query(request, &count);
+    for (int i = 0; rc == 0 && i < count; i++)
+        rc = add_parameter(type, &query[i], arena, map, err);
+    if (rc == 0 && match->field[0])
+        rc = tree_map_set(arena, map, match->field, tree_string(arena, match->value));
+    if (rc == 0 && route->constant.field)
+        rc = tree_map_set(arena, map, route->constant.field,
+                          tree_string(arena, route->constant.value));
+    if (rc < 0)
+        return err->code ? rc : error_set(err, rc, "the request is too large");
+    return transcode_from_tree(map, type, NULL, ret, err);
+}
+
+int request_message(const struct http_request *request, const struct route_match *match,
+                    ProtobufCMessage **ret, struct error *err)
+{
+    struct arena arena;
+    arena_init(&arena, REQUEST_TREE_MAX_BYTES);
+    int rc = match->route->body == ROUTE_SPEC_BODY ? spec_message(request, &arena, ret, err)
+                                                   : call_message(request, match, &arena, ret, err);
+    arena_fini(&arena);
+    return rc;
+}
+
+bool request_wants_stream(const struct http_request *request)
+{
+    const char *accept = http_header(request, "Accept");
+    return accept && strstr(accept, "text/event-stream");
+}

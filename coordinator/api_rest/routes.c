@@ -1,0 +1,103 @@
+#include "coordinator/api_rest/routes.h"
+
+#include <string.h>
+
+#include "common/base/str.h"
+#include "proto/client.pb-c.h"
+
+const struct route routes[] = {
+    {"POST", "/v1/jobs", .call = "SubmitJob", .body = ROUTE_SPEC_BODY, .status = 201,
+     .summary = "Submit a job; Idempotency-Key makes it safe to repeat"},
+    {"GET", "/v1/jobs", .call = "ListJobs", .summary = "Jobs, newest first"},
+    {"GET", "/v1/jobs/{id}", .call = "GetJob", .stream = ROUTE_STREAM_JOB,
+     .summary = "A job by id, or the newest of a name; as a stream, each change of it"},
+    {"POST", "/v1/jobs/{id}:cancel", .call = "CancelJob", .body = ROUTE_OPTIONAL_BODY,
+     .summary = "Cancel a job"},
+    {"GET", "/v1/jobs/{id}/logs", .call = "GetLogs", .stream = ROUTE_STREAM_LOGS,
+     .summary = "Output of a job's workers; with follow it waits for more"},
+    {"GET", "/v1/jobs/{job}/events", .call = "ListEvents", .stream = ROUTE_STREAM_EVENTS,
+     .summary = "What happened to a job"},
+    {"GET", "/v1/jobs/{id}/why", .call = "WhyJob",
+     .summary = "Why a job is in its state, and what would change it"},
+    {"GET", "/v1/jobs/{id}/metrics", .call = "GetMetrics",
+     .summary = "Series of numbers its program told"},
+    {"GET", "/v1/jobs/{id}/checkpoints", .call = "ListCheckpoints",
+     .summary = "Committed checkpoints"},
+    {"GET", "/v1/nodes", .call = "ListNodes", .summary = "Nodes"},
+    {"POST", "/v1/nodes/{name}:cordon", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
+     .constant = {"action", "cordon"}, .summary = "Give a node no new work"},
+    {"POST", "/v1/nodes/{name}:drain", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
+     .constant = {"action", "drain"}, .summary = "Move work off a node"},
+    {"POST", "/v1/nodes/{name}:uncordon", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
+     .constant = {"action", "uncordon"}, .summary = "Let a node take work again"},
+    {"GET", "/v1/events", .call = "ListEvents", .stream = ROUTE_STREAM_EVENTS,
+     .summary = "What happened, in order"},
+    {"GET", "/v1/version", .call = "Version", .summary = "This build and its cluster"},
+    {"POST", "/v1/login", ROUTE_LOGIN, .summary = "Exchange a token for a session cookie"},
+    {"POST", "/v1/logout", ROUTE_LOGOUT, .summary = "End the session"},
+    {"GET", "/healthz", ROUTE_HEALTH, .summary = "200 while the program runs"},
+    {"GET", "/readyz", ROUTE_READY, .summary = "200 while changes are taken, else 503 and why"},
+    {"GET", "/metrics", ROUTE_METRICS, .summary = "Prometheus metrics"},
+    {"GET", "/openapi.json", ROUTE_OPENAPI, .summary = "This description"},
+    {.path = NULL},
+};
+
+/* Does `path` fit the pattern? The one value may hold anything but '/' and ':'. */
+static bool fits(const char *pattern, const char *path, struct route_match *ret)
+{
+    const char *open = strchr(pattern, '{');
+    ret->field[0] = ret->value[0] = 0;
+    if (!open)
+        return strcmp(pattern, path) == 0;
+    size_t head = (size_t)(open - pattern);
+    const char *close = strchr(open, '}');
+    if (strncmp(pattern, path, head) != 0)
+        return false;
+    const char *value = path + head, *tail = close + 1;
+    size_t size = strcspn(value, "/:");
+    if (size == 0 || size >= sizeof ret->value || strcmp(value + size, tail) != 0)
+        return false;
+    memcpy(ret->value, value, size);
+    ret->value[size] = 0;
+    memcpy(ret->field, open + 1, (size_t)(close - open - 1));
+    ret->field[close - open - 1] = 0;
+    return true;
+}
+
+void route_find(const char *method, const char *path, struct route_match *ret)
+{
+    struct route_match match;
+    *ret = (struct route_match){0};
+    if (strcmp(method, "HEAD") == 0)
+        method = "GET";
+    for (const struct route *route = routes; route->path; route++) {
+        if (!fits(route->path, path, &match))
+            continue;
+        if (strcmp(route->method, method) == 0) {
+            (void)str_copy(ret->field, sizeof ret->field, match.field);
+            (void)str_copy(ret->value, sizeof ret->value, match.value);
+            ret->route = route;
+            return;
+        }
+        size_t used = strlen(ret->allow);
+        (void)str_printf(ret->allow + used, sizeof ret->allow - used, "%s%s", used ? ", " : "",
+                         route->method);
+    }
+}
+
+const char *route_nearest(const char *path)
+{
+    enum { ROUTES_MAX = 64 };
+    const char *names[ROUTES_MAX + 1];
+    int count = 0;
+    for (const struct route *route = routes; route->path && count < ROUTES_MAX; route++)
+        names[count++] = route->path;
+    names[count] = NULL;
+    return strlen(path) <= STR_DISTANCE_LENGTH_MAX ? str_nearest(path, names) : NULL;
+}
+
+const ProtobufCMethodDescriptor *route_call(const struct route *route)
+{
+    return protobuf_c_service_descriptor_get_method_by_name(&muster__coordinator__descriptor,
+                                                            route->call);
+}

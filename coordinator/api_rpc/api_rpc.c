@@ -1,0 +1,92 @@
+#include "coordinator/api_rpc/api_rpc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rpc/server.h"
+#include "coordinator/api_rpc/service_internal.h"
+
+struct row { /* handed to the server as the handler's arg */
+    struct api_rpc *api;
+    const ProtobufCServiceDescriptor *service;
+    const ProtobufCMethodDescriptor *method;
+};
+
+struct api_rpc {
+    struct rpc_server *server;
+    struct service *service;
+    struct row rows[RPC_SERVER_METHODS_MAX];
+};
+
+/* Expired calls are gone: their answers go nowhere. */
+static void answered(void *arg, uint64_t tag, const struct error *err,
+                     const ProtobufCMessage *answer)
+{
+    struct api_rpc *api = arg;
+    struct rpc_call *call = rpc_server_find(api->server, tag);
+    if (!call)
+        return;
+    if (err)
+        rpc_call_fail(call, err);
+    else
+        rpc_call_answer(call, answer);
+}
+
+static void handle(void *arg, struct rpc_call *call)
+{
+    const struct row *row = arg;
+    struct service_request request = {
+        .method = row->method,
+        .service = row->service->short_name,
+        .message = rpc_call_request(call),
+        .token = rpc_call_token(call),
+        .idempotency_key = rpc_call_idempotency_key(call),
+        .deadline_ms = rpc_call_deadline_ms(call),
+        .peer = rpc_call_peer(call),
+        .answer = answered,
+        .arg = row->api,
+        .tag = rpc_call_id(call),
+    };
+    service_start(row->api->service, &request);
+}
+
+static void gone(void *arg, uint64_t peer)
+{
+    struct api_rpc *api = arg;
+    service_peer_gone(api->service, peer);
+}
+
+static int add_row(struct api_rpc *api, const struct service_method *method, struct row *row,
+                   struct error *err)
+{
+    row->api = api;
+    row->service = strcmp(method->service, "Nodes") == 0 ? &muster__nodes__descriptor
+                                                         : &muster__coordinator__descriptor;
+    row->method = protobuf_c_service_descriptor_get_method_by_name(row->service, method->name);
+    return rpc_server_add(api->server, row->service, method->name, handle, row, err);
+}
+
+int api_rpc_new(struct rpc_server *server, struct service *service, struct api_rpc **ret,
+                struct error *err)
+{
+    struct api_rpc *api = calloc(1, sizeof *api);
+    if (!api)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    api->server = server;
+    api->service = service;
+    int rc = 0;
+    for (int i = 0; rc == 0 && service_methods[i].name; i++)
+        rc = add_row(api, &service_methods[i], &api->rows[i], err);
+    if (rc < 0) {
+        free(api);
+        return rc;
+    }
+    rpc_server_on_gone(server, gone, api);
+    *ret = api;
+    return 0;
+}
+
+void api_rpc_free(struct api_rpc *api)
+{
+    free(api);
+}

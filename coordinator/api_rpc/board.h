@@ -1,0 +1,46 @@
+/* The key-value board of a generation: what its workers leave for one another. In memory, gone with
+ * the generation or the coordinator; a worker that needs a value sets it again when it joins anew.
+ * Loop thread only.
+ */
+#ifndef API_RPC_BOARD_H
+#define API_RPC_BOARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+enum {
+    BOARD_KEY_MAX = 256,
+    BOARD_VALUE_MAX_BYTES = 64 << 10,
+    BOARD_JOB_MAX_BYTES = 16 << 20, /* of one generation, keys and values */
+};
+
+struct board;
+
+struct board_value {
+    const void *data;
+    size_t size;
+};
+
+struct board_place {
+    const char *job;
+    uint64_t generation;
+    const char *key;
+};
+
+int board_new(struct board **ret, struct error *err);
+void board_free(struct board *board);
+
+/* Replaces. E_INVALID_ARGUMENT, E_RESOURCE_EXHAUSTED. */
+int board_set(struct board *board, const struct board_place *place, const struct board_value *value,
+              struct error *err);
+
+/* False if there is no such key. `ret` is valid until the next change. */
+bool board_get(const struct board *board, const struct board_place *place, struct board_value *ret);
+
+/* Forget what this job left in generations below `oldest` (UINT64_MAX: all of it). */
+void board_forget(struct board *board, const char *job, uint64_t oldest);
+
+#endif

@@ -1,0 +1,328 @@
+#include "coordinator/api_rpc/intake.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "common/rpc/transcode.h"
+
+int intake_name(const char *name, const char *field, struct error *err)
+{
+    size_t size = strlen(name);
+    bool good = size > 0 && size <= NODE_NAME_MAX && name[0] != '-' && name[0] != '.';
+    for (size_t i = 0; good && i < size; i++)
+        good = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
+               name[i] == '-' || name[i] == '.';
+    if (good)
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT,
+              "'%.80s' is no name: 1 to %d of a-z 0-9 - ., not starting with - or .", name,
+              NODE_NAME_MAX);
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
+static void intake_constraints(const Muster__JobSpec *message, struct pair *pairs,
+                               struct spec_input *input)
+{
+    for (size_t i = 0; i < message->n_constraints; i++)
+        pairs[i] = (struct pair){message->constraints[i]->key, message->constraints[i]->value};
+    input->constraints = pairs;
+    input->constraints_count = (int)message->n_constraints;
+}
+
+static void intake_env(const Muster__JobSpec *message, struct pair *pairs, struct spec_input *input)
+{
+    for (size_t i = 0; i < message->n_env; i++)
+        pairs[i] = (struct pair){message->env[i]->key, message->env[i]->value};
+    input->env = pairs;
+    input->env_count = (int)message->n_env;
+}
+
+static void intake_training(const Muster__Training *message, struct spec_input *input)
+{
+    if (!message)
+        return;
+    input->strategy = message->strategy;
+    input->mixed_precision = message->mixed_precision;
+    input->gradient_accumulation_steps = message->gradient_accumulation_steps;
+    input->clip_grad_norm = message->clip_grad_norm;
+    input->bucket_mib = message->bucket_mib;
+    const Muster__Training__Mesh *mesh = message->mesh;
+    if (mesh)
+        input->mesh = (struct spec_mesh){.dp = mesh->dp,
+                                         .dp_replicate = mesh->dp_replicate,
+                                         .dp_shard = mesh->dp_shard,
+                                         .cp = mesh->cp,
+                                         .tp = mesh->tp,
+                                         .pp = mesh->pp};
+}
+
+static void intake_parts(const Muster__JobSpec *message, struct spec_input *input)
+{
+    if (message->nodes) {
+        input->nodes_min = message->nodes->min;
+        input->nodes_max = message->nodes->max;
+    }
+    if (message->resources) {
+        input->slots = message->resources->slots;
+        input->cpus = message->resources->cpus;
+        input->memory = message->resources->memory;
+    }
+    if (message->restart) {
+        input->has_restart = true;
+        input->restart_max = message->restart->max;
+        input->backoff = message->restart->backoff;
+        input->on_no_progress = message->restart->on_no_progress;
+    }
+    if (message->checkpoint) {
+        input->checkpoint_dir = message->checkpoint->dir;
+        input->checkpoint_every = message->checkpoint->every;
+        input->checkpoint_keep = message->checkpoint->keep;
+    }
+    intake_training(message->training, input);
+}
+
+static int build(const Muster__JobSpec *message, const char *json, struct arena *arena,
+                 struct spec **ret, struct error *err)
+{
+    struct pair *constraints = arena_array(arena, message->n_constraints, sizeof *constraints);
+    struct pair *env = arena_array(arena, message->n_env, sizeof *env);
+    if (!constraints || !env)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
+    struct spec_input input = {
+        .json = json,
+        .name = message->name,
+        .tenant = message->tenant,
+        .workdir = message->workdir,
+        .command = (const char *const *)message->command,
+        .command_count = (int)message->n_command,
+        .workers_per_node = message->workers_per_node,
+        .priority = message->priority,
+        .max_runtime = message->max_runtime,
+        .elastic = message->elastic,
+        .topology = message->topology,
+    };
+    intake_constraints(message, constraints, &input);
+    intake_env(message, env, &input);
+    intake_parts(message, &input);
+    return spec_build(&input, ret, err);
+}
+
+int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
+{
+    if (message->n_command > SPEC_ARGS_MAX || message->n_env > SPEC_ENV_MAX ||
+        message->n_constraints > SPEC_LABELS_MAX)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "spec: at most %d words of command, %d of env, %d constraints",
+                         SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX);
+    struct arena arena;
+    struct buf json;
+    arena_init(&arena, 1 << 20);
+    buf_init(&json, SPEC_TEXT_MAX_BYTES);
+    int rc = transcode_to_json(&message->base, NULL, &json, err);
+    if (rc == 0)
+        rc = build(message, buf_cstr(&json), &arena, ret, err);
+    else if (rc == E_RESOURCE_EXHAUSTED)
+        rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
+                       SPEC_TEXT_MAX_BYTES >> 10);
+    buf_fini(&json);
+    arena_fini(&arena);
+    return rc;
+}
+
+static int too_much(const char *field, const char *what, struct error *err)
+{
+    error_set(err, E_INVALID_ARGUMENT, "%s: %s", field, what);
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
+static int intake_labels(const Muster__RegisterNodeRequest *message, struct node *ret,
+                         struct error *err)
+{
+    if (message->n_labels > NODE_LABELS_MAX)
+        return too_much("labels", "too many", err);
+    for (size_t i = 0; i < message->n_labels; i++) {
+        struct label *label = &ret->labels[i];
+        if (str_copy(label->key, sizeof label->key, message->labels[i]->key) < 0 ||
+            str_copy(label->value, sizeof label->value, message->labels[i]->value) < 0)
+            return too_much("labels", "a key or value is longer than 63 bytes", err);
+    }
+    ret->labels_count = (int)message->n_labels;
+    return 0;
+}
+
+static int intake_gpus(const Muster__RegisterNodeRequest *message, struct node *ret,
+                       struct error *err)
+{
+    if (message->n_gpus > NODE_GPUS_MAX)
+        return too_much("gpus", "too many", err);
+    for (size_t i = 0; i < message->n_gpus; i++) {
+        const Muster__Gpu *from = message->gpus[i];
+        struct gpu *gpu = &ret->gpus[i];
+        gpu->index = (int)(from->index & 0xffff);
+        gpu->memory_bytes = (int64_t)(from->memory_bytes & INT64_MAX);
+        (void)str_copy(gpu->model, sizeof gpu->model, from->model);
+        (void)str_copy(gpu->uuid, sizeof gpu->uuid, from->uuid);
+    }
+    ret->gpus_count = (int)message->n_gpus;
+    return 0;
+}
+
+int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err)
+{
+    enum { CPUS_MAX = 65536, PORT_MAX = 65535 };
+    int rc = intake_name(message->name, "name", err);
+    if (rc < 0)
+        return rc;
+    if (message->slots > NODE_SLOTS_MAX)
+        return too_much("slots", "more than a node may have", err);
+    if (!(message->cpus >= 0 && message->cpus <= CPUS_MAX))
+        return too_much("cpus", "out of range", err);
+    if (message->memory_bytes > INT64_MAX)
+        return too_much("memory_bytes", "out of range", err);
+    if (message->port_first > message->port_last || message->port_last > PORT_MAX)
+        return too_much("port_first", "no range of ports", err);
+    if (message->incarnation == 0)
+        return too_much("incarnation", "must not be 0", err);
+    (void)str_copy(ret->name, sizeof ret->name, message->name);
+    if (str_copy(ret->address, sizeof ret->address, message->address) < 0)
+        return too_much("address", "too long", err);
+    (void)str_copy(ret->version, sizeof ret->version, message->version);
+    ret->incarnation = message->incarnation;
+    ret->slots = (int)message->slots;
+    ret->cpus_milli = (int)lround(message->cpus * 1000);
+    ret->memory_bytes = (int64_t)message->memory_bytes;
+    ret->port_first = (int)message->port_first;
+    ret->port_last = (int)message->port_last;
+    rc = intake_labels(message, ret, err);
+    return rc < 0 ? rc : intake_gpus(message, ret, err);
+}
+
+static int worker_state(Muster__Worker__State state, enum worker_state *ret, struct error *err)
+{
+    switch (state) {
+    case MUSTER__WORKER__STATE__assigned:
+        *ret = WORKER_ASSIGNED;
+        return 0;
+    case MUSTER__WORKER__STATE__starting:
+        *ret = WORKER_STARTING;
+        return 0;
+    case MUSTER__WORKER__STATE__joined:
+        *ret = WORKER_JOINED;
+        return 0;
+    case MUSTER__WORKER__STATE__stopping:
+        *ret = WORKER_STOPPING;
+        return 0;
+    case MUSTER__WORKER__STATE__exited:
+        *ret = WORKER_EXITED;
+        return 0;
+    case MUSTER__WORKER__STATE__unknown:
+    case _MUSTER__WORKER__STATE_IS_INT_SIZE:
+        break;
+    }
+    return error_set(err, E_INVALID_ARGUMENT, "unknown worker state %d", (int)state);
+}
+
+static const struct exit_info *intake_exit(const Muster__Exit *from, struct arena *arena)
+{
+    struct exit_info *ret = arena_zalloc(arena, sizeof *ret);
+    if (!ret || !from)
+        return ret;
+    ret->code = from->code;
+    ret->signal = from->signal;
+    ret->oom = from->oom;
+    ret->lost = from->lost;
+    ret->wall_ms = from->wall_ms;
+    (void)str_copy(ret->text, sizeof ret->text, from->text);
+    (void)str_copy(ret->last_output, sizeof ret->last_output, from->last_output);
+    return ret;
+}
+
+static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
+                         struct worker_report *ret, struct error *err)
+{
+    if (strlen(from->job) > JOB_ID_MAX || strlen(from->endpoint) > ENDPOINT_MAX ||
+        from->n_lost_ranks > INTAKE_LOST_RANKS_MAX)
+        return error_set(err, E_INVALID_ARGUMENT, "report of worker %.40s/%llu is out of bounds",
+                         from->job, (unsigned long long)from->uid);
+    *ret = (struct worker_report){
+        .job = from->job,
+        .uid = from->uid,
+        .pid = from->pid,
+        .generation = from->generation,
+        .joining = from->joining,
+        .step = from->step,
+        .total_steps = from->total_steps,
+        .broken = from->broken,
+        .endpoint = from->endpoint,
+        .aware = from->aware,
+        .lost_ranks = from->lost_ranks,
+        .lost_ranks_count = (int)from->n_lost_ranks,
+        .start_error = from->start_error,
+        .loss = NAN,
+        .tokens_per_second = NAN,
+    };
+    int rc = worker_state(from->state, &ret->state, err);
+    if (rc < 0 || ret->state != WORKER_EXITED)
+        return rc;
+    ret->exit = intake_exit(from->exit, arena);
+    return ret->exit ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
+}
+
+/* Samples name a job, not a worker: its first worker here carries them. */
+static void put_metrics(const struct intake_workers *from, struct worker_report *reports, int count)
+{
+    for (size_t i = 0; i < from->metrics_count; i++) {
+        const Muster__MetricSample *sample = from->metrics[i];
+        bool is_loss = strcmp(sample->name, "loss") == 0;
+        if (!is_loss && strcmp(sample->name, "tokens_per_second") != 0)
+            continue;
+        for (int j = 0; j < count; j++) {
+            if (strcmp(reports[j].job, sample->job) != 0)
+                continue;
+            if (is_loss)
+                reports[j].loss = sample->value;
+            else
+                reports[j].tokens_per_second = sample->value;
+            break;
+        }
+    }
+}
+
+int intake_reports(const struct intake_workers *from, struct arena *arena,
+                   struct worker_report **ret, int *ret_count, struct error *err)
+{
+    if (from->workers_count > INTAKE_WORKERS_MAX)
+        return error_set(err, E_INVALID_ARGUMENT, "more than %d workers in one report",
+                         INTAKE_WORKERS_MAX);
+    struct worker_report *reports = arena_array(arena, from->workers_count, sizeof *reports);
+    if (!reports)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
+    for (size_t i = 0; i < from->workers_count; i++) {
+        int rc = intake_report(from->workers[i], arena, &reports[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    put_metrics(from, reports, (int)from->workers_count);
+    *ret = reports;
+    *ret_count = (int)from->workers_count;
+    return 0;
+}
+
+int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret, struct error *err)
+{
+    if (!message)
+        return error_set(err, E_INVALID_ARGUMENT, "checkpoint: missing");
+    if (!*message->path || str_copy(ret->path, sizeof ret->path, message->path) < 0)
+        return too_much("checkpoint.path", "empty or too long", err);
+    if (message->size_bytes > INT64_MAX || message->world > INT32_MAX)
+        return too_much("checkpoint", "out of range", err);
+    ret->step = message->step;
+    ret->generation = message->generation;
+    ret->wall_ms = message->wall_ms;
+    ret->size_bytes = (int64_t)message->size_bytes;
+    ret->world = (int)message->world;
+    return 0;
+}

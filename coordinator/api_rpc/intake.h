@@ -1,0 +1,41 @@
+/* Wire to model: what clients and agents say, bounded and validated before core hears it. Borrowed
+ * strings live as long as the message. Pure.
+ */
+#ifndef API_RPC_INTAKE_H
+#define API_RPC_INTAKE_H
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "coordinator/core/event.h"
+#include "coordinator/model/cluster.h"
+#include "proto/job.pb-c.h"
+#include "proto/node.pb-c.h"
+
+enum {
+    INTAKE_WORKERS_MAX = 1024, /* reported by one node */
+    INTAKE_LOST_RANKS_MAX = 65536,
+};
+
+/* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */
+int intake_name(const char *name, const char *field, struct error *err);
+
+/* Validates by spec_build and keeps the message's JSON in it. The caller gets one reference. */
+int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err);
+
+/* Fill `ret` (zeroed by the caller). */
+int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
+
+/* Reports in `arena`. Metrics of their jobs named loss and tokens_per_second are put beside them.
+ */
+struct intake_workers {
+    Muster__WorkerStatus *const *workers;
+    size_t workers_count;
+    Muster__MetricSample *const *metrics;
+    size_t metrics_count;
+};
+int intake_reports(const struct intake_workers *from, struct arena *arena,
+                   struct worker_report **ret, int *ret_count, struct error *err);
+
+int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret, struct error *err);
+
+#endif

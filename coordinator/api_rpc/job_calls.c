@@ -1,0 +1,318 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/env/env.h"
+#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+#include "coordinator/core/step.h"
+
+enum {
+    LIST_JOBS_DEFAULT = 100,
+    LIST_JOBS_MAX = 1000,
+    WHY_REASONS_MAX = 64,
+    WHY_EVENTS = 50,
+};
+
+static void fail_too_large(struct service_call *call)
+{
+    struct error err;
+    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
+    service_fail(call, &err);
+}
+
+static void answer_job(struct service_call *call, const struct job *job)
+{
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    Muster__Job *message = wire_job(&arena, job, service_spec(call->service, job), true);
+    if (message)
+        service_answer(call, &message->base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
+}
+
+void call_submit_job(struct service *service, struct service_call *call,
+                     const struct service_request *request)
+{
+    const Muster__SubmitJobRequest *message = (const void *)request->message;
+    struct error err = {0};
+    struct spec *spec = NULL;
+    struct job *sizes = NULL;
+    const char *key = request->idempotency_key ? request->idempotency_key : "";
+    if (!message->spec)
+        error_set(&err, E_INVALID_ARGUMENT, "spec: missing");
+    else if (strlen(key) >= sizeof sizes->idempotency_key)
+        error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
+                  sizeof sizes->idempotency_key - 1);
+    else
+        (void)intake_spec(message->spec, &spec, &err);
+    if (!spec) {
+        service_fail(call, &err);
+        return;
+    }
+    uint8_t secret[SECRET_BYTES];
+    struct env *env = service->options.env;
+    env->rng.fill(env->rng.self, secret, sizeof secret);
+    struct event event = {
+        .kind = EVENT_JOB_SUBMIT,
+        .request = call->id,
+        .job_submit = {.spec = spec, .idempotency_key = key, .secret = secret},
+    };
+    service->options.host.step(service->options.host.self, &event);
+    spec_release(spec);
+}
+
+void call_cancel_job(struct service *service, struct service_call *call,
+                     const struct service_request *request)
+{
+    const Muster__CancelJobRequest *message = (const void *)request->message;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    if (!job) {
+        service_fail(call, &err);
+        return;
+    }
+    struct event event = {
+        .kind = EVENT_JOB_CANCEL,
+        .request = call->id,
+        .job_cancel = {.id = job->id, .reason = message->reason},
+    };
+    service->options.host.step(service->options.host.self, &event);
+}
+
+void done_job(struct service *service, struct service_call *call, const struct action *action)
+{
+    const struct job *job = cluster_job(service_cluster(service), action->job);
+    insist(job);
+    answer_job(call, job);
+}
+
+void call_get_job(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__GetJobRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    if (job)
+        answer_job(call, job);
+    else
+        service_fail(call, &err);
+}
+
+void call_watch_job(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__WatchJobRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    if (!job) {
+        service_fail(call, &err);
+        return;
+    }
+    /* Another version, not only a higher one: a restart may have forgotten steps never stored. */
+    if (job->version != message->version || last_chance) {
+        answer_job(call, job);
+        return;
+    }
+    char key[JOB_ID_MAX + 8];
+    (void)str_printf(key, sizeof key, "job/%s", job->id);
+    service_wait(call, key, INT64_MAX);
+}
+
+static bool state_known(const char *state)
+{
+    if (!*state || strcmp(state, "active") == 0)
+        return true;
+#define X(upper, lower)                                                                            \
+    if (strcmp(state, #lower) == 0)                                                                \
+        return true;
+    JOB_STATES(X)
+#undef X
+    return false;
+}
+
+static bool listed(const struct job *job, const Muster__ListJobsRequest *message)
+{
+    if (*message->tenant && strcmp(message->tenant, job->spec->tenant) != 0)
+        return false;
+    if (!*message->state)
+        return true;
+    if (strcmp(message->state, "active") == 0)
+        return !job_state_ended(job->state);
+    return strcmp(message->state, job_state_name(job->state)) == 0;
+}
+
+/* The newest job older than the one the cursor names; the newest of all without a cursor. */
+static int list_start(const struct cluster *cluster, const char *cursor, const struct job **ret,
+                      struct error *err)
+{
+    const struct job *job = cluster_last_job(cluster);
+    if (*cursor) {
+        int64_t below;
+        int rc = parse_i64(cursor, 1, INT64_MAX, &below, err);
+        if (rc < 0) {
+            error_field(err, "cursor");
+            return error_wrap(err, "cursor");
+        }
+        while (job && job->sequence >= (uint64_t)below)
+            job = cluster_prev_job(cluster, job);
+    }
+    *ret = job;
+    return 0;
+}
+
+static bool list_page(struct service *service, const Muster__ListJobsRequest *message,
+                      const struct job *job, struct arena *arena, Muster__ListJobsAnswer *ret)
+{
+    uint32_t limit = message->limit ? message->limit : LIST_JOBS_DEFAULT;
+    limit = limit > LIST_JOBS_MAX ? LIST_JOBS_MAX : limit;
+    ret->jobs = arena_array(arena, limit, sizeof *ret->jobs);
+    const struct job *last = NULL;
+    for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
+        if (!listed(job, message))
+            continue;
+        if (ret->n_jobs == limit) {
+            ret->next_cursor = arena_printf(arena, "%llu", (unsigned long long)last->sequence);
+            return ret->next_cursor;
+        }
+        Muster__Job *one = wire_job(arena, job, service_spec(service, job), false);
+        if (!one)
+            return false;
+        ret->jobs[ret->n_jobs++] = one;
+        last = job;
+    }
+    return ret->jobs;
+}
+
+void call_list_jobs(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__ListJobsRequest *message = (const void *)call->request;
+    Muster__ListJobsAnswer answer = MUSTER__LIST_JOBS_ANSWER__INIT;
+    struct error err = {0};
+    const struct job *job = NULL;
+    if (!state_known(message->state)) {
+        error_set(&err, E_INVALID_ARGUMENT, "unknown state '%.40s'", message->state);
+        error_field(&err, "state");
+        error_hint(&err, "queued, starting, running, reforming, restarting, preempting, stopping, "
+                         "succeeded, failed, cancelled, or active");
+    } else {
+        (void)list_start(service_cluster(service), message->cursor, &job, &err);
+    }
+    if (err.code) {
+        service_fail(call, &err);
+        return;
+    }
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    if (list_page(service, message, job, &arena, &answer))
+        service_answer(call, &answer.base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
+}
+
+struct event_list {
+    struct arena *arena;
+    Muster__Event **events;
+    size_t count;
+    bool failed;
+};
+
+static void add_event(void *arg, const struct store_event *event)
+{
+    struct event_list *list = arg;
+    Muster__Event *message = wire_event(list->arena, event);
+    if (message)
+        list->events[list->count++] = message;
+    else
+        list->failed = true;
+}
+
+static bool why_history(struct service *service, const struct job *job, struct arena *arena,
+                        Muster__WhyJobAnswer *ret)
+{
+    struct event_list list = {.arena = arena};
+    list.events = arena_array(arena, WHY_EVENTS, sizeof *list.events);
+    struct store_events_query query = {.job = job->id, .limit = WHY_EVENTS, .newest = true};
+    struct store *store = service->options.store;
+    if (!list.events || store->verbs->list_events(store, &query, add_event, &list, NULL) < 0)
+        return false;
+    ret->history = list.events;
+    ret->n_history = list.count;
+    return !list.failed;
+}
+
+static bool why_reasons(struct service *service, const struct job *job, struct arena *arena,
+                        Muster__WhyJobAnswer *ret)
+{
+    struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *reasons);
+    ret->reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *ret->reasons);
+    if (!reasons || !ret->reasons)
+        return false;
+    int count = core_why(service_cluster(service), job, reasons, WHY_REASONS_MAX);
+    for (int i = 0; i < count; i++) {
+        ret->reasons[ret->n_reasons] = wire_reason(arena, &reasons[i]);
+        if (!ret->reasons[ret->n_reasons])
+            return false;
+        ret->n_reasons++;
+    }
+    const char *text = count > 0 ? reasons[0].text : job->reason.text;
+    ret->summary = arena_printf(arena, "%s is %s%s%s", job->spec->name, job_state_name(job->state),
+                                *text ? ": " : "", text);
+    return ret->summary;
+}
+
+void call_why_job(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__GetJobRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    if (!job) {
+        service_fail(call, &err);
+        return;
+    }
+    Muster__WhyJobAnswer answer = MUSTER__WHY_JOB_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.job = wire_job(&arena, job, service_spec(service, job), false);
+    if (answer.job && why_reasons(service, job, &arena, &answer) &&
+        why_history(service, job, &arena, &answer))
+        service_answer(call, &answer.base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
+}
+
+void call_list_checkpoints(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__GetJobRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    if (!job) {
+        service_fail(call, &err);
+        return;
+    }
+    Muster__ListCheckpointsAnswer answer = MUSTER__LIST_CHECKPOINTS_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.checkpoints =
+        arena_array(&arena, (size_t)job->checkpoints_count, sizeof *answer.checkpoints);
+    bool whole = answer.checkpoints;
+    for (int i = 0; whole && i < job->checkpoints_count; i++) {
+        answer.checkpoints[i] = wire_checkpoint(&arena, &job->checkpoints[i]);
+        whole = answer.checkpoints[i];
+        answer.n_checkpoints++;
+    }
+    if (whole)
+        service_answer(call, &answer.base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
+}

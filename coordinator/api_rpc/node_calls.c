@@ -1,0 +1,411 @@
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+#include "coordinator/core/step.h"
+#include "coordinator/rendezvous/secret.h"
+
+enum { REPORT_ARENA_MAX_BYTES = 16 << 20 };
+
+static void step(struct service *service, struct event *event)
+{
+    service->options.host.step(service->options.host.self, event);
+}
+
+/* The node if this agent may speak for it; fills err otherwise. */
+static const struct node *speaker(struct service *service, const char *name, uint64_t incarnation,
+                                  struct error *err)
+{
+    const struct node *node = cluster_node(service_cluster(service), name);
+    if (!node) {
+        error_set(err, E_NOT_FOUND, "unknown node '%.80s'", name);
+        error_hint(err, "register first");
+    } else if (node->incarnation != incarnation) {
+        error_set(err, E_ABORTED, "fenced: another agent speaks for node '%s'", node->name);
+        return NULL;
+    }
+    return node;
+}
+
+void call_register_node(struct service *service, struct service_call *call,
+                        const struct service_request *request)
+{
+    const Muster__RegisterNodeRequest *message = (const void *)request->message;
+    struct error err = {0};
+    struct arena arena;
+    arena_init(&arena, REPORT_ARENA_MAX_BYTES);
+    struct node *facts = arena_zalloc(&arena, sizeof *facts);
+    struct worker_report *reports = NULL;
+    struct intake_workers from = {.workers = message->workers, .workers_count = message->n_workers};
+    int count = 0, rc = facts ? intake_node(message, facts, &err) : E_RESOURCE_EXHAUSTED;
+    if (rc == 0)
+        rc = intake_reports(&from, &arena, &reports, &count, &err);
+    if (rc < 0) {
+        service_fail(call, &err);
+    } else {
+        struct event event = {
+            .kind = EVENT_NODE_REGISTER,
+            .request = call->id,
+            .node_register = {.facts = facts, .workers = reports, .workers_count = count},
+        };
+        step(service, &event);
+        const struct node *node = cluster_node(service_cluster(service), facts->name);
+        if (node && node->incarnation == facts->incarnation)
+            service_link_agent(service, request->peer, facts->name, facts->incarnation);
+    }
+    arena_fini(&arena);
+}
+
+void done_register_node(struct service *service, struct service_call *call,
+                        const struct action *action)
+{
+    (void)action;
+    Muster__RegisterNodeAnswer answer = MUSTER__REGISTER_NODE_ANSWER__INIT;
+    answer.cluster = service->cluster_id;
+    answer.beat_ms = BEAT_MS;
+    answer.lease_ms = LEASE_MS;
+    service_answer(call, &answer.base);
+}
+
+static int keep_logs(struct service *service, const Muster__NodeReport *message,
+                     struct arena *arena, struct error *err)
+{
+    for (size_t i = 0; i < message->n_logs; i++) {
+        const Muster__LogChunk *from = message->logs[i];
+        const struct job *job = cluster_job(service_cluster(service), from->job);
+        if (!job)
+            continue;
+        struct log_line *lines = arena_array(arena, from->n_lines, sizeof *lines);
+        if (!lines)
+            return error_set(err, E_RESOURCE_EXHAUSTED, "logs: the report is too large");
+        for (size_t j = 0; j < from->n_lines; j++)
+            lines[j] = (struct log_line){
+                .wall_ms = from->lines[j]->wall_ms,
+                .rank = from->rank,
+                .generation = from->generation,
+                .is_stderr = from->lines[j]->is_stderr,
+                .text = from->lines[j]->text,
+            };
+        struct logs_chunk chunk = {
+            .uid = from->uid, .offset = from->offset, .lines = lines, .count = (int)from->n_lines};
+        int rc = logs_append(service->logs, job->id, &chunk, err);
+        if (rc < 0)
+            return rc;
+        char key[JOB_ID_MAX + 8];
+        (void)str_printf(key, sizeof key, "logs/%s", job->id);
+        service_wake(service, key);
+    }
+    return 0;
+}
+
+static int keep_metrics(struct service *service, const Muster__NodeReport *message,
+                        struct arena *arena, struct error *err)
+{
+    struct metric_sample *samples = arena_array(arena, message->n_metrics, sizeof *samples);
+    if (!samples)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics: the report is too large");
+    /* Runs of the same job go in one write. */
+    for (size_t i = 0; i < message->n_metrics;) {
+        const char *job = message->metrics[i]->job;
+        int count = 0;
+        for (; i < message->n_metrics && strcmp(message->metrics[i]->job, job) == 0; i++) {
+            const Muster__MetricSample *from = message->metrics[i];
+            samples[count++] = (struct metric_sample){.name = from->name,
+                                                      .generation = from->generation,
+                                                      .step = from->step,
+                                                      .wall_ms = from->wall_ms,
+                                                      .value = from->value};
+        }
+        int rc = cluster_job(service_cluster(service), job)
+                     ? metrics_append(service->metrics, job, samples, count, err)
+                     : 0;
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+void call_report(struct service *service, struct service_call *call,
+                 const struct service_request *request)
+{
+    const Muster__NodeReport *message = (const void *)request->message;
+    struct error err = {0};
+    struct arena arena;
+    arena_init(&arena, REPORT_ARENA_MAX_BYTES);
+    struct intake_workers from = {
+        .workers = message->workers,
+        .workers_count = message->n_workers,
+        .metrics = message->metrics,
+        .metrics_count = message->n_metrics,
+    };
+    struct worker_report *reports = NULL;
+    int count = 0;
+    if (!speaker(service, message->node, message->incarnation, &err) ||
+        intake_reports(&from, &arena, &reports, &count, &err) < 0) {
+        service_fail(call, &err);
+        arena_fini(&arena);
+        return;
+    }
+    service_link_agent(service, request->peer, message->node, message->incarnation);
+    /* A full disk must not hide what happens to workers: only the acknowledgement is withheld. */
+    int kept = keep_logs(service, message, &arena, &err);
+    if (kept == 0)
+        kept = keep_metrics(service, message, &arena, &err);
+    if (kept < 0)
+        log_warn(service->options.log, "output of workers was not kept",
+                 log_str("node", message->node), log_str("error", err.text));
+    call->sequence = kept == 0 ? message->sequence : 0;
+    struct event event = {
+        .kind = EVENT_NODE_REPORT,
+        .request = call->id,
+        .node_report = {.node = message->node,
+                        .incarnation = message->incarnation,
+                        .sequence = message->sequence,
+                        .workers = reports,
+                        .workers_count = count},
+    };
+    step(service, &event);
+    arena_fini(&arena);
+}
+
+void done_report(struct service *service, struct service_call *call, const struct action *action)
+{
+    (void)service;
+    (void)action;
+    Muster__NodeReportAnswer answer = MUSTER__NODE_REPORT_ANSWER__INIT;
+    answer.sequence = call->sequence;
+    service_answer(call, &answer.base);
+}
+
+struct poll { /* an answer under construction */
+    struct service *service;
+    const struct node *node;
+    struct arena *arena;
+    Muster__NodePollAnswer *answer;
+    size_t capacity;
+    bool failed;
+};
+
+static Muster__Membership *membership(struct arena *arena, const struct assignment *from)
+{
+    size_t world = (size_t)from->world;
+    Muster__Membership *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Member *members = arena_array(arena, world, sizeof *members);
+    if (!ret || !members)
+        return NULL;
+    muster__membership__init(ret);
+    ret->generation = from->group->generation;
+    ret->members = arena_array(arena, world, sizeof *ret->members);
+    if (!ret->members)
+        return NULL;
+    for (size_t rank = 0; rank < world; rank++) {
+        const struct worker *worker = job_worker(from->job, from->group->members[rank]);
+        if (!worker)
+            return NULL;
+        muster__member__init(&members[rank]);
+        members[rank].rank = (uint32_t)rank;
+        members[rank].endpoint = (char *)(uintptr_t)worker->endpoint;
+        members[rank].node = (char *)(uintptr_t)worker->node;
+        members[rank].host = (uint32_t)from->group->places[rank].node_rank;
+        ret->members[ret->n_members++] = &members[rank];
+    }
+    return ret;
+}
+
+static bool fill_group(struct poll *poll, const struct assignment *from, Muster__Assignment *ret)
+{
+    const struct cluster *cluster = service_cluster(poll->service);
+    const struct group *group = from->group;
+    ret->rank = (uint32_t)from->rank;
+    ret->world = (uint32_t)from->world;
+    ret->local_rank = (uint32_t)from->local_rank;
+    ret->local_world = (uint32_t)from->local_world;
+    ret->node_rank = (uint32_t)from->node_rank;
+    ret->node_count = (uint32_t)from->node_count;
+    const struct node *master = cluster_node(cluster, group->master_node);
+    if (master)
+        ret->master_addr = (char *)(uintptr_t)master->address;
+    ret->master_port = (uint32_t)group->master_port;
+    char *token = arena_alloc(poll->arena, WORKER_TOKEN_MAX);
+    uint8_t *secret = arena_alloc(poll->arena, SECRET_BYTES);
+    if (!token || !secret)
+        return false;
+    worker_token(from->job, from->worker->uid, from->generation, token);
+    generation_secret(from->job, from->generation, secret);
+    ret->token = token;
+    ret->secret.data = secret;
+    ret->secret.len = SECRET_BYTES;
+    if (from->published)
+        ret->membership = membership(poll->arena, from);
+    return !from->published || ret->membership;
+}
+
+static Muster__Assignment *assignment(struct poll *poll, const struct assignment *from)
+{
+    Muster__Assignment *ret = arena_alloc(poll->arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__assignment__init(ret);
+    ret->job = (char *)(uintptr_t)from->job->id;
+    ret->uid = from->worker->uid;
+    ret->stop = from->stop;
+    ret->grace_ms = STOP_GRACE_MS;
+    ret->generation = from->generation;
+    ret->slot = (uint32_t)from->worker->slot;
+    ret->reform = from->reform;
+    ret->restarts = (uint32_t)from->job->restarts;
+    ret->spec = service_spec(poll->service, from->job);
+    const struct checkpoint *last = job_last_checkpoint(from->job);
+    if (last)
+        ret->resume_from = (char *)(uintptr_t)last->path;
+    if (from->group->generation == 0)
+        return ret;
+    return fill_group(poll, from, ret) ? ret : NULL;
+}
+
+static void add_assignment(void *arg, const struct assignment *from)
+{
+    struct poll *poll = arg;
+    Muster__Assignment *one = poll->failed ? NULL : assignment(poll, from);
+    if (!one || poll->answer->n_assignments == poll->capacity) {
+        poll->failed = true;
+        return;
+    }
+    poll->answer->assignments[poll->answer->n_assignments++] = one;
+}
+
+static void answer_poll(struct service *service, struct service_call *call, const struct node *node,
+                        uint64_t version)
+{
+    Muster__NodePollAnswer answer = MUSTER__NODE_POLL_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    struct poll poll = {.service = service,
+                        .node = node,
+                        .arena = &arena,
+                        .answer = &answer,
+                        .capacity = INTAKE_WORKERS_MAX};
+    answer.version = version;
+    answer.assignments = arena_array(&arena, poll.capacity, sizeof *answer.assignments);
+    poll.failed = !answer.assignments;
+    cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
+    if (poll.failed) {
+        struct error err;
+        error_set(&err, E_RESOURCE_EXHAUSTED, "the desired state of node '%s' is too large",
+                  node->name);
+        service_fail(call, &err);
+    } else {
+        service_answer(call, &answer.base);
+    }
+    arena_fini(&arena);
+}
+
+void call_poll(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__NodePollRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct node *node = speaker(service, message->node, message->incarnation, &err);
+    if (!node) {
+        service_fail(call, &err);
+        return;
+    }
+    service_link_agent(service, call->peer, node->name, node->incarnation);
+    uint64_t version = service->poll_epoch | (node->desired_version & UINT32_MAX);
+    if (message->version != version || last_chance) {
+        answer_poll(service, call, node, version);
+        return;
+    }
+    char key[NODE_NAME_MAX + 8];
+    (void)str_printf(key, sizeof key, "poll/%s", node->name);
+    service_wait(call, key, INT64_MAX);
+}
+
+void call_commit_checkpoint(struct service *service, struct service_call *call,
+                            const struct service_request *request)
+{
+    const Muster__CommitCheckpointRequest *message = (const void *)request->message;
+    struct error err = {0};
+    struct event event = {
+        .kind = EVENT_CHECKPOINT,
+        .request = call->id,
+        .checkpoint = {.job = message->job,
+                       .node = message->node,
+                       .uid = message->uid,
+                       .incarnation = message->incarnation,
+                       .done = message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done},
+    };
+    if (message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__unknown)
+        error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
+    else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
+             speaker(service, message->node, message->incarnation, &err)) {
+        step(service, &event);
+        return;
+    }
+    service_fail(call, &err);
+}
+
+void done_commit_checkpoint(struct service *service, struct service_call *call,
+                            const struct action *action)
+{
+    (void)service;
+    Muster__CommitCheckpointAnswer answer = MUSTER__COMMIT_CHECKPOINT_ANSWER__INIT;
+    answer.prune = (char **)(uintptr_t)action->prune;
+    while (action->prune && action->prune[answer.n_prune])
+        answer.n_prune++;
+    service_answer(call, &answer.base);
+}
+
+/* Only members of a living generation share its board. */
+static int may_use_board(struct service *service, const Muster__BoardRequest *message,
+                         struct error *err)
+{
+    if (!speaker(service, message->node, message->incarnation, err))
+        return err->code;
+    const struct job *job = cluster_job(service_cluster(service), message->job);
+    const struct group *group = NULL;
+    if (job && message->generation == job->current.generation)
+        group = &job->current;
+    else if (job && message->generation == job->forming.generation)
+        group = &job->forming;
+    if (!group || group->generation == 0)
+        return error_set(err, E_ABORTED, "generation is over");
+    if (group_rank_of(group, message->uid) < 0)
+        return error_set(err, E_PERMISSION_DENIED, "worker %llu is no member of generation %llu",
+                         (unsigned long long)message->uid, (unsigned long long)message->generation);
+    return 0;
+}
+
+void call_board(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__BoardRequest *message = (const void *)call->request;
+    Muster__BoardAnswer answer = MUSTER__BOARD_ANSWER__INIT;
+    struct error err = {0};
+    char key[JOB_ID_MAX + 16];
+    (void)str_printf(key, sizeof key, "board/%.*s", JOB_ID_MAX, message->job);
+    struct board_place place = {
+        .job = message->job, .generation = message->generation, .key = message->key};
+    struct board_value value = {.data = message->value.data, .size = message->value.len};
+    int rc = may_use_board(service, message, &err);
+    if (rc == 0 && message->set) {
+        rc = board_set(service->board, &place, &value, &err);
+        if (rc == 0)
+            service_wake(service, key);
+        answer.found = true;
+    } else if (rc == 0) {
+        answer.found = board_get(service->board, &place, &value);
+        if (answer.found) {
+            answer.value.data = (uint8_t *)(uintptr_t)value.data;
+            answer.value.len = value.size;
+        } else if (message->wait && !last_chance) {
+            service_wait(call, key, INT64_MAX);
+            return;
+        }
+    }
+    if (rc < 0)
+        service_fail(call, &err);
+    else
+        service_answer(call, &answer.base);
+}

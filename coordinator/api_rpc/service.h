@@ -1,0 +1,103 @@
+/* Every method of the Coordinator and Nodes services, whoever carries the call: RPC (api_rpc.h) and
+ * REST (api_rest) hand in a request message and get one answer. A row of the table in service.c
+ * says who may call a method and which function serves it.
+ *
+ *     service_start ──► changes: an event for core at once, answered by its ACTION_ANSWER
+ *                 └───► reads: run at the turn's end, after the commit, so that nobody is told what
+ *                       the disk does not know yet ──► answered
+ *                                                 └──► long poll: waits on a key until something
+ *                                                      changes or its deadline is near, then again
+ *
+ * Who owns: the coordinator. Loop thread only. Wire types become model types here and nowhere else.
+ */
+#ifndef API_RPC_SERVICE_H
+#define API_RPC_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "coordinator/core/action.h"
+#include "coordinator/core/event.h"
+#include "coordinator/store/store.h"
+
+struct env;
+struct loop;
+struct service;
+
+enum {
+    SERVICE_CALLS_MAX = 32768,         /* open at once; more are refused */
+    SERVICE_LONG_POLL_MARGIN_MS = 200, /* long polls answer this much before their deadline */
+    SERVICE_PROTOCOL_VERSION = 1,
+};
+
+/* What the driver lends. */
+struct service_host {
+    void *self;
+    const struct cluster *(*cluster)(void *self);
+    /* Step with this event now; kind, request and the event's own part are filled. */
+    void (*step)(void *self, struct event *event);
+    /* False while changes are refused; fills err with why. */
+    bool (*writable)(void *self, struct error *err);
+};
+
+struct service_options {
+    struct env *env;
+    struct loop *loop;
+    struct store *store;
+    struct service_host host;
+    const char *data_dir, *version, *commit, *cluster_id;
+    const struct log *log;
+};
+
+int service_new(const struct service_options *options, struct service **ret, struct error *err);
+void service_free(struct service *service); /* open calls are never answered; NULL is fine */
+
+/* `err` NULL: `answer`, valid during the call. */
+typedef void (*service_answer_fn)(void *arg, uint64_t tag, const struct error *err,
+                                  const ProtobufCMessage *answer);
+
+struct service_request {
+    const ProtobufCMethodDescriptor *method;
+    const char *service;             /* "Coordinator" or "Nodes" */
+    const ProtobufCMessage *message; /* of the method's input type; only used during the call */
+    const char *token;
+    const char *idempotency_key; /* "" = none */
+    int64_t deadline_ms;         /* loop time */
+    uint64_t peer;               /* connection, 0 if it has none */
+    service_answer_fn answer;    /* exactly once, possibly inside service_start */
+    void *arg;
+    uint64_t tag;
+};
+
+void service_start(struct service *service, const struct service_request *request);
+
+/* The role of a token, "" and an error if it is none. */
+int service_role(struct service *service, const char *token, char ret_role[TOKEN_ROLE_MAX + 1],
+                 struct error *err);
+
+/* Take a token into the table of those that are good (the driver stores it). */
+int service_add_token(struct service *service, const struct store_token *token, struct error *err);
+
+/* From the driver, after a commit. */
+void service_perform(struct service *service, const struct action *action);
+void service_events_recorded(struct service *service);
+void service_fail_request(struct service *service, uint64_t request, const struct error *err);
+void service_turn_end(struct service *service);
+void service_everything_changed(struct service *service); /* the cluster was loaded anew */
+void service_peer_gone(struct service *service, uint64_t peer);
+
+/* The spec a job was stored with (store_parse_spec_fn; `arg` is not used). */
+int service_parse_spec(void *arg, const char *json, struct spec **ret, struct error *err);
+
+/* For /metrics. */
+struct service_stats {
+    uint64_t calls, failures, events_recorded;
+    uint32_t open, waiting;
+};
+void service_stats(const struct service *service, struct service_stats *ret);
+
+#endif

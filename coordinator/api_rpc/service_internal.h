@@ -1,0 +1,138 @@
+/* What the files of api_rpc/ share: the open call, the waiting room, and the tables they serve
+ * from.
+ */
+#ifndef API_RPC_SERVICE_INTERNAL_H
+#define API_RPC_SERVICE_INTERNAL_H
+
+#include "common/base/arena.h"
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/loop/loop.h"
+#include "coordinator/api_rpc/board.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/store/logs.h"
+#include "coordinator/store/metrics.h"
+#include "proto/client.pb-c.h"
+#include "proto/job.pb-c.h"
+#include "proto/node.pb-c.h"
+
+enum service_role_need { SERVICE_NEEDS_NOTHING, SERVICE_NEEDS_CLIENT, SERVICE_NEEDS_AGENT };
+
+struct service_call;
+
+/* Serves a read. Answers (service_answer or service_fail) or, if it is a long poll with nothing new
+ * and `last_chance` is false, waits (service_wait). */
+typedef void (*service_read_fn)(struct service *service, struct service_call *call,
+                                bool last_chance);
+/* Serves a change: hands core an event with call->id as request, or fails the call. */
+typedef void (*service_change_fn)(struct service *service, struct service_call *call,
+                                  const struct service_request *request);
+/* Builds the answer of a change that core accepted. */
+typedef void (*service_done_fn)(struct service *service, struct service_call *call,
+                                const struct action *action);
+
+struct service_method {
+    const char *service, *name;
+    enum service_role_need need;
+    service_read_fn read;     /* either this */
+    service_change_fn change; /* or these two */
+    service_done_fn done;
+};
+
+extern const struct service_method service_methods[]; /* ended by a NULL name */
+
+struct service_call {
+    uint64_t id;
+    const struct service_method *method;
+    ProtobufCMessage *request; /* own copy, of reads only */
+    int64_t deadline_ms;
+    uint64_t peer;
+    service_answer_fn answer;
+    void *arg;
+    uint64_t tag;
+    uint64_t sequence; /* of the report this call is: acknowledged when answered */
+    struct list link;  /* in service->ready or in a waiting room */
+    struct loop_timer timer;
+    struct service *service;
+    char key[160]; /* of the waiting room it is in, "" if none */
+};
+
+struct agent_link { /* which connection speaks for a node */
+    uint64_t peer, incarnation;
+    char node[NODE_NAME_MAX + 1];
+};
+
+struct service {
+    struct service_options options;
+    char *data_dir;
+    char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
+    uint64_t poll_epoch; /* high half of Poll versions: another start never meets an old number */
+    uint64_t next_id;
+    struct map calls;     /* by id */
+    struct strmap tokens; /* hex hash -> struct store_token */
+    struct strmap rooms;  /* waiting key -> struct list of calls */
+    struct list ready;
+    struct loop_timer again; /* armed while calls are ready and nothing else may happen */
+    struct strmap links;     /* node -> struct agent_link */
+    struct map peers;        /* peer -> struct agent_link (borrowed from links) */
+    struct strmap specs;     /* job id -> Muster__JobSpec: specs never change */
+    struct logs *logs;
+    struct metrics *metrics;
+    struct board *board;
+    struct service_stats stats;
+};
+
+/* Each ends the call and frees it. */
+void service_answer(struct service_call *call, const ProtobufCMessage *answer);
+void service_fail(struct service_call *call, const struct error *err);
+
+/* Wait until service_wake of the same key, until `again_ms` (loop time, INT64_MAX = not), or until
+ * the deadline is near. */
+void service_wait(struct service_call *call, const char *key, int64_t again_ms);
+void service_wake(struct service *service, const char *key);
+
+/* By id, or the newest of that name; fills err (E_NOT_FOUND). */
+const struct job *service_find_job(struct service *service, const char *id, struct error *err);
+
+/* The job's spec as a message, kept; never NULL. */
+Muster__JobSpec *service_spec(struct service *service, const struct job *job);
+
+const struct cluster *service_cluster(struct service *service);
+int64_t service_now_ms(const struct service *service);
+int64_t service_wall_ms(const struct service *service);
+
+/* Remember that this connection speaks for that node. */
+void service_link_agent(struct service *service, uint64_t peer, const char *node,
+                        uint64_t incarnation);
+
+/* job_calls.c */
+void call_submit_job(struct service *, struct service_call *, const struct service_request *);
+void call_cancel_job(struct service *, struct service_call *, const struct service_request *);
+void done_job(struct service *, struct service_call *, const struct action *);
+void call_get_job(struct service *, struct service_call *, bool last_chance);
+void call_watch_job(struct service *, struct service_call *, bool last_chance);
+void call_list_jobs(struct service *, struct service_call *, bool last_chance);
+void call_why_job(struct service *, struct service_call *, bool last_chance);
+void call_list_checkpoints(struct service *, struct service_call *, bool last_chance);
+
+/* view_calls.c */
+void call_version(struct service *, struct service_call *, bool last_chance);
+void call_get_logs(struct service *, struct service_call *, bool last_chance);
+void call_get_metrics(struct service *, struct service_call *, bool last_chance);
+void call_list_events(struct service *, struct service_call *, bool last_chance);
+void call_list_nodes(struct service *, struct service_call *, bool last_chance);
+void call_set_node(struct service *, struct service_call *, const struct service_request *);
+void done_set_node(struct service *, struct service_call *, const struct action *);
+
+/* node_calls.c */
+void call_register_node(struct service *, struct service_call *, const struct service_request *);
+void done_register_node(struct service *, struct service_call *, const struct action *);
+void call_report(struct service *, struct service_call *, const struct service_request *);
+void done_report(struct service *, struct service_call *, const struct action *);
+void call_poll(struct service *, struct service_call *, bool last_chance);
+void call_commit_checkpoint(struct service *, struct service_call *,
+                            const struct service_request *);
+void done_commit_checkpoint(struct service *, struct service_call *, const struct action *);
+void call_board(struct service *, struct service_call *, bool last_chance);
+
+#endif

@@ -1,0 +1,283 @@
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+
+enum {
+    LIST_EVENTS_DEFAULT = 100,
+    LOGS_LINGER_MS = 1200, /* output of the last worker may arrive this long after its exit */
+};
+
+static void fail_or_answer(struct service_call *call, bool whole, const ProtobufCMessage *answer)
+{
+    struct error err;
+    if (whole) {
+        service_answer(call, answer);
+        return;
+    }
+    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
+    service_fail(call, &err);
+}
+
+void call_version(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    Muster__VersionAnswer answer = MUSTER__VERSION_ANSWER__INIT;
+    answer.version = service->version;
+    answer.commit = service->commit;
+    answer.cluster = service->cluster_id;
+    answer.protocol = SERVICE_PROTOCOL_VERSION;
+    service_answer(call, &answer.base);
+}
+
+static bool wire_lines(struct arena *arena, const struct logs_page *page,
+                       Muster__GetLogsAnswer *ret)
+{
+    size_t count = (size_t)page->count;
+    Muster__LogLine *lines = arena_array(arena, count, sizeof *lines);
+    ret->lines = arena_array(arena, count, sizeof *ret->lines);
+    if (!lines || !ret->lines)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct log_line *from = &page->lines[i];
+        muster__log_line__init(&lines[i]);
+        lines[i].wall_ms = from->wall_ms;
+        lines[i].rank = from->rank;
+        lines[i].generation = from->generation;
+        lines[i].is_stderr = from->is_stderr;
+        lines[i].text = (char *)(uintptr_t)from->text;
+        ret->lines[i] = &lines[i];
+    }
+    ret->n_lines = count;
+    return true;
+}
+
+static int read_logs(struct service *service, const struct job *job, struct service_call *call,
+                     struct arena *arena, struct logs_page *ret, struct error *err)
+{
+    const Muster__GetLogsRequest *message = (const void *)call->request;
+    struct logs_query query = {
+        .rank = message->rank,
+        .cursor = message->cursor,
+        .tail_lines = message->tail_lines,
+        .max_bytes = message->max_bytes,
+    };
+    return logs_read(service->logs, job->id, &query, arena, ret, err);
+}
+
+/* A follower that has seen all waits at the end it has seen: the tail it once asked for is behind
+ * it then. */
+static void wait_for_lines(struct service_call *call, const struct job *job, uint64_t cursor,
+                           int64_t again_ms)
+{
+    Muster__GetLogsRequest *message = (void *)call->request;
+    message->cursor = cursor;
+    char key[JOB_ID_MAX + 8];
+    (void)str_printf(key, sizeof key, "logs/%s", job->id);
+    service_wait(call, key, again_ms);
+}
+
+void call_get_logs(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__GetLogsRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    struct arena arena;
+    struct logs_page page = {0};
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    if (!job || read_logs(service, job, call, &arena, &page, &err) < 0) {
+        arena_fini(&arena);
+        service_fail(call, &err);
+        return;
+    }
+    bool ended = job_state_ended(job->state);
+    int64_t lingering_ms =
+        ended ? job->ended_wall_ms + LOGS_LINGER_MS - service_wall_ms(service) : 0;
+    bool settled = ended && (lingering_ms <= 0 || lingering_ms > LOGS_LINGER_MS);
+    if (message->follow && !last_chance && page.count == 0 && page.at_end && !settled) {
+        arena_fini(&arena);
+        wait_for_lines(call, job, page.cursor,
+                       ended ? service_now_ms(service) + lingering_ms : INT64_MAX);
+        return;
+    }
+    Muster__GetLogsAnswer answer = MUSTER__GET_LOGS_ANSWER__INIT;
+    answer.cursor = page.cursor;
+    answer.ended = settled && page.at_end;
+    fail_or_answer(call, wire_lines(&arena, &page, &answer), &answer.base);
+    arena_fini(&arena);
+}
+
+static bool wire_series(struct arena *arena, const struct metric_series *from, int count,
+                        Muster__GetMetricsAnswer *ret)
+{
+    ret->series = arena_array(arena, (size_t)count, sizeof *ret->series);
+    for (int i = 0; ret->series && i < count; i++) {
+        Muster__MetricSeries *series = arena_alloc(arena, sizeof *series);
+        Muster__MetricPoint *points = arena_array(arena, (size_t)from[i].count, sizeof *points);
+        if (!series || !points)
+            return false;
+        muster__metric_series__init(series);
+        series->name = (char *)(uintptr_t)from[i].name;
+        series->points = arena_array(arena, (size_t)from[i].count, sizeof *series->points);
+        if (!series->points)
+            return false;
+        for (int j = 0; j < from[i].count; j++) {
+            muster__metric_point__init(&points[j]);
+            points[j].step = from[i].points[j].step;
+            points[j].value = from[i].points[j].value;
+            points[j].wall_ms = from[i].points[j].wall_ms;
+            series->points[series->n_points++] = &points[j];
+        }
+        ret->series[ret->n_series++] = series;
+    }
+    return ret->series;
+}
+
+void call_get_metrics(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__GetMetricsRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct job *job = service_find_job(service, message->id, &err);
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    struct metric_series *series = NULL;
+    int count = 0;
+    struct metrics_query query = {
+        .name = message->name,
+        .after_step = message->after_step,
+        .max_points = message->max_points,
+    };
+    if (job)
+        (void)metrics_read(service->metrics, job->id, &query, &arena, &series, &count, &err);
+    if (err.code) {
+        service_fail(call, &err);
+    } else {
+        Muster__GetMetricsAnswer answer = MUSTER__GET_METRICS_ANSWER__INIT;
+        fail_or_answer(call, wire_series(&arena, series, count, &answer), &answer.base);
+    }
+    arena_fini(&arena);
+}
+
+struct page_of_events {
+    struct arena *arena;
+    Muster__ListEventsAnswer *answer;
+    bool failed;
+};
+
+static void add_event(void *arg, const struct store_event *event)
+{
+    struct page_of_events *page = arg;
+    Muster__Event *message = wire_event(page->arena, event);
+    if (!message) {
+        page->failed = true;
+        return;
+    }
+    page->answer->events[page->answer->n_events++] = message;
+    page->answer->next = event->seq;
+}
+
+static int read_events(struct service *service, const Muster__ListEventsRequest *message,
+                       struct page_of_events *page, struct error *err)
+{
+    const struct job *job = NULL;
+    if (*message->job && !(job = service_find_job(service, message->job, err)))
+        return err->code;
+    struct store_events_query query = {
+        .job = job ? job->id : "",
+        .after = message->after,
+        .limit = message->limit ? (int)(message->limit & INT32_MAX) : LIST_EVENTS_DEFAULT,
+    };
+    query.limit = query.limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : query.limit;
+    page->answer->next = message->after;
+    page->answer->events =
+        arena_array(page->arena, (size_t)query.limit, sizeof *page->answer->events);
+    struct store *store = service->options.store;
+    int rc = page->answer->events ? store->verbs->list_events(store, &query, add_event, page, err)
+                                  : E_RESOURCE_EXHAUSTED;
+    if (rc == 0 && page->failed)
+        rc = E_RESOURCE_EXHAUSTED;
+    if (rc == E_RESOURCE_EXHAUSTED)
+        error_set(err, rc, "the answer is too large");
+    return rc;
+}
+
+void call_list_events(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__ListEventsRequest *message = (const void *)call->request;
+    Muster__ListEventsAnswer answer = MUSTER__LIST_EVENTS_ANSWER__INIT;
+    struct error err = {0};
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    struct page_of_events page = {.arena = &arena, .answer = &answer};
+    if (read_events(service, message, &page, &err) < 0)
+        service_fail(call, &err);
+    else if (message->follow && answer.n_events == 0 && !last_chance)
+        service_wait(call, "events", INT64_MAX);
+    else
+        service_answer(call, &answer.base);
+    arena_fini(&arena);
+}
+
+void call_list_nodes(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const struct cluster *cluster = service_cluster(service);
+    Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.nodes = arena_array(&arena, (size_t)cluster_nodes_count(cluster), sizeof *answer.nodes);
+    bool whole = answer.nodes;
+    for (const struct node *node = cluster_first_node(cluster); whole && node;
+         node = cluster_next_node(cluster, node)) {
+        Muster__Node *one = wire_node(&arena, node);
+        whole = one;
+        answer.nodes[answer.n_nodes++] = one;
+    }
+    fail_or_answer(call, whole, &answer.base);
+    arena_fini(&arena);
+}
+
+void call_set_node(struct service *service, struct service_call *call,
+                   const struct service_request *request)
+{
+    static const char *const names[] = {"cordon", "drain", "uncordon", NULL};
+    static const enum node_command commands[] = {NODE_CORDON, NODE_DRAIN, NODE_UNCORDON};
+    const Muster__SetNodeRequest *message = (const void *)request->message;
+    struct error err = {0};
+    int which = 0;
+    while (names[which] && strcmp(names[which], message->action) != 0)
+        which++;
+    if (!names[which]) {
+        error_set(&err, E_INVALID_ARGUMENT, "unknown action '%.40s'", message->action);
+        error_field(&err, "action");
+        error_hint(&err, "cordon, drain or uncordon");
+    } else if (!cluster_node(service_cluster(service), message->name)) {
+        error_set(&err, E_NOT_FOUND, "no node is named '%.80s'", message->name);
+        error_field(&err, "name");
+        error_hint(&err, "muster nodes lists them");
+    }
+    if (err.code) {
+        service_fail(call, &err);
+        return;
+    }
+    struct event event = {
+        .kind = EVENT_NODE_SET,
+        .request = call->id,
+        .node_set = {.node = message->name, .command = commands[which], .reason = message->reason},
+    };
+    service->options.host.step(service->options.host.self, &event);
+}
+
+void done_set_node(struct service *service, struct service_call *call, const struct action *action)
+{
+    const struct node *node = cluster_node(service_cluster(service), action->node);
+    insist(node);
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    Muster__Node *message = wire_node(&arena, node);
+    fail_or_answer(call, message, message ? &message->base : NULL);
+    arena_fini(&arena);
+}

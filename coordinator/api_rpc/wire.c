@@ -1,0 +1,276 @@
+#include "coordinator/api_rpc/wire.h"
+
+#include <string.h>
+
+static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
+{
+    return (char *)(uintptr_t)from;
+}
+
+Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)
+{
+    Muster__Reason *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__reason__init(ret);
+    ret->kind = text(reason->kind);
+    ret->text = text(reason->text);
+    ret->node = text(reason->node);
+    ret->rank = reason->rank;
+    ret->hint = text(reason->hint);
+    return ret;
+}
+
+Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint)
+{
+    Muster__Checkpoint *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__checkpoint__init(ret);
+    ret->step = checkpoint->step;
+    ret->path = text(checkpoint->path);
+    ret->generation = checkpoint->generation;
+    ret->wall_ms = checkpoint->wall_ms;
+    ret->size_bytes = (uint64_t)checkpoint->size_bytes;
+    ret->world = (uint32_t)checkpoint->world;
+    return ret;
+}
+
+static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info)
+{
+    Muster__Exit *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__exit__init(ret);
+    ret->code = info->code;
+    ret->signal = info->signal;
+    ret->oom = info->oom;
+    ret->lost = info->lost;
+    ret->text = text(info->text);
+    ret->wall_ms = info->wall_ms;
+    ret->last_output = text(info->last_output);
+    return ret;
+}
+
+static Muster__Worker__State worker_state(enum worker_state state)
+{
+    switch (state) {
+    case WORKER_ASSIGNED:
+        return MUSTER__WORKER__STATE__assigned;
+    case WORKER_STARTING:
+        return MUSTER__WORKER__STATE__starting;
+    case WORKER_JOINED:
+        return MUSTER__WORKER__STATE__joined;
+    case WORKER_STOPPING:
+        return MUSTER__WORKER__STATE__stopping;
+    case WORKER_EXITED:
+        return MUSTER__WORKER__STATE__exited;
+    }
+    return MUSTER__WORKER__STATE__unknown;
+}
+
+static Muster__Worker *wire_worker(struct arena *arena, const struct worker *worker)
+{
+    Muster__Worker *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__worker__init(ret);
+    ret->uid = worker->uid;
+    ret->rank = worker->rank < 0 ? 0 : (uint32_t)worker->rank;
+    ret->local_rank = (uint32_t)worker->local_rank;
+    ret->node = text(worker->node);
+    ret->state = worker_state(worker->state);
+    ret->pid = worker->pid;
+    ret->step = worker->step;
+    ret->generation = worker->generation;
+    if (worker->state == WORKER_EXITED && !(ret->exit = wire_exit(arena, &worker->exit)))
+        return NULL;
+    return ret;
+}
+
+static Muster__Job__State job_state(enum job_state state)
+{
+    switch (state) {
+    case JOB_QUEUED:
+        return MUSTER__JOB__STATE__queued;
+    case JOB_STARTING:
+        return MUSTER__JOB__STATE__starting;
+    case JOB_RUNNING:
+        return MUSTER__JOB__STATE__running;
+    case JOB_REFORMING:
+        return MUSTER__JOB__STATE__reforming;
+    case JOB_RESTARTING:
+        return MUSTER__JOB__STATE__restarting;
+    case JOB_PREEMPTING:
+        return MUSTER__JOB__STATE__preempting;
+    case JOB_STOPPING:
+        return MUSTER__JOB__STATE__stopping;
+    case JOB_SUCCEEDED:
+        return MUSTER__JOB__STATE__succeeded;
+    case JOB_FAILED:
+        return MUSTER__JOB__STATE__failed;
+    case JOB_CANCELLED:
+        return MUSTER__JOB__STATE__cancelled;
+    }
+    return MUSTER__JOB__STATE__unknown;
+}
+
+static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job *ret)
+{
+    ret->workers = arena_array(arena, (size_t)job->workers_count, sizeof *ret->workers);
+    if (!ret->workers)
+        return false;
+    for (int i = 0; i < job->workers_count; i++) {
+        ret->workers[i] = wire_worker(arena, &job->workers[i]);
+        if (!ret->workers[i])
+            return false;
+        ret->n_workers++;
+    }
+    return true;
+}
+
+static void wire_progress(const struct job *job, Muster__Job *ret)
+{
+    ret->generation = job->current.generation;
+    ret->world = (uint32_t)job->current.world;
+    ret->restarts = (uint32_t)job->restarts;
+    ret->step = job->step;
+    ret->loss = job->loss;
+    ret->tokens_per_second = job->tokens_per_second;
+    ret->total_steps = job->total_steps;
+    ret->submitted_wall_ms = job->submitted_wall_ms;
+    ret->started_wall_ms = job->started_wall_ms;
+    ret->ended_wall_ms = job->ended_wall_ms;
+    ret->exit_code = job->exit_code;
+    ret->version = job->version;
+    ret->recoveries = job->recoveries;
+    ret->last_recovery_ms = job->last_recovery_ms;
+}
+
+Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
+                      bool workers)
+{
+    Muster__Job *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__job__init(ret);
+    ret->id = text(job->id);
+    ret->spec = spec;
+    ret->state = job_state(job->state);
+    ret->reason = wire_reason(arena, &job->reason);
+    wire_progress(job, ret);
+    const struct checkpoint *last = job_last_checkpoint(job);
+    if (last && !(ret->last_checkpoint = wire_checkpoint(arena, last)))
+        return NULL;
+    if (workers && !wire_workers(arena, job, ret))
+        return NULL;
+    return ret->reason ? ret : NULL;
+}
+
+static Muster__Node__State node_state(enum node_state state)
+{
+    switch (state) {
+    case NODE_JOINING:
+        return MUSTER__NODE__STATE__joining;
+    case NODE_READY:
+        return MUSTER__NODE__STATE__ready;
+    case NODE_CORDONED:
+        return MUSTER__NODE__STATE__cordoned;
+    case NODE_DRAINING:
+        return MUSTER__NODE__STATE__draining;
+    case NODE_UNREACHABLE:
+        return MUSTER__NODE__STATE__unreachable;
+    case NODE_LOST:
+        return MUSTER__NODE__STATE__lost;
+    }
+    return MUSTER__NODE__STATE__unknown;
+}
+
+static bool wire_labels(struct arena *arena, const struct node *node, Muster__Node *ret)
+{
+    size_t count = (size_t)node->labels_count;
+    ret->labels = arena_array(arena, count, sizeof *ret->labels);
+    Muster__Node__LabelsEntry *entries = arena_array(arena, count, sizeof *entries);
+    if (!ret->labels || !entries)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__node__labels_entry__init(&entries[i]);
+        entries[i].key = text(node->labels[i].key);
+        entries[i].value = text(node->labels[i].value);
+        ret->labels[i] = &entries[i];
+    }
+    ret->n_labels = count;
+    return true;
+}
+
+static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node *ret)
+{
+    size_t count = (size_t)node->gpus_count;
+    ret->gpus = arena_array(arena, count, sizeof *ret->gpus);
+    Muster__Gpu *gpus = arena_array(arena, count, sizeof *gpus);
+    if (!ret->gpus || !gpus)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__gpu__init(&gpus[i]);
+        gpus[i].index = (uint32_t)node->gpus[i].index;
+        gpus[i].model = text(node->gpus[i].model);
+        gpus[i].uuid = text(node->gpus[i].uuid);
+        gpus[i].memory_bytes = (uint64_t)node->gpus[i].memory_bytes;
+        ret->gpus[i] = &gpus[i];
+    }
+    ret->n_gpus = count;
+    return true;
+}
+
+static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)
+{
+    ret->jobs = arena_array(arena, node->jobs.count, sizeof *ret->jobs);
+    if (!ret->jobs)
+        return false;
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
+        ret->jobs[ret->n_jobs++] = text(((const struct job *)e->value)->id);
+    return true;
+}
+
+Muster__Node *wire_node(struct arena *arena, const struct node *node)
+{
+    Muster__Node *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__node__init(ret);
+    ret->name = text(node->name);
+    ret->state = node_state(node->state);
+    ret->reason = wire_reason(arena, &node->reason);
+    ret->address = text(node->address);
+    ret->slots = (uint32_t)node->slots;
+    ret->slots_used = (uint32_t)node->slots_used;
+    ret->cpus = node->cpus_milli / 1000.0;
+    ret->cpus_used = node->cpus_milli_used / 1000.0;
+    ret->memory_bytes = (uint64_t)node->memory_bytes;
+    ret->memory_used_bytes = (uint64_t)node->memory_bytes_used;
+    ret->version = text(node->version);
+    ret->joined_wall_ms = node->joined_wall_ms;
+    ret->seen_wall_ms = node->seen_wall_ms;
+    bool whole = ret->reason && wire_labels(arena, node, ret) && wire_gpus(arena, node, ret) &&
+                 wire_node_jobs(arena, node, ret);
+    return whole ? ret : NULL;
+}
+
+Muster__Event *wire_event(struct arena *arena, const struct store_event *event)
+{
+    Muster__Event *ret = arena_alloc(arena, sizeof *ret);
+    struct store_event *copy = arena_copy(arena, event, sizeof *event);
+    if (!ret || !copy)
+        return NULL;
+    muster__event__init(ret);
+    ret->seq = copy->seq;
+    ret->wall_ms = copy->record.wall_ms;
+    ret->kind = text(copy->record.kind);
+    ret->job = text(copy->record.job);
+    ret->node = text(copy->record.node);
+    ret->generation = copy->record.generation;
+    ret->from = text(copy->record.from);
+    ret->to = text(copy->record.to);
+    ret->reason = wire_reason(arena, &copy->record.reason);
+    return ret->reason ? ret : NULL;
+}

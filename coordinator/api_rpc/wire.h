@@ -1,0 +1,27 @@
+/* Model to wire: messages that show what is. They are built in an arena and borrow the model's
+ * strings, so they are good until the next step only. Pure.
+ */
+#ifndef API_RPC_WIRE_H
+#define API_RPC_WIRE_H
+
+#include <stdbool.h>
+
+#include "common/base/arena.h"
+#include "coordinator/core/action.h"
+#include "coordinator/model/cluster.h"
+#include "coordinator/store/store.h"
+#include "proto/client.pb-c.h"
+#include "proto/job.pb-c.h"
+
+/* Arena allocations of the size of an answer; beyond it the answer is RESOURCE_EXHAUSTED. All
+ * functions give NULL when the arena is full. */
+enum { WIRE_ARENA_MAX_BYTES = 64 << 20 };
+
+Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason);
+Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint);
+Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
+                      bool workers);
+Muster__Node *wire_node(struct arena *arena, const struct node *node);
+Muster__Event *wire_event(struct arena *arena, const struct store_event *event); /* copies */
+
+#endif

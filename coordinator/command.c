@@ -1,0 +1,330 @@
+#include "coordinator/command.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/args.h"
+#include "common/base/str.h"
+#include "common/env/clock_os.h"
+#include "common/env/env.h"
+#include "common/env/log_stderr.h"
+#include "common/env/paths.h"
+#include "common/loop/loop.h"
+#include "coordinator/api_rest/api_rest.h"
+#include "coordinator/api_rest/http.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/store/store_sqlite.h"
+
+#ifndef MUSTER_VERSION
+#define MUSTER_VERSION "0.0.0"
+#endif
+#ifndef MUSTER_COMMIT
+#define MUSTER_COMMIT "unknown"
+#endif
+
+enum { EXIT_OK = 0, EXIT_BAD_USAGE = 2, EXIT_CANNOT_START = 3, FOLDER_MODE = 0700 };
+
+static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+static const char *const formats[] = {"auto", "text", "json", NULL};
+
+static const struct args_option options[] = {
+    {.name = "data",
+     .kind = ARGS_OPTION,
+     .value_name = "DIR",
+     .help = "where jobs, events, logs and tokens are kept (~/.local/share/muster/coordinator)"},
+    {.name = "rpc",
+     .kind = ARGS_OPTION,
+     .value_name = "URL",
+     .fallback = "tcp://127.0.0.1:7440",
+     .help = "where clients and agents connect; port 0 takes a free one and keeps it"},
+    {.name = "http",
+     .kind = ARGS_OPTION,
+     .value_name = "HOST:PORT",
+     .fallback = "127.0.0.1:7480",
+     .help = "REST and the page; port 0 takes a free one and keeps it; 'off' serves none"},
+    {.name = "insecure-bind",
+     .kind = ARGS_FLAG,
+     .help = "allow addresses other machines reach although nothing is encrypted"},
+    {.name = "log-level",
+     .kind = ARGS_OPTION,
+     .choices = levels,
+     .fallback = "info",
+     .help = "least level of the lines on standard error"},
+    {.name = "log-format",
+     .kind = ARGS_OPTION,
+     .choices = formats,
+     .fallback = "auto",
+     .help = "auto is text on a terminal, JSON elsewhere"},
+    {0},
+};
+
+static const char *const examples[] = {
+    "muster coordinator --data /var/lib/muster",
+    "muster coordinator --data ./data --rpc tcp://0.0.0.0:7440 --insecure-bind",
+    NULL,
+};
+
+static const struct args_command command = {
+    .program = "muster coordinator",
+    .summary = "keep jobs, decide who runs where (one per cluster)",
+    .description = "A first start on an empty folder makes an admin and an agent token in it "
+                   "(admin.token, agent.token). Started again on the same folder it goes on "
+                   "exactly where it was; it may be killed at any moment.",
+    .options = options,
+    .examples = examples,
+};
+
+struct program {
+    struct log_stderr sink;
+    struct log log;
+    struct loop *loop;
+    struct env env;
+    struct store *store;
+    struct coordinator *coordinator;
+    struct api_rest *rest;
+    char data[PATH_MAX];
+    char rpc[NET_URL_MAX], http[NET_URL_MAX];
+    int signals;
+};
+
+static void start_log(struct program *program, const struct args *args)
+{
+    const char *format = args_text(args, "log-format");
+    struct clock clock = clock_os();
+    log_stderr_init(&program->sink, STDERR_FILENO,
+                    strcmp(format, "json") == 0   ? LOG_FORMAT_JSON
+                    : strcmp(format, "text") == 0 ? LOG_FORMAT_TEXT
+                                                  : LOG_FORMAT_AUTO,
+                    &clock);
+    program->log.sink = log_stderr_sink(&program->sink);
+    (void)log_level_from_name(args_text(args, "log-level"), &program->log.level);
+}
+
+static int find_data(struct program *program, const struct args *args, struct error *err)
+{
+    char base[PATH_MAX];
+    const char *given = args_text(args, "data");
+    int rc = given ? paths_absolute(program->data, sizeof program->data, given, err)
+                   : paths_data_dir(base, sizeof base, err);
+    if (rc == 0 && !given)
+        rc = paths_join(program->data, sizeof program->data, base, "coordinator", err);
+    struct disk *disk = &program->env.disk;
+    return rc < 0 ? rc : disk->make_dirs(disk->self, program->data, FOLDER_MODE, err);
+}
+
+static int read_address(struct program *program, const char *name, char *ret, size_t size)
+{
+    char path[PATH_MAX + 16], *data;
+    size_t got;
+    struct disk *disk = &program->env.disk;
+    (void)str_printf(path, sizeof path, "%s/%s", program->data, name);
+    if (disk->read_file(disk->self, path, size - 1, &data, &got, NULL) < 0)
+        return E_NOT_FOUND;
+    data[strcspn(data, "\r\n")] = 0;
+    int rc = str_copy(ret, size, data);
+    free(data);
+    return rc;
+}
+
+static int write_address(struct program *program, const char *name, const char *text,
+                         struct error *err)
+{
+    char path[PATH_MAX + 16], line[NET_URL_MAX + 2];
+    struct disk *disk = &program->env.disk;
+    (void)str_printf(path, sizeof path, "%s/%s", program->data, name);
+    (void)str_printf(line, sizeof line, "%s\n", text);
+    return disk->write_file(disk->self, path, line, strlen(line), 0644, err);
+}
+
+/* Agents and workers know the address of the run before: a free port that was taken once is kept,
+ * as long as the rest of the address is the same. */
+static void keep_port(struct program *program, const char *file, const char *prefix,
+                      char address[NET_URL_MAX])
+{
+    char known[NET_URL_MAX];
+    size_t size = strlen(address), skip = strlen(prefix);
+    if (!str_ends(address, ":0") || read_address(program, file, known, sizeof known) < 0 ||
+        !str_starts(known, prefix))
+        return;
+    if (strncmp(known + skip, address, size - 1) == 0)
+        (void)str_copy(address, NET_URL_MAX, known + skip);
+}
+
+static int check_bind(const char *address, bool allowed, struct error *err)
+{
+    bool loopback = false;
+    int rc = http_address_is_loopback(address, &loopback, err);
+    if (rc < 0 || loopback || allowed)
+        return rc;
+    error_set(err, E_FAILED_PRECONDITION,
+              "%s can be reached by other machines, and nothing would be encrypted", address);
+    error_hint(err, "put TLS before it, or say --insecure-bind");
+    return E_FAILED_PRECONDITION;
+}
+
+static int check_addresses(struct program *program, const struct args *args, struct error *err)
+{
+    bool allowed = args_flag(args, "insecure-bind");
+    (void)str_copy(program->rpc, sizeof program->rpc, args_text(args, "rpc"));
+    (void)str_copy(program->http, sizeof program->http, args_text(args, "http"));
+    int rc = 0;
+    if (str_starts(program->rpc, "tcp://"))
+        rc = check_bind(program->rpc + strlen("tcp://"), allowed, err);
+    if (rc == 0 && strcmp(program->http, "off") != 0)
+        rc = check_bind(program->http, allowed, err);
+    keep_port(program, "rpc.url", "", program->rpc);
+    keep_port(program, "http.url", "http://", program->http);
+    return rc;
+}
+
+/* The kept port may have been taken by somebody else since: then any other. */
+static int start_coordinator(struct program *program, const char *wanted, struct error *err)
+{
+    struct coordinator_options how = {
+        .data_dir = program->data,
+        .rpc_url = program->rpc,
+        .version = MUSTER_VERSION,
+        .commit = MUSTER_COMMIT,
+        .log = &program->log,
+    };
+    int rc = coordinator_new(&how, &program->env, program->loop, program->store,
+                             &program->coordinator, err);
+    if (rc < 0 && strcmp(wanted, program->rpc) != 0) {
+        how.rpc_url = wanted;
+        rc = coordinator_new(&how, &program->env, program->loop, program->store,
+                             &program->coordinator, err);
+    }
+    return rc;
+}
+
+static int start_rest(struct program *program, const char *wanted, struct error *err)
+{
+    struct api_rest_options how = {.address = program->http, .log = &program->log};
+    if (strcmp(program->http, "off") == 0)
+        return 0;
+    int rc =
+        api_rest_new(&how, &program->env, program->loop, program->coordinator, &program->rest, err);
+    if (rc < 0 && strcmp(wanted, program->http) != 0) {
+        how.address = wanted;
+        rc = api_rest_new(&how, &program->env, program->loop, program->coordinator, &program->rest,
+                          err);
+    }
+    return rc;
+}
+
+static void on_signal(void *arg, int fd, uint32_t events)
+{
+    struct program *program = arg;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        log_info(&program->log, "stopping", log_int("signal", info.ssi_signo));
+        loop_stop(program->loop);
+    }
+}
+
+/* Before any thread is started, so that all of them leave these signals to the loop. */
+static int watch_signals(struct program *program, struct error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    program->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return program->signals < 0 ? error_set(err, E_INTERNAL, "signalfd") : 0;
+}
+
+static int start(struct program *program, const struct args *args, struct error *err)
+{
+    int rc = watch_signals(program, err);
+    if (rc == 0)
+        rc = loop_new(&program->loop, err);
+    if (rc == 0)
+        rc = env_os_init(&program->env, program->loop, err);
+    if (rc == 0)
+        rc = find_data(program, args, err);
+    if (rc == 0)
+        rc = check_addresses(program, args, err);
+    if (rc == 0)
+        rc = store_sqlite_open(program->data, &program->store, err);
+    if (rc == 0)
+        rc = start_coordinator(program, args_text(args, "rpc"), err);
+    if (rc == 0)
+        rc = start_rest(program, args_text(args, "http"), err);
+    if (rc == 0)
+        rc = write_address(program, "rpc.url", coordinator_rpc_url(program->coordinator), err);
+    if (rc == 0 && program->rest)
+        rc = write_address(program, "http.url", api_rest_url(program->rest), err);
+    if (rc == 0)
+        rc = loop_watch(program->loop, program->signals, EPOLLIN, on_signal, program, err);
+    return rc;
+}
+
+/* Everything acknowledged is on disk after each turn: what is left is to let go of the store. NNG's
+ * threads end with the process. */
+static void stop(struct program *program)
+{
+    api_rest_free(program->rest);
+    coordinator_free(program->coordinator);
+    store_close(program->store);
+}
+
+static int run(const struct args *args)
+{
+    struct program *program = calloc(1, sizeof *program);
+    struct error err = {0};
+    if (!program)
+        return EXIT_CANNOT_START;
+    start_log(program, args);
+    if (start(program, args, &err) < 0) {
+        log_error(&program->log, err.text, log_str("code", error_name(err.code)),
+                  log_str("hint", err.hint));
+        stop(program);
+        return err.code == E_INVALID_ARGUMENT ? EXIT_BAD_USAGE : EXIT_CANNOT_START;
+    }
+    log_info(&program->log, "serving", log_str("rpc", coordinator_rpc_url(program->coordinator)),
+             log_str("http", program->rest ? api_rest_url(program->rest) : "off"),
+             log_str("data", program->data),
+             log_str("cluster", coordinator_cluster_id(program->coordinator)),
+             log_str("version", MUSTER_VERSION));
+    loop_run(program->loop);
+    stop(program);
+    return EXIT_OK;
+}
+
+static void print_help(const struct args_command *what)
+{
+    struct buf text;
+    buf_init(&text, 1 << 16);
+    (void)args_help(what, &text);
+    fputs(buf_cstr(&text), stdout);
+    buf_fini(&text);
+}
+
+int coordinator_main(int argc, char **argv)
+{
+    struct args args;
+    struct error err = {0};
+    if (args_parse(&command, argc, argv, &args, &err) < 0) {
+        fprintf(stderr, "muster coordinator: %s\n", err.text);
+        if (err.hint[0])
+            fprintf(stderr, "%s\n", err.hint);
+        return EXIT_BAD_USAGE;
+    }
+    int code = EXIT_OK;
+    if (args.help)
+        print_help(&command);
+    else
+        code = run(&args);
+    args_fini(&args);
+    fflush(NULL);
+    _exit(code); /* NNG 1.5.2 cannot be taken down while it is in use */
+}

@@ -1,0 +1,233 @@
+#include "coordinator/coordinator.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/hex.h"
+#include "common/base/str.h"
+#include "common/base/token.h"
+#include "common/rpc/server.h"
+#include "coordinator/api_rpc/api_rpc.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/driver.h"
+
+enum {
+    IN_FLIGHT_DEFAULT = 16384, /* one long poll per node and room for the rest */
+    TOKEN_FILE_MAX = 256,
+    CLUSTER_ID_BYTES = 8,
+};
+
+static const char cluster_key[] = "cluster";
+
+struct coordinator {
+    struct env *env;
+    struct loop *loop;
+    struct store *store;
+    char cluster_id[STORE_META_VALUE_MAX + 1];
+    struct driver driver;
+    struct rpc_server *server;
+    struct service *service;
+    struct api_rpc *api;
+};
+
+static int ensure_cluster_id(struct coordinator *self, struct error *err)
+{
+    const struct store_verbs *verbs = self->store->verbs;
+    int rc = verbs->get_meta(self->store, cluster_key, self->cluster_id, err);
+    if (rc != E_NOT_FOUND)
+        return rc;
+    uint8_t id[CLUSTER_ID_BYTES];
+    self->env->rng.fill(self->env->rng.self, id, sizeof id);
+    hex_encode(id, sizeof id, self->cluster_id);
+    rc = verbs->begin(self->store, err);
+    if (rc == 0)
+        rc = verbs->put_meta(self->store, cluster_key, self->cluster_id, err);
+    if (rc == 0)
+        rc = verbs->commit(self->store, err);
+    if (rc < 0)
+        verbs->rollback(self->store);
+    return rc;
+}
+
+/* A token file left by a start that died before it stored the hash is taken up again. */
+static int take_token_file(struct coordinator *self, const char *path, const char *role,
+                           char ret[TOKEN_MAX], struct error *err)
+{
+    struct disk *disk = &self->env->disk;
+    char *data, found[TOKEN_ROLE_MAX + 1];
+    size_t size;
+    int rc = disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL);
+    if (rc == 0) {
+        data[strcspn(data, "\r\n")] = 0;
+        bool good = token_check(data, found, NULL) == 0 && strcmp(found, role) == 0 &&
+                    str_copy(ret, TOKEN_MAX, data) == 0;
+        free(data);
+        if (good)
+            return 0;
+    }
+    uint8_t secret[TOKEN_SECRET_BYTES];
+    char text[TOKEN_MAX + 1];
+    self->env->rng.fill(self->env->rng.self, secret, sizeof secret);
+    rc = token_compose(role, secret, ret);
+    if (rc < 0)
+        return error_set(err, rc, "token of role %s", role);
+    (void)str_printf(text, sizeof text, "%s\n", ret);
+    return disk->write_file(disk->self, path, text, strlen(text), 0600, err);
+}
+
+static int make_token(struct coordinator *self, const char *data_dir, const char *role,
+                      struct error *err)
+{
+    char path[PATH_MAX], text[TOKEN_MAX];
+    int rc = str_printf(path, sizeof path, "%s/%s.token", data_dir, role);
+    if (rc == 0)
+        rc = take_token_file(self, path, role, text, err);
+    if (rc < 0)
+        return rc;
+    struct clock *clock = &self->env->clock;
+    struct store_token token = {.created_wall_ms = clock->wall_ms(clock->self)};
+    (void)str_copy(token.role, sizeof token.role, role);
+    token_hash(text, token.hash);
+    const struct store_verbs *verbs = self->store->verbs;
+    rc = verbs->begin(self->store, err);
+    if (rc == 0)
+        rc = verbs->put_token(self->store, &token, err);
+    if (rc == 0)
+        rc = verbs->commit(self->store, err);
+    if (rc < 0)
+        verbs->rollback(self->store);
+    return rc < 0 ? rc : service_add_token(self->service, &token, err);
+}
+
+struct token_list {
+    struct service *service;
+    bool admin, agent;
+    int rc;
+};
+
+static void add_token(void *arg, const struct store_token *token)
+{
+    struct token_list *list = arg;
+    list->admin |= strcmp(token->role, "admin") == 0;
+    list->agent |= strcmp(token->role, "agent") == 0;
+    if (list->rc == 0)
+        list->rc = service_add_token(list->service, token, NULL);
+}
+
+static int load_tokens(struct coordinator *self, const char *data_dir, struct error *err)
+{
+    struct token_list list = {.service = self->service};
+    int rc = self->store->verbs->list_tokens(self->store, add_token, &list, err);
+    if (rc == 0 && list.rc < 0)
+        rc = error_set(err, list.rc, "too many tokens");
+    if (rc == 0 && !list.admin)
+        rc = make_token(self, data_dir, "admin", err);
+    if (rc == 0 && !list.agent)
+        rc = make_token(self, data_dir, "agent", err);
+    return rc;
+}
+
+static int make_service(struct coordinator *self, const struct coordinator_options *options,
+                        struct error *err)
+{
+    struct service_options service_options = {
+        .env = self->env,
+        .loop = self->loop,
+        .store = self->store,
+        .host = driver_host(&self->driver),
+        .data_dir = options->data_dir,
+        .version = options->version,
+        .commit = options->commit,
+        .cluster_id = self->cluster_id,
+        .log = options->log,
+    };
+    int rc = service_new(&service_options, &self->service, err);
+    self->driver.service = self->service;
+    return rc < 0 ? rc : load_tokens(self, options->data_dir, err);
+}
+
+static int listen_rpc(struct coordinator *self, const struct coordinator_options *options,
+                      struct error *err)
+{
+    int in_flight = options->max_in_flight ? options->max_in_flight : IN_FLIGHT_DEFAULT;
+    int rc = rpc_server_new(self->env, self->loop, options->rpc_url, in_flight, &self->server, err);
+    return rc < 0 ? rc : api_rpc_new(self->server, self->service, &self->api, err);
+}
+
+static int start(struct coordinator *self, const struct coordinator_options *options,
+                 struct error *err)
+{
+    self->driver.env = self->env;
+    self->driver.loop = self->loop;
+    self->driver.store = self->store;
+    self->driver.log = options->log;
+    int rc = driver_init(&self->driver, err);
+    if (rc == 0)
+        rc = ensure_cluster_id(self, err);
+    if (rc == 0)
+        rc = make_service(self, options, err);
+    if (rc == 0)
+        rc = driver_start(&self->driver, err);
+    if (rc == 0)
+        rc = listen_rpc(self, options, err);
+    if (rc == 0)
+        loop_on_turn_end(self->loop, driver_turn_end, &self->driver);
+    return rc;
+}
+
+int coordinator_new(const struct coordinator_options *options, struct env *env, struct loop *loop,
+                    struct store *store, struct coordinator **ret, struct error *err)
+{
+    struct coordinator *self = calloc(1, sizeof *self);
+    if (!self)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    self->env = env;
+    self->loop = loop;
+    self->store = store;
+    int rc = start(self, options, err);
+    if (rc < 0)
+        coordinator_free(self);
+    else
+        *ret = self;
+    return rc;
+}
+
+void coordinator_free(struct coordinator *coordinator)
+{
+    if (!coordinator)
+        return;
+    loop_on_turn_end(coordinator->loop, NULL, NULL);
+    rpc_server_free(coordinator->server);
+    api_rpc_free(coordinator->api);
+    service_free(coordinator->service);
+    driver_fini(&coordinator->driver);
+    free(coordinator);
+}
+
+const char *coordinator_rpc_url(const struct coordinator *coordinator)
+{
+    return rpc_server_url(coordinator->server);
+}
+
+const char *coordinator_cluster_id(const struct coordinator *coordinator)
+{
+    return coordinator->cluster_id;
+}
+
+const struct cluster *coordinator_cluster(const struct coordinator *coordinator)
+{
+    return coordinator->driver.cluster;
+}
+
+bool coordinator_ready(const struct coordinator *coordinator, const char **ret_why)
+{
+    if (ret_why)
+        *ret_why = coordinator->driver.refusing ? coordinator->driver.why : "";
+    return !coordinator->driver.refusing;
+}
+
+struct service *coordinator_service(struct coordinator *coordinator)
+{
+    return coordinator->service;
+}

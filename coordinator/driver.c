@@ -1,0 +1,324 @@
+#include "coordinator/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/map.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/env/env.h"
+#include "coordinator/core/step.h"
+
+enum { CLOCK_TOLERANCE_MS = 1000 };
+
+static const char clock_key[] = "clock_offset_ms";
+
+static int64_t now_ms(const struct driver *driver)
+{
+    return loop_now_ms(driver->loop);
+}
+
+static int64_t wall_ms(const struct driver *driver)
+{
+    return driver->env->clock.wall_ms(driver->env->clock.self);
+}
+
+/* Loading */
+
+static void shift(int64_t *time_ms, int64_t by_ms)
+{
+    if (*time_ms == 0)
+        return; /* 0 = none */
+    *time_ms += by_ms;
+    if (*time_ms < 1)
+        *time_ms = 1;
+}
+
+static void shift_job(struct job *job, int64_t by_ms)
+{
+    shift(&job->backoff_until_ms, by_ms);
+    shift(&job->grow_after_ms, by_ms);
+    shift(&job->broken_at_ms, by_ms);
+    shift(&job->stop_deadline_ms, by_ms);
+    shift(&job->runtime_deadline_ms, by_ms);
+    shift(&job->current.since_ms, by_ms);
+    shift(&job->forming.since_ms, by_ms);
+}
+
+/* Monotonic times were taken on the clock of their boot; wall time relates the two. After a reboot
+ * (or a jump) active jobs are moved to this boot's clock and written again in the first turn. */
+static int settle_clock(struct driver *driver, struct error *err)
+{
+    char text[STORE_META_VALUE_MAX + 1];
+    int64_t offset = wall_ms(driver) - now_ms(driver), stored = 0;
+    int rc = driver->store->verbs->get_meta(driver->store, clock_key, text, err);
+    if (rc == 0)
+        rc = parse_i64(text, INT64_MIN, INT64_MAX, &stored, err);
+    else if (rc == E_NOT_FOUND)
+        rc = 0;
+    if (rc < 0)
+        return rc;
+    int64_t by_ms = stored - offset;
+    if (by_ms > -CLOCK_TOLERANCE_MS && by_ms < CLOCK_TOLERANCE_MS)
+        return 0;
+    (void)str_printf(text, sizeof text, "%lld", (long long)offset);
+    struct store *store = driver->store;
+    rc = store->verbs->begin(store, err);
+    if (rc == 0)
+        rc = store->verbs->put_meta(store, clock_key, text, err);
+    for (struct job *job = cluster_first_active_job(driver->cluster); rc == 0 && job;
+         job = cluster_next_active_job(driver->cluster, job)) {
+        shift_job(job, by_ms);
+        rc = store->verbs->put_job(store, job, err);
+    }
+    if (rc == 0)
+        rc = store->verbs->commit(store, err);
+    if (rc < 0)
+        store->verbs->rollback(store);
+    return rc;
+}
+
+static int load(struct driver *driver, struct error *err)
+{
+    static const struct store_loader loader = {.parse_spec = service_parse_spec};
+    uint64_t seed;
+    driver->env->rng.fill(driver->env->rng.self, &seed, sizeof seed);
+    struct cluster *cluster = cluster_new(seed);
+    int rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
+    if (rc < 0) {
+        cluster_free(cluster);
+        return rc;
+    }
+    cluster_free(driver->cluster);
+    driver->cluster = cluster;
+    return 0;
+}
+
+int driver_init(struct driver *driver, struct error *err)
+{
+    actions_init(&driver->actions);
+    int rc = load(driver, err);
+    return rc < 0 ? rc : settle_clock(driver, err);
+}
+
+void driver_fini(struct driver *driver)
+{
+    if (driver->loop) {
+        loop_timer_cancel(driver->loop, &driver->tick);
+        loop_timer_cancel(driver->loop, &driver->retry);
+    }
+    actions_fini(&driver->actions);
+    cluster_free(driver->cluster);
+    driver->cluster = NULL;
+}
+
+/* Stepping */
+
+static void step(void *self, struct event *event)
+{
+    struct driver *driver = self;
+    if (driver->refusing)
+        return;
+    event->now_ms = now_ms(driver);
+    event->wall_ms = wall_ms(driver);
+    coordinator_step(driver->cluster, event, &driver->actions);
+}
+
+static const struct cluster *cluster_of(void *self)
+{
+    return ((struct driver *)self)->cluster;
+}
+
+static void refusal(const struct driver *driver, struct error *err)
+{
+    error_set(err, driver->why_code, "the coordinator cannot store changes: %s", driver->why);
+    error_hint(err, "changes are taken again as soon as its data directory can be written");
+}
+
+static bool writable(void *self, struct error *err)
+{
+    struct driver *driver = self;
+    if (driver->refusing)
+        refusal(driver, err);
+    return !driver->refusing;
+}
+
+struct service_host driver_host(struct driver *driver)
+{
+    return (struct service_host){
+        .self = driver, .cluster = cluster_of, .step = step, .writable = writable};
+}
+
+static void tick(void *arg)
+{
+    struct event event = {.kind = EVENT_TICK};
+    step(arg, &event);
+}
+
+/* Storing */
+
+/* A job or node is written once per turn, as it is at its end. */
+static int store_once(struct driver *driver, const struct action *action, struct strmap *seen,
+                      struct error *err)
+{
+    char key[NODE_NAME_MAX + 3];
+    bool is_job = action->kind == ACTION_STORE_JOB;
+    (void)str_printf(key, sizeof key, "%c/%s", is_job ? 'j' : 'n',
+                     is_job ? action->job : action->node);
+    if (strmap_find(seen, key))
+        return 0;
+    if (strmap_set(seen, key, NULL, NULL) < 0)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    const struct store_verbs *verbs = driver->store->verbs;
+    if (is_job) {
+        const struct job *job = cluster_job(driver->cluster, action->job);
+        insist(job);
+        return verbs->put_job(driver->store, job, err);
+    }
+    const struct node *node = cluster_node(driver->cluster, action->node);
+    insist(node);
+    return verbs->put_node(driver->store, node, err);
+}
+
+static int store_action(struct driver *driver, const struct action *action, struct strmap *seen,
+                        struct error *err)
+{
+    uint64_t seq;
+    switch (action->kind) {
+    case ACTION_STORE_JOB:
+    case ACTION_STORE_NODE:
+        return store_once(driver, action, seen, err);
+    case ACTION_RECORD:
+        return driver->store->verbs->record(driver->store, action->record, &seq, err);
+    case ACTION_ANSWER:
+    case ACTION_NODE_CHANGED:
+    case ACTION_JOB_CHANGED:
+    case ACTION_WAKE_AT:
+        return 0;
+    }
+    return 0;
+}
+
+static bool durable(const struct action *action)
+{
+    return action->kind == ACTION_STORE_JOB || action->kind == ACTION_STORE_NODE ||
+           action->kind == ACTION_RECORD;
+}
+
+static int commit(struct driver *driver, struct error *err)
+{
+    bool any = false;
+    for (int i = 0; i < driver->actions.count && !any; i++)
+        any = durable(&driver->actions.items[i]);
+    if (!any)
+        return 0;
+    const struct store_verbs *verbs = driver->store->verbs;
+    struct strmap seen = {0};
+    int rc = verbs->begin(driver->store, err);
+    for (int i = 0; rc == 0 && i < driver->actions.count; i++)
+        rc = store_action(driver, &driver->actions.items[i], &seen, err);
+    if (rc == 0)
+        rc = verbs->commit(driver->store, err);
+    if (rc < 0)
+        verbs->rollback(driver->store);
+    strmap_fini(&seen);
+    return rc;
+}
+
+static void perform(struct driver *driver)
+{
+    bool recorded = false;
+    for (int i = 0; i < driver->actions.count; i++) {
+        const struct action *action = &driver->actions.items[i];
+        recorded |= action->kind == ACTION_RECORD;
+        if (action->kind != ACTION_WAKE_AT)
+            service_perform(driver->service, action);
+        else if (action->at_ms == INT64_MAX)
+            loop_timer_cancel(driver->loop, &driver->tick);
+        else
+            loop_timer_set(driver->loop, &driver->tick, action->at_ms, tick, driver);
+    }
+    if (recorded)
+        service_events_recorded(driver->service);
+    actions_clear(&driver->actions);
+}
+
+/* When the store cannot be written */
+
+static void retry(void *arg);
+
+static void refuse_from_now(struct driver *driver, const struct error *why)
+{
+    struct error err = {0};
+    (void)str_copy(driver->why, sizeof driver->why, why->text);
+    driver->why_code = why->code == E_RESOURCE_EXHAUSTED ? E_RESOURCE_EXHAUSTED : E_UNAVAILABLE;
+    if (!driver->refusing)
+        log_error(driver->log, "cannot store changes: they are refused until it works again",
+                  log_str("error", why->text));
+    driver->refusing = true;
+    refusal(driver, &err);
+    for (int i = 0; i < driver->actions.count; i++)
+        if (driver->actions.items[i].kind == ACTION_ANSWER)
+            service_fail_request(driver->service, driver->actions.items[i].request, &err);
+    actions_clear(&driver->actions);
+    loop_timer_cancel(driver->loop, &driver->tick);
+    loop_timer_set(driver->loop, &driver->retry, now_ms(driver) + DRIVER_RETRY_MS, retry, driver);
+    if (load(driver, &err) < 0)
+        log_error(driver->log, "cannot read the store either", log_str("error", err.text));
+    service_everything_changed(driver->service);
+}
+
+static int probe(struct driver *driver, struct error *err)
+{
+    const struct store_verbs *verbs = driver->store->verbs;
+    char text[32];
+    (void)str_printf(text, sizeof text, "%lld", (long long)wall_ms(driver));
+    int rc = verbs->begin(driver->store, err);
+    if (rc == 0)
+        rc = verbs->put_meta(driver->store, "probe", text, err);
+    if (rc == 0)
+        rc = verbs->commit(driver->store, err);
+    if (rc < 0)
+        verbs->rollback(driver->store);
+    return rc;
+}
+
+static void retry(void *arg)
+{
+    struct driver *driver = arg;
+    struct error err = {0};
+    int rc = probe(driver, &err);
+    if (rc == 0)
+        rc = load(driver, &err);
+    if (rc < 0) {
+        refuse_from_now(driver, &err);
+        return;
+    }
+    driver->refusing = false;
+    log_info(driver->log, "changes can be stored again");
+    struct event event = {.kind = EVENT_RESTORED};
+    step(driver, &event);
+    service_everything_changed(driver->service);
+}
+
+int driver_start(struct driver *driver, struct error *err)
+{
+    struct event event = {.kind = EVENT_RESTORED};
+    step(driver, &event);
+    int rc = commit(driver, err);
+    if (rc == 0)
+        perform(driver);
+    return rc;
+}
+
+void driver_turn_end(void *arg)
+{
+    struct driver *driver = arg;
+    struct error err = {0};
+    if (commit(driver, &err) < 0)
+        refuse_from_now(driver, &err);
+    else
+        perform(driver);
+    service_turn_end(driver->service);
+}

@@ -1,0 +1,52 @@
+/* Puts the pure core into the world: events in, one transaction per turn of the loop, then answers.
+ *
+ *     driver_step ─► coordinator_step ─► actions ─┐   (any number of events in a turn)
+ *     turn's end: all STORE and RECORD ─► commit ─┴─► answers, wake-ups, reads
+ *                                    └─ fails: nobody is answered but with the error; the cluster
+ * is loaded anew from the store (as a restart would), changes are refused and the store is tried
+ * again every second
+ *
+ * So what clients see is never ahead of the disk, and a disk that is full and then is not needs no
+ * operator. Owned by the coordinator; loop thread only.
+ */
+#ifndef COORDINATOR_DRIVER_H
+#define COORDINATOR_DRIVER_H
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/loop/loop.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/core/action.h"
+#include "coordinator/core/event.h"
+#include "coordinator/store/store.h"
+
+enum { DRIVER_RETRY_MS = 1000 }; /* between attempts to write to a store that failed */
+
+struct driver {
+    struct env *env;
+    struct loop *loop;
+    struct store *store;
+    const struct log *log;
+    struct service *service; /* set by its owner before the first turn */
+    struct cluster *cluster;
+    struct actions actions;
+    struct loop_timer tick, retry;
+    bool refusing;
+    char why[256]; /* while refusing */
+    int why_code;  /* RESOURCE_EXHAUSTED (full disk: waiting is not worth it) or UNAVAILABLE */
+};
+
+/* Zeroed memory becomes a driver with the stored cluster loaded; nothing has stepped yet. */
+int driver_init(struct driver *driver, struct error *err);
+void driver_fini(struct driver *driver);
+
+/* Deliver EVENT_RESTORED and commit what follows from it. On failure nothing was changed. */
+int driver_start(struct driver *driver, struct error *err);
+
+/* What service.h asks of its host; `self` is the driver. */
+struct service_host driver_host(struct driver *driver);
+
+/* At the end of each turn (loop_on_turn_end). */
+void driver_turn_end(void *driver);
+
+#endif
