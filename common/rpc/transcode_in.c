@@ -155,8 +155,7 @@ static int read_float(const struct input *in, const struct tree *node, float *re
 
 /* ---- texts, bytes, enums ---- */
 
-static const char *text_of(const struct input *in, const struct tree *node,
-                           char buffer[FORMAT_MAX])
+static const char *text_of(const struct input *in, const struct tree *node, char buffer[FORMAT_MAX])
 {
     if (node->kind == TREE_STRING)
         return node->string;
