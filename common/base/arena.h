@@ -26,9 +26,8 @@ void *arena_zalloc(struct arena *arena, size_t size);
 void *arena_array(struct arena *arena, size_t count, size_t size); /* zeroed; checks overflow */
 void *arena_copy(struct arena *arena, const void *data, size_t size);
 
-char *arena_strdup(struct arena *arena, const char *text); /* NULL text gives NULL */
+char *arena_strdup(struct arena *arena, const char *text);               /* NULL text gives NULL */
 char *arena_strndup(struct arena *arena, const char *text, size_t size); /* adds the NUL */
-char *arena_printf(struct arena *arena, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

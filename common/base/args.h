@@ -43,11 +43,11 @@ struct args_option {
 };
 
 struct args_command {
-    const char *program; /* "muster" or "muster submit": starts the usage line */
-    const char *summary; /* one line */
-    const char *description;     /* paragraphs, may be NULL */
+    const char *program;               /* "muster" or "muster submit": starts the usage line */
+    const char *summary;               /* one line */
+    const char *description;           /* paragraphs, may be NULL */
     const struct args_option *options; /* ended by a NULL name */
-    const char *const *examples; /* NULL-terminated lines; may be NULL */
+    const char *const *examples;       /* NULL-terminated lines; may be NULL */
 };
 
 struct args_value; /* one occurrence */

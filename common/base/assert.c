@@ -2,9 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 void insist_failed(const char *condition, const char *file, int line, const char *function)
 {
-    fprintf(stderr, "%s:%d: %s: broken assertion: %s\n", file, line, function, condition);
+    dprintf(STDERR_FILENO, "%s:%d: %s: broken assertion: %s\n", file, line, function, condition);
     abort();
 }

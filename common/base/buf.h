@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct buf { /* zeroed memory is an empty buffer limited to BUF_DEFAULT_MAX_BYTES */
+struct buf {    /* zeroed memory is an empty buffer limited to BUF_DEFAULT_MAX_BYTES */
     char *data; /* NULL until something was appended; buf_cstr is never NULL */
     size_t size;
     size_t capacity;
@@ -29,8 +29,7 @@ int buf_str(struct buf *buf, const char *text);
 int buf_char(struct buf *buf, char c);
 int buf_fill(struct buf *buf, char c, size_t count);
 int buf_printf(struct buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int buf_vprintf(struct buf *buf, const char *fmt, va_list ap)
-    __attribute__((format(printf, 2, 0)));
+int buf_vprintf(struct buf *buf, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
 /* `text` as a JSON string with its quotes. Control characters are escaped; invalid UTF-8 becomes
  * U+FFFD, one per bad byte, so the output is always valid. */

@@ -82,6 +82,5 @@ static uint32_t crc32c_hardware(uint32_t crc, const void *data, size_t size)
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t size)
 {
-    return crc32c_has_hardware() ? crc32c_hardware(crc, data, size)
-                                 : crc32c_plain(crc, data, size);
+    return crc32c_has_hardware() ? crc32c_hardware(crc, data, size) : crc32c_plain(crc, data, size);
 }

@@ -54,7 +54,7 @@ int heap_push(struct heap *heap, struct heap_node *node)
     never(heap_contains(node));
     if (heap->count == heap->capacity) {
         size_t capacity = heap->capacity ? heap->capacity * 2 : 16;
-        struct heap_node **nodes = reallocarray(heap->nodes, capacity, sizeof(*nodes));
+        struct heap_node **nodes = reallocarray(heap->nodes, capacity, sizeof(struct heap_node *));
         if (!nodes)
             return E_RESOURCE_EXHAUSTED;
         heap->nodes = nodes;

@@ -21,7 +21,7 @@ struct heap { /* zeroed memory is an empty heap */
     size_t capacity;
 };
 
-#define heap_entry(node, type, member) ((type *)((char *)(node) - offsetof(type, member)))
+#define heap_entry(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
 
 void heap_fini(struct heap *heap); /* nodes still inside are marked as in no heap */
 

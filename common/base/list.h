@@ -12,7 +12,7 @@ struct list {
     struct list *next, *previous;
 };
 
-#define list_entry(link, type, member) ((type *)((char *)(link) - offsetof(type, member)))
+#define list_entry(link, type, member) ((type *)((char *)(link)-offsetof(type, member)))
 
 static inline void list_init(struct list *list)
 {

@@ -43,14 +43,14 @@ struct log_sink {
 };
 
 struct log {
-    enum log_level level; /* lines below it are dropped */
-    struct log_sink sink; /* a NULL write drops everything */
+    enum log_level level;            /* lines below it are dropped */
+    struct log_sink sink;            /* a NULL write drops everything */
     const struct log_field *context; /* fields of every line, ended by a NULL key; may be NULL */
 };
 
-#define log_str(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_STRING, .string = (v)})
-#define log_int(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_INTEGER, .integer = (v)})
-#define log_num(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_NUMBER, .number = (v)})
+#define log_str(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_STRING, .string = (v)})
+#define log_int(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_INTEGER, .integer = (v)})
+#define log_num(k, v)  ((struct log_field){.key = (k), .kind = LOG_KIND_NUMBER, .number = (v)})
 #define log_bool(k, v) ((struct log_field){.key = (k), .kind = LOG_KIND_BOOL, .boolean = (v)})
 
 #define LOG_FIELDS(...) ((const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ){.key = 0}})

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct map_entry { /* read only */
+struct map_entry {    /* read only */
     uint64_t key;     /* of a map */
     const char *name; /* of a strmap */
     void *value;      /* may be assigned */

@@ -152,8 +152,8 @@ static int take_quantity(const char **text, const struct unit *units, uint64_t *
     return 0;
 }
 
-static const struct unit time_units[] = {
-    {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0}};
+static const struct unit time_units[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000},
+                                         {"s", 1000},     {"ms", 1},      {NULL, 0}};
 
 int parse_duration(const char *text, int64_t *ret_ms, struct error *err)
 {

@@ -26,7 +26,7 @@ int parse_duration(const char *text, int64_t *ret_ms, struct error *err);
 int parse_bytes(const char *text, uint64_t *ret_bytes, struct error *err);
 
 /* For people: "1.5s", "2m 5s", "3d 4h" / "1.5 GiB", "512 B". Return `ret`. */
-enum { FORMAT_MAX = 32 };
+enum { FORMAT_MAX = 48 };
 const char *format_duration(int64_t ms, char ret[FORMAT_MAX]);
 const char *format_bytes(uint64_t bytes, char ret[FORMAT_MAX]);
 

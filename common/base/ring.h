@@ -19,7 +19,7 @@ int ring_init(struct ring *ring, size_t capacity, size_t item_bytes); /* E_RESOU
 void ring_fini(struct ring *ring);
 void ring_clear(struct ring *ring);
 
-int ring_push(struct ring *ring, const void *item); /* E_RESOURCE_EXHAUSTED when full */
+int ring_push(struct ring *ring, const void *item);       /* E_RESOURCE_EXHAUSTED when full */
 bool ring_push_over(struct ring *ring, const void *item); /* true if the oldest was forgotten */
 bool ring_pop(struct ring *ring, void *ret_item); /* false when empty; ret_item may be NULL */
 

@@ -26,8 +26,8 @@ uint64_t rng_below(struct rng *rng, uint64_t bound);
 /* Uniform in min..max, both included; min <= max. */
 int64_t rng_between(struct rng *rng, int64_t min, int64_t max);
 
-double rng_double(struct rng *rng);              /* [0, 1), 53 bits */
-bool rng_chance(struct rng *rng, double p);      /* true with probability p */
+double rng_double(struct rng *rng);         /* [0, 1), 53 bits */
+bool rng_chance(struct rng *rng, double p); /* true with probability p */
 void rng_fill(struct rng *rng, void *ret_bytes, size_t count);
 
 /* Fisher and Yates over `count` items of `size` bytes, size <= RNG_SHUFFLE_ITEM_MAX_BYTES. */

@@ -29,8 +29,7 @@ bool str_ends(const char *text, const char *suffix);
 int str_copy(char *ret, size_t size, const char *text);
 
 /* snprintf that reports truncation as E_OUT_OF_RANGE. */
-int str_printf(char *ret, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+int str_printf(char *ret, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Edits (insert, delete, replace, swap neighbours) between two names, letters compared without
  * case; `limit` + 1 when more than `limit` (at most STR_DISTANCE_MAX). */

@@ -112,9 +112,8 @@ const char *tree_path(const struct tree *node, char *ret, size_t size)
         steps[depth++] = node;
     while (depth-- && used < size - 1) {
         const struct tree *step = steps[depth];
-        int rc = step->key
-                     ? str_printf(ret + used, size - used, "%s%s", used ? "." : "", step->key)
-                     : str_printf(ret + used, size - used, "[%zu]", index_in_list(step));
+        int rc = step->key ? str_printf(ret + used, size - used, "%s%s", used ? "." : "", step->key)
+                           : str_printf(ret + used, size - used, "[%zu]", index_in_list(step));
         if (rc)
             break;
         used += strlen(ret + used);

@@ -95,8 +95,7 @@ static inline struct tree *tree_first(const struct tree *node)
 }
 
 /* For all children in order. */
-#define tree_each(child, node)                                                                     \
-    for ((child) = tree_first(node); (child); (child) = (child)->next)
+#define tree_each(child, node) for ((child) = tree_first(node); (child); (child) = (child)->next)
 
 /* Typed reads that fill `err` with the place, the path (err->field) and what was expected. An
  * integer is accepted as a number. */

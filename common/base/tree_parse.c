@@ -50,8 +50,8 @@ static int check_text(const struct tree_parse *parse)
 int tree_parse_init(struct tree_parse *parse, const struct tree_input *input, struct arena *arena,
                     struct error *err)
 {
-    *parse = (struct tree_parse){
-        .input = input, .arena = arena, .err = err, .limits = input->limits};
+    *parse =
+        (struct tree_parse){.input = input, .arena = arena, .err = err, .limits = input->limits};
     struct tree_limits *limits = &parse->limits;
     if (limits->bytes == 0)
         limits->bytes = TREE_DEFAULT_BYTES;
@@ -112,7 +112,7 @@ static int refuse_duplicates(const struct tree_parse *parse, const struct tree *
 {
     if (map->count < 2)
         return 0;
-    const struct tree **sorted = calloc(map->count, sizeof(*sorted));
+    const struct tree **sorted = calloc(map->count, sizeof(struct tree *));
     struct tree *child;
     size_t n = 0;
     int rc = 0;
@@ -120,7 +120,7 @@ static int refuse_duplicates(const struct tree_parse *parse, const struct tree *
         return tree_parse_out_of_memory(parse);
     tree_each(child, map)
         sorted[n++] = child;
-    qsort(sorted, n, sizeof(*sorted), by_key_then_place);
+    qsort(sorted, n, sizeof(struct tree *), by_key_then_place);
     for (size_t i = 1; i < n && rc == 0; i++)
         if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
             rc = tree_parse_fail(parse, sorted[i]->line, sorted[i]->column,

@@ -124,11 +124,8 @@ static void json_leave(struct writer *writer, const struct tree *node)
 int tree_write_json(const struct tree *node, enum tree_style style, struct buf *out,
                     struct error *err)
 {
-    struct writer writer = {.out = out,
-                            .style = style,
-                            .root = node,
-                            .enter = json_enter,
-                            .leave = json_leave};
+    struct writer writer = {
+        .out = out, .style = style, .root = node, .enter = json_enter, .leave = json_leave};
     return walk(&writer, err);
 }
 
@@ -146,8 +143,8 @@ static bool yaml_plain(const char *text)
     for (const char *const *word = old_words; *word; word++)
         if (strcasecmp(text, *word) == 0)
             return false;
-    bool like_a_number = strspn(text, "0123456789+-.:_eExXoO") == length &&
-                         strpbrk(text, "0123456789");
+    bool like_a_number =
+        strspn(text, "0123456789+-.:_eExXoO") == length && strpbrk(text, "0123456789");
     if (like_a_number || !strchr(allowed, text[0]) || strchr("-:=,%@.()", text[0]) ||
         text[length - 1] == ':' || text[length - 1] == ' ')
         return false;

@@ -131,7 +131,7 @@ int proc_wait(const struct proc *proc, bool block, struct proc_exit *ret, struct
 struct family {
     struct {
         pid_t pid, parent;
-    } *all;
+    } * all;
     size_t count, capacity;
 };
 

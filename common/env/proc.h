@@ -26,19 +26,19 @@ struct proc_fd {
 };
 
 struct proc_spawn {
-    const char *path;         /* absolute, or searched in the child's PATH if it has no slash */
-    const char *const *argv;  /* NULL-terminated */
-    const char *const *envp;  /* NULL-terminated; NULL means an empty environment */
-    const char *cwd;          /* NULL stays here */
+    const char *path;          /* absolute, or searched in the child's PATH if it has no slash */
+    const char *const *argv;   /* NULL-terminated */
+    const char *const *envp;   /* NULL-terminated; NULL means an empty environment */
+    const char *cwd;           /* NULL stays here */
     const struct proc_fd *fds; /* 0, 1, 2 not named here become /dev/null; all others close */
     size_t fd_count;
-    bool new_session;         /* setsid: signals to our terminal do not reach it */
+    bool new_session; /* setsid: signals to our terminal do not reach it */
     bool no_new_privileges;
-    int parent_death_signal;  /* 0 for none */
-    bool change_user;         /* to uid, gid without supplementary groups; needs root */
+    int parent_death_signal; /* 0 for none */
+    bool change_user;        /* to uid, gid without supplementary groups; needs root */
     uid_t uid;
     gid_t gid;
-    int cgroup_procs_fd;      /* > 0: the open cgroup.procs file the child enters before exec */
+    int cgroup_procs_fd; /* > 0: the open cgroup.procs file the child enters before exec */
 };
 
 /* Returns once exec has succeeded or failed; on failure no child is left. Signal mask and handlers

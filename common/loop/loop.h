@@ -24,13 +24,13 @@ enum {
                                    own thread is never blocked */
     LOOP_OFFLOAD_MAX = 4096,    /* work beyond it runs on the loop thread */
     LOOP_OFFLOAD_THREADS = 2,
-    LOOP_PASSES_MAX = 1024,     /* turns within one loop_turn */
+    LOOP_PASSES_MAX = 1024, /* turns within one loop_turn */
 };
 
 typedef void (*loop_fn)(void *arg);
 typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
 
-struct loop_timer { /* embedded by its owner; zeroed memory is an unarmed timer */
+struct loop_timer {        /* embedded by its owner; zeroed memory is an unarmed timer */
     struct heap_node node; /* key: due time in ms */
     loop_fn fn;
     void *arg;

@@ -12,14 +12,28 @@ static const char *const example_lines[] = {"muster submit job.yaml", NULL};
 static const struct args_option submit_options[] = {
     {.name = "follow", .letter = 'f', .kind = ARGS_FLAG, .help = "show the log until it ends"},
     {.name = "quiet", .letter = 'q', .kind = ARGS_FLAG},
-    {.name = "nodes", .letter = 'n', .kind = ARGS_OPTION, .type = ARGS_INTEGER, .min = 1,
-     .max = 100, .fallback = "1", .value_name = "COUNT", .help = "how many machines"},
+    {.name = "nodes",
+     .letter = 'n',
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = 100,
+     .fallback = "1",
+     .value_name = "COUNT",
+     .help = "how many machines"},
     {.name = "memory", .kind = ARGS_OPTION, .type = ARGS_BYTES, .help = "of each worker"},
     {.name = "timeout", .kind = ARGS_OPTION, .type = ARGS_DURATION, .fallback = "30s"},
     {.name = "rate", .kind = ARGS_OPTION, .type = ARGS_NUMBER},
-    {.name = "output", .letter = 'o', .kind = ARGS_OPTION, .choices = outputs,
-     .fallback = "table", .help = "format"},
-    {.name = "env", .letter = 'e', .kind = ARGS_REPEATED, .value_name = "KEY=VALUE",
+    {.name = "output",
+     .letter = 'o',
+     .kind = ARGS_OPTION,
+     .choices = outputs,
+     .fallback = "table",
+     .help = "format"},
+    {.name = "env",
+     .letter = 'e',
+     .kind = ARGS_REPEATED,
+     .value_name = "KEY=VALUE",
      .help = "set a variable"},
     {.name = "file", .kind = ARGS_POSITIONAL, .required = true, .help = "the job spec"},
     {.name = "others", .kind = ARGS_WORDS},
@@ -64,10 +78,10 @@ static void refuse(const char *const *words, const char *sentence, const char *h
 
 Test(args, all_spellings_of_options)
 {
-    cr_assert_eq(parse_with(&submit, WORDS("--nodes", "3", "-fq", "-ojson", "--memory=2GiB",
-                                           "job.yaml", "-e", "A=1", "--env=B=2", "--timeout", "5m",
-                                           "--rate", "1.5")),
-                 0);
+    cr_assert_eq(
+        parse_with(&submit, WORDS("--nodes", "3", "-fq", "-ojson", "--memory=2GiB", "job.yaml",
+                                  "-e", "A=1", "--env=B=2", "--timeout", "5m", "--rate", "1.5")),
+        0);
     cr_assert_eq(args_integer(&args, "nodes"), 3);
     cr_assert(args_flag(&args, "follow") && args_flag(&args, "quiet"));
     cr_assert_str_eq(args_text(&args, "output"), "json");

@@ -32,8 +32,7 @@ Test(hex, refuses_other_lengths_and_characters)
 Test(base64url, known_vectors)
 {
     static const char *const plain[] = {"", "f", "fo", "foo", "foob", "fooba", "foobar"};
-    static const char *const coded[] = {"",       "Zg",      "Zm8",     "Zm9v",
-                                        "Zm9vYg", "Zm9vYmE", "Zm9vYmFy"};
+    static const char *const coded[] = {"", "Zg", "Zm8", "Zm9v", "Zm9vYg", "Zm9vYmE", "Zm9vYmFy"};
     for (int i = 0; i < 7; i++) {
         char text[16], back[8];
         size_t size;

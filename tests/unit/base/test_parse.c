@@ -56,7 +56,7 @@ Test(parse, numbers)
     cr_assert_eq(parse_f64("1e-400", &x, NULL), 0);
     cr_assert_eq(x, 0);
     cr_assert_eq(parse_f64("1e400", &x, NULL), E_OUT_OF_RANGE);
-    static const char *const bad[] = {"",  ".",   "e5",  "1e",     "1e+", "nan", "inf",
+    static const char *const bad[] = {"",   ".",  "e5",  "1e",    "1e+", "nan", "inf",
                                       " 1", "1 ", "0x1", "1.2.3", "1,5", "-"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_eq(parse_f64(bad[i], &x, NULL), E_INVALID_ARGUMENT, "%s", bad[i]);
@@ -76,7 +76,7 @@ Test(parse, numbers_do_not_depend_on_the_locale)
 Test(parse, booleans)
 {
     static const char *const yes[] = {"true", "YES", "on", "1"}, *const no[] = {"false", "no",
-                                                                               "Off", "0"};
+                                                                                "Off", "0"};
     for (int i = 0; i < 4; i++) {
         bool x = false;
         cr_assert_eq(parse_bool(yes[i], &x, NULL), 0);
@@ -113,8 +113,8 @@ Test(parse, durations)
 
 Test(parse, what_is_no_duration_is_refused)
 {
-    static const char *const bad[] = {"", "5", "s", "-5s", "5 s", "5m2h", "5s5s", "1.2.3s", "5sec",
-                                      "5s ", ".5s", "1e3s", "5\xc2\xb5s"};
+    static const char *const bad[] = {"",       "5",    "s",   "-5s", "5 s",  "5m2h",      "5s5s",
+                                      "1.2.3s", "5sec", "5s ", ".5s", "1e3s", "5\xc2\xb5s"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_eq(duration(bad[i]), E_INVALID_ARGUMENT, "%s", bad[i]);
     cr_assert_eq(duration("106751991168d"), E_OUT_OF_RANGE);

@@ -110,7 +110,9 @@ Test(utf8, malformed_sequences_are_refused)
         "\xf0\x80\x80\xaf", /* overlong slash */
         "\xed\xa0\x80",     /* surrogate */
         "\xf4\x90\x80\x80", /* beyond U+10FFFF */
-        "\xf8\x88\x80\x80\x80", "\xff", "\xc3\x28",
+        "\xf8\x88\x80\x80\x80",
+        "\xff",
+        "\xc3\x28",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_not(utf8_valid(bad[i], strlen(bad[i])), "%zu", i);

@@ -118,8 +118,7 @@ Test(tree_json, numbers_follow_the_grammar)
         refuse(bad[i], "a.json:1:1: not a number");
     refuse(".5", "a.json:1:1: expected a value, found '.'");
     refuse("+1", "a.json:1:1: expected a value, found '+'");
-    refuse("9223372036854775808",
-           "a.json:1:1: 9223372036854775808 does not fit a 64-bit integer");
+    refuse("9223372036854775808", "a.json:1:1: 9223372036854775808 does not fit a 64-bit integer");
     refuse("1e999", "a.json:1:1: 1e999 does not fit a 64-bit number");
 }
 
@@ -127,8 +126,7 @@ Test(tree_json, a_key_given_twice_is_refused_with_both_lines)
 {
     refuse("{\"a\": 1,\n \"b\": 2,\n \"a\": 3}",
            "a.json:3:2: the key 'a' was already given on line 1");
-    refuse("{\"\\u0061\": 1, \"a\": 3}",
-           "a.json:1:15: the key 'a' was already given on line 1");
+    refuse("{\"\\u0061\": 1, \"a\": 3}", "a.json:1:15: the key 'a' was already given on line 1");
     parse("{\"a\": {\"a\": 1}, \"b\": {\"a\": 1}}");
 }
 

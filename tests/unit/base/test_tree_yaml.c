@@ -76,9 +76,9 @@ static enum tree_kind kind_of(const char *text)
 
 Test(tree_yaml, plain_scalars_follow_the_core_schema_of_1_2)
 {
-    static const char *const strings[] = {"no",  "yes",   "on",  "off", "y",     "1:30", "1_000",
-                                          "0b1", "tRUE",  "-0x1", "0x", "0o8",   "1e",   "nan",
-                                          "inf", "1.2.3", "-",   "+",  "2GiB",  "2026-11-20"};
+    static const char *const strings[] = {
+        "no", "yes", "on", "off", "y",   "1:30",  "1_000", "0b1", "tRUE", "-0x1",
+        "0x", "0o8", "1e", "nan", "inf", "1.2.3", "-",     "+",   "2GiB", "2026-11-20"};
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
         if (strcmp(strings[i], "-") != 0)
             cr_assert_str_eq(parse(strings[i])->string, strings[i]);
@@ -133,8 +133,7 @@ Test(tree_yaml, what_we_do_not_support_is_said_where_it_stands)
            "job.yaml:2:1: only one document is read, and here a second one starts");
     refuse("a: 1\n<<: {b: 1}\n", "job.yaml:2:1: merge keys ('<<') are not supported");
     refuse("{[1]: 2}\n", "job.yaml:1:2: a key must be a word, not a list or a map");
-    refuse("{a: {b: 1}, {c: 2}: 3}\n",
-           "job.yaml:1:13: a key must be a word, not a list or a map");
+    refuse("{a: {b: 1}, {c: 2}: 3}\n", "job.yaml:1:13: a key must be a word, not a list or a map");
     refuse("?\n: 1\n", "job.yaml:1:2: a key is missing before ':'");
     refuse("a: 9223372036854775808\n",
            "job.yaml:1:4: 9223372036854775808 does not fit a 64-bit number");

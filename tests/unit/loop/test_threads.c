@@ -1,6 +1,6 @@
 /* The real loop: posts from threads, offloaded work, descriptors, waiting. The order within one
- * thread and the absence of data races are what matters; run under the thread sanitizer too. */
-#include <criterion/criterion.h>
+ * thread and the absence of data races are what matters: a plain program, so that the thread
+ * sanitizer can watch it. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
@@ -8,22 +8,22 @@
 #include <unistd.h>
 
 #include "common/loop/loop.h"
+#include "tests/lib/check.h"
 
 enum { THREADS = 4, POSTS = 30000 };
 
-static struct loop *loop;
+static struct loop *loop; /* of the case that runs */
 
-static void setup(void)
+static void open_loop(void)
 {
-    cr_assert_eq(loop_new(&loop, NULL), 0);
+    CHECK(loop_new(&loop, NULL) == 0);
 }
 
-static void teardown(void)
+static void close_loop(void)
 {
     loop_free(loop);
+    loop = NULL;
 }
-
-TestSuite(threads, .init = setup, .fini = teardown, .timeout = 30);
 
 struct message {
     int thread, number;
@@ -39,7 +39,7 @@ static int seen[THREADS], total; /* the loop thread's alone */
 static void receive(void *arg)
 {
     const struct message *message = arg;
-    cr_assert_eq(message->number, seen[message->thread]);
+    CHECK(message->number == seen[message->thread]);
     seen[message->thread]++;
     if (++total == THREADS * POSTS)
         loop_stop(loop);
@@ -55,8 +55,9 @@ static void *post_all(void *arg)
     return NULL;
 }
 
-Test(threads, posts_of_each_thread_arrive_once_and_in_order)
+static void posts_of_each_thread_arrive_once_and_in_order(void)
 {
+    open_loop();
     static struct poster posters[THREADS]; /* 120,000 posts: more than the mailbox holds */
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -66,8 +67,9 @@ Test(threads, posts_of_each_thread_arrive_once_and_in_order)
     loop_run(loop);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        cr_assert_eq(seen[i], POSTS);
+        CHECK(seen[i] == POSTS);
     }
+    close_loop();
 }
 
 static atomic_int posted;
@@ -92,17 +94,19 @@ static void pause_ms(int ms)
     nanosleep(&time, NULL);
 }
 
-Test(threads, a_full_mailbox_makes_the_poster_wait_and_loses_nothing)
+static void a_full_mailbox_makes_the_poster_wait_and_loses_nothing(void)
 {
+    open_loop();
     pthread_t thread;
     pthread_create(&thread, NULL, post_one_too_many, NULL);
     while (atomic_load(&posted) < LOOP_MAILBOX_MAX)
         pause_ms(1);
     pause_ms(20);
-    cr_assert_eq(atomic_load(&posted), LOOP_MAILBOX_MAX, "one more waits");
+    CHECK(atomic_load(&posted) == LOOP_MAILBOX_MAX);
     loop_turn(loop);
     pthread_join(thread, NULL);
-    cr_assert_eq(atomic_load(&posted), LOOP_MAILBOX_MAX + 1);
+    CHECK(atomic_load(&posted) == LOOP_MAILBOX_MAX + 1);
+    close_loop();
 }
 
 struct job {
@@ -128,17 +132,19 @@ static void done(void *arg)
         loop_stop(loop);
 }
 
-Test(threads, offloaded_work_runs_elsewhere_and_ends_on_the_loop)
+static void offloaded_work_runs_elsewhere_and_ends_on_the_loop(void)
 {
+    open_loop();
     static struct job jobs[200];
     for (int i = 0; i < 200; i++)
         loop_offload(loop, work, done, &jobs[i]);
     loop_run(loop);
     for (int i = 0; i < 200; i++) {
-        cr_assert_eq(jobs[i].value, 2);
-        cr_assert(pthread_equal(jobs[i].finisher, pthread_self()));
-        cr_assert_not(pthread_equal(jobs[i].worker, pthread_self()));
+        CHECK(jobs[i].value == 2);
+        CHECK(pthread_equal(jobs[i].finisher, pthread_self()));
+        CHECK(!pthread_equal(jobs[i].worker, pthread_self()));
     }
+    close_loop();
 }
 
 static atomic_int slow_ended;
@@ -153,21 +159,23 @@ static void slow(void *arg)
 static void not_reached(void *arg)
 {
     (void)arg;
-    cr_assert_fail("ran after the loop was freed");
+    CHECK(!"ran after the loop was freed");
 }
 
-Test(threads, freeing_waits_for_running_work_and_forgets_the_rest)
+static void freeing_waits_for_running_work_and_forgets_the_rest(void)
 {
+    open_loop();
     struct loop *other;
-    cr_assert_eq(loop_new(&other, NULL), 0);
+    CHECK(loop_new(&other, NULL) == 0);
     for (int i = 0; i < 100; i++)
         loop_offload(other, slow, not_reached, NULL);
     pause_ms(10);
     loop_free(other);
-    cr_assert_leq(atomic_load(&slow_ended), 4);
+    CHECK(atomic_load(&slow_ended) <= 4);
     int at_free = atomic_load(&slow_ended);
     pause_ms(50);
-    cr_assert_eq(atomic_load(&slow_ended), at_free);
+    CHECK(atomic_load(&slow_ended) == at_free);
+    close_loop();
 }
 
 static void stop(void *arg)
@@ -175,13 +183,15 @@ static void stop(void *arg)
     loop_stop(arg);
 }
 
-Test(threads, a_timer_wakes_the_waiting_loop_not_before_its_time)
+static void a_timer_wakes_the_waiting_loop_not_before_its_time(void)
 {
+    open_loop();
     struct loop_timer timer = {0};
     int64_t start = loop_now_ms(loop);
     loop_timer_set(loop, &timer, start + 30, stop, loop);
     loop_run(loop);
-    cr_assert_geq(loop_now_ms(loop), start + 30);
+    CHECK(loop_now_ms(loop) >= start + 30);
+    close_loop();
 }
 
 static void *stop_later(void *arg)
@@ -191,14 +201,16 @@ static void *stop_later(void *arg)
     return NULL;
 }
 
-Test(threads, stop_from_another_thread_ends_a_loop_that_waits_for_nothing)
+static void stop_from_another_thread_ends_a_loop_that_waits_for_nothing(void)
 {
+    open_loop();
     pthread_t thread;
     pthread_create(&thread, NULL, stop_later, loop);
     loop_run(loop);
     pthread_join(thread, NULL);
     loop_stop(loop);
     loop_run(loop); /* a stop before the run ends it at once */
+    close_loop();
 }
 
 struct pipe_watch {
@@ -210,31 +222,32 @@ static void read_one(void *arg, int fd, uint32_t events)
 {
     struct pipe_watch *watch = arg;
     char byte;
-    cr_assert(events & EPOLLIN);
-    cr_assert_eq(read(fd, &byte, 1), 1);
+    CHECK(events & EPOLLIN);
+    CHECK(read(fd, &byte, 1) == 1);
     if (++watch->calls == 3)
         loop_stop(loop);
 }
 
-Test(threads, a_watched_descriptor_calls_until_it_is_drained)
+static void a_watched_descriptor_calls_until_it_is_drained(void)
 {
+    open_loop();
     struct pipe_watch watch = {0};
-    cr_assert_eq(pipe(watch.fds[0]), 0);
-    cr_assert_eq(loop_watch(loop, watch.fds[0][0], EPOLLIN, read_one, &watch, NULL), 0);
-    cr_assert_eq(loop_watch(loop, watch.fds[0][0], EPOLLIN, read_one, &watch, NULL),
-                 E_ALREADY_EXISTS);
-    cr_assert_eq(write(watch.fds[0][1], "abc", 3), 3);
+    CHECK(pipe(watch.fds[0]) == 0);
+    CHECK(loop_watch(loop, watch.fds[0][0], EPOLLIN, read_one, &watch, NULL) == 0);
+    CHECK(loop_watch(loop, watch.fds[0][0], EPOLLIN, read_one, &watch, NULL) == E_ALREADY_EXISTS);
+    CHECK(write(watch.fds[0][1], "abc", 3) == 3);
     loop_run(loop);
-    cr_assert_eq(watch.calls, 3);
+    CHECK(watch.calls == 3);
     loop_unwatch(loop, watch.fds[0][0]);
     loop_unwatch(loop, watch.fds[0][0]);
-    cr_assert_eq(write(watch.fds[0][1], "d", 1), 1);
+    CHECK(write(watch.fds[0][1], "d", 1) == 1);
     loop_turn(loop);
-    cr_assert_eq(watch.calls, 3);
+    CHECK(watch.calls == 3);
     close(watch.fds[0][0]);
     close(watch.fds[0][1]);
-    cr_assert_neq(loop_watch(loop, -1, EPOLLIN, read_one, &watch, NULL), 0);
-    cr_assert_neq(loop_watch(loop, 1000000, EPOLLIN, read_one, &watch, NULL), 0);
+    CHECK(loop_watch(loop, -1, EPOLLIN, read_one, &watch, NULL) != 0);
+    CHECK(loop_watch(loop, 1000000, EPOLLIN, read_one, &watch, NULL) != 0);
+    close_loop();
 }
 
 static void unwatch_both(void *arg, int fd, uint32_t events)
@@ -247,18 +260,36 @@ static void unwatch_both(void *arg, int fd, uint32_t events)
     loop_unwatch(loop, watch->fds[1][0]);
 }
 
-Test(threads, a_callback_may_unwatch_another_descriptor_that_is_ready)
+static void a_callback_may_unwatch_another_descriptor_that_is_ready(void)
 {
+    open_loop();
     struct pipe_watch watch = {0};
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(pipe(watch.fds[i]), 0);
-        cr_assert_eq(loop_watch(loop, watch.fds[i][0], EPOLLIN, unwatch_both, &watch, NULL), 0);
-        cr_assert_eq(write(watch.fds[i][1], "x", 1), 1);
+        CHECK(pipe(watch.fds[i]) == 0);
+        CHECK(loop_watch(loop, watch.fds[i][0], EPOLLIN, unwatch_both, &watch, NULL) == 0);
+        CHECK(write(watch.fds[i][1], "x", 1) == 1);
     }
     loop_turn(loop);
-    cr_assert_eq(watch.calls, 1);
+    CHECK(watch.calls == 1);
     for (int i = 0; i < 2; i++) {
         close(watch.fds[i][0]);
         close(watch.fds[i][1]);
     }
+    close_loop();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(posts_of_each_thread_arrive_once_and_in_order),
+        CHECK_CASE(a_full_mailbox_makes_the_poster_wait_and_loses_nothing),
+        CHECK_CASE(offloaded_work_runs_elsewhere_and_ends_on_the_loop),
+        CHECK_CASE(freeing_waits_for_running_work_and_forgets_the_rest),
+        CHECK_CASE(a_timer_wakes_the_waiting_loop_not_before_its_time),
+        CHECK_CASE(stop_from_another_thread_ends_a_loop_that_waits_for_nothing),
+        CHECK_CASE(a_watched_descriptor_calls_until_it_is_drained),
+        CHECK_CASE(a_callback_may_unwatch_another_descriptor_that_is_ready),
+        {0},
+    };
+    return check_all(cases, argc, argv);
 }
