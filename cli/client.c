@@ -222,25 +222,25 @@ const char *job_state_word(Muster__Job__State state)
     return name ? name : "unknown";
 }
 
-const char *age_text(int64_t wall_ms, char ret[32])
+const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX])
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t age_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 - wall_ms;
     if (wall_ms == 0)
-        snprintf(ret, 32, "-");
+        snprintf(ret, FORMAT_MAX, "-");
     else
         format_duration(age_ms < 0 ? 0 : age_ms / 1000 * 1000, ret);
     return ret;
 }
 
-const char *count_text(double value, char ret[32])
+const char *count_text(double value, char ret[FORMAT_MAX])
 {
     if (value >= 1e6)
-        snprintf(ret, 32, "%.1fM", value / 1e6);
+        snprintf(ret, FORMAT_MAX, "%.1fM", value / 1e6);
     else if (value >= 1e3)
-        snprintf(ret, 32, "%.1fk", value / 1e3);
+        snprintf(ret, FORMAT_MAX, "%.1fk", value / 1e3);
     else
-        snprintf(ret, 32, "%.0f", value);
+        snprintf(ret, FORMAT_MAX, "%.0f", value);
     return ret;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "cli/verb.h"
+#include "common/base/parse.h"
 #include "common/rpc/sync.h"
 #include "common/rpc/transcode.h"
 #include "proto/client.pb-c.h"
@@ -60,7 +61,7 @@ int client_job(struct client *client, const char *id, Muster__Job **ret);
 
 const char *job_state_word(Muster__Job__State state);
 /* "3m 5s" since then; "-" for 0. */
-const char *age_text(int64_t wall_ms, char ret[32]);
-const char *count_text(double value, char ret[32]); /* "1.2k", "3.4M" */
+const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX]);
+const char *count_text(double value, char ret[FORMAT_MAX]); /* "1.2k", "3.4M" */
 
 #endif

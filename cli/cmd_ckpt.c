@@ -33,7 +33,7 @@ static int run(const struct args *args)
         table_init(&table, titles);
         for (size_t i = 0; i < answer->n_checkpoints; i++) {
             const Muster__Checkpoint *checkpoint = answer->checkpoints[i];
-            char size[FORMAT_MAX], age[32];
+            char size[FORMAT_MAX], age[FORMAT_MAX];
             table_cell(&table, "%" PRIu64, checkpoint->step);
             table_cell(&table, "%s", format_bytes(checkpoint->size_bytes, size));
             table_cell(&table, "%u", checkpoint->world);

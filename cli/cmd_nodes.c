@@ -41,7 +41,7 @@ static const struct args_command uncordon_command = {
 
 static void node_row(struct table *table, const Muster__Node *node)
 {
-    char memory[FORMAT_MAX], age[32];
+    char memory[FORMAT_MAX], age[FORMAT_MAX];
     const char *state = transcode_enum_name(&muster__node__state__descriptor, (int)node->state);
     table_cell(table, "%s", node->name);
     table_cell(table, "%s", state ? state : "unknown");

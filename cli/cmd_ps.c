@@ -28,7 +28,7 @@ static const struct args_command command = {
 
 static void job_row(struct table *table, const Muster__Job *job)
 {
-    char age[32], rate[32];
+    char age[FORMAT_MAX], rate[FORMAT_MAX];
     table_cell(table, "%s", job->id);
     table_cell(table, "%s", job->spec ? job->spec->name : "");
     table_cell(table, "%s", job_state_word(job->state));

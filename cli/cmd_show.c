@@ -36,7 +36,7 @@ static void show_reason(const Muster__Reason *reason)
 
 static void show_facts(const Muster__Job *job)
 {
-    char age[32], rate[32], time[32];
+    char age[FORMAT_MAX], rate[FORMAT_MAX], time[FORMAT_MAX];
     const char *word = job_state_word(job->state);
     printf("%s%s%s  %s\n", colour_bold(stdout), job->id, colour_off(stdout),
            job->spec ? job->spec->name : "");
@@ -123,7 +123,7 @@ static int run_why(const struct args *args)
     if (code != 0)
         return code;
     if (!client_printed(args, answer)) {
-        char time[32];
+        char time[FORMAT_MAX];
         printf("%s\n", answer->summary);
         for (size_t i = 0; i < answer->n_reasons; i++) {
             printf("  %2zu. ", i + 1);

@@ -37,7 +37,7 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
 {
     if (!screen->terminal)
         return;
-    char line[512], rate[32], cells[BAR_CELLS * 3 + 1] = "";
+    char line[512], rate[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
     double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
     for (int i = 0; i < BAR_CELLS; i++)
         strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from localcluster import ROOT, Cluster, wait_for  # noqa: E402
 
 MODEL = ["--layers", "4", "--heads", "4", "--width", "128", "--context", "128", "--batch", "16"]
-CHECKPOINT_EVERY = 150
+CHECKPOINT_EVERY = 75
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -130,8 +130,9 @@ class Demo:
         say(f"loss: {float(first['value']):.3f} at step {first['step']} → {mean:.3f} at the end (guessing by letter frequency: {entropy:.3f})")
         say(f"recovery: {recovery / 1000:.2f} s from SIGKILL to the next completed step")
         output = self.cluster.muster("logs", "--rank", "0", self.job_id).stdout
-        if "sample:" in output:
-            say("a sample of what it writes now:\n  " + output.split("sample:", 1)[1].strip().replace("\n", "\n  "))
+        if "--- sample" in output:
+            sample = output.split("--- sample", 1)[1].split("\n", 1)[1].rsplit("---", 1)[0].strip()
+            say("a sample of what it writes now:\n  " + sample.replace("\n", "\n  "))
         if mean > 0.9 * entropy:
             raise RuntimeError("the loss did not fall well below the unigram entropy")
 
@@ -160,7 +161,7 @@ def run(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--steps", type=int, default=1200, help="optimizer steps (1200)")
+    parser.add_argument("--steps", type=int, default=600, help="optimizer steps (600)")
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end, until Ctrl-C")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
