@@ -34,7 +34,7 @@ struct agent_options { /* all borrowed until agent_new returns, `log` for life *
     struct inventory inventory;     /* slots, cpus, memory, labels, gpus; copied */
     const char *const *environment; /* NULL-terminated "NAME=value" workers inherit (PATH, HOME) */
     const struct log *log;          /* NULL = silent */
-    void (*on_end)(void *arg, enum agent_end why);
+    void (*on_end)(void *arg, enum agent_end why); /* once; the agent must not be freed inside */
     void *on_end_arg;
 };
 

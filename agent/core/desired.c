@@ -19,15 +19,15 @@ static void end_before_start(struct agent_worker *worker, const char *why,
     struct worker_exit exit = {.signal = SIGTERM};
     (void)str_copy(exit.text, sizeof(exit.text), why);
     worker->shipped = true;
-    worker_ended(worker, &exit, actions);
+    agent_worker_ended(worker, &exit, actions);
 }
 
 static void start(struct agent_core *core, struct assignment *assignment,
                   struct agent_actions *actions)
 {
-    if (tombstone_of(core, &assignment->key))
+    if (agent_worker_buried(core, &assignment->key))
         return;
-    struct agent_worker *worker = worker_add(core, &assignment->key);
+    struct agent_worker *worker = agent_worker_add(core, &assignment->key);
     if (!worker)
         return; /* beyond AGENT_WORKERS_MAX: the coordinator sees that it never joins */
     worker->desired = true;
@@ -41,17 +41,17 @@ static void start(struct agent_core *core, struct assignment *assignment,
         return;
     }
     worker->process = true;
-    worker_hold_token(worker, assignment->token);
+    agent_worker_hold_token(worker, assignment->token);
     struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_START);
     action->key = worker->key;
     action->assignment = assignment_hold(assignment);
-    worker_remember(worker, actions);
+    agent_worker_remember(worker, actions);
 }
 
 static void take_one(struct agent_core *core, struct assignment *assignment,
                      const struct agent_event *event, struct agent_actions *actions)
 {
-    struct agent_worker *worker = worker_find(core, &assignment->key);
+    struct agent_worker *worker = agent_worker_find(core, &assignment->key);
     if (!worker) {
         start(core, assignment, actions);
         return;
@@ -62,12 +62,12 @@ static void take_one(struct agent_core *core, struct assignment *assignment,
         return;
     replace_assignment(worker, assignment);
     if (assignment->stop)
-        worker_stop(worker, event->now_ms, actions);
+        agent_worker_stop(worker, event->now_ms, actions);
     else
-        hub_settle(worker, actions);
+        agent_hub_settle(worker, actions);
 }
 
-void desired_take(struct agent_core *core, const struct agent_event *event,
+void agent_desired_take(struct agent_core *core, const struct agent_event *event,
                   struct agent_actions *actions)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next)
@@ -78,7 +78,7 @@ void desired_take(struct agent_core *core, const struct agent_event *event,
         next = w->next;
         if (w->desired)
             continue;
-        worker_stop(w, event->now_ms, actions);
-        worker_bury_if_done(core, w, actions);
+        agent_worker_stop(w, event->now_ms, actions);
+        agent_worker_bury_if_done(core, w, actions);
     }
 }

@@ -7,7 +7,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
-void hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions)
+void agent_hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions)
 {
     if (!request)
         return;
@@ -31,7 +31,7 @@ static struct agent_action *answer(const struct agent_worker *worker, uint64_t r
 static void park(struct agent_parked *place, const struct agent_event *event, uint64_t generation,
                  struct agent_actions *actions)
 {
-    hub_refuse(place->request, E_ABORTED, "asked again in the meantime", actions);
+    agent_hub_refuse(place->request, E_ABORTED, "asked again in the meantime", actions);
     *place = (struct agent_parked){
         .request = event->request, .generation = generation, .deadline_ms = event->deadline_ms};
 }
@@ -41,17 +41,17 @@ static uint64_t wanted_generation(const struct agent_worker *worker)
     return worker->assignment ? worker->assignment->generation : 0;
 }
 
-void hub_hello(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,
                struct agent_actions *actions)
 {
     if (!worker->assignment) {
-        hub_refuse(event->request, E_UNAVAILABLE,
+        agent_hub_refuse(event->request, E_UNAVAILABLE,
                    "this agent has not heard from the coordinator yet", actions);
         return;
     }
     if (!worker->memory.aware) {
         worker->memory.aware = true;
-        worker_remember(worker, actions);
+        agent_worker_remember(worker, actions);
         agent_actions_add(actions, AGENT_ACTION_REPORT);
     }
     struct agent_action *action = answer(worker, event->request, AGENT_ANSWER_HELLO, actions);
@@ -59,12 +59,12 @@ void hub_hello(struct agent_worker *worker, const struct agent_event *event,
     action->assignment = assignment_hold(worker->assignment);
 }
 
-void hub_join(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_join(struct agent_worker *worker, const struct agent_event *event,
               struct agent_actions *actions)
 {
     uint64_t generation = event->join.generation;
     if (worker->assignment && generation > wanted_generation(worker)) {
-        hub_refuse(event->request, E_FAILED_PRECONDITION,
+        agent_hub_refuse(event->request, E_FAILED_PRECONDITION,
                    "no such generation was announced to this worker", actions);
         return;
     }
@@ -76,17 +76,17 @@ void hub_join(struct agent_worker *worker, const struct agent_event *event,
         (void)str_copy(worker->endpoint, sizeof(worker->endpoint), event->join.endpoint);
         agent_actions_add(actions, AGENT_ACTION_REPORT);
     }
-    hub_settle(worker, actions);
+    agent_hub_settle(worker, actions);
 }
 
-void hub_watch(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
                struct agent_actions *actions)
 {
     park(&worker->watch, event, event->watch.generation, actions);
-    hub_settle(worker, actions);
+    agent_hub_settle(worker, actions);
 }
 
-void hub_progress(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
                   struct agent_actions *actions)
 {
     if (event->progress.generation >= worker->memory.generation) {
@@ -112,7 +112,7 @@ static bool lost_rank_add(struct agent_worker *worker, uint32_t rank)
     return true;
 }
 
-void hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
                     struct agent_actions *actions)
 {
     uint64_t generation = event->lost_peers.generation;
@@ -135,13 +135,13 @@ static void joined(struct agent_worker *worker, struct agent_actions *actions)
     const struct assignment *assignment = worker->assignment;
     if (worker->memory.generation == assignment->generation)
         return; /* a repeat: the answer was lost on the way */
-    worker_become(worker, AGENT_WORKER_JOINED);
+    agent_worker_become(worker, AGENT_WORKER_JOINED);
     worker->memory.generation = assignment->generation;
     worker->joining = 0;
     worker->lost_ranks_count = 0;
     worker->broken = 0;
-    worker_hold_token(worker, assignment->token);
-    worker_remember(worker, actions);
+    agent_worker_hold_token(worker, assignment->token);
+    agent_worker_remember(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);
 }
 
@@ -182,7 +182,7 @@ static void settle_watch(struct agent_worker *worker, struct agent_actions *acti
         action->answer.grace_ms = worker->assignment->grace_ms;
 }
 
-void hub_settle(struct agent_worker *worker, struct agent_actions *actions)
+void agent_hub_settle(struct agent_worker *worker, struct agent_actions *actions)
 {
     if (worker->join.request && worker->assignment)
         settle_join(worker, actions);
@@ -190,7 +190,7 @@ void hub_settle(struct agent_worker *worker, struct agent_actions *actions)
         settle_watch(worker, actions);
 }
 
-void hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
+void agent_hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
 {
     if (worker->join.request && worker->join.deadline_ms - AGENT_ANSWER_MARGIN_MS <= now_ms) {
         struct agent_action *action =
@@ -206,9 +206,9 @@ void hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_action
     }
 }
 
-void hub_close(struct agent_worker *worker, struct agent_actions *actions)
+void agent_hub_close(struct agent_worker *worker, struct agent_actions *actions)
 {
-    hub_refuse(worker->join.request, E_CANCELLED, "the worker has ended", actions);
-    hub_refuse(worker->watch.request, E_CANCELLED, "the worker has ended", actions);
+    agent_hub_refuse(worker->join.request, E_CANCELLED, "the worker has ended", actions);
+    agent_hub_refuse(worker->watch.request, E_CANCELLED, "the worker has ended", actions);
     worker->join = worker->watch = (struct agent_parked){0};
 }

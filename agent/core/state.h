@@ -15,41 +15,41 @@ struct agent_core {
 };
 
 /* worker.c: one process */
-struct agent_worker *worker_find(const struct agent_core *core, const struct worker_key *key);
-struct agent_worker *worker_add(struct agent_core *core, const struct worker_key *key);
-void worker_become(struct agent_worker *worker, enum agent_worker_state state);
-bool worker_runs(const struct agent_worker *worker);
-void worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
-void worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
+struct agent_worker *agent_worker_find(const struct agent_core *core, const struct worker_key *key);
+struct agent_worker *agent_worker_add(struct agent_core *core, const struct worker_key *key);
+void agent_worker_become(struct agent_worker *worker, enum agent_worker_state state);
+bool agent_worker_runs(const struct agent_worker *worker);
+void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
+void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
                   struct agent_actions *actions);
 /* Forget it if nobody wants to hear of it any more. */
-void worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
+void agent_worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
                          struct agent_actions *actions);
-void worker_remember(struct agent_worker *worker, struct agent_actions *actions);
-void worker_hold_token(struct agent_worker *worker, const char *token);
-bool tombstone_of(const struct agent_core *core, const struct worker_key *key);
+void agent_worker_remember(struct agent_worker *worker, struct agent_actions *actions);
+void agent_worker_hold_token(struct agent_worker *worker, const char *token);
+bool agent_worker_buried(const struct agent_core *core, const struct worker_key *key);
 
 /* desired.c: what should run against what does */
-void desired_take(struct agent_core *core, const struct agent_event *event,
+void agent_desired_take(struct agent_core *core, const struct agent_event *event,
                   struct agent_actions *actions);
 
 /* hub.c: calls of workers */
-void hub_hello(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,
                struct agent_actions *actions);
-void hub_join(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_join(struct agent_worker *worker, const struct agent_event *event,
               struct agent_actions *actions);
-void hub_watch(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
                struct agent_actions *actions);
-void hub_progress(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
                   struct agent_actions *actions);
-void hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
+void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
                     struct agent_actions *actions);
 /* Answer the parked calls that have something to hear by now. */
-void hub_settle(struct agent_worker *worker, struct agent_actions *actions);
+void agent_hub_settle(struct agent_worker *worker, struct agent_actions *actions);
 /* Answer those whose time is up with "nothing yet". */
-void hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
+void agent_hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
 /* The worker has ended: nobody is there to hear. */
-void hub_close(struct agent_worker *worker, struct agent_actions *actions);
-void hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions);
+void agent_hub_close(struct agent_worker *worker, struct agent_actions *actions);
+void agent_hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions);
 
 #endif

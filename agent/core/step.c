@@ -33,7 +33,7 @@ const struct agent_worker *agent_core_first(const struct agent_core *core)
 const struct agent_worker *agent_core_find(const struct agent_core *core,
                                            const struct worker_key *key)
 {
-    return worker_find(core, key);
+    return agent_worker_find(core, key);
 }
 
 bool agent_core_registered(const struct agent_core *core)
@@ -46,17 +46,17 @@ bool agent_core_registered(const struct agent_core *core)
 static void adopt(struct agent_core *core, const struct worker_found *found,
                   struct agent_actions *actions)
 {
-    struct agent_worker *worker = worker_find(core, &found->key);
-    if (worker || !(worker = worker_add(core, &found->key)))
+    struct agent_worker *worker = agent_worker_find(core, &found->key);
+    if (worker || !(worker = agent_worker_add(core, &found->key)))
         return;
     worker->memory = found->memory;
     worker->pid = found->pid;
     worker->desired = true;
     if (found->memory.generation > 0)
-        worker_become(worker, AGENT_WORKER_JOINED);
+        agent_worker_become(worker, AGENT_WORKER_JOINED);
     worker->process = !found->exited;
     if (found->exited)
-        worker_ended(worker, &found->exit, actions);
+        agent_worker_ended(worker, &found->exit, actions);
 }
 
 static void start_failed(struct agent_worker *worker, const struct agent_event *event,
@@ -66,22 +66,22 @@ static void start_failed(struct agent_worker *worker, const struct agent_event *
     (void)str_copy(exit.text, sizeof(exit.text), event->start_error);
     (void)str_copy(worker->start_error, sizeof(worker->start_error), event->start_error);
     worker->shipped = true;
-    worker_ended(worker, &exit, actions);
+    agent_worker_ended(worker, &exit, actions);
 }
 
 static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
 {
     core->stopping_all = true;
     for (struct agent_worker *w = core->workers; w; w = w->next)
-        worker_stop(w, now_ms, actions);
+        agent_worker_stop(w, now_ms, actions);
 }
 
 static void worker_event(struct agent_core *core, const struct agent_event *event,
                          struct agent_actions *actions)
 {
-    struct agent_worker *worker = worker_find(core, &event->key);
-    if (!worker || (!worker_runs(worker) && event->kind != AGENT_EVENT_SHIPPED)) {
-        hub_refuse(event->request, E_NOT_FOUND, "no such worker runs here", actions);
+    struct agent_worker *worker = agent_worker_find(core, &event->key);
+    if (!worker || (!agent_worker_runs(worker) && event->kind != AGENT_EVENT_SHIPPED)) {
+        agent_hub_refuse(event->request, E_NOT_FOUND, "no such worker runs here", actions);
         return;
     }
     switch (event->kind) {
@@ -93,25 +93,25 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
         start_failed(worker, event, actions);
         break;
     case AGENT_EVENT_EXITED:
-        worker_ended(worker, event->exit, actions);
+        agent_worker_ended(worker, event->exit, actions);
         break;
     case AGENT_EVENT_SHIPPED:
-        worker->shipped = worker->shipped || !worker_runs(worker);
+        worker->shipped = worker->shipped || !agent_worker_runs(worker);
         break;
     case AGENT_EVENT_HELLO:
-        hub_hello(worker, event, actions);
+        agent_hub_hello(worker, event, actions);
         break;
     case AGENT_EVENT_JOIN:
-        hub_join(worker, event, actions);
+        agent_hub_join(worker, event, actions);
         break;
     case AGENT_EVENT_WATCH:
-        hub_watch(worker, event, actions);
+        agent_hub_watch(worker, event, actions);
         break;
     case AGENT_EVENT_PROGRESS:
-        hub_progress(worker, event, actions);
+        agent_hub_progress(worker, event, actions);
         break;
     case AGENT_EVENT_LOST_PEERS:
-        hub_lost_peers(worker, event, actions);
+        agent_hub_lost_peers(worker, event, actions);
         break;
     case AGENT_EVENT_TICK:
     case AGENT_EVENT_FOUND:
@@ -122,7 +122,7 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
     case AGENT_EVENT_STOP_ALL:
         insist(!"an event about the agent");
     }
-    worker_bury_if_done(core, worker, actions);
+    agent_worker_bury_if_done(core, worker, actions);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -135,7 +135,7 @@ static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_a
 {
     int64_t next_ms = INT64_MAX;
     for (struct agent_worker *w = core->workers; w; w = w->next) {
-        hub_expire(w, now_ms, actions);
+        agent_hub_expire(w, now_ms, actions);
         if (w->state == AGENT_WORKER_STOPPING) {
             if (w->kill_at_ms <= now_ms) {
                 agent_actions_add(actions, AGENT_ACTION_KILL)->key = w->key;
@@ -155,7 +155,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
                 struct agent_actions *actions)
 {
     if (core->left) {
-        hub_refuse(event->request, E_UNAVAILABLE, "a newer agent of this node has taken over",
+        agent_hub_refuse(event->request, E_UNAVAILABLE, "a newer agent of this node has taken over",
                    actions);
         return;
     }
@@ -178,7 +178,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
         agent_actions_add(actions, AGENT_ACTION_LEAVE);
         break;
     case AGENT_EVENT_DESIRED:
-        desired_take(core, event, actions);
+        agent_desired_take(core, event, actions);
         break;
     case AGENT_EVENT_STOP_ALL:
         stop_all(core, event->now_ms, actions);
@@ -210,7 +210,7 @@ static bool token_is(const char *token, const char *known)
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
                          const char *token, bool old_ok, struct error *err)
 {
-    const struct agent_worker *worker = worker_find(core, key);
+    const struct agent_worker *worker = agent_worker_find(core, key);
     if (!worker)
         return error_set(err, core->registered ? E_NOT_FOUND : E_UNAVAILABLE,
                          "worker %s/%llu does not run here", key->job,

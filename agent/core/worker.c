@@ -14,7 +14,7 @@ static int key_compare(const struct worker_key *a, const struct worker_key *b)
     return a->uid < b->uid ? -1 : a->uid > b->uid;
 }
 
-struct agent_worker *worker_find(const struct agent_core *core, const struct worker_key *key)
+struct agent_worker *agent_worker_find(const struct agent_core *core, const struct worker_key *key)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next)
         if (key_compare(&w->key, key) == 0)
@@ -22,7 +22,7 @@ struct agent_worker *worker_find(const struct agent_core *core, const struct wor
     return NULL;
 }
 
-struct agent_worker *worker_add(struct agent_core *core, const struct worker_key *key)
+struct agent_worker *agent_worker_add(struct agent_core *core, const struct worker_key *key)
 {
     if (core->count == AGENT_WORKERS_MAX)
         return NULL;
@@ -62,13 +62,13 @@ static const bool allowed[4][4] = {
     [AGENT_WORKER_STOPPING] = {[AGENT_WORKER_EXITED] = true},
 };
 
-void worker_become(struct agent_worker *worker, enum agent_worker_state state)
+void agent_worker_become(struct agent_worker *worker, enum agent_worker_state state)
 {
     insist(allowed[worker->state][state]);
     worker->state = state;
 }
 
-bool worker_runs(const struct agent_worker *worker)
+bool agent_worker_runs(const struct agent_worker *worker)
 {
     return worker->state != AGENT_WORKER_EXITED;
 }
@@ -80,7 +80,7 @@ static int64_t grace_ms(const struct agent_worker *worker)
     return AGENT_GRACE_DEFAULT_MS;
 }
 
-void worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
+void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
 {
     int64_t kill_at_ms = now_ms + grace_ms(worker);
     if (worker->state == AGENT_WORKER_EXITED)
@@ -90,25 +90,25 @@ void worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actio
             worker->kill_at_ms = kill_at_ms;
         return;
     }
-    worker_become(worker, AGENT_WORKER_STOPPING);
+    agent_worker_become(worker, AGENT_WORKER_STOPPING);
     worker->kill_at_ms = kill_at_ms;
     agent_actions_add(actions, AGENT_ACTION_TERMINATE)->key = worker->key;
-    hub_settle(worker, actions);
+    agent_hub_settle(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);
 }
 
-void worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
+void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
                   struct agent_actions *actions)
 {
-    worker_become(worker, AGENT_WORKER_EXITED);
+    agent_worker_become(worker, AGENT_WORKER_EXITED);
     worker->process = false;
     worker->joining = 0;
     worker->exit = *exit;
-    hub_close(worker, actions);
+    agent_hub_close(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);
 }
 
-bool tombstone_of(const struct agent_core *core, const struct worker_key *key)
+bool agent_worker_buried(const struct agent_core *core, const struct worker_key *key)
 {
     uint64_t kept = core->buried < AGENT_TOMBSTONES_MAX ? core->buried : AGENT_TOMBSTONES_MAX;
     for (uint64_t i = 0; i < kept; i++)
@@ -117,7 +117,7 @@ bool tombstone_of(const struct agent_core *core, const struct worker_key *key)
     return false;
 }
 
-void worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
+void agent_worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
                          struct agent_actions *actions)
 {
     if (worker->state != AGENT_WORKER_EXITED || worker->desired || !worker->shipped ||
@@ -134,14 +134,14 @@ void worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
     free(worker);
 }
 
-void worker_remember(struct agent_worker *worker, struct agent_actions *actions)
+void agent_worker_remember(struct agent_worker *worker, struct agent_actions *actions)
 {
     struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_REMEMBER);
     action->key = worker->key;
     action->memory = worker->memory;
 }
 
-void worker_hold_token(struct agent_worker *worker, const char *token)
+void agent_worker_hold_token(struct agent_worker *worker, const char *token)
 {
     char(*tokens)[AGENT_TOKEN_MAX + 1] = worker->memory.tokens;
     if (!token[0] || strlen(token) > AGENT_TOKEN_MAX || strcmp(tokens[0], token) == 0)

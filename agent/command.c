@@ -1,0 +1,422 @@
+#include "agent/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "agent/core/step.h"
+#include "agent/place.h"
+#include "agent/supervisor/launcher_shim.h"
+#include "common/base/args.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/env/log_stderr.h"
+#include "common/env/paths.h"
+
+enum {
+    EXIT_DONE = 0,
+    EXIT_USAGE = 2,
+    EXIT_START = 3,
+    DIR_BYTES = 400,
+    TOKEN_FILE_MAX_BYTES = 512,
+    PORT_FIRST_MIN = 1024,
+    SLOTS_MAX = 1024,
+};
+
+static const char *const log_formats[] = {"auto", "text", "json", NULL};
+static const struct args_option options[] = {
+    {.name = "coordinator",
+     .kind = ARGS_OPTION,
+     .required = true,
+     .value_name = "URL",
+     .help = "where the coordinator listens for agents, tcp://HOST:PORT"},
+    {.name = "token",
+     .kind = ARGS_OPTION,
+     .help = "token of role agent (others can see it in the process list)"},
+    {.name = "token-file",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "file that holds it; else MUSTER_TOKEN"},
+    {.name = "name", .kind = ARGS_OPTION, .help = "name of this node (the host's name)"},
+    {.name = "data",
+     .kind = ARGS_OPTION,
+     .value_name = "DIR",
+     .help = "where runs are kept (~/.local/share/muster/agents/NAME)"},
+    {.name = "slots",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = SLOTS_MAX,
+     .help = "slots to offer (GPUs, else CPU cores)"},
+    {.name = "cpus", .kind = ARGS_OPTION, .type = ARGS_NUMBER, .help = "CPU cores to offer (all)"},
+    {.name = "memory", .kind = ARGS_OPTION, .type = ARGS_BYTES, .help = "memory to offer (all)"},
+    {.name = "label",
+     .kind = ARGS_REPEATED,
+     .value_name = "KEY=VALUE",
+     .help = "what constraints of jobs can ask for"},
+    {.name = "address",
+     .kind = ARGS_OPTION,
+     .help = "where other nodes reach this one (the way to the coordinator)"},
+    {.name = "ports",
+     .kind = ARGS_OPTION,
+     .value_name = "FIRST-LAST",
+     .fallback = "21000-24999",
+     .help = "ports the coordinator may give to jobs as MASTER_PORT"},
+    {.name = "worker-user",
+     .kind = ARGS_OPTION,
+     .value_name = "USER",
+     .help = "run workers as this user (needs root)"},
+    {.name = "stop-workers",
+     .kind = ARGS_FLAG,
+     .help = "on SIGTERM end the workers too; else they go on for the next agent"},
+    {.name = "log", .kind = ARGS_OPTION, .choices = log_formats, .fallback = "auto",
+     .help = "form of log lines"},
+    {0},
+};
+static const char *const examples[] = {
+    "muster agent --coordinator tcp://10.0.0.1:7440 --token-file agent.token --label rack=a",
+    NULL,
+};
+static const struct args_command command = {
+    .program = "muster agent",
+    .summary = "run workers on this machine (one per node)",
+    .description = "Workers outlive the agent: ended by SIGTERM it leaves them running, and the "
+                   "next agent on the same --data finds them again.",
+    .options = options,
+    .examples = examples,
+};
+
+struct program {
+    struct args args;
+    struct arena arena;
+    char name[PLACE_NAME_MAX + 1];
+    char dir[DIR_BYTES];
+    char runs[DIR_BYTES + 8];
+    char token[TOKEN_FILE_MAX_BYTES];
+    char address[128];
+    char hub_url[PLACE_SOCKET_MAX + 16];
+    char exe[PATH_MAX];
+    struct place_user user;
+    struct agent_options options;
+    int lock_fd, signal_fd;
+    struct log_stderr log_out;
+    struct log log;
+    struct env env;
+    struct loop *loop;
+    struct launcher_shim *shims;
+    struct launcher launcher;
+    struct agent *agent;
+    bool stopping;
+};
+
+static int read_token(struct program *p, struct error *err)
+{
+    const char *token = args_text(&p->args, "token");
+    const char *path = args_text(&p->args, "token-file");
+    if (!token && path) {
+        FILE *file = fopen(path, "re");
+        bool read = file && fgets(p->token, sizeof(p->token), file);
+        int problem = errno;
+        if (file)
+            fclose(file);
+        if (!read)
+            return error_errno(err, file ? EIO : problem, "token file %s", path);
+        p->token[strcspn(p->token, " \t\r\n")] = '\0';
+        return 0;
+    }
+    token = token ? token : getenv("MUSTER_TOKEN");
+    if (!token || str_copy(p->token, sizeof(p->token), token)) {
+        error_set(err, E_UNAUTHENTICATED, "no token of role agent was given");
+        error_hint(err, "--token-file FILE (the coordinator's DATA/agent.token)");
+        return E_UNAUTHENTICATED;
+    }
+    return 0;
+}
+
+static int make_dirs(const char *path, mode_t last_mode, struct error *err)
+{
+    char part[DIR_BYTES];
+    (void)str_copy(part, sizeof(part), path);
+    for (char *slash = part + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        if (mkdir(part, 0755) && errno != EEXIST)
+            return error_errno(err, errno, "folder %s", part);
+        *slash = '/';
+    }
+    if ((mkdir(path, last_mode) && errno != EEXIST) || chmod(path, last_mode))
+        return error_errno(err, errno, "folder %s", path);
+    return 0;
+}
+
+/* Two agents on one folder would each end the other's idea of what runs. */
+static int lock_dir(struct program *p, struct error *err)
+{
+    char path[DIR_BYTES + 16];
+    (void)str_printf(path, sizeof(path), "%s/agent.lock", p->dir);
+    p->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (p->lock_fd < 0)
+        return error_errno(err, errno, "%s", path);
+    if (flock(p->lock_fd, LOCK_EX | LOCK_NB))
+        return error_set(err, E_ALREADY_EXISTS, "another agent runs on %s", p->dir);
+    return 0;
+}
+
+static int find_place(struct program *p, struct error *err)
+{
+    const char *data = args_text(&p->args, "data");
+    const char *name = args_text(&p->args, "name");
+    const char *user = args_text(&p->args, "worker-user");
+    const char *address = args_text(&p->args, "address");
+    char base[DIR_BYTES / 2];
+    int rc = name ? str_copy(p->name, sizeof(p->name), name) : place_name(p->name, err);
+    if (rc && name)
+        return error_set(err, E_INVALID_ARGUMENT, "the name is too long: %s", name);
+    if (!rc && user)
+        rc = place_user(user, &p->arena, &p->user, err);
+    if (!rc && data)
+        rc = paths_absolute(p->dir, sizeof(p->dir), data, err);
+    else if (!rc && !(rc = paths_data_dir(base, sizeof(base), err)))
+        rc = str_printf(p->dir, sizeof(p->dir), "%s/agents/%s", base, p->name);
+    if (!rc)
+        rc = make_dirs(p->dir, p->user.change ? 0711 : 0700, err);
+    if (!rc)
+        rc = lock_dir(p, err);
+    if (!rc)
+        rc = place_hub_url(p->dir, p->user.change, p->hub_url, sizeof(p->hub_url), err);
+    if (!rc && address)
+        rc = str_copy(p->address, sizeof(p->address), address);
+    else if (!rc)
+        rc = place_address(args_text(&p->args, "coordinator"), p->address, sizeof(p->address),
+                           err);
+    return rc;
+}
+
+static int read_ports(struct program *p, struct error *err)
+{
+    const char *text = args_text(&p->args, "ports");
+    char first[8];
+    int64_t low, high;
+    const char *dash = strchr(text, '-');
+    bool fine = dash && dash - text < (int)sizeof(first) &&
+                !str_printf(first, sizeof(first), "%.*s", (int)(dash - text), text) &&
+                !parse_i64(first, PORT_FIRST_MIN, UINT16_MAX, &low, NULL) &&
+                !parse_i64(dash + 1, PORT_FIRST_MIN, UINT16_MAX, &high, NULL) && low <= high;
+    if (!fine)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "--ports %s: expected FIRST-LAST between %d and %d", text,
+                         PORT_FIRST_MIN, UINT16_MAX);
+    p->options.port_first = (uint16_t)low;
+    p->options.port_last = (uint16_t)high;
+    return 0;
+}
+
+static int read_labels(struct program *p, struct error *err)
+{
+    const char *label;
+    for (size_t i = 0; (label = args_repeated(&p->args, "label", i)); i++) {
+        const char *equals = strchr(label, '=');
+        char *key = equals ? arena_strndup(&p->arena, label, (size_t)(equals - label)) : NULL;
+        if (!key)
+            return error_set(err, E_INVALID_ARGUMENT, "--label %s: expected KEY=VALUE", label);
+        int rc = inventory_label(&p->options.inventory, key, equals + 1, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int take_stock(struct program *p, struct error *err)
+{
+    struct inventory *inventory = &p->options.inventory;
+    int rc = inventory_read(inventory, err);
+    if (rc)
+        return rc;
+    if (args_given(&p->args, "cpus"))
+        inventory->cpus = args_number(&p->args, "cpus");
+    if (args_given(&p->args, "memory"))
+        inventory->memory_bytes = (uint64_t)args_integer(&p->args, "memory");
+    if (args_given(&p->args, "slots"))
+        inventory->slots = (uint32_t)args_integer(&p->args, "slots");
+    else if (!inventory->gpus_count && args_given(&p->args, "cpus"))
+        inventory->slots = inventory->cpus >= 1 ? (uint32_t)inventory->cpus : 1;
+    return read_labels(p, err);
+}
+
+static enum log_format log_format(const struct program *p)
+{
+    const char *name = args_text(&p->args, "log");
+    if (strcmp(name, "text") == 0)
+        return LOG_FORMAT_TEXT;
+    return strcmp(name, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_AUTO;
+}
+
+/* The file we run from, by which shims have a name in the process list; itself when it is gone. */
+static void find_exe(struct program *p)
+{
+    ssize_t size = readlink("/proc/self/exe", p->exe, sizeof(p->exe) - 1);
+    p->exe[size > 0 ? size : 0] = '\0';
+    if (access(p->exe, X_OK))
+        (void)str_copy(p->exe, sizeof(p->exe), "/proc/self/exe");
+}
+
+static int running(const struct program *p)
+{
+    int count = 0;
+    for (const struct agent_worker *w = agent_core_first(agent_core_of(p->agent)); w; w = w->next)
+        count += w->process;
+    return count;
+}
+
+static void on_end(void *arg, enum agent_end why)
+{
+    struct program *p = arg;
+    (void)why;
+    loop_stop(p->loop);
+}
+
+static void on_signal(void *arg, int fd, uint32_t epoll_events)
+{
+    struct program *p = arg;
+    struct signalfd_siginfo info;
+    (void)epoll_events;
+    if (read(fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    if (args_flag(&p->args, "stop-workers") && !p->stopping) {
+        log_info(&p->log, "ending workers before leaving", log_int("workers", running(p)));
+        p->stopping = true;
+        agent_stop_workers(p->agent);
+        return;
+    }
+    log_info(&p->log, "leaving; workers go on", log_int("workers", running(p)));
+    loop_stop(p->loop);
+}
+
+/* Before any thread exists, so that all of them leave signals to the loop. */
+static int take_signals(struct program *p, struct error *err)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &signals, NULL))
+        return error_errno(err, errno, "sigprocmask");
+    p->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    return p->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
+}
+
+static int build_launcher(struct program *p, struct error *err)
+{
+    const char *const shim_argv[] = {p->exe, "shim", NULL};
+    struct launcher_shim_options shims = {.dir = p->runs,
+                                          .shim_argv = shim_argv,
+                                          .change_user = p->user.change,
+                                          .uid = p->user.uid,
+                                          .gid = p->user.gid};
+    find_exe(p);
+    (void)str_printf(p->runs, sizeof(p->runs), "%s/runs", p->dir);
+    int rc = launcher_shim_new(&shims, &p->env, p->loop, &p->shims, err);
+    if (!rc)
+        p->launcher = launcher_shim_face(p->shims);
+    return rc;
+}
+
+/* The socket's own mode: tokens guard it, the file system keeps others from trying. */
+static void guard_socket(const struct program *p)
+{
+    const char *url = agent_hub_url(p->agent);
+    if (str_starts(url, "ipc://"))
+        (void)chmod(url + strlen("ipc://"), p->user.change ? 0666 : 0600);
+}
+
+static int build(struct program *p, struct error *err)
+{
+    int rc = loop_new(&p->loop, err);
+    if (!rc)
+        rc = env_os_init(&p->env, p->loop, err);
+    if (rc)
+        return rc;
+    log_stderr_init(&p->log_out, STDERR_FILENO, log_format(p), &p->env.clock);
+    p->log = (struct log){.level = LOG_LEVEL_INFO, .sink = log_stderr_sink(&p->log_out)};
+    p->options.name = p->name;
+    p->options.coordinator = args_text(&p->args, "coordinator");
+    p->options.token = p->token;
+    p->options.hub_url = p->hub_url;
+    p->options.address = p->address;
+    p->options.version = MUSTER_VERSION;
+    p->options.environment = place_environment(&p->user, &p->arena);
+    p->options.log = &p->log;
+    p->options.on_end = on_end;
+    p->options.on_end_arg = p;
+    rc = build_launcher(p, err);
+    if (!rc)
+        rc = agent_new(&p->options, &p->env, p->loop, &p->launcher, &p->agent, err);
+    if (!rc)
+        rc = loop_watch(p->loop, p->signal_fd, EPOLLIN, on_signal, p, err);
+    return rc;
+}
+
+static int run(struct program *p)
+{
+    struct error err = {0};
+    int rc = take_signals(p, &err);
+    if (!rc)
+        rc = read_token(p, &err);
+    if (!rc)
+        rc = read_ports(p, &err);
+    if (!rc)
+        rc = take_stock(p, &err);
+    if (!rc)
+        rc = find_place(p, &err);
+    if (!rc)
+        rc = build(p, &err);
+    if (rc) {
+        fprintf(stderr, "muster agent: %s\n", err.text);
+        if (err.hint[0])
+            fprintf(stderr, "  %s\n", err.hint);
+        return rc == E_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_START;
+    }
+    guard_socket(p);
+    log_info(&p->log, "agent starts", log_str("node", p->name), log_str("data", p->dir),
+             log_int("slots", p->options.inventory.slots), log_str("address", p->address));
+    loop_run(p->loop);
+    agent_free(p->agent);
+    launcher_shim_free(p->shims);
+    return EXIT_DONE;
+}
+
+int agent_main(int argc, char **argv)
+{
+    struct error err = {0};
+    struct program *p = calloc(1, sizeof(*p));
+    if (!p || args_parse(&command, argc, argv, &p->args, &err)) {
+        fprintf(stderr, "muster agent: %s\n", err.text);
+        if (err.hint[0])
+            fprintf(stderr, "  %s\n", err.hint);
+        free(p);
+        return EXIT_USAGE;
+    }
+    int status = EXIT_DONE;
+    if (p->args.help) {
+        struct buf help = {0};
+        args_help(&command, &help);
+        fputs(buf_cstr(&help), stdout);
+        buf_fini(&help);
+    } else {
+        status = run(p);
+    }
+    args_fini(&p->args);
+    arena_fini(&p->arena);
+    free(p);
+    return status;
+}

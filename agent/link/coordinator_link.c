@@ -1,0 +1,299 @@
+#include "agent/link/coordinator_link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/link/wire.h"
+#include "common/base/str.h"
+
+enum { NODE_NAME_BYTES = 64 };
+
+enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED };
+
+struct report_call { /* one in flight */
+    struct coordinator_link *link;
+    uint64_t sequence; /* 0 = free */
+    link_reported done;
+    void *arg;
+};
+
+struct coordinator_link {
+    struct env *env;
+    struct loop *loop;
+    struct rpc_client *client;
+    struct link_events events;
+    char node[NODE_NAME_BYTES];
+    uint64_t incarnation;
+    enum link_state state;
+    bool closing;
+    bool register_in_flight, poll_in_flight;
+    uint64_t poll_version;
+    uint64_t sequence;
+    struct report_call reports[LINK_REPORTS_MAX];
+    struct loop_timer again_timer;
+    int64_t again_ms;
+    char last_complaint[256];
+};
+
+static void act(void *arg);
+
+static void complain(struct coordinator_link *link, const struct error *err)
+{
+    if (strncmp(link->last_complaint, err->text, sizeof(link->last_complaint) - 1) == 0)
+        return;
+    (void)str_copy(link->last_complaint, sizeof(link->last_complaint), err->text);
+    link->events.complaint(link->events.arg, err);
+}
+
+static void act_later(struct coordinator_link *link)
+{
+    uint32_t random;
+    link->env->rng.fill(link->env->rng.self, &random, sizeof(random));
+    link->again_ms = link->again_ms ? link->again_ms * 2 : LINK_AGAIN_MIN_MS;
+    if (link->again_ms > LINK_AGAIN_MAX_MS)
+        link->again_ms = LINK_AGAIN_MAX_MS;
+    int64_t wait_ms = link->again_ms / 2 + (int64_t)(random % (uint32_t)link->again_ms);
+    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop) + wait_ms, act, link);
+}
+
+static void act_now(struct coordinator_link *link)
+{
+    link->again_ms = 0;
+    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop), act, link);
+}
+
+/* Judge a failure of any call about this node; true if it was a verdict on us. */
+static bool judged(struct coordinator_link *link, const struct error *err)
+{
+    if (err->code == E_ABORTED) {
+        if (link->state != LINK_FENCED) {
+            link->state = LINK_FENCED;
+            link->events.fenced(link->events.arg);
+        }
+        return true;
+    }
+    if (err->code != E_NOT_FOUND && err->code != E_FAILED_PRECONDITION)
+        return false;
+    if (link->state == LINK_REGISTERED) {
+        link->state = LINK_SILENT;
+        link->events.unknown(link->events.arg);
+    }
+    return true;
+}
+
+static void on_register(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct coordinator_link *link = arg;
+    link->register_in_flight = false;
+    if (link->closing || link->state != LINK_REGISTERING)
+        return;
+    if (err->code) {
+        complain(link, err);
+        if (err->code == E_ABORTED)
+            (void)judged(link, err);
+        else
+            act_later(link);
+        return;
+    }
+    link->last_complaint[0] = '\0';
+    link->state = LINK_REGISTERED;
+    link->poll_version = 0;
+    link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer);
+    act_now(link);
+}
+
+static void send_register(struct coordinator_link *link)
+{
+    Muster__RegisterNodeRequest request = MUSTER__REGISTER_NODE_REQUEST__INIT;
+    struct rpc_options options = {.timeout_ms = LINK_CALL_MS};
+    struct error err = {0};
+    request.name = link->node;
+    request.incarnation = link->incarnation;
+    link->events.fill_register(link->events.arg, &request);
+    if (rpc_client_call(link->client, &muster__nodes__descriptor, "RegisterNode", &request.base,
+                        &options, on_register, link, &err)) {
+        complain(link, &err);
+        act_later(link);
+        return;
+    }
+    link->register_in_flight = true;
+}
+
+static void take_desired(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
+{
+    struct error err = {0};
+    int count = 0;
+    size_t all = answer->n_assignments;
+    if (all > LINK_ASSIGNMENTS_MAX) {
+        error_set(&err, E_RESOURCE_EXHAUSTED, "%zu assignments for one node", all);
+        complain(link, &err);
+        return;
+    }
+    struct assignment **list = calloc(all + 1, sizeof(struct assignment *));
+    int rc = list ? 0 : E_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < all && !rc; i++)
+        if (!(rc = wire_assignment(answer->assignments[i], &list[count], &err)))
+            count++;
+    /* All or nothing: what is missing from the list would be stopped. */
+    if (rc)
+        complain(link, &err);
+    else
+        link->events.desired(link->events.arg, list, count);
+    for (int i = 0; i < count; i++)
+        assignment_release(list[i]);
+    free(list);
+}
+
+static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct coordinator_link *link = arg;
+    const Muster__NodePollAnswer *answer = (const Muster__NodePollAnswer *)message;
+    link->poll_in_flight = false;
+    if (link->closing || link->state != LINK_REGISTERED)
+        return;
+    if (err->code == E_DEADLINE_EXCEEDED) {
+        act_now(link);
+        return;
+    }
+    if (err->code) {
+        if (judged(link, err))
+            return;
+        complain(link, err);
+        act_later(link);
+        return;
+    }
+    link->last_complaint[0] = '\0';
+    if (answer->version != link->poll_version || answer->version == 0)
+        take_desired(link, answer);
+    link->poll_version = answer->version;
+    act_now(link);
+}
+
+static void send_poll(struct coordinator_link *link)
+{
+    Muster__NodePollRequest request = MUSTER__NODE_POLL_REQUEST__INIT;
+    struct rpc_options options = {.timeout_ms = LINK_POLL_MS};
+    struct error err = {0};
+    request.node = link->node;
+    request.incarnation = link->incarnation;
+    request.version = link->poll_version;
+    if (rpc_client_call(link->client, &muster__nodes__descriptor, "Poll", &request.base, &options,
+                        on_poll, link, &err)) {
+        complain(link, &err);
+        act_later(link);
+        return;
+    }
+    link->poll_in_flight = true;
+}
+
+/* Send what the state asks for and is not under way. */
+static void act(void *arg)
+{
+    struct coordinator_link *link = arg;
+    switch (link->state) {
+    case LINK_REGISTERING:
+        if (!link->register_in_flight)
+            send_register(link);
+        break;
+    case LINK_REGISTERED:
+        if (!link->poll_in_flight)
+            send_poll(link);
+        break;
+    case LINK_SILENT:
+    case LINK_FENCED:
+        break;
+    }
+}
+
+void coordinator_link_register(struct coordinator_link *link)
+{
+    if (link->state != LINK_SILENT)
+        return;
+    link->state = LINK_REGISTERING;
+    act_now(link);
+}
+
+static void on_report(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct report_call call = *(struct report_call *)arg;
+    struct coordinator_link *link = call.link;
+    const Muster__NodeReportAnswer *answer = (const Muster__NodeReportAnswer *)message;
+    ((struct report_call *)arg)->sequence = 0;
+    if (link->closing)
+        return;
+    int code = err->code;
+    /* The coordinator has heard it but could not keep its logs and metrics: they come again. */
+    if (!code && answer->sequence != call.sequence)
+        code = E_UNAVAILABLE;
+    call.done(call.arg, call.sequence, code);
+    if (err->code && !judged(link, err))
+        complain(link, err);
+}
+
+bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *report,
+                             link_reported done, void *arg)
+{
+    struct report_call *call = NULL;
+    struct rpc_options options = {.timeout_ms = LINK_CALL_MS};
+    struct error err = {0};
+    for (int i = 0; i < LINK_REPORTS_MAX && !call; i++)
+        if (!link->reports[i].sequence)
+            call = &link->reports[i];
+    if (!call || link->state != LINK_REGISTERED)
+        return false;
+    report->node = link->node;
+    report->incarnation = link->incarnation;
+    report->sequence = link->sequence + 1;
+    if (rpc_client_call(link->client, &muster__nodes__descriptor, "Report", &report->base,
+                        &options, on_report, call, &err)) {
+        complain(link, &err);
+        return false;
+    }
+    link->sequence++;
+    *call = (struct report_call){
+        .link = link, .sequence = link->sequence, .done = done, .arg = arg};
+    return true;
+}
+
+uint64_t coordinator_link_sequence(const struct coordinator_link *link)
+{
+    return link->sequence;
+}
+
+struct rpc_client *coordinator_link_client(struct coordinator_link *link)
+{
+    return link->client;
+}
+
+int coordinator_link_new(const struct link_options *options, struct env *env, struct loop *loop,
+                         struct coordinator_link **ret, struct error *err)
+{
+    struct coordinator_link *link = calloc(1, sizeof(*link));
+    if (!link)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the link");
+    link->env = env;
+    link->loop = loop;
+    link->events = options->events;
+    link->incarnation = options->incarnation;
+    int rc = str_copy(link->node, sizeof(link->node), options->node);
+    if (rc)
+        error_set(err, rc = E_INVALID_ARGUMENT, "node name is too long: %s", options->node);
+    else
+        rc = rpc_client_new(env, loop, options->url, options->token, &link->client, err);
+    if (rc) {
+        free(link);
+        return rc;
+    }
+    *ret = link;
+    return 0;
+}
+
+void coordinator_link_free(struct coordinator_link *link)
+{
+    if (!link)
+        return;
+    link->closing = true;
+    loop_timer_cancel(link->loop, &link->again_timer);
+    rpc_client_free(link->client);
+    free(link);
+}

@@ -1,0 +1,66 @@
+/* The agent's side of service Nodes: registers, keeps one Poll in flight, sends reports, and passes
+ * on what workers ask of the coordinator. Everything is tried again until it succeeds; what the
+ * coordinator says about us becomes one of five callbacks, on the loop thread, never inside a call.
+ *
+ *   silent ─ register ─► registering ─ answered ─► registered ─ "unknown node" ─► silent
+ *                            └──────── "fenced" ───────┴──────────────► fenced (for ever)
+ */
+#ifndef LINK_COORDINATOR_LINK_H
+#define LINK_COORDINATOR_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/core/assignment.h"
+#include "common/base/error.h"
+#include "common/env/env.h"
+#include "common/loop/loop.h"
+#include "common/rpc/client.h"
+#include "proto/node.pb-c.h"
+
+enum {
+    LINK_CALL_MS = 3000,
+    LINK_POLL_MS = 10000,
+    LINK_AGAIN_MIN_MS = 100, /* between attempts, doubled each time, with jitter */
+    LINK_AGAIN_MAX_MS = 2000,
+    LINK_REPORTS_MAX = 4, /* in flight */
+    LINK_ASSIGNMENTS_MAX = 4096,
+};
+
+struct coordinator_link;
+
+struct link_events {
+    void *arg;
+    /* Fill the request (all but name, incarnation): called for each attempt, so that it is of now. */
+    void (*fill_register)(void *arg, Muster__RegisterNodeRequest *request);
+    void (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer);
+    void (*unknown)(void *arg); /* the coordinator does not know this node */
+    void (*fenced)(void *arg);
+    void (*desired)(void *arg, struct assignment *const *assignments, int count);
+    /* Something did not work; said once per change of the sentence. */
+    void (*complaint)(void *arg, const struct error *err);
+};
+
+struct link_options { /* texts are copied */
+    const char *url, *token, *node;
+    uint64_t incarnation;
+    struct link_events events;
+};
+
+int coordinator_link_new(const struct link_options *options, struct env *env, struct loop *loop,
+                         struct coordinator_link **ret, struct error *err);
+void coordinator_link_free(struct coordinator_link *link); /* accepts NULL; no callback any more */
+
+void coordinator_link_register(struct coordinator_link *link); /* until it succeeds */
+
+/* Node, incarnation and sequence are filled in here. `done` gets the code (0 = kept by the
+ * coordinator). false if LINK_REPORTS_MAX are in flight or we are not registered. */
+typedef void (*link_reported)(void *arg, uint64_t sequence, int code);
+bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *report,
+                             link_reported done, void *arg);
+uint64_t coordinator_link_sequence(const struct coordinator_link *link); /* of the newest report */
+
+/* For CommitCheckpoint and Board: node and incarnation are the caller's to fill. */
+struct rpc_client *coordinator_link_client(struct coordinator_link *link);
+
+#endif

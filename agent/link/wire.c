@@ -1,0 +1,372 @@
+#include "agent/link/wire.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+
+enum { TRAINING_MAX = 64, SETTING_NAME_MAX = 64, NUMBER_TEXT_BYTES = FORMAT_MAX };
+
+/* protobuf-c's members are not const; nobody writes through them. */
+static char *unconst(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+int wire_key(const char *job, uint64_t uid, struct worker_key *ret, struct error *err)
+{
+    struct worker_key key = {.uid = uid};
+    if (!job[0] || str_copy(key.job, sizeof(key.job), job)) {
+        error_field(err, "job");
+        return error_set(err, E_INVALID_ARGUMENT, "\"%.40s\" is no job id", job);
+    }
+    *ret = key;
+    return 0;
+}
+
+struct training_fill {
+    struct arena *arena;
+    struct setting *settings;
+    int count;
+    bool failed;
+};
+
+static void add_setting(struct training_fill *fill, const char *prefix, const char *name,
+                        const char *value)
+{
+    char *upper = arena_printf(fill->arena, "%s%s", prefix, name);
+    char *copy = arena_strdup(fill->arena, value);
+    if (!upper || !copy || fill->count == TRAINING_MAX) {
+        fill->failed = true;
+        return;
+    }
+    for (char *c = upper; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    fill->settings[fill->count++] = (struct setting){.name = upper, .value = copy};
+}
+
+/* Every field of the schema's Training that is set, whatever the schema will hold one day: what is
+ * at its default was not said. */
+static void add_settings(struct training_fill *fill, const char *prefix,
+                         const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        const void *at = (const char *)message + field->offset;
+        char text[NUMBER_TEXT_BYTES] = "";
+        if (field->type == PROTOBUF_C_TYPE_STRING) {
+            const char *value = *(char *const *)at;
+            if (value && value[0])
+                add_setting(fill, prefix, field->name, value);
+        } else if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+            const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
+            char inner_prefix[SETTING_NAME_MAX];
+            if (inner && !str_printf(inner_prefix, sizeof(inner_prefix), "%s%s_", prefix,
+                                     field->name))
+                add_settings(fill, inner_prefix, inner);
+        } else if (field->type == PROTOBUF_C_TYPE_UINT32 && *(const uint32_t *)at) {
+            (void)str_printf(text, sizeof(text), "%" PRIu32, *(const uint32_t *)at);
+        } else if (field->type == PROTOBUF_C_TYPE_UINT64 && *(const uint64_t *)at) {
+            (void)str_printf(text, sizeof(text), "%" PRIu64, *(const uint64_t *)at);
+        } else if (field->type == PROTOBUF_C_TYPE_DOUBLE && *(const double *)at != 0) {
+            format_f64(*(const double *)at, text);
+        }
+        if (text[0])
+            add_setting(fill, prefix, field->name, text);
+    }
+}
+
+static bool fill_training(struct assignment *a, const Muster__Training *training)
+{
+    struct training_fill fill = {.arena = &a->arena};
+    if (!training)
+        return true;
+    fill.settings = arena_array(&a->arena, TRAINING_MAX, sizeof(*fill.settings));
+    if (!fill.settings)
+        return false;
+    add_settings(&fill, "", &training->base);
+    a->training = fill.settings;
+    a->training_count = fill.count;
+    return !fill.failed;
+}
+
+/* Copies; a failure leaves "" and is noticed by the flag. */
+static const char *copy(struct assignment *a, const char *text, bool *failed)
+{
+    const char *copied = arena_strdup(&a->arena, text ? text : "");
+    if (!copied)
+        *failed = true;
+    return copied ? copied : "";
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct setting *)a)->name, ((const struct setting *)b)->name);
+}
+
+static void fill_command(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
+{
+    const char **command = arena_array(&a->arena, spec->n_command + 1, sizeof(*command));
+    struct setting *env = arena_array(&a->arena, spec->n_env + 1, sizeof(*env));
+    if (!command || !env) {
+        *failed = true;
+        return;
+    }
+    for (size_t i = 0; i < spec->n_command; i++)
+        command[i] = copy(a, spec->command[i], failed);
+    for (size_t i = 0; i < spec->n_env; i++) {
+        env[i].name = copy(a, spec->env[i]->key, failed);
+        env[i].value = copy(a, spec->env[i]->value, failed);
+    }
+    qsort(env, spec->n_env, sizeof(*env), by_name);
+    a->command = command;
+    a->env = env;
+    a->env_count = (int)spec->n_env;
+}
+
+static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
+{
+    a->job_name = copy(a, spec->name, failed);
+    a->workdir = copy(a, spec->workdir, failed);
+    a->slots = 1;
+    a->cpus = 1;
+    if (spec->resources) {
+        a->slots = spec->resources->slots ? spec->resources->slots : 1;
+        a->cpus = spec->resources->cpus > 0 ? spec->resources->cpus : 1;
+        if (spec->resources->memory[0])
+            (void)parse_bytes(spec->resources->memory, &a->memory_bytes, NULL);
+    }
+    if (spec->restart)
+        a->restarts_max = spec->restart->max;
+    if (spec->checkpoint) {
+        a->checkpoint_dir = copy(a, spec->checkpoint->dir, failed);
+        a->checkpoint_every = copy(a, spec->checkpoint->every, failed);
+        a->checkpoint_keep = spec->checkpoint->keep;
+    }
+    fill_command(a, spec, failed);
+    if (!fill_training(a, spec->training))
+        *failed = true;
+}
+
+static void fill_members(struct assignment *a, const Muster__Membership *membership, bool *failed)
+{
+    if (!membership || membership->generation != a->generation || !membership->n_members)
+        return;
+    struct membership_member *members =
+        arena_array(&a->arena, membership->n_members, sizeof(*members));
+    if (!members) {
+        *failed = true;
+        return;
+    }
+    for (size_t i = 0; i < membership->n_members; i++)
+        members[i] = (struct membership_member){
+            .rank = membership->members[i]->rank,
+            .endpoint = copy(a, membership->members[i]->endpoint, failed),
+            .host = membership->members[i]->host,
+            .node = copy(a, membership->members[i]->node, failed)};
+    a->members = members;
+    a->members_count = (int)membership->n_members;
+}
+
+static int fill(struct assignment *a, const Muster__Assignment *m, struct error *err)
+{
+    bool failed = false;
+    if (m->master_port > UINT16_MAX || m->secret.len > sizeof(a->secret) ||
+        strlen(m->token) > AGENT_TOKEN_MAX)
+        return error_set(err, E_INVALID_ARGUMENT, "assignment of %s/%" PRIu64 " is malformed",
+                         m->job, m->uid);
+    a->stop = m->stop;
+    a->reform = m->reform;
+    a->grace_ms = m->grace_ms;
+    a->generation = m->generation;
+    a->rank = m->rank;
+    a->world = m->world;
+    a->local_rank = m->local_rank;
+    a->local_world = m->local_world;
+    a->node_rank = m->node_rank;
+    a->node_count = m->node_count;
+    a->restarts = m->restarts;
+    a->slot = m->slot;
+    a->master_addr = copy(a, m->master_addr, &failed);
+    a->master_port = (uint16_t)m->master_port;
+    a->token = copy(a, m->token, &failed);
+    a->resume_from = copy(a, m->resume_from, &failed);
+    if (m->secret.len)
+        memcpy(a->secret, m->secret.data, m->secret.len);
+    a->secret_bytes = (int)m->secret.len;
+    if (m->spec)
+        fill_spec(a, m->spec, &failed);
+    fill_members(a, m->membership, &failed);
+    return failed ? error_set(err, E_RESOURCE_EXHAUSTED, "an assignment is too large") : 0;
+}
+
+int wire_assignment(const Muster__Assignment *message, struct assignment **ret, struct error *err)
+{
+    struct assignment *a = assignment_new();
+    if (!a)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for an assignment");
+    int rc = wire_key(message->job, message->uid, &a->key, err);
+    if (!rc)
+        rc = fill(a, message, err);
+    if (rc)
+        assignment_release(a);
+    else
+        *ret = a;
+    return rc;
+}
+
+static Muster__Worker__State wire_state(enum agent_worker_state state)
+{
+    switch (state) {
+    case AGENT_WORKER_STARTING:
+        return MUSTER__WORKER__STATE__starting;
+    case AGENT_WORKER_JOINED:
+        return MUSTER__WORKER__STATE__joined;
+    case AGENT_WORKER_STOPPING:
+        return MUSTER__WORKER__STATE__stopping;
+    case AGENT_WORKER_EXITED:
+        return MUSTER__WORKER__STATE__exited;
+    }
+    return MUSTER__WORKER__STATE__unknown;
+}
+
+static Muster__Exit *wire_exit(const struct worker_exit *exit, bool last_output,
+                               struct arena *arena)
+{
+    Muster__Exit *message = arena_alloc(arena, sizeof(*message));
+    if (!message)
+        return NULL;
+    muster__exit__init(message);
+    message->code = exit->code;
+    message->signal = exit->signal;
+    message->oom = exit->oom;
+    message->lost = exit->lost;
+    message->text = unconst(exit->text);
+    message->wall_ms = exit->wall_ms;
+    if (last_output)
+        message->last_output = unconst(exit->last_output);
+    return message;
+}
+
+static bool wire_worker(const struct agent_worker *w, bool last_output, struct arena *arena,
+                        Muster__WorkerStatus *ret)
+{
+    muster__worker_status__init(ret);
+    ret->job = unconst(w->key.job);
+    ret->uid = w->key.uid;
+    ret->state = wire_state(w->state);
+    ret->pid = w->pid;
+    ret->generation = w->memory.generation;
+    ret->joining = w->joining;
+    if (w->joining)
+        ret->endpoint = unconst(w->endpoint);
+    ret->aware = w->memory.aware;
+    ret->step = w->memory.step;
+    ret->total_steps = w->memory.total_steps;
+    ret->broken = w->broken;
+    if (w->broken) {
+        ret->lost_ranks = (uint32_t *)(uintptr_t)w->lost_ranks;
+        ret->n_lost_ranks = (size_t)w->lost_ranks_count;
+    }
+    ret->start_error = unconst(w->start_error);
+    if (w->state == AGENT_WORKER_EXITED)
+        ret->exit = wire_exit(&w->exit, last_output, arena);
+    return w->state != AGENT_WORKER_EXITED || ret->exit;
+}
+
+int wire_workers(const struct agent_core *core, struct arena *arena,
+                 Muster__WorkerStatus ***ret, size_t *ret_count)
+{
+    size_t count = 0, at = 0, outputs = 0;
+    for (const struct agent_worker *w = agent_core_first(core); w; w = w->next)
+        count++;
+    Muster__WorkerStatus **pointers = arena_array(arena, count + 1, sizeof(*pointers));
+    Muster__WorkerStatus *all = arena_array(arena, count + 1, sizeof(*all));
+    if (!pointers || !all)
+        return E_RESOURCE_EXHAUSTED;
+    for (const struct agent_worker *w = agent_core_first(core); w; w = w->next, at++) {
+        pointers[at] = &all[at];
+        if (w->state == AGENT_WORKER_EXITED)
+            outputs++;
+        if (!wire_worker(w, outputs <= WIRE_LAST_OUTPUTS_MAX, arena, &all[at]))
+            return E_RESOURCE_EXHAUSTED;
+    }
+    *ret = pointers;
+    *ret_count = count;
+    return 0;
+}
+
+static bool wire_labels(const struct inventory *inventory, struct arena *arena,
+                        Muster__RegisterNodeRequest *ret)
+{
+    size_t count = (size_t)inventory->labels_count;
+    Muster__RegisterNodeRequest__LabelsEntry *all = arena_array(arena, count + 1, sizeof(*all));
+    ret->labels = arena_array(arena, count + 1, sizeof(*ret->labels));
+    if (!all || !ret->labels)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__register_node_request__labels_entry__init(&all[i]);
+        all[i].key = unconst(inventory->labels[i].key);
+        all[i].value = unconst(inventory->labels[i].value);
+        ret->labels[i] = &all[i];
+    }
+    ret->n_labels = count;
+    return true;
+}
+
+static bool wire_gpus(const struct inventory *inventory, struct arena *arena,
+                      Muster__RegisterNodeRequest *ret)
+{
+    size_t count = (size_t)inventory->gpus_count;
+    Muster__Gpu *all = arena_array(arena, count + 1, sizeof(*all));
+    ret->gpus = arena_array(arena, count + 1, sizeof(*ret->gpus));
+    if (!all || !ret->gpus)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__gpu__init(&all[i]);
+        all[i].index = (uint32_t)inventory->gpus[i].index;
+        all[i].model = unconst(inventory->gpus[i].model);
+        all[i].memory_bytes = inventory->gpus[i].memory_bytes;
+        all[i].uuid = unconst(inventory->gpus[i].uuid);
+        ret->gpus[i] = &all[i];
+    }
+    ret->n_gpus = count;
+    return true;
+}
+
+int wire_inventory(const struct inventory *inventory, struct arena *arena,
+                   Muster__RegisterNodeRequest *ret)
+{
+    ret->slots = inventory->slots;
+    ret->cpus = inventory->cpus;
+    ret->memory_bytes = inventory->memory_bytes;
+    return wire_labels(inventory, arena, ret) && wire_gpus(inventory, arena, ret)
+               ? 0
+               : E_RESOURCE_EXHAUSTED;
+}
+
+Muster__Membership *wire_membership(const struct assignment *assignment, struct arena *arena)
+{
+    size_t count = (size_t)assignment->members_count;
+    Muster__Membership *ret = arena_alloc(arena, sizeof(*ret));
+    Muster__Member *all = arena_array(arena, count + 1, sizeof(*all));
+    Muster__Member **pointers = arena_array(arena, count + 1, sizeof(*pointers));
+    if (!count || !ret || !all || !pointers)
+        return NULL;
+    muster__membership__init(ret);
+    ret->generation = assignment->generation;
+    ret->members = pointers;
+    ret->n_members = count;
+    for (size_t i = 0; i < count; i++) {
+        muster__member__init(&all[i]);
+        all[i].rank = assignment->members[i].rank;
+        all[i].endpoint = unconst(assignment->members[i].endpoint);
+        all[i].host = assignment->members[i].host;
+        all[i].node = unconst(assignment->members[i].node);
+        pointers[i] = &all[i];
+    }
+    return ret;
+}

@@ -1,0 +1,37 @@
+/* Wire types <-> the agent's own words: the only place that knows both. Messages are built in an
+ * arena (or point at what the core holds) and live as long as both. Loop thread.
+ */
+#ifndef LINK_WIRE_H
+#define LINK_WIRE_H
+
+#include <stddef.h>
+
+#include "agent/core/step.h"
+#include "agent/device/inventory.h"
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "proto/node.pb-c.h"
+#include "proto/worker.pb-c.h"
+
+/* Beyond so many ended workers in one report, their last output stays out of it: it has its size. */
+enum { WIRE_LAST_OUTPUTS_MAX = 256 };
+
+/* A new assignment with one reference. E_INVALID_ARGUMENT for what no coordinator says. */
+int wire_assignment(const Muster__Assignment *message, struct assignment **ret,
+                    struct error *err);
+
+/* The status of all workers. E_RESOURCE_EXHAUSTED when the arena is full. */
+int wire_workers(const struct agent_core *core, struct arena *arena,
+                 Muster__WorkerStatus ***ret, size_t *ret_count);
+
+/* Slots, cpus, memory, labels, GPUs. */
+int wire_inventory(const struct inventory *inventory, struct arena *arena,
+                   Muster__RegisterNodeRequest *ret);
+
+/* The membership of an assignment; NULL if it has none or the arena is full. */
+Muster__Membership *wire_membership(const struct assignment *assignment, struct arena *arena);
+
+/* job and uid of a worker's call; E_INVALID_ARGUMENT if the job id is too long. */
+int wire_key(const char *job, uint64_t uid, struct worker_key *ret, struct error *err);
+
+#endif

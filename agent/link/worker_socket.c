@@ -1,0 +1,352 @@
+#include "agent/link/worker_socket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/core/step.h"
+#include "agent/link/wire.h"
+#include "common/base/str.h"
+#include "common/rpc/client.h"
+#include "common/rpc/server.h"
+#include "proto/worker.pb-c.h"
+
+struct forward { /* a call that waits for the coordinator */
+    struct worker_socket *socket;
+    uint64_t call;
+    struct forward *next, **at;
+};
+
+struct worker_socket {
+    struct env *env;
+    struct rpc_server *server;
+    struct rpc_client *upstream;
+    struct socket_events events;
+    struct loop *loop;
+    char node[64];
+    uint64_t incarnation;
+    struct forward *forwards;
+};
+
+static void fail(struct rpc_call *call, struct error *err)
+{
+    if (!err->code)
+        err->code = E_INTERNAL;
+    rpc_call_fail(call, err);
+}
+
+/* Whose call this is; answers it itself if it may not be made. */
+static bool admit(struct worker_socket *socket, struct rpc_call *call, const char *job,
+                  uint64_t uid, struct worker_key *ret)
+{
+    struct error err = {0};
+    bool old_ok = strcmp(rpc_call_method(call), "WorkerHub.CommitCheckpoint") != 0 &&
+                  strcmp(rpc_call_method(call), "WorkerHub.Board") != 0;
+    int rc = wire_key(job, uid, ret, &err);
+    if (!rc)
+        rc = socket->events.authorize(socket->events.arg, ret, rpc_call_token(call), old_ok, &err);
+    if (rc)
+        fail(call, &err);
+    return rc == 0;
+}
+
+static void deliver(struct worker_socket *socket, struct rpc_call *call, struct agent_event *event)
+{
+    event->request = rpc_call_id(call);
+    event->deadline_ms = rpc_call_deadline_ms(call);
+    socket->events.event(socket->events.arg, event);
+}
+
+static void on_hello(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__WorkerHelloRequest *m = (const void *)rpc_call_request(call);
+    struct agent_event event = {.kind = AGENT_EVENT_HELLO};
+    if (admit(socket, call, m->job, m->uid, &event.key))
+        deliver(socket, call, &event);
+}
+
+static void on_join(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__WorkerJoinRequest *m = (const void *)rpc_call_request(call);
+    struct agent_event event = {.kind = AGENT_EVENT_JOIN,
+                                .join = {.generation = m->generation, .endpoint = m->endpoint}};
+    if (!admit(socket, call, m->job, m->uid, &event.key))
+        return;
+    if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > AGENT_ENDPOINT_MAX) {
+        struct error err = {0};
+        error_set(&err, E_INVALID_ARGUMENT, "Join needs a generation and an endpoint of 1 to %d "
+                  "bytes", AGENT_ENDPOINT_MAX);
+        fail(call, &err);
+        return;
+    }
+    deliver(socket, call, &event);
+}
+
+static void on_watch(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__WorkerWatchRequest *m = (const void *)rpc_call_request(call);
+    struct agent_event event = {.kind = AGENT_EVENT_WATCH,
+                                .watch = {.generation = m->generation}};
+    if (admit(socket, call, m->job, m->uid, &event.key))
+        deliver(socket, call, &event);
+}
+
+static void take_metrics(struct worker_socket *socket, const Muster__WorkerProgressRequest *m)
+{
+    size_t count = m->n_metrics < SOCKET_METRICS_MAX ? m->n_metrics : SOCKET_METRICS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const Muster__MetricSample *from = m->metrics[i];
+        struct metric metric = {.generation = m->generation,
+                                .step = from->step,
+                                .wall_ms = from->wall_ms,
+                                .value = from->value};
+        (void)str_copy(metric.job, sizeof(metric.job), m->job);
+        if (from->name[0] && !str_copy(metric.name, sizeof(metric.name), from->name))
+            socket->events.metric(socket->events.arg, &metric);
+    }
+}
+
+static void on_progress(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__WorkerProgressRequest *m = (const void *)rpc_call_request(call);
+    struct agent_event event = {.kind = AGENT_EVENT_PROGRESS,
+                                .progress = {.generation = m->generation,
+                                             .step = m->step,
+                                             .total_steps = m->total_steps}};
+    if (!admit(socket, call, m->job, m->uid, &event.key))
+        return;
+    take_metrics(socket, m);
+    deliver(socket, call, &event);
+}
+
+static void on_lost_peers(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__WorkerLostPeersRequest *m = (const void *)rpc_call_request(call);
+    size_t count = m->n_ranks < AGENT_LOST_RANKS_MAX ? m->n_ranks : AGENT_LOST_RANKS_MAX;
+    struct agent_event event = {
+        .kind = AGENT_EVENT_LOST_PEERS,
+        .lost_peers = {.generation = m->generation, .ranks = m->ranks, .count = (int)count}};
+    if (admit(socket, call, m->job, m->uid, &event.key))
+        deliver(socket, call, &event);
+}
+
+static void forward_end(struct forward *forward)
+{
+    if (forward->at)
+        *forward->at = forward->next;
+    if (forward->next)
+        forward->next->at = forward->at;
+    free(forward);
+}
+
+static void on_forwarded(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct forward *forward = arg;
+    struct worker_socket *socket = forward->socket;
+    struct rpc_call *call = socket ? rpc_server_find(socket->server, forward->call) : NULL;
+    struct error told = *err;
+    forward_end(forward);
+    if (!call)
+        return;
+    if (!err->code) {
+        rpc_call_answer(call, answer);
+        return;
+    }
+    /* That the coordinator does not know this node yet is no business of the worker's. */
+    if (told.code == E_NOT_FOUND)
+        told.code = E_UNAVAILABLE;
+    fail(call, &told);
+}
+
+static void forward(struct worker_socket *socket, struct rpc_call *call, const char *method,
+                    const ProtobufCMessage *request)
+{
+    struct error err = {0};
+    struct forward *forward = calloc(1, sizeof(*forward));
+    int64_t left_ms = rpc_call_deadline_ms(call) - loop_now_ms(socket->loop) -
+                      RPC_SERVER_LONG_POLL_MARGIN_MS;
+    /* Both methods may run twice: a commit is known by its generation and step. */
+    struct rpc_options options = {.timeout_ms = left_ms > 1 ? left_ms : 1, .retry = true};
+    int rc = forward ? 0 : error_set(&err, E_RESOURCE_EXHAUSTED, "no memory to pass it on");
+    if (!rc) {
+        *forward = (struct forward){.socket = socket,
+                                    .call = rpc_call_id(call),
+                                    .next = socket->forwards,
+                                    .at = &socket->forwards};
+        if (forward->next)
+            forward->next->at = &forward->next;
+        socket->forwards = forward;
+        rc = rpc_client_call(socket->upstream, &muster__nodes__descriptor, method, request,
+                             &options, on_forwarded, forward, &err);
+        if (rc)
+            forward_end(forward);
+    }
+    if (rc)
+        fail(call, &err);
+}
+
+static void on_commit(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__CommitCheckpointRequest *m = (const void *)rpc_call_request(call);
+    struct worker_key key;
+    if (!admit(socket, call, m->job, m->uid, &key))
+        return;
+    Muster__CommitCheckpointRequest request = *m;
+    request.node = socket->node;
+    request.incarnation = socket->incarnation;
+    forward(socket, call, "CommitCheckpoint", &request.base);
+}
+
+static void on_board(void *arg, struct rpc_call *call)
+{
+    struct worker_socket *socket = arg;
+    const Muster__BoardRequest *m = (const void *)rpc_call_request(call);
+    struct worker_key key;
+    if (!admit(socket, call, m->job, m->uid, &key))
+        return;
+    Muster__BoardRequest request = *m;
+    request.node = socket->node;
+    request.incarnation = socket->incarnation;
+    forward(socket, call, "Board", &request.base);
+}
+
+static void answer_hello(struct rpc_call *call, const struct agent_action *action)
+{
+    Muster__WorkerHelloAnswer answer = MUSTER__WORKER_HELLO_ANSWER__INIT;
+    answer.generation = action->answer.generation;
+    answer.rank = action->assignment->rank;
+    answer.world = action->assignment->world;
+    answer.beat_ms = SOCKET_BEAT_MS;
+    rpc_call_answer(call, &answer.base);
+}
+
+static void answer_join(struct rpc_call *call, const struct agent_action *action)
+{
+    Muster__WorkerJoinAnswer answer = MUSTER__WORKER_JOIN_ANSWER__INIT;
+    const struct assignment *a = action->assignment;
+    struct arena arena = {0};
+    answer.generation = action->answer.generation;
+    answer.stop = action->answer.stop;
+    answer.ready = action->answer.ready;
+    if (a) {
+        answer.rank = a->rank;
+        answer.world = a->world;
+        answer.local_rank = a->local_rank;
+        answer.local_world = a->local_world;
+        answer.membership = wire_membership(a, &arena);
+        answer.secret.data = (uint8_t *)(uintptr_t)a->secret;
+        answer.secret.len = (size_t)a->secret_bytes;
+        answer.token = (char *)(uintptr_t)a->token;
+        answer.resume_from = (char *)(uintptr_t)a->resume_from;
+    }
+    rpc_call_answer(call, &answer.base);
+    arena_fini(&arena);
+}
+
+static void answer_watch(struct rpc_call *call, const struct agent_action *action)
+{
+    Muster__WorkerWatchAnswer answer = MUSTER__WORKER_WATCH_ANSWER__INIT;
+    answer.generation = action->answer.generation;
+    answer.stop = action->answer.stop;
+    answer.grace_ms = action->answer.grace_ms;
+    rpc_call_answer(call, &answer.base);
+}
+
+void worker_socket_answer(struct worker_socket *socket, const struct agent_action *action)
+{
+    Muster__WorkerProgressAnswer progress = MUSTER__WORKER_PROGRESS_ANSWER__INIT;
+    Muster__WorkerLostPeersAnswer lost_peers = MUSTER__WORKER_LOST_PEERS_ANSWER__INIT;
+    struct rpc_call *call = rpc_server_find(socket->server, action->request);
+    if (!call)
+        return;
+    if (action->kind == AGENT_ACTION_REFUSE) {
+        rpc_call_fail(call, action->error);
+        return;
+    }
+    switch (action->answer.kind) {
+    case AGENT_ANSWER_HELLO:
+        answer_hello(call, action);
+        break;
+    case AGENT_ANSWER_JOIN:
+        answer_join(call, action);
+        break;
+    case AGENT_ANSWER_WATCH:
+        answer_watch(call, action);
+        break;
+    case AGENT_ANSWER_PROGRESS:
+        rpc_call_answer(call, &progress.base);
+        break;
+    case AGENT_ANSWER_LOST_PEERS:
+        rpc_call_answer(call, &lost_peers.base);
+        break;
+    }
+}
+
+static int add_methods(struct worker_socket *socket, struct error *err)
+{
+    static const struct {
+        const char *name;
+        rpc_handler fn;
+    } methods[] = {
+        {"Hello", on_hello},
+        {"Join", on_join},
+        {"Watch", on_watch},
+        {"Progress", on_progress},
+        {"LostPeers", on_lost_peers},
+        {"CommitCheckpoint", on_commit},
+        {"Board", on_board},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]) && !rc; i++)
+        rc = rpc_server_add(socket->server, &muster__worker_hub__descriptor, methods[i].name,
+                            methods[i].fn, socket, err);
+    return rc;
+}
+
+int worker_socket_new(const struct socket_options *options, struct env *env, struct loop *loop,
+                      struct worker_socket **ret, struct error *err)
+{
+    struct worker_socket *socket = calloc(1, sizeof(*socket));
+    if (!socket)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the worker hub");
+    socket->env = env;
+    socket->loop = loop;
+    socket->upstream = options->upstream;
+    socket->events = options->events;
+    socket->incarnation = options->incarnation;
+    (void)str_copy(socket->node, sizeof(socket->node), options->node);
+    int rc = rpc_server_new(env, loop, options->url, SOCKET_CALLS_MAX, &socket->server, err);
+    if (!rc)
+        rc = add_methods(socket, err);
+    if (rc) {
+        worker_socket_free(socket);
+        return rc;
+    }
+    *ret = socket;
+    return 0;
+}
+
+/* Forwards in flight come back to nobody: the client ends them later. */
+void worker_socket_free(struct worker_socket *socket)
+{
+    if (!socket)
+        return;
+    for (struct forward *f = socket->forwards, *next; f; f = next) {
+        next = f->next;
+        f->socket = NULL;
+        f->next = NULL;
+        f->at = NULL;
+    }
+    rpc_server_free(socket->server);
+    free(socket);
+}
+
+const char *worker_socket_url(const struct worker_socket *socket)
+{
+    return rpc_server_url(socket->server);
+}

@@ -1,0 +1,49 @@
+/* Service WorkerHub for the workers of this node. Each call is checked (token, sizes) and becomes an
+ * event of the core; answers come back as actions, at once or much later. CommitCheckpoint and Board
+ * go on to the coordinator with this node's name on them. Loop thread.
+ */
+#ifndef LINK_WORKER_SOCKET_H
+#define LINK_WORKER_SOCKET_H
+
+#include "agent/core/action.h"
+#include "agent/core/event.h"
+#include "agent/link/outbox.h"
+#include "common/base/error.h"
+#include "common/env/env.h"
+#include "common/loop/loop.h"
+
+struct worker_socket;
+struct rpc_client;
+
+enum {
+    SOCKET_CALLS_MAX = 4096, /* in flight: two long polls per worker and then some */
+    SOCKET_METRICS_MAX = 256, /* samples in one Progress */
+    SOCKET_BEAT_MS = 500,    /* what workers are told to send Progress at */
+    SOCKET_FORWARD_MS = 20000,
+};
+
+struct socket_events {
+    void *arg;
+    int (*authorize)(void *arg, const struct worker_key *key, const char *token, bool old_ok,
+                     struct error *err);
+    void (*event)(void *arg, struct agent_event *event); /* its time is the receiver's to set */
+    void (*metric)(void *arg, const struct metric *metric);
+};
+
+struct socket_options { /* texts are copied */
+    const char *url;
+    const char *node;
+    uint64_t incarnation;
+    struct rpc_client *upstream; /* outlives the socket */
+    struct socket_events events;
+};
+
+int worker_socket_new(const struct socket_options *options, struct env *env, struct loop *loop,
+                      struct worker_socket **ret, struct error *err);
+void worker_socket_free(struct worker_socket *socket); /* accepts NULL */
+const char *worker_socket_url(const struct worker_socket *socket);
+
+/* Perform AGENT_ACTION_ANSWER or _REFUSE. A call that has expired is passed over. */
+void worker_socket_answer(struct worker_socket *socket, const struct agent_action *action);
+
+#endif

@@ -1,0 +1,162 @@
+#include "agent/place.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/sha256.h"
+#include "common/base/str.h"
+#include "common/env/paths.h"
+
+enum { HOST_BYTES = 256, ENVIRONMENT_ROWS = 32 };
+
+int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err)
+{
+    char host[HOST_BYTES];
+    size_t at = 0;
+    if (gethostname(host, sizeof(host)))
+        return error_errno(err, errno, "host name");
+    host[sizeof(host) - 1] = '\0';
+    for (const char *c = host; *c && *c != '.' && at < PLACE_NAME_MAX; c++) {
+        char lower = (char)tolower((unsigned char)*c);
+        if (isalnum((unsigned char)lower) || (at > 0 && lower == '-'))
+            ret[at++] = lower;
+    }
+    ret[at] = '\0';
+    return at ? 0 : error_set(err, E_INVALID_ARGUMENT, "this host has no usable name: give --name");
+}
+
+static int make_dir(const char *path, mode_t mode, struct error *err)
+{
+    if ((mkdir(path, mode) && errno != EEXIST) || chmod(path, mode))
+        return error_errno(err, errno, "folder %s", path);
+    return 0;
+}
+
+int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, struct error *err)
+{
+    static const char name[] = "/hub.sock";
+    char runtime[PLACE_SOCKET_MAX], hex[SHA256_HEX_BYTES];
+    uint8_t digest[SHA256_BYTES];
+    if (!other_user && strlen(dir) + sizeof(name) <= PLACE_SOCKET_MAX)
+        return str_printf(ret, size, "ipc://%s%s", dir, name);
+    int rc = other_user ? str_copy(runtime, sizeof(runtime), "/run/muster")
+                        : paths_runtime_dir(runtime, sizeof(runtime), err);
+    if (!rc)
+        rc = make_dir(runtime, other_user ? 0711 : 0700, err);
+    if (rc)
+        return rc;
+    sha256(dir, strlen(dir), digest);
+    sha256_hex(digest, hex);
+    rc = str_printf(ret, size, "ipc://%s/%.16s.sock", runtime, hex);
+    return rc ? error_set(err, rc, "runtime folder %s is too long for a socket", runtime) : 0;
+}
+
+/* "tcp://host:port" in its parts; false for other schemes. */
+static bool split_url(const char *url, char host[HOST_BYTES], char port[16])
+{
+    const char *from = strstr(url, "tcp://");
+    const char *colon = from ? strrchr(from + 6, ':') : NULL;
+    if (!colon || colon == from + 6)
+        return false;
+    from += 6;
+    size_t length = (size_t)(colon - from);
+    if (from[0] == '[' && colon[-1] == ']') {
+        from++;
+        length -= 2;
+    }
+    return length < HOST_BYTES && !str_printf(host, HOST_BYTES, "%.*s", (int)length, from) &&
+           !str_copy(port, 16, colon + 1);
+}
+
+/* Connecting a datagram socket sends nothing; it only asks the routing table. */
+static int route_to(const struct addrinfo *to, char *ret, size_t size)
+{
+    struct sockaddr_storage own;
+    socklen_t length = sizeof(own);
+    int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return E_UNAVAILABLE;
+    int rc = connect(fd, to->ai_addr, to->ai_addrlen) ||
+                     getsockname(fd, (struct sockaddr *)&own, &length) ||
+                     getnameinfo((struct sockaddr *)&own, length, ret, (socklen_t)size, NULL, 0,
+                                 NI_NUMERICHOST)
+                 ? E_UNAVAILABLE
+                 : 0;
+    close(fd);
+    return rc;
+}
+
+int place_address(const char *coordinator_url, char *ret, size_t size, struct error *err)
+{
+    char host[HOST_BYTES], port[16];
+    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_DGRAM};
+    if (!split_url(coordinator_url, host, port))
+        return str_copy(ret, size, "127.0.0.1");
+    int problem = getaddrinfo(host, port, &hints, &list);
+    if (problem)
+        return error_set(err, E_UNAVAILABLE, "%s: %s", host, gai_strerror(problem));
+    int rc = E_UNAVAILABLE;
+    for (const struct addrinfo *to = list; to && rc; to = to->ai_next)
+        rc = route_to(to, ret, size);
+    freeaddrinfo(list);
+    return rc ? error_set(err, rc, "no route to %s: give --address", host) : 0;
+}
+
+int place_user(const char *name, struct arena *arena, struct place_user *ret, struct error *err)
+{
+    errno = 0;
+    const struct passwd *entry = getpwnam(name);
+    if (!entry)
+        return error_set(err, E_NOT_FOUND, "there is no user %s", name);
+    struct place_user user = {.change = entry->pw_uid != geteuid(),
+                              .uid = entry->pw_uid,
+                              .gid = entry->pw_gid,
+                              .name = arena_strdup(arena, entry->pw_name),
+                              .home = arena_strdup(arena, entry->pw_dir),
+                              .shell = arena_strdup(arena, entry->pw_shell)};
+    if (user.change && geteuid() != 0)
+        return error_set(err, E_PERMISSION_DENIED, "only root can run workers as %s", name);
+    if (!user.name || !user.home || !user.shell)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for user %s", name);
+    *ret = user;
+    return 0;
+}
+
+static const char *pair(struct arena *arena, const char *name, const char *value)
+{
+    return value ? arena_printf(arena, "%s=%s", name, value) : NULL;
+}
+
+const char *const *place_environment(const struct place_user *user, struct arena *arena)
+{
+    static const char *const always[] = {"PATH", "LANG", "LC_ALL", "TZ", NULL};
+    static const char *const own[] = {"HOME",   "USER",           "LOGNAME",    "SHELL",
+                                      "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
+                                      "CONDA_PREFIX", NULL};
+    const char **rows = arena_array(arena, ENVIRONMENT_ROWS, sizeof(*rows));
+    int count = 0;
+    if (!rows)
+        return NULL;
+    for (const char *const *name = always; *name; name++)
+        if ((rows[count] = pair(arena, *name, getenv(*name))))
+            count++;
+    if (user->change) {
+        rows[count++] = pair(arena, "HOME", user->home);
+        rows[count++] = pair(arena, "USER", user->name);
+        rows[count++] = pair(arena, "LOGNAME", user->name);
+        rows[count++] = pair(arena, "SHELL", user->shell);
+        return rows;
+    }
+    for (const char *const *name = own; *name; name++)
+        if ((rows[count] = pair(arena, *name, getenv(*name))))
+            count++;
+    return rows;
+}
