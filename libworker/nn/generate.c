@@ -62,18 +62,26 @@ static int32_t choose(const float *logits, int64_t vocab, const struct wk_genera
     return best;
 }
 
-/* text holds prompt and result; its last `context` tokens are seen. */
+/* The prompt and what follows it. */
+struct text {
+    int32_t *tokens; /* [total] */
+    int64_t length, total;
+};
+
+/* The last `context` tokens are seen; logits is room for [vocab]. */
 static int continue_text(struct wk_model *model, const struct wk_generate_options *options,
-                         int32_t *text, int64_t length, int64_t total, float *logits)
+                         struct text *text, float *logits)
 {
     uint64_t key = random_key(options->seed, "generate");
-    for (; length < total; length++) {
-        int64_t seen = length < model->context ? length : model->context;
-        struct wk_batch batch = {.tokens = text + length - seen, .samples = 1, .length = seen};
+    for (; text->length < text->total; text->length++) {
+        int64_t seen = text->length < model->context ? text->length : model->context;
+        struct wk_batch batch = {
+            .tokens = text->tokens + text->length - seen, .samples = 1, .length = seen};
         int rc = model_logits(model, &batch, logits, NULL);
         if (rc)
             return rc;
-        text[length] = choose(logits, model->vocab, options, random_uniform(key, (uint64_t)length));
+        double chance = random_uniform(key, (uint64_t)text->length);
+        text->tokens[text->length] = choose(logits, model->vocab, options, chance);
     }
     return 0;
 }
@@ -84,17 +92,18 @@ int wk_generate(struct wk_model *model, const struct wk_generate_options *option
     if (count < 0 || options->prompt_length < 0 || !(options->temperature >= 0))
         return WK_EINVAL;
     int64_t prompt = options->prompt_length > 0 ? options->prompt_length : 1;
-    int32_t *text = calloc((size_t)(prompt + count), sizeof(*text));
+    struct text text = {.length = prompt, .total = prompt + count};
+    text.tokens = calloc((size_t)text.total, sizeof(*text.tokens));
     float *logits = malloc((size_t)model->vocab * sizeof(*logits));
-    int rc = text && logits ? 0 : WK_ENOMEM;
+    int rc = text.tokens && logits ? 0 : WK_ENOMEM;
     if (!rc) {
         if (options->prompt_length > 0)
-            memcpy(text, options->prompt, (size_t)prompt * sizeof(*text));
-        rc = continue_text(model, options, text, prompt, prompt + count, logits);
+            memcpy(text.tokens, options->prompt, (size_t)prompt * sizeof(*text.tokens));
+        rc = continue_text(model, options, &text, logits);
     }
     if (!rc)
-        memcpy(ret_tokens, text + prompt, (size_t)count * sizeof(*text));
+        memcpy(ret_tokens, text.tokens + prompt, (size_t)count * sizeof(*text.tokens));
     free(logits);
-    free(text);
+    free(text.tokens);
     return rc;
 }

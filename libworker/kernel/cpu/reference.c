@@ -178,12 +178,13 @@ static double cross_entropy_forward(float *logits, const int32_t *targets, int64
     double loss = 0;
     for (int64_t r = 0; r < rows; r++) {
         float *row = logits + r * vocab;
-        double max = row_max(row, vocab), sum = 0, target = row[targets[r]];
+        double max = row_max(row, vocab), target = row[targets[r]];
+        double sum = 0; /* at least 1, by the largest */
         for (int64_t i = 0; i < vocab; i++)
             sum += exp(row[i] - max);
         for (int64_t i = 0; i < vocab; i++)
             row[i] = (float)(exp(row[i] - max) / sum);
-        loss += log(sum) - (target - max);
+        loss += sum > 0 ? log(sum) - (target - max) : NAN;
     }
     return loss;
 }

@@ -23,13 +23,13 @@ static int runnable(const struct kernel_table *ret_tables[VARIANTS_MAX])
 
 const struct kernel_table *kernel_cpu(void)
 {
-    const struct kernel_table *tables[VARIANTS_MAX];
+    const struct kernel_table *tables[VARIANTS_MAX] = {NULL};
     blas_start();
     return tables[runnable(tables) - 1];
 }
 
 const struct kernel_table *kernel_cpu_variant(int i)
 {
-    const struct kernel_table *tables[VARIANTS_MAX];
+    const struct kernel_table *tables[VARIANTS_MAX] = {NULL};
     return i >= 0 && i < runnable(tables) ? tables[i] : NULL;
 }
