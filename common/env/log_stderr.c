@@ -58,7 +58,7 @@ static void write_record(void *self, const struct log_record *record)
     int64_t wall_ms = out->clock.wall_ms(out->clock.self);
     format_line(out, record, wall_ms, &line);
     if (buf_failed(&line)) { /* too long: the sentence alone, so that JSON stays JSON */
-        struct log_record bare = {record->level, "a log line was too long", NULL, LOG_FIELDS()};
+        struct log_record bare = {record->level, "a log line was too long", NULL, NULL};
         buf_clear(&line);
         format_line(out, &bare, wall_ms, &line);
     }

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +14,28 @@
 #include "common/base/parse.h"
 #include "common/env/proc_stat.h"
 
+/* The next of the fields that spaces separate. */
+static const char *next_field(const char *text)
+{
+    text += strcspn(text, " ");
+    return text + strspn(text, " ");
+}
+
+/* Fields as proc(5) counts them: 1 pid, 2 (name), 3 state, 4 parent, 22 start time. */
 static int stat_parse(const char *text, struct proc_stat *ret)
 {
     /* The program's name stands in parentheses and may hold any character, ')' included. */
-    const char *after = strrchr(text, ')');
-    int parent = 0;
-    int found = after ? sscanf(after + 1,
-                               " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-                               "%*d %*d %*d %" SCNu64,
-                               &ret->state, &parent, &ret->start_ticks)
-                      : 0;
-    ret->parent = (pid_t)parent;
-    return found == 3 ? 0 : E_INTERNAL;
+    const char *field = strrchr(text, ')');
+    if (!field)
+        return E_INTERNAL;
+    field = next_field(field);
+    ret->state = *field;
+    field = next_field(field);
+    ret->parent = (pid_t)strtol(field, NULL, 10);
+    for (int i = 4; i < 22; i++)
+        field = next_field(field);
+    ret->start_ticks = strtoull(field, NULL, 10);
+    return *field ? 0 : E_INTERNAL;
 }
 
 int proc_stat_read(pid_t pid, struct proc_stat *ret)

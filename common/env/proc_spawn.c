@@ -16,9 +16,32 @@
 
 enum { FD_ABOVE_ALL = 1 << 16 }; /* where close_range is missing, as far as we look */
 
+#define STEP_LIST(X)                                                                               \
+    X(STEP_CGROUP, "enter the cgroup")                                                             \
+    X(STEP_PASS_FD, "pass a descriptor")                                                           \
+    X(STEP_NULL_FD, "open /dev/null")                                                              \
+    X(STEP_SESSION, "start a session")                                                             \
+    X(STEP_DIRECTORY, "enter the directory")                                                       \
+    X(STEP_USER, "change the user")                                                                \
+    X(STEP_PRIVILEGES, "give up privileges")                                                       \
+    X(STEP_PARENT, "follow the parent")                                                            \
+    X(STEP_EXEC, "execute")
+
+enum step {
+#define X(name, text) name,
+    STEP_LIST(X)
+#undef X
+};
+
+static const char *const step_texts[] = {
+#define X(name, text) text,
+    STEP_LIST(X)
+#undef X
+};
+
 /* What went wrong in the child, sent through a pipe that exec closes. */
 struct failure {
-    char step[24];
+    enum step step;
     int problem; /* errno */
 };
 
@@ -30,14 +53,10 @@ struct child {
     int null_fd;
 };
 
-_Noreturn static void give_up(const struct child *child, const char *step)
+_Noreturn static void give_up(const struct child *child, enum step step)
 {
-    struct failure failure = {.problem = errno};
-    for (size_t i = 0; i < sizeof(failure.step) - 1 && step[i]; i++)
-        failure.step[i] = step[i];
-    if (write(child->report_fd, &failure, sizeof(failure)) < 0)
-        _exit(126);
-    _exit(127);
+    struct failure failure = {step, errno};
+    _exit(write(child->report_fd, &failure, sizeof(failure)) < 0 ? 126 : 127);
 }
 
 static void default_signals(void)
@@ -73,18 +92,18 @@ static void arrange_fds(struct child *child)
     for (size_t i = 0; i < how->fd_count; i++) {
         moved[i] = fcntl(how->fds[i].from, F_DUPFD_CLOEXEC, above);
         if (moved[i] < 0)
-            give_up(child, "pass a descriptor");
+            give_up(child, STEP_PASS_FD);
     }
     mark_all_close_on_exec();
     for (size_t i = 0; i < how->fd_count; i++) {
         if (dup2(moved[i], how->fds[i].to) < 0)
-            give_up(child, "pass a descriptor");
+            give_up(child, STEP_PASS_FD);
         if (how->fds[i].to < 3)
             named[how->fds[i].to] = true;
     }
     for (int fd = 0; fd < 3; fd++)
         if (!named[fd] && dup2(null_fd, fd) < 0)
-            give_up(child, "open /dev/null");
+            give_up(child, STEP_NULL_FD);
 }
 
 static void change_user(const struct child *child)
@@ -94,7 +113,7 @@ static void change_user(const struct child *child)
         return;
     if (setgroups(0, NULL) < 0 || setresgid(how->gid, how->gid, how->gid) < 0 ||
         setresuid(how->uid, how->uid, how->uid) < 0)
-        give_up(child, "change the user");
+        give_up(child, STEP_USER);
 }
 
 /* Only async-signal-safe calls from here to exec. */
@@ -103,24 +122,24 @@ _Noreturn static void become(struct child *child)
     const struct proc_spawn *how = child->how;
     default_signals();
     if (how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0)
-        give_up(child, "enter the cgroup");
+        give_up(child, STEP_CGROUP);
     arrange_fds(child);
     if (how->new_session && setsid() < 0)
-        give_up(child, "start a session");
+        give_up(child, STEP_SESSION);
     if (how->cwd && chdir(how->cwd) < 0)
-        give_up(child, "enter the directory");
+        give_up(child, STEP_DIRECTORY);
     change_user(child);
     if (how->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        give_up(child, "give up privileges");
+        give_up(child, STEP_PRIVILEGES);
     /* After the change of user, which would clear it. */
     if (how->parent_death_signal &&
         prctl(PR_SET_PDEATHSIG, (unsigned long)how->parent_death_signal) < 0)
-        give_up(child, "follow the parent");
+        give_up(child, STEP_PARENT);
     if (how->parent_death_signal && getppid() != child->parent)
         _exit(127); /* it died before we asked to be told */
     static char *const nothing[] = {NULL};
     execve(child->path, (char *const *)how->argv, how->envp ? (char *const *)how->envp : nothing);
-    give_up(child, "execute");
+    give_up(child, STEP_EXEC);
 }
 
 static const char *variable(const char *const *envp, const char *name)
@@ -179,8 +198,8 @@ static int await_exec(int report_fd, const struct child *child, pid_t pid, struc
         continue;
     if (n != sizeof(failure))
         return error_set(err, E_INTERNAL, "lost a process while starting %s", child->path);
-    return error_errno(err, failure.problem, "%s: cannot %.*s", child->path,
-                       (int)sizeof(failure.step), failure.step);
+    return error_errno(err, failure.problem, "%s: cannot %s", child->path,
+                       step_texts[failure.step]);
 }
 
 static int start(struct child *child, struct proc *ret, struct error *err)
