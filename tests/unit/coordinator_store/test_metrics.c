@@ -1,0 +1,127 @@
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/env/disk_os.h"
+#include "coordinator/store/metrics.h"
+
+static char dir[64];
+static struct disk disk;
+static struct metrics *metrics;
+
+static void reopen(void)
+{
+    metrics_free(metrics);
+    cr_assert_eq(metrics_new(&disk, dir, &metrics, NULL), 0);
+}
+
+static void init(void)
+{
+    snprintf(dir, sizeof dir, "/tmp/muster-metrics-XXXXXX");
+    cr_assert(mkdtemp(dir));
+    disk = disk_os();
+    reopen();
+}
+
+static void fini(void)
+{
+    metrics_free(metrics);
+    cr_assert_eq(disk.remove_tree(disk.self, dir, NULL), 0);
+}
+
+TestSuite(metrics, .init = init, .fini = fini);
+
+static void add(const char *name, uint64_t generation, uint64_t step, double value)
+{
+    struct metric_sample sample = {.name = name,
+                                   .generation = generation,
+                                   .step = step,
+                                   .wall_ms = (int64_t)step * 10,
+                                   .value = value};
+    struct error err = {0};
+    cr_assert_eq(metrics_append(metrics, "j1", &sample, 1, &err), 0, "%s", err.text);
+}
+
+static struct arena arena;
+
+static struct metric_series *read_all(struct metrics_query query, int *ret_count)
+{
+    struct metric_series *series;
+    struct error err = {0};
+    arena_fini(&arena);
+    arena_init(&arena, 64 << 20);
+    cr_assert_eq(metrics_read(metrics, "j1", &query, &arena, &series, ret_count, &err), 0, "%s",
+                 err.text);
+    return series;
+}
+
+Test(metrics, series_survive_a_restart)
+{
+    int count;
+    add("loss", 1, 1, 4.5);
+    add("loss", 1, 2, 0.1 + 0.2);
+    add("tokens_per_second", 1, 2, 1000);
+    add("bad name!", 1, 2, 1);
+    reopen();
+    struct metric_series *series = read_all((struct metrics_query){0}, &count);
+    cr_assert_eq(count, 2);
+    cr_assert_str_eq(series[0].name, "loss");
+    cr_assert_eq(series[0].count, 2);
+    cr_assert(series[0].points[1].value == 0.1 + 0.2 && series[0].points[1].wall_ms == 20);
+    add("loss", 1, 2, 9); /* a repeat */
+    add("loss", 1, 3, 3.5);
+    series = read_all((struct metrics_query){.name = "loss", .after_step = 1}, &count);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(series[0].count, 2);
+    cr_assert(series[0].points[0].value == 0.1 + 0.2 && series[0].points[1].step == 3);
+}
+
+Test(metrics, going_on_from_a_checkpoint_replaces_what_was_lost)
+{
+    int count;
+    for (uint64_t step = 1; step <= 10; step++)
+        add("loss", 1, step, (double)step);
+    for (uint64_t step = 6; step <= 8; step++)
+        add("loss", 2, step, 100 + (double)step);
+    add("loss", 1, 11, 11); /* a stale worker of the generation before */
+    for (int round = 0; round < 2; round++) {
+        struct metric_series *series = read_all((struct metrics_query){0}, &count);
+        cr_assert_eq(series[0].count, 8);
+        cr_assert(series[0].points[4].value == 5 && series[0].points[5].value == 106);
+        cr_assert_eq(series[0].points[7].step, 8u);
+        reopen();
+    }
+}
+
+Test(metrics, long_series_are_thinned_evenly_and_keep_their_ends)
+{
+    enum { STEPS = 50000 };
+    static struct metric_sample samples[STEPS];
+    for (int i = 0; i < STEPS; i++)
+        samples[i] = (struct metric_sample){
+            .name = "loss", .generation = 1, .step = (uint64_t)i + 1, .value = i};
+    cr_assert_eq(metrics_append(metrics, "j1", samples, STEPS, NULL), 0);
+    int count;
+    struct metric_series *series = read_all((struct metrics_query){.max_points = 100}, &count);
+    cr_assert_eq(count, 1);
+    cr_assert_leq(series[0].count, 100);
+    cr_assert_geq(series[0].count, 90);
+    cr_assert_eq(series[0].points[0].step, 1u);
+    cr_assert_eq(series[0].points[series[0].count - 1].step, (uint64_t)STEPS);
+    for (int i = 1; i < series[0].count; i++) {
+        uint64_t gap = series[0].points[i].step - series[0].points[i - 1].step;
+        cr_assert(gap > 0 && gap < 2 * STEPS / 90, "gap of %llu", (unsigned long long)gap);
+    }
+}
+
+Test(metrics, nan_and_infinity_are_numbers_too)
+{
+    int count;
+    add("loss", 1, 1, NAN);
+    add("loss", 1, 2, INFINITY);
+    reopen();
+    struct metric_series *series = read_all((struct metrics_query){0}, &count);
+    cr_assert(isnan(series[0].points[0].value) && isinf(series[0].points[1].value));
+}

@@ -1,0 +1,227 @@
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+#include "common/env/disk_os.h"
+#include "coordinator/store/store_sqlite.h"
+
+static char dir[64];
+
+static void make_dir(void)
+{
+    snprintf(dir, sizeof dir, "/tmp/muster-sqlite-XXXXXX");
+    cr_assert(mkdtemp(dir));
+}
+
+static void remove_dir(void)
+{
+    struct disk disk = disk_os();
+    cr_assert_eq(disk.remove_tree(disk.self, dir, NULL), 0);
+}
+
+TestSuite(store_sqlite, .init = make_dir, .fini = remove_dir);
+
+static struct store *must_open(void)
+{
+    struct store *store;
+    struct error err = {0};
+    cr_assert_eq(store_sqlite_open(dir, &store, &err), 0, "%s", err.text);
+    return store;
+}
+
+static sqlite3 *open_raw(void)
+{
+    char path[96];
+    sqlite3 *db;
+    snprintf(path, sizeof path, "%s/muster.db", dir);
+    cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
+    return db;
+}
+
+static void exec_raw(sqlite3 *db, const char *sql)
+{
+    char *message = NULL;
+    cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, &message), SQLITE_OK, "%s", message);
+}
+
+static int collect(void *arg, int columns, char **values, char **names)
+{
+    (void)names;
+    char *text = arg;
+    size_t used = strlen(text);
+    for (int i = 0; i < columns; i++)
+        used += (size_t)snprintf(text + used, 16384 - used, "%s|", values[i] ? values[i] : "");
+    snprintf(text + used, 16384 - used, "\n");
+    return 0;
+}
+
+static void describe(sqlite3 *db, char text[16384])
+{
+    text[0] = 0;
+    cr_assert_eq(sqlite3_exec(db,
+                              "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+                              " ORDER BY type, name",
+                              collect, text, NULL),
+                 SQLITE_OK);
+}
+
+Test(store_sqlite, migrations_lead_to_the_schema_that_readers_see)
+{
+    static char migrated[16384], written[16384];
+    store_close(must_open());
+    sqlite3 *db = open_raw();
+    describe(db, migrated);
+    sqlite3_close(db);
+    struct disk disk = disk_os();
+    char *sql;
+    size_t size;
+    cr_assert_eq(disk.read_file(disk.self, SCHEMA_SQL, 1 << 20, &sql, &size, NULL), 0);
+    cr_assert_eq(sqlite3_open(":memory:", &db), SQLITE_OK);
+    exec_raw(db, sql);
+    describe(db, written);
+    sqlite3_close(db);
+    free(sql);
+    cr_assert_str_eq(migrated, written);
+}
+
+Test(store_sqlite, a_second_owner_is_refused_and_told_who_has_it)
+{
+    struct store *first = must_open(), *second;
+    struct error err = {0};
+    char pid[16];
+    cr_assert_eq(store_sqlite_open(dir, &second, &err), E_FAILED_PRECONDITION);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    cr_assert(strstr(err.text, pid), "%s", err.text);
+    store_close(first);
+    store_close(must_open());
+}
+
+Test(store_sqlite, files_hold_secrets_and_are_private)
+{
+    char path[96];
+    struct stat info;
+    struct store *store = must_open();
+    snprintf(path, sizeof path, "%s/muster.db", dir);
+    cr_assert_eq(stat(path, &info), 0);
+    cr_assert_eq(info.st_mode & 077, 0u);
+    store_close(store);
+}
+
+Test(store_sqlite, newer_schema_is_refused_untouched)
+{
+    struct store *store;
+    struct error err = {0};
+    store_close(must_open());
+    sqlite3 *db = open_raw();
+    exec_raw(db, "PRAGMA user_version = 999");
+    sqlite3_close(db);
+    cr_assert_eq(store_sqlite_open(dir, &store, &err), E_FAILED_PRECONDITION);
+    cr_assert(strstr(err.text, "999"), "%s", err.text);
+}
+
+Test(store_sqlite, another_applications_file_is_refused)
+{
+    struct store *store;
+    struct error err = {0};
+    sqlite3 *db = open_raw();
+    exec_raw(db, "CREATE TABLE cookies (x)");
+    sqlite3_close(db);
+    cr_assert_eq(store_sqlite_open(dir, &store, &err), E_FAILED_PRECONDITION);
+    cr_assert(strstr(err.text, "another application"), "%s", err.text);
+}
+
+Test(store_sqlite, damage_is_found_at_open)
+{
+    char path[96];
+    struct store *store = must_open();
+    struct error err = {0};
+    for (int i = 0; i < 200; i++) {
+        struct record record = {.kind = "x", .reason.rank = -1};
+        uint64_t seq;
+        memset(record.reason.text, 'y', 400);
+        store->verbs->begin(store, NULL);
+        store->verbs->record(store, &record, &seq, NULL);
+        store->verbs->commit(store, NULL);
+    }
+    store_close(store);
+    snprintf(path, sizeof path, "%s/muster.db", dir);
+    int fd = open(path, O_RDWR);
+    static const char garbage[8192] = {1, 2, 3};
+    struct stat info;
+    cr_assert_eq(fstat(fd, &info), 0);
+    cr_assert_gt(info.st_size, 40000);
+    cr_assert_eq(pwrite(fd, garbage, sizeof garbage, 24576), (ssize_t)sizeof garbage);
+    close(fd);
+    cr_assert_eq(store_sqlite_open(dir, &store, &err), E_DATA_LOSS, "%s", err.text);
+}
+
+/* The last number the writer said was committed; -1 if none. */
+static long kill_writer_after(int wait_ms)
+{
+    int pipe_fds[2];
+    cr_assert_eq(pipe(pipe_fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(pipe_fds[1], STDOUT_FILENO);
+        close(pipe_fds[0]);
+        execl(STORE_WRITER, STORE_WRITER, dir, (char *)NULL);
+        _exit(127);
+    }
+    close(pipe_fds[1]);
+    long last = -1, number;
+    struct pollfd ready = {.fd = pipe_fds[0], .events = POLLIN};
+    cr_assert_eq(poll(&ready, 1, 20000), 1, "the writer never committed");
+    cr_assert_eq(read(pipe_fds[0], &number, sizeof number), (ssize_t)sizeof number);
+    last = number;
+    fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
+    for (int waited = 0; waited < wait_ms; waited++) {
+        usleep(1000);
+        while (read(pipe_fds[0], &number, sizeof number) == (ssize_t)sizeof number)
+            last = number;
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    while (read(pipe_fds[0], &number, sizeof number) == (ssize_t)sizeof number)
+        last = number;
+    close(pipe_fds[0]);
+    return last;
+}
+
+static void count_event(void *arg, const struct store_event *event)
+{
+    uint64_t *last = arg;
+    cr_assert_eq(event->seq, *last + 1, "a number is missing");
+    *last = event->seq;
+}
+
+Test(store_sqlite, kill_9_loses_nothing_acknowledged)
+{
+    long before = 0;
+    for (int round = 0; round < 25; round++) {
+        long acknowledged = kill_writer_after(1 + round * 3 % 17);
+        cr_assert_gt(acknowledged, before, "the writer went back");
+        struct store *store = must_open();
+        char value[STORE_META_VALUE_MAX + 1];
+        cr_assert_eq(store->verbs->get_meta(store, "last", value, NULL), 0);
+        long stored = strtol(value, NULL, 10);
+        cr_assert_geq(stored, acknowledged, "commit %ld was acknowledged, %ld is there",
+                      acknowledged, stored);
+        uint64_t last = 0;
+        for (uint64_t after = 0; last == after; after += STORE_EVENTS_PAGE_MAX) {
+            struct store_events_query query = {.after = after, .limit = STORE_EVENTS_PAGE_MAX};
+            cr_assert_eq(store->verbs->list_events(store, &query, count_event, &last, NULL), 0);
+        }
+        cr_assert_eq(last, (uint64_t)stored, "an event and its change were torn apart");
+        store_close(store);
+        before = stored;
+    }
+}
