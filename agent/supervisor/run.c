@@ -143,7 +143,7 @@ static void parse(struct run *run, const char *bytes, size_t size, size_t max_by
     }
     run->batch_end.lines = run->acked.lines + (uint64_t)batch->count;
     run->batch_end.bytes = run->acked.bytes + at;
-    batch->complete = run->ended && !memchr(bytes + at, '\n', size - at);
+    batch->complete = batch->complete && !memchr(bytes + at, '\n', size - at);
 }
 
 int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
@@ -167,6 +167,7 @@ int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
     rc = disk->read_range(disk->self, path, run->acked.bytes, bytes, chunk, &size, err);
     if (rc == E_NOT_FOUND) /* it never wrote any */
         rc = 0;
+    batch.complete = run->ended && size < chunk; /* a full chunk may not be all there is */
     if (!rc) {
         parse(run, bytes, size, max_bytes, texts, &batch);
         *ret = batch;

@@ -347,6 +347,26 @@ Test(supervisor, output_goes_on_where_it_was_acknowledged)
     output_batch_fini(&batch);
 }
 
+Test(supervisor, output_is_complete_only_at_its_end)
+{
+    struct output_batch batch;
+    uint64_t next = 0;
+    bool complete = false;
+    struct rig_worker *w = rig_sh(&rig, 1, "seq -f '%.0f-0123456789012345678901234567890123' 9000");
+    cr_assert(rig_until(&rig, &w->ended));
+    for (int i = 0; i < 100 && !complete; i++) {
+        cr_assert_eq(
+            rig.launcher.read_output(rig.launcher.self, &w->key, 10000, &batch, NULL), 0);
+        cr_expect_eq(batch.first, next);
+        next += (uint64_t)batch.count;
+        complete = batch.complete;
+        output_batch_fini(&batch);
+        rig.launcher.acknowledge(rig.launcher.self, &w->key, next);
+    }
+    cr_expect(complete);
+    cr_expect_eq(next, 9000);
+}
+
 Test(supervisor, a_flood_neither_stalls_the_worker_nor_fills_the_disk)
 {
     struct rig_worker *w = rig_sh(&rig, 1, "head -c 100000000 /dev/zero | tr '\\0' '\\n'; exit 7");
