@@ -15,7 +15,7 @@ enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 1000,
     CONNECT_WAIT_MS = 250,     /* a call made while not connected waits this long for it */
-    SILENCE_MS = 5000,         /* a call this long, expired in silence, ends its connection */
+    SILENCE_MS = 5000,         /* a call this long that expires in silence ends its connection */
     ANSWERS_UNREAD_MAX = 1024, /* then the dialer stops reading until the loop caught up */
 };
 
@@ -236,7 +236,8 @@ static void call_due(void *arg)
         return;
     }
     /* A cut without a word leaves a connection that TCP would keep for minutes. */
-    if (handed && pipe && now_ms - call->started_ms >= SILENCE_MS && d->heard_ms < call->started_ms)
+    if (handed && pipe && now_ms - call->started_ms >= SILENCE_MS &&
+        now_ms - d->heard_ms >= SILENCE_MS)
         nng_pipe_close((nng_pipe){.id = pipe});
     call_complete(call, pipe || handed ? E_DEADLINE_EXCEEDED : E_UNAVAILABLE, NULL, 0);
 }

@@ -22,7 +22,7 @@
 #include "common/rpc/sync.h"
 #include "proto/client.pb-c.h"
 
-enum { URL_MAX = 128, CLIENTS = 12, ROUNDS = 4, GARBAGE_BYTES = 1 << 20 };
+enum { URL_MAX = 128, CLIENTS = 12, ROUNDS = 4, GARBAGE_BYTES = 1 << 20, SILENT_MS = 5500 };
 
 #define expect(condition)                                                                          \
     do {                                                                                           \
@@ -273,6 +273,26 @@ static bool a_stopped_server_costs_only_the_deadline(void)
     return true;
 }
 
+/* After a cut without a word the kernel would keep the connection for many minutes. A stopped
+ * server looks the same: what shows that the connection was given up is that the next call is told
+ * so at once instead of waiting for its deadline. */
+static bool a_silent_connection_is_given_up(void)
+{
+    char url[URL_MAX];
+    pid_t pid = start_server("tcp://127.0.0.1:0", url);
+    struct rpc_sync *sync;
+    expect(rpc_sync_new(url, "", &sync, NULL) == 0);
+    expect(ask_version(sync, 5000, true) == 0);
+    kill(pid, SIGSTOP);
+    expect(ask_version(sync, SILENT_MS, false) == E_DEADLINE_EXCEEDED);
+    expect(ask_version(sync, SILENT_MS, false) == E_UNAVAILABLE);
+    kill(pid, SIGCONT);
+    expect(ask_version(sync, 5000, true) == 0);
+    end(pid);
+    rpc_sync_free(sync);
+    return true;
+}
+
 struct watched {
     struct rpc_server *server;
     int gone, polls;
@@ -345,6 +365,7 @@ static const struct {
     {"a killed server is noticed and found again", a_killed_server_is_noticed_and_found_again},
     {"garbage does no harm", garbage_does_no_harm},
     {"a stopped server costs only the deadline", a_stopped_server_costs_only_the_deadline},
+    {"a silent connection is given up", a_silent_connection_is_given_up},
     {"killed clients are noticed", killed_clients_are_noticed},
 };
 
