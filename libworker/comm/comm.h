@@ -49,7 +49,7 @@ struct comm_options {
     void *cancelled_arg;
 };
 
-/* Connect to every other rank. `options` and its arrays are only read during the call; `listener`
+/* Connect to every other rank; returns when all are connected to all. `options` and its arrays are only read during the call; `listener`
  * may be NULL for a world of 1.
  * WK_EABORT: cancelled, or peers are in a later generation. WK_ETIMEOUT: names the missing ranks.
  * WK_EPEER: one died meanwhile. WK_EUNAVAILABLE: refused for a wrong secret. WK_EINVAL. */

@@ -161,9 +161,11 @@ void control_sweep(struct wk_comm *comm);
 /* --- wait.c */
 
 struct wait {
-    int64_t started_us, deadline_ms, spin_end_us;
-    unsigned turns;
-    bool armed;
+    int64_t started_us, deadline_ms;
+    int64_t spin_start_us; /* 0: not yet */
+    unsigned turns;        /* looks since something moved */
+    bool yields;           /* spinning has come to letting others run */
+    bool armed;            /* asleep is set: one more look, then sleep */
 };
 
 int64_t comm_now_us(void);

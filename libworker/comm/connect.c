@@ -118,7 +118,7 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
     peer->handles = met->handles;
     peer->remote = !meeting_same_host(meeting, p);
     comm->has_remote |= peer->remote;
-    *met = (struct met){-1, -1, {-1, -1, -1}};
+    *met = (struct met){-1, -1, false, {-1, -1, -1}};
     if (peer->remote) {
         rc = link_tcp_new(data_fd, &peer->link, err);
     } else {
@@ -144,6 +144,8 @@ static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
         rc = meeting_dial(&meeting, p, err);
     if (rc == 0)
         rc = meeting_accept(&meeting, err);
+    if (rc == 0)
+        rc = meeting_settle(&meeting, err);
     for (int p = 0; rc == 0 && p < comm->world; p++)
         rc = p == comm->rank ? wait_watch(comm, p, -1) : adopt(comm, &meeting, p, err);
     close_if_open(meeting.own.process_fd);

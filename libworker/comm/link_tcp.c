@@ -117,6 +117,21 @@ static const struct link_ops tcp_ops = {
     .free = tcp_free,
 };
 
+/* Both ends on this machine, whatever its addresses are. */
+static bool is_local(int fd)
+{
+    struct sockaddr_storage ours = {.ss_family = AF_UNSPEC}, theirs = {.ss_family = AF_UNSPEC};
+    socklen_t bytes = sizeof(ours), theirs_bytes = sizeof(theirs);
+    if (getsockname(fd, (struct sockaddr *)&ours, &bytes) != 0 ||
+        getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) != 0)
+        return false;
+    if (ours.ss_family == AF_INET)
+        return ((struct sockaddr_in *)&ours)->sin_addr.s_addr ==
+               ((struct sockaddr_in *)&theirs)->sin_addr.s_addr;
+    return memcmp(&((struct sockaddr_in6 *)&ours)->sin6_addr,
+                  &((struct sockaddr_in6 *)&theirs)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
 int link_tcp_new(int fd, struct link **ret, struct error *err)
 {
     struct link_tcp *tcp = malloc(sizeof(*tcp));
@@ -130,6 +145,9 @@ int link_tcp_new(int fd, struct link **ret, struct error *err)
     tcp->from = tcp->to = 0;
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    /* Where nothing can be congested, pacing (BBR) only costs: a third of the time of 64 MiB. */
+    if (is_local(fd))
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
     *ret = &tcp->link;
     return 0;
 }

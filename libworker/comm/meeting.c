@@ -23,7 +23,7 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
     if (!meeting->met)
         return error_set(err, WK_ENOMEM, "no memory to connect %d ranks", options->world);
     for (int p = 0; p < options->world; p++)
-        meeting->met[p] = (struct met){-1, -1, {-1, -1, -1}};
+        meeting->met[p] = (struct met){-1, -1, false, {-1, -1, -1}};
     return 0;
 }
 
@@ -53,6 +53,13 @@ bool meeting_same_host(const struct meeting *meeting, int peer)
     return options->hosts[peer] == options->hosts[options->rank];
 }
 
+/* Its settling byte waits to be read, so its end is no business of ours any more. */
+static bool settles(int control_fd)
+{
+    char byte;
+    return recv(control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
 /* 0 to go on; also sees whether someone already connected has gone again. */
 static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms, struct error *err)
 {
@@ -61,7 +68,8 @@ static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms,
     int n = 0, ranks[COMM_WORLD_MAX];
     fds[0] = *watched;
     for (int p = 0; p < options->world; p++) {
-        if (meeting->met[p].control_fd < 0 || meeting->met[p].control_fd == watched->fd)
+        const struct met *met = &meeting->met[p];
+        if (met->control_fd < 0 || met->control_fd == watched->fd || met->settled)
             continue;
         ranks[n++] = p;
         fds[n] = (struct pollfd){.fd = meeting->met[p].control_fd, .events = POLLRDHUP};
@@ -71,7 +79,7 @@ static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms,
     int ready = poll(fds, (nfds_t)n + 1, timeout_ms);
     watched->revents = ready > 0 ? fds[0].revents : 0;
     for (int i = 0; ready > 0 && i < n; i++)
-        if (fds[i + 1].revents & (POLLRDHUP | POLLHUP | POLLERR))
+        if (fds[i + 1].revents & (POLLRDHUP | POLLHUP | POLLERR) && !settles(fds[i + 1].fd))
             return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting",
                              ranks[i]);
     return 0;
@@ -198,5 +206,26 @@ int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err)
     int rc = send_handles(meeting, met->control_fd, err);
     if (rc == 0)
         rc = recv_handles(meeting, met->control_fd, &met->handles, err);
+    return rc;
+}
+
+int meeting_settle(struct meeting *meeting, struct error *err)
+{
+    char byte = 1;
+    int rc = 0, p, world = meeting->options->world, rank = meeting->options->rank;
+    for (p = 0; rc == 0 && p < world; p++)
+        if (p != rank)
+            rc = meeting_send(meeting, meeting->met[p].control_fd, &byte, 1, err);
+    for (p = 0; rc == 0 && p < world; p++) {
+        if (p == rank)
+            continue;
+        rc = meeting_recv(meeting, meeting->met[p].control_fd, &byte, 1, err);
+        meeting->met[p].settled = rc == 0;
+    }
+    if (rc == WK_EIO)
+        return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting", p - 1);
+    if (rc == WK_ETIMEOUT)
+        return error_set(err, rc, "rank %d did not connect to everybody in %d ms", p - 1,
+                         meeting->options->connect_timeout_ms);
     return rc;
 }

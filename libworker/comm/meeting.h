@@ -12,6 +12,7 @@
 struct met {
     int control_fd; /* -1 until connected */
     int data_fd;    /* of a rank of another host */
+    bool settled;   /* it has every connection too */
     struct segment_handles handles; /* of a rank of the same host */
 };
 
@@ -30,9 +31,13 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
 /* Closes every descriptor in `met` that is not -1. */
 void meeting_fini(struct meeting *meeting);
 
-/* Returns when every rank is connected. Errors as comm_connect. */
+/* Errors as comm_connect. */
 int meeting_dial(struct meeting *meeting, int peer, struct error *err);
 int meeting_accept(struct meeting *meeting, struct error *err);
+
+/* After both: returns when every rank has got so far. So nobody can leave while another is still
+ * connecting, and whoever goes away before is known to have failed. */
+int meeting_settle(struct meeting *meeting, struct error *err);
 
 /* --- for both halves (meeting.c) */
 

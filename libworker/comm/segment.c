@@ -11,9 +11,13 @@
 
 enum {
     PAGE_BYTES = 65536, /* any page size in use divides it */
-    RING_BYTES_FEW = 256 * 1024,
+    /* Large enough that a rank off its core for a moment does not stop the other, all rings of a
+     * host together small enough for its cache. */
+    RING_BYTES_FEW = 1024 * 1024,
+    RING_BYTES_SOME = 256 * 1024,
     RING_BYTES_MANY = 64 * 1024,
-    FEW_RANKS = 8,
+    FEW_RANKS = 4,
+    SOME_RANKS = 8,
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
@@ -25,7 +29,9 @@ static size_t head_bytes(int world)
 
 static uint32_t ring_bytes(int world)
 {
-    return world <= FEW_RANKS ? RING_BYTES_FEW : RING_BYTES_MANY;
+    if (world <= FEW_RANKS)
+        return RING_BYTES_FEW;
+    return world <= SOME_RANKS ? RING_BYTES_SOME : RING_BYTES_MANY;
 }
 
 static size_t total_bytes(int world)

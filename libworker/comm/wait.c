@@ -10,9 +10,10 @@
 #include "libworker/comm/comm_internal.h"
 
 enum {
-    SPIN_US = 50,
-    YIELDS = 4,      /* when there are more ranks than cores: let the one we wait for run */
     CLOCK_TURNS = 8, /* looks between two readings of the clock */
+    PAUSE_US = 4,    /* an answer that is on its way */
+    SPIN_US = 200,
+    YIELDS = 4, /* when there are more ranks than cores */
     EVENTS_MAX = 32,
     NAMES_MAX = 8, /* missing ranks named before "and n more" */
 };
@@ -84,7 +85,8 @@ void wait_moved(struct wk_comm *comm, struct wait *wait)
 {
     disarm(comm, wait);
     wait->turns = 0;
-    wait->spin_end_us = 0;
+    wait->yields = false;
+    wait->spin_start_us = 0;
 }
 
 void wait_end(struct wk_comm *comm, struct wait *wait)
@@ -101,7 +103,8 @@ static void pause_cpu(void)
 #endif
 }
 
-/* True while it is worth looking again without sleeping. */
+/* True while it is worth looking again without sleeping. Yielding lets the rank we wait for run if it
+ * was put on this core; and as both stay runnable, the scheduler sees that they belong on two. */
 static bool spin(struct wk_comm *comm, struct wait *wait)
 {
     wait->turns++;
@@ -111,13 +114,19 @@ static bool spin(struct wk_comm *comm, struct wait *wait)
         sched_yield();
         return true;
     }
-    pause_cpu();
-    if (wait->turns % CLOCK_TURNS != 0)
-        return true;
-    int64_t now_us = comm_now_us();
-    if (wait->spin_end_us == 0)
-        wait->spin_end_us = now_us + comm->spin_us;
-    return now_us < wait->spin_end_us;
+    if (wait->turns % CLOCK_TURNS == 1 || wait->yields) {
+        int64_t now_us = comm_now_us();
+        if (wait->spin_start_us == 0)
+            wait->spin_start_us = now_us;
+        if (now_us - wait->spin_start_us >= comm->spin_us)
+            return false;
+        wait->yields = now_us - wait->spin_start_us >= PAUSE_US;
+    }
+    if (wait->yields)
+        sched_yield();
+    else
+        pause_cpu();
+    return true;
 }
 
 /* Names of the ranks that have not sent their header or, with `arrived`, whose data is missing.
@@ -236,7 +245,8 @@ int wait_more(struct wk_comm *comm, struct wait *wait)
         int rc = sleep_once(comm, wait);
         disarm(comm, wait);
         wait->turns = 0;
-        wait->spin_end_us = 0;
+        wait->yields = false;
+        wait->spin_start_us = 0;
         return rc;
     }
     if (spin(comm, wait))

@@ -260,7 +260,7 @@ static int call_differently(struct wk_comm *comm, int rank, int rc, const struct
     if (rc != 0)
         return 1;
     int odd = rank == 1;
-    switch (s->go) {
+    switch ((int)s->go) {
     case 0:
         rc = wk_all_reduce(comm, data, odd ? 11 : 12, WK_F32, WK_SUM, NULL);
         break;
