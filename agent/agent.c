@@ -19,8 +19,8 @@ enum {
     VERSION_MAX_BYTES = 31,
     INHERITED_MAX = 64,
     BEAT_DEFAULT_MS = 1000,
-    REPORT_SOON_MS = 10,      /* what changes together is told together */
-    REPORT_MORE_MS = 50,      /* between reports while output waits */
+    REPORT_SOON_MS = 10,        /* what changes together is told together */
+    REPORT_MORE_MS = 50,        /* between reports while output waits */
     STOPPED_PATIENCE_MS = 3000, /* for the coordinator to hear of the last exits */
     REPORT_ARENA_MAX_BYTES = 16 << 20,
 };
@@ -54,7 +54,7 @@ struct agent {
     struct arena report; /* of the message being built */
     struct loop_timer tick_timer, beat_timer, report_timer, end_timer;
     int64_t beat_ms, report_due_ms;
-    uint64_t data_sequence; /* report that carries output and metrics, 0 = none */
+    uint64_t data_sequence;             /* report that carries output and metrics, 0 = none */
     struct failed_start *failed_starts; /* starts refused while actions were performed */
     bool stepping, stopping, stopped, ended;
 };
@@ -169,8 +169,7 @@ static void perform_start(struct agent *agent, const struct agent_action *action
         return;
     }
     log_info(agent->log, "worker starts", log_str("job", action->key.job),
-             log_int("uid", (int64_t)action->key.uid),
-             log_int("rank", action->assignment->rank),
+             log_int("uid", (int64_t)action->key.uid), log_int("rank", action->assignment->rank),
              log_int("generation", (int64_t)action->assignment->generation));
 }
 
@@ -272,9 +271,8 @@ static void handle(struct agent *agent, struct agent_event *event)
     step(agent, event);
     while (agent->failed_starts) {
         struct failed_start *failed = agent->failed_starts;
-        struct agent_event next = {.kind = AGENT_EVENT_START_FAILED,
-                                   .key = failed->key,
-                                   .start_error = failed->why};
+        struct agent_event next = {
+            .kind = AGENT_EVENT_START_FAILED, .key = failed->key, .start_error = failed->why};
         agent->failed_starts = failed->next;
         step(agent, &next);
         free(failed);
@@ -301,16 +299,14 @@ static void on_found(void *arg, const struct worker_found *found)
 
 static void on_started(void *arg, const struct worker_key *key, int64_t pid)
 {
-    struct agent_event event = {
-        .kind = AGENT_EVENT_STARTED, .key = *key, .started = {.pid = pid}};
+    struct agent_event event = {.kind = AGENT_EVENT_STARTED, .key = *key, .started = {.pid = pid}};
     handle(arg, &event);
 }
 
 static void on_start_failed(void *arg, const struct worker_key *key, const char *why)
 {
     struct agent *agent = arg;
-    struct agent_event event = {
-        .kind = AGENT_EVENT_START_FAILED, .key = *key, .start_error = why};
+    struct agent_event event = {.kind = AGENT_EVENT_START_FAILED, .key = *key, .start_error = why};
     log_warn(agent->log, "worker could not be started", log_str("job", key->job),
              log_int("uid", (int64_t)key->uid), log_str("reason", why));
     handle(agent, &event);
@@ -445,8 +441,8 @@ static int take_options(struct agent *agent, const struct agent_options *o, stru
     agent->on_end_arg = o->on_end_arg;
     agent->beat_ms = BEAT_DEFAULT_MS;
     for (int i = 0; o->environment && o->environment[i]; i++) {
-        if (i == INHERITED_MAX || !(agent->inherited[i] = arena_strdup(&agent->texts,
-                                                                        o->environment[i])))
+        if (i == INHERITED_MAX ||
+            !(agent->inherited[i] = arena_strdup(&agent->texts, o->environment[i])))
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d inherited variables",
                              INHERITED_MAX);
     }

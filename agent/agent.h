@@ -18,12 +18,13 @@
 struct agent;
 struct agent_core;
 
-enum agent_end { /* why agent_options.on_end was called */
-    AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
-    AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator knows */
+enum agent_end {                    /* why agent_options.on_end was called */
+                 AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
+                 AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator
+                                       knows */
 };
 
-struct agent_options { /* all borrowed until agent_new returns, `log` for life */
+struct agent_options {       /* all borrowed until agent_new returns, `log` for life */
     const char *name;        /* [a-z0-9][a-z0-9.-]{0,62} */
     const char *coordinator; /* URL */
     const char *token;       /* of role agent */

@@ -79,7 +79,10 @@ static const struct args_option options[] = {
     {.name = "stop-workers",
      .kind = ARGS_FLAG,
      .help = "on SIGTERM end the workers too; else they go on for the next agent"},
-    {.name = "log", .kind = ARGS_OPTION, .choices = log_formats, .fallback = "auto",
+    {.name = "log",
+     .kind = ARGS_OPTION,
+     .choices = log_formats,
+     .fallback = "auto",
      .help = "form of log lines"},
     {0},
 };
@@ -196,8 +199,7 @@ static int find_place(struct program *p, struct error *err)
     if (!rc && address)
         rc = str_copy(p->address, sizeof(p->address), address);
     else if (!rc)
-        rc = place_address(args_text(&p->args, "coordinator"), p->address, sizeof(p->address),
-                           err);
+        rc = place_address(args_text(&p->args, "coordinator"), p->address, sizeof(p->address), err);
     return rc;
 }
 
@@ -213,8 +215,8 @@ static int read_ports(struct program *p, struct error *err)
                 !parse_i64(dash + 1, PORT_FIRST_MIN, UINT16_MAX, &high, NULL) && low <= high;
     if (!fine)
         return error_set(err, E_INVALID_ARGUMENT,
-                         "--ports %s: expected FIRST-LAST between %d and %d", text,
-                         PORT_FIRST_MIN, UINT16_MAX);
+                         "--ports %s: expected FIRST-LAST between %d and %d", text, PORT_FIRST_MIN,
+                         UINT16_MAX);
     p->options.port_first = (uint16_t)low;
     p->options.port_last = (uint16_t)high;
     return 0;

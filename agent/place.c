@@ -138,9 +138,9 @@ static const char *pair(struct arena *arena, const char *name, const char *value
 const char *const *place_environment(const struct place_user *user, struct arena *arena)
 {
     static const char *const always[] = {"PATH", "LANG", "LC_ALL", "TZ", NULL};
-    static const char *const own[] = {"HOME",   "USER",           "LOGNAME",    "SHELL",
-                                      "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
-                                      "CONDA_PREFIX", NULL};
+    static const char *const own[] = {
+        "HOME",       "USER",        "LOGNAME",      "SHELL", "TMPDIR", "LD_LIBRARY_PATH",
+        "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", NULL};
     const char **rows = arena_array(arena, ENVIRONMENT_ROWS, sizeof(*rows));
     int count = 0;
     if (!rows)

@@ -31,7 +31,8 @@ int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, stru
 /* The address of this machine on the way to the coordinator; 127.0.0.1 for ipc:// and loopback. */
 int place_address(const char *coordinator_url, char *ret, size_t size, struct error *err);
 
-/* E_NOT_FOUND if there is no such user, E_PERMISSION_DENIED if we are not root and not that user. */
+/* E_NOT_FOUND if there is no such user, E_PERMISSION_DENIED if we are not root and not that user.
+ */
 int place_user(const char *name, struct arena *arena, struct place_user *ret, struct error *err);
 
 /* What workers inherit of our environment: NULL-terminated "NAME=value" in `arena`. Secrets of the

@@ -35,8 +35,8 @@ struct assignment {
     uint64_t generation;
     uint32_t rank, world, local_rank, local_world, node_rank, node_count;
     uint32_t restarts, restarts_max;
-    uint32_t slot, slots; /* first slot and how many */
-    double cpus;          /* 0 = not said */
+    uint32_t slot, slots;  /* first slot and how many */
+    double cpus;           /* 0 = not said */
     uint64_t memory_bytes; /* 0 = not limited */
     const char *master_addr;
     uint16_t master_port;

@@ -68,7 +68,7 @@ static void take_one(struct agent_core *core, struct assignment *assignment,
 }
 
 void agent_desired_take(struct agent_core *core, const struct agent_event *event,
-                  struct agent_actions *actions)
+                        struct agent_actions *actions)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next)
         w->desired = false;

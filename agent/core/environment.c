@@ -18,14 +18,30 @@ struct environment {
 };
 
 static const char *const reserved_names[] = {
-    "RANK",          "WORLD_SIZE",       "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE", "NODE_RANK",     "GROUP_RANK",
-    "GROUP_WORLD_SIZE", "ROLE_RANK",     "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",   "MASTER_PORT",      "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES",
-    "MUSTER_JOB",    "MUSTER_UID",       "MUSTER_GENERATION",
-    "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN", "MUSTER_CHECKPOINT_DIR",
-    "MUSTER_RESUME_FROM", "MUSTER_NODE_RANK", NULL,
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RUN_ID",
+    "CUDA_VISIBLE_DEVICES",
+    "MUSTER_JOB",
+    "MUSTER_UID",
+    "MUSTER_GENERATION",
+    "MUSTER_WORKER_SOCKET",
+    "MUSTER_WORKER_TOKEN",
+    "MUSTER_CHECKPOINT_DIR",
+    "MUSTER_RESUME_FROM",
+    "MUSTER_NODE_RANK",
+    NULL,
 };
 
 bool environment_reserved(const char *name)
@@ -94,9 +110,8 @@ static void set_inherited(struct environment *env, const char *const *inherited)
 {
     for (; inherited && *inherited; inherited++) {
         const char *equals = strchr(*inherited, '=');
-        char *name = equals ? arena_strndup(env->arena, *inherited,
-                                            (size_t)(equals - *inherited))
-                            : NULL;
+        char *name =
+            equals ? arena_strndup(env->arena, *inherited, (size_t)(equals - *inherited)) : NULL;
         /* launch records are JSON: what is not UTF-8 cannot be passed on */
         if (name && name_valid(name) && utf8_valid(equals + 1, strlen(equals + 1)))
             set(env, name, equals + 1);

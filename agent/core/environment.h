@@ -4,8 +4,8 @@
  * ...), what the system sets, the `env` of the job. The job may not set what says who the worker is
  * (RANK, MASTER_ADDR, MUSTER_JOB, CUDA_VISIBLE_DEVICES ...): that is refused with the name.
  *
- * Sources: torch.distributed.run's documented environment; Accelerate's launch utilities; libworker's
- * table of settings (MUSTER_<SETTING>).
+ * Sources: torch.distributed.run's documented environment; Accelerate's launch utilities;
+ * libworker's table of settings (MUSTER_<SETTING>).
  */
 #ifndef AGENT_ENVIRONMENT_H
 #define AGENT_ENVIRONMENT_H
@@ -18,7 +18,7 @@
 
 enum { ENVIRONMENT_NAMES_MAX = 1024 };
 
-struct environment_facts { /* of this node */
+struct environment_facts {        /* of this node */
     const char *const *inherited; /* NULL-terminated "NAME=value"; NULL = none */
     const char *socket;           /* URL of the worker hub */
     bool gpus;                    /* slots are GPUs */

@@ -19,13 +19,13 @@ enum agent_event_kind {
     AGENT_EVENT_STARTED,
     AGENT_EVENT_START_FAILED,
     AGENT_EVENT_EXITED,
-    AGENT_EVENT_SHIPPED,      /* all output of an exited worker was acknowledged */
+    AGENT_EVENT_SHIPPED, /* all output of an exited worker was acknowledged */
     AGENT_EVENT_HELLO,
     AGENT_EVENT_JOIN,
     AGENT_EVENT_WATCH,
     AGENT_EVENT_PROGRESS,
     AGENT_EVENT_LOST_PEERS,
-    AGENT_EVENT_STOP_ALL,     /* the agent is asked to end its workers before it leaves */
+    AGENT_EVENT_STOP_ALL, /* the agent is asked to end its workers before it leaves */
 };
 
 struct agent_event {

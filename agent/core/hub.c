@@ -42,11 +42,11 @@ static uint64_t wanted_generation(const struct agent_worker *worker)
 }
 
 void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,
-               struct agent_actions *actions)
+                     struct agent_actions *actions)
 {
     if (!worker->assignment) {
         agent_hub_refuse(event->request, E_UNAVAILABLE,
-                   "this agent has not heard from the coordinator yet", actions);
+                         "this agent has not heard from the coordinator yet", actions);
         return;
     }
     if (!worker->memory.aware) {
@@ -60,12 +60,12 @@ void agent_hub_hello(struct agent_worker *worker, const struct agent_event *even
 }
 
 void agent_hub_join(struct agent_worker *worker, const struct agent_event *event,
-              struct agent_actions *actions)
+                    struct agent_actions *actions)
 {
     uint64_t generation = event->join.generation;
     if (worker->assignment && generation > wanted_generation(worker)) {
         agent_hub_refuse(event->request, E_FAILED_PRECONDITION,
-                   "no such generation was announced to this worker", actions);
+                         "no such generation was announced to this worker", actions);
         return;
     }
     bool over = generation < wanted_generation(worker);
@@ -80,14 +80,14 @@ void agent_hub_join(struct agent_worker *worker, const struct agent_event *event
 }
 
 void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
-               struct agent_actions *actions)
+                     struct agent_actions *actions)
 {
     park(&worker->watch, event, event->watch.generation, actions);
     agent_hub_settle(worker, actions);
 }
 
 void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
-                  struct agent_actions *actions)
+                        struct agent_actions *actions)
 {
     if (event->progress.generation >= worker->memory.generation) {
         worker->memory.step = event->progress.step;
@@ -113,7 +113,7 @@ static bool lost_rank_add(struct agent_worker *worker, uint32_t rank)
 }
 
 void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
-                    struct agent_actions *actions)
+                          struct agent_actions *actions)
 {
     uint64_t generation = event->lost_peers.generation;
     bool news = false;
@@ -156,8 +156,7 @@ static void settle_join(struct agent_worker *worker, struct agent_actions *actio
         return;
     if (!stop && !superseded)
         joined(worker, actions);
-    struct agent_action *action =
-        answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
+    struct agent_action *action = answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
     worker->join.request = 0;
     action->answer.stop = stop;
     action->answer.generation = assignment->generation;

@@ -50,8 +50,8 @@ struct worker_exit {
 /* What the agent keeps about a worker beside its process, so that an agent started later knows what
  * the worker has been told: stored in the run directory by launcher.remember. */
 struct worker_memory {
-    bool aware;          /* it said Hello */
-    uint64_t generation; /* newest it has joined, 0 = none */
+    bool aware;                 /* it said Hello */
+    uint64_t generation;        /* newest it has joined, 0 = none */
     uint64_t step, total_steps; /* as of the last change of the above */
     /* Tokens it may hold, newest first, "" = none: it goes on using the one before until the
      * answer with the next has reached it. Secret: the file is for the agent's eyes only. */

@@ -8,8 +8,8 @@ struct agent_core {
     struct agent_worker *workers; /* by job, then uid */
     int count;
     bool registered;
-    bool left;         /* fenced: nothing is decided any more */
-    bool stopping_all; /* nothing new starts */
+    bool left;                                          /* fenced: nothing is decided any more */
+    bool stopping_all;                                  /* nothing new starts */
     struct worker_key tombstones[AGENT_TOMBSTONES_MAX]; /* a ring */
     uint64_t buried;
 };
@@ -21,29 +21,29 @@ void agent_worker_become(struct agent_worker *worker, enum agent_worker_state st
 bool agent_worker_runs(const struct agent_worker *worker);
 void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
 void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
-                  struct agent_actions *actions);
+                        struct agent_actions *actions);
 /* Forget it if nobody wants to hear of it any more. */
 void agent_worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
-                         struct agent_actions *actions);
+                               struct agent_actions *actions);
 void agent_worker_remember(struct agent_worker *worker, struct agent_actions *actions);
 void agent_worker_hold_token(struct agent_worker *worker, const char *token);
 bool agent_worker_buried(const struct agent_core *core, const struct worker_key *key);
 
 /* desired.c: what should run against what does */
 void agent_desired_take(struct agent_core *core, const struct agent_event *event,
-                  struct agent_actions *actions);
+                        struct agent_actions *actions);
 
 /* hub.c: calls of workers */
 void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,
-               struct agent_actions *actions);
+                     struct agent_actions *actions);
 void agent_hub_join(struct agent_worker *worker, const struct agent_event *event,
-              struct agent_actions *actions);
-void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
-               struct agent_actions *actions);
-void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
-                  struct agent_actions *actions);
-void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
                     struct agent_actions *actions);
+void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
+                     struct agent_actions *actions);
+void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
+                        struct agent_actions *actions);
+void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
+                          struct agent_actions *actions);
 /* Answer the parked calls that have something to hear by now. */
 void agent_hub_settle(struct agent_worker *worker, struct agent_actions *actions);
 /* Answer those whose time is up with "nothing yet". */

@@ -156,7 +156,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
 {
     if (core->left) {
         agent_hub_refuse(event->request, E_UNAVAILABLE, "a newer agent of this node has taken over",
-                   actions);
+                         actions);
         return;
     }
     switch (event->kind) {
@@ -215,8 +215,7 @@ int agent_core_authorize(const struct agent_core *core, const struct worker_key 
         return error_set(err, core->registered ? E_NOT_FOUND : E_UNAVAILABLE,
                          "worker %s/%llu does not run here", key->job,
                          (unsigned long long)key->uid);
-    const char *newest =
-        worker->assignment ? worker->assignment->token : worker->memory.tokens[0];
+    const char *newest = worker->assignment ? worker->assignment->token : worker->memory.tokens[0];
     bool current = token_is(token, newest), old = false;
     for (int i = 0; i < AGENT_TOKENS_KEPT; i++)
         old = token_is(token, worker->memory.tokens[i]) || old;
@@ -225,8 +224,7 @@ int agent_core_authorize(const struct agent_core *core, const struct worker_key 
     if (old)
         return error_set(err, E_ABORTED, "the generation of this worker is over");
     if (!worker->assignment)
-        return error_set(err, E_UNAVAILABLE,
-                         "this agent has not heard from the coordinator yet");
+        return error_set(err, E_UNAVAILABLE, "this agent has not heard from the coordinator yet");
     return error_set(err, E_UNAUTHENTICATED, "this is not a token of worker %s/%llu", key->job,
                      (unsigned long long)key->uid);
 }

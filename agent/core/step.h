@@ -25,9 +25,9 @@
 #include "common/base/error.h"
 
 enum {
-    AGENT_WORKERS_MAX = 4096,      /* known at once, exited ones included */
-    AGENT_LOST_RANKS_MAX = 1024,   /* remembered per worker and generation */
-    AGENT_TOMBSTONES_MAX = 1024,   /* forgotten workers that must not start again */
+    AGENT_WORKERS_MAX = 4096,       /* known at once, exited ones included */
+    AGENT_LOST_RANKS_MAX = 1024,    /* remembered per worker and generation */
+    AGENT_TOMBSTONES_MAX = 1024,    /* forgotten workers that must not start again */
     AGENT_GRACE_DEFAULT_MS = 10000, /* when no assignment ever said */
     AGENT_KILL_AGAIN_MS = 2000,
     AGENT_ANSWER_MARGIN_MS = 200, /* parked calls are answered so long before their deadline */
@@ -67,7 +67,7 @@ struct agent_worker { /* read only outside the core */
     struct worker_exit exit;
     char start_error[AGENT_START_ERROR_MAX + 1];
     struct agent_parked join, watch;
-    int64_t kill_at_ms; /* with STOPPING */
+    int64_t kill_at_ms;        /* with STOPPING */
     struct agent_worker *next; /* by job, then uid */
 };
 
@@ -89,7 +89,8 @@ bool agent_core_registered(const struct agent_core *core);
 /* May the bearer of `token` speak for this worker? The tokens it was given are compared in constant
  * time. One of an earlier generation is good where its bearer still has to learn of the new one
  * (`old_ok`: Hello, Join, Watch, Progress, LostPeers) and E_ABORTED elsewhere. E_NOT_FOUND,
- * E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no coordinator has spoken of yet: ask again. */
+ * E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no coordinator has spoken of yet: ask again.
+ */
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
                          const char *token, bool old_ok, struct error *err);
 

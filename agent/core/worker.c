@@ -98,7 +98,7 @@ void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent
 }
 
 void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
-                  struct agent_actions *actions)
+                        struct agent_actions *actions)
 {
     agent_worker_become(worker, AGENT_WORKER_EXITED);
     worker->process = false;
@@ -118,7 +118,7 @@ bool agent_worker_buried(const struct agent_core *core, const struct worker_key 
 }
 
 void agent_worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
-                         struct agent_actions *actions)
+                               struct agent_actions *actions)
 {
     if (worker->state != AGENT_WORKER_EXITED || worker->desired || !worker->shipped ||
         !core->registered)

@@ -66,8 +66,7 @@ static double count_cpus(void)
 
 static uint64_t count_memory(void)
 {
-    double bytes =
-        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double limit;
     if ((read_number("/sys/fs/cgroup/memory.max", &limit) ||
          read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit)) &&

@@ -244,14 +244,14 @@ bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *
     report->node = link->node;
     report->incarnation = link->incarnation;
     report->sequence = link->sequence + 1;
-    if (rpc_client_call(link->client, &muster__nodes__descriptor, "Report", &report->base,
-                        &options, on_report, call, &err)) {
+    if (rpc_client_call(link->client, &muster__nodes__descriptor, "Report", &report->base, &options,
+                        on_report, call, &err)) {
         complain(link, &err);
         return false;
     }
     link->sequence++;
-    *call = (struct report_call){
-        .link = link, .sequence = link->sequence, .done = done, .arg = arg};
+    *call =
+        (struct report_call){.link = link, .sequence = link->sequence, .done = done, .arg = arg};
     return true;
 }
 

@@ -31,7 +31,8 @@ struct coordinator_link;
 
 struct link_events {
     void *arg;
-    /* Fill the request (all but name, incarnation): called for each attempt, so that it is of now. */
+    /* Fill the request (all but name, incarnation): called for each attempt, so that it is of now.
+     */
     void (*fill_register)(void *arg, Muster__RegisterNodeRequest *request);
     void (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer);
     void (*unknown)(void *arg); /* the coordinator does not know this node */

@@ -179,8 +179,7 @@ static void fill_metrics(struct outbox *outbox, struct arena *arena, Muster__Nod
     if (!samples || !report->metrics)
         return;
     for (uint64_t i = 0; i < count; i++) {
-        struct metric *metric =
-            &outbox->metrics[(outbox->metrics_first + i) % OUTBOX_METRICS_MAX];
+        struct metric *metric = &outbox->metrics[(outbox->metrics_first + i) % OUTBOX_METRICS_MAX];
         muster__metric_sample__init(&samples[i]);
         samples[i].job = metric->job;
         samples[i].name = metric->name;

@@ -30,11 +30,11 @@ struct metric { /* MetricSample in our words */
 
 struct outbox_worker { /* whose output there is more of */
     struct worker_key key;
-    bool ended;           /* it will write no more */
-    bool more;            /* lines wait that were not read yet */
+    bool ended; /* it will write no more */
+    bool more;  /* lines wait that were not read yet */
     bool in_flight;
-    bool complete;        /* what is in flight is all there will be */
-    uint64_t next;        /* line after those in flight */
+    bool complete; /* what is in flight is all there will be */
+    uint64_t next; /* line after those in flight */
     struct outbox_worker *link;
 };
 

@@ -64,8 +64,8 @@ static void add_settings(struct training_fill *fill, const char *prefix,
         } else if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
             const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
             char inner_prefix[SETTING_NAME_MAX];
-            if (inner && !str_printf(inner_prefix, sizeof(inner_prefix), "%s%s_", prefix,
-                                     field->name))
+            if (inner &&
+                !str_printf(inner_prefix, sizeof(inner_prefix), "%s%s_", prefix, field->name))
                 add_settings(fill, inner_prefix, inner);
         } else if (field->type == PROTOBUF_C_TYPE_UINT32 && *(const uint32_t *)at) {
             (void)str_printf(text, sizeof(text), "%" PRIu32, *(const uint32_t *)at);
@@ -277,8 +277,8 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
     return w->state != AGENT_WORKER_EXITED || ret->exit;
 }
 
-int wire_workers(const struct agent_core *core, struct arena *arena,
-                 Muster__WorkerStatus ***ret, size_t *ret_count)
+int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,
+                 size_t *ret_count)
 {
     size_t count = 0, at = 0, outputs = 0;
     for (const struct agent_worker *w = agent_core_first(core); w; w = w->next)

@@ -13,16 +13,16 @@
 #include "proto/node.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-/* Beyond so many ended workers in one report, their last output stays out of it: it has its size. */
+/* Beyond so many ended workers in one report, their last output stays out of it: it has its size.
+ */
 enum { WIRE_LAST_OUTPUTS_MAX = 256 };
 
 /* A new assignment with one reference. E_INVALID_ARGUMENT for what no coordinator says. */
-int wire_assignment(const Muster__Assignment *message, struct assignment **ret,
-                    struct error *err);
+int wire_assignment(const Muster__Assignment *message, struct assignment **ret, struct error *err);
 
 /* The status of all workers. E_RESOURCE_EXHAUSTED when the arena is full. */
-int wire_workers(const struct agent_core *core, struct arena *arena,
-                 Muster__WorkerStatus ***ret, size_t *ret_count);
+int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,
+                 size_t *ret_count);
 
 /* Slots, cpus, memory, labels, GPUs. */
 int wire_inventory(const struct inventory *inventory, struct arena *arena,

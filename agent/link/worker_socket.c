@@ -75,8 +75,10 @@ static void on_join(void *arg, struct rpc_call *call)
         return;
     if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > AGENT_ENDPOINT_MAX) {
         struct error err = {0};
-        error_set(&err, E_INVALID_ARGUMENT, "Join needs a generation and an endpoint of 1 to %d "
-                  "bytes", AGENT_ENDPOINT_MAX);
+        error_set(&err, E_INVALID_ARGUMENT,
+                  "Join needs a generation and an endpoint of 1 to %d "
+                  "bytes",
+                  AGENT_ENDPOINT_MAX);
         fail(call, &err);
         return;
     }
@@ -87,8 +89,7 @@ static void on_watch(void *arg, struct rpc_call *call)
 {
     struct worker_socket *socket = arg;
     const Muster__WorkerWatchRequest *m = (const void *)rpc_call_request(call);
-    struct agent_event event = {.kind = AGENT_EVENT_WATCH,
-                                .watch = {.generation = m->generation}};
+    struct agent_event event = {.kind = AGENT_EVENT_WATCH, .watch = {.generation = m->generation}};
     if (admit(socket, call, m->job, m->uid, &event.key))
         deliver(socket, call, &event);
 }
@@ -112,10 +113,9 @@ static void on_progress(void *arg, struct rpc_call *call)
 {
     struct worker_socket *socket = arg;
     const Muster__WorkerProgressRequest *m = (const void *)rpc_call_request(call);
-    struct agent_event event = {.kind = AGENT_EVENT_PROGRESS,
-                                .progress = {.generation = m->generation,
-                                             .step = m->step,
-                                             .total_steps = m->total_steps}};
+    struct agent_event event = {
+        .kind = AGENT_EVENT_PROGRESS,
+        .progress = {.generation = m->generation, .step = m->step, .total_steps = m->total_steps}};
     if (!admit(socket, call, m->job, m->uid, &event.key))
         return;
     take_metrics(socket, m);
@@ -167,8 +167,8 @@ static void forward(struct worker_socket *socket, struct rpc_call *call, const c
 {
     struct error err = {0};
     struct forward *forward = calloc(1, sizeof(*forward));
-    int64_t left_ms = rpc_call_deadline_ms(call) - loop_now_ms(socket->loop) -
-                      RPC_SERVER_LONG_POLL_MARGIN_MS;
+    int64_t left_ms =
+        rpc_call_deadline_ms(call) - loop_now_ms(socket->loop) - RPC_SERVER_LONG_POLL_MARGIN_MS;
     /* Both methods may run twice: a commit is known by its generation and step. */
     struct rpc_options options = {.timeout_ms = left_ms > 1 ? left_ms : 1, .retry = true};
     int rc = forward ? 0 : error_set(&err, E_RESOURCE_EXHAUSTED, "no memory to pass it on");
@@ -293,12 +293,9 @@ static int add_methods(struct worker_socket *socket, struct error *err)
         const char *name;
         rpc_handler fn;
     } methods[] = {
-        {"Hello", on_hello},
-        {"Join", on_join},
-        {"Watch", on_watch},
-        {"Progress", on_progress},
-        {"LostPeers", on_lost_peers},
-        {"CommitCheckpoint", on_commit},
+        {"Hello", on_hello},          {"Join", on_join},
+        {"Watch", on_watch},          {"Progress", on_progress},
+        {"LostPeers", on_lost_peers}, {"CommitCheckpoint", on_commit},
         {"Board", on_board},
     };
     int rc = 0;

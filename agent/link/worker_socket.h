@@ -1,6 +1,6 @@
-/* Service WorkerHub for the workers of this node. Each call is checked (token, sizes) and becomes an
- * event of the core; answers come back as actions, at once or much later. CommitCheckpoint and Board
- * go on to the coordinator with this node's name on them. Loop thread.
+/* Service WorkerHub for the workers of this node. Each call is checked (token, sizes) and becomes
+ * an event of the core; answers come back as actions, at once or much later. CommitCheckpoint and
+ * Board go on to the coordinator with this node's name on them. Loop thread.
  */
 #ifndef LINK_WORKER_SOCKET_H
 #define LINK_WORKER_SOCKET_H
@@ -16,9 +16,9 @@ struct worker_socket;
 struct rpc_client;
 
 enum {
-    SOCKET_CALLS_MAX = 4096, /* in flight: two long polls per worker and then some */
+    SOCKET_CALLS_MAX = 4096,  /* in flight: two long polls per worker and then some */
     SOCKET_METRICS_MAX = 256, /* samples in one Progress */
-    SOCKET_BEAT_MS = 500,    /* what workers are told to send Progress at */
+    SOCKET_BEAT_MS = 500,     /* what workers are told to send Progress at */
     SOCKET_FORWARD_MS = 20000,
 };
 

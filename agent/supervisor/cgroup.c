@@ -31,8 +31,7 @@ static bool read_text(const char *path, char ret[TEXT_BYTES])
 static bool read_file(const struct cgroup *cgroup, const char *name, char ret[TEXT_BYTES])
 {
     char path[CGROUP_PATH_MAX];
-    return str_printf(path, sizeof(path), "%s/%s", cgroup->path, name) == 0 &&
-           read_text(path, ret);
+    return str_printf(path, sizeof(path), "%s/%s", cgroup->path, name) == 0 && read_text(path, ret);
 }
 
 static bool write_file(const char *folder, const char *name, const char *text)
@@ -132,8 +131,8 @@ static void limit(struct cgroup *cgroup, uint64_t memory_bytes)
 {
     char text[32];
     (void)str_printf(text, sizeof(text), "%" PRIu64, memory_bytes);
-    bool done = write_file(cgroup->path,
-                           cgroup->kind == CGROUP_V2 ? "memory.max" : "memory.limit_in_bytes", text);
+    bool done = write_file(
+        cgroup->path, cgroup->kind == CGROUP_V2 ? "memory.max" : "memory.limit_in_bytes", text);
     if (!done)
         (void)str_printf(cgroup->why, sizeof(cgroup->why), "no memory limit in %.150s: %s",
                          cgroup->path, strerror(errno));
@@ -219,8 +218,8 @@ uint64_t cgroup_peak_bytes(const struct cgroup *cgroup)
 {
     char text[TEXT_BYTES];
     if (cgroup->kind == CGROUP_NONE ||
-        !read_file(cgroup,
-                   cgroup->kind == CGROUP_V2 ? "memory.peak" : "memory.max_usage_in_bytes", text))
+        !read_file(cgroup, cgroup->kind == CGROUP_V2 ? "memory.peak" : "memory.max_usage_in_bytes",
+                   text))
         return 0;
     return strtoull(text, NULL, 10);
 }

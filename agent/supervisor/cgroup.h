@@ -1,7 +1,7 @@
-/* One cgroup per worker where this machine lets us make one: a memory limit, the count of OOM kills,
- * and a tree nobody escapes from. Version 2 where the unified hierarchy has the memory controller,
- * else version 1's memory hierarchy, else none; which one, and why not, is recorded. Without a
- * cgroup the limit is not enforced and the tree is followed by parentage.
+/* One cgroup per worker where this machine lets us make one: a memory limit, the count of OOM
+ * kills, and a tree nobody escapes from. Version 2 where the unified hierarchy has the memory
+ * controller, else version 1's memory hierarchy, else none; which one, and why not, is recorded.
+ * Without a cgroup the limit is not enforced and the tree is followed by parentage.
  *
  * Sources: kernel Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
  */

@@ -41,9 +41,9 @@ struct output_batch {
     uint64_t first; /* number of lines[0] in this worker's output, from 0 */
     struct output_line *lines;
     int count;
-    uint64_t generation;   /* it was started in */
-    uint32_t rank;         /* it was started with */
-    bool complete; /* the worker has ended and there is nothing after this batch */
+    uint64_t generation; /* it was started in */
+    uint32_t rank;       /* it was started with */
+    bool complete;       /* the worker has ended and there is nothing after this batch */
 };
 
 struct launcher {

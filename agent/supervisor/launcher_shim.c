@@ -57,8 +57,7 @@ static struct run *run_new(struct launcher_shim *shims, const struct worker_key 
     run->owner = shims;
     run->key = *key;
     run->shim.pidfd = run->watch = -1;
-    if (rundir_name(key, name, err) ||
-        str_printf(path, sizeof(path), "%s/%s", shims->dir, name) ||
+    if (rundir_name(key, name, err) || str_printf(path, sizeof(path), "%s/%s", shims->dir, name) ||
         rundir_init(&run->dir, &shims->env->disk, path, err)) {
         free(run);
         return NULL;
@@ -290,10 +289,8 @@ static int spawn_shim(struct run *run, struct error *err)
 static int shims_start(void *self, const struct launch *launch, struct error *err)
 {
     struct launcher_shim *shims = self;
-    struct run_launch record = {.launch = *launch,
-                                .change_user = shims->change_user,
-                                .uid = shims->uid,
-                                .gid = shims->gid};
+    struct run_launch record = {
+        .launch = *launch, .change_user = shims->change_user, .uid = shims->uid, .gid = shims->gid};
     if (run_find(shims, &launch->key))
         return error_set(err, E_ALREADY_EXISTS, "worker was started before");
     struct run *run = run_new(shims, &launch->key, err);

@@ -1,7 +1,7 @@
-/* The real launcher: one `muster shim` process per worker, which outlives the agent. State is in the
- * run directories (rundir.h); an agent started later finds them all. Notices arrive by pidfd (a shim
- * has ended) and inotify (it has started the worker, there is output); where inotify is used up a
- * timer looks instead. Loop thread only.
+/* The real launcher: one `muster shim` process per worker, which outlives the agent. State is in
+ * the run directories (rundir.h); an agent started later finds them all. Notices arrive by pidfd (a
+ * shim has ended) and inotify (it has started the worker, there is output); where inotify is used
+ * up a timer looks instead. Loop thread only.
  */
 #ifndef SUPERVISOR_LAUNCHER_SHIM_H
 #define SUPERVISOR_LAUNCHER_SHIM_H
@@ -15,11 +15,11 @@
 
 struct launcher_shim;
 
-struct launcher_shim_options { /* copied */
-    const char *dir;               /* of the run directories; made if need be */
-    const char *const *shim_argv;  /* NULL-terminated start of the shim's command, e.g.
-                                      {"/proc/self/exe", "shim"}; "--dir RUNDIR" is added */
-    bool change_user;              /* workers run as uid, gid; needs root */
+struct launcher_shim_options {    /* copied */
+    const char *dir;              /* of the run directories; made if need be */
+    const char *const *shim_argv; /* NULL-terminated start of the shim's command, e.g.
+                                     {"/proc/self/exe", "shim"}; "--dir RUNDIR" is added */
+    bool change_user;             /* workers run as uid, gid; needs root */
     uid_t uid;
     gid_t gid;
 };

@@ -81,8 +81,8 @@ static bool allowed(struct output_writer *writer, size_t size, int64_t wall_ms)
 {
     int64_t elapsed_ms = wall_ms - writer->tokens_at_ms;
     if (elapsed_ms > 0) {
-        int64_t refill = elapsed_ms > 60000 ? OUTPUT_BURST_BYTES
-                                            : elapsed_ms * OUTPUT_RATE_BYTES_PER_S / 1000;
+        int64_t refill =
+            elapsed_ms > 60000 ? OUTPUT_BURST_BYTES : elapsed_ms * OUTPUT_RATE_BYTES_PER_S / 1000;
         writer->tokens_bytes += refill;
         if (writer->tokens_bytes > OUTPUT_BURST_BYTES)
             writer->tokens_bytes = OUTPUT_BURST_BYTES;

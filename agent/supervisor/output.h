@@ -4,8 +4,9 @@
  *
  * A line ends at '\n' or '\r' (progress bars), is at most OUTPUT_LINE_MAX_BYTES long (the rest is
  * cut, and it says so) and is valid UTF-8 (other bytes become U+FFFD). Beyond the rate, or while
- * OUTPUT_KEPT_MAX_BYTES wait on disk to be shipped, lines are dropped and counted in a line of their
- * own: a program that floods is neither slowed down nor does it fill the disk. Loop or shim thread.
+ * OUTPUT_KEPT_MAX_BYTES wait on disk to be shipped, lines are dropped and counted in a line of
+ * their own: a program that floods is neither slowed down nor does it fill the disk. Loop or shim
+ * thread.
  */
 #ifndef SUPERVISOR_OUTPUT_H
 #define SUPERVISOR_OUTPUT_H
@@ -37,8 +38,8 @@ struct output_partial { /* a line that has not ended yet */
 struct output_writer {
     int fd; /* of the file, owned */
     struct output_partial partial[OUTPUT_STREAMS];
-    struct buf line;    /* the one that ends now, as valid UTF-8 */
-    struct buf records; /* made in this call */
+    struct buf line;                    /* the one that ends now, as valid UTF-8 */
+    struct buf records;                 /* made in this call */
     int64_t tokens_bytes, tokens_at_ms; /* of the rate limit */
     uint64_t kept_bytes;                /* on disk, not freed by the agent yet */
     uint64_t dropped_lines;
@@ -59,7 +60,8 @@ void output_write(struct output_writer *writer, enum output_stream stream, const
 void output_flush(struct output_writer *writer, int64_t wall_ms);
 
 /* The record at the start of bytes[0..size): its size with the '\n', 0 if it is not whole yet.
- * `ret->text` points to a NUL-terminated copy in `text`. A record that is none reads as its bytes. */
+ * `ret->text` points to a NUL-terminated copy in `text`. A record that is none reads as its bytes.
+ */
 size_t output_parse(const char *bytes, size_t size, char text[OUTPUT_RECORD_MAX_BYTES],
                     struct output_line *ret);
 

@@ -146,8 +146,7 @@ static void parse(struct run *run, const char *bytes, size_t size, size_t max_by
     batch->complete = batch->complete && !memchr(bytes + at, '\n', size - at);
 }
 
-int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
-                    struct error *err)
+int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret, struct error *err)
 {
     char path[RUNDIR_PATH_MAX], *texts;
     size_t chunk = max_bytes + OUTPUT_RECORD_MAX_BYTES, size = 0;
@@ -191,8 +190,7 @@ static void free_acknowledged(struct run *run)
 {
     char path[RUNDIR_PATH_MAX];
     uint64_t until = run->acked.bytes / FREE_ALIGN_BYTES * FREE_ALIGN_BYTES;
-    if (until < run->freed_bytes + FREE_STEP_BYTES ||
-        rundir_file(&run->dir, "output", path, NULL))
+    if (until < run->freed_bytes + FREE_STEP_BYTES || rundir_file(&run->dir, "output", path, NULL))
         return;
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)

@@ -18,13 +18,13 @@ struct run {
     char mark[AGENT_TOKEN_MAX + 32]; /* environment entry all processes of the worker carry */
     struct proc shim;                /* pidfd -1 when it is gone */
     struct run_worker worker;
-    bool started;                    /* its worker.json was seen */
-    bool ended;                      /* nothing more will happen to it */
-    int pending_signal;              /* for the shim, as soon as it can take it; 0 = none */
-    int kills;                       /* how often its end was demanded */
-    int watch;                       /* of inotify, -1 = none */
-    bool dirty;                      /* inotify named it in this turn */
-    uint64_t seen_bytes;             /* of output that was announced */
+    bool started;        /* its worker.json was seen */
+    bool ended;          /* nothing more will happen to it */
+    int pending_signal;  /* for the shim, as soon as it can take it; 0 = none */
+    int kills;           /* how often its end was demanded */
+    int watch;           /* of inotify, -1 = none */
+    bool dirty;          /* inotify named it in this turn */
+    uint64_t seen_bytes; /* of output that was announced */
     struct run_acked acked, batch_end;
     uint64_t freed_bytes; /* of the output file, given back to the file system */
     struct run *next;
@@ -37,8 +37,7 @@ int run_adopt(struct run *run, struct worker_found *ret, struct error *err);
 /* Its shim is gone without a record: end what is left, and record that. */
 void run_settle_lost(struct run *run, int64_t wall_ms, const char *why, struct worker_exit *ret);
 
-int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
-                    struct error *err);
+int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret, struct error *err);
 void run_acknowledge(struct run *run, uint64_t next);
 uint64_t run_output_bytes(const struct run *run); /* size of the file, 0 if there is none */
 

@@ -78,8 +78,8 @@ static int replace_file(const char *path, const struct buf *text, int mode, stru
 
 enum { DURABLE = 1 << 16 }; /* beside the mode: must it survive a crash of the machine? */
 
-static int write_tree(const struct rundir *dir, const char *name, const struct tree *tree,
-                      int mode, struct error *err)
+static int write_tree(const struct rundir *dir, const char *name, const struct tree *tree, int mode,
+                      struct error *err)
 {
     char path[RUNDIR_PATH_MAX];
     struct buf text = {0};
@@ -232,9 +232,7 @@ static int get_texts(const struct tree *map, const char *key, struct arena *aren
     const char **texts = arena_array(arena, count + 1, sizeof(*texts));
     if (!texts)
         return E_RESOURCE_EXHAUSTED;
-    tree_each(child, list)
-        if (tree_read_string(child, &texts[at++], NULL))
-            return E_DATA_LOSS;
+    tree_each(child, list) if (tree_read_string(child, &texts[at++], NULL)) return E_DATA_LOSS;
     *ret = texts;
     return 0;
 }
@@ -338,8 +336,7 @@ int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct 
     return rc;
 }
 
-int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit,
-                      struct error *err)
+int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit, struct error *err)
 {
     struct writer w;
     writer_init(&w);
@@ -406,8 +403,7 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
     return rc;
 }
 
-int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked,
-                       struct error *err)
+int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked, struct error *err)
 {
     struct writer w;
     writer_init(&w);

@@ -4,11 +4,10 @@
  *
  *   launch.json  agent  what to start (secret: the worker's token is in it); its presence means
  *                       that this key is used up
- *   shim.json    shim   its pid and start time, created exclusively: who makes it may go on. An agent
- *                       that adopts a directory without one makes a void one, so that a shim that is
- *                       late never starts the worker
- *   worker.json  shim   the worker's pid, start time and cgroup; or why it could not be started
- *   output       shim   lines, see output.h; the agent frees the acknowledged part
+ *   shim.json    shim   its pid and start time, created exclusively: who makes it may go on. An
+ * agent that adopts a directory without one makes a void one, so that a shim that is late never
+ * starts the worker worker.json  shim   the worker's pid, start time and cgroup; or why it could
+ * not be started output       shim   lines, see output.h; the agent frees the acknowledged part
  *   exit.json    shim   how the worker ended, after all it left behind has ended too; by the agent
  *                       when the shim itself was killed
  *   memory.json  agent  worker_memory (secret)
@@ -39,7 +38,7 @@ struct rundir { /* plain; disk is borrowed */
     char path[RUNDIR_PATH_MAX];
 };
 
-struct run_launch { /* launch.json: struct launch and the choices of the node */
+struct run_launch {       /* launch.json: struct launch and the choices of the node */
     struct launch launch; /* in the arena it was read into */
     bool change_user;
     uid_t uid;
@@ -47,14 +46,14 @@ struct run_launch { /* launch.json: struct launch and the choices of the node */
 };
 
 struct run_process { /* names a process on this machine, also after a reboot */
-    int64_t pid; /* 0 = none */
+    int64_t pid;     /* 0 = none */
     uint64_t start_ticks;
     char boot[BOOT_ID_BYTES];
 };
 
 struct run_worker { /* worker.json */
     struct run_process process;
-    char cgroup[RUNDIR_PATH_MAX];                  /* "" = none */
+    char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
 };
 
@@ -81,14 +80,12 @@ int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct e
 int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
                         struct error *err);
 int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err);
-int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit,
-                      struct error *err);
+int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit, struct error *err);
 int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err);
 int rundir_write_memory(const struct rundir *dir, const struct worker_memory *memory,
                         struct error *err);
 int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, struct error *err);
-int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked,
-                       struct error *err);
+int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked, struct error *err);
 int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err);
 
 /* Path of a file in it. */

@@ -30,8 +30,8 @@
 
 enum {
     READ_BYTES = 64 << 10,
-    /* Once nobody of the tree is left the pipes are at their end; were one handed to a stranger, its
-     * output is not waited for. */
+    /* Once nobody of the tree is left the pipes are at their end; were one handed to a stranger,
+     * its output is not waited for. */
     DRAIN_ROUNDS_MAX = 1024,
 };
 
@@ -46,7 +46,7 @@ struct shim {
     int signal_fd;
     int pipes[OUTPUT_STREAMS]; /* read ends; -1 when ended */
     pid_t worker;
-    bool ended;      /* the worker, not its tree */
+    bool ended; /* the worker, not its tree */
     int wait_status;
     int asked_signal;
     char bytes[READ_BYTES]; /* of one read */
@@ -68,7 +68,8 @@ static int check_port(uint16_t port, struct error *err)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     int rc = 0;
     if (bind(fd, (struct sockaddr *)&address, sizeof(address)) || listen(fd, 1))
-        rc = error_set(err, E_UNAVAILABLE, "port busy: MASTER_PORT %u is in use on this node", port);
+        rc =
+            error_set(err, E_UNAVAILABLE, "port busy: MASTER_PORT %u is in use on this node", port);
     close(fd);
     return rc;
 }
@@ -325,7 +326,10 @@ static int shim_run(struct shim *shim, struct error *err)
 }
 
 static const struct args_option options[] = {
-    {.name = "dir", .kind = ARGS_OPTION, .required = true, .value_name = "RUNDIR",
+    {.name = "dir",
+     .kind = ARGS_OPTION,
+     .required = true,
+     .value_name = "RUNDIR",
      .help = "run directory an agent has made"},
     {0},
 };

@@ -1,6 +1,6 @@
 /* `muster shim --dir RUNDIR`: the one process that stays with a worker from start to end, whatever
- * happens to the agent. It starts the worker as rundir.h's launch.json says, writes its output down,
- * ends what it leaves behind, and records how it ended. One thread, no RPC.
+ * happens to the agent. It starts the worker as rundir.h's launch.json says, writes its output
+ * down, ends what it leaves behind, and records how it ended. One thread, no RPC.
  *
  *   claim ─► port free? ─► cgroup ─► spawn ─► supervise ─► end the tree ─► exit.json
  *              └────────────┴──────────┴─► worker.json with start_error

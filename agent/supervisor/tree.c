@@ -66,8 +66,7 @@ static bool carries_mark(pid_t pid, const char *mark, char *block)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    while (size < ENVIRON_MAX_BYTES &&
-           (got = read(fd, block + size, ENVIRON_MAX_BYTES - size)) > 0)
+    while (size < ENVIRON_MAX_BYTES && (got = read(fd, block + size, ENVIRON_MAX_BYTES - size)) > 0)
         size += (size_t)got;
     close(fd);
     return has_entry(block, size, mark);
@@ -83,8 +82,7 @@ int tree_kill_orphans(const char *mark, const struct cgroup *cgroup)
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid > 1 && pid != getpid() && carries_mark(pid, mark, block) &&
-            kill(pid, SIGKILL) == 0)
+        if (pid > 1 && pid != getpid() && carries_mark(pid, mark, block) && kill(pid, SIGKILL) == 0)
             killed++;
     }
     free(block);

@@ -29,7 +29,7 @@ struct rig {
 };
 
 void rig_init(struct rig *rig);
-void rig_fini(struct rig *rig); /* ends what still runs, removes everything */
+void rig_fini(struct rig *rig);    /* ends what still runs, removes everything */
 void rig_restart(struct rig *rig); /* the agent dies, another one starts: the diary is empty */
 
 /* `script` runs as /bin/sh -c. Returns its diary. */

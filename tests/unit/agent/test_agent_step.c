@@ -1,8 +1,7 @@
 /* Stories on virtual time: events in, the trace of actions out. A trace is one word per action:
  *   register report start(j/1@2) term(j/1) kill(j/1) remember(j/1:2) forget(j/1) wake(1200) leave
- *   hello#5(g2) join#5(ready g2) join#5(wait g2) join#5(go g3) join#5(stop) watch#6(g3) watch#6(stop)
- *   progress#7 lost#8 refuse#9(NOT_FOUND)
- * Wakes are left out unless asked for. */
+ *   hello#5(g2) join#5(ready g2) join#5(wait g2) join#5(go g3) join#5(stop) watch#6(g3)
+ * watch#6(stop) progress#7 lost#8 refuse#9(NOT_FOUND) Wakes are left out unless asked for. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -72,26 +71,42 @@ static void write_action(struct story *s, const struct agent_action *a)
     if (out->size)
         buf_char(out, ' ');
     switch (a->kind) {
-    case AGENT_ACTION_REGISTER: buf_str(out, "register"); break;
-    case AGENT_ACTION_REPORT: buf_str(out, "report"); break;
+    case AGENT_ACTION_REGISTER:
+        buf_str(out, "register");
+        break;
+    case AGENT_ACTION_REPORT:
+        buf_str(out, "report");
+        break;
     case AGENT_ACTION_START:
         buf_printf(out, "start(%s/%llu@%llu)", a->key.job, uid,
                    (unsigned long long)a->assignment->generation);
         break;
-    case AGENT_ACTION_TERMINATE: buf_printf(out, "term(%s/%llu)", a->key.job, uid); break;
-    case AGENT_ACTION_KILL: buf_printf(out, "kill(%s/%llu)", a->key.job, uid); break;
+    case AGENT_ACTION_TERMINATE:
+        buf_printf(out, "term(%s/%llu)", a->key.job, uid);
+        break;
+    case AGENT_ACTION_KILL:
+        buf_printf(out, "kill(%s/%llu)", a->key.job, uid);
+        break;
     case AGENT_ACTION_REMEMBER:
         buf_printf(out, "remember(%s/%llu:%llu)", a->key.job, uid,
                    (unsigned long long)a->memory.generation);
         break;
-    case AGENT_ACTION_FORGET: buf_printf(out, "forget(%s/%llu)", a->key.job, uid); break;
-    case AGENT_ACTION_ANSWER: write_answer(out, a); break;
+    case AGENT_ACTION_FORGET:
+        buf_printf(out, "forget(%s/%llu)", a->key.job, uid);
+        break;
+    case AGENT_ACTION_ANSWER:
+        write_answer(out, a);
+        break;
     case AGENT_ACTION_REFUSE:
         buf_printf(out, "refuse#%llu(%s)", (unsigned long long)a->request,
                    error_name(a->error->code));
         break;
-    case AGENT_ACTION_WAKE_AT: buf_printf(out, "wake(%lld)", (long long)a->at_ms); break;
-    case AGENT_ACTION_LEAVE: buf_str(out, "leave"); break;
+    case AGENT_ACTION_WAKE_AT:
+        buf_printf(out, "wake(%lld)", (long long)a->at_ms);
+        break;
+    case AGENT_ACTION_LEAVE:
+        buf_str(out, "leave");
+        break;
     }
 }
 
@@ -107,8 +122,8 @@ static const char *happen(struct story *s, struct agent_event event)
     return buf_cstr(&s->trace);
 }
 
-#define KEY(j, u) ((struct worker_key){.job = j, .uid = u})
-#define EVENT(k, ...) ((struct agent_event){.kind = AGENT_EVENT_##k, __VA_ARGS__})
+#define KEY(j, u)        ((struct worker_key){.job = j, .uid = u})
+#define EVENT(k, ...)    ((struct agent_event){.kind = AGENT_EVENT_##k, __VA_ARGS__})
 #define ABOUT(k, u, ...) EVENT(k, .key = KEY("j", u), __VA_ARGS__)
 #define EXPECT(s, event, trace)                                                                    \
     do {                                                                                           \
@@ -145,8 +160,7 @@ static const char *desire(struct story *s, const struct want *wants, int count)
     struct assignment *list[8];
     for (int i = 0; i < count; i++)
         list[i] = assignment_of(&wants[i]);
-    const char *trace =
-        happen(s, EVENT(DESIRED, .desired = {.assignments = list, .count = count}));
+    const char *trace = happen(s, EVENT(DESIRED, .desired = {.assignments = list, .count = count}));
     for (int i = 0; i < count; i++)
         assignment_release(list[i]);
     return trace;
@@ -157,8 +171,7 @@ static const char *desire(struct story *s, const struct want *wants, int count)
         const char *got_ = desire(&(s), wants_, sizeof(wants_) / sizeof(wants_[0]));               \
         cr_expect_str_eq(got_, trace, "line %d: %s", __LINE__, got_);                              \
     } while (0)
-#define DESIRE_NOTHING(s, trace)                                                                   \
-    EXPECT(s, EVENT(DESIRED, .desired = {.count = 0}), trace)
+#define DESIRE_NOTHING(s, trace) EXPECT(s, EVENT(DESIRED, .desired = {.count = 0}), trace)
 
 static const struct worker_exit exit_0 = {.code = 0, .text = "exited with code 0"};
 
@@ -190,14 +203,18 @@ Test(agent_step, a_worker_from_assignment_to_end)
     DESIRE(s, "", {.uid = 1, .generation = 1});
     EXPECT(s, ABOUT(STARTED, 1, .started = {.pid = 42}), "report");
     EXPECT(s, ABOUT(HELLO, 1, .request = 5), "remember(j/1:0) report hello#5(g1)");
-    EXPECT(s, ABOUT(JOIN, 1, .request = 6, .deadline_ms = 60000,
-                    .join = {.generation = 1, .endpoint = "e"}), "report");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 6, .deadline_ms = 60000,
+                 .join = {.generation = 1, .endpoint = "e"}),
+           "report");
     cr_expect_eq(worker(&s, 1)->joining, 1);
     DESIRE(s, "remember(j/1:1) report join#6(ready g1)",
            {.uid = 1, .generation = 1, .formed = true});
     cr_expect_eq(worker(&s, 1)->joining, 0);
-    EXPECT(s, ABOUT(PROGRESS, 1, .request = 7,
-                    .progress = {.generation = 1, .step = 10, .total_steps = 100}), "progress#7");
+    EXPECT(s,
+           ABOUT(PROGRESS, 1, .request = 7,
+                 .progress = {.generation = 1, .step = 10, .total_steps = 100}),
+           "progress#7");
     cr_expect_eq(worker(&s, 1)->memory.step, 10);
     EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true});
@@ -278,19 +295,27 @@ Test(agent_step, survivors_hear_of_the_new_generation_and_join_it)
     joined(&s);
     EXPECT(s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}), "");
     uint32_t ranks[] = {3, 1, 3};
-    EXPECT(s, ABOUT(LOST_PEERS, 1, .request = 11,
-                    .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}), "report lost#11");
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 11,
+                 .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}),
+           "report lost#11");
     cr_expect_eq(worker(&s, 1)->broken, 1);
     cr_expect_eq(worker(&s, 1)->lost_ranks_count, 2);
     cr_expect_eq(worker(&s, 1)->lost_ranks[0], 1);
-    EXPECT(s, ABOUT(LOST_PEERS, 1, .request = 12,
-                    .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}), "lost#12");
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 12,
+                 .lost_peers = {.generation = 1, .ranks = ranks, .count = 3}),
+           "lost#12");
     /* nothing of the old generation lets it back in */
-    EXPECT(s, ABOUT(JOIN, 1, .request = 13, .deadline_ms = 60000,
-                    .join = {.generation = 1, .endpoint = "e"}), "");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 13, .deadline_ms = 60000,
+                 .join = {.generation = 1, .endpoint = "e"}),
+           "");
     DESIRE(s, "join#13(go g2) watch#10(g2)", {.uid = 1, .generation = 2});
-    EXPECT(s, ABOUT(JOIN, 1, .request = 14, .deadline_ms = 60000,
-                    .join = {.generation = 2, .endpoint = "f"}), "report");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 14, .deadline_ms = 60000,
+                 .join = {.generation = 2, .endpoint = "f"}),
+           "report");
     DESIRE(s, "remember(j/1:2) report join#14(ready g2)",
            {.uid = 1, .generation = 2, .formed = true});
     cr_expect_eq(worker(&s, 1)->broken, 0);
@@ -301,8 +326,10 @@ Test(agent_step, a_lost_join_answer_is_repeated)
 {
     struct story s = story_begin();
     joined(&s);
-    EXPECT(s, ABOUT(JOIN, 1, .request = 9, .deadline_ms = 60000,
-                    .join = {.generation = 1, .endpoint = "e"}), "join#9(ready g1)");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 9, .deadline_ms = 60000,
+                 .join = {.generation = 1, .endpoint = "e"}),
+           "join#9(ready g1)");
     story_end(&s);
 }
 
@@ -349,8 +376,10 @@ Test(agent_step, stop_is_heard_by_watch_and_join)
     joined(&s);
     happen(&s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}));
     DESIRE(s, "term(j/1) watch#10(stop) report", {.uid = 1, .generation = 1, .stop = true});
-    EXPECT(s, ABOUT(JOIN, 1, .request = 11, .deadline_ms = 60000,
-                    .join = {.generation = 1, .endpoint = "e"}), "join#11(stop)");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 11, .deadline_ms = 60000,
+                 .join = {.generation = 1, .endpoint = "e"}),
+           "join#11(stop)");
     story_end(&s);
 }
 

@@ -57,8 +57,9 @@ static int64_t number_of(uint64_t uid, const char *name)
 
 Test(supervisor, exit_code_and_output_are_recorded)
 {
-    struct rig_worker *w = rig_sh(&rig, 1, "echo out; sleep 0.05; echo err >&2; sleep 0.05;"
-                                           "printf unfinished; exit 3");
+    struct rig_worker *w = rig_sh(&rig, 1,
+                                  "echo out; sleep 0.05; echo err >&2; sleep 0.05;"
+                                  "printf unfinished; exit 3");
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect(w->started);
     cr_expect_eq(w->exit.code, 3);
@@ -138,10 +139,10 @@ Test(supervisor, who_ignores_sigterm_is_killed)
 
 Test(supervisor, what_it_leaves_behind_is_ended)
 {
-    struct rig_worker *w = rig_sh(
-        &rig, 1,
-        "setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
-        "sleep 0.3; exit 0");
+    struct rig_worker *w =
+        rig_sh(&rig, 1,
+               "setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
+               "sleep 0.3; exit 0");
     int64_t a = number_of(1, "a="), b = number_of(1, "b=");
     cr_expect(alive(a) && alive(b));
     cr_assert(rig_until(&rig, &w->ended));
@@ -152,12 +153,13 @@ Test(supervisor, what_it_leaves_behind_is_ended)
 
 Test(supervisor, the_worker_inherits_nothing)
 {
-    struct rig_worker *w = rig_sh(
-        &rig, 1,
-        "ls /proc/$$/fd | tr '\\n' ' '; echo; readlink /proc/$$/fd/0;"
-        "grep NoNewPrivs /proc/self/status | tr '\\t' ' '; grep SigIgn /proc/$$/status | tr '\\t' ' ';"
-        "ps -o sid= -p $$ | tr -d ' ' > sid; test $(cat sid) = $$ && echo own session;"
-        "ulimit -c; env | grep -v ^PWD | sort | tr '\\n' ' '; echo");
+    struct rig_worker *w =
+        rig_sh(&rig, 1,
+               "ls /proc/$$/fd | tr '\\n' ' '; echo; readlink /proc/$$/fd/0;"
+               "grep NoNewPrivs /proc/self/status | tr '\\t' ' '; grep SigIgn /proc/$$/status | tr "
+               "'\\t' ' ';"
+               "ps -o sid= -p $$ | tr -d ' ' > sid; test $(cat sid) = $$ && echo own session;"
+               "ulimit -c; env | grep -v ^PWD | sort | tr '\\n' ' '; echo");
     cr_assert(rig_until(&rig, &w->ended));
     expect_output(1, "o 0 1 2 \no /dev/null\no NoNewPrivs: 1\no SigIgn: 0000000000000000\n"
                      "o own session\no 0\no PATH=/usr/local/bin:/usr/bin:/bin \n");
@@ -192,8 +194,9 @@ Test(supervisor, without_its_shim_a_worker_ends_and_that_is_reported)
 
 Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
 {
-    struct rig_worker *w = rig_sh(&rig, 1, "echo before; while [ ! -e go ]; do sleep 0.05; done;"
-                                           "echo after; exit 4");
+    struct rig_worker *w = rig_sh(&rig, 1,
+                                  "echo before; while [ ! -e go ]; do sleep 0.05; done;"
+                                  "echo after; exit 4");
     struct worker_memory memory = {.aware = true, .generation = 6, .tokens = {"new", "old"}};
     char path[128];
     cr_assert(rig_output_has(&rig, 1, "before"));
@@ -273,10 +276,9 @@ Test(supervisor, a_shim_that_comes_too_late_starts_nothing)
     struct rundir dir;
     struct error err;
     const char *const argv[] = {"touch", "ran", NULL};
-    struct run_launch run = {.launch = {.key = {.job = "job", .uid = 9},
-                                        .argv = argv,
-                                        .envp = rig_environment,
-                                        .workdir = ""}};
+    struct run_launch run = {
+        .launch = {
+            .key = {.job = "job", .uid = 9}, .argv = argv, .envp = rig_environment, .workdir = ""}};
     snprintf(path, sizeof(path), "%s/runs/job.9", rig.dir);
     rundir_init(&dir, &rig.env.disk, path, NULL);
     cr_assert_eq(rundir_create(&dir, &run, &err), 0, "%s", err.text);
@@ -302,7 +304,10 @@ Test(supervisor, what_cannot_start_says_why)
     struct launch launches[] = {
         {.key = {"job", 1}, .argv = missing, .envp = rig_environment, .workdir = ""},
         {.key = {"job", 2}, .argv = fine, .envp = rig_environment, .workdir = "/no/such/folder"},
-        {.key = {"job", 3}, .argv = fine, .envp = rig_environment, .workdir = "",
+        {.key = {"job", 3},
+         .argv = fine,
+         .envp = rig_environment,
+         .workdir = "",
          .master_port = ntohs(address.sin_port)},
     };
     const char *const why[] = {"no-such-program-here", "/no/such/folder", "port busy"};
@@ -355,8 +360,7 @@ Test(supervisor, output_is_complete_only_at_its_end)
     struct rig_worker *w = rig_sh(&rig, 1, "seq -f '%.0f-0123456789012345678901234567890123' 9000");
     cr_assert(rig_until(&rig, &w->ended));
     for (int i = 0; i < 100 && !complete; i++) {
-        cr_assert_eq(
-            rig.launcher.read_output(rig.launcher.self, &w->key, 10000, &batch, NULL), 0);
+        cr_assert_eq(rig.launcher.read_output(rig.launcher.self, &w->key, 10000, &batch, NULL), 0);
         cr_expect_eq(batch.first, next);
         next += (uint64_t)batch.count;
         complete = batch.complete;
