@@ -1,0 +1,149 @@
+/* What must hold whatever breaks. Each check names the rule it stands for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "tests/sim/stage.h"
+
+/* An acknowledged submit is never lost, an ended job never comes back, a committed checkpoint stays
+ * (or a newer one does). */
+static void check_promises(struct stage *stage, const struct cluster *cluster)
+{
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        if (!mine->id[0])
+            continue;
+        const struct job *job = cluster_job(cluster, mine->id);
+        if (!job)
+            world_fail(stage->world, "%s was acknowledged as %s and is lost", mine->name, mine->id);
+        if (strcmp(job->spec->name, mine->name) != 0)
+            world_fail(stage->world, "%s is %s now", mine->id, job->spec->name);
+        const struct checkpoint *last = job_last_checkpoint(job);
+        if (mine->acknowledged_step && (!last || last->step < mine->acknowledged_step))
+            world_fail(stage->world, "%s committed step %llu, which is lost", mine->id,
+                       (unsigned long long)mine->acknowledged_step);
+        if (mine->ended[0] && strcmp(mine->ended, job_state_name(job->state)) != 0)
+            world_fail(stage->world, "%s had %s and is %s now", mine->id, mine->ended,
+                       job_state_name(job->state));
+    }
+}
+
+/* No checkpoint of a generation that is over is taken. */
+static void check_checkpoints(struct stage *stage, const struct cluster *cluster)
+{
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job)) {
+        const struct checkpoint *last = job_last_checkpoint(job);
+        if (!last || last->generation <= job->current.generation || !job->current.generation)
+            continue;
+        world_fail(stage->world, "%s took a checkpoint of generation %llu in generation %llu",
+                   job->id, (unsigned long long)last->generation,
+                   (unsigned long long)job->current.generation);
+    }
+}
+
+/* Only what is stored is a promise: ends are remembered once the store has them, that is, when a
+ * turn has ended and writes are not being refused. */
+static void remember_ends(struct stage *stage, const struct cluster *cluster)
+{
+    if (!coordinator_ready(stage->coordinator, NULL))
+        return;
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        const struct job *job = mine->id[0] ? cluster_job(cluster, mine->id) : NULL;
+        if (!job || !job_state_ended(job->state) || mine->ended[0])
+            continue;
+        (void)str_copy(mine->ended, sizeof mine->ended, job_state_name(job->state));
+        world_note(stage->world, "%s %s: %s", mine->name, mine->ended, job->reason.text);
+    }
+}
+
+static void trace_states(struct stage *stage, const struct cluster *cluster)
+{
+    static char last[SIM_JOBS_MAX][32]; /* one world per process */
+    for (int i = 0; i < stage->jobs_count; i++) {
+        char now[32];
+        const struct job *job =
+            stage->jobs[i].id[0] ? cluster_job(cluster, stage->jobs[i].id) : NULL;
+        if (!job)
+            continue;
+        (void)snprintf(now, sizeof now, "%s %llu", job_state_name(job->state),
+                       (unsigned long long)job->next_generation - 1);
+        if (strcmp(now, last[i]) != 0)
+            world_note(stage->world, "%s: %s (%s)", job->id, now, job->reason.text);
+        (void)str_copy(last[i], sizeof last[i], now);
+    }
+}
+
+void stage_check_cluster(struct stage *stage)
+{
+    struct error err = {0};
+    const struct cluster *cluster = coordinator_cluster(stage->coordinator);
+    if (!cluster || !coordinator_ready(stage->coordinator, NULL))
+        return;
+    if (stage->world->trace)
+        trace_states(stage, cluster);
+    if (invariant_check(cluster, &err) < 0 ||
+        invariant_check_since(stage->memory, cluster, &err) < 0)
+        world_fail(stage->world, "%s", err.text);
+    check_promises(stage, cluster);
+    check_checkpoints(stage, cluster);
+    remember_ends(stage, cluster);
+}
+
+/* A slot has one owner, also among processes: a new worker starts only where the old ones ended. */
+void stage_check_start(struct stage *stage, struct sim_node *node, const struct worker_key *key)
+{
+    int living = 0;
+    for (int i = 0; i < node->processes_count; i++)
+        living += process_lives(node->processes[i]);
+    if (living + 1 > node->slots)
+        world_fail(stage->world, "%s/%llu starts on %s, whose %d slots are taken by living workers",
+                   key->job, (unsigned long long)key->uid, node->name, node->slots);
+}
+
+/* All ranks of a generation are told the same membership, also by another life of the coordinator. */
+struct membership_seen *stage_membership(struct stage *stage, const char *job, uint64_t generation,
+                                         uint64_t digest)
+{
+    for (int i = 0; i < stage->memberships_count; i++) {
+        struct membership_seen *seen = &stage->memberships[i];
+        if (seen->generation != generation || strcmp(seen->job, job) != 0)
+            continue;
+        if (seen->digest != digest)
+            world_fail(stage->world, "%s: generation %llu has two memberships", job,
+                       (unsigned long long)generation);
+        return seen;
+    }
+    if (stage->memberships_count == stage->memberships_capacity) {
+        stage->memberships_capacity = stage->memberships_capacity * 2 + 64;
+        stage->memberships = realloc(stage->memberships, sizeof *stage->memberships *
+                                                             (size_t)stage->memberships_capacity);
+        insist(stage->memberships);
+    }
+    struct membership_seen *seen = &stage->memberships[stage->memberships_count++];
+    *seen = (struct membership_seen){.generation = generation, .digest = digest};
+    (void)str_copy(seen->job, sizeof seen->job, job);
+    return seen;
+}
+
+/* Ranks of a generation are 0..world-1, each one process. */
+void stage_check_training(struct stage *stage, const struct process *process)
+{
+    if (process->rank >= process->world_size)
+        world_fail(stage->world, "%s: rank %u in a world of %u", process->key.job, process->rank,
+                   process->world_size);
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = 0; i < stage->nodes[n].processes_count; i++) {
+            const struct process *other = stage->nodes[n].processes[i];
+            if (other != process && process_lives(other) && other->state == PROCESS_TRAINING &&
+                other->generation == process->generation && other->rank == process->rank &&
+                strcmp(other->key.job, process->key.job) == 0)
+                world_fail(stage->world, "%s: uids %llu and %llu are both rank %u of generation %llu",
+                           process->key.job, (unsigned long long)process->key.uid,
+                           (unsigned long long)other->key.uid, process->rank,
+                           (unsigned long long)process->generation);
+        }
+}

@@ -1,0 +1,74 @@
+/* One cluster of the simulated world: a coordinator, nodes, a client with a workload, and what is
+ * checked while they live through faults. */
+#ifndef SIM_STAGE_H
+#define SIM_STAGE_H
+
+#include "agent/core/launch.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/core/invariant.h"
+#include "tests/sim/process.h"
+
+struct sim_job { /* of the client's workload */
+    char key[32], name[32], id[32]; /* id: acknowledged, "" = not yet */
+    struct script script;
+    int nodes_min, nodes_max, workers;
+    const char *elastic;
+    int priority;
+    int64_t submit_at_ms, cancel_at_ms; /* 0 = never */
+    bool cancel_acknowledged, asking;
+    uint64_t acknowledged_step; /* newest checkpoint the coordinator said yes to */
+    char ended[16];             /* the state it was seen to end in */
+};
+
+struct membership_seen { /* what the ranks of one generation were told: all the same */
+    char job[32];
+    uint64_t generation;
+    uint64_t digest;
+    uint64_t base_step; /* where it went on from */
+    bool has_base;
+};
+
+struct stage {
+    struct world *world;
+    struct sim_node nodes[SIM_NODES_MAX];
+    int nodes_count;
+    struct program *coordinator_program;
+    struct coordinator *coordinator;
+    struct store *store;
+    struct invariant_memory *memory;
+    uint64_t stored_checkpoints;
+    struct program *client_program;
+    struct rpc_client *client;
+    struct sim_job jobs[SIM_JOBS_MAX];
+    int jobs_count;
+    struct membership_seen *memberships;
+    int memberships_count, memberships_capacity;
+    bool calm; /* faults are over */
+    /* what happened, for the summary */
+    int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
+};
+
+void stage_init(struct stage *stage, struct world *world);
+void stage_fini(struct stage *stage);
+void stage_start_coordinator(struct stage *stage);
+void stage_crash_coordinator(struct stage *stage);
+void stage_start_agent(struct stage *stage, struct sim_node *node);
+void stage_crash_agent(struct stage *stage, struct sim_node *node, bool machine);
+bool stage_all_ended(const struct stage *stage);
+void stage_describe(const struct stage *stage, char *ret, size_t size); /* what has not ended */
+
+/* workload.c */
+void workload_init(struct stage *stage);
+struct sim_job *workload_job(struct stage *stage, const char *id);
+
+/* faults.c */
+void faults_init(struct stage *stage, int64_t until_ms);
+
+/* checkers.c */
+void stage_check_cluster(struct stage *stage);
+void stage_check_start(struct stage *stage, struct sim_node *node, const struct worker_key *key);
+struct membership_seen *stage_membership(struct stage *stage, const char *job, uint64_t generation,
+                                         uint64_t digest);
+void stage_check_training(struct stage *stage, const struct process *process);
+
+#endif
