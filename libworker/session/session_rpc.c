@@ -28,8 +28,8 @@ enum {
     LOST_TIMEOUT_MS = 10000,
     PAUSE_MS = 200, /* before trying again what failed at once */
     BEAT_DEFAULT_MS = 1000,
-    METRICS_MAX = 4096,  /* kept between beats; the oldest go first */
-    METRICS_BATCH = 512, /* of one Progress */
+    METRICS_MAX = 16384,  /* kept between beats; the oldest go first */
+    METRICS_BATCH = 4096, /* of one Progress: some 300 KB */
     LOST_RANKS_MAX = 64,
 };
 

@@ -143,6 +143,9 @@ int context_reform(struct wk_context *ctx, struct error *err);
  * Errors that no new generation can mend become sticky. Returns 0, or the sticky error. */
 int context_break(struct wk_context *ctx, int code);
 
+/* Whether a failure with this code is one that the next generation mends. */
+bool context_mendable(int code);
+
 /* Give up the communicator. */
 void context_leave(struct wk_context *ctx);
 

@@ -154,9 +154,9 @@ void context_leave(struct wk_context *ctx)
     wk_comm_close(comm);
 }
 
-/* Failures that the next generation mends. A timeout of a collective is none: it would come again. */
-static bool mendable(int code)
+bool context_mendable(int code)
 {
+    /* A timeout of a collective is none: it would come again. */
     return code == WK_EPEER || code == WK_EABORT;
 }
 
@@ -177,7 +177,7 @@ static int join_until_connected(struct wk_context *ctx, struct error *err)
         if (!rc || ctx->generation == before)
             return rc;
         /* It got a generation but could not connect it. */
-        if (!mendable(rc) && rc != WK_ETIMEOUT && rc != WK_EUNAVAILABLE)
+        if (!context_mendable(rc) && rc != WK_ETIMEOUT && rc != WK_EUNAVAILABLE)
             return rc;
         if (rc != WK_EABORT)
             report_lost(ctx);
@@ -202,7 +202,7 @@ int context_reform(struct wk_context *ctx, struct error *err)
             ctx->phase = STEP_BOUNDARY;
             return 0;
         }
-        if (!mendable(rc))
+        if (!context_mendable(rc))
             return rc;
         report_lost(ctx);
         context_leave(ctx);
@@ -229,7 +229,7 @@ int context_break(struct wk_context *ctx, int code)
         return ctx->error.code;
     struct error err = {0};
     (void)error_set(&err, code, "%s", ctx->comm ? wk_comm_error(ctx->comm) : "no communicator");
-    bool mend = mendable(code) && ctx->session;
+    bool mend = context_mendable(code) && ctx->session;
     /* Tell the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)
         wk_comm_abort(ctx->comm);

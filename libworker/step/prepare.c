@@ -198,9 +198,7 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
         return rc;
     bind_loaders(ctx);
     rc = state_agree(ctx, err);
-    if (!rc)
-        return 0;
-    if (context_break(ctx, rc))
+    if (!context_mendable(rc) || context_break(ctx, rc))
         return rc;
     *err = (struct error){0};
     return context_reform(ctx, err);

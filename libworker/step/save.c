@@ -1,6 +1,9 @@
 /* When checkpoints are taken and who is asked about them. Rank 0 writes; all ranks hold the same. */
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "common/base/str.h"
 #include "libworker/step/context.h"
 
 static int ask(struct wk_context *ctx, bool done, const struct checkpoint_claim *claim,
@@ -36,9 +39,15 @@ int save_open(struct wk_context *ctx, struct error *err)
     ctx->saved_ms = context_now_ms();
     if (!*dir)
         return 0;
+    char cwd[CHECKPOINT_PATH_MAX] = "", path[CHECKPOINT_PATH_MAX];
+    /* The coordinator is told paths, which must mean the same to everybody. */
+    if (*dir != '/' && !getcwd(cwd, sizeof(cwd)))
+        return error_errno(err, errno, "where checkpoint.dir %s is", dir);
+    if (str_printf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", dir))
+        return error_set(err, WK_EINVAL, "checkpoint.dir is too long");
     ctx->gate = (struct checkpoint_gate){ctx, prepare_commit, done_commit};
     struct saver_options options = {
-        .dir = dir,
+        .dir = path,
         .gate = ctx->session ? &ctx->gate : NULL,
         .keep = (int)settings_integer(&ctx->settings, SETTING_CHECKPOINT_KEEP),
         .report = report,

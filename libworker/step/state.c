@@ -162,7 +162,7 @@ static int first_state(struct wk_context *ctx, struct error *err)
         rc = load_older(ctx, wanted, err);
     if (!rc) {
         ctx->saved_step = ctx->numbers.step;
-        context_notice(ctx, "resumed from step %lld of %s", (long long)ctx->numbers.step, wanted);
+        context_notice(ctx, "resumed from step %lld", (long long)ctx->numbers.step);
     }
     return rc;
 }

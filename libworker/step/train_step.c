@@ -236,13 +236,14 @@ static void report(struct wk_context *ctx, double tokens)
         .now_ms = context_now_ms(),
     };
     log_one(ctx, "loss", ctx->loss);
-    log_one(ctx, "learning_rate", step.rate);
-    if (ctx->norm > 0)
-        log_one(ctx, "grad_norm", ctx->norm);
-    ctx->norm = 0;
     double rate = track_progress(&ctx->track, &step);
-    if (rate >= 0)
+    if (rate >= 0) {
         log_one(ctx, "tokens_per_second", rate);
+        log_one(ctx, "learning_rate", step.rate);
+        if (ctx->norm > 0)
+            log_one(ctx, "grad_norm", ctx->norm);
+    }
+    ctx->norm = 0;
 }
 
 int wk_step(struct wk_optimizer *optimizer)

@@ -155,7 +155,9 @@ WK_API double wk_loss(const struct wk_context *ctx);
 WK_API int wk_set_loss(struct wk_model *model, double loss);
 
 /* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
- * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63. */
+ * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63. `loss` of
+ * every step is logged without being asked, and with each progress line tokens_per_second,
+ * learning_rate and grad_norm. */
 WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 
 /* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation

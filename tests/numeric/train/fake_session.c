@@ -1,0 +1,217 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "common/base/str.h"
+#include "tests/numeric/train/fake_session.h"
+
+struct fake {
+    struct session base;
+    struct fake_cluster *cluster;
+    int worker;
+    uint64_t generation; /* joined last */
+};
+
+static struct fake_cluster *enter(struct session *session)
+{
+    struct fake_cluster *cluster = ((struct fake *)session)->cluster;
+    pthread_mutex_lock(&cluster->lock);
+    return cluster;
+}
+
+static void leave(struct fake_cluster *cluster)
+{
+    pthread_mutex_unlock(&cluster->lock);
+}
+
+static int rank_of(const struct fake_cluster *cluster, int worker)
+{
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->members[i] == worker)
+            return i;
+    return -1;
+}
+
+static bool complete(const struct fake_cluster *cluster)
+{
+    for (int i = 0; i < cluster->n_members; i++)
+        if (!cluster->joined[i])
+            return false;
+    return true;
+}
+
+static int fill(const struct fake_cluster *cluster, int rank, struct session_group *ret,
+                struct error *err)
+{
+    int rc = session_group_init(ret, cluster->n_members, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < cluster->n_members; i++) {
+        (void)str_copy(ret->endpoints[i], COMM_ENDPOINT_BYTES, cluster->endpoints[i]);
+        ret->hosts[i] = cluster->two_hosts ? i : 0;
+    }
+    ret->generation = cluster->generation;
+    ret->rank = rank;
+    ret->local_world = cluster->n_members;
+    memset(ret->secret, (int)cluster->generation, sizeof(ret->secret));
+    (void)str_copy(ret->resume_from, sizeof(ret->resume_from), cluster->resume_from);
+    return 0;
+}
+
+static int fake_join(struct session *session, const char *endpoint, uint64_t above,
+                     struct session_group *ret, struct error *err)
+{
+    int worker = ((struct fake *)session)->worker;
+    struct fake_cluster *cluster = enter(session);
+    int rc;
+    for (;;) {
+        int rank = rank_of(cluster, worker);
+        if (cluster->stopping) {
+            rc = error_set(err, WK_ESTOPPED, "asked to stop");
+            break;
+        }
+        if (cluster->generation > above && rank >= 0 && !cluster->joined[rank]) {
+            cluster->joined[rank] = true;
+            (void)str_copy(cluster->endpoints[rank], COMM_ENDPOINT_BYTES, endpoint);
+            pthread_cond_broadcast(&cluster->changed);
+        }
+        if (cluster->generation > above && rank >= 0 && complete(cluster)) {
+            rc = fill(cluster, rank, ret, err);
+            ((struct fake *)session)->generation = cluster->generation;
+            break;
+        }
+        pthread_cond_wait(&cluster->changed, &cluster->lock);
+    }
+    leave(cluster);
+    return rc;
+}
+
+static uint64_t fake_target(struct session *session)
+{
+    struct fake_cluster *cluster = enter(session);
+    uint64_t generation = cluster->generation;
+    leave(cluster);
+    return generation;
+}
+
+static bool fake_stopping(struct session *session, int64_t *ret_grace_ms)
+{
+    struct fake_cluster *cluster = enter(session);
+    bool stopping = cluster->stopping;
+    leave(cluster);
+    *ret_grace_ms = 1000;
+    return stopping;
+}
+
+static void fake_progress(struct session *session, int64_t step, int64_t total_steps)
+{
+    struct fake_cluster *cluster = enter(session);
+    cluster->total_steps = total_steps;
+    if (step > cluster->last_step)
+        cluster->last_step = step;
+    pthread_cond_broadcast(&cluster->changed);
+    leave(cluster);
+}
+
+static void fake_metric(struct session *session, int64_t step, const char *name, double value)
+{
+    (void)session;
+    (void)step;
+    (void)name;
+    (void)value;
+}
+
+static void fake_lost(struct session *session, uint64_t generation, const int *ranks, int n_ranks)
+{
+    (void)ranks;
+    (void)n_ranks;
+    struct fake_cluster *cluster = enter(session);
+    cluster->lost_reports++;
+    pthread_cond_broadcast(&cluster->changed);
+    if (cluster->on_lost && generation == cluster->generation)
+        cluster->on_lost(cluster);
+    leave(cluster);
+}
+
+static int fake_commit(struct session *session, bool done, const struct checkpoint_claim *claim,
+                       struct error *err)
+{
+    struct fake_cluster *cluster = enter(session);
+    int rc = 0;
+    if (!done && (cluster->refuse_prepares > 0 || claim->generation != cluster->generation)) {
+        cluster->refuse_prepares--;
+        rc = error_set(err, WK_EABORT, "generation is over");
+    } else if (done) {
+        cluster->commits++;
+    }
+    leave(cluster);
+    return rc;
+}
+
+static void fake_free(struct session *session)
+{
+    struct fake_cluster *cluster = enter(session);
+    bool member = ((struct fake *)session)->generation == cluster->generation;
+    if (member && cluster->on_lost && cluster->last_step < cluster->total_steps)
+        cluster->on_lost(cluster);
+    leave(cluster);
+    free(session);
+}
+
+static const struct session_ops ops = {fake_join,   fake_target, fake_stopping, fake_progress,
+                                       fake_metric, fake_lost,   fake_commit,   fake_free};
+
+struct session *fake_session(struct fake_cluster *cluster, int worker)
+{
+    struct fake *fake = calloc(1, sizeof(*fake));
+    if (!fake)
+        abort();
+    *fake = (struct fake){{.ops = &ops}, cluster, worker};
+    return &fake->base;
+}
+
+void fake_init(struct fake_cluster *cluster)
+{
+    *cluster = (struct fake_cluster){0};
+    pthread_mutex_init(&cluster->lock, NULL);
+    pthread_cond_init(&cluster->changed, NULL);
+}
+
+void fake_fini(struct fake_cluster *cluster)
+{
+    pthread_cond_destroy(&cluster->changed);
+    pthread_mutex_destroy(&cluster->lock);
+}
+
+void fake_form_locked(struct fake_cluster *cluster, const int *workers, int n)
+{
+    cluster->generation++;
+    cluster->n_members = n;
+    memcpy(cluster->members, workers, sizeof(int) * (size_t)n);
+    memset(cluster->joined, 0, sizeof(cluster->joined));
+    pthread_cond_broadcast(&cluster->changed);
+}
+
+void fake_form(struct fake_cluster *cluster, const int *workers, int n)
+{
+    pthread_mutex_lock(&cluster->lock);
+    fake_form_locked(cluster, workers, n);
+    pthread_mutex_unlock(&cluster->lock);
+}
+
+void fake_await_loss(struct fake_cluster *cluster)
+{
+    pthread_mutex_lock(&cluster->lock);
+    while (!cluster->lost_reports)
+        pthread_cond_wait(&cluster->changed, &cluster->lock);
+    pthread_mutex_unlock(&cluster->lock);
+}
+
+void fake_stop(struct fake_cluster *cluster)
+{
+    pthread_mutex_lock(&cluster->lock);
+    cluster->stopping = true;
+    pthread_cond_broadcast(&cluster->changed);
+    pthread_mutex_unlock(&cluster->lock);
+}

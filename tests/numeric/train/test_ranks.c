@@ -1,0 +1,207 @@
+/* The same global batches on one rank and on several give the same losses. */
+#include <arpa/inet.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/lib/check.h"
+#include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/toy.h"
+
+enum { STEPS = 50, RANKS_MAX = 4 };
+
+static const double tolerance = 1e-4;
+
+struct variant {
+    int ranks;
+    bool two_hosts, custom;
+    int64_t batch;
+    const char *accumulation, *bucket;
+    int64_t epochs, text_bytes;
+    const char *steps;
+};
+
+/* Losses of rank 0 go to ret[STEPS + 1]. */
+static void run(const struct variant *v, double *ret)
+{
+    static const int workers[RANKS_MAX] = {0, 1, 2, 3};
+    static struct toy toys[RANKS_MAX];
+    pthread_t threads[RANKS_MAX];
+    struct fake_cluster cluster;
+    fake_init(&cluster);
+    cluster.two_hosts = v->two_hosts;
+    fake_form(&cluster, workers, v->ranks);
+    memset(toys, 0, sizeof(toys));
+    for (int i = 0; i < v->ranks; i++) {
+        toys[i].session = fake_session(&cluster, i);
+        toys[i].custom = v->custom;
+        toys[i].batch = v->batch;
+        toys[i].epochs = v->epochs;
+        toys[i].text_bytes = v->text_bytes;
+        toy_set(&toys[i], "total_steps", v->steps ? v->steps : "50");
+        if (v->accumulation)
+            toy_set(&toys[i], "gradient_accumulation_steps", v->accumulation);
+        if (v->bucket) {
+            toy_set(&toys[i], "bucket_mib", v->bucket);
+            toy_set(&toys[i], "first_bucket_mib", v->bucket);
+        }
+        pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
+    }
+    for (int i = 0; i < v->ranks; i++) {
+        pthread_join(threads[i], NULL);
+        if (toys[i].status)
+            fprintf(stderr, "rank %d: %s\n%s", i, toys[i].error, toys[i].notices);
+        CHECK(toys[i].status == 0 && toys[i].exit_code == 0);
+        CHECK(memcmp(toys[i].losses, toys[0].losses, sizeof(toys[0].losses)) == 0);
+    }
+    fake_fini(&cluster);
+    memcpy(ret, toys[0].losses, (STEPS + 1) * sizeof(*ret));
+}
+
+static double worst(const double *a, const double *b)
+{
+    double most = 0;
+    for (int i = 1; i <= STEPS; i++) {
+        CHECK((a[i] > 0) == (b[i] > 0));
+        most = fmax(most, fabs(a[i] - b[i]));
+    }
+    return most;
+}
+
+static void compare(const char *what, const struct variant *a, const struct variant *b)
+{
+    double one[STEPS + 1], other[STEPS + 1];
+    run(a, one);
+    run(b, other);
+    double most = worst(one, other);
+    printf("%s: losses differ by %.2e at most\n", what, most);
+    CHECK(most < tolerance);
+}
+
+static void learning_happens_on_one_rank(void)
+{
+    double losses[STEPS + 1];
+    run(&(struct variant){.ranks = 1}, losses);
+    CHECK(losses[1] > 4.5 && losses[STEPS] < 3.2);
+}
+
+static void one_two_and_three_ranks_agree(void)
+{
+    compare("1 and 2 ranks", &(struct variant){.ranks = 1}, &(struct variant){.ranks = 2});
+    compare("1 and 3 ranks of unequal shares", &(struct variant){.ranks = 1, .batch = 7},
+            &(struct variant){.ranks = 3, .batch = 7});
+    compare("1 and 4 ranks with empty shares", &(struct variant){.ranks = 1, .batch = 3},
+            &(struct variant){.ranks = 4, .batch = 3});
+    compare("1 and 2 ranks over TCP, a bucket per tensor", &(struct variant){.ranks = 1},
+            &(struct variant){.ranks = 2, .two_hosts = true, .bucket = "0"});
+}
+
+static void the_same_run_twice_gives_the_same_bits(void)
+{
+    double one[STEPS + 1], other[STEPS + 1], tcp[STEPS + 1];
+    run(&(struct variant){.ranks = 2}, one);
+    run(&(struct variant){.ranks = 2}, other);
+    run(&(struct variant){.ranks = 2, .two_hosts = true}, tcp);
+    CHECK(memcmp(one, other, sizeof(one)) == 0);
+    CHECK(memcmp(one, tcp, sizeof(one)) == 0);
+}
+
+static void accumulated_batches_equal_one_large_batch(void)
+{
+    /* 120 samples make 20 batches of 6 an epoch, and 40 of 3: windows of two never cross its end. */
+    struct variant whole = {.ranks = 1, .batch = 6, .text_bytes = 120 * 16 + 1};
+    struct variant halves = {
+        .ranks = 2, .batch = 3, .accumulation = "2", .text_bytes = 120 * 16 + 1};
+    compare("batch 6 and twice 3 on 2 ranks", &whole, &halves);
+}
+
+static void tail_windows_are_as_long_as_they_are(void)
+{
+    /* Five batches an epoch in windows of two: three steps, of 2, 2 and 1 batches. */
+    double losses[STEPS + 1];
+    struct variant v = {.ranks = 2,
+                        .batch = 4,
+                        .accumulation = "2",
+                        .epochs = 2,
+                        .text_bytes = 20 * 16 + 1,
+                        .steps = "0"};
+    run(&v, losses);
+    CHECK(losses[6] > 0 && losses[7] == 0);
+    CHECK(losses[3] > 2 && losses[3] < 6);
+}
+
+static void a_program_with_its_own_passes_trains_too(void)
+{
+    compare("custom model on 1 and 2 ranks", &(struct variant){.ranks = 1, .custom = true},
+            &(struct variant){.ranks = 2, .custom = true, .accumulation = "1"});
+}
+
+struct table {
+    char rank[8], world[8], port[8];
+};
+
+static const char *lookup(void *arg, const char *name)
+{
+    const struct table *table = arg;
+    if (strcmp(name, "RANK") == 0)
+        return table->rank;
+    if (strcmp(name, "WORLD_SIZE") == 0)
+        return table->world;
+    if (strcmp(name, "MASTER_PORT") == 0)
+        return table->port;
+    return strcmp(name, "MASTER_ADDR") == 0 ? "127.0.0.1" : NULL;
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(fd, (struct sockaddr *)&at, size) == 0);
+    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static void rank_and_world_from_the_environment_are_enough(void)
+{
+    static struct toy toys[2];
+    struct table tables[2];
+    struct environment environments[2];
+    pthread_t threads[2];
+    double expected[STEPS + 1];
+    int port = free_port();
+    memset(toys, 0, sizeof(toys));
+    for (int i = 0; i < 2; i++) {
+        snprintf(tables[i].rank, sizeof(tables[i].rank), "%d", i);
+        snprintf(tables[i].world, sizeof(tables[i].world), "2");
+        snprintf(tables[i].port, sizeof(tables[i].port), "%d", port);
+        environments[i] = (struct environment){lookup, &tables[i]};
+        toys[i].environment = &environments[i];
+        toy_set(&toys[i], "total_steps", "50");
+        pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(toys[i].status == 0);
+    }
+    run(&(struct variant){.ranks = 2}, expected);
+    CHECK(memcmp(expected, toys[0].losses, sizeof(expected)) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(learning_happens_on_one_rank),
+        CHECK_CASE(one_two_and_three_ranks_agree),
+        CHECK_CASE(the_same_run_twice_gives_the_same_bits),
+        CHECK_CASE(accumulated_batches_equal_one_large_batch),
+        CHECK_CASE(tail_windows_are_as_long_as_they_are),
+        CHECK_CASE(a_program_with_its_own_passes_trains_too),
+        CHECK_CASE(rank_and_world_from_the_environment_are_enough),
+        {0},
+    };
+    return check_all(cases, argc, argv);
+}

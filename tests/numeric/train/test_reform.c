@@ -1,0 +1,265 @@
+/* Ranks leave, die and join while the loop runs; the losses are those of an undisturbed run. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/toy.h"
+
+enum { STEPS = 60, WORKERS = 3 };
+
+static const double tolerance = 1e-4;
+
+struct scene {
+    struct fake_cluster cluster;
+    struct toy toys[WORKERS];
+    pthread_t threads[WORKERS];
+    bool running[WORKERS];
+    const char *accumulation;
+};
+
+static void start(struct scene *scene, int worker)
+{
+    struct toy *toy = &scene->toys[worker];
+    toy->session = fake_session(&scene->cluster, worker);
+    toy_set(toy, "total_steps", "60");
+    if (scene->accumulation)
+        toy_set(toy, "gradient_accumulation_steps", scene->accumulation);
+    scene->running[worker] = true;
+    pthread_create(&scene->threads[worker], NULL, toy_thread, toy);
+}
+
+static void finish(struct scene *scene)
+{
+    for (int i = 0; i < WORKERS; i++)
+        if (scene->running[i])
+            pthread_join(scene->threads[i], NULL);
+    fake_fini(&scene->cluster);
+}
+
+static const double *undisturbed(void)
+{
+    static struct scene scene;
+    if (scene.toys[0].losses[1] > 0)
+        return scene.toys[0].losses;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0}, 1);
+    start(&scene, 0);
+    finish(&scene);
+    CHECK(scene.toys[0].status == 0);
+    return scene.toys[0].losses;
+}
+
+/* Every step was seen by the toys together, once more or less, with the right loss. */
+static void check_curve(const struct scene *scene, const char *what)
+{
+    const double *expected = undisturbed();
+    double most = 0;
+    for (int step = 1; step <= STEPS; step++) {
+        bool seen = false;
+        for (int i = 0; i < WORKERS; i++) {
+            double loss = scene->toys[i].losses[step];
+            if (loss == 0)
+                continue;
+            seen = true;
+            most = fmax(most, fabs(loss - expected[step]));
+        }
+        CHECK(seen);
+    }
+    printf("%s: losses differ by %.2e at most\n", what, most);
+    CHECK(most < tolerance);
+}
+
+static bool leave_after_20(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    return wk_steps(ctx) == 20;
+}
+
+static void survivor_goes_on(struct fake_cluster *cluster)
+{
+    fake_form_locked(cluster, (const int[]){0}, 1);
+}
+
+/* Worker 2 joins as the other rank once step 35 is done. */
+static bool invite_after_35(void *arg, struct wk_context *ctx)
+{
+    struct scene *scene = arg;
+    if (wk_steps(ctx) == 35 && !scene->running[2]) {
+        fake_form(&scene->cluster, (const int[]){0, 2}, 2);
+        start(scene, 2);
+    }
+    return false;
+}
+
+static void two_to_one_to_two(const char *accumulation, bool reducing, const char *what)
+{
+    static struct scene scene;
+    memset(&scene, 0, sizeof(scene));
+    fake_init(&scene.cluster);
+    scene.accumulation = accumulation;
+    scene.cluster.on_lost = survivor_goes_on;
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[1].stepped = leave_after_20;
+    scene.toys[1].leave_reducing = reducing;
+    scene.toys[0].stepped = invite_after_35;
+    scene.toys[0].arg = &scene;
+    start(&scene, 0);
+    start(&scene, 1);
+    finish(&scene);
+    CHECK(scene.toys[0].status == 0 && scene.toys[0].exit_code == 0);
+    CHECK(scene.toys[2].status == 0 && scene.toys[2].exit_code == 0);
+    for (int step = 1; step <= STEPS; step++)
+        CHECK(scene.toys[0].losses[step] > 0);
+    CHECK(scene.toys[1].losses[20] > 0 && scene.toys[1].losses[21] == 0);
+    CHECK(scene.toys[2].losses[35] == 0 && scene.toys[2].losses[STEPS] > 0);
+    if (!accumulation)
+        check_curve(&scene, what);
+}
+
+static void a_lost_rank_costs_no_step_and_a_new_one_is_taken_in(void)
+{
+    two_to_one_to_two(NULL, false, "2 to 1 to 2 members");
+    two_to_one_to_two(NULL, true, "the same, lost while reducing");
+}
+
+static void it_works_inside_accumulation_windows(void)
+{
+    two_to_one_to_two("3", false, "with accumulation");
+    two_to_one_to_two("3", true, "with accumulation");
+}
+
+static void newcomer_takes_rank_0(struct fake_cluster *cluster)
+{
+    fake_form_locked(cluster, (const int[]){2, 1}, 2);
+}
+
+static void a_lost_rank_0_is_replaced_by_one_without_state(void)
+{
+    static struct scene scene;
+    fake_init(&scene.cluster);
+    scene.cluster.on_lost = newcomer_takes_rank_0;
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[0].stepped = leave_after_20;
+    start(&scene, 0);
+    start(&scene, 1);
+    start(&scene, 2);
+    finish(&scene);
+    CHECK(scene.toys[1].status == 0 && scene.toys[2].status == 0);
+    for (int step = 1; step <= STEPS; step++)
+        CHECK(scene.toys[1].losses[step] > 0);
+    CHECK(scene.toys[2].losses[20] == 0 && scene.toys[2].losses[22] > 0);
+    check_curve(&scene, "rank 0 replaced");
+}
+
+/* The other rank is alive but the coordinator has moved on without it. */
+static bool move_on_at_10_and_30(void *arg, struct wk_context *ctx)
+{
+    struct scene *scene = arg;
+    if (wk_steps(ctx) == 10)
+        fake_form(&scene->cluster, (const int[]){1, 0}, 2);
+    if (wk_steps(ctx) == 30)
+        fake_form(&scene->cluster, (const int[]){0, 1}, 2);
+    return false;
+}
+
+static void generations_may_follow_each_other_without_a_loss(void)
+{
+    static struct scene scene;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[0].stepped = move_on_at_10_and_30;
+    scene.toys[0].arg = &scene;
+    start(&scene, 0);
+    start(&scene, 1);
+    finish(&scene);
+    CHECK(scene.toys[0].status == 0 && scene.toys[1].status == 0);
+    CHECK(scene.cluster.generation == 3);
+    for (int step = 1; step <= STEPS; step++)
+        CHECK(scene.toys[0].losses[step] > 0 || scene.toys[1].losses[step] > 0);
+    check_curve(&scene, "ranks exchanged twice");
+}
+
+static bool stop_after_15(void *arg, struct wk_context *ctx)
+{
+    struct scene *scene = arg;
+    if (wk_steps(ctx) == 15)
+        fake_stop(&scene->cluster);
+    return false;
+}
+
+static void a_stop_request_saves_and_ends_with_its_own_code(void)
+{
+    static struct scene scene;
+    struct tmpdir dir = tmpdir_make();
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    for (int i = 0; i < 2; i++)
+        toy_set(&scene.toys[i], "checkpoint.dir", dir.path);
+    scene.toys[0].stepped = stop_after_15;
+    scene.toys[0].arg = &scene;
+    start(&scene, 0);
+    start(&scene, 1);
+    pthread_join(scene.threads[0], NULL);
+    pthread_join(scene.threads[1], NULL);
+    CHECK(scene.toys[0].status == WK_ESTOPPED && scene.toys[0].exit_code == WK_EXIT_STOPPED);
+    CHECK(scene.toys[1].status == WK_ESTOPPED && scene.toys[1].exit_code == WK_EXIT_STOPPED);
+    CHECK(scene.cluster.commits == 1);
+    CHECK(access(tmpdir_path(&dir, "step-00000015/manifest.json"), F_OK) == 0);
+    fake_fini(&scene.cluster);
+    tmpdir_remove(&dir);
+}
+
+static void a_refused_checkpoint_is_taken_again_and_leaves_nothing(void)
+{
+    static struct scene scene;
+    struct tmpdir dir = tmpdir_make();
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0}, 1);
+    scene.cluster.refuse_prepares = 1;
+    toy_set(&scene.toys[0], "checkpoint.dir", dir.path);
+    start(&scene, 0);
+    pthread_join(scene.threads[0], NULL);
+    CHECK(scene.toys[0].status == 0);
+    CHECK(strstr(scene.toys[0].notices, "generation is over"));
+    CHECK(scene.cluster.commits == 1);
+    CHECK(access(tmpdir_path(&dir, "step-00000060/manifest.json"), F_OK) == 0);
+    CHECK(access(tmpdir_path(&dir, ".step-00000060.tmp"), F_OK) != 0);
+    fake_fini(&scene.cluster);
+    tmpdir_remove(&dir);
+}
+
+static void a_member_that_waits_for_a_generation_can_be_stopped(void)
+{
+    static struct scene scene;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[1].stepped = leave_after_20;
+    start(&scene, 0);
+    start(&scene, 1);
+    pthread_join(scene.threads[1], NULL);
+    fake_await_loss(&scene.cluster);
+    fake_stop(&scene.cluster);
+    pthread_join(scene.threads[0], NULL);
+    CHECK(scene.toys[0].status == WK_ESTOPPED);
+    CHECK(strstr(scene.toys[0].notices, "generation 1 is broken"));
+    fake_fini(&scene.cluster);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(a_lost_rank_costs_no_step_and_a_new_one_is_taken_in),
+        CHECK_CASE(it_works_inside_accumulation_windows),
+        CHECK_CASE(a_lost_rank_0_is_replaced_by_one_without_state),
+        CHECK_CASE(generations_may_follow_each_other_without_a_loss),
+        CHECK_CASE(a_stop_request_saves_and_ends_with_its_own_code),
+        CHECK_CASE(a_refused_checkpoint_is_taken_again_and_leaves_nothing),
+        CHECK_CASE(a_member_that_waits_for_a_generation_can_be_stopped),
+        {0},
+    };
+    return check_all(cases, argc, argv);
+}

@@ -1,0 +1,157 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/numeric/train/toy.h"
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+static const struct environment empty = {nothing, NULL};
+
+void toy_set(struct toy *toy, const char *name, const char *value)
+{
+    toy->settings[toy->n_settings++] = (struct wk_setting){name, value};
+}
+
+static void notice(void *arg, const char *text)
+{
+    struct toy *toy = arg;
+    size_t used = strlen(toy->notices);
+    snprintf(toy->notices + used, sizeof(toy->notices) - used, "%s\n", text);
+}
+
+/* Words with structure to learn, the same in every run. */
+static void fill_text(char *text, size_t size)
+{
+    static const char *const words[] = {"in ", "the ", "beginning ", "was ", "word ", "and ",
+                                        "light ", "earth ", "waters ", "day.\n"};
+    uint64_t state = 12345;
+    for (size_t at = 0; at < size;) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        for (const char *c = words[(state >> 33) % 10]; *c && at < size; c++)
+            text[at++] = *c;
+    }
+}
+
+struct objects {
+    struct wk_source *source;
+    struct wk_loader *loader;
+    struct wk_model *model;
+    struct wk_optimizer *optimizer;
+    struct wk_scheduler *scheduler;
+};
+
+static void make(const struct toy *toy, struct wk_context *ctx, struct objects *o)
+{
+    size_t size = toy->text_bytes ? (size_t)toy->text_bytes : 20000;
+    char *text = malloc(size);
+    fill_text(text, size);
+    wk_source_bytes(ctx, text, size, &o->source);
+    free(text);
+    struct wk_loader_options loader = {.source = o->source,
+                                       .length = 16,
+                                       .batch = toy->batch ? toy->batch : 6,
+                                       .epochs = toy->epochs};
+    wk_loader_new(ctx, &loader, &o->loader);
+    struct wk_gpt_config gpt = {.layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 128};
+    struct wk_buffer buffers[] = {{.name = "weight", .dims = 2, .shape = {128, 128}, .decay = true},
+                                  {.name = "bias", .dims = 1, .shape = {128}}};
+    if (toy->custom)
+        wk_custom_new(buffers, 2, &o->model);
+    else
+        wk_gpt_new(&gpt, &o->model);
+    struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
+    wk_adamw_new(&adamw, &o->optimizer);
+    struct wk_schedule_options schedule = {WK_SCHEDULE_COSINE, 5, 60, 0.1};
+    wk_scheduler_new(o->optimizer, &schedule, &o->scheduler);
+}
+
+static void drop(struct objects *o)
+{
+    wk_scheduler_free(o->scheduler);
+    wk_optimizer_free(o->optimizer);
+    wk_loader_free(o->loader);
+    wk_source_free(o->source);
+    wk_model_free(o->model);
+}
+
+/* Squared error of a bigram table: forward and backward by hand. */
+static void custom_passes(struct wk_model *model, const struct wk_batch *batch)
+{
+    const float *weight = wk_parameter_data(model, 0), *bias = wk_parameter_data(model, 1);
+    float *dweight = wk_parameter_grad(model, 0), *dbias = wk_parameter_grad(model, 1);
+    double loss = 0;
+    for (int64_t i = 0; i < batch->samples * batch->length; i++) {
+        int32_t in = batch->tokens[i], out = batch->targets[i];
+        for (int j = 0; j < 128; j++) {
+            float diff = weight[in * 128 + j] + bias[j] - (j == out ? 1.0f : 0.0f);
+            loss += (double)(diff * diff);
+            dweight[in * 128 + j] += 2 * diff / (float)batch->denominator;
+            dbias[j] += 2 * diff / (float)batch->denominator;
+        }
+    }
+    wk_set_loss(model, loss / batch->denominator);
+    wk_grad_ready(model, 1);
+    wk_grad_ready(model, 0);
+}
+
+static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
+{
+    struct wk_batch batch;
+    bool leave = false;
+    while (wk_next(o->loader, &batch)) {
+        int64_t before = wk_steps(ctx);
+        if (leave && !toy->leave_reducing)
+            return;
+        if (toy->custom)
+            custom_passes(o->model, &batch);
+        else
+            wk_forward(o->model, &batch, NULL);
+        wk_backward(o->model);
+        if (leave)
+            return;
+        wk_clip_grad_norm(o->model, 1.0f, NULL);
+        wk_step(o->optimizer);
+        wk_scheduler_step(o->scheduler);
+        if (wk_steps(ctx) == before)
+            continue;
+        if (wk_steps(ctx) <= TOY_STEPS_MAX)
+            toy->losses[wk_steps(ctx)] = wk_loss(ctx);
+        toy->samples += batch.samples;
+        leave = toy->stepped && toy->stepped(toy->arg, ctx);
+    }
+}
+
+void toy_run(struct toy *toy)
+{
+    struct wk_context *ctx;
+    struct objects objects = {0};
+    struct wk_options options = {.settings = toy->settings,
+                                 .n_settings = toy->n_settings,
+                                 .notice = notice,
+                                 .notice_arg = toy};
+    struct context_seams seams = {.environment = toy->environment ? toy->environment : &empty,
+                                  .session = toy->session,
+                                  .quiet = true};
+    if (!context_open(&options, &seams, &ctx)) {
+        make(toy, ctx, &objects);
+        wk_prepare_all(ctx, WK_OBJECT(objects.scheduler), WK_OBJECT(objects.model),
+                       WK_OBJECT(objects.loader), WK_OBJECT(objects.optimizer));
+        loop(toy, ctx, &objects);
+    }
+    toy->status = wk_status(ctx);
+    snprintf(toy->error, sizeof(toy->error), "%s", wk_last_error(ctx));
+    toy->exit_code = wk_close(ctx);
+    drop(&objects);
+}
+
+void *toy_thread(void *toy)
+{
+    toy_run(toy);
+    return NULL;
+}

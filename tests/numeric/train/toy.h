@@ -1,0 +1,40 @@
+/* One small training run, as a worker thread or a whole program makes it. */
+#ifndef TRAIN_TOY_H
+#define TRAIN_TOY_H
+
+#include "libworker/step/context.h"
+
+enum { TOY_STEPS_MAX = 256, TOY_SETTINGS_MAX = 12 };
+
+struct toy {
+    struct session *session;               /* NULL: place from `environment` */
+    const struct environment *environment; /* NULL: an empty one */
+    struct wk_setting settings[TOY_SETTINGS_MAX];
+    int n_settings;
+    int64_t batch; /* 0 = 6 */
+    int64_t epochs;
+    int64_t text_bytes; /* 0 = 20000 */
+    bool custom;        /* a linear model with the program's own passes instead of the GPT */
+
+    /* Called after each step taken; true ends the run in the middle of the next one: before its
+     * backward pass, or with its reductions under way. */
+    bool (*stepped)(void *arg, struct wk_context *ctx);
+    void *arg;
+    bool leave_reducing;
+
+    double losses[TOY_STEPS_MAX + 1]; /* by step, from 1; 0 where none was seen */
+    int64_t samples;                  /* dealt to this rank in completed steps */
+    int exit_code, status;
+    char error[1024];
+    char notices[4096];
+};
+
+/* Run to the end; fills the results. */
+void toy_run(struct toy *toy);
+
+/* toy_run as a thread's function. */
+void *toy_thread(void *toy);
+
+void toy_set(struct toy *toy, const char *name, const char *value);
+
+#endif
