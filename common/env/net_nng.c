@@ -62,6 +62,23 @@ int net_nng_fail(struct error *err, int rv, const char *what, const char *url)
     return error_set(err, code_of_nng(rv), "%s %s: %s", what, url, nng_strerror(rv));
 }
 
+static int set_query(struct str part, struct net_nng_address *ret)
+{
+    const struct {
+        const char *key;
+        char *value;
+    } keys[] = {{"ca=", ret->ca}, {"cert=", ret->cert}, {"name=", ret->name}};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        size_t skip = strlen(keys[i].key);
+        if (part.size <= skip || part.size - skip >= TLS_FILE_MAX ||
+            memcmp(part.data, keys[i].key, skip) != 0)
+            continue;
+        memcpy(keys[i].value, part.data + skip, part.size - skip);
+        return 0;
+    }
+    return E_INVALID_ARGUMENT;
+}
+
 int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct error *err)
 {
     if (!str_starts(text, "tcp://") && !str_starts(text, "tls+tcp://") &&
@@ -78,16 +95,12 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
                          NET_URL_MAX - 1);
     memcpy(ret->url, text, length);
     struct str rest = str_of(query ? query + 1 : ""), part;
-    while (str_next(&rest, '&', &part)) {
-        bool is_ca = part.size > 3 && !memcmp(part.data, "ca=", 3);
-        bool is_cert = part.size > 5 && !memcmp(part.data, "cert=", 5);
-        size_t skip = is_ca ? 3 : 5;
-        if ((!is_ca && !is_cert) || part.size - skip >= TLS_FILE_MAX)
-            return error_set(err, E_INVALID_ARGUMENT,
-                             "\"%.*s\" in an address: ca=FILE or cert=FILE is understood",
-                             (int)part.size, part.data);
-        memcpy(is_ca ? ret->ca : ret->cert, part.data + skip, part.size - skip);
-    }
+    while (str_next(&rest, '&', &part))
+        if (set_query(part, ret) != 0)
+            return error_set(
+                err, E_INVALID_ARGUMENT,
+                "\"%.*s\" in an address: ca=FILE, cert=FILE or name=NAME is understood",
+                (int)part.size, part.data);
     return 0;
 }
 

@@ -6,8 +6,9 @@
  * long as the process, because closing one that is in use can deadlock in 1.5.2; a closed listener
  * or dialer goes silent and keeps its memory.
  *
- * TLS takes its files from the url's query: tls+tcp://host:port?ca=/x/ca.pem (dialer) and
- * ?cert=/x/cert-and-key.pem (listener).
+ * TLS is set up by the url's query: listeners need ?cert=FILE (certificate and key in one PEM
+ * file), dialers ?ca=FILE (whom to trust). The server must prove the url's host, or another
+ * &name=NAME: a name, since mbedTLS 2.28 matches no addresses in certificates.
  */
 #ifndef ENV_NET_NNG_H
 #define ENV_NET_NNG_H

@@ -322,6 +322,8 @@ static int dialer_start(struct net_dialer *d, const struct net_nng_address *addr
     }
     if (rv == 0 && address->ca[0])
         rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_CA_FILE, address->ca);
+    if (rv == 0 && address->name[0])
+        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_SERVER_NAME, address->name);
     if (rv == 0)
         nng_recv_aio(d->socket, d->receive_aio);
     return rv == 0 ? nng_dialer_start(d->dialer, NNG_FLAG_NONBLOCK) : rv;

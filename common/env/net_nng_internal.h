@@ -39,11 +39,12 @@ struct net_nng {
 /* Any thread. */
 void net_nng_push(struct net_nng *net, struct happening *it);
 
-/* An url apart from the query that names TLS files. */
+/* An url apart from the query that says how TLS is done. */
 struct net_nng_address {
     char url[NET_URL_MAX];
     char ca[TLS_FILE_MAX];
     char cert[TLS_FILE_MAX];
+    char name[TLS_FILE_MAX];
 };
 
 int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct error *err);

@@ -1,4 +1,5 @@
-/* The suite on net_nng, over loopback tcp and over a unix socket. */
+/* The suite on net_nng: over loopback tcp, a unix socket, and TLS with a certificate made here. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,41 +12,81 @@
 
 enum { PROGRAMS_MAX = 64 };
 
+enum transport { TCP, IPC, TLS };
+
+struct program {
+    struct net net;   /* what the suite uses */
+    struct net plain; /* net_nng's own */
+    struct loop *loop;
+    const char *folder;
+};
+
 struct real_world {
-    struct {
-        struct net net;
-        struct loop *loop;
-    } programs[PROGRAMS_MAX];
+    enum transport transport;
+    const char *folder; /* of sockets and certificates */
+    struct program programs[PROGRAMS_MAX];
     int program_count;
-    char folder[64]; /* of ipc sockets; "" for tcp */
     int places;
     char url[128];
 };
+
+/* The suite knows nothing of TLS: whoever listens or dials in this world gets its files so. The
+ * certificate is made out to localhost. */
+static int tls_dial(void *self, const char *url, struct net_dialer **ret, struct error *err)
+{
+    struct program *p = self;
+    char full[NET_URL_MAX];
+    snprintf(full, sizeof(full), "%s?ca=%s/cert.pem", url, p->folder);
+    return p->plain.dial(p->plain.self, full, ret, err);
+}
+
+static int tls_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
+                      net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err)
+{
+    struct program *p = self;
+    char full[NET_URL_MAX];
+    snprintf(full, sizeof(full), "%s?cert=%s/both.pem", url, p->folder);
+    return p->plain.listen(p->plain.self, full, max_in_flight, on_request, on_gone, arg, ret, err);
+}
 
 static int real_program(void *self, struct net **ret_net, struct loop **ret_loop)
 {
     struct real_world *w = self;
     if (w->program_count == PROGRAMS_MAX)
         return E_RESOURCE_EXHAUSTED;
-    int rc = loop_new(&w->programs[w->program_count].loop, NULL);
+    struct program *p = &w->programs[w->program_count];
+    int rc = loop_new(&p->loop, NULL);
     if (rc == 0)
-        rc = net_nng_init(&w->programs[w->program_count].net, w->programs[w->program_count].loop,
-                          NULL);
+        rc = net_nng_init(&p->plain, p->loop, NULL);
     if (rc != 0)
         return rc;
-    *ret_net = &w->programs[w->program_count].net;
-    *ret_loop = w->programs[w->program_count].loop;
+    p->folder = w->folder;
+    p->net = p->plain;
+    if (w->transport == TLS) {
+        p->net.self = p;
+        p->net.dial = tls_dial;
+        p->net.listen = tls_listen;
+    }
     w->program_count++;
+    *ret_net = &p->net;
+    *ret_loop = p->loop;
     return 0;
 }
 
 static const char *real_place(void *self)
 {
     struct real_world *w = self;
-    if (w->folder[0])
-        snprintf(w->url, sizeof(w->url), "ipc://%s/%d.sock", w->folder, w->places++);
-    else
+    switch (w->transport) {
+    case TCP:
         snprintf(w->url, sizeof(w->url), "tcp://127.0.0.1:0");
+        break;
+    case IPC:
+        snprintf(w->url, sizeof(w->url), "ipc://%s/%d.sock", w->folder, w->places++);
+        break;
+    case TLS:
+        snprintf(w->url, sizeof(w->url), "tls+tcp://localhost:0");
+        break;
+    }
     return w->url;
 }
 
@@ -67,18 +108,45 @@ static void real_turn(void *self, int64_t ms)
     } while (now_us() < until);
 }
 
-static int run(const char *name, const char *folder)
+static int run(const char *name, enum transport transport, const char *folder)
 {
     struct real_world *w = calloc(1, sizeof(*w));
-    snprintf(w->folder, sizeof(w->folder), "%s", folder);
+    w->transport = transport;
+    w->folder = folder;
     struct net_world world = {name, w, real_program, real_place, real_turn};
     int failed = net_suite_run(&world);
     for (int i = 0; i < w->program_count; i++) {
-        net_nng_fini(&w->programs[i].net);
+        net_nng_fini(&w->programs[i].plain);
         loop_free(w->programs[i].loop);
     }
     free(w);
     return failed;
+}
+
+/* False if there is no openssl to make it with. */
+static bool make_certificate(const char *folder)
+{
+    char command[512];
+    snprintf(command, sizeof(command),
+             "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem "
+             "-days 2 -subj /CN=localhost >/dev/null 2>&1 && cat cert.pem key.pem >both.pem",
+             folder);
+    return system(command) == 0;
+}
+
+static void remove_folder(const char *folder)
+{
+    static const char *const names[] = {"key.pem", "cert.pem", "both.pem"};
+    char path[128];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    for (int i = 0; i < PROGRAMS_MAX; i++) {
+        snprintf(path, sizeof(path), "%s/%d.sock", folder, i);
+        unlink(path);
+    }
+    rmdir(folder);
 }
 
 int main(void)
@@ -88,13 +156,12 @@ int main(void)
         perror("mkdtemp");
         return 1;
     }
-    int failed = run("nng tcp", "") + run("nng ipc", folder);
-    char command[128];
-    for (int i = 0; i < PROGRAMS_MAX; i++) {
-        snprintf(command, sizeof(command), "%s/%d.sock", folder, i);
-        unlink(command);
-    }
-    rmdir(folder);
+    int failed = run("nng tcp", TCP, folder) + run("nng ipc", IPC, folder);
+    if (make_certificate(folder))
+        failed += run("nng tls", TLS, folder);
+    else
+        printf("SKIPPED  nng tls: openssl could not make a certificate\n");
+    remove_folder(folder);
     if (failed)
         printf("%d failed\n", failed);
     fflush(stdout);
