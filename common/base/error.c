@@ -121,6 +121,12 @@ int error_errno(struct error *err, int errno_value, const char *fmt, ...)
     return code;
 }
 
+void error_clear(struct error *err)
+{
+    if (err)
+        *err = (struct error){0};
+}
+
 int error_wrap(struct error *err, const char *fmt, ...)
 {
     if (!err)

@@ -62,6 +62,9 @@ int error_set(struct error *err, int code, const char *fmt, ...)
 int error_errno(struct error *err, int errno_value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Forget a failure that turned out to be none: an absent file that may be absent. NULL is fine. */
+void error_clear(struct error *err);
+
 /* Put "<context>: " before the sentence already there; returns err->code (E_UNKNOWN if NULL). */
 int error_wrap(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -159,8 +159,10 @@ static int load(struct logs *logs, const char *job, struct job_log *log, struct 
     int rc = str_printf(dir, sizeof dir, "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.list(logs->disk.self, dir, &names, err);
-    if (rc == E_NOT_FOUND)
+    if (rc == E_NOT_FOUND) {
+        error_clear(err);
         return 0;
+    }
     if (rc < 0)
         return rc;
     for (int i = 0; names[i]; i++) {

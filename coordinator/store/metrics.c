@@ -170,8 +170,10 @@ static int load(struct metrics *metrics, const char *id, struct job_metrics *job
     if (rc == 0)
         rc = metrics->disk.read_file(metrics->disk.self, path, METRICS_FILE_MAX_BYTES * 2, &data,
                                      &size, err);
-    if (rc == E_NOT_FOUND)
+    if (rc == E_NOT_FOUND) {
+        error_clear(err);
         return 0;
+    }
     if (rc < 0)
         return rc;
     for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + size - line)));
