@@ -1,0 +1,58 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/api_rpc/board.h"
+
+static int set(struct board *board, uint64_t generation, const char *key, size_t size)
+{
+    static char data[BOARD_VALUE_MAX_BYTES + 1];
+    struct board_place place = {.job = "j1", .generation = generation, .key = key};
+    struct board_value value = {.data = data, .size = size};
+    return board_set(board, &place, &value, NULL);
+}
+
+static bool has(struct board *board, uint64_t generation, const char *key)
+{
+    struct board_place place = {.job = "j1", .generation = generation, .key = key};
+    struct board_value value;
+    return board_get(board, &place, &value);
+}
+
+Test(board, values_live_as_long_as_their_generation)
+{
+    struct board *board;
+    cr_assert_eq(board_new(&board, NULL), 0);
+    cr_assert_eq(set(board, 1, "k", 3), 0);
+    cr_assert_eq(set(board, 2, "k", 0), 0);
+    cr_assert(has(board, 1, "k") && has(board, 2, "k"));
+    cr_assert_not(has(board, 1, "other"));
+    board_forget(board, "j1", 2);
+    cr_assert_not(has(board, 1, "k"));
+    cr_assert(has(board, 2, "k"));
+    board_forget(board, "j1", UINT64_MAX);
+    cr_assert_not(has(board, 2, "k"));
+    board_free(board);
+}
+
+Test(board, has_limits)
+{
+    struct board *board;
+    char key[BOARD_KEY_MAX + 2];
+    cr_assert_eq(board_new(&board, NULL), 0);
+    memset(key, 'k', sizeof key);
+    key[BOARD_KEY_MAX + 1] = 0;
+    cr_assert_eq(set(board, 1, "", 1), E_INVALID_ARGUMENT);
+    cr_assert_eq(set(board, 1, key, 1), E_INVALID_ARGUMENT);
+    cr_assert_eq(set(board, 1, "k", BOARD_VALUE_MAX_BYTES + 1), E_INVALID_ARGUMENT);
+    int rc = 0, count = 0;
+    for (; rc == 0 && count < 100000; count++) {
+        snprintf(key, sizeof key, "key-%d", count);
+        rc = set(board, 1, key, BOARD_VALUE_MAX_BYTES);
+    }
+    cr_assert_eq(rc, E_RESOURCE_EXHAUSTED);
+    cr_assert_leq(count, BOARD_JOB_MAX_BYTES / BOARD_VALUE_MAX_BYTES + 1);
+    cr_assert_eq(set(board, 1, "key-0", BOARD_VALUE_MAX_BYTES), 0, "replacing takes no more room");
+    cr_assert_eq(set(board, 2, "key-0", 10), 0);
+    board_free(board);
+}

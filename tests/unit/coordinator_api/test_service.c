@@ -1,0 +1,436 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coordinator/driver.h"
+#include "coordinator/store/store_memory.h"
+#include "tests/unit/coordinator_api/world.h"
+
+static struct world world;
+
+static void init(void)
+{
+    world_init(&world);
+}
+
+static void fini(void)
+{
+    world_fini(&world);
+}
+
+TestSuite(service, .init = init, .fini = fini);
+
+/* Messages */
+
+static char *words[] = {"true"};
+static Muster__JobSpec spec_of(const char *name)
+{
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    spec.name = (char *)(uintptr_t)name;
+    spec.command = words;
+    spec.n_command = 1;
+    return spec;
+}
+
+static void submit(const char *name, const char *key, struct answer *ret)
+{
+    Muster__JobSpec spec = spec_of(name);
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    message.spec = &spec;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SubmitJob",
+                        .message = &message.base,
+                        .token = world.admin,
+                        .key = key};
+    call_now(&world, &call, ret);
+}
+
+static Muster__GetJobRequest job_named(const char *name)
+{
+    Muster__GetJobRequest message = MUSTER__GET_JOB_REQUEST__INIT;
+    message.id = (char *)(uintptr_t)name;
+    return message;
+}
+
+static void register_node(uint64_t incarnation)
+{
+    struct answer answer;
+    Muster__RegisterNodeRequest message = MUSTER__REGISTER_NODE_REQUEST__INIT;
+    message.name = "n1";
+    message.incarnation = incarnation;
+    message.address = "127.0.0.1";
+    message.slots = 2;
+    message.cpus = 2;
+    message.memory_bytes = 1 << 30;
+    message.port_first = 30000;
+    message.port_last = 30010;
+    message.version = "test";
+    const Muster__RegisterNodeAnswer *got = agent(&world, "RegisterNode", &message, &answer);
+    cr_assert_gt(got->lease_ms, got->beat_ms);
+    cr_assert_str_eq(got->cluster, coordinator_cluster_id(world.coordinator));
+    answer_fini(&answer);
+}
+
+static Muster__NodePollRequest poll_message(uint64_t version)
+{
+    Muster__NodePollRequest message = MUSTER__NODE_POLL_REQUEST__INIT;
+    message.node = "n1";
+    message.incarnation = 7;
+    message.version = version;
+    return message;
+}
+
+static void expect_refused(const struct call *call, int code)
+{
+    struct answer answer;
+    call_now(&world, call, &answer);
+    cr_assert_eq(answer.err.code, code, "%s: got %s: %s", call->method, error_name(answer.err.code),
+                 answer.err.text);
+}
+
+Test(service, each_role_has_its_methods)
+{
+    Muster__ListJobsRequest list = MUSTER__LIST_JOBS_REQUEST__INIT;
+    Muster__NodePollRequest poll = poll_message(0);
+    Muster__VersionRequest version = MUSTER__VERSION_REQUEST__INIT;
+    struct call call = {
+        .service = &muster__coordinator__descriptor, .method = "ListJobs", .message = &list.base};
+    expect_refused(&call, E_UNAUTHENTICATED);
+    call.token = "";
+    expect_refused(&call, E_UNAUTHENTICATED);
+    call.token = "mst_admin_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    expect_refused(&call, E_UNAUTHENTICATED);
+    call.token = world.agent;
+    expect_refused(&call, E_PERMISSION_DENIED);
+    call = (struct call){.service = &muster__nodes__descriptor,
+                         .method = "Poll",
+                         .message = &poll.base,
+                         .token = world.admin};
+    expect_refused(&call, E_PERMISSION_DENIED);
+    struct answer answer;
+    call = (struct call){
+        .service = &muster__coordinator__descriptor, .method = "Version", .message = &version.base};
+    call_now(&world, &call, &answer);
+    cr_assert(answer.message);
+    cr_assert_str_eq(((Muster__VersionAnswer *)answer.message)->version, "test");
+    answer_fini(&answer);
+}
+
+Test(service, same_key_same_job)
+{
+    struct answer first, second, third;
+    submit("a", "k", &first);
+    submit("a", "k", &second);
+    submit("a", "other", &third);
+    const Muster__Job *one = (void *)first.message, *two = (void *)second.message,
+                      *three = (void *)third.message;
+    cr_assert_str_eq(one->id, two->id);
+    cr_assert_str_neq(one->id, three->id);
+    world_restart(&world);
+    answer_fini(&second);
+    submit("a", "k", &second);
+    cr_assert_str_eq(one->id, ((Muster__Job *)second.message)->id);
+    answer_fini(&first);
+    answer_fini(&second);
+    answer_fini(&third);
+}
+
+Test(service, bad_specs_name_the_field)
+{
+    struct answer answer;
+    submit("No Good", NULL, &answer);
+    cr_assert_eq(answer.err.code, E_INVALID_ARGUMENT);
+    cr_assert_str_eq(answer.err.field, "name");
+}
+
+Test(service, nodes_are_told_what_to_run_when_it_changes)
+{
+    struct answer polled, waiting, submitted;
+    register_node(7);
+    Muster__NodePollRequest message = poll_message(0);
+    const Muster__NodePollAnswer *got = agent(&world, "Poll", &message, &polled);
+    cr_assert_eq(got->n_assignments, 0);
+    message = poll_message(got->version);
+    struct call call = {.service = &muster__nodes__descriptor,
+                        .method = "Poll",
+                        .message = &message.base,
+                        .token = world.agent,
+                        .timeout_ms = 30000};
+    call_start(&world, &call, &waiting);
+    world_run(&world, 1000);
+    cr_assert_not(waiting.done, "answered although nothing changed");
+    submit("a", NULL, &submitted);
+    cr_assert(waiting.done && waiting.message, "%s", waiting.err.text);
+    got = (void *)waiting.message;
+    cr_assert_eq(got->n_assignments, 1);
+    const Muster__Assignment *assignment = got->assignments[0];
+    cr_assert_str_eq(assignment->job, ((Muster__Job *)submitted.message)->id);
+    cr_assert_str_eq(assignment->spec->command[0], "true");
+    cr_assert(strncmp(assignment->token, "mst_worker_", 11) == 0);
+    cr_assert_eq(assignment->secret.len, 32u);
+    cr_assert_str_eq(assignment->master_addr, "127.0.0.1");
+    cr_assert(assignment->master_port >= 30000 && assignment->master_port <= 30010);
+    cr_assert_eq(assignment->world, 1u);
+    answer_fini(&polled);
+    answer_fini(&waiting);
+    answer_fini(&submitted);
+}
+
+/* A number of an earlier run must not be taken for one of this. */
+Test(service, a_poll_from_before_a_restart_is_answered_at_once)
+{
+    struct answer before, after;
+    register_node(7);
+    Muster__NodePollRequest message = poll_message(0);
+    const Muster__NodePollAnswer *got = agent(&world, "Poll", &message, &before);
+    message = poll_message(got->version);
+    world_restart(&world);
+    int64_t start_ms = world.now_ms;
+    agent(&world, "Poll", &message, &after);
+    cr_assert_lt(world.now_ms - start_ms, 10);
+    answer_fini(&before);
+    answer_fini(&after);
+}
+
+Test(service, another_incarnation_is_fenced_and_a_stranger_must_register)
+{
+    struct answer answer;
+    Muster__NodePollRequest message = poll_message(0);
+    struct call call = {.service = &muster__nodes__descriptor,
+                        .method = "Poll",
+                        .message = &message.base,
+                        .token = world.agent};
+    expect_refused(&call, E_NOT_FOUND);
+    register_node(8);
+    expect_refused(&call, E_ABORTED);
+    (void)answer;
+}
+
+Test(service, long_polls_answer_shortly_before_their_deadline)
+{
+    struct answer submitted, watched;
+    submit("a", NULL, &submitted);
+    const Muster__Job *job = (void *)submitted.message;
+    Muster__WatchJobRequest message = MUSTER__WATCH_JOB_REQUEST__INIT;
+    message.id = job->id;
+    message.version = job->version;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "WatchJob",
+                        .message = &message.base,
+                        .token = world.admin,
+                        .timeout_ms = 2000};
+    int64_t start_ms = world.now_ms;
+    call_now(&world, &call, &watched);
+    cr_assert(watched.message);
+    int64_t waited = world.now_ms - start_ms;
+    cr_assert(waited > 1700 && waited < 1900, "waited %lld", (long long)waited);
+    answer_fini(&submitted);
+    answer_fini(&watched);
+}
+
+Test(service, watchers_hear_of_changes)
+{
+    struct answer submitted, watched, cancelled;
+    submit("a", NULL, &submitted);
+    const Muster__Job *job = (void *)submitted.message;
+    Muster__WatchJobRequest message = MUSTER__WATCH_JOB_REQUEST__INIT;
+    message.id = job->id;
+    message.version = job->version;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "WatchJob",
+                        .message = &message.base,
+                        .token = world.admin};
+    call_start(&world, &call, &watched);
+    world_run(&world, 100);
+    cr_assert_not(watched.done);
+    Muster__CancelJobRequest cancel = MUSTER__CANCEL_JOB_REQUEST__INIT;
+    cancel.id = "a";
+    client(&world, "CancelJob", &cancel, &cancelled);
+    cr_assert(watched.done && watched.message);
+    cr_assert_eq(((Muster__Job *)watched.message)->state, MUSTER__JOB__STATE__cancelled);
+    answer_fini(&submitted);
+    answer_fini(&watched);
+    answer_fini(&cancelled);
+}
+
+/* What clients see is never ahead of the disk. */
+Test(service, a_failed_commit_is_answered_with_the_error_and_seen_by_nobody)
+{
+    struct answer kept, refused, read, answer;
+    submit("kept", NULL, &kept);
+    store_memory_fail_commits(world.store, 1, E_RESOURCE_EXHAUSTED);
+    Muster__JobSpec spec = spec_of("lost");
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    message.spec = &spec;
+    Muster__ListJobsRequest list = MUSTER__LIST_JOBS_REQUEST__INIT;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SubmitJob",
+                        .message = &message.base,
+                        .token = world.admin};
+    call_start(&world, &call, &refused);
+    call.method = "ListJobs"; /* in the same turn as the submit */
+    call.message = &list.base;
+    call_start(&world, &call, &read);
+    world_run(&world, 1);
+    cr_assert_eq(refused.err.code, E_RESOURCE_EXHAUSTED, "%s", refused.err.text);
+    cr_assert(read.message);
+    cr_assert_eq(((Muster__ListJobsAnswer *)read.message)->n_jobs, 1u);
+    cr_assert_str_eq(((Muster__ListJobsAnswer *)read.message)->jobs[0]->spec->name, "kept");
+    cr_assert_not(coordinator_ready(world.coordinator, NULL));
+    submit("refused", NULL, &answer);
+    cr_assert_eq(answer.err.code, E_RESOURCE_EXHAUSTED);
+    world_run(&world, DRIVER_RETRY_MS + 2);
+    cr_assert(coordinator_ready(world.coordinator, NULL));
+    submit("later", NULL, &answer);
+    cr_assert(answer.message, "%s", answer.err.text);
+    answer_fini(&kept);
+    answer_fini(&read);
+    answer_fini(&answer);
+}
+
+Test(service, refuses_until_the_store_works_and_restarts_as_it_was)
+{
+    struct answer answer;
+    submit("kept", NULL, &answer);
+    answer_fini(&answer);
+    store_memory_fail_commits(world.store, 4, E_UNAVAILABLE);
+    submit("lost", NULL, &answer);
+    cr_assert_eq(answer.err.code, E_UNAVAILABLE);
+    world_run(&world, 2 * DRIVER_RETRY_MS);
+    cr_assert_not(coordinator_ready(world.coordinator, NULL));
+    world_run(&world, 2 * DRIVER_RETRY_MS + 10);
+    cr_assert(coordinator_ready(world.coordinator, NULL));
+    world_restart(&world);
+    Muster__GetJobRequest message = job_named("kept");
+    client(&world, "GetJob", &message, &answer);
+    answer_fini(&answer);
+    message = job_named("lost");
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "GetJob",
+                        .message = &message.base,
+                        .token = world.admin};
+    expect_refused(&call, E_NOT_FOUND);
+}
+
+static void report_lines(const char *job, uint64_t uid, uint64_t sequence, uint64_t offset)
+{
+    struct answer answer;
+    Muster__LogLine line = MUSTER__LOG_LINE__INIT;
+    Muster__LogLine *lines[] = {&line};
+    Muster__LogChunk chunk = MUSTER__LOG_CHUNK__INIT;
+    Muster__LogChunk *chunks[] = {&chunk};
+    Muster__MetricSample sample = MUSTER__METRIC_SAMPLE__INIT;
+    Muster__MetricSample *samples[] = {&sample};
+    Muster__NodeReport message = MUSTER__NODE_REPORT__INIT;
+    line.text = "hello";
+    chunk.job = (char *)(uintptr_t)job;
+    chunk.uid = uid;
+    chunk.offset = offset;
+    chunk.lines = lines;
+    chunk.n_lines = 1;
+    sample.job = (char *)(uintptr_t)job;
+    sample.generation = 1;
+    sample.step = offset + 1;
+    sample.name = "loss";
+    sample.value = 2.5;
+    message.node = "n1";
+    message.incarnation = 7;
+    message.sequence = sequence;
+    message.logs = chunks;
+    message.n_logs = 1;
+    message.metrics = samples;
+    message.n_metrics = 1;
+    const Muster__NodeReportAnswer *got = agent(&world, "Report", &message, &answer);
+    cr_assert_eq(got->sequence, sequence, "not acknowledged");
+    answer_fini(&answer);
+}
+
+Test(service, output_reaches_followers_once_though_reports_repeat)
+{
+    struct answer submitted, read, followed, metrics;
+    register_node(7);
+    submit("a", NULL, &submitted);
+    const char *id = ((Muster__Job *)submitted.message)->id;
+    report_lines(id, 1, 1, 0);
+    report_lines(id, 1, 1, 0);
+    Muster__GetLogsRequest message = MUSTER__GET_LOGS_REQUEST__INIT;
+    message.id = "a";
+    message.rank = -1;
+    const Muster__GetLogsAnswer *got = client(&world, "GetLogs", &message, &read);
+    cr_assert_eq(got->n_lines, 1u);
+    cr_assert_str_eq(got->lines[0]->text, "hello");
+    cr_assert_not(got->ended);
+    message.cursor = got->cursor;
+    message.follow = true;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "GetLogs",
+                        .message = &message.base,
+                        .token = world.admin};
+    call_start(&world, &call, &followed);
+    world_run(&world, 50);
+    cr_assert_not(followed.done);
+    report_lines(id, 1, 2, 1);
+    cr_assert(followed.done && followed.message);
+    cr_assert_eq(((Muster__GetLogsAnswer *)followed.message)->n_lines, 1u);
+    Muster__GetMetricsRequest metrics_message = MUSTER__GET_METRICS_REQUEST__INIT;
+    metrics_message.id = "a";
+    const Muster__GetMetricsAnswer *series =
+        client(&world, "GetMetrics", &metrics_message, &metrics);
+    cr_assert_eq(series->n_series, 1u);
+    cr_assert_eq(series->series[0]->n_points, 2u);
+    answer_fini(&submitted);
+    answer_fini(&read);
+    answer_fini(&followed);
+    answer_fini(&metrics);
+}
+
+Test(service, pages_of_jobs_meet_without_gap_or_overlap)
+{
+    for (int i = 0; i < 25; i++) {
+        char name[16];
+        struct answer answer;
+        snprintf(name, sizeof name, "job-%d", i);
+        submit(name, NULL, &answer);
+        answer_fini(&answer);
+    }
+    char cursor[32] = "";
+    int next = 24, pages = 0;
+    do {
+        struct answer answer;
+        Muster__ListJobsRequest message = MUSTER__LIST_JOBS_REQUEST__INIT;
+        message.limit = 10;
+        message.cursor = cursor;
+        message.state = "queued";
+        const Muster__ListJobsAnswer *got = client(&world, "ListJobs", &message, &answer);
+        for (size_t i = 0; i < got->n_jobs; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "job-%d", next--);
+            cr_assert_str_eq(got->jobs[i]->spec->name, name);
+        }
+        snprintf(cursor, sizeof cursor, "%s", got->next_cursor);
+        answer_fini(&answer);
+        pages++;
+    } while (*cursor);
+    cr_assert(next == -1 && pages == 3);
+}
+
+Test(service, events_are_followed)
+{
+    struct answer followed, submitted;
+    Muster__ListEventsRequest message = MUSTER__LIST_EVENTS_REQUEST__INIT;
+    message.follow = true;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "ListEvents",
+                        .message = &message.base,
+                        .token = world.admin};
+    call_start(&world, &call, &followed);
+    world_run(&world, 20);
+    cr_assert_not(followed.done);
+    submit("a", NULL, &submitted);
+    cr_assert(followed.done && followed.message);
+    const Muster__ListEventsAnswer *got = (void *)followed.message;
+    cr_assert_geq(got->n_events, 1u);
+    cr_assert_eq(got->next, got->events[got->n_events - 1]->seq);
+    answer_fini(&followed);
+    answer_fini(&submitted);
+}

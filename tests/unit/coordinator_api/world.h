@@ -1,0 +1,63 @@
+/* A coordinator on virtual time without a network: calls go straight into its service. The store
+ * outlives coordinators, as a disk does. For tests of one file at a time.
+ */
+#ifndef COORDINATOR_API_WORLD_H
+#define COORDINATOR_API_WORLD_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "common/env/env.h"
+#include "common/loop/loop.h"
+#include "coordinator/coordinator.h"
+#include "coordinator/store/store.h"
+#include "proto/client.pb-c.h"
+#include "proto/node.pb-c.h"
+
+struct world {
+    char dir[64];
+    int64_t now_ms;
+    uint64_t random;
+    struct clock clock;
+    struct env env;
+    struct loop *loop;
+    struct store *store;
+    struct coordinator *coordinator;
+    char admin[TOKEN_MAX], agent[TOKEN_MAX];
+};
+
+struct answer { /* of one call; zeroed memory is a call not made yet */
+    bool done;
+    struct error err;
+    ProtobufCMessage *message; /* NULL on failure; freed by answer_fini */
+};
+
+void world_init(struct world *world);
+void world_fini(struct world *world);
+void world_restart(struct world *world); /* kill -9 and a new start on the same store */
+
+/* Let time pass in steps of a millisecond, a turn of the loop each. */
+void world_run(struct world *world, int64_t ms);
+
+struct call {
+    const ProtobufCServiceDescriptor *service;
+    const char *method;
+    const ProtobufCMessage *message;
+    const char *token, *key;
+    int64_t timeout_ms; /* 0 = 10 s */
+    uint64_t peer;
+};
+
+/* Start without a turn of the loop. `ret` must stay until done. */
+void call_start(struct world *world, const struct call *call, struct answer *ret);
+
+/* Start, and run turns until it is done. */
+void call_now(struct world *world, const struct call *call, struct answer *ret);
+
+/* A client's or an agent's call with the right token; aborts the test if it fails. */
+const void *client(struct world *world, const char *method, const void *message,
+                   struct answer *ret);
+const void *agent(struct world *world, const char *method, const void *message, struct answer *ret);
+
+void answer_fini(struct answer *answer);
+
+#endif
