@@ -83,7 +83,9 @@ static int check_member(const struct cluster *cluster, const struct job *job,
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
         return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
-    if (!left && node->state == NODE_LOST)
+    bool finished = !is_living(worker) && worker->exit.code == 0 && worker->exit.signal == 0 &&
+                    !worker->exit.lost;
+    if (!left && !finished && node->state == NODE_LOST)
         return BROKEN(err, "job %s: rank %d is on lost node %s", job->id, rank, node->name);
     for (int other = 0; other < rank; other++)
         if (group->members[other] == group->members[rank])

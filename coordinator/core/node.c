@@ -174,11 +174,17 @@ void node_register(struct step *step)
         step_refuse(step, &err);
         return;
     }
+    /* The same registration again may be a repeat that was on its way for long: what it says of
+     * workers is older than the reports since, and tells nothing of now. */
+    bool news = node->incarnation != facts->incarnation;
     take_facts(step, node, facts);
-    hear(step, node);
-    workers_take(step, node, step->event->node_register.workers,
-                 step->event->node_register.workers_count);
-    settle_state(step, node);
+    if (news || node->last_report == 0)
+        hear(step, node);
+    if (news) {
+        workers_take(step, node, step->event->node_register.workers,
+                     step->event->node_register.workers_count);
+        settle_state(step, node);
+    }
     step_store_node(step, node);
     step_desired(step, node->name);
     step->place = true;

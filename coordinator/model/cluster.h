@@ -296,7 +296,7 @@ struct assignment {
     const struct worker *worker;
     const struct group *group; /* the group it should be in now: forming once open to it; never
                                 * NULL, but of generation 0 when a stopping worker has none */
-    uint64_t generation;       /* the one it should be in */
+    uint64_t generation;       /* the one it should be in; never falls for a worker */
     int rank, world, local_rank, local_world, node_rank, node_count;
     bool stop, reform;
     bool published; /* all members joined `group`: membership is given out */

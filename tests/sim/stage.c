@@ -32,6 +32,23 @@ static void coordinator_after_turn(struct program *program)
         stage_check_cluster(stage);
 }
 
+static void start_again_due(struct world *world, void *arg)
+{
+    (void)arg;
+    if (!world->stage->coordinator)
+        stage_start_coordinator(world->stage);
+}
+
+/* A full disk keeps it from starting; its service manager tries again. */
+static void start_again_later(struct stage *stage, const struct error *err)
+{
+    enum { AGAIN_MS = 500 };
+    world_note(stage->world, "the coordinator does not start: %s", err->text);
+    stage->coordinator = NULL;
+    program_end(stage->coordinator_program, false);
+    world_at(stage->world, stage->world->now_ms + AGAIN_MS, start_again_due, NULL);
+}
+
 void stage_start_coordinator(struct stage *stage)
 {
     struct coordinator_options options = {.data_dir = data_dir, .rpc_url = coordinator_url,
@@ -44,8 +61,10 @@ void stage_start_coordinator(struct stage *stage)
     stage->memory = invariant_memory_new();
     world_note(stage->world, "coordinator starts");
     if (coordinator_new(&options, &program->env, program->loop, stage->store, &stage->coordinator,
-                        &err) < 0)
-        world_fail(stage->world, "the coordinator does not start: %s", err.text);
+                        &err) < 0) {
+        start_again_later(stage, &err);
+        return;
+    }
     program->after_turn = coordinator_after_turn;
     program_run(program);
 }

@@ -169,6 +169,8 @@ void workload_init(struct stage *stage)
         job->nodes_min = (int)rng_between(&rng, 1, stage->nodes_count);
         job->nodes_max = (int)rng_between(&rng, job->nodes_min, stage->nodes_count);
         job->workers = (int)rng_between(&rng, 1, min_slots(stage));
+        /* Without a peer that says Hello nobody can tell a deaf program from an unaware one. */
+        job->script.deaf_once &= job->script.aware && job->nodes_min * job->workers > 1;
         job->elastic = elastic[rng_below(&rng, 5)];
         job->priority = (int)rng_between(&rng, -1, 1);
         job->submit_at_ms = world->now_ms + rng_between(&rng, 0, SUBMIT_SPAN_MS);
