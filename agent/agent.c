@@ -386,6 +386,12 @@ static void on_complaint(void *arg, const struct error *err)
              log_str("reason", err->text));
 }
 
+static void on_recovered(void *arg)
+{
+    struct agent *agent = arg;
+    log_info(agent->log, "the coordinator answers again");
+}
+
 /* Events of the workers */
 
 static int on_authorize(void *arg, const struct worker_key *key, const char *token, bool old_ok,
@@ -462,7 +468,8 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .unknown = on_unknown,
                    .fenced = on_fenced,
                    .desired = on_desired,
-                   .complaint = on_complaint},
+                   .complaint = on_complaint,
+                   .recovered = on_recovered},
     };
     int rc = coordinator_link_new(&link, agent->env, agent->loop, &agent->link, err);
     if (rc)

@@ -45,6 +45,14 @@ static void complain(struct coordinator_link *link, const struct error *err)
     link->events.complaint(link->events.arg, err);
 }
 
+static void works(struct coordinator_link *link)
+{
+    if (!link->last_complaint[0])
+        return;
+    link->last_complaint[0] = '\0';
+    link->events.recovered(link->events.arg);
+}
+
 static void act_later(struct coordinator_link *link)
 {
     uint32_t random;
@@ -95,7 +103,7 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
             act_later(link);
         return;
     }
-    link->last_complaint[0] = '\0';
+    works(link);
     link->state = LINK_REGISTERED;
     link->poll_version = 0;
     link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer);
@@ -162,7 +170,7 @@ static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *
         act_later(link);
         return;
     }
-    link->last_complaint[0] = '\0';
+    works(link);
     if (answer->version != link->poll_version || answer->version == 0)
         take_desired(link, answer);
     link->poll_version = answer->version;
@@ -226,6 +234,8 @@ static void on_report(void *arg, const struct error *err, const ProtobufCMessage
     if (!code && answer->sequence != call.sequence)
         code = E_UNAVAILABLE;
     call.done(call.arg, call.sequence, code);
+    if (!err->code)
+        works(link);
     if (err->code && !judged(link, err))
         complain(link, err);
 }

@@ -1,6 +1,6 @@
 /* The agent's side of service Nodes: registers, keeps one Poll in flight, sends reports, and passes
  * on what workers ask of the coordinator. Everything is tried again until it succeeds; what the
- * coordinator says about us becomes one of five callbacks, on the loop thread, never inside a call.
+ * coordinator says about us becomes a callback, on the loop thread, never inside a call.
  *
  *   silent ─ register ─► registering ─ answered ─► registered ─ "unknown node" ─► silent
  *                            └──────── "fenced" ───────┴──────────────► fenced (for ever)
@@ -40,6 +40,7 @@ struct link_events {
     void (*desired)(void *arg, struct assignment *const *assignments, int count);
     /* Something did not work; said once per change of the sentence. */
     void (*complaint)(void *arg, const struct error *err);
+    void (*recovered)(void *arg); /* after a complaint: it works again */
 };
 
 struct link_options { /* texts are copied */

@@ -13,14 +13,18 @@
 #include "agent/supervisor/tree.h"
 #include "common/base/str.h"
 
-enum { FREE_STEP_BYTES = 1 << 20, FREE_ALIGN_BYTES = 4096 };
+enum {
+    FREE_STEP_BYTES = 1 << 20,
+    FREE_ALIGN_BYTES = 4096,
+    SETTLE_ROUNDS_MAX = 50, /* the loop waits meanwhile */
+};
 
 void run_settle_lost(struct run *run, int64_t wall_ms, const char *why, struct worker_exit *ret)
 {
     struct worker_exit exit = {.signal = SIGKILL, .lost = true, .wall_ms = wall_ms};
     struct cgroup cgroup;
     cgroup_open(run->worker.cgroup, &cgroup);
-    for (int round = 0; round < TREE_ROUNDS_MAX && tree_kill_orphans(run->mark, &cgroup) > 0;
+    for (int round = 0; round < SETTLE_ROUNDS_MAX && tree_kill_orphans(run->mark, &cgroup) > 0;
          round++)
         usleep(TREE_ROUND_MS * 1000);
     exit.oom = cgroup_oom_kills(&cgroup) > 0;

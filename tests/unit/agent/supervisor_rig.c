@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
@@ -68,7 +69,11 @@ static void rig_open(struct rig *rig)
     char path[80];
     const char *const argv[] = {SHIM_PROGRAM, NULL};
     (void)str_printf(path, sizeof(path), "%s/runs", rig->dir);
-    struct launcher_shim_options options = {.dir = path, .shim_argv = argv};
+    struct launcher_shim_options options = {.dir = path,
+                                            .shim_argv = argv,
+                                            .change_user = rig->change_user,
+                                            .uid = rig->uid,
+                                            .gid = rig->gid};
     struct launcher_events events = {.arg = rig,
                                      .found = on_found,
                                      .started = on_started,
@@ -98,6 +103,15 @@ void rig_restart(struct rig *rig)
     launcher_shim_free(rig->shims);
     rig->count = 0;
     rig_open(rig);
+}
+
+void rig_as_user(struct rig *rig, uid_t uid, gid_t gid)
+{
+    cr_assert_eq(chmod(rig->dir, 0711), 0);
+    rig->change_user = true;
+    rig->uid = uid;
+    rig->gid = gid;
+    rig_restart(rig);
 }
 
 void rig_turn(struct rig *rig, int ms)

@@ -20,6 +20,9 @@ struct rig_worker {
 
 struct rig {
     char dir[64];
+    bool change_user;
+    uid_t uid;
+    gid_t gid;
     struct env env;
     struct loop *loop;
     struct launcher_shim *shims;
@@ -31,6 +34,8 @@ struct rig {
 void rig_init(struct rig *rig);
 void rig_fini(struct rig *rig);    /* ends what still runs, removes everything */
 void rig_restart(struct rig *rig); /* the agent dies, another one starts: the diary is empty */
+
+void rig_as_user(struct rig *rig, uid_t uid, gid_t gid); /* restarts; for workers from now on */
 
 /* `script` runs as /bin/sh -c. Returns its diary. */
 struct rig_worker *rig_sh(struct rig *rig, uint64_t uid, const char *script);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,7 +156,7 @@ Test(supervisor, the_worker_inherits_nothing)
 {
     struct rig_worker *w =
         rig_sh(&rig, 1,
-               "ls /proc/$$/fd | tr '\\n' ' '; echo; readlink /proc/$$/fd/0;"
+               "ls /proc/$$/fd > fds; tr '\\n' ' ' < fds; echo; readlink /proc/$$/fd/0;"
                "grep NoNewPrivs /proc/self/status | tr '\\t' ' '; grep SigIgn /proc/$$/status | tr "
                "'\\t' ' ';"
                "ps -o sid= -p $$ | tr -d ' ' > sid; test $(cat sid) = $$ && echo own session;"
@@ -391,6 +392,42 @@ Test(supervisor, forgetting_leaves_nothing)
     cr_assert(rig_until(&rig, &w->ended));
     rig.launcher.forget(rig.launcher.self, &w->key);
     cr_expect_neq(access(path, F_OK), 0);
+}
+
+Test(supervisor, workers_run_as_the_user_they_are_to)
+{
+    if (geteuid() != 0) {
+        fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
+        return;
+    }
+    rig_as_user(&rig, 65534, 65534);
+    struct rig_worker *w = rig_sh(&rig, 1, "id -u; id -g; id -G; touch here && ls");
+    cr_assert(rig_until(&rig, &w->ended));
+    expect_output(1, "o 65534\no 65534\no 65534\no here\n");
+    w = rig_sh(&rig, 2, "cat ../launch.json >/dev/null 2>&1 || echo secret; sleep 1000");
+    cr_assert(rig_output_has(&rig, 2, "o secret"));
+    rig.launcher.terminate(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.signal, SIGTERM);
+}
+
+Test(supervisor, without_inotify_a_timer_looks)
+{
+    enum { INSTANCES_MAX = 4096 };
+    static int fds[INSTANCES_MAX];
+    int count = 0;
+    struct rig own;
+    while (count < INSTANCES_MAX && (fds[count] = inotify_init1(IN_CLOEXEC)) >= 0)
+        count++;
+    rig_init(&own);
+    struct rig_worker *w = rig_sh(&own, 1, "echo hello; sleep 0.3; exit 2");
+    cr_expect(rig_output_has(&own, 1, "hello"));
+    cr_expect(rig_until(&own, &w->started));
+    cr_expect(rig_until(&own, &w->ended));
+    cr_expect_eq(w->exit.code, 2);
+    rig_fini(&own);
+    while (count > 0)
+        close(fds[--count]);
 }
 
 static int count_fds(void)
