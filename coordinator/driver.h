@@ -47,6 +47,6 @@ int driver_start(struct driver *driver, struct error *err);
 struct service_host driver_host(struct driver *driver);
 
 /* At the end of each turn (loop_on_turn_end). */
-void driver_turn_end(void *driver);
+void driver_turn_end(void *arg); /* the driver */
 
 #endif

@@ -160,16 +160,16 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     struct error err = {0};
     const char *token;
     ProtobufCMessage *message = NULL;
-    struct exchange *exchange = NULL;
     char role[TOKEN_ROLE_MAX + 1];
     int rc = token_of(api, request, &token, &err);
     if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
         rc = service_role(coordinator_service(api->coordinator), token, role, &err);
     if (rc == 0)
         rc = request_message(request, match, &message, &err);
-    if (rc == 0 && !(exchange = calloc(1, sizeof *exchange)))
-        rc = error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc < 0) {
+    struct exchange *exchange = rc == 0 ? calloc(1, sizeof *exchange) : NULL;
+    if (rc == 0 && !exchange)
+        error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
+    if (!exchange) {
         rpc_message_free(message);
         reply_error_as(request,
                        http_body_too_large(request) && err.code == E_INVALID_ARGUMENT

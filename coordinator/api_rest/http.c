@@ -174,22 +174,22 @@ static enum MHD_Result send_response(struct http_request *request)
     return result;
 }
 
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+static enum MHD_Result on_request(void *self, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *upload,
-                                  size_t *upload_size, void **state)
+                                  size_t *ret_upload_size, void **ret_state)
 {
     (void)version;
-    struct http_request *request = *state;
+    struct http_request *request = *ret_state;
     if (!request) {
-        *state = request_new(arg, connection);
-        return *state ? MHD_YES : MHD_NO;
+        *ret_state = request_new(self, connection);
+        return *ret_state ? MHD_YES : MHD_NO;
     }
-    if (*upload_size > 0) {
-        request->received += *upload_size;
+    if (*ret_upload_size > 0) {
+        request->received += *ret_upload_size;
         if (request->received > HTTP_DISCARD_MAX_BYTES)
             return MHD_NO;
-        request->too_large |= buf_append(&request->body, upload, *upload_size) < 0;
-        *upload_size = 0;
+        request->too_large |= buf_append(&request->body, upload, *ret_upload_size) < 0;
+        *ret_upload_size = 0;
         return MHD_YES;
     }
     return request->posted ? send_response(request) : hand_over(request, method, url);
@@ -412,12 +412,12 @@ static int parse_address(const char *text, struct address *ret, struct error *er
     return 0;
 }
 
-int http_address_is_loopback(const char *text, bool *ret, struct error *err)
+int http_address_is_loopback(const char *address, bool *ret, struct error *err)
 {
-    struct address address;
-    int rc = parse_address(text, &address, err);
+    struct address parsed;
+    int rc = parse_address(address, &parsed, err);
     if (rc == 0)
-        *ret = address.is_loopback;
+        *ret = parsed.is_loopback;
     return rc;
 }
 

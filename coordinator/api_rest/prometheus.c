@@ -5,9 +5,12 @@
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/model/cluster.h"
 
-#define ONE(upper, lower) +1
-enum { JOB_STATE_COUNT = 0 JOB_STATES(ONE), NODE_STATE_COUNT = 0 NODE_STATES(ONE) };
-#undef ONE
+#define COUNTED(upper, lower) COUNTED_JOB_##upper,
+enum { JOB_STATES(COUNTED) JOB_STATE_COUNT };
+#undef COUNTED
+#define COUNTED(upper, lower) COUNTED_NODE_##upper,
+enum { NODE_STATES(COUNTED) NODE_STATE_COUNT };
+#undef COUNTED
 
 struct totals {
     uint64_t jobs[JOB_STATE_COUNT], nodes[NODE_STATE_COUNT];

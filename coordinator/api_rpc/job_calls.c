@@ -170,7 +170,7 @@ static bool list_page(struct service *service, const Muster__ListJobsRequest *me
 {
     uint32_t limit = message->limit ? message->limit : LIST_JOBS_DEFAULT;
     limit = limit > LIST_JOBS_MAX ? LIST_JOBS_MAX : limit;
-    ret->jobs = arena_array(arena, limit, sizeof *ret->jobs);
+    ret->jobs = wire_pointers(arena, limit);
     const struct job *last = NULL;
     for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
         if (!listed(job, message))
@@ -237,7 +237,7 @@ static bool why_history(struct service *service, const struct job *job, struct a
                         Muster__WhyJobAnswer *ret)
 {
     struct event_list list = {.arena = arena};
-    list.events = arena_array(arena, WHY_EVENTS, sizeof *list.events);
+    list.events = wire_pointers(arena, WHY_EVENTS);
     struct store_events_query query = {.job = job->id, .limit = WHY_EVENTS, .newest = true};
     struct store *store = service->options.store;
     if (!list.events || store->verbs->list_events(store, &query, add_event, &list, NULL) < 0)
@@ -251,7 +251,7 @@ static bool why_reasons(struct service *service, const struct job *job, struct a
                         Muster__WhyJobAnswer *ret)
 {
     struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *reasons);
-    ret->reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *ret->reasons);
+    ret->reasons = wire_pointers(arena, WHY_REASONS_MAX);
     if (!reasons || !ret->reasons)
         return false;
     int count = core_why(service_cluster(service), job, reasons, WHY_REASONS_MAX);
@@ -302,8 +302,7 @@ void call_list_checkpoints(struct service *service, struct service_call *call, b
     Muster__ListCheckpointsAnswer answer = MUSTER__LIST_CHECKPOINTS_ANSWER__INIT;
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.checkpoints =
-        arena_array(&arena, (size_t)job->checkpoints_count, sizeof *answer.checkpoints);
+    answer.checkpoints = wire_pointers(&arena, (size_t)job->checkpoints_count);
     bool whole = answer.checkpoints;
     for (int i = 0; whole && i < job->checkpoints_count; i++) {
         answer.checkpoints[i] = wire_checkpoint(&arena, &job->checkpoints[i]);

@@ -198,7 +198,7 @@ static Muster__Membership *membership(struct arena *arena, const struct assignme
         return NULL;
     muster__membership__init(ret);
     ret->generation = from->group->generation;
-    ret->members = arena_array(arena, world, sizeof *ret->members);
+    ret->members = wire_pointers(arena, world);
     if (!ret->members)
         return NULL;
     for (size_t rank = 0; rank < world; rank++) {
@@ -289,7 +289,7 @@ static void answer_poll(struct service *service, struct service_call *call, cons
                         .answer = &answer,
                         .capacity = INTAKE_WORKERS_MAX};
     answer.version = version;
-    answer.assignments = arena_array(&arena, poll.capacity, sizeof *answer.assignments);
+    answer.assignments = wire_pointers(&arena, poll.capacity);
     poll.failed = !answer.assignments;
     cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
     if (poll.failed) {

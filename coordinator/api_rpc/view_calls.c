@@ -37,7 +37,7 @@ static bool wire_lines(struct arena *arena, const struct logs_page *page,
 {
     size_t count = (size_t)page->count;
     Muster__LogLine *lines = arena_array(arena, count, sizeof *lines);
-    ret->lines = arena_array(arena, count, sizeof *ret->lines);
+    ret->lines = wire_pointers(arena, count);
     if (!lines || !ret->lines)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -112,7 +112,7 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
 static bool wire_series(struct arena *arena, const struct metric_series *from, int count,
                         Muster__GetMetricsAnswer *ret)
 {
-    ret->series = arena_array(arena, (size_t)count, sizeof *ret->series);
+    ret->series = wire_pointers(arena, (size_t)count);
     for (int i = 0; ret->series && i < count; i++) {
         Muster__MetricSeries *series = arena_alloc(arena, sizeof *series);
         Muster__MetricPoint *points = arena_array(arena, (size_t)from[i].count, sizeof *points);
@@ -120,7 +120,7 @@ static bool wire_series(struct arena *arena, const struct metric_series *from, i
             return false;
         muster__metric_series__init(series);
         series->name = (char *)(uintptr_t)from[i].name;
-        series->points = arena_array(arena, (size_t)from[i].count, sizeof *series->points);
+        series->points = wire_pointers(arena, (size_t)from[i].count);
         if (!series->points)
             return false;
         for (int j = 0; j < from[i].count; j++) {
@@ -192,8 +192,7 @@ static int read_events(struct service *service, const Muster__ListEventsRequest 
     };
     query.limit = query.limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : query.limit;
     page->answer->next = message->after;
-    page->answer->events =
-        arena_array(page->arena, (size_t)query.limit, sizeof *page->answer->events);
+    page->answer->events = wire_pointers(page->arena, (size_t)query.limit);
     struct store *store = service->options.store;
     int rc = page->answer->events ? store->verbs->list_events(store, &query, add_event, page, err)
                                   : E_RESOURCE_EXHAUSTED;
@@ -228,7 +227,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.nodes = arena_array(&arena, (size_t)cluster_nodes_count(cluster), sizeof *answer.nodes);
+    answer.nodes = wire_pointers(&arena, (size_t)cluster_nodes_count(cluster));
     bool whole = answer.nodes;
     for (const struct node *node = cluster_first_node(cluster); whole && node;
          node = cluster_next_node(cluster, node)) {

@@ -117,7 +117,7 @@ static Muster__Job__State job_state(enum job_state state)
 
 static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job *ret)
 {
-    ret->workers = arena_array(arena, (size_t)job->workers_count, sizeof *ret->workers);
+    ret->workers = wire_pointers(arena, (size_t)job->workers_count);
     if (!ret->workers)
         return false;
     for (int i = 0; i < job->workers_count; i++) {
@@ -189,7 +189,7 @@ static Muster__Node__State node_state(enum node_state state)
 static bool wire_labels(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     size_t count = (size_t)node->labels_count;
-    ret->labels = arena_array(arena, count, sizeof *ret->labels);
+    ret->labels = wire_pointers(arena, count);
     Muster__Node__LabelsEntry *entries = arena_array(arena, count, sizeof *entries);
     if (!ret->labels || !entries)
         return false;
@@ -206,7 +206,7 @@ static bool wire_labels(struct arena *arena, const struct node *node, Muster__No
 static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     size_t count = (size_t)node->gpus_count;
-    ret->gpus = arena_array(arena, count, sizeof *ret->gpus);
+    ret->gpus = wire_pointers(arena, count);
     Muster__Gpu *gpus = arena_array(arena, count, sizeof *gpus);
     if (!ret->gpus || !gpus)
         return false;
@@ -224,7 +224,7 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
 
 static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
-    ret->jobs = arena_array(arena, node->jobs.count, sizeof *ret->jobs);
+    ret->jobs = wire_pointers(arena, node->jobs.count);
     if (!ret->jobs)
         return false;
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))

@@ -17,6 +17,12 @@
  * functions give NULL when the arena is full. */
 enum { WIRE_ARENA_MAX_BYTES = 64 << 20 };
 
+/* Room for that many pointers, of a repeated field. */
+static inline void *wire_pointers(struct arena *arena, size_t count)
+{
+    return arena_array(arena, count, sizeof(void *));
+}
+
 Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason);
 Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint);
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,

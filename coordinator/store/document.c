@@ -11,6 +11,8 @@
 #include "common/base/str.h"
 #include "common/base/tree.h"
 
+enum { TREE_MAX_BYTES = 1 << 30 }; /* of the tree a document is made from */
+
 enum field_kind {
     FIELD_TEXT,
     FIELD_INT,
@@ -255,17 +257,25 @@ static struct tree *write_fields(struct arena *arena, const struct field *fields
     return map;
 }
 
-static int write_array(struct arena *arena, struct tree *map, const char *key,
-                       const struct field *fields, const void *items, size_t item_bytes, int count)
+struct items { /* an array of structs */
+    const char *key;
+    const struct field *fields;
+    const void *at;
+    size_t item_bytes;
+    int count;
+};
+
+static int write_items(struct arena *arena, struct tree *map, const struct items *items)
 {
-    if (count == 0)
+    if (items->count == 0)
         return 0;
     struct tree *list = tree_list(arena);
-    for (int i = 0; list && i < count; i++)
-        if (tree_list_add(list, write_fields(arena, fields,
-                                             (const char *)items + item_bytes * (size_t)i)) < 0)
+    for (int i = 0; list && i < items->count; i++) {
+        const char *item = (const char *)items->at + items->item_bytes * (size_t)i;
+        if (tree_list_add(list, write_fields(arena, items->fields, item)) < 0)
             return E_RESOURCE_EXHAUSTED;
-    return tree_map_set(arena, map, key, list);
+    }
+    return tree_map_set(arena, map, items->key, list);
 }
 
 static int write_members(struct arena *arena, struct tree *map, const char *key,
@@ -294,7 +304,7 @@ static int finish(struct arena *arena, struct tree *map, int rc, struct buf *out
 int document_write_job(const struct job *job, struct buf *out, struct error *err)
 {
     struct arena arena;
-    arena_init(&arena, DOCUMENT_MAX_BYTES);
+    arena_init(&arena, TREE_MAX_BYTES);
     struct tree *map = write_fields(&arena, job_fields, job);
     int rc = map ? 0 : E_RESOURCE_EXHAUSTED;
     if (rc == 0)
@@ -302,33 +312,37 @@ int document_write_job(const struct job *job, struct buf *out, struct error *err
     if (rc == 0)
         rc = write_members(&arena, map, "forming_members", &job->forming);
     if (rc == 0)
-        rc = write_array(&arena, map, "workers", worker_fields, job->workers, sizeof *job->workers,
-                         job->workers_count);
+        rc = write_items(&arena, map,
+                         &(struct items){"workers", worker_fields, job->workers,
+                                         sizeof *job->workers, job->workers_count});
     if (rc == 0)
-        rc = write_array(&arena, map, "checkpoints", checkpoint_fields, job->checkpoints,
-                         sizeof *job->checkpoints, job->checkpoints_count);
+        rc = write_items(&arena, map,
+                         &(struct items){"checkpoints", checkpoint_fields, job->checkpoints,
+                                         sizeof *job->checkpoints, job->checkpoints_count});
     return finish(&arena, map, rc, out, err);
 }
 
 int document_write_node(const struct node *node, struct buf *out, struct error *err)
 {
     struct arena arena;
-    arena_init(&arena, DOCUMENT_MAX_BYTES);
+    arena_init(&arena, TREE_MAX_BYTES);
     struct tree *map = write_fields(&arena, node_fields, node);
     int rc = map ? 0 : E_RESOURCE_EXHAUSTED;
     if (rc == 0)
-        rc = write_array(&arena, map, "labels", label_fields, node->labels, sizeof *node->labels,
-                         node->labels_count);
+        rc = write_items(&arena, map,
+                         &(struct items){"labels", label_fields, node->labels, sizeof *node->labels,
+                                         node->labels_count});
     if (rc == 0)
-        rc = write_array(&arena, map, "gpus", gpu_fields, node->gpus, sizeof *node->gpus,
-                         node->gpus_count);
+        rc = write_items(
+            &arena, map,
+            &(struct items){"gpus", gpu_fields, node->gpus, sizeof *node->gpus, node->gpus_count});
     return finish(&arena, map, rc, out, err);
 }
 
 int document_write_reason(const struct reason *reason, struct buf *out, struct error *err)
 {
     struct arena arena;
-    arena_init(&arena, DOCUMENT_MAX_BYTES);
+    arena_init(&arena, TREE_MAX_BYTES);
     return finish(&arena, write_fields(&arena, reason_fields, reason), 0, out, err);
 }
 
@@ -492,7 +506,7 @@ static int parse(const char *text, size_t size, struct arena *arena, struct tree
         .size = size,
         .limits = {.bytes = DOCUMENT_MAX_BYTES, .nodes = DOCUMENT_MAX_BYTES},
     };
-    arena_init(arena, (size_t)DOCUMENT_MAX_BYTES * 16);
+    arena_init(arena, TREE_MAX_BYTES);
     return tree_parse_json(&input, arena, ret, err);
 }
 

@@ -55,12 +55,13 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
                 struct error *err);
 void metrics_free(struct metrics *metrics);
 
-/* Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
-int metrics_append(struct metrics *metrics, const char *job, const struct metric_sample *samples,
+/* `id` is the job's. Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are
+ * dropped. */
+int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
                    int count, struct error *err);
 
 /* Series by name, in `arena`. The first and the last point are always among those given. */
-int metrics_read(struct metrics *metrics, const char *job, const struct metrics_query *query,
+int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
                  struct arena *arena, struct metric_series **ret, int *ret_count,
                  struct error *err);
 

@@ -35,21 +35,8 @@ static struct job *make_job(uint64_t sequence)
     return job;
 }
 
-/* A job with something in every part that a restart needs. */
-static struct job *make_rich_job(uint64_t sequence)
+static void fill_workers(struct job *job)
 {
-    struct job *job = make_job(sequence);
-    job->state = JOB_REFORMING;
-    job->reason = (struct reason){.kind = "node_lost",
-                                  .text = "node \"b\" is gone — why?\n",
-                                  .node = "b",
-                                  .rank = -1,
-                                  .hint = "bring it back"};
-    job->version = 42;
-    job->next_generation = 8;
-    job->next_uid = 5;
-    job->workers = calloc(3, sizeof *job->workers);
-    job->workers_count = job->workers_capacity = 3;
     for (int i = 0; i < 3; i++) {
         struct worker *worker = &job->workers[i];
         worker->uid = (uint64_t)i + 2;
@@ -71,6 +58,54 @@ static struct job *make_rich_job(uint64_t sequence)
         (void)str_copy(worker->node, sizeof worker->node, i ? "b" : "a");
         (void)str_copy(worker->endpoint, sizeof worker->endpoint, "tcp://127.0.0.1:9;shm:x");
     }
+}
+
+static void fill_history(struct job *job)
+{
+    job->restarts = 3;
+    job->restarts_without_progress = 2;
+    job->progress_step = 180;
+    job->same_cause = 1;
+    (void)str_copy(job->last_cause, sizeof job->last_cause, "exit 1");
+    job->cause_wall_ms = 9;
+    job->backoff_until_ms = 10;
+    job->grow_after_ms = 11;
+    job->grow_failures = 12;
+    job->step = 210;
+    job->total_steps = 1000;
+    job->loss = 2.0625;
+    job->tokens_per_second = NAN;
+    job->broken_at_ms = 13;
+    job->broken_at_step = 14;
+    job->recoveries = 15;
+    job->last_recovery_ms = 16;
+    job->stop_deadline_ms = 17;
+    job->runtime_deadline_ms = 18;
+    job->cancel_requested = true;
+    job->ending = JOB_CANCELLED;
+    job->exit_code = 19;
+    job->submitted_wall_ms = 20;
+    job->started_wall_ms = 21;
+    job->ended_wall_ms = 22;
+    (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, "key-1");
+}
+
+/* A job with something in every part that a restart needs. */
+static struct job *make_rich_job(uint64_t sequence)
+{
+    struct job *job = make_job(sequence);
+    job->state = JOB_REFORMING;
+    job->reason = (struct reason){.kind = "node_lost",
+                                  .text = "node \"b\" is gone — why?\n",
+                                  .node = "b",
+                                  .rank = -1,
+                                  .hint = "bring it back"};
+    job->version = 42;
+    job->next_generation = 8;
+    job->next_uid = 5;
+    job->workers = calloc(3, sizeof *job->workers);
+    job->workers_count = job->workers_capacity = 3;
+    fill_workers(job);
     job->workers[2].exit = (struct exit_info){.code = 0,
                                               .signal = 9,
                                               .oom = true,
@@ -106,32 +141,7 @@ static struct job *make_rich_job(uint64_t sequence)
                                               .wall_ms = 6,
                                               .size_bytes = 2 << 20,
                                               .world = 2};
-    job->restarts = 3;
-    job->restarts_without_progress = 2;
-    job->progress_step = 180;
-    job->same_cause = 1;
-    (void)str_copy(job->last_cause, sizeof job->last_cause, "exit 1");
-    job->cause_wall_ms = 9;
-    job->backoff_until_ms = 10;
-    job->grow_after_ms = 11;
-    job->grow_failures = 12;
-    job->step = 210;
-    job->total_steps = 1000;
-    job->loss = 2.0625;
-    job->tokens_per_second = NAN;
-    job->broken_at_ms = 13;
-    job->broken_at_step = 14;
-    job->recoveries = 15;
-    job->last_recovery_ms = 16;
-    job->stop_deadline_ms = 17;
-    job->runtime_deadline_ms = 18;
-    job->cancel_requested = true;
-    job->ending = JOB_CANCELLED;
-    job->exit_code = 19;
-    job->submitted_wall_ms = 20;
-    job->started_wall_ms = 21;
-    job->ended_wall_ms = 22;
-    (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, "key-1");
+    fill_history(job);
     return job;
 }
 
