@@ -52,6 +52,10 @@ Test(list, removal_is_safe_twice_and_during_a_safe_walk)
         }
     }
     cr_assert_eq(as_number(&head), 2468);
+    struct item *first = list_first(&head, struct item, link);
+    list_remove(&first->link);
+    cr_assert(list_empty(&first->link), "a removed link is alone");
+    free(first);
     list_each_safe(item, after, &head, link)
         free(item);
 }

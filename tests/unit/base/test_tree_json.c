@@ -159,6 +159,17 @@ Test(tree_json, limits_on_bytes_depth_and_values)
     arena_fini(&small);
 }
 
+Test(tree_json, many_shallow_lists_are_not_deep)
+{
+    struct buf text = {0};
+    buf_char(&text, '[');
+    for (int i = 0; i < 100; i++)
+        buf_str(&text, i ? ",[{}]" : "[{}]");
+    buf_char(&text, ']');
+    cr_assert_eq(parse(buf_cstr(&text))->count, 100);
+    buf_fini(&text);
+}
+
 Test(tree_json, a_depth_bomb_is_refused_quickly)
 {
     enum { DEPTH = 1 << 20 };

@@ -104,6 +104,26 @@ Test(proc, descriptors_can_swap_their_numbers)
     }
 }
 
+Test(proc, no_source_is_overwritten_by_a_target_that_was_free_here)
+{
+    int a[2], b[2];
+    char byte;
+    cr_assert_eq(pipe2(a, O_CLOEXEC), 0);
+    cr_assert_eq(pipe2(b, O_CLOEXEC), 0);
+    for (int offset = 1; offset < 10; offset++) {
+        struct proc_fd fds[] = {{a[1], b[1] + offset}, {b[1], b[1] + offset + 1}};
+        char script[80];
+        snprintf(script, sizeof(script), "printf A >/dev/fd/%d; printf B >/dev/fd/%d", fds[0].to,
+                 fds[1].to);
+        struct proc proc = shell(script, (struct proc_spawn){.fds = fds, .fd_count = 2});
+        cr_assert_eq(finish(&proc).code, 0);
+        cr_assert_eq(read(a[0], &byte, 1), 1);
+        cr_assert_eq(byte, 'A');
+        cr_assert_eq(read(b[0], &byte, 1), 1);
+        cr_assert_eq(byte, 'B');
+    }
+}
+
 Test(proc, environment_and_directory_are_those_given)
 {
     char text[512];
