@@ -10,7 +10,7 @@
 
 #include "common/base/str.h"
 
-enum { BLOCK_BYTES = 512, RECORDS_MAX_BYTES = 4 << 20 };
+enum { BLOCK_BYTES = 512, RECORDS_WRITE_BYTES = 1 << 20, RECORDS_MAX_BYTES = 4 << 20 };
 
 static const char stream_letters[OUTPUT_STREAMS] = {'o', 'e'};
 
@@ -37,28 +37,41 @@ void output_writer_fini(struct output_writer *writer)
     buf_fini(&writer->records);
 }
 
-/* Keep the end of all text: whole lines while they fit. */
+/* The largest end of text[0..size) that has `max` bytes at most and starts with a character. */
+static const char *end_of(const char *text, size_t size, size_t max)
+{
+    const char *start = size > max ? text + (size - max) : text;
+    while (start > text && start < text + size && ((unsigned char)*start & 0xc0) == 0x80)
+        start++;
+    return start;
+}
+
 static void remember_last(struct output_writer *writer, const char *text, size_t size)
 {
-    if (size > AGENT_LAST_OUTPUT_MAX_BYTES - 1) {
-        text += size - (AGENT_LAST_OUTPUT_MAX_BYTES - 1);
-        size = AGENT_LAST_OUTPUT_MAX_BYTES - 1;
-        for (; size > 0 && ((unsigned char)*text & 0xc0) == 0x80; size--)
-            text++; /* not in the middle of a character */
+    const char *start = end_of(text, size, AGENT_LAST_OUTPUT_MAX_BYTES - 1);
+    size -= (size_t)(start - text);
+    if (writer->last_size + size + 1 > sizeof(writer->last)) {
+        const char *keep = end_of(writer->last, writer->last_size, AGENT_LAST_OUTPUT_MAX_BYTES);
+        size_t kept = writer->last_size - (size_t)(keep - writer->last);
+        memmove(writer->last, keep, kept);
+        writer->last_size = kept;
     }
-    size_t excess = writer->last_size + size + 1;
-    excess = excess > AGENT_LAST_OUTPUT_MAX_BYTES ? excess - AGENT_LAST_OUTPUT_MAX_BYTES : 0;
-    if (excess) {
-        const char *line_end =
-            memchr(writer->last + excess - 1, '\n', writer->last_size - excess + 1);
-        size_t drop = line_end ? (size_t)(line_end - writer->last) + 1 : writer->last_size;
-        memmove(writer->last, writer->last + drop, writer->last_size - drop);
-        writer->last_size -= drop;
-    }
-    memcpy(writer->last + writer->last_size, text, size);
+    memcpy(writer->last + writer->last_size, start, size);
     writer->last_size += size;
     writer->last[writer->last_size++] = '\n';
-    writer->last[writer->last_size] = '\0';
+}
+
+void output_last(const struct output_writer *writer, char ret[AGENT_LAST_OUTPUT_MAX_BYTES + 1])
+{
+    const char *end = writer->last + writer->last_size;
+    const char *start = end_of(writer->last, writer->last_size, AGENT_LAST_OUTPUT_MAX_BYTES);
+    if (start > writer->last && start[-1] != '\n') {
+        const char *line_end = memchr(start, '\n', (size_t)(end - start));
+        if (line_end && line_end + 1 < end)
+            start = line_end + 1;
+    }
+    memcpy(ret, start, (size_t)(end - start));
+    ret[end - start] = '\0';
 }
 
 static void append_utf8(struct buf *out, const char *text, size_t size)
@@ -126,24 +139,24 @@ static void end_line(struct output_writer *writer, enum output_stream stream, in
     partial->cut_bytes = 0;
 }
 
-static void take_byte(struct output_writer *writer, enum output_stream stream, char byte,
-                      int64_t wall_ms)
+static void take_text(struct output_partial *partial, const char *text, size_t size)
+{
+    size_t room = sizeof(partial->text) - partial->size;
+    size_t fits = size < room ? size : room;
+    memcpy(partial->text + partial->size, text, fits);
+    partial->size += fits;
+    partial->cut_bytes += size - fits;
+    partial->after_return = false;
+}
+
+static void take_line_end(struct output_writer *writer, enum output_stream stream, char byte,
+                          int64_t wall_ms)
 {
     struct output_partial *partial = &writer->partial[stream];
     bool after_return = partial->after_return;
-    partial->after_return = false;
-    if (byte == '\n') {
-        if (!after_return)
-            end_line(writer, stream, wall_ms);
-    } else if (byte == '\r') {
-        partial->after_return = partial->size > 0;
-        if (partial->size > 0)
-            end_line(writer, stream, wall_ms);
-    } else if (partial->size < sizeof(partial->text)) {
-        partial->text[partial->size++] = byte;
-    } else {
-        partial->cut_bytes++;
-    }
+    partial->after_return = byte == '\r' && partial->size > 0;
+    if (byte == '\r' ? partial->size > 0 : !after_return)
+        end_line(writer, stream, wall_ms);
 }
 
 /* After a short write (a full disk) only whole records stay in the file. */
@@ -181,8 +194,19 @@ static void write_records(struct output_writer *writer)
 void output_write(struct output_writer *writer, enum output_stream stream, const char *bytes,
                   size_t size, int64_t wall_ms)
 {
-    for (size_t i = 0; i < size; i++)
-        take_byte(writer, stream, bytes[i], wall_ms);
+    size_t start = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != '\n' && bytes[i] != '\r')
+            continue;
+        if (i > start)
+            take_text(&writer->partial[stream], bytes + start, i - start);
+        take_line_end(writer, stream, bytes[i], wall_ms);
+        start = i + 1;
+        if (writer->records.size > RECORDS_WRITE_BYTES)
+            write_records(writer);
+    }
+    if (size > start)
+        take_text(&writer->partial[stream], bytes + start, size - start);
     if (writer->records.size)
         write_records(writer);
 }

@@ -26,6 +26,9 @@ enum {
     OUTPUT_RECORD_MAX_BYTES = 3 * OUTPUT_LINE_MAX_BYTES + 128, /* U+FFFD takes three bytes */
 };
 
+/* Room for four ends, so that it is seldom moved. */
+enum { OUTPUT_LAST_BYTES = 4 * AGENT_LAST_OUTPUT_MAX_BYTES };
+
 enum output_stream { OUTPUT_STDOUT, OUTPUT_STDERR, OUTPUT_STREAMS };
 
 struct output_partial { /* a line that has not ended yet */
@@ -43,7 +46,7 @@ struct output_writer {
     int64_t tokens_bytes, tokens_at_ms; /* of the rate limit */
     uint64_t kept_bytes;                /* on disk, not freed by the agent yet */
     uint64_t dropped_lines;
-    char last[AGENT_LAST_OUTPUT_MAX_BYTES + 1]; /* the end of all text, valid UTF-8 */
+    char last[OUTPUT_LAST_BYTES]; /* the end of all text and some more, valid UTF-8 */
     size_t last_size;
 };
 
@@ -58,6 +61,9 @@ void output_write(struct output_writer *writer, enum output_stream stream, const
 
 /* The streams have ended: what is left without a line end is a line too. */
 void output_flush(struct output_writer *writer, int64_t wall_ms);
+
+/* The end of all text: whole lines where one fits. */
+void output_last(const struct output_writer *writer, char ret[AGENT_LAST_OUTPUT_MAX_BYTES + 1]);
 
 /* The record at the start of bytes[0..size): its size with the '\n', 0 if it is not whole yet.
  * `ret->text` points to a NUL-terminated copy in `text`. A record that is none reads as its bytes.

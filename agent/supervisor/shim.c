@@ -306,7 +306,7 @@ static int finish(struct shim *shim, struct error *err)
     if (!tree_end_own(&shim->cgroup))
         dprintf(STDERR_FILENO, "some of the worker's processes cannot be killed\n");
     drain(shim);
-    (void)str_copy(exit.last_output, sizeof(exit.last_output), shim->output.last);
+    output_last(&shim->output, exit.last_output);
     cgroup_remove(&shim->cgroup);
     output_writer_fini(&shim->output);
     return rundir_write_exit(&shim->dir, &exit, err);
