@@ -330,24 +330,24 @@ struct rpc_server *rpc_call_server(const struct rpc_call *call)
     return call->server;
 }
 
-void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *message)
+void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *answer)
 {
     insist(call->open);
-    insist(message->descriptor == call->method->descriptor->output);
+    insist(answer->descriptor == call->method->descriptor->output);
     struct rpc_server *server = call->server;
     struct error err;
     buf_clear(&server->payload);
-    if (rpc_message_pack(message, &server->payload, &err) != 0) {
+    if (rpc_message_pack(answer, &server->payload, &err) != 0) {
         err.code = E_RESOURCE_EXHAUSTED;
         error_wrap(&err, "the answer of %s", call->method->name);
         rpc_call_fail(call, &err);
         return;
     }
-    Muster__RpcAnswer answer = MUSTER__RPC_ANSWER__INIT;
-    answer.id = call->envelope->id;
-    answer.payload.data = (uint8_t *)server->payload.data;
-    answer.payload.len = server->payload.size;
-    send_answer(server, call->request, &answer);
+    Muster__RpcAnswer envelope = MUSTER__RPC_ANSWER__INIT;
+    envelope.id = call->envelope->id;
+    envelope.payload.data = (uint8_t *)server->payload.data;
+    envelope.payload.len = server->payload.size;
+    send_answer(server, call->request, &envelope);
     call_end(call);
 }
 

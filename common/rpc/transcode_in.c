@@ -369,7 +369,8 @@ static int read_map(const struct input *in, const struct tree *node,
         return wanted(in, node, "a map");
     const ProtobufCMessageDescriptor *type = field->descriptor;
     size_t *count = field_count(message, field);
-    ProtobufCMessage **array = array_new(field_member(message, field), node->count, sizeof(*array));
+    ProtobufCMessage **array =
+        array_new(field_member(message, field), node->count, field_value_bytes(field));
     if (!array)
         return no_memory(in);
     const struct tree *item;
