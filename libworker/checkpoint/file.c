@@ -56,7 +56,9 @@ int file_write(int folder, const char *name, const void *data, size_t size, stru
         rc = error_errno(err, errno, "syncing");
     if (close(fd) && !rc)
         rc = error_errno(err, errno, "closing");
-    return rc ? error_wrap(err, "%s", name) : 0;
+    if (rc)
+        (void)error_wrap(err, "%s", name);
+    return rc;
 }
 
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err)
@@ -95,8 +97,10 @@ int file_read(int folder, const char *name, size_t max, char **ret, size_t *ret_
         if (!data)
             rc = error_set(err, WK_ENOMEM, "no memory for %s", name);
     }
-    if (!rc && file_read_at(fd, data, (size_t)st.st_size, 0, err))
-        rc = error_wrap(err, "%s", name);
+    if (!rc && file_read_at(fd, data, (size_t)st.st_size, 0, err)) {
+        (void)error_wrap(err, "%s", name);
+        rc = WK_EIO;
+    }
     close(fd);
     if (rc) {
         free(data);

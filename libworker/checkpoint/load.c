@@ -39,8 +39,10 @@ static int open_manifest(struct load *load, const char *path, struct error *err)
         return rc;
     rc = manifest_parse(text, size, &load->manifest, err);
     free(text);
-    if (rc)
-        return error_wrap(err, "manifest.json");
+    if (rc) {
+        (void)error_wrap(err, "manifest.json");
+        return rc;
+    }
     load->shards = calloc((size_t)load->manifest.n_files + 1, sizeof(*load->shards));
     if (!load->shards)
         return error_set(err, WK_ENOMEM, "no memory to load it");
@@ -83,7 +85,9 @@ static int open_shard(struct load *load, int index, struct error *err)
                        (unsigned long long)file->bytes);
     else
         rc = read_header(file, shard, file->header_bytes != file->bytes, err);
-    return rc ? error_wrap(err, "%s", file->name) : 0;
+    if (rc)
+        (void)error_wrap(err, "%s", file->name);
+    return rc;
 }
 
 /* The bytes of one part into `ret`. */
@@ -110,8 +114,10 @@ static int load_tensor(struct load *load, const struct manifest_tensor *tensor, 
     for (int i = 0; i < tensor->n_parts; i++) {
         const struct manifest_part *part = &tensor->parts[i];
         int rc = read_part(load, tensor, part, (char *)ret + (size_t)part->start * element, err);
-        if (rc)
-            return error_wrap(err, "tensor %s", tensor->name);
+        if (rc) {
+            (void)error_wrap(err, "tensor %s", tensor->name);
+            return rc;
+        }
     }
     return 0;
 }
@@ -163,7 +169,9 @@ static int load_numbers(struct load *load, struct train_numbers *ret, struct err
     if (!rc && ret->step != load->manifest.step)
         rc = error_set(err, WK_EIO, "it is of step %lld, the manifest of %lld",
                        (long long)ret->step, (long long)load->manifest.step);
-    return rc ? error_wrap(err, "state.json") : 0;
+    if (rc)
+        (void)error_wrap(err, "state.json");
+    return rc;
 }
 
 static int load_open(struct load *load, const char *path, struct error *err)
@@ -200,8 +208,10 @@ int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, i
     if (!rc)
         rc = load_tensors(&load, tensors, n_tensors, err);
     load_close(&load);
-    if (rc)
-        return error_wrap(err, "checkpoint %s", path);
+    if (rc) {
+        (void)error_wrap(err, "checkpoint %s", path);
+        return rc;
+    }
     *ret_numbers = numbers;
     return 0;
 }
@@ -235,5 +245,7 @@ int checkpoint_verify(const char *path, struct error *err)
     if (!rc)
         rc = verify_tensors(&load, err);
     load_close(&load);
-    return rc ? error_wrap(err, "checkpoint %s", path) : 0;
+    if (rc)
+        (void)error_wrap(err, "checkpoint %s", path);
+    return rc;
 }

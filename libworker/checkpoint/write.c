@@ -101,7 +101,9 @@ static int write_shard(struct draft *draft, struct error *err)
     int rc = write_tensors(draft, fd, err);
     if (close(fd) && !rc)
         rc = error_errno(err, errno, "closing");
-    return rc ? error_wrap(err, "%s", shard_name) : 0;
+    if (rc)
+        (void)error_wrap(err, "%s", shard_name);
+    return rc;
 }
 
 static int write_state(struct draft *draft, struct error *err)
@@ -259,5 +261,7 @@ int checkpoint_write(const struct checkpoint_write *what, struct error *err)
     if (rc && *draft.temporary)
         (void)file_remove_folder(draft.temporary, NULL);
     manifest_fini(&draft.manifest);
-    return rc ? error_wrap(err, "checkpoint of step %lld", (long long)what->numbers->step) : 0;
+    if (rc)
+        (void)error_wrap(err, "checkpoint of step %lld", (long long)what->numbers->step);
+    return rc;
 }

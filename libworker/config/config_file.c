@@ -76,9 +76,11 @@ static int take_value(struct settings *settings, const char *file, const struct 
     return rc ? WK_EINVAL : 0;
 }
 
+/* `prefix` NULL: the document itself, where a job's keys and `training` may stand. */
 static int take_section(struct settings *settings, const char *file, const struct tree *map,
                         const char *prefix, struct error *err)
 {
+    const char *above = prefix ? prefix : "";
     struct tree *node;
     if (map->kind != TREE_MAP)
         return tree_fail(map, err, "expected a map of settings, found %s",
@@ -86,16 +88,16 @@ static int take_section(struct settings *settings, const char *file, const struc
     tree_each(node, map)
     {
         char path[128];
-        if (str_printf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", node->key))
+        if (str_printf(path, sizeof(path), "%s%s%s", above, *above ? "." : "", node->key))
             return tree_fail(node, err, "this key is too long");
         int setting = settings_find(path), rc = 0;
         if (setting >= 0)
             rc = take_value(settings, file, node, setting, err);
-        else if (!*prefix && strcmp(path, "training") == 0)
+        else if (!prefix && strcmp(path, "training") == 0)
             rc = take_section(settings, file, node, "", err);
         else if (is_section(path))
             rc = take_section(settings, file, node, path, err);
-        else if (*prefix || !is_job_key(path))
+        else if (prefix || !is_job_key(path))
             rc = unknown_key(node, path, err);
         if (rc)
             return rc;
@@ -111,7 +113,7 @@ int settings_read_yaml(struct settings *settings, const char *name, const char *
     struct tree *root = NULL;
     int rc = tree_parse_yaml(&input, &arena, &root, err);
     if (!rc && root->kind != TREE_NULL)
-        rc = take_section(settings, name, root, "", err);
+        rc = take_section(settings, name, root, NULL, err);
     if (rc)
         error_wrap(err, "config file %s", name);
     arena_fini(&arena);

@@ -66,8 +66,10 @@ static int parse_interval(const char *text, int64_t *ret, struct error *err)
     if (!space) {
         int64_t ms;
         int rc = parse_duration(text, &ms, err);
-        if (rc)
-            return error_wrap(err, "neither \"200 steps\" nor a time");
+        if (rc) {
+            (void)error_wrap(err, "neither \"200 steps\" nor a time");
+            return rc;
+        }
         *ret = -ms;
         return 0;
     }

@@ -100,7 +100,8 @@ int source_open(const char *path, enum wk_source_format format, struct wk_source
         rc = interpret(source, format, err);
     if (rc) {
         wk_source_free(source);
-        return error_wrap(err, "data %s", path);
+        (void)error_wrap(err, "data %s", path);
+        return rc;
     }
     *ret = source;
     return 0;

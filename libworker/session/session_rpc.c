@@ -470,8 +470,10 @@ static int slot_commit(struct session *session, bool done, const struct checkpoi
     checkpoint.size_bytes = claim->bytes;
     checkpoint.world = (uint32_t)claim->world;
     int rc = hub_call(&s->hub, "CommitCheckpoint", &request.base, &options, &answer, err);
-    if (rc)
-        return error_wrap(err, "%s", done ? "committing" : "asking to commit");
+    if (rc) {
+        (void)error_wrap(err, "%s", done ? "committing" : "asking to commit");
+        return rc;
+    }
     if (done)
         prune((const Muster__CommitCheckpointAnswer *)answer, claim->path);
     rpc_message_free(answer);
@@ -562,7 +564,8 @@ int session_open(const struct session_address *address, struct session **ret, st
         rc = hello(s, err);
     if (rc) {
         release(s);
-        return error_wrap(err, "session with the agent at %s", url);
+        (void)error_wrap(err, "session with the agent at %s", url);
+        return rc;
     }
     *ret = &s->base;
     return 0;

@@ -64,7 +64,7 @@ static bool stop(struct wk_context *ctx)
 
 bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
 {
-    if (ctx->micro > 0 && ctx->phase != STEP_BROKEN)
+    if (ctx->micro > 0 && ctx->phase != STEP_BROKEN && !ctx->error.code)
         return true; /* inside an accumulation window */
     for (;;) {
         if (ctx->error.code || ctx->ended)

@@ -70,8 +70,10 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
     if (!ctx->session && ctx->place.kind == PLACE_MUSTER) {
         int64_t uid = 0;
         const char *text = variable(seams, "MUSTER_UID");
-        if (*text && parse_i64(text, 0, INT64_MAX, &uid, err))
-            return error_wrap(err, "MUSTER_UID");
+        if (*text && parse_i64(text, 0, INT64_MAX, &uid, err)) {
+            (void)error_wrap(err, "MUSTER_UID");
+            return WK_EINVAL;
+        }
         struct session_address address = {
             .url = variable(seams, "MUSTER_WORKER_SOCKET"),
             .token = variable(seams, "MUSTER_WORKER_TOKEN"),

@@ -1,0 +1,186 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "libworker/config/settings.h"
+
+struct variables {
+    const char *const *pairs; /* name, value, …, NULL */
+};
+
+static const char *lookup(void *arg, const char *name)
+{
+    const struct variables *variables = arg;
+    for (const char *const *pair = variables->pairs; *pair; pair += 2)
+        if (strcmp(pair[0], name) == 0)
+            return pair[1];
+    return NULL;
+}
+
+static int read_pairs(const char *const *pairs, struct settings *ret, struct error *err)
+{
+    struct variables variables = {pairs};
+    struct environment environment = {lookup, &variables};
+    struct settings_input input = {.environment = &environment};
+    return settings_read(&input, ret, err);
+}
+
+static const char *const nothing[] = {NULL};
+
+Test(settings, every_default_passes_its_own_checks)
+{
+    struct settings settings;
+    cr_assert_eq(read_pairs(nothing, &settings, NULL), 0);
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        cr_assert_eq(settings.values[i].origin, WK_FROM_DEFAULT);
+        cr_assert_str_eq(settings.values[i].text, setting_rows[i].fallback);
+    }
+    cr_assert_eq(settings_integer(&settings, SETTING_ACCUMULATION), 1);
+    cr_assert_eq(settings_integer(&settings, SETTING_COMM_TIMEOUT), 30 * 60 * 1000);
+    settings_fini(&settings);
+}
+
+Test(settings, names_are_unique_and_have_environment_names)
+{
+    char name[SETTING_ENV_MAX];
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        cr_assert_eq(settings_find(setting_rows[i].name), i);
+    cr_assert_eq(settings_find("nothing"), -1);
+    cr_assert_str_eq(setting_env_name(SETTING_CHECKPOINT_EVERY, name), "MUSTER_CHECKPOINT_EVERY");
+    cr_assert_str_eq(setting_env_name(SETTING_MESH_DP, name), "MUSTER_MESH_DP");
+}
+
+Test(settings, code_beats_environment_beats_file_beats_default)
+{
+    static const char yaml[] = "seed: 1\nbucket_mib: 2\nclip_grad_norm: 0.5\n";
+    static const char *const pairs[] = {"MUSTER_SEED", "11", "MUSTER_BUCKET_MIB", "12", NULL};
+    struct wk_setting code = {"seed", "21"};
+    struct variables variables = {pairs};
+    struct environment environment = {lookup, &variables};
+    struct settings_input input = {
+        .code = &code, .n_code = 1, .environment = &environment, .file = "/tmp/settings-test.yaml"};
+    FILE *file = fopen(input.file, "w");
+    cr_assert_not_null(file);
+    fputs(yaml, file);
+    fclose(file);
+    struct settings settings;
+    struct error err = {0};
+    cr_assert_eq(settings_read(&input, &settings, &err), 0, "%s", err.text);
+    remove(input.file);
+    cr_assert_eq(settings_integer(&settings, SETTING_SEED), 21);
+    cr_assert_eq(settings.values[SETTING_SEED].origin, WK_FROM_CODE);
+    cr_assert_eq(settings_number(&settings, SETTING_BUCKET_MIB), 12);
+    cr_assert_eq(settings.values[SETTING_BUCKET_MIB].origin, WK_FROM_ENVIRONMENT);
+    cr_assert_str_eq(settings.values[SETTING_BUCKET_MIB].where, "MUSTER_BUCKET_MIB");
+    cr_assert_eq(settings_number(&settings, SETTING_CLIP_GRAD_NORM), 0.5);
+    cr_assert_eq(settings.values[SETTING_CLIP_GRAD_NORM].origin, WK_FROM_FILE);
+    cr_assert_str_eq(settings.values[SETTING_CLIP_GRAD_NORM].where, "/tmp/settings-test.yaml:3");
+    cr_assert_eq(settings.values[SETTING_LOG_EVERY].origin, WK_FROM_DEFAULT);
+    settings_fini(&settings);
+}
+
+static int read_yaml(const char *text, struct settings *settings, struct error *err)
+{
+    cr_assert_eq(read_pairs(nothing, settings, err), 0);
+    *err = (struct error){0};
+    return settings_read_yaml(settings, "run.yaml", text, strlen(text), err);
+}
+
+Test(settings, sections_and_job_specs_are_read)
+{
+    struct settings settings;
+    struct error err = {0};
+    cr_assert_eq(read_yaml("name: gpt\ncommand: [a, b]\nnodes: {min: 1, max: 2}\n"
+                           "checkpoint: {dir: /c, every: 200 steps, keep: 5}\n"
+                           "training:\n  strategy: ddp\n  mesh: {dp: 2}\n",
+                           &settings, &err),
+                 0, "%s", err.text);
+    cr_assert_str_eq(settings_text(&settings, SETTING_CHECKPOINT_DIR), "/c");
+    cr_assert_eq(settings_integer(&settings, SETTING_CHECKPOINT_EVERY), 200);
+    cr_assert_eq(settings_integer(&settings, SETTING_MESH_DP), 2);
+    settings_fini(&settings);
+}
+
+Test(settings, unknown_keys_are_refused_with_line_and_nearest_name)
+{
+    struct settings settings;
+    struct error err;
+    cr_assert_eq(read_yaml("seed: 1\nbucket_mb: 3\n", &settings, &err), WK_EINVAL);
+    cr_assert(strstr(err.text, "line 2") || strstr(err.text, ":2"), "%s", err.text);
+    cr_assert(strstr(err.hint, "bucket_mib"), "%s", err.hint);
+    settings_fini(&settings);
+    cr_assert_eq(read_yaml("checkpoint:\n  evry: 10m\n", &settings, &err), WK_EINVAL);
+    cr_assert(strstr(err.text, "checkpoint.evry"), "%s", err.text);
+    cr_assert(strstr(err.hint, "checkpoint.every"), "%s", err.hint);
+    settings_fini(&settings);
+    cr_assert_eq(read_yaml("training:\n  nodes: 3\n", &settings, &err), WK_EINVAL);
+    settings_fini(&settings);
+}
+
+Test(settings, values_that_do_not_fit_are_refused_with_their_source)
+{
+    static const char *const bad[][3] = {
+        {"MUSTER_SEED", "x", NULL},
+        {"MUSTER_SEED", "-1", NULL},
+        {"MUSTER_STRATEGY", "dpp", NULL},
+        {"MUSTER_GRADIENT_ACCUMULATION_STEPS", "0", NULL},
+        {"MUSTER_GRADIENT_ACCUMULATION_STEPS", "2.5", NULL},
+        {"MUSTER_BUCKET_MIB", "nan", NULL},
+        {"MUSTER_BUCKET_MIB", "-3", NULL},
+        {"MUSTER_CHECKPOINT_EVERY", "200", NULL},
+        {"MUSTER_CHECKPOINT_EVERY", "0 steps", NULL},
+        {"MUSTER_CHECKPOINT_EVERY", "3 stops", NULL},
+        {"MUSTER_COMM_TIMEOUT", "1ms", NULL},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct settings settings;
+        struct error err = {0};
+        cr_assert_eq(read_pairs(bad[i], &settings, &err), WK_EINVAL, "%s=%s", bad[i][0], bad[i][1]);
+        cr_assert(strstr(err.text, bad[i][0]), "%s", err.text);
+    }
+}
+
+Test(settings, intervals_are_steps_or_times)
+{
+    static const struct {
+        const char *text;
+        int64_t value;
+    } cases[] = {{"200 steps", 200}, {"1 step", 1}, {"10m", -600000}, {"90s", -90000}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *const pairs[] = {"MUSTER_CHECKPOINT_EVERY", cases[i].text, NULL};
+        struct settings settings;
+        cr_assert_eq(read_pairs(pairs, &settings, NULL), 0, "%s", cases[i].text);
+        cr_assert_eq(settings_integer(&settings, SETTING_CHECKPOINT_EVERY), cases[i].value);
+        settings_fini(&settings);
+    }
+}
+
+Test(settings, printing_shows_value_and_origin)
+{
+    static const char *const pairs[] = {"MUSTER_SEED", "7", NULL};
+    struct settings settings;
+    char *text = NULL;
+    size_t size;
+    cr_assert_eq(read_pairs(pairs, &settings, NULL), 0);
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_eq(settings_print(&settings, out), 0);
+    fclose(out);
+    const char *line = strstr(text, "\nseed ");
+    cr_assert_not_null(line);
+    cr_assert(strstr(line, "# environment: MUSTER_SEED"));
+    cr_assert(strstr(text, "# default"));
+    free(text);
+    settings_fini(&settings);
+}
+
+Test(settings, a_missing_file_is_named)
+{
+    static const char *const pairs[] = {"MUSTER_CONFIG", "/nonexistent/run.yaml", NULL};
+    struct settings settings;
+    struct error err = {0};
+    cr_assert_eq(read_pairs(pairs, &settings, &err), WK_ENOTFOUND);
+    cr_assert(strstr(err.text, "/nonexistent/run.yaml"));
+}
