@@ -1,5 +1,6 @@
 #include <criterion/criterion.h>
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,20 @@ Test(inventory, gpus_are_there_or_it_says_why_not)
         cr_expect_gt(gpus[i].memory_bytes, 0);
     }
     cr_expect(count > 0 || why[0]);
+}
+
+/* The loader takes a library that is loaded already for one of the same name. */
+Test(inventory, gpus_become_slots_and_a_label)
+{
+    struct inventory inventory;
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    cr_assert_eq(inventory_read(&inventory, NULL), 0);
+    cr_expect_eq(inventory.gpus_count, 2);
+    cr_expect_eq(inventory.slots, 2);
+    cr_expect_str_eq(inventory.gpus[1].uuid, "GPU-1");
+    cr_expect_str_eq(inventory.gpus[1].model, "NVIDIA H200");
+    cr_expect_eq(inventory.gpus[1].memory_bytes, 150ull << 30);
+    cr_expect_str_eq(label(&inventory, "gpu.model"), "H200");
 }
 
 Test(inventory, labels_are_sorted_replaced_and_bounded)
