@@ -151,6 +151,7 @@ static struct node *add_node(struct step *step, const struct node *facts, struct
 static void hear(struct step *step, struct node *node)
 {
     node->connected = true;
+    node->gone = false;
     node->seen_wall_ms = step->wall_ms;
     node_renew_lease(step, node);
 }
@@ -228,6 +229,7 @@ void node_gone(struct step *step)
     if (!node || node->incarnation != step->event->node_gone.incarnation || !node->connected)
         return;
     node->connected = false;
+    node->gone = true;
     if (node->state == NODE_LOST)
         return;
     struct reason reason;

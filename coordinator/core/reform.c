@@ -78,13 +78,13 @@ static void plan_base(struct step *step, struct job *job, const struct group *ba
 }
 
 /* Nodes to make up for lost ones, taken before the queue: a running gang goes first. */
-static bool find_replacements(struct step *step, struct job *job, int missing,
-                              struct placement *ret)
+static bool find_replacements(struct step *step, struct job *job, const struct group *base,
+                              int missing, struct placement *ret)
 {
     struct view view;
     struct reason reason;
     struct request request = {.spec = job->spec, .nodes_min = missing, .nodes_max = missing,
-                              .avoid = job};
+                              .avoid = job, .avoid_group = base};
     request.together = place_topology_value(step->cluster, job);
     view_init(&view, step->cluster);
     bool found = scheduler_place(&view, &request, ret, &reason);
@@ -153,7 +153,7 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
     int missing = spec->nodes_min - plan.nodes;
     bool possible = plan.survivors > 0;
     if (possible && missing > 0)
-        possible = find_replacements(step, job, missing, &extra);
+        possible = find_replacements(step, job, base, missing, &extra);
     if (possible) {
         add_placed(step, job, &extra, &plan);
         carry_out(step, job, base, &plan, failure);

@@ -120,8 +120,8 @@ static void take_lost_ranks(struct step *step, struct job *job, const struct wor
             continue;
         victim->lost_in = group->generation;
         struct node *node = cluster_node(step->cluster, victim->node);
-        if (!worker_living(victim) || !node || node->connected)
-            continue;
+        if (!worker_living(victim) || !node || !node->gone)
+            continue; /* silent since our own restart is no hint: it had no time to speak */
         struct reason reason;
         reason_set(&reason, REASON_PEERS_SAW_IT_DIE,
                    "its connection is gone and its peers lost its ranks");

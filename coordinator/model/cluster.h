@@ -100,6 +100,7 @@ struct node {
     struct gpu gpus[NODE_GPUS_MAX];
     int gpus_count;
     bool connected;           /* its connection stands; false = a hint, not a verdict */
+    bool gone;                /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* what the administrator set; survives restarts */
     int64_t lease_until_ms;
     int64_t joined_wall_ms, seen_wall_ms;

@@ -21,11 +21,6 @@ struct census { /* how many nodes pass each filter, each among those that pass t
     uint64_t held_for;             /* the job a roomy node is kept for */
 };
 
-static bool is_avoided(const struct view_node *node, const struct request *request)
-{
-    return request->avoid && map_get(&node->node->jobs, request->avoid->sequence);
-}
-
 static void count_node(const struct view_node *at, const struct request *request,
                        struct census *census)
 {
@@ -50,7 +45,7 @@ static void count_node(const struct view_node *at, const struct request *request
     if (!at->open)
         return;
     census->open++;
-    if (!node_has_room(at, request->spec, NULL) || is_avoided(at, request))
+    if (!node_has_room(at, request->spec, NULL) || node_is_avoided(at, request))
         return;
     census->roomy++;
     if (at->held_for && !census->held_for)

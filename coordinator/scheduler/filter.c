@@ -59,3 +59,17 @@ bool node_has_room(const struct view_node *node, const struct spec *spec, int *r
     return fits(spec, node->slots_free, node->cpus_milli_free, node->memory_bytes_free) &&
            find_runs(node, spec->workers_per_node, spec->resources.slots, ret_slots);
 }
+
+bool node_is_avoided(const struct view_node *node, const struct request *request)
+{
+    const struct job *job = request->avoid;
+    const struct group *group = request->avoid_group;
+    if (job && map_get(&node->node->jobs, job->sequence))
+        return true;
+    for (int rank = 0; job && group && rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker && strcmp(worker->node, node->node->name) == 0)
+            return true;
+    }
+    return false;
+}

@@ -16,4 +16,7 @@ bool node_large_enough(const struct node *node, const struct spec *spec);
 /* Room for workers_per_node workers in what is free; their first slots to ret_slots (may be NULL). */
 bool node_has_room(const struct view_node *node, const struct spec *spec, int *ret_slots);
 
+/* The request does not want this node: its job is there already. */
+bool node_is_avoided(const struct view_node *node, const struct request *request);
+
 #endif

@@ -57,8 +57,7 @@ static bool is_candidate(const struct view_node *node, const struct request *req
             return false;
     }
     return node->open && !node->held_for && !unmet_constraint(node->node, spec) &&
-           node_has_room(node, spec, NULL) &&
-           !(request->avoid && map_get(&node->node->jobs, request->avoid->sequence));
+           node_has_room(node, spec, NULL) && !node_is_avoided(node, request);
 }
 
 static void take(struct view_node *node, const struct spec *spec, struct placed_node *ret)

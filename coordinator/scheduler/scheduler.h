@@ -34,6 +34,7 @@ struct request {
     const struct spec *spec;
     int nodes_min, nodes_max;
     const struct job *avoid; /* nodes with a living worker of this job are not taken; may be NULL */
+    const struct group *avoid_group; /* of that job: nor are nodes of its members, dead or alive */
     const char *together; /* growing with a topology: the value its nodes share; NULL = any */
 };
 

@@ -1,9 +1,9 @@
-/* sim --seeds N [--seed S] [--trace] [--jobs P] [--twice]
+/* sim --seeds N [--seed S] [--trace] [--jobs P] [--twice] [--also FILE]
  *
  * Runs N worlds from seed S (1), each in a process of its own, P (2) at a time. A failing seed
  * prints one line that says what failed and the command that shows it again; exit code 1. --trace
  * (with one seed) prints what happens. --twice runs each seed twice and compares: the same seed is
- * the same world.
+ * the same world. --also runs the seeds at the line starts of a file (regressions.txt) first.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -22,11 +22,14 @@ enum {
     SLICE_MS = 1000,
     PROCESSES_MAX = 64,
     RESULT_MAX = 1200,
+    ALSO_MAX = 1000,
 };
 
 struct options {
     int64_t seed, seeds, processes;
     bool trace, twice;
+    int64_t also[ALSO_MAX];
+    int also_count;
 };
 
 struct result { /* what a world's process tells its parent */
@@ -146,7 +149,7 @@ static void take_result(struct summary *sum, const struct child *child, const st
 static void check_twice(struct summary *sum, const struct child *child, struct result *first)
 {
     struct child again = {.seed = child->seed, .second = true};
-    struct options quiet = {0};
+    static const struct options quiet;
     struct result second;
     start_child(&again, &quiet);
     finish_child(&again, &second);
@@ -157,15 +160,22 @@ static void check_twice(struct summary *sum, const struct child *child, struct r
     (void)sum;
 }
 
+static uint64_t seed_at(const struct options *options, int64_t index)
+{
+    if (index < options->also_count)
+        return (uint64_t)options->also[index];
+    return (uint64_t)(options->seed + index - options->also_count);
+}
+
 static int run_all(const struct options *options)
 {
     struct child children[PROCESSES_MAX];
     struct summary sum = {0};
-    int64_t next = 0;
+    int64_t next = 0, count = options->also_count + options->seeds;
     int running = 0;
-    while (next < options->seeds || running > 0) {
-        while (running < options->processes && next < options->seeds) {
-            children[running] = (struct child){.seed = (uint64_t)(options->seed + next++)};
+    while (next < count || running > 0) {
+        while (running < options->processes && next < count) {
+            children[running] = (struct child){.seed = seed_at(options, next++)};
             start_child(&children[running++], options);
         }
         struct result result;
@@ -195,15 +205,36 @@ static bool take_number(const char *name, int argc, char **argv, int *at, int64_
     return true;
 }
 
+static bool read_also(const char *path, struct options *options)
+{
+    char line[512], number[24];
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    while (options->also_count < ALSO_MAX && fgets(line, sizeof line, file)) {
+        size_t digits = strspn(line, "0123456789");
+        if (digits == 0 || digits >= sizeof number)
+            continue;
+        memcpy(number, line, digits);
+        number[digits] = 0;
+        if (parse_i64(number, 1, INT64_MAX, &options->also[options->also_count], NULL) == 0)
+            options->also_count++;
+    }
+    (void)fclose(file);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    struct options options = {.seed = 1, .seeds = 100, .processes = 2};
+    static struct options options = {.seed = 1, .seeds = 100, .processes = 2};
     bool ok = true;
     for (int i = 1; i < argc && ok; i++) {
         if (strcmp(argv[i], "--trace") == 0)
             options.trace = true;
         else if (strcmp(argv[i], "--twice") == 0)
             options.twice = true;
+        else if (strcmp(argv[i], "--also") == 0)
+            ok = i + 1 < argc && read_also(argv[++i], &options);
         else
             ok = take_number("--seeds", argc, argv, &i, &options.seeds) ||
                  take_number("--seed", argc, argv, &i, &options.seed) ||
@@ -211,7 +242,8 @@ int main(int argc, char **argv)
     }
     if (!ok || options.seed < 1 || options.seeds < 1 || options.processes < 1 ||
         options.processes > PROCESSES_MAX) {
-        (void)fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--jobs P] [--trace] [--twice]\n");
+        (void)fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--jobs P] [--trace] [--twice] "
+                              "[--also FILE]\n");
         return 2;
     }
     return run_all(&options);

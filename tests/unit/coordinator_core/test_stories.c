@@ -383,6 +383,75 @@ Test(stories, a_lost_node_below_the_minimum_is_replaced_by_a_free_one)
     cr_expect_eq(story_job(&s, "j1")->current.world, 2);
 }
 
+Test(stories, a_replacement_is_not_put_where_a_dead_worker_is_replaced)
+{
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 2);
+    story_node_up(&s, "c", 2);
+    story_submit(&s, &(struct story_spec){.name = "three", .nodes_min = 3, .nodes_max = 3});
+    story_follow(&s);
+    s.trace[0] = 0;
+    story_gone(&s, "c");
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL), *b = story_worker(&s, "j1", 1, NULL);
+    b->exited = true;
+    b->exit = (struct exit_info){.code = 1, .wall_ms = 1};
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_ranks[1] = 2;
+    a->lost_count = 2;
+    story_report(&s, "a");
+    story_report(&s, "b");
+    story_follow(&s);
+    story_expect(&s, "c unreachable connection_lost\nc lost peers_saw_it_die\n"
+                     "j1 restarting node_lost\n");
+}
+
+Test(stories, a_registration_that_comes_again_late_says_nothing_of_now)
+{
+    running_pair(&pair);
+    int count = s.nodes[1].workers_count;
+    s.nodes[1].workers_count = 0;
+    story_register(&s, "b", false);
+    s.nodes[1].workers_count = count;
+    story_wait(&s, 2000);
+    story_expect(&s, "");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+}
+
+static void remember_generation(void *arg, const struct assignment *assignment)
+{
+    if (assignment->stop)
+        *(uint64_t *)arg = assignment->generation;
+}
+
+Test(stories, a_worker_told_of_a_generation_is_stopped_in_it)
+{
+    running_pair(&rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    cr_assert_eq(story_job(&s, "j1")->forming.generation, 2);
+    story_cancel(&s, "j1");
+    uint64_t generation = 0;
+    cluster_assignments(s.cluster, "a", remember_generation, &generation);
+    cr_expect_eq(generation, 2);
+}
+
+Test(stories, silence_after_a_restart_is_no_verdict)
+{
+    running_pair(&pair);
+    struct story_worker *survivor = story_worker(&s, "j1", 0, NULL);
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    s.trace[0] = 0;
+    survivor->broken = 1;
+    survivor->lost_ranks[0] = 1;
+    survivor->lost_count = 1;
+    story_report(&s, "a");
+    story_expect(&s, "a ready reported\n");
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming worker_failed\nj1 running all_joined\n");
+}
+
 Test(stories, without_a_free_node_the_gang_waits_and_starts_again)
 {
     running_pair(&rigid);
