@@ -73,13 +73,15 @@ WK_API bool wk_is_main(const struct wk_context *ctx); /* rank 0 */
 WK_API uint64_t wk_generation(const struct wk_context *ctx);
 
 /* What wk_prepare takes; made by the macros below. */
+enum wk_object_kind {
+    WK_OBJECT_MODEL,
+    WK_OBJECT_OPTIMIZER,
+    WK_OBJECT_LOADER,
+    WK_OBJECT_SCHEDULER
+};
+
 struct wk_object {
-    enum wk_object_kind {
-        WK_OBJECT_MODEL,
-        WK_OBJECT_OPTIMIZER,
-        WK_OBJECT_LOADER,
-        WK_OBJECT_SCHEDULER
-    } kind;
+    enum wk_object_kind kind;
     void *object;
 };
 
