@@ -437,14 +437,35 @@ static int read_value(const struct tree *node, const struct field *field, void *
     return 0;
 }
 
+/* The field of that name, looked for from `*from` on and then from the start: documents are written
+ * in the table's order, so that reading one passes over the table once. */
+static const struct field *find_field(const struct field *fields, const struct field **from,
+                                      const char *name)
+{
+    const struct field *field = *from;
+    for (; field->name; field++)
+        if (strcmp(field->name, name) == 0)
+            break;
+    if (!field->name)
+        for (field = fields; field != *from && strcmp(field->name, name) != 0;)
+            field++;
+    if (!field->name || strcmp(field->name, name) != 0)
+        return NULL;
+    *from = field + 1;
+    return field;
+}
+
 static int read_fields(const struct tree *map, const struct field *fields, void *to,
                        struct error *err)
 {
     if (map->kind != TREE_MAP)
         return tree_fail(map, err, "expected a map");
-    for (const struct field *field = fields; field->name; field++) {
-        const struct tree *node = tree_get(map, field->name);
-        int rc = node ? read_value(node, field, (char *)to + field->offset, err) : 0;
+    const struct field *from = fields;
+    const struct tree *node;
+    tree_each(node, map)
+    {
+        const struct field *field = find_field(fields, &from, node->key);
+        int rc = field ? read_value(node, field, (char *)to + field->offset, err) : 0;
         if (rc < 0)
             return rc;
     }
