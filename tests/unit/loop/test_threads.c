@@ -278,6 +278,44 @@ static void a_callback_may_unwatch_another_descriptor_that_is_ready(void)
     close_loop();
 }
 
+static void refuse_event(void *arg, int fd, uint32_t events)
+{
+    (void)arg;
+    (void)fd;
+    (void)events;
+    CHECK(!"an event of the closed descriptor reached the new one");
+}
+
+/* Close the other descriptor and watch a new, silent one that gets its number. */
+static void replace_other(void *arg, int fd, uint32_t events)
+{
+    struct pipe_watch *watch = arg;
+    int other = fd == watch->fds[0][0] ? watch->fds[1][0] : watch->fds[0][0];
+    int silent[2];
+    (void)events;
+    watch->calls++;
+    loop_unwatch(loop, fd);
+    loop_unwatch(loop, other);
+    CHECK(pipe(silent) == 0);
+    CHECK(dup2(silent[0], other) == other);
+    CHECK(loop_watch(loop, other, EPOLLIN, refuse_event, NULL, NULL) == 0);
+    close(silent[0]); /* the writing end stays open: no hang-up to report */
+}
+
+static void an_event_of_a_closed_descriptor_does_not_reach_its_successor(void)
+{
+    open_loop();
+    struct pipe_watch watch = {0};
+    for (int i = 0; i < 2; i++) {
+        CHECK(pipe(watch.fds[i]) == 0);
+        CHECK(loop_watch(loop, watch.fds[i][0], EPOLLIN, replace_other, &watch, NULL) == 0);
+        CHECK(write(watch.fds[i][1], "x", 1) == 1);
+    }
+    loop_turn(loop);
+    CHECK(watch.calls == 1);
+    close_loop();
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -289,6 +327,7 @@ int main(int argc, char **argv)
         CHECK_CASE(stop_from_another_thread_ends_a_loop_that_waits_for_nothing),
         CHECK_CASE(a_watched_descriptor_calls_until_it_is_drained),
         CHECK_CASE(a_callback_may_unwatch_another_descriptor_that_is_ready),
+        CHECK_CASE(an_event_of_a_closed_descriptor_does_not_reach_its_successor),
         {0},
     };
     return check_all(cases, argc, argv);
