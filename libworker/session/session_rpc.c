@@ -63,6 +63,7 @@ struct session_rpc {
     uint64_t leaving; /* generation the leave timer is about */
     bool sending;     /* a Progress is in flight */
     int64_t sent_ms;
+    uint64_t sent_generation; /* of the last Progress */
 };
 
 static int64_t wall_now_ms(void)
@@ -221,6 +222,8 @@ static void beat(void *arg)
     struct batch *batch = take_batch(s);
     struct rpc_options options = {.timeout_ms = PROGRESS_TIMEOUT_MS};
     s->sent_ms = loop_now_ms(s->hub.loop);
+    if (batch)
+        s->sent_generation = batch->request.generation;
     s->sending = batch &&
                  rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
                                  &batch->request.base, &options, progress_done, s, NULL) == 0;
@@ -232,11 +235,13 @@ static void flush_soon(void *arg)
     struct session_rpc *s = arg;
     (void)pthread_mutex_lock(&s->lock);
     s->posted = false;
+    /* The first step of a generation is what a recovery is measured by: it does not wait. */
+    bool news = s->generation != s->sent_generation;
     (void)pthread_mutex_unlock(&s->lock);
-    if (s->sending || loop_timer_armed(&s->beat_timer))
+    if (s->sending || (loop_timer_armed(&s->beat_timer) && !news))
         return;
     int64_t now_ms = loop_now_ms(s->hub.loop), due_ms = s->sent_ms + s->beat_ms;
-    beat_at(s, s->sent_ms && due_ms > now_ms ? due_ms : now_ms);
+    beat_at(s, !news && due_ms > now_ms ? due_ms : now_ms);
 }
 
 /* ---- the slots, on other threads ---- */
