@@ -7,9 +7,10 @@
 #include "agent/core/environment.h"
 #include "agent/core/step.h"
 #include "agent/link/coordinator_link.h"
-#include "agent/link/outbox.h"
 #include "agent/link/wire.h"
 #include "agent/link/worker_socket.h"
+#include "agent/outbox.h"
+#include "agent/registration.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
@@ -94,7 +95,8 @@ static void send_report(struct agent *agent)
     arena_fini(&agent->report);
     arena_init(&agent->report, REPORT_ARENA_MAX_BYTES);
     if (wire_workers(agent->core, &agent->report, &report.workers, &report.n_workers)) {
-        log_error(agent->log, "the report has no room for all workers");
+        log_error(agent->log, "the report has no room for all workers",
+                  log_str("node", agent->name));
         return;
     }
     outbox_fill(&agent->outbox, &agent->report, &report);
@@ -227,7 +229,8 @@ static void perform(struct agent *agent, const struct agent_action *action)
         wake_at(agent, action->at_ms);
         break;
     case AGENT_ACTION_LEAVE:
-        log_warn(agent->log, "another agent speaks for this node now: leaving its workers to it");
+        log_warn(agent->log, "another agent speaks for this node now: leaving its workers to it",
+                 log_str("node", agent->name));
         end(agent, AGENT_END_FENCED);
         break;
     }
@@ -341,9 +344,10 @@ static void fill_register(void *arg, Muster__RegisterNodeRequest *request)
     request->version = agent->version;
     request->port_first = agent->port_first;
     request->port_last = agent->port_last;
-    if (wire_inventory(&agent->inventory, &agent->report, request) ||
+    if (registration_fill(&agent->inventory, &agent->report, request) ||
         wire_workers(agent->core, &agent->report, &request->workers, &request->n_workers))
-        log_error(agent->log, "the registration has no room for all workers");
+        log_error(agent->log, "the registration has no room for all workers",
+                  log_str("node", agent->name));
 }
 
 static void on_registered(void *arg, const Muster__RegisterNodeAnswer *answer)
@@ -362,7 +366,7 @@ static void on_unknown(void *arg)
 {
     struct agent *agent = arg;
     struct agent_event event = {.kind = AGENT_EVENT_UNREGISTERED};
-    log_info(agent->log, "the coordinator asks us to register again");
+    log_info(agent->log, "the coordinator asks us to register again", log_str("node", agent->name));
     handle(agent, &event);
 }
 
@@ -389,7 +393,7 @@ static void on_complaint(void *arg, const struct error *err)
 static void on_recovered(void *arg)
 {
     struct agent *agent = arg;
-    log_info(agent->log, "the coordinator answers again");
+    log_info(agent->log, "the coordinator answers again", log_str("node", agent->name));
 }
 
 /* Events of the workers */

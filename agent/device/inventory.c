@@ -42,10 +42,14 @@ static bool read_number(const char *path, double *ret)
 static double cpu_quota(void)
 {
     char text[SMALL_FILE_BYTES];
+    char *after;
     double quota, period;
-    if (read_small("/sys/fs/cgroup/cpu.max", text) &&
-        sscanf(text, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0)
-        return quota / period;
+    if (read_small("/sys/fs/cgroup/cpu.max", text)) { /* "max 100000" or "150000 100000" */
+        quota = strtod(text, &after);
+        period = strtod(after, NULL);
+        if (quota > 0 && period > 0)
+            return quota / period;
+    }
     if (read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota) &&
         read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period) && quota > 0 && period > 0)
         return quota / period;
@@ -78,7 +82,7 @@ static uint64_t count_memory(void)
 int inventory_label(struct inventory *inventory, const char *key, const char *value,
                     struct error *err)
 {
-    struct inventory_label label;
+    struct inventory_label label = {0};
     if (!key[0] || !value[0] || str_copy(label.key, sizeof(label.key), key) ||
         str_copy(label.value, sizeof(label.value), value))
         return error_set(err, E_INVALID_ARGUMENT,

@@ -8,7 +8,12 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 
-enum { TRAINING_MAX = 64, SETTING_NAME_MAX = 64, NUMBER_TEXT_BYTES = FORMAT_MAX };
+enum {
+    TRAINING_MAX = 64,
+    SETTING_NAME_MAX = 64,
+    NUMBER_TEXT_BYTES = FORMAT_MAX,
+    POINTER_BYTES = sizeof(void *),
+};
 
 /* protobuf-c's members are not const; nobody writes through them. */
 static char *unconst(const char *text)
@@ -283,7 +288,7 @@ int wire_workers(const struct agent_core *core, struct arena *arena, Muster__Wor
     size_t count = 0, at = 0, outputs = 0;
     for (const struct agent_worker *w = agent_core_first(core); w; w = w->next)
         count++;
-    Muster__WorkerStatus **pointers = arena_array(arena, count + 1, sizeof(*pointers));
+    Muster__WorkerStatus **pointers = arena_array(arena, count + 1, POINTER_BYTES);
     Muster__WorkerStatus *all = arena_array(arena, count + 1, sizeof(*all));
     if (!pointers || !all)
         return E_RESOURCE_EXHAUSTED;
@@ -299,61 +304,12 @@ int wire_workers(const struct agent_core *core, struct arena *arena, Muster__Wor
     return 0;
 }
 
-static bool wire_labels(const struct inventory *inventory, struct arena *arena,
-                        Muster__RegisterNodeRequest *ret)
-{
-    size_t count = (size_t)inventory->labels_count;
-    Muster__RegisterNodeRequest__LabelsEntry *all = arena_array(arena, count + 1, sizeof(*all));
-    ret->labels = arena_array(arena, count + 1, sizeof(*ret->labels));
-    if (!all || !ret->labels)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        muster__register_node_request__labels_entry__init(&all[i]);
-        all[i].key = unconst(inventory->labels[i].key);
-        all[i].value = unconst(inventory->labels[i].value);
-        ret->labels[i] = &all[i];
-    }
-    ret->n_labels = count;
-    return true;
-}
-
-static bool wire_gpus(const struct inventory *inventory, struct arena *arena,
-                      Muster__RegisterNodeRequest *ret)
-{
-    size_t count = (size_t)inventory->gpus_count;
-    Muster__Gpu *all = arena_array(arena, count + 1, sizeof(*all));
-    ret->gpus = arena_array(arena, count + 1, sizeof(*ret->gpus));
-    if (!all || !ret->gpus)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        muster__gpu__init(&all[i]);
-        all[i].index = (uint32_t)inventory->gpus[i].index;
-        all[i].model = unconst(inventory->gpus[i].model);
-        all[i].memory_bytes = inventory->gpus[i].memory_bytes;
-        all[i].uuid = unconst(inventory->gpus[i].uuid);
-        ret->gpus[i] = &all[i];
-    }
-    ret->n_gpus = count;
-    return true;
-}
-
-int wire_inventory(const struct inventory *inventory, struct arena *arena,
-                   Muster__RegisterNodeRequest *ret)
-{
-    ret->slots = inventory->slots;
-    ret->cpus = inventory->cpus;
-    ret->memory_bytes = inventory->memory_bytes;
-    return wire_labels(inventory, arena, ret) && wire_gpus(inventory, arena, ret)
-               ? 0
-               : E_RESOURCE_EXHAUSTED;
-}
-
 Muster__Membership *wire_membership(const struct assignment *assignment, struct arena *arena)
 {
     size_t count = (size_t)assignment->members_count;
     Muster__Membership *ret = arena_alloc(arena, sizeof(*ret));
     Muster__Member *all = arena_array(arena, count + 1, sizeof(*all));
-    Muster__Member **pointers = arena_array(arena, count + 1, sizeof(*pointers));
+    Muster__Member **pointers = arena_array(arena, count + 1, POINTER_BYTES);
     if (!count || !ret || !all || !pointers)
         return NULL;
     muster__membership__init(ret);

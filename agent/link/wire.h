@@ -7,7 +7,6 @@
 #include <stddef.h>
 
 #include "agent/core/step.h"
-#include "agent/device/inventory.h"
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "proto/node.pb-c.h"
@@ -23,10 +22,6 @@ int wire_assignment(const Muster__Assignment *message, struct assignment **ret, 
 /* The status of all workers. E_RESOURCE_EXHAUSTED when the arena is full. */
 int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,
                  size_t *ret_count);
-
-/* Slots, cpus, memory, labels, GPUs. */
-int wire_inventory(const struct inventory *inventory, struct arena *arena,
-                   Muster__RegisterNodeRequest *ret);
 
 /* The membership of an assignment; NULL if it has none or the arena is full. */
 Muster__Membership *wire_membership(const struct assignment *assignment, struct arena *arena);

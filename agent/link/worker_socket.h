@@ -7,7 +7,7 @@
 
 #include "agent/core/action.h"
 #include "agent/core/event.h"
-#include "agent/link/outbox.h"
+#include "agent/core/metric.h"
 #include "common/base/error.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"

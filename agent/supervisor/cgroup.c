@@ -60,7 +60,8 @@ static void own_place(const char *controllers, char ret[CGROUP_PATH_MAX])
         return;
     rest = str_of(text);
     while (str_next(&rest, '\n', &line)) {
-        if (!str_next(&line, ':', &part) || !str_next(&line, ':', &part) ||
+        struct str number;
+        if (!str_next(&line, ':', &number) || !str_next(&line, ':', &part) ||
             !str_equal(part, str_of(controllers)))
             continue;
         if (line.size > 1 && line.size < CGROUP_PATH_MAX && !strstr(line.data, "/../"))

@@ -131,15 +131,21 @@ static struct output_line *allocate(size_t text_bytes, char **ret_texts)
     return lines;
 }
 
-static void parse(struct run *run, const char *bytes, size_t size, size_t max_bytes, char *texts,
+struct stretch { /* of the output file, from the acknowledged part on */
+    const char *bytes;
+    size_t size;
+    size_t max_bytes; /* of text to take */
+};
+
+static void parse(struct run *run, const struct stretch *from, char *texts,
                   struct output_batch *batch)
 {
     size_t at = 0, used = 0;
     while (batch->count < OUTPUT_BATCH_LINES_MAX) {
         struct output_line *line = &batch->lines[batch->count];
-        size_t record = output_parse(bytes + at, size - at, texts + used, line);
+        size_t record = output_parse(from->bytes + at, from->size - at, texts + used, line);
         size_t length = record ? strlen(line->text) : 0;
-        if (!record || (batch->count > 0 && used + length > max_bytes))
+        if (!record || (batch->count > 0 && used + length > from->max_bytes))
             break;
         at += record;
         used += length + 1;
@@ -147,7 +153,7 @@ static void parse(struct run *run, const char *bytes, size_t size, size_t max_by
     }
     run->batch_end.lines = run->acked.lines + (uint64_t)batch->count;
     run->batch_end.bytes = run->acked.bytes + at;
-    batch->complete = batch->complete && !memchr(bytes + at, '\n', size - at);
+    batch->complete = batch->complete && !memchr(from->bytes + at, '\n', from->size - at);
 }
 
 int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret, struct error *err)
@@ -172,7 +178,8 @@ int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
         rc = 0;
     batch.complete = run->ended && size < chunk; /* a full chunk may not be all there is */
     if (!rc) {
-        parse(run, bytes, size, max_bytes, texts, &batch);
+        struct stretch stretch = {.bytes = bytes, .size = size, .max_bytes = max_bytes};
+        parse(run, &stretch, texts, &batch);
         *ret = batch;
     } else {
         free(batch.lines);

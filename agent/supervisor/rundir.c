@@ -192,7 +192,7 @@ static int writer_store(struct writer *w, const struct rundir *dir, const char *
     return rc;
 }
 
-int rundir_create(const struct rundir *dir, const struct run_launch *run, struct error *err)
+int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err)
 {
     char work[RUNDIR_PATH_MAX];
     int rc = rundir_file(dir, "work", work, err);
@@ -200,9 +200,9 @@ int rundir_create(const struct rundir *dir, const struct run_launch *run, struct
         return rc;
     if (mkdir(dir->path, DIRECTORY_MODE))
         return error_errno(err, errno, "run directory %s", dir->path);
-    if (mkdir(work, 0700) || (run->change_user && chown(work, run->uid, run->gid)))
+    if (mkdir(work, 0700) || (how->change_user && chown(work, how->uid, how->gid)))
         return error_errno(err, errno, "folder %s", work);
-    const struct launch *launch = &run->launch;
+    const struct launch *launch = &how->launch;
     struct writer w;
     writer_init(&w);
     put_text(&w, "job", launch->key.job);
@@ -215,9 +215,9 @@ int rundir_create(const struct rundir *dir, const struct run_launch *run, struct
     put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
     put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
     put_number(&w, "master_port", launch->master_port);
-    put_bool(&w, "change_user", run->change_user);
-    put_number(&w, "user", run->uid);
-    put_number(&w, "group", run->gid);
+    put_bool(&w, "change_user", how->change_user);
+    put_number(&w, "user", how->uid);
+    put_number(&w, "group", how->gid);
     return writer_store(&w, dir, "launch.json", SECRET_MODE | DURABLE, err);
 }
 

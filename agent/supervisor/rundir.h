@@ -68,7 +68,7 @@ int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct 
 int rundir_parse_name(const char *name, struct worker_key *ret);
 
 /* The directory and launch.json. E_ALREADY_EXISTS if it was ever made. */
-int rundir_create(const struct rundir *dir, const struct run_launch *launch, struct error *err);
+int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err);
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err);
 

@@ -1,4 +1,4 @@
-#include "supervisor_rig.h"
+#include "tests/unit/agent/supervisor_rig.h"
 
 #include <criterion/criterion.h>
 

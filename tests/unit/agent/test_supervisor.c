@@ -17,7 +17,7 @@
 #include "agent/supervisor/output.h"
 #include "agent/supervisor/rundir.h"
 #include "common/env/proc.h"
-#include "supervisor_rig.h"
+#include "tests/unit/agent/supervisor_rig.h"
 
 static struct rig rig;
 

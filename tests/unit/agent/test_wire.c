@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agent/core/environment.h"
-#include "agent/link/outbox.h"
 #include "agent/link/wire.h"
+#include "agent/outbox.h"
 
 Test(wire, an_assignment_in_our_words)
 {

@@ -1,7 +1,9 @@
-#include "agent/link/outbox.h"
+#include "agent/outbox.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { POINTER_BYTES = sizeof(void *) };
 
 int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *err)
 {
@@ -94,7 +96,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
     if (!chunk || !lines)
         return NULL;
     muster__log_chunk__init(chunk);
-    chunk->lines = arena_array(arena, count + 1, sizeof(*chunk->lines));
+    chunk->lines = arena_array(arena, count + 1, POINTER_BYTES);
     if (!chunk->lines)
         return NULL;
     chunk->job = (char *)(uintptr_t)worker->key.job;
@@ -148,7 +150,7 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
 static void fill_logs(struct outbox *outbox, struct arena *arena, Muster__NodeReport *report)
 {
     size_t left = OUTBOX_LOG_BYTES;
-    report->logs = arena_array(arena, OUTBOX_CHUNKS_MAX, sizeof(*report->logs));
+    report->logs = arena_array(arena, OUTBOX_CHUNKS_MAX, POINTER_BYTES);
     if (!report->logs)
         return;
     for (struct outbox_worker *w = outbox->workers;
@@ -175,7 +177,7 @@ static void fill_metrics(struct outbox *outbox, struct arena *arena, Muster__Nod
     if (count > OUTBOX_METRICS_PER_REPORT)
         count = OUTBOX_METRICS_PER_REPORT;
     Muster__MetricSample *samples = arena_array(arena, count + 1, sizeof(*samples));
-    report->metrics = arena_array(arena, count + 1, sizeof(*report->metrics));
+    report->metrics = arena_array(arena, count + 1, POINTER_BYTES);
     if (!samples || !report->metrics)
         return;
     for (uint64_t i = 0; i < count; i++) {

@@ -2,12 +2,13 @@
  * and metric samples (kept here). One report at a time carries some of them; they are gone once the
  * coordinator has acknowledged that report, else they go again with a later one. Loop thread.
  */
-#ifndef LINK_OUTBOX_H
-#define LINK_OUTBOX_H
+#ifndef AGENT_OUTBOX_H
+#define AGENT_OUTBOX_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/core/metric.h"
 #include "agent/supervisor/launcher.h"
 #include "common/base/arena.h"
 #include "proto/node.pb-c.h"
@@ -17,15 +18,6 @@ enum {
     OUTBOX_METRICS_MAX = 4096,    /* kept; the oldest go first */
     OUTBOX_METRICS_PER_REPORT = 1024,
     OUTBOX_CHUNKS_MAX = 64, /* workers whose output is in one report */
-    OUTBOX_METRIC_NAME_MAX = 63,
-};
-
-struct metric { /* MetricSample in our words */
-    char job[AGENT_JOB_ID_MAX + 1];
-    char name[OUTBOX_METRIC_NAME_MAX + 1];
-    uint64_t generation, step;
-    int64_t wall_ms;
-    double value;
 };
 
 struct outbox_worker { /* whose output there is more of */

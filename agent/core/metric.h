@@ -1,0 +1,19 @@
+/* One measurement of a worker on its way to the coordinator: proto MetricSample in our words. */
+#ifndef AGENT_METRIC_H
+#define AGENT_METRIC_H
+
+#include <stdint.h>
+
+#include "agent/core/launch.h"
+
+enum { METRIC_NAME_MAX = 63 };
+
+struct metric {
+    char job[AGENT_JOB_ID_MAX + 1];
+    char name[METRIC_NAME_MAX + 1];
+    uint64_t generation, step;
+    int64_t wall_ms;
+    double value;
+};
+
+#endif

@@ -1,0 +1,60 @@
+#include "agent/registration.h"
+
+#include <stdbool.h>
+
+enum { POINTER_BYTES = sizeof(void *) };
+
+/* protobuf-c's members are not const; nobody writes through them. */
+static char *text_of(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
+static bool fill_labels(const struct inventory *inventory, struct arena *arena,
+                        Muster__RegisterNodeRequest *ret)
+{
+    size_t count = (size_t)inventory->labels_count;
+    Muster__RegisterNodeRequest__LabelsEntry *all = arena_array(arena, count + 1, sizeof(*all));
+    ret->labels = arena_array(arena, count + 1, POINTER_BYTES);
+    if (!all || !ret->labels)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__register_node_request__labels_entry__init(&all[i]);
+        all[i].key = text_of(inventory->labels[i].key);
+        all[i].value = text_of(inventory->labels[i].value);
+        ret->labels[i] = &all[i];
+    }
+    ret->n_labels = count;
+    return true;
+}
+
+static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
+                      Muster__RegisterNodeRequest *ret)
+{
+    size_t count = (size_t)inventory->gpus_count;
+    Muster__Gpu *all = arena_array(arena, count + 1, sizeof(*all));
+    ret->gpus = arena_array(arena, count + 1, POINTER_BYTES);
+    if (!all || !ret->gpus)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__gpu__init(&all[i]);
+        all[i].index = (uint32_t)inventory->gpus[i].index;
+        all[i].model = text_of(inventory->gpus[i].model);
+        all[i].memory_bytes = inventory->gpus[i].memory_bytes;
+        all[i].uuid = text_of(inventory->gpus[i].uuid);
+        ret->gpus[i] = &all[i];
+    }
+    ret->n_gpus = count;
+    return true;
+}
+
+int registration_fill(const struct inventory *inventory, struct arena *arena,
+                      Muster__RegisterNodeRequest *ret)
+{
+    ret->slots = inventory->slots;
+    ret->cpus = inventory->cpus;
+    ret->memory_bytes = inventory->memory_bytes;
+    return fill_labels(inventory, arena, ret) && fill_gpus(inventory, arena, ret)
+               ? 0
+               : E_RESOURCE_EXHAUSTED;
+}
