@@ -91,8 +91,8 @@ static size_t unpack_block(struct table *table, const unsigned char *data, size_
         }
         /* The one code that may be used before it is complete: the string before, and its first. */
         bool itself = previous >= 0 && code == next && next < 1 << BITS_MAX;
-        size_t length = expand(table, itself ? previous : code, next, out + filled,
-                               BLOCK_BYTES - filled);
+        size_t length =
+            expand(table, itself ? previous : code, next, out + filled, BLOCK_BYTES - filled);
         if (!length || (itself && filled + length == BLOCK_BYTES))
             return 0;
         if (itself) {

@@ -1,6 +1,6 @@
-/* The King James Bible as Debian's package bible-kjv-text ships it: /usr/lib/bible.data, the text in
- * blocks of 64 KiB, each packed by the algorithm of compress(1). Unpacked here, so that the package
- * is all the example needs.
+/* The King James Bible as Debian's package bible-kjv-text ships it: /usr/lib/bible.data, the text
+ * in blocks of 64 KiB, each packed by the algorithm of compress(1). Unpacked here, so that the
+ * package is all the example needs.
  */
 #ifndef GPT_KJV_H
 #define GPT_KJV_H

@@ -1,5 +1,5 @@
-/* Trains a small GPT on bytes of text. Sees nothing of libworker but its installed headers; the same
- * program runs alone, under
+/* Trains a small GPT on bytes of text. Sees nothing of libworker but its installed headers; the
+ * same program runs alone, under
  *
  *     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 gpt …
  *
@@ -44,6 +44,12 @@ static void add_number(struct settings *settings, const char *name, int64_t valu
     add_text(settings, name, text);
 }
 
+static void print_notice(void *arg, const char *text)
+{
+    (void)arg;
+    (void)fprintf(stderr, "gpt: %s\n", text);
+}
+
 static int open_context(const struct gpt_options *options, struct wk_context **ret)
 {
     struct settings settings = {0};
@@ -58,8 +64,12 @@ static int open_context(const struct gpt_options *options, struct wk_context **r
     add_text(&settings, "checkpoint.every", options->checkpoint_every);
     add_text(&settings, "resume_from", options->resume);
     add_text(&settings, "log_file", options->log_file);
-    return wk_open(&(struct wk_options){.settings = settings.list, .n_settings = settings.count},
-                   ret);
+    struct wk_options with = {
+        .settings = settings.list,
+        .n_settings = settings.count,
+        .notice = print_notice,
+    };
+    return wk_open(&with, ret);
 }
 
 static int open_source(struct training *t, const char *path)

@@ -92,16 +92,22 @@ int gpt_options_parse(int argc, char **argv, struct gpt_options *ret)
     return 0;
 }
 
+static void print_option(const char *name, const char *fallback, const char *text)
+{
+    (void)printf("  --%-17s %s", name, text);
+    if (*fallback)
+        (void)printf(" [%s]", fallback);
+    (void)putchar('\n');
+}
+
 void gpt_options_help(const char *program)
 {
-    (void)printf("usage: %s [--option VALUE]...\n\nTrains a byte-level GPT: alone, under torchrun-"
-                 "like launchers, or as a Muster job.\n\n",
-                 program);
-#define X(name, member, kind, fallback, text)                                                      \
-    (void)printf("  --%-18s %s%s%s%s\n", name, text, *fallback ? " [" : "", fallback,              \
-                 *fallback ? "]" : "");
+    (void)printf("usage: %s [--option VALUE]...\n\n", program);
+    (void)printf("Trains a byte-level GPT: alone, under torchrun-like launchers, or as a Muster "
+                 "job.\n\n");
+#define X(name, member, kind, fallback, text) print_option(name, fallback, text);
     GPT_OPTIONS(X)
 #undef X
-    (void)printf("  --%-18s %s\n  --%-18s %s\n", "print-config", "show every setting and where it "
-                 "comes from", "help", "this text");
+    print_option("print-config", "", "show every setting and where it comes from");
+    print_option("help", "", "this text");
 }

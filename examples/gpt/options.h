@@ -7,8 +7,9 @@
 
 /* name, member, kind, default, help */
 #define GPT_OPTIONS(X)                                                                             \
-    X("data", data, TEXT, "", "text or token file; empty = the King James Bible of Debian's "      \
-                              "bible-kjv-text")                                                    \
+    X("data", data, TEXT, "",                                                                      \
+      "text or token file; empty = the King James Bible of Debian's "                              \
+      "bible-kjv-text")                                                                            \
     X("steps", steps, INTEGER, "300", "optimizer steps of the whole training")                     \
     X("layers", layers, INTEGER, "4", "transformer blocks")                                        \
     X("heads", heads, INTEGER, "4", "attention heads")                                             \

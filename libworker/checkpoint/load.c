@@ -122,9 +122,8 @@ static int load_tensor(struct load *load, const struct manifest_tensor *tensor, 
     return 0;
 }
 
-static const struct manifest_tensor *match(const struct manifest *manifest,
-                                           const struct checkpoint_tensor *tensor,
-                                           struct error *err)
+static const struct manifest_tensor *
+match(const struct manifest *manifest, const struct checkpoint_tensor *tensor, struct error *err)
 {
     const struct manifest_tensor *found = manifest_find(manifest, tensor->name);
     if (!found) {

@@ -43,10 +43,9 @@ static void write_tensor(struct buf *out, const struct manifest_tensor *tensor)
     (void)buf_str(out, "], \"parts\": [");
     for (int i = 0; i < tensor->n_parts; i++) {
         const struct manifest_part *part = &tensor->parts[i];
-        (void)buf_printf(out,
-                         "%s{\"file\": %d, \"start\": %lld, \"count\": %lld, \"crc32c\": \"%08x\"}",
-                         i ? ", " : "", part->file, (long long)part->start, (long long)part->count,
-                         part->crc);
+        (void)buf_printf(
+            out, "%s{\"file\": %d, \"start\": %lld, \"count\": %lld, \"crc32c\": \"%08x\"}",
+            i ? ", " : "", part->file, (long long)part->start, (long long)part->count, part->crc);
     }
     (void)buf_str(out, "]}");
 }
@@ -66,7 +65,8 @@ int manifest_write(const struct manifest *manifest, struct buf *out)
         const struct manifest_file *file = &manifest->files[i];
         (void)buf_str(out, "    {");
         write_name(out, "name", file->name);
-        (void)buf_printf(out, ", \"bytes\": %llu, \"header_bytes\": %llu, \"crc32c\": \"%08x\"}%s\n",
+        (void)buf_printf(out,
+                         ", \"bytes\": %llu, \"header_bytes\": %llu, \"crc32c\": \"%08x\"}%s\n",
                          (unsigned long long)file->bytes, (unsigned long long)file->header_bytes,
                          file->crc, i + 1 < manifest->n_files ? "," : "");
     }

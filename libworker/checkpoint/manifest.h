@@ -2,8 +2,8 @@
  * one is no checkpoint. A tensor is described by its parts, which may lie in any number of files:
  * whoever loads needs only the parts, not the ranks or the strategy that wrote them.
  *
- * Digests are CRC-32C. Every byte of every file is under one: a shard's header under its file's, its
- * data under the parts', other files as a whole.
+ * Digests are CRC-32C. Every byte of every file is under one: a shard's header under its file's,
+ * its data under the parts', other files as a whole.
  *
  * A manifest owns its arena; plain data otherwise. Any thread.
  */
@@ -65,8 +65,8 @@ struct manifest {
 int manifest_write(const struct manifest *manifest, struct buf *out);
 
 /* WK_EIO: damaged, or of a version this build does not know. File names with a slash or a leading
- * dot are refused, as are tensors whose parts do not cover them exactly. On failure nothing needs to
- * be freed. */
+ * dot are refused, as are tensors whose parts do not cover them exactly. On failure nothing needs
+ * to be freed. */
 int manifest_parse(const char *text, size_t size, struct manifest *ret, struct error *err);
 void manifest_fini(struct manifest *manifest);
 

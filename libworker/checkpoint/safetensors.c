@@ -55,8 +55,8 @@ static int read_type(const struct tree *node, enum wk_dtype *ret, struct error *
     return error_set(err, WK_EUNSUPPORTED, "its type %s is not known here", name);
 }
 
-static int read_shape(const struct tree *list, struct safetensors_entry *entry,
-                      uint64_t *ret_bytes, struct error *err)
+static int read_shape(const struct tree *list, struct safetensors_entry *entry, uint64_t *ret_bytes,
+                      struct error *err)
 {
     if (!list || list->kind != TREE_LIST || list->count > SAFETENSORS_DIMS_MAX)
         return error_set(err, WK_EIO, "its shape is not a list of at most %d numbers",
@@ -95,7 +95,8 @@ static int read_entry(const struct tree *node, uint64_t data_start, struct safet
     int64_t begin, end;
     if (!range || range->kind != TREE_LIST || range->count != 2)
         return error_set(err, WK_EIO, "its data_offsets are not two numbers");
-    if (tree_read_i64(tree_at(range, 0), &begin, err) || tree_read_i64(tree_at(range, 1), &end, err))
+    if (tree_read_i64(tree_at(range, 0), &begin, err) ||
+        tree_read_i64(tree_at(range, 1), &end, err))
         return WK_EIO;
     if (begin < 0 || end < begin || (uint64_t)(end - begin) != bytes)
         return error_set(err, WK_EIO, "%lld to %lld are not its %llu bytes", (long long)begin,
@@ -159,8 +160,8 @@ static int parse_entries(const struct tree *root, uint64_t start, struct safeten
     return 0;
 }
 
-int safetensors_parse(const void *header, size_t size, uint64_t file_bytes,
-                      struct safetensors *ret, struct error *err)
+int safetensors_parse(const void *header, size_t size, uint64_t file_bytes, struct safetensors *ret,
+                      struct error *err)
 {
     size_t expected;
     if (size < SIZE_BYTES)

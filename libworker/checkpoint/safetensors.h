@@ -1,5 +1,5 @@
-/* The safetensors file format: 8 bytes of little-endian header size, a JSON header, then the tensors'
- * bytes without gaps. Source: huggingface/safetensors README, "Format".
+/* The safetensors file format: 8 bytes of little-endian header size, a JSON header, then the
+ * tensors' bytes without gaps. Source: huggingface/safetensors README, "Format".
  *
  * safetensors_parse takes bytes from anywhere: sizes, counts, names and offsets are bounded and
  * checked before they are used. A parsed header owns its arena; plain data otherwise. Any thread.
@@ -47,8 +47,8 @@ int safetensors_header_bytes(const void *first8, uint64_t file_bytes, size_t *re
 /* Parse `size` = safetensors_header_bytes bytes of a file of `file_bytes`. WK_EIO: damaged or not
  * this format; WK_EUNSUPPORTED: a type we have no name for; WK_ENOMEM. On failure nothing needs to
  * be freed. */
-int safetensors_parse(const void *header, size_t size, uint64_t file_bytes,
-                      struct safetensors *ret, struct error *err);
+int safetensors_parse(const void *header, size_t size, uint64_t file_bytes, struct safetensors *ret,
+                      struct error *err);
 void safetensors_fini(struct safetensors *safetensors);
 
 /* The entry of this name, or NULL. */

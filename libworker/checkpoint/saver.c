@@ -13,7 +13,7 @@ struct saver {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool full;    /* a snapshot waits or is being written */
+    bool full; /* a snapshot waits or is being written */
     bool closing;
     struct error result; /* of the last write */
 

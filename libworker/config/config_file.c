@@ -8,10 +8,10 @@
 #include "libworker/config/settings.h"
 
 /* Keys of a job spec that say nothing about training: such a file is also a config file. */
-static const char *const job_keys[] = {"name",     "tenant",      "command",     "nodes",
-                                       "resources", "priority",   "max_runtime", "restart",
-                                       "elastic",  "constraints", "topology",    "env",
-                                       "workdir",  "workers_per_node", NULL};
+static const char *const job_keys[] = {"name",      "tenant",           "command",     "nodes",
+                                       "resources", "priority",         "max_runtime", "restart",
+                                       "elastic",   "constraints",      "topology",    "env",
+                                       "workdir",   "workers_per_node", NULL};
 
 static bool is_job_key(const char *key)
 {

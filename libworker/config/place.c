@@ -64,11 +64,11 @@ static int read_local(const struct environment *environment, const struct launch
     place->local_world = 1;
     int rc = 0;
     if (get(environment, launcher->local_rank))
-        rc = read_number(environment, launcher->local_rank, PLACE_WORLD_MAX - 1,
-                         &place->local_rank, err);
+        rc = read_number(environment, launcher->local_rank, PLACE_WORLD_MAX - 1, &place->local_rank,
+                         err);
     if (!rc && get(environment, launcher->local_world))
-        rc = read_number(environment, launcher->local_world, PLACE_WORLD_MAX,
-                         &place->local_world, err);
+        rc = read_number(environment, launcher->local_world, PLACE_WORLD_MAX, &place->local_world,
+                         err);
     if (!rc && place->local_world <= place->local_rank)
         place->local_world = place->local_rank + 1;
     return rc;

@@ -1,13 +1,11 @@
 /* Where this process stands among its fellows, read from the environment that started it. The
  * first that applies counts:
  *
- *   MUSTER_WORKER_SOCKET and MUSTER_JOB      a Muster session; RANK and the rest are only a first word
- *   RANK and WORLD_SIZE                      torchrun and its kin, with MASTER_ADDR and MASTER_PORT
- *   SLURM_PROCID and SLURM_STEP_NUM_TASKS    srun (SLURM_NTASKS where the step says nothing)
- *   OMPI_COMM_WORLD_RANK, _SIZE              Open MPI's mpirun
- *   PMI_RANK, PMI_SIZE                       MPICH, Intel MPI
- *   MV2_COMM_WORLD_RANK, _SIZE               MVAPICH
- *   nothing                                  alone: rank 0 of 1
+ *   MUSTER_WORKER_SOCKET and MUSTER_JOB      a Muster session; RANK and the rest are only a first
+ * word RANK and WORLD_SIZE                      torchrun and its kin, with MASTER_ADDR and
+ * MASTER_PORT SLURM_PROCID and SLURM_STEP_NUM_TASKS    srun (SLURM_NTASKS where the step says
+ * nothing) OMPI_COMM_WORLD_RANK, _SIZE              Open MPI's mpirun PMI_RANK, PMI_SIZE MPICH,
+ * Intel MPI MV2_COMM_WORLD_RANK, _SIZE               MVAPICH nothing alone: rank 0 of 1
  *
  * Pure but for the environment callback; any thread. Source of the names: the launchers' manuals.
  */
@@ -17,7 +15,15 @@
 #include "common/base/error.h"
 #include "libworker/config/settings.h"
 
-enum place_kind { PLACE_MUSTER, PLACE_ENV, PLACE_SLURM, PLACE_OPENMPI, PLACE_PMI, PLACE_MV2, PLACE_ALONE };
+enum place_kind {
+    PLACE_MUSTER,
+    PLACE_ENV,
+    PLACE_SLURM,
+    PLACE_OPENMPI,
+    PLACE_PMI,
+    PLACE_MV2,
+    PLACE_ALONE
+};
 
 enum { PLACE_WORLD_MAX = 1 << 20, PLACE_PORT_DEFAULT = 29500 };
 

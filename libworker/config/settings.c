@@ -81,8 +81,8 @@ static int parse_interval(const char *text, int64_t *ret, struct error *err)
     return parse_i64(digits, 1, INT64_MAX, ret, err);
 }
 
-static int parse_value(const struct setting_row *row, const char *text,
-                       struct setting_value *value, struct error *err)
+static int parse_value(const struct setting_row *row, const char *text, struct setting_value *value,
+                       struct error *err)
 {
     int rc = 0;
     switch (row->kind) {
@@ -102,8 +102,8 @@ static int parse_value(const struct setting_row *row, const char *text,
     case SETTING_NUMBER:
         rc = parse_f64(text, &value->number, err);
         if (!rc && (value->number < (double)row->min || value->number > (double)row->max))
-            rc = error_set(err, WK_EINVAL, "%s is outside %lld to %lld", text,
-                           (long long)row->min, (long long)row->max);
+            rc = error_set(err, WK_EINVAL, "%s is outside %lld to %lld", text, (long long)row->min,
+                           (long long)row->max);
         return rc;
     }
     return error_set(err, WK_EINTERNAL, "setting of an unknown kind");

@@ -16,8 +16,9 @@
 #include "common/base/arena.h"
 #include "common/base/error.h"
 
-/* identifier, name, kind, default, min, max, choices, help. Bounds are of SETTING_INTEGER (as such),
- * SETTING_NUMBER and SETTING_DURATION (in ms). A mesh size of 0 is whatever is left of the world.
+/* identifier, name, kind, default, min, max, choices, help. Bounds are of SETTING_INTEGER (as
+ * such), SETTING_NUMBER and SETTING_DURATION (in ms). A mesh size of 0 is whatever is left of the
+ * world.
  */
 #define SETTINGS_LIST(X)                                                                           \
     X(STRATEGY, "strategy", CHOICE, "ddp", 0, 0, "ddp|zero1|zero2|fsdp",                           \

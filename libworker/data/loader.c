@@ -6,14 +6,15 @@
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
 {
     if (!options->source || options->length < 1 || options->batch < 1 || options->epochs < 0)
-        return error_set(err, WK_EINVAL, "a loader needs a source, a length and a batch of at least 1");
+        return error_set(err, WK_EINVAL,
+                         "a loader needs a source, a length and a batch of at least 1");
     int64_t samples = (options->source->count - 1) / options->length;
     if (samples < 1)
         return error_set(err, WK_EINVAL, "%lld tokens hold no sample of %lld and its successor",
                          (long long)options->source->count, (long long)options->length);
     if (options->drop_last && samples < options->batch)
-        return error_set(err, WK_EINVAL, "%lld samples fill no batch of %lld",
-                         (long long)samples, (long long)options->batch);
+        return error_set(err, WK_EINVAL, "%lld samples fill no batch of %lld", (long long)samples,
+                         (long long)options->batch);
     struct wk_loader *loader = calloc(1, sizeof(*loader));
     if (!loader)
         return error_set(err, WK_ENOMEM, "no memory for a loader");
@@ -102,10 +103,10 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     if (rc)
         return rc;
     fill(loader, position + first, count);
-    loader->batches_after =
-        (left - global + loader->options.batch - 1) / loader->options.batch;
+    loader->batches_after = (left - global + loader->options.batch - 1) / loader->options.batch;
     loader->cursor = position + global;
-    /* What drop_last leaves is skipped here, so that the cursor of an epoch's end is its multiple. */
+    /* What drop_last leaves is skipped here, so that the cursor of an epoch's end is its multiple.
+     */
     if (left == global)
         loader->cursor += loader->samples - dealt_per_epoch(loader);
     *ret = (struct wk_batch){

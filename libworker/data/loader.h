@@ -30,11 +30,10 @@ struct loader_place {
     int rank, world;
 };
 
-int loader_new(const struct wk_loader_options *options, struct wk_loader **ret,
-               struct error *err);
+int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err);
 
-/* Deal the next global batch. 1: *ret holds this rank's share of it; 0: all epochs are over; else an
- * error. The batch's arrays are the loader's until the next call. */
+/* Deal the next global batch. 1: *ret holds this rank's share of it; 0: all epochs are over; else
+ * an error. The batch's arrays are the loader's until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
 

@@ -11,8 +11,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void permutation_init(struct permutation *permutation, uint64_t size, uint64_t seed,
-                      uint64_t epoch)
+void permutation_init(struct permutation *permutation, uint64_t size, uint64_t seed, uint64_t epoch)
 {
     assert(size >= 1 && size <= (uint64_t)1 << 62);
     permutation->size = size;

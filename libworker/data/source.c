@@ -11,8 +11,7 @@
 
 static uint32_t little32(const unsigned char *bytes)
 {
-    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-           (uint32_t)bytes[3] << 24;
+    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 static int plain(struct wk_source *source, int width, struct error *err)

@@ -1,7 +1,8 @@
 /* Cutting a gradient arena into buckets that are reduced together. A bucket is a contiguous range
- * made of whole parameters; buckets are numbered from the arena's end, which is the order a backward
- * pass finishes them in. The first is small so that reducing starts early, the others large so that
- * each costs little. Pure; any thread. Source of the sizes: Li et al. 2020, "PyTorch Distributed".
+ * made of whole parameters; buckets are numbered from the arena's end, which is the order a
+ * backward pass finishes them in. The first is small so that reducing starts early, the others
+ * large so that each costs little. Pure; any thread. Source of the sizes: Li et al. 2020, "PyTorch
+ * Distributed".
  */
 #ifndef PARALLEL_BUCKET_H
 #define PARALLEL_BUCKET_H
@@ -16,13 +17,14 @@ struct bucket {
 };
 
 struct bucket_sizes {
-    size_t first_bytes, bytes; /* a bucket is closed once it holds at least this; 0 = each its own */
+    size_t first_bytes,
+        bytes; /* a bucket is closed once it holds at least this; 0 = each its own */
 };
 
 /* Cut `params[n_params]`, which lie in arena order. What follows the last parameter up to
- * `arena_count` (the step's own numbers) joins bucket 0, gaps join the parameter before them. Writes
- * at most n_params buckets and, for each parameter, the bucket it is in; returns how many buckets
- * there are. n_params ≥ 1. */
+ * `arena_count` (the step's own numbers) joins bucket 0, gaps join the parameter before them.
+ * Writes at most n_params buckets and, for each parameter, the bucket it is in; returns how many
+ * buckets there are. n_params ≥ 1. */
 int bucket_cut(const struct param *params, int n_params, size_t arena_count,
                const struct bucket_sizes *sizes, struct bucket *ret_buckets, int *ret_bucket_of);
 

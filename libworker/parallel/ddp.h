@@ -1,9 +1,9 @@
 /* Data parallelism: every rank holds the whole model, gradients are summed over the ranks while the
  * backward pass still runs.
  *
- * Gradients live in one arena, buckets are ranges of it, so nothing is copied. A bucket's all-reduce
- * starts when its last gradient is announced and all buckets before it have started: the order is
- * the same on every rank whatever order gradients come in.
+ * Gradients live in one arena, buckets are ranges of it, so nothing is copied. A bucket's
+ * all-reduce starts when its last gradient is announced and all buckets before it have started: the
+ * order is the same on every rank whatever order gradients come in.
  *
  * One thread. The communicator may be aborted by any thread meanwhile; then the code of the failure
  * comes out of ddp_finish and the arena's content is undefined. Source: Li et al. 2020, section 3.

@@ -86,8 +86,7 @@ static void start_call(void *arg)
 int hub_call(struct hub *hub, const char *method, const ProtobufCMessage *request,
              const struct rpc_options *options, ProtobufCMessage **ret_answer, struct error *err)
 {
-    struct waiting waiting = {
-        .hub = hub, .method = method, .request = request, .options = options};
+    struct waiting waiting = {.hub = hub, .method = method, .request = request, .options = options};
     (void)pthread_mutex_init(&waiting.lock, NULL);
     (void)pthread_cond_init(&waiting.changed, NULL);
     loop_post(hub->loop, start_call, &waiting);

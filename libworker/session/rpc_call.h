@@ -1,7 +1,7 @@
 /* Calls of WorkerHub from any thread, performed on one thread with a loop of its own.
  *
- * hub_call waits for the answer, so it must not be called on the loop's thread; what runs there uses
- * the client itself.
+ * hub_call waits for the answer, so it must not be called on the loop's thread; what runs there
+ * uses the client itself.
  */
 #ifndef SESSION_RPC_CALL_H
 #define SESSION_RPC_CALL_H

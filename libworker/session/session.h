@@ -1,7 +1,7 @@
 /* What a worker needs from whoever manages its job: membership, stop requests, word of progress,
  * and permission to commit checkpoints. A small vtable, so that libworker works without it (alone,
- * torchrun, mpirun) and tests script it. The real one (session_rpc) speaks WorkerHub to the agent on
- * a thread of its own.
+ * torchrun, mpirun) and tests script it. The real one (session_rpc) speaks WorkerHub to the agent
+ * on a thread of its own.
  *
  * Made by whoever opens the context and freed by the context. Slots may be called from any thread,
  * but join only from one at a time; none but join and commit blocks for longer than a lock.
@@ -43,8 +43,8 @@ struct session;
 
 struct session_ops {
     /* Ask to be a member of the next generation above `above` and wait until it is complete.
-     * `endpoint` is where the others reach this rank. WK_ESTOPPED: the job is to end. WK_EABORT: this
-     * worker is not wanted any more. WK_EUNAVAILABLE, WK_ETIMEOUT: nobody answers. */
+     * `endpoint` is where the others reach this rank. WK_ESTOPPED: the job is to end. WK_EABORT:
+     * this worker is not wanted any more. WK_EUNAVAILABLE, WK_ETIMEOUT: nobody answers. */
     int (*join)(struct session *, const char *endpoint, uint64_t above, struct session_group *ret,
                 struct error *);
     /* The newest generation heard of: above the own one means leave at the next step boundary. */

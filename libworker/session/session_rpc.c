@@ -1,11 +1,11 @@
 /* The session with a Muster agent: WorkerHub over MUSTER_WORKER_SOCKET (proto/worker.proto).
  *
  * A Watch is always in flight: it brings newer generations and stop requests. Progress and metrics
- * wait until a beat is due and go together. The agent may die and come back meanwhile: everything but
- * a refusal is tried again, training goes on without it.
+ * wait until a beat is due and go together. The agent may die and come back meanwhile: everything
+ * but a refusal is tried again, training goes on without it.
  *
- * The training thread and the saver's thread call the slots, the loop's thread does the talking; what
- * both touch is under `lock`.
+ * The training thread and the saver's thread call the slots, the loop's thread does the talking;
+ * what both touch is under `lock`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,8 @@ struct session_rpc {
     bool stopping;
     int64_t stop_at_ms; /* wall clock: when the grace is over */
     int64_t step, total_steps;
-    bool dirty;  /* step or metrics wait to be sent */
-    bool posted; /* flush_soon is on its way to the loop */
+    bool dirty;             /* step or metrics wait to be sent */
+    bool posted;            /* flush_soon is on its way to the loop */
     struct metric *metrics; /* ring [METRICS_MAX] */
     size_t metrics_first, metrics_count;
 
@@ -112,8 +112,8 @@ static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *an
     (void)pthread_mutex_unlock(&s->lock);
     if (newer && joined) {
         s->leaving = joined;
-        loop_timer_set(s->hub.loop, &s->leave_timer,
-                       loop_now_ms(s->hub.loop) + SESSION_LEAVE_MS, leave_overdue, s);
+        loop_timer_set(s->hub.loop, &s->leave_timer, loop_now_ms(s->hub.loop) + SESSION_LEAVE_MS,
+                       leave_overdue, s);
     }
 }
 
@@ -224,8 +224,8 @@ static void beat(void *arg)
     s->sent_ms = loop_now_ms(s->hub.loop);
     if (batch)
         s->sent_generation = batch->request.generation;
-    s->sending = batch &&
-                 rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
+    s->sending =
+        batch && rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
                                  &batch->request.base, &options, progress_done, s, NULL) == 0;
     free(batch);
 }
@@ -449,8 +449,7 @@ static void prune(const Muster__CommitCheckpointAnswer *answer, const char *path
     size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
     for (size_t i = 0; i < answer->n_prune; i++) {
         const char *old = answer->prune[i];
-        if (strncmp(old, path, folder) == 0 && !strchr(old + folder, '/') &&
-            strcmp(old, path) != 0)
+        if (strncmp(old, path, folder) == 0 && !strchr(old + folder, '/') && strcmp(old, path) != 0)
             (void)checkpoint_remove(old, NULL);
     }
 }

@@ -58,9 +58,9 @@ struct wk_context {
     void *notice_arg;
 
     pthread_mutex_t lock;
-    struct wk_comm *comm; /* changed under lock; NULL between generations */
-    uint64_t generation;  /* changed under lock */
-    char last_notice[1024]; /* under lock */
+    struct wk_comm *comm;    /* changed under lock; NULL between generations */
+    uint64_t generation;     /* changed under lock */
+    char last_notice[1024];  /* under lock */
     char shown_notice[1024]; /* what wk_last_notice returned */
 
     int rank, world, local_rank;
@@ -84,18 +84,18 @@ struct wk_context {
 
     /* The step in flight. */
     enum step_phase phase;
-    int micro;           /* backward passes since the boundary */
-    int window;          /* passes this step takes; known from the first batch on */
+    int micro;  /* backward passes since the boundary */
+    int window; /* passes this step takes; known from the first batch on */
     bool no_sync;
-    bool reduced;        /* the sums of this window are complete */
-    bool clipped;        /* wk_clip_grad_norm was called in this window */
-    double grad_scale;   /* what wk_step multiplies gradients with */
-    double pass_loss;    /* of the last forward pass or wk_set_loss */
+    bool reduced;         /* the sums of this window are complete */
+    bool clipped;         /* wk_clip_grad_norm was called in this window */
+    double grad_scale;    /* what wk_step multiplies gradients with */
+    double pass_loss;     /* of the last forward pass or wk_set_loss */
     double window_tokens; /* of the global batches of this window */
     bool custom_begun;    /* custom models: wk_grad_ready has begun this pass */
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
-    bool has_state;      /* what this rank holds is training state, not just initial values */
-    bool ended;          /* wk_next has returned false for good */
+    bool has_state; /* what this rank holds is training state, not just initial values */
+    bool ended;     /* wk_next has returned false for good */
 
     struct rng rng;               /* drawn from in this step */
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
@@ -103,8 +103,8 @@ struct wk_context {
 
     struct saver *saver; /* NULL without checkpoint.dir */
     struct checkpoint_gate gate;
-    int64_t saved_step;  /* newest handed to the saver */
-    int64_t saved_ms;    /* when */
+    int64_t saved_step; /* newest handed to the saver */
+    int64_t saved_ms;   /* when */
     bool save_asked;
     bool save_again; /* under lock: the last one was refused because its generation was over */
 
@@ -116,8 +116,9 @@ struct wk_context {
 /* What tests put in the place of the world. */
 struct context_seams {
     const struct environment *environment;
-    struct session *session; /* owned by the context from then on, also after a failure; may be NULL */
-    bool quiet;              /* no progress lines */
+    struct session
+        *session; /* owned by the context from then on, also after a failure; may be NULL */
+    bool quiet;   /* no progress lines */
 };
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx);
@@ -139,8 +140,8 @@ int context_join(struct wk_context *ctx, struct error *err);
  * the same state. */
 int context_reform(struct wk_context *ctx, struct error *err);
 
-/* The collective failed with `code`, or the generation is over: abort, roll the step in flight back.
- * Errors that no new generation can mend become sticky. Returns 0, or the sticky error. */
+/* The collective failed with `code`, or the generation is over: abort, roll the step in flight
+ * back. Errors that no new generation can mend become sticky. Returns 0, or the sticky error. */
 int context_break(struct wk_context *ctx, int code);
 
 /* Whether a failure with this code is one that the next generation mends. */

@@ -61,8 +61,7 @@ static bool superseded(void *arg)
 static int connect_group(struct wk_context *ctx, struct comm_options *options, struct error *err)
 {
     struct wk_comm *comm;
-    options->connect_timeout_ms =
-        (int)settings_integer(&ctx->settings, SETTING_CONNECT_TIMEOUT);
+    options->connect_timeout_ms = (int)settings_integer(&ctx->settings, SETTING_CONNECT_TIMEOUT);
     int64_t timeout_ms = settings_integer(&ctx->settings, SETTING_COMM_TIMEOUT);
     options->timeout_ms = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
     options->cancelled = superseded;

@@ -37,8 +37,6 @@ void context_notice(struct wk_context *ctx, const char *fmt, ...)
     (void)pthread_mutex_unlock(&ctx->lock);
     if (ctx->notice)
         ctx->notice(ctx->notice_arg, text);
-    else
-        (void)fprintf(stderr, "muster: %s\n", text);
 }
 
 static const char *process_variable(void *arg, const char *name)

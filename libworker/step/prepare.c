@@ -117,8 +117,8 @@ static int check_objects(const struct wk_context *ctx, struct error *err)
 
 static float *arena(size_t count)
 {
-    size_t bytes = (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES *
-                   ARENA_ALIGN_BYTES;
+    size_t bytes =
+        (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
     float *data = aligned_alloc(ARENA_ALIGN_BYTES, bytes);
     if (data)
         memset(data, 0, bytes);

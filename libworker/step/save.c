@@ -1,4 +1,5 @@
-/* When checkpoints are taken and who is asked about them. Rank 0 writes; all ranks hold the same. */
+/* When checkpoints are taken and who is asked about them. Rank 0 writes; all ranks hold the same.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -66,8 +66,8 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
         (void)str_printf(prefix, sizeof(prefix), "optimizer.%s",
                          optimizer_state_name(ctx->optimizer, s));
         for (int i = 0; i < model->n_params && !rc && ctx->optimizer->state[s]; i++)
-            rc = add_tensor(&tensors[count++], prefix, &model->params[i],
-                            ctx->optimizer->state[s], err);
+            rc = add_tensor(&tensors[count++], prefix, &model->params[i], ctx->optimizer->state[s],
+                            err);
     }
     if (rc) {
         free(tensors);
@@ -139,7 +139,8 @@ static int newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct 
     return rc;
 }
 
-/* Training state for a gang in which nobody has any: the checkpoint to resume from, or the start. */
+/* Training state for a gang in which nobody has any: the checkpoint to resume from, or the start.
+ */
 static int first_state(struct wk_context *ctx, struct error *err)
 {
     char path[CHECKPOINT_PATH_MAX];

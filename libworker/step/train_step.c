@@ -258,8 +258,7 @@ int wk_step(struct wk_optimizer *optimizer)
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);
     if (!ctx->clipped && limit > 0)
         clip(ctx, limit, ctx->norm = grad_norm(ctx));
-    if (!isfinite(ctx->grad_scale) ||
-        !isfinite((double)ctx->grads[ctx->model->count + EXTRA_LOSS]))
+    if (!isfinite(ctx->grad_scale) || !isfinite((double)ctx->grads[ctx->model->count + EXTRA_LOSS]))
         return fail(ctx, WK_EOVERFLOW, "the loss or the norm of the gradient is not finite");
     struct error err = {0};
     if (optimizer_step(optimizer, ctx->params, ctx->grads, (float)ctx->grad_scale, &err))

@@ -1,6 +1,6 @@
-/* Where metrics go on this machine: an optional file of JSON lines, and one progress line for people
- * every so often. (The coordinator's charts are fed through session/.) Used by rank 0 only; one
- * thread.
+/* Where metrics go on this machine: an optional file of JSON lines, and one progress line for
+ * people every so often. (The coordinator's charts are fed through session/.) Used by rank 0 only;
+ * one thread.
  */
 #ifndef TRACK_TRACK_H
 #define TRACK_TRACK_H
@@ -28,7 +28,7 @@ struct track {
 struct track_step {
     int64_t step, total_steps; /* total 0 = unknown */
     double loss, rate;
-    double tokens; /* of the global batches of this step */
+    double tokens;  /* of the global batches of this step */
     int64_t now_ms; /* monotonic */
 };
 

@@ -1,9 +1,10 @@
 /* Checkpoints of the whole training state, beyond the automatic ones.
  *
- * With the setting checkpoint.dir a context saves by itself: every checkpoint.every, at the end, and
- * when it is asked to stop. Saving happens between steps, from a copy, on a thread of its own. With
- * resume_from (which Muster sets after a restart) wk_prepare loads before the first step, whatever
- * world the checkpoint was written by; a damaged one gives way to the one before it, with a notice.
+ * With the setting checkpoint.dir a context saves by itself: every checkpoint.every, at the end,
+ * and when it is asked to stop. Saving happens between steps, from a copy, on a thread of its own.
+ * With resume_from (which Muster sets after a restart) wk_prepare loads before the first step,
+ * whatever world the checkpoint was written by; a damaged one gives way to the one before it, with
+ * a notice.
  */
 #ifndef WORKER_CHECKPOINT_H
 #define WORKER_CHECKPOINT_H

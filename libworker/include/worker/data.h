@@ -62,8 +62,8 @@ WK_API void wk_loader_free(struct wk_loader *loader); /* NULL is fine */
 WK_API int64_t wk_loader_samples(const struct wk_loader *loader); /* of one epoch */
 WK_API int64_t wk_loader_batches(const struct wk_loader *loader); /* of one epoch, as yielded */
 
-/* Global samples dealt so far. Setting it is for evaluation loaders that start over: WK_ESTATE for a
- * training loader in a context, whose position the context keeps. */
+/* Global samples dealt so far. Setting it is for evaluation loaders that start over: WK_ESTATE for
+ * a training loader in a context, whose position the context keeps. */
 WK_API int64_t wk_loader_position(const struct wk_loader *loader);
 WK_API int wk_loader_seek(struct wk_loader *loader, int64_t position);
 

@@ -25,8 +25,9 @@ struct wk_buffer {
     const char *name; /* unique, below 96 bytes */
     int dims;         /* 1 … WK_BUFFER_DIMS_MAX */
     int64_t shape[WK_BUFFER_DIMS_MAX];
-    const float *initial; /* [product of shape], copied at wk_prepare and not needed later; or NULL */
-    bool decay;           /* takes part in weight decay */
+    const float
+        *initial; /* [product of shape], copied at wk_prepare and not needed later; or NULL */
+    bool decay;   /* takes part in weight decay */
 };
 
 /* WK_EINVAL, WK_ENOMEM. `buffers` are only read during the call, but for `initial`. */
@@ -42,8 +43,8 @@ WK_API float *wk_parameter_grad(struct wk_model *model, int index);
  * wk_prepare. */
 WK_API int wk_grad_ready(struct wk_model *model, int index);
 
-/* While on, backward passes only add to this rank's gradients; the sum over the ranks happens in the
- * first wk_backward after it is off again. Ranks switch together. */
+/* While on, backward passes only add to this rank's gradients; the sum over the ranks happens in
+ * the first wk_backward after it is off again. Ranks switch together. */
 WK_API int wk_no_sync(struct wk_model *model, bool on);
 
 #endif

@@ -14,7 +14,8 @@
  * the new generation, brings members to the same step and deals the interrupted batch again.
  *
  * Calls return 0 or a negative enum wk_error. Errors are sticky: after the first, calls do nothing
- * and return it, wk_next returns false, wk_last_error has the sentence. So the loop needs no checks.
+ * and return it, wk_next returns false, wk_last_error has the sentence. So the loop needs no
+ * checks.
  *
  * One thread per context. Two contexts are independent.
  */
@@ -41,8 +42,9 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
     const struct wk_setting *settings; /* [n_settings], the strongest source */
     int n_settings;
     const char *config_file; /* YAML; NULL takes MUSTER_CONFIG, if set */
-    /* Sentences about what went wrong without ending the training (a checkpoint that could not be
-     * written, ranks lost, a generation formed). NULL writes them to standard error. */
+    /* Sentences about what happened without ending the training: a checkpoint that could not be
+     * written, ranks lost, a generation formed. Any thread. NULL drops all but the last, which
+     * wk_last_notice has. */
     void (*notice)(void *arg, const char *text);
     void *notice_arg;
 };
@@ -52,13 +54,13 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
 WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx);
 
 /* Save what is to be saved, leave the others, free. Prepared objects stay the caller's and go back
- * to being unprepared. Returns the exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when the
- * job was asked to stop, WK_EXIT_PEER when it ended because another rank did. NULL gives 1. */
+ * to being unprepared. Returns the exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when
+ * the job was asked to stop, WK_EXIT_PEER when it ended because another rank did. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76 };
 WK_API int wk_close(struct wk_context *ctx);
 
-/* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence ("" if
- * none, valid until wk_close). */
+/* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence (""
+ * if none, valid until wk_close). */
 WK_API int wk_status(const struct wk_context *ctx);
 WK_API const char *wk_last_error(const struct wk_context *ctx);
 
@@ -73,12 +75,7 @@ WK_API bool wk_is_main(const struct wk_context *ctx); /* rank 0 */
 WK_API uint64_t wk_generation(const struct wk_context *ctx);
 
 /* What wk_prepare takes; made by the macros below. */
-enum wk_object_kind {
-    WK_OBJECT_MODEL,
-    WK_OBJECT_OPTIMIZER,
-    WK_OBJECT_LOADER,
-    WK_OBJECT_SCHEDULER
-};
+enum wk_object_kind { WK_OBJECT_MODEL, WK_OBJECT_OPTIMIZER, WK_OBJECT_LOADER, WK_OBJECT_SCHEDULER };
 
 struct wk_object {
     enum wk_object_kind kind;
@@ -106,9 +103,11 @@ static inline struct wk_object wk_object_scheduler(struct wk_scheduler *schedule
 }
 
 #define WK_OBJECT(x)                                                                               \
-    _Generic((x), struct wk_model * : wk_object_model, struct wk_optimizer * : wk_object_optimizer, \
-             struct wk_loader * : wk_object_loader,                                                \
-             struct wk_scheduler * : wk_object_scheduler)(x)
+    _Generic((x), struct wk_model *                                                                \
+             : wk_object_model, struct wk_optimizer *                                              \
+             : wk_object_optimizer, struct wk_loader *                                             \
+             : wk_object_loader, struct wk_scheduler *                                             \
+             : wk_object_scheduler)(x)
 
 /* Make objects ready for training here: any order, any number of loaders and schedulers, one model
  * and its optimizer. Gives the model its memory, the optimizer its state, every rank the same start
@@ -122,21 +121,21 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
     wk_prepare((ctx), (const struct wk_object[]){__VA_ARGS__},                                     \
                (int)(sizeof((const struct wk_object[]){__VA_ARGS__}) / sizeof(struct wk_object)))
 
-/* This rank's share of the next global batch. false at the end (of the epochs, of total_steps), when
- * asked to stop and after an error. Of a training loader it is where everything that happens between
- * steps happens: checkpoints, stop requests, new generations. */
+/* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
+ * when asked to stop and after an error. Of a training loader it is where everything that happens
+ * between steps happens: checkpoints, stop requests, new generations. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Loss of this rank's share over the global batch's denominator: the ranks' losses add up to the
  * global mean. `ret_loss` may be NULL. */
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
 
-/* Gradients of the last forward pass. In the last of an accumulation window their sum over the ranks
- * starts while the pass still runs. */
+/* Gradients of the last forward pass. In the last of an accumulation window their sum over the
+ * ranks starts while the pass still runs. */
 WK_API int wk_backward(struct wk_model *model);
 
-/* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation boundaries
- * does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
+/* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation
+ * boundaries does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
 WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
 
 /* Update the parameters, at the end of an accumulation window; else nothing. WK_EOVERFLOW when the

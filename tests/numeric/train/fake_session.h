@@ -20,13 +20,13 @@ struct fake_cluster {
     char endpoints[FAKE_WORKERS_MAX][COMM_ENDPOINT_BYTES];
     bool stopping;
     int lost_reports;
-    int commits;                 /* checkpoints done */
-    int refuse_prepares;         /* so many are refused as of an old generation */
+    int commits;                    /* checkpoints done */
+    int refuse_prepares;            /* so many are refused as of an old generation */
     int64_t last_step, total_steps; /* told by progress */
-    bool two_hosts;              /* each worker on a host of its own: TCP between them */
+    bool two_hosts;                 /* each worker on a host of its own: TCP between them */
     char resume_from[CHECKPOINT_PATH_MAX];
-    /* Called under lock, once per generation, when a member reports lost peers or leaves early: as an
-     * agent would see its process end. May call fake_form_locked. */
+    /* Called under lock, once per generation, when a member reports lost peers or leaves early: as
+     * an agent would see its process end. May call fake_form_locked. */
     void (*on_lost)(struct fake_cluster *);
 };
 

@@ -110,7 +110,8 @@ static void the_same_run_twice_gives_the_same_bits(void)
 
 static void accumulated_batches_equal_one_large_batch(void)
 {
-    /* 120 samples make 20 batches of 6 an epoch, and 40 of 3: windows of two never cross its end. */
+    /* 120 samples make 20 batches of 6 an epoch, and 40 of 3: windows of two never cross its end.
+     */
     struct variant whole = {.ranks = 1, .batch = 6, .text_bytes = 120 * 16 + 1};
     struct variant halves = {
         .ranks = 2, .batch = 3, .accumulation = "2", .text_bytes = 120 * 16 + 1};

@@ -28,8 +28,8 @@ static void notice(void *arg, const char *text)
 /* Words with structure to learn, the same in every run. */
 static void fill_text(char *text, size_t size)
 {
-    static const char *const words[] = {"in ", "the ", "beginning ", "was ", "word ", "and ",
-                                        "light ", "earth ", "waters ", "day.\n"};
+    static const char *const words[] = {"in ",  "the ",   "beginning ", "was ",    "word ",
+                                        "and ", "light ", "earth ",     "waters ", "day.\n"};
     uint64_t state = 12345;
     for (size_t at = 0; at < size;) {
         state = state * 6364136223846793005u + 1442695040888963407u;

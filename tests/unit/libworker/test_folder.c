@@ -17,9 +17,17 @@ enum { COUNT = 300 };
 static float weights[COUNT], momentum[COUNT];
 
 static struct checkpoint_tensor tensors[] = {
-    {.name = "model.w", .dtype = WK_F32, .dims = 2, .shape = {30, 10}, .data = weights,
+    {.name = "model.w",
+     .dtype = WK_F32,
+     .dims = 2,
+     .shape = {30, 10},
+     .data = weights,
      .bytes = sizeof(weights)},
-    {.name = "optimizer.m.w", .dtype = WK_F32, .dims = 2, .shape = {30, 10}, .data = momentum,
+    {.name = "optimizer.m.w",
+     .dtype = WK_F32,
+     .dims = 2,
+     .shape = {30, 10},
+     .data = momentum,
      .bytes = sizeof(momentum)},
 };
 

@@ -202,7 +202,8 @@ Test(loader, drop_last_leaves_the_tail_and_lengths_tell_the_truth)
     cr_assert_eq(samples, 2 * wk_loader_samples(loader));
     cr_assert_eq(batches, 8);
     cr_assert_eq(wk_loader_position(loader), 94);
-    /* A position inside the tail, as another batch size may leave it, goes on with the next epoch. */
+    /* A position inside the tail, as another batch size may leave it, goes on with the next epoch.
+     */
     cr_assert_eq(wk_loader_seek(loader, 43), 0);
     cr_assert_eq(loader_next(loader, &alone, &batch, NULL), 1);
     cr_assert_eq(batch.position, 47);

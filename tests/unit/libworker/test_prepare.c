@@ -94,10 +94,11 @@ Test(prepare, handles_work_before_and_after_with_a_plain_error)
 
 Test(prepare, what_this_build_cannot_do_is_refused_with_the_setting_named)
 {
-    static const char *const pairs[][2] = {
-        {"MUSTER_STRATEGY", "zero1"}, {"MUSTER_MIXED_PRECISION", "fp8"},
-        {"MUSTER_MESH_TP", "2"},      {"MUSTER_MESH_DP", "4"},
-        {"MUSTER_MESH_DP_SHARD", "2"}};
+    static const char *const pairs[][2] = {{"MUSTER_STRATEGY", "zero1"},
+                                           {"MUSTER_MIXED_PRECISION", "fp8"},
+                                           {"MUSTER_MESH_TP", "2"},
+                                           {"MUSTER_MESH_DP", "4"},
+                                           {"MUSTER_MESH_DP_SHARD", "2"}};
     static const char *const said[] = {"strategy zero1", "mixed_precision fp8", "mesh.tp 2",
                                        "mesh.dp is 4", "mesh.dp_shard 2"};
     for (int i = 0; i < 5; i++) {

@@ -23,7 +23,11 @@ Test(safetensors, what_is_written_is_read_back)
 {
     struct safetensors_entry entries[] = {
         {.name = "b", .dtype = WK_F32, .dims = 2, .shape = {2, 3}, .bytes = 24},
-        {.name = "a \"quoted\" n\xc3\xa4me", .dtype = WK_BF16, .dims = 1, .shape = {5}, .bytes = 10},
+        {.name = "a \"quoted\" n\xc3\xa4me",
+         .dtype = WK_BF16,
+         .dims = 1,
+         .shape = {5},
+         .bytes = 10},
         {.name = "scalar", .dtype = WK_I64, .dims = 0, .bytes = 8},
         {.name = "empty", .dtype = WK_U8, .dims = 1, .shape = {0}, .bytes = 0},
     };

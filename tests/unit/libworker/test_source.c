@@ -28,7 +28,10 @@ Test(source, text_is_bytes)
 {
     struct wk_source *source;
     int32_t got[3];
-    cr_assert_eq(open_bytes("a\xff" "b", 3, WK_SOURCE_AUTO, &source, NULL), 0);
+    cr_assert_eq(open_bytes("a\xff"
+                            "b",
+                            3, WK_SOURCE_AUTO, &source, NULL),
+                 0);
     cr_assert_eq(wk_source_count(source), 3);
     source_read(source, 0, 3, got);
     cr_assert(got[0] == 'a' && got[1] == 255 && got[2] == 'b');
