@@ -1,8 +1,8 @@
 /* All-reduce of two ranks over shared memory and over loopback TCP, f32 sums of random values, and
  * what memcpy does in the same run. run.py puts peers beside it.
  *
- * Usage: bench_collectives [world]. One JSON line per figure: {"transport","bytes","us"}: median time
- * of one operation as rank 0 sees it; and {"memcpy_bytes_per_s"}.
+ * Usage: bench_collectives [world]. One JSON line per figure: {"transport","bytes","us"}: median
+ * time of one operation as rank 0 sees it; and {"memcpy_bytes_per_s"}.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 enum { WORLD_MAX = 16, ROUNDS = 7, ROUND_US = 40000, CALLS_MAX = 5000 };
 enum { COPY_BYTES = 64 << 20 };
 
-static const size_t sizes[] = {4,       8,       1 << 10, 16 << 10, 64 << 10,
+static const size_t sizes[] = {4,         8,       1 << 10, 16 << 10, 64 << 10,
                                256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
@@ -119,8 +119,12 @@ static int run(int world, bool shared)
     }
     fflush(stdout);
     for (int r = 0; r < world; r++) {
-        struct comm_options options = {.rank = r, .world = world, .endpoints = endpoints,
-                                       .hosts = hosts, .generation = 1, .timeout_ms = 60000};
+        struct comm_options options = {.rank = r,
+                                       .world = world,
+                                       .endpoints = endpoints,
+                                       .hosts = hosts,
+                                       .generation = 1,
+                                       .timeout_ms = 60000};
         pids[r] = fork();
         if (pids[r] == 0)
             _exit(be_rank(listeners[r], &options, shared ? "shm" : "tcp"));

@@ -1,6 +1,7 @@
 /* The operations as plans. All of them go straight from each rank to each other rank: with S the
- * bytes of the whole vector and N ranks that moves no byte more than a ring, in 1 or 2 steps instead
- * of N-1 or 2(N-1), and the owner of a slice sees every contribution, so sums are in rank order. */
+ * bytes of the whole vector and N ranks that moves no byte more than a ring, in 1 or 2 steps
+ * instead of N-1 or 2(N-1), and the owner of a slice sees every contribution, so sums are in rank
+ * order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #define HEADER_MAGIC UINT32_C(0x316d6b77)
 
 enum {
-    SMALL_BYTES = 8 * 1024,  /* below, a second step costs more than summing everything twice */
+    SMALL_BYTES = 8 * 1024, /* below, a second step costs more than summing everything twice */
     SLICE_ALIGN_BYTES = 64, /* slices start on cache lines */
 };
 
@@ -53,16 +54,15 @@ static int all_reduce_small(struct wk_comm *comm, const struct request *rq, size
 static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, size_t bytes)
 {
     struct slice own = slice_of(comm, rq->out, bytes, comm->rank);
-    struct reduce_plan reduction = {.own = own.data,
-                                    .dst = own.data,
-                                    .count = own.bytes / wk_dtype_bytes(rq->dtype)};
+    struct reduce_plan reduction = {
+        .own = own.data, .dst = own.data, .count = own.bytes / wk_dtype_bytes(rq->dtype)};
     for (int p = 0; p < comm->world; p++) {
         if (p == comm->rank)
             continue;
         struct slice slice = slice_of(comm, rq->out, bytes, p);
         plan_send(comm, p, slice.data, slice.bytes);
-        plan_send_gated(comm, p, (struct out){.data = own.data, .bytes = own.bytes,
-                                              .ready = &reduction.ready});
+        plan_send_gated(
+            comm, p, (struct out){.data = own.data, .bytes = own.bytes, .ready = &reduction.ready});
         plan_receive(comm, p, slice.data, slice.bytes);
     }
     return transfer_run(comm, &reduction);
@@ -72,9 +72,8 @@ static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, siz
 static int reduce_scatter(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
 {
     const char *in = rq->in;
-    struct reduce_plan reduction = {.own = in + row_bytes * (size_t)comm->rank,
-                                    .dst = rq->out,
-                                    .count = rq->count};
+    struct reduce_plan reduction = {
+        .own = in + row_bytes * (size_t)comm->rank, .dst = rq->out, .count = rq->count};
     for (int p = 0; p < comm->world; p++)
         if (p != comm->rank)
             plan_send(comm, p, in + row_bytes * (size_t)p, row_bytes);

@@ -49,10 +49,10 @@ struct comm_options {
     void *cancelled_arg;
 };
 
-/* Connect to every other rank; returns when all are connected to all. `options` and its arrays are only read during the call; `listener`
- * may be NULL for a world of 1.
- * WK_EABORT: cancelled, or peers are in a later generation. WK_ETIMEOUT: names the missing ranks.
- * WK_EPEER: one died meanwhile. WK_EUNAVAILABLE: refused for a wrong secret. WK_EINVAL. */
+/* Connect to every other rank; returns when all are connected to all. `options` and its arrays are
+ * only read during the call; `listener` may be NULL for a world of 1. WK_EABORT: cancelled, or
+ * peers are in a later generation. WK_ETIMEOUT: names the missing ranks. WK_EPEER: one died
+ * meanwhile. WK_EUNAVAILABLE: refused for a wrong secret. WK_EINVAL. */
 int comm_connect(struct comm_listener *listener, const struct comm_options *options,
                  struct wk_comm **ret, struct error *err);
 
@@ -77,7 +77,8 @@ struct comm_table {
     const char **endpoint_list;             /* [world], into endpoints: for comm_options */
     int *hosts;                             /* [world] */
     uint8_t secret[COMM_SECRET_BYTES];
-    uint64_t generation; /* drawn by rank 0 with the secret, so a late rank of an old run is refused */
+    uint64_t
+        generation; /* drawn by rank 0 with the secret, so a late rank of an old run is refused */
 };
 
 int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_table *ret,

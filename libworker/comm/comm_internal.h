@@ -45,7 +45,8 @@ struct request {
     void *out;
 };
 
-/* Goes ahead of every operation from each rank to each other. Little endian, as is all we run on. */
+/* Goes ahead of every operation from each rank to each other. Little endian, as is all we run on.
+ */
 struct header {
     uint32_t magic;
     uint8_t kind;
@@ -203,7 +204,7 @@ struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes
 int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction);
 
 /* --- collective.c */
-int collective_run(struct wk_comm *comm, const struct request *request);
+int collective_run(struct wk_comm *comm, const struct request *rq);
 
 /* "all_reduce #7 (sum of 1000 f32)" */
 void request_describe(const struct header *header, char *ret_text, size_t bytes);

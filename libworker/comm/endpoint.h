@@ -1,5 +1,5 @@
-/* Where a rank can be reached: "tcp://HOST:PORT#NAME", NAME an abstract unix socket for ranks of the
- * same host. Sockets made here are close-on-exec and non-blocking. Any thread.
+/* Where a rank can be reached: "tcp://HOST:PORT#NAME", NAME an abstract unix socket for ranks of
+ * the same host. Sockets made here are close-on-exec and non-blocking. Any thread.
  */
 #ifndef COMM_ENDPOINT_H
 #define COMM_ENDPOINT_H

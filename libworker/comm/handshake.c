@@ -3,7 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are sent as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "messages are sent as they lie in memory");
 
 #define HANDSHAKE_MAGIC UINT32_C(0x68736b77)
 

@@ -12,7 +12,7 @@ struct link_shm_options {
     int rank;
     int peer;
     int world;
-    const struct segment *own; /* outlives the link */
+    const struct segment *own;      /* outlives the link */
     struct segment_handles handles; /* the peer's; stay the caller's, bell_fd outlives the link */
 };
 

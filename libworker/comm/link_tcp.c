@@ -12,13 +12,14 @@
 
 enum {
     BUFFER_BYTES = 256 * 1024,
-    DIRECT_BYTES = 16 * 1024, /* from here on the copy through the buffer costs more than the call */
+    DIRECT_BYTES =
+        16 * 1024, /* from here on the copy through the buffer costs more than the call */
 };
 
 struct link_tcp {
     struct link link;
     int fd;
-    bool ended; /* end of file or an error was read */
+    bool ended;      /* end of file or an error was read */
     size_t from, to; /* the unread part of the buffer */
     char buffer[BUFFER_BYTES];
 };

@@ -15,8 +15,8 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
                  const struct comm_options *options, struct error *err)
 {
     *meeting = (struct meeting){.options = options, .listener = listener};
-    meeting->self = (struct credentials){options->secret, options->generation, options->rank,
-                                         options->world};
+    meeting->self =
+        (struct credentials){options->secret, options->generation, options->rank, options->world};
     meeting->own = (struct segment_handles){-1, -1, -1};
     meeting->deadline_ms = comm_now_us() / 1000 + options->connect_timeout_ms;
     meeting->met = malloc((size_t)options->world * sizeof(*meeting->met));

@@ -10,9 +10,9 @@
 #include "libworker/comm/segment.h"
 
 struct met {
-    int control_fd; /* -1 until connected */
-    int data_fd;    /* of a rank of another host */
-    bool settled;   /* it has every connection too */
+    int control_fd;                 /* -1 until connected */
+    int data_fd;                    /* of a rank of another host */
+    bool settled;                   /* it has every connection too */
     struct segment_handles handles; /* of a rank of the same host */
 };
 

@@ -31,10 +31,11 @@ typedef uint8_t u8;
 #endif
 
 /* The first that is NaN stays; NaN on the right wins by failing both comparisons. */
-#define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
+#define LARGER(a, b)  ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-/* Integer sums go through the unsigned type: they wrap. */
+/* Integer sums go through the unsigned type: they wrap.
+ * A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define COMBINE(type, sum_type)                                                                    \
     WIDE static void sum_##type(void *dst, const void *left, const void *right, size_t n)          \
     {                                                                                              \
@@ -57,8 +58,9 @@ typedef uint8_t u8;
     WIDE static void divide_##type(void *values, int divisor, size_t n)                            \
     {                                                                                              \
         type *v = values;                                                                          \
-        EACH v[i] = (type)(v[i] / divisor);                                                  \
+        EACH v[i] = (type)(v[i] / divisor);                                                        \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 COMBINE(f32, f32)
 COMBINE(f64, f64)

@@ -21,10 +21,9 @@ struct reduction {
     void *scratch; /* REDUCE_SCRATCH_BYTES */
 };
 
-/* dst[i] = sources[0][i] op sources[1][i] op ..., from the left, i < count. f16 and bf16 are widened
- * to f32 and rounded once at the end; MEAN divides at the end by the number of sources. Pointers may
- * be unaligned; `dst` may be one of the sources. */
-void reduce(const struct reduction *reduction, const void *const *sources, void *dst,
-            size_t count);
+/* dst[i] = sources[0][i] op sources[1][i] op ..., from the left, i < count. f16 and bf16 are
+ * widened to f32 and rounded once at the end; MEAN divides at the end by the number of sources.
+ * Pointers may be unaligned; `dst` may be one of the sources. */
+void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count);
 
 #endif

@@ -3,7 +3,8 @@
  * that maps it ends, it is gone.
  *
  *     owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
- *     head: asleep | alert | ring_ends[world]      then, page aligned: ring 0, ring 1, ... ring world-1
+ *     head: asleep | alert | ring_ends[world]      then, page aligned: ring 0, ring 1, ... ring
+ * world-1
  *
  * Sleeping (Dekker's way, all accesses sequentially consistent): the owner sets `asleep`, looks at
  * its rings once more, then waits for its bell (an eventfd the peers hold too). A peer publishes,
@@ -20,8 +21,8 @@
 
 /* One direction of a pair. Positions only grow; the ring index is position % ring_bytes. */
 struct ring_ends {
-    _Alignas(64) _Atomic uint64_t head;  /* written by the writer */
-    _Alignas(64) _Atomic uint64_t tail;  /* written by the reader */
+    _Alignas(64) _Atomic uint64_t head;    /* written by the writer */
+    _Alignas(64) _Atomic uint64_t tail;    /* written by the reader */
     _Alignas(64) _Atomic uint32_t starved; /* the writer waits for room */
 };
 
@@ -31,7 +32,7 @@ struct segment_head {
     uint32_t ring_bytes; /* power of two, whole pages */
     _Alignas(64) _Atomic uint32_t asleep;
     _Alignas(64) _Atomic uint32_t alert; /* the owner should look at its control sockets */
-    struct ring_ends rings[]; /* [world], by the writer's rank */
+    struct ring_ends rings[];            /* [world], by the writer's rank */
 };
 
 struct segment {
@@ -49,7 +50,8 @@ struct segment_handles {
 
 int segment_new(struct segment *segment, int world, struct error *err);
 
-/* Map another rank's. The descriptor stays the caller's. WK_EIO when it is not what it should be. */
+/* Map another rank's. The descriptor stays the caller's. WK_EIO when it is not what it should be.
+ */
 int segment_attach(struct segment *segment, int memory_fd, int world, struct error *err);
 void segment_fini(struct segment *segment);
 

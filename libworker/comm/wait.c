@@ -59,8 +59,8 @@ int wait_watch(struct wk_comm *comm, int p, int data_fd)
      * A sleep follows only a turn in which every wanted call said "not now". */
     int rc = watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
     if (rc == 0)
-        rc = watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
-                   tag_of(HEARD_CONTROL, p));
+        rc =
+            watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(HEARD_CONTROL, p));
     if (rc == 0)
         rc = watch(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(HEARD_PROCESS, p));
     return rc;
@@ -103,8 +103,9 @@ static void pause_cpu(void)
 #endif
 }
 
-/* True while it is worth looking again without sleeping. Yielding lets the rank we wait for run if it
- * was put on this core; and as both stay runnable, the scheduler sees that they belong on two. */
+/* True while it is worth looking again without sleeping. Yielding lets the rank we wait for run if
+ * it was put on this core; and as both stay runnable, the scheduler sees that they belong on two.
+ */
 static bool spin(struct wk_comm *comm, struct wait *wait)
 {
     wait->turns++;

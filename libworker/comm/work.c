@@ -197,19 +197,23 @@ int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dt
     return submit(comm, &request, ret_work);
 }
 
-int wk_all_gather(struct wk_comm *comm, const void *in, void *out, size_t count,
+int wk_all_gather(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
                   enum wk_dtype dtype, struct wk_work **ret_work)
 {
     struct request request = {
-        .kind = KIND_ALL_GATHER, .dtype = dtype, .count = count, .in = in, .out = out};
+        .kind = KIND_ALL_GATHER, .dtype = dtype, .count = count, .in = in, .out = ret_out};
     return submit(comm, &request, ret_work);
 }
 
-int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *out, size_t count,
+int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
                       enum wk_dtype dtype, enum wk_op op, struct wk_work **ret_work)
 {
-    struct request request = {
-        .kind = KIND_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count, .in = in, .out = out};
+    struct request request = {.kind = KIND_REDUCE_SCATTER,
+                              .dtype = dtype,
+                              .op = op,
+                              .count = count,
+                              .in = in,
+                              .out = ret_out};
     return submit(comm, &request, ret_work);
 }
 

@@ -35,12 +35,12 @@ WK_API int wk_all_reduce(struct wk_comm *comm, void *buf, size_t count, enum wk_
 WK_API int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype,
                         int root, struct wk_work **ret_work);
 
-/* out[world, count] = in[count] of each rank; `in` may be its own place within `out`. */
-WK_API int wk_all_gather(struct wk_comm *comm, const void *in, void *out, size_t count,
+/* ret_out[world, count] = in[count] of each rank; `in` may be its own place within it. */
+WK_API int wk_all_gather(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
                          enum wk_dtype dtype, struct wk_work **ret_work);
 
-/* out[count] = the reduction of row `rank` of in[world, count]; `out` may be that row of `in`. */
-WK_API int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *out, size_t count,
+/* ret_out[count] = the reduction of row `rank` of in[world, count], and may be that very row. */
+WK_API int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
                              enum wk_dtype dtype, enum wk_op op, struct wk_work **ret_work);
 
 /* Returns when every rank has called it. */

@@ -58,8 +58,12 @@ static void *abort_soon(void *comm)
 static struct ranks a_world(struct shared *s, enum ranks_hosts hosts, int world)
 {
     memset(s, 0, sizeof(*s));
-    return (struct ranks){.kind = RANKS_PROCESSES, .hosts = hosts, .world = world,
-                          .timeout_ms = PATIENCE_MS, .generation = 5, .wrong_secret_of = -1,
+    return (struct ranks){.kind = RANKS_PROCESSES,
+                          .hosts = hosts,
+                          .world = world,
+                          .timeout_ms = PATIENCE_MS,
+                          .generation = 5,
+                          .wrong_secret_of = -1,
                           .arg = s};
 }
 
@@ -248,7 +252,8 @@ static void timed_out(struct shared *s, enum ranks_kind kind, enum ranks_hosts h
     expect(ranks_run(&ranks, rank_2_is_late) == 0, "timeout", hosts, "");
     for (int r = 0; r < 3; r++) {
         expect(s->code[r] == WK_ETIMEOUT, "timeout", hosts, s->text[r]);
-        expect(strstr(s->text[r], "broadcast #1 (8 f64 from rank 1): rank 2 did not arrive") != NULL,
+        expect(strstr(s->text[r], "broadcast #1 (8 f64 from rank 1): rank 2 did not arrive") !=
+                   NULL,
                "timeout names the missing", hosts, s->text[r]);
     }
 }

@@ -36,8 +36,9 @@ static size_t bytes_of(const struct one *c, size_t count)
 
 static int all_reduced(const struct one *c, const void *data, size_t first)
 {
+    struct values_case values = {c->dtype, c->op, c->seed, c->world};
     for (size_t i = 0; i < c->count; i++)
-        if (!values_reduced(data, i, first + i, c->dtype, c->op, c->seed, c->world))
+        if (!values_reduced(&values, data, i, first + i))
             return 0;
     return 1;
 }
@@ -63,7 +64,8 @@ static const char *try_reduce_scatter(struct one *c)
     char *row = c->in + bytes_of(c, first);
     if (wk_reduce_scatter(c->comm, c->in, row, c->count, c->dtype, c->op, NULL) != 0)
         return "reduce_scatter in place failed";
-    return memcmp(row, c->out, bytes_of(c, c->count)) == 0 ? NULL : "reduce_scatter in place differs";
+    return memcmp(row, c->out, bytes_of(c, c->count)) == 0 ? NULL
+                                                           : "reduce_scatter in place differs";
 }
 
 static const char *try_broadcast(struct one *c, int root)
@@ -177,8 +179,13 @@ static int run_once(enum ranks_kind kind, enum ranks_hosts hosts, int world, uin
 {
     struct shared *shared = ranks_shared(sizeof(*shared));
     memset(shared, 0, sizeof(*shared));
-    struct ranks ranks = {.kind = kind, .hosts = hosts, .world = world, .timeout_ms = 60000,
-                          .generation = 3, .wrong_secret_of = -1, .arg = shared};
+    struct ranks ranks = {.kind = kind,
+                          .hosts = hosts,
+                          .world = world,
+                          .timeout_ms = 60000,
+                          .generation = 3,
+                          .wrong_secret_of = -1,
+                          .arg = shared};
     double from_ms = ranks_now_ms();
     int bad = ranks_run(&ranks, be_rank);
     printf("%-5s world %2d as %s: %s (%.1f s) %s\n", ranks_hosts_name(hosts), world,
@@ -211,8 +218,8 @@ static int same_bits(enum ranks_kind kind, int world)
 
 int main(int argc, char **argv)
 {
-    enum ranks_kind kind = argc > 1 && strcmp(argv[1], "threads") == 0 ? RANKS_THREADS
-                                                                       : RANKS_PROCESSES;
+    enum ranks_kind kind =
+        argc > 1 && strcmp(argv[1], "threads") == 0 ? RANKS_THREADS : RANKS_PROCESSES;
     uint64_t hashes[RANKS_MAX];
     int bad = 0;
     for (int world = 1; world <= WORLD_MAX; world++)

@@ -31,7 +31,9 @@ static void prepare(const struct ranks *ranks, struct meeting_place *place)
         snprintf(place->texts[r], sizeof(place->texts[r]), "%s",
                  comm_listener_endpoint(place->listeners[r]));
         place->endpoints[r] = place->texts[r];
-        place->hosts[r] = ranks->hosts == HOSTS_SHARED ? 7 : ranks->hosts == HOSTS_APART ? r : r / 2;
+        place->hosts[r] = ranks->hosts == HOSTS_SHARED  ? 7
+                          : ranks->hosts == HOSTS_APART ? r
+                                                        : r / 2;
     }
 }
 

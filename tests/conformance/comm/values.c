@@ -88,12 +88,14 @@ static int64_t whole(uint64_t bits, enum wk_dtype dtype)
     return dtype == WK_I32 ? (int32_t)bits : dtype == WK_U8 ? (uint8_t)bits : (int64_t)bits;
 }
 
-static int whole_reduced(const void *data, size_t i, size_t index, enum wk_dtype dtype,
-                         enum wk_op op, uint64_t seed, int world)
+static int whole_reduced(const struct values_case *c, const void *data, size_t i, size_t index)
 {
-    int64_t expected = whole(random_at(seed, 0, index), dtype), found;
+    enum wk_dtype dtype = c->dtype;
+    enum wk_op op = c->op;
+    int world = c->world;
+    int64_t expected = whole(random_at(c->seed, 0, index), dtype), found;
     for (int r = 1; r < world; r++) {
-        int64_t v = whole(random_at(seed, r, index), dtype);
+        int64_t v = whole(random_at(c->seed, r, index), dtype);
         if (op == WK_SUM || op == WK_MEAN)
             expected = whole((uint64_t)expected + (uint64_t)v, dtype);
         else if (op == WK_MAX ? v > expected : v < expected)
@@ -139,15 +141,17 @@ static double tolerance(enum wk_dtype dtype, double value, double magnitude, int
     return sums;
 }
 
-int values_reduced(const void *data, size_t i, size_t index, enum wk_dtype dtype, enum wk_op op,
-                   uint64_t seed, int world)
+int values_reduced(const struct values_case *c, const void *data, size_t i, size_t index)
 {
+    enum wk_dtype dtype = c->dtype;
+    enum wk_op op = c->op;
+    int world = c->world;
     if (dtype == WK_I32 || dtype == WK_I64 || dtype == WK_U8)
-        return whole_reduced(data, i, index, dtype, op, seed, world);
-    double expected = real(random_at(seed, 0, index), dtype);
+        return whole_reduced(c, data, i, index);
+    double expected = real(random_at(c->seed, 0, index), dtype);
     double magnitude = fabs(expected);
     for (int r = 1; r < world; r++) {
-        double v = real(random_at(seed, r, index), dtype);
+        double v = real(random_at(c->seed, r, index), dtype);
         magnitude += fabs(v);
         if (op == WK_SUM || op == WK_MEAN)
             expected += v;

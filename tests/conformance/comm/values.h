@@ -10,10 +10,15 @@
 /* Fill data[count] with what rank `rank` brings to case `seed`. */
 void values_fill(void *data, size_t count, enum wk_dtype dtype, uint64_t seed, int rank);
 
-/* Is element i of `data` what `op` over ranks 0..world-1 of case `seed` gives for element
- * `index`? */
-int values_reduced(const void *data, size_t i, size_t index, enum wk_dtype dtype, enum wk_op op,
-                   uint64_t seed, int world);
+struct values_case {
+    enum wk_dtype dtype;
+    enum wk_op op;
+    uint64_t seed;
+    int world;
+};
+
+/* Is element i of `data` what the reduction over all ranks gives for element `index`? */
+int values_reduced(const struct values_case *c, const void *data, size_t i, size_t index);
 
 uint64_t values_hash(uint64_t hash, const void *data, size_t bytes);
 

@@ -29,10 +29,12 @@ static void *rank_main(void *arg)
     r->rc = comm_bootstrap(&r->options, &r->table, &r->err);
     if (r->rc == 0) {
         struct wk_comm *comm = NULL;
-        struct comm_options options = {.rank = r->options.rank, .world = WORLD,
+        struct comm_options options = {.rank = r->options.rank,
+                                       .world = WORLD,
                                        .endpoints = r->table.endpoint_list,
                                        .hosts = r->table.hosts,
-                                       .generation = r->table.generation, .timeout_ms = 5000};
+                                       .generation = r->table.generation,
+                                       .timeout_ms = 5000};
         int32_t sum = 1 << r->options.rank;
         memcpy(options.secret, r->table.secret, sizeof(options.secret));
         r->rc = comm_connect(listener, &options, &comm, &r->err);

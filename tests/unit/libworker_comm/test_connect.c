@@ -26,9 +26,13 @@ static const int one_host[2] = {0, 0}, two_hosts[2] = {0, 1};
 
 static void side_init(struct side *side, int rank, uint64_t generation, const int *hosts)
 {
-    *side = (struct side){.options = {.rank = rank, .world = 2, .endpoints = endpoints,
-                                      .hosts = hosts, .generation = generation,
-                                      .connect_timeout_ms = 5000, .timeout_ms = 5000}};
+    *side = (struct side){.options = {.rank = rank,
+                                      .world = 2,
+                                      .endpoints = endpoints,
+                                      .hosts = hosts,
+                                      .generation = generation,
+                                      .connect_timeout_ms = 5000,
+                                      .timeout_ms = 5000}};
     cr_assert_eq(comm_listen("127.0.0.1", &side->listener, NULL), 0);
     endpoints[rank] = comm_listener_endpoint(side->listener);
 }
@@ -186,8 +190,9 @@ Test(connect, can_be_cancelled)
 Test(connect, bad_options_are_refused)
 {
     struct comm_options bad[] = {
-        {.rank = 0, .world = 0}, {.rank = 2, .world = 2}, {.rank = -1, .world = 1},
-        {.rank = 0, .world = COMM_WORLD_MAX + 1}, {.rank = 0, .world = 2},
+        {.rank = 0, .world = 0},  {.rank = 2, .world = 2},
+        {.rank = -1, .world = 1}, {.rank = 0, .world = COMM_WORLD_MAX + 1},
+        {.rank = 0, .world = 2},
     };
     struct wk_comm *comm = NULL;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -229,8 +234,8 @@ Test(endpoint, parses_what_listeners_say_and_refuses_the_rest)
     cr_assert_str_eq(e.host, "::1");
     cr_assert_str_eq(e.port, "80");
     cr_assert_str_eq(e.name, "muster-x");
-    static const char *const bad[] = {"", "tcp://", "tcp://h", "h:1", "tcp://:1", "tcp://h:",
-                                      "tcp://h:1#", "tcp://h:123456789#n"};
+    static const char *const bad[] = {"",         "tcp://",   "tcp://h",    "h:1",
+                                      "tcp://:1", "tcp://h:", "tcp://h:1#", "tcp://h:123456789#n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_eq(endpoint_parse(bad[i], &e, NULL), WK_EINVAL, "%s", bad[i]);
 }

@@ -10,9 +10,9 @@
 static double f16_value(uint16_t half)
 {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
-    double value = exponent == 31   ? (mantissa ? NAN : INFINITY)
+    double value = exponent == 31  ? (mantissa ? NAN : INFINITY)
                    : exponent == 0 ? ldexp(mantissa, -24)
-                                    : ldexp(mantissa + 1024, exponent - 25);
+                                   : ldexp(mantissa + 1024, exponent - 25);
     return half & 0x8000 ? -value : value;
 }
 
