@@ -42,7 +42,7 @@ def test_impossible_requests_are_refused_with_what_would_fit(cluster):
     done = cluster.muster("submit", "--slots", "100000", "--", "/bin/true")
     assert done.returncode == 2 and "slots" in done.stderr, done.stderr
     done = cluster.muster("submit", "--memory", "900TiB", "--", "/bin/true")
-    assert done.returncode == 2 and "memory" in done.stderr
+    assert done.returncode == 2 and "900 TiB" in done.stderr, done.stderr
     still_fine(cluster)
 
 

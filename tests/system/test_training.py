@@ -61,11 +61,12 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
 
 def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=2, slots=1)
-    steps = 1500
-    reference = cluster.submit("-N", "2", "--", *gpt(text, steps))
+    steps = 800
+    slower = ("--width", "64", "--context", "64", "--batch", "16")  # so that it is not over before the node is back
+    reference = cluster.submit("-N", "2", "--", *gpt(text, steps, *slower))
     cluster.wait_state(reference, "succeeded", seconds=90)
     expected = losses(cluster, reference)
-    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps))
+    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps, *slower))
     reach(cluster, job, 150)
     now = cluster.job(job)
     assert int(now["world"]) == 2
