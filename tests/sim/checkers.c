@@ -30,17 +30,29 @@ static void check_promises(struct stage *stage, const struct cluster *cluster)
     }
 }
 
-/* No checkpoint of a generation that is over is taken. */
+/* No checkpoint of a generation that is over, or is known to be broken, is taken: what is new this
+ * turn is of the generation that trained when the turn began or ended. */
 static void check_checkpoints(struct stage *stage, const struct cluster *cluster)
 {
-    for (const struct job *job = cluster_first_job(cluster); job;
-         job = cluster_next_job(cluster, job)) {
-        const struct checkpoint *last = job_last_checkpoint(job);
-        if (!last || last->generation <= job->current.generation || !job->current.generation)
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        const struct job *job = mine->id[0] ? cluster_job(cluster, mine->id) : NULL;
+        if (!job)
             continue;
-        world_fail(stage->world, "%s took a checkpoint of generation %llu in generation %llu",
-                   job->id, (unsigned long long)last->generation,
-                   (unsigned long long)job->current.generation);
+        const struct checkpoint *last = job_last_checkpoint(job);
+        bool news = last && (last->step != mine->checkpoint_step ||
+                             last->generation != mine->checkpoint_generation);
+        bool before = news && last->generation == mine->generation && !mine->broken;
+        bool now = news && last->generation == job->current.generation &&
+                   last->generation != mine->generation; /* joined and committed in one turn */
+        if (news && !before && !now)
+            world_fail(stage->world, "%s took a checkpoint of generation %llu in generation %llu",
+                       job->id, (unsigned long long)last->generation,
+                       (unsigned long long)job->current.generation);
+        mine->checkpoint_step = last ? last->step : 0;
+        mine->checkpoint_generation = last ? last->generation : 0;
+        mine->generation = job->current.generation;
+        mine->broken = job->current.broken;
     }
 }
 

@@ -132,6 +132,12 @@ static void strike(struct faults *faults, enum fault fault)
     }
 }
 
+static void doom_due(struct world *world, void *arg)
+{
+    (void)arg;
+    stage_crash_agent(world->stage, world->stage->doomed, true);
+}
+
 static enum fault draw(struct faults *faults)
 {
     int total = 0;
@@ -189,5 +195,8 @@ void faults_init(struct stage *stage, int64_t until_ms)
     world->duplicate = rng_chance(&faults->rng, 0.5) ? rng_double(&faults->rng) * 0.1 : 0;
     world->delay_max_ms = (int)rng_between(&faults->rng, 1, 100);
     world_at(world, world->now_ms + 1, fault_due, faults);
+    if (stage->doomed)
+        world_at(world, world->now_ms + rng_between(&faults->rng, 1, until_ms - world->now_ms),
+                 doom_due, NULL);
     world_at(world, until_ms, calm_due, NULL);
 }

@@ -42,6 +42,7 @@ struct process {
     struct rpc_client *hub;
     char token[AGENT_TOKEN_MAX + 1], hub_url[NET_URL_MAX], endpoint[64];
     uint64_t generation, step;
+    uint64_t asked; /* newest generation it asked to join */
     bool lost, watching, joining, committing, ending;
     int end_code;
     uint64_t reported;

@@ -13,6 +13,7 @@ enum {
     ASK_AGAIN_MS = 100,
     LONG_POLL_MS = 5000,
     CALL_MS = 3000,
+    WRITE_MAX_MS = 600, /* of a checkpoint's files */
     STALL_MS = 2000, /* a peer behind a cut network counts as lost after this */
     BUG_CODE = 3,
     PEER_CODE = 1,
@@ -163,6 +164,17 @@ static uint64_t digest_of(const Muster__Membership *membership)
     return digest;
 }
 
+/* A membership is given out when everyone in it has asked to be. */
+static void check_members(struct process *process, const Muster__Membership *membership)
+{
+    for (size_t i = 0; i < membership->n_members; i++) {
+        const struct process *member = find_member(process, membership->members[i]->endpoint);
+        if (!member || member->asked < membership->generation || membership->members[i]->rank != i)
+            world_fail(process->world, "%s: generation %llu was given out before rank %zu joined it",
+                       process->key.job, (unsigned long long)membership->generation, i);
+    }
+}
+
 /* Where a gang goes on: from what its survivors have, else from the checkpoint it was told. */
 static void find_base(struct process *process, const Muster__WorkerJoinAnswer *answer,
                       struct membership_seen *seen)
@@ -204,6 +216,7 @@ static void enter(struct process *process, const Muster__WorkerJoinAnswer *answe
         answer->membership->generation != answer->generation)
         world_fail(process->world, "%s: membership of %zu for a world of %u", process->key.job,
                    answer->membership->n_members, answer->world);
+    check_members(process, answer->membership);
     struct membership_seen *seen = stage_membership(stage, process->key.job, answer->generation,
                                                     digest_of(answer->membership));
     if (!seen->has_base)
@@ -249,6 +262,7 @@ static void join(struct process *process)
     if (process->joining)
         return;
     process->joining = true;
+    process->asked = process->generation;
     request.job = process->key.job;
     request.uid = process->key.uid;
     request.generation = process->generation;
@@ -320,13 +334,21 @@ static void tell_lost(struct process *process, uint32_t *ranks, size_t count)
     call(process, "LostPeers", &request, LONG_POLL_MS, nothing_done);
 }
 
-struct commit {
+struct commit { /* prepare, then the files are written, then done */
     struct process *process;
+    struct loop_timer timer;
     uint64_t step, generation;
     bool done;
 };
 
 static void commit_send(struct commit *commit);
+
+static void commit_written(void *arg)
+{
+    struct commit *commit = arg;
+    commit->done = true;
+    commit_send(commit);
+}
 
 static void commit_done(void *arg, const struct error *err, const ProtobufCMessage *message)
 {
@@ -342,8 +364,9 @@ static void commit_done(void *arg, const struct error *err, const ProtobufCMessa
     }
     bool more = err->code == 0 && !commit->done && process_lives(process);
     if (more) {
-        commit->done = true;
-        commit_send(commit);
+        struct loop *loop = process->program->loop;
+        int64_t write_ms = rng_between(&process->program->rng, 0, WRITE_MAX_MS);
+        loop_timer_set(loop, &commit->timer, loop_now_ms(loop) + write_ms, commit_written, commit);
         return;
     }
     process->committing = false;

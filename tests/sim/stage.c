@@ -101,7 +101,7 @@ void stage_start_agent(struct stage *stage, struct sim_node *node)
 {
     char name[32], address[32];
     struct error err = {0};
-    if (node->agent)
+    if (node->agent || (node == stage->doomed && stage->doomed_down))
         return;
     (void)snprintf(name, sizeof name, "agent-%s", node->name);
     (void)snprintf(address, sizeof address, "10.0.0.%d", node->machine);
@@ -140,6 +140,7 @@ void stage_crash_agent(struct stage *stage, struct sim_node *node, bool machine)
         node->open = false;
         program_end(node->agent_program, machine);
     }
+    stage->doomed_down |= machine && node == stage->doomed;
     if (!machine) {
         stage->agent_crashes++;
         return;
@@ -152,6 +153,7 @@ void stage_crash_agent(struct stage *stage, struct sim_node *node, bool machine)
 void stage_init(struct stage *stage, struct world *world)
 {
     enum { NODES_MIN = 2, SLOTS_MAX = 3 };
+    static const double doom_chance = 0.3;
     memset(stage, 0, sizeof *stage);
     stage->world = world;
     world->stage = stage;
@@ -168,6 +170,8 @@ void stage_init(struct stage *stage, struct world *world)
         sim_launcher_init(node);
         stage_start_agent(stage, node);
     }
+    if (stage->nodes_count > NODES_MIN && rng_chance(&world->rng, doom_chance))
+        stage->doomed = &stage->nodes[rng_below(&world->rng, (uint64_t)stage->nodes_count)];
     char *token = token_file(stage, "admin");
     stage->client_program = program_start(world, "client", 0);
     insist(rpc_client_new(&stage->client_program->env, stage->client_program->loop, coordinator_url,

@@ -18,6 +18,9 @@ struct sim_job { /* of the client's workload */
     bool cancel_acknowledged, asking;
     uint64_t acknowledged_step; /* newest checkpoint the coordinator said yes to */
     char ended[16];             /* the state it was seen to end in */
+    /* as of the last turn */
+    uint64_t generation, checkpoint_step, checkpoint_generation;
+    bool broken;
 };
 
 struct membership_seen { /* what the ranks of one generation were told: all the same */
@@ -43,7 +46,9 @@ struct stage {
     int jobs_count;
     struct membership_seen *memberships;
     int memberships_count, memberships_capacity;
-    bool calm; /* faults are over */
+    struct sim_node *doomed; /* goes down once and never comes back; NULL = none */
+    bool doomed_down;
+    bool calm;               /* faults are over */
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
 };

@@ -159,6 +159,7 @@ void workload_init(struct stage *stage)
     static const char *const elastic[] = {"in_place", "in_place", "in_place", "restart", "off"};
     struct world *world = stage->world;
     struct rng rng;
+    int lasting = stage->nodes_count - (stage->doomed != NULL); /* what a job may need */
     rng_fork(&world->rng, &rng);
     stage->jobs_count = (int)rng_between(&rng, 2, SIM_JOBS_MAX);
     for (int i = 0; i < stage->jobs_count; i++) {
@@ -166,7 +167,7 @@ void workload_init(struct stage *stage)
         (void)snprintf(job->name, sizeof job->name, "job-%d", i);
         (void)snprintf(job->key, sizeof job->key, "key-%d", i);
         draw_script(&rng, &job->script);
-        job->nodes_min = (int)rng_between(&rng, 1, stage->nodes_count);
+        job->nodes_min = (int)rng_between(&rng, 1, lasting);
         job->nodes_max = (int)rng_between(&rng, job->nodes_min, stage->nodes_count);
         job->workers = (int)rng_between(&rng, 1, min_slots(stage));
         /* Without a peer that says Hello nobody can tell a deaf program from an unaware one. */
