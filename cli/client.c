@@ -56,8 +56,7 @@ static int read_config(struct place *place, struct error *err)
     int rc = tree_parse_yaml(&(struct tree_input){.name = path, .text = text, .size = size}, &arena,
                              &tree, err);
     if (rc == 0) {
-        tree_each(child, tree)
-        {
+        tree_each(child, tree) {
             const char *value = "";
             bool addr = strcmp(child->key, "addr") == 0, token = strcmp(child->key, "token") == 0;
             if (!addr && !token) {

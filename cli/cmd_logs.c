@@ -43,7 +43,7 @@ struct pages { /* answers kept until all lines are there, for -o json and yaml *
 static bool pages_add(struct pages *pages, Muster__GetLogsAnswer *answer)
 {
     Muster__GetLogsAnswer **more =
-        realloc(pages->items, (pages->count + 1) * sizeof(*pages->items));
+        realloc(pages->items, (pages->count + 1) * sizeof(Muster__GetLogsAnswer *));
     if (!more)
         return false;
     pages->items = more;
@@ -56,7 +56,7 @@ static bool pages_add(struct pages *pages, Muster__GetLogsAnswer *answer)
 static void pages_print(const struct pages *pages, const struct args *args)
 {
     Muster__GetLogsAnswer whole = MUSTER__GET_LOGS_ANSWER__INIT;
-    whole.lines = calloc(pages->lines + 1, sizeof(*whole.lines));
+    whole.lines = calloc(pages->lines + 1, sizeof(Muster__LogLine *));
     for (size_t i = 0; whole.lines && i < pages->count; i++) {
         const Muster__GetLogsAnswer *page = pages->items[i];
         for (size_t j = 0; j < page->n_lines; j++)

@@ -37,7 +37,7 @@ static void job_row(struct table *table, const Muster__Job *job)
         table_cell(table, "%" PRIu64 "/%" PRIu64, job->step, job->total_steps);
     else
         table_cell(table, "%" PRIu64, job->step);
-    table_cell(table, job->loss > 0 ? "%.4f" : "", job->loss);
+    table_cell(table, job->loss > 0 ? "%.4f" : "-", job->loss);
     table_cell(table, "%s",
                job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
     table_cell(table, "%s", age_text(job->submitted_wall_ms, age));

@@ -178,7 +178,7 @@ static void set_default_name(struct input *in)
     const char *base = strrchr(program->string, '/');
     base = base ? base + 1 : program->string;
     char name[33] = "";
-    for (size_t i = 0; base[i] && i < sizeof(name) - 1; i++) {
+    for (size_t i = 0; i < sizeof(name) - 1 && base[i]; i++) {
         char c = base[i] >= 'A' && base[i] <= 'Z' ? (char)(base[i] - 'A' + 'a') : base[i];
         bool fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (i && (c == '.'));
         name[i] = fine ? c : (i ? '-' : 'j');
