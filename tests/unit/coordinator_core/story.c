@@ -97,7 +97,7 @@ struct story_node *story_node(struct story *story, const char *name)
 
 static void fill_reports(struct story *story, struct story_node *node, struct worker_report *ret)
 {
-    static char endpoints[STORY_WORKERS_MAX][32];
+    static char endpoints[STORY_WORKERS_MAX][48];
     for (int i = 0; i < node->workers_count; i++) {
         struct story_worker *w = &node->workers[i];
         (void)snprintf(endpoints[i], sizeof endpoints[i], "tcp://%s:%d", node->name, i);
