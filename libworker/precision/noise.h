@@ -1,0 +1,26 @@
+/* Random bits by position, for stochastic rounding: the bits at (key, index) are a hash, so any cut
+ * of an array rounds the same. Pure; not for secrets. Source: SplitMix64 (Steele et al. 2014).
+ */
+#ifndef PRECISION_NOISE_H
+#define PRECISION_NOISE_H
+
+#include <stdint.h>
+
+static inline uint64_t noise_mix(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline uint64_t noise_key(uint64_t seed)
+{
+    return noise_mix(seed + 0x9e3779b97f4a7c15u);
+}
+
+static inline uint32_t noise_bits(uint64_t key, uint64_t index)
+{
+    return (uint32_t)(noise_mix(key + (index + 1) * 0x9e3779b97f4a7c15u) >> 32);
+}
+
+#endif
