@@ -9,13 +9,13 @@
 #include "coordinator/model/cluster.h"
 
 enum action_kind {
-    ACTION_STORE_JOB,   /* write job `job` as it is now (once per turn is enough) */
-    ACTION_STORE_NODE,  /* write node `node` as it is now */
-    ACTION_RECORD,      /* append `record` to the event log */
-    ACTION_ANSWER,      /* to `request`: code 0 and the job/node named, or the error */
+    ACTION_STORE_JOB,    /* write job `job` as it is now (once per turn is enough) */
+    ACTION_STORE_NODE,   /* write node `node` as it is now */
+    ACTION_RECORD,       /* append `record` to the event log */
+    ACTION_ANSWER,       /* to `request`: code 0 and the job/node named, or the error */
     ACTION_NODE_CHANGED, /* what should run on `node` changed: answer its Poll */
-    ACTION_JOB_CHANGED, /* answer those who watch `job` */
-    ACTION_WAKE_AT,     /* deliver EVENT_TICK at `at_ms` (the earliest asked for counts) */
+    ACTION_JOB_CHANGED,  /* answer those who watch `job` */
+    ACTION_WAKE_AT,      /* deliver EVENT_TICK at `at_ms` (the earliest asked for counts) */
 };
 
 struct record { /* proto Event without its number */
@@ -37,7 +37,8 @@ struct action {
     struct record *record; /* owned by the list */
     struct error *error;   /* owned by the list; NULL = success */
     bool repeated;         /* ANSWER to a submit whose idempotency key was seen before */
-    const char *const *prune; /* ANSWER to checkpoint done: NULL-terminated paths, owned by the list */
+    const char *const
+        *prune; /* ANSWER to checkpoint done: NULL-terminated paths, owned by the list */
 };
 
 struct actions { /* a growing list; actions_clear frees what the entries own */
@@ -48,8 +49,10 @@ struct actions { /* a growing list; actions_clear frees what the entries own */
 void actions_init(struct actions *actions);
 void actions_fini(struct actions *actions);
 void actions_clear(struct actions *actions);
-struct action *actions_add(struct actions *actions, enum action_kind kind); /* never NULL: aborts on no memory */
+struct action *actions_add(struct actions *actions,
+                           enum action_kind kind); /* never NULL: aborts on no memory */
 
-/* core/step.h: void coordinator_step(struct cluster *, const struct event *, struct actions *ret); */
+/* core/step.h: void coordinator_step(struct cluster *, const struct event *, struct actions *ret);
+ */
 
 #endif

@@ -44,14 +44,14 @@ static bool insert(struct job *job, const struct checkpoint *checkpoint)
         at--;
     if (at > 0 && job->checkpoints[at - 1].step == checkpoint->step) {
         struct checkpoint *old = &job->checkpoints[at - 1];
-        bool same = old->generation == checkpoint->generation &&
-                    strcmp(old->path, checkpoint->path) == 0;
+        bool same =
+            old->generation == checkpoint->generation && strcmp(old->path, checkpoint->path) == 0;
         if (!same)
             *old = *checkpoint;
         return !same;
     }
-    struct checkpoint *items = realloc(job->checkpoints,
-                                       sizeof *items * ((size_t)job->checkpoints_count + 1));
+    struct checkpoint *items =
+        realloc(job->checkpoints, sizeof *items * ((size_t)job->checkpoints_count + 1));
     insist(items);
     job->checkpoints = items;
     memmove(items + at + 1, items + at, sizeof *items * (size_t)(job->checkpoints_count - at));
@@ -67,7 +67,8 @@ static void drop_first(struct job *job, int count)
             sizeof *job->checkpoints * (size_t)job->checkpoints_count);
 }
 
-/* Paths beyond `keep`, oldest first, taken off the list; NULL-terminated, NULL if there are none. */
+/* Paths beyond `keep`, oldest first, taken off the list; NULL-terminated, NULL if there are none.
+ */
 static const char **prune(struct job *job)
 {
     int keep = job->spec->checkpoint_keep;

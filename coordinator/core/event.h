@@ -7,15 +7,15 @@
 #include "coordinator/model/cluster.h"
 
 enum event_kind {
-    EVENT_TICK,            /* the time that was asked for has come */
-    EVENT_RESTORED,        /* once, after the store was loaded */
+    EVENT_TICK,     /* the time that was asked for has come */
+    EVENT_RESTORED, /* once, after the store was loaded */
     EVENT_NODE_REGISTER,
     EVENT_NODE_REPORT,
-    EVENT_NODE_GONE,       /* its connection is gone */
-    EVENT_NODE_SET,        /* cordon, drain, uncordon */
+    EVENT_NODE_GONE, /* its connection is gone */
+    EVENT_NODE_SET,  /* cordon, drain, uncordon */
     EVENT_JOB_SUBMIT,
     EVENT_JOB_CANCEL,
-    EVENT_CHECKPOINT,      /* a worker wants to commit, or has committed */
+    EVENT_CHECKPOINT, /* a worker wants to commit, or has committed */
 };
 
 struct worker_report { /* proto WorkerStatus in the model's words */
@@ -28,8 +28,8 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     bool aware;
     const uint32_t *lost_ranks;
     int lost_ranks_count;
-    const struct exit_info *exit; /* with WORKER_EXITED */
-    const char *start_error;      /* "" = none */
+    const struct exit_info *exit;   /* with WORKER_EXITED */
+    const char *start_error;        /* "" = none */
     double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
 };
 

@@ -43,17 +43,19 @@ void group_form(struct step *step, struct job *job, const struct formation *form
 {
     int world = formation->kept_count + formation->newcomers_count;
     struct rank_request *requests = calloc((size_t)world, sizeof *requests);
-    struct group group = {.generation = job->next_generation++, .world = world,
-                          .open = formation->open, .since_ms = step->now_ms};
+    struct group group = {.generation = job->next_generation++,
+                          .world = world,
+                          .open = formation->open,
+                          .since_ms = step->now_ms};
     group.members = calloc((size_t)world, sizeof *group.members);
     insist(requests && group.members);
     for (int i = 0; i < formation->kept_count; i++)
         requests[i] = formation->kept[i];
     for (int i = 0; i < formation->newcomers_count; i++)
-        requests[formation->kept_count + i] = (struct rank_request){
-            .uid = add_newcomer(step, job, &formation->newcomers[i], group.generation,
-                                formation->held),
-            .rank = formation->newcomers[i].rank};
+        requests[formation->kept_count + i] =
+            (struct rank_request){.uid = add_newcomer(step, job, &formation->newcomers[i],
+                                                      group.generation, formation->held),
+                                  .rank = formation->newcomers[i].rank};
     ranks_assign(requests, world, group.members);
     const struct worker *first = job_worker(job, group.members[0]);
     (void)str_copy(group.master_node, sizeof group.master_node, first->node);

@@ -23,8 +23,8 @@ struct step {
 };
 
 /* step.c: notes for the end of the step */
-void step_settle(struct step *step, struct job *job);     /* and store it */
-void step_look(struct step *step, struct job *job);       /* settle without storing */
+void step_settle(struct step *step, struct job *job); /* and store it */
+void step_look(struct step *step, struct job *job);   /* settle without storing */
 void step_store(struct step *step, struct job *job);
 void step_show(struct step *step, struct job *job);
 void step_store_node(struct step *step, struct node *node);
@@ -99,10 +99,10 @@ int64_t group_patience_ends(const struct job *job); /* broken though nobody died
 /* restart.c */
 struct failure { /* why the gang cannot go on as it is */
     struct reason reason;
-    bool charged;      /* costs a restart */
-    bool whole;        /* no survivor may stay: the whole gang starts again */
-    bool growth_only;  /* only newcomers of a growing gang are affected */
-    char cause[64];    /* equal for equal causes */
+    bool charged;     /* costs a restart */
+    bool whole;       /* no survivor may stay: the whole gang starts again */
+    bool growth_only; /* only newcomers of a growing gang are affected */
+    char cause[64];   /* equal for equal causes */
     int64_t wall_ms;
     int exit_code;
 };

@@ -202,7 +202,7 @@ static int check_port(const struct cluster *cluster, struct strmap *ports, const
 
 int invariant_check(const struct cluster *cluster, struct error *err)
 {
-    struct error own;
+    struct error own = {0};
     struct strmap ports = {0};
     int rc = 0;
     err = err ? err : &own;
@@ -261,8 +261,10 @@ static int check_since(const struct job *job, struct seen *seen, struct error *e
     if (step < seen->last_checkpoint)
         return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
                       (unsigned long long)seen->last_checkpoint, (unsigned long long)step);
-    *seen = (struct seen){.state = job->state, .next_generation = job->next_generation,
-                          .next_uid = job->next_uid, .version = job->version,
+    *seen = (struct seen){.state = job->state,
+                          .next_generation = job->next_generation,
+                          .next_uid = job->next_uid,
+                          .version = job->version,
                           .last_checkpoint = step};
     return 0;
 }
@@ -270,7 +272,7 @@ static int check_since(const struct job *job, struct seen *seen, struct error *e
 int invariant_check_since(struct invariant_memory *memory, const struct cluster *cluster,
                           struct error *err)
 {
-    struct error own;
+    struct error own = {0};
     size_t count = 0;
     err = err ? err : &own;
     for (const struct job *job = cluster_first_job(cluster); job;

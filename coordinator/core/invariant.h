@@ -6,15 +6,15 @@
 #include "coordinator/model/cluster.h"
 
 /* 0, or E_INTERNAL with the first broken rule and where:
- *   a slot has one owner and what nodes count as used is what living workers use, within their size;
- *   a gang is whole: a group has ranks 0..world-1, each a different worker, whole nodes;
- *   no published, unbroken group has a member on a lost node; forming ones never;
- *   generations only rise: current < forming < next;  states and groups agree;
- *   ended jobs run nothing; no two active jobs hold one port of one address. */
+ *   a slot has one owner and what nodes count as used is what living workers use, within their
+ * size; a gang is whole: a group has ranks 0..world-1, each a different worker, whole nodes; no
+ * published, unbroken group has a member on a lost node; forming ones never; generations only rise:
+ * current < forming < next;  states and groups agree; ended jobs run nothing; no two active jobs
+ * hold one port of one address. */
 int invariant_check(const struct cluster *cluster, struct error *err);
 
-/* Across steps: what was true before (`memory`) still is: ended states stay, generations and versions
- * never fall, jobs never vanish. `memory` is opaque; NULL at first. */
+/* Across steps: what was true before (`memory`) still is: ended states stay, generations and
+ * versions never fall, jobs never vanish. `memory` is opaque; NULL at first. */
 struct invariant_memory;
 struct invariant_memory *invariant_memory_new(void);
 void invariant_memory_free(struct invariant_memory *memory);

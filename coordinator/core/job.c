@@ -23,8 +23,8 @@
 static const unsigned allowed[] = {
     [JOB_QUEUED] = BIT(STARTING) | BIT(FAILED) | BIT(CANCELLED),
     [JOB_STARTING] = BIT(RUNNING) | BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_RUNNING] = BIT(REFORMING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) |
-                    BIT(SUCCEEDED),
+    [JOB_RUNNING] =
+        BIT(REFORMING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_REFORMING] = BIT(RUNNING) | BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
     [JOB_PREEMPTING] = BIT(RESTARTING) | BIT(STOPPING),
@@ -190,8 +190,8 @@ void job_stop(struct step *step, struct job *job, enum job_state ending,
         worker_stop(step, job, &job->workers[i]);
     group_clear(step->cluster, job, &job->forming);
     bool idle = job_living(job) == 0;
-    if (idle && (job->state == JOB_QUEUED ||
-                 (ending == JOB_SUCCEEDED && job->state != JOB_RESTARTING))) {
+    if (idle &&
+        (job->state == JOB_QUEUED || (ending == JOB_SUCCEEDED && job->state != JOB_RESTARTING))) {
         job->reason = *reason;
         end(step, job);
         return;

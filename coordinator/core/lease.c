@@ -1,5 +1,5 @@
-/* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease, or
- * the word of those who spoke with its ranks, is the verdict. */
+/* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease,
+ * or the word of those who spoke with its ranks, is the verdict. */
 #include <string.h>
 
 #include "coordinator/core/internal.h"

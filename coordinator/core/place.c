@@ -115,8 +115,8 @@ static void try_place(struct pass *pass, struct job *job)
 {
     struct step *step = pass->step;
     const struct spec *spec = job->spec;
-    struct request request = {.spec = spec, .nodes_min = spec->nodes_min,
-                              .nodes_max = spec->nodes_max};
+    struct request request = {
+        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
     struct placement placement = {0};
     struct reason reason;
     bool ready = job->state == JOB_QUEUED || restart_ready(job, step->now_ms);

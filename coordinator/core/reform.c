@@ -53,11 +53,11 @@ static void plan_node(struct step *step, struct job *job, const struct group *ba
                 (struct rank_request){.uid = worker->uid, .rank = rank};
             plan->survivors += group_rank_of(&job->current, worker->uid) >= 0;
         } else {
-            plan->newcomers[plan->newcomers_count++] = (struct newcomer){
-                .node = cluster_node(step->cluster, worker->node)->name,
-                .slot = worker->slot,
-                .local_rank = worker->local_rank,
-                .rank = rank};
+            plan->newcomers[plan->newcomers_count++] =
+                (struct newcomer){.node = cluster_node(step->cluster, worker->node)->name,
+                                  .slot = worker->slot,
+                                  .local_rank = worker->local_rank,
+                                  .rank = rank};
         }
     }
     plan->nodes++;
@@ -83,8 +83,11 @@ static bool find_replacements(struct step *step, struct job *job, const struct g
 {
     struct view view;
     struct reason reason;
-    struct request request = {.spec = job->spec, .nodes_min = missing, .nodes_max = missing,
-                              .avoid = job, .avoid_group = base};
+    struct request request = {.spec = job->spec,
+                              .nodes_min = missing,
+                              .nodes_max = missing,
+                              .avoid = job,
+                              .avoid_group = base};
     request.together = place_topology_value(step->cluster, job);
     view_init(&view, step->cluster);
     bool found = scheduler_place(&view, &request, ret, &reason);

@@ -29,7 +29,8 @@ static bool is_nearer(const struct worker *worker, const struct worker *than)
     return worker->exit.wall_ms < than->exit.wall_ms;
 }
 
-/* One failure kills many; what dies of a generation that was already charged is the same failure. */
+/* One failure kills many; what dies of a generation that was already charged is the same failure.
+ */
 static bool is_charged(const struct job *job, const struct worker *worker)
 {
     return worker->born > job->charged_generation ||
@@ -115,8 +116,8 @@ static void name_missing(const struct job *job, const struct group *group, struc
     int missing = 0;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker_living(worker) && (worker->joining == group->generation ||
-                                      worker->joined == group->generation))
+        if (worker_living(worker) &&
+            (worker->joining == group->generation || worker->joined == group->generation))
             continue;
         size_t used = strlen(ranks);
         (void)str_printf(ranks + used, sizeof ranks - used, "%s%d", missing++ ? ", " : "", rank);

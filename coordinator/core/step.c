@@ -212,7 +212,10 @@ static void flush(struct step *step)
 
 void coordinator_step(struct cluster *cluster, const struct event *event, struct actions *ret)
 {
-    struct step step = {.cluster = cluster, .event = event, .ret = ret, .now_ms = event->now_ms,
+    struct step step = {.cluster = cluster,
+                        .event = event,
+                        .ret = ret,
+                        .now_ms = event->now_ms,
                         .wall_ms = event->wall_ms};
     dispatch(&step);
     tick(&step);

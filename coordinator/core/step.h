@@ -1,5 +1,6 @@
-/* The coordinator's heart: one event in, the cluster changed, actions out. Pure: no clock, no I/O, no
- * randomness but the cluster's own seeded stream; the same events give the same actions. Loop thread.
+/* The coordinator's heart: one event in, the cluster changed, actions out. Pure: no clock, no I/O,
+ * no randomness but the cluster's own seeded stream; the same events give the same actions. Loop
+ * thread.
  *
  *   event -> node.c / job.c / checkpoint.c   take down what the event says
  *         -> job_settle                      each touched job: what follows from what is so
@@ -18,17 +19,17 @@
 #include "coordinator/core/event.h"
 
 enum {
-    BEAT_MS = 1000,              /* agents report at least this often */
-    LEASE_MS = 3000,             /* silence that ends the belief in a node */
-    STOP_GRACE_MS = 10000,       /* between SIGTERM and SIGKILL */
-    STOP_SLACK_MS = 30000,       /* a worker that outlives grace and this is named in the reason */
-    JOIN_TIMEOUT_MS = 30000,     /* members of a re-formed group must join within this */
-    START_TIMEOUT_MS = 60000,    /* the same with members that are started afresh */
-    UNAWARE_AFTER_MS = 2000,     /* started and said nothing: a program that does not know us */
-    BROKEN_PATIENCE_MS = 3000,   /* peers lost each other, yet nobody died: form again */
-    FINISH_PATIENCE_MS = 60000,  /* some finished, the rest make no progress */
-    CRASH_LOOP_LIMIT = 3,        /* same cause without a new step */
-    GROW_BACKOFF_MS = 10000,     /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
+    BEAT_MS = 1000,             /* agents report at least this often */
+    LEASE_MS = 3000,            /* silence that ends the belief in a node */
+    STOP_GRACE_MS = 10000,      /* between SIGTERM and SIGKILL */
+    STOP_SLACK_MS = 30000,      /* a worker that outlives grace and this is named in the reason */
+    JOIN_TIMEOUT_MS = 30000,    /* members of a re-formed group must join within this */
+    START_TIMEOUT_MS = 60000,   /* the same with members that are started afresh */
+    UNAWARE_AFTER_MS = 2000,    /* started and said nothing: a program that does not know us */
+    BROKEN_PATIENCE_MS = 3000,  /* peers lost each other, yet nobody died: form again */
+    FINISH_PATIENCE_MS = 60000, /* some finished, the rest make no progress */
+    CRASH_LOOP_LIMIT = 3,       /* same cause without a new step */
+    GROW_BACKOFF_MS = 10000,    /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
 };
 

@@ -5,13 +5,14 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
 {
     if (max <= 0)
         return 0;
-    bool places = job->state == JOB_QUEUED ||
-                  (job->state == JOB_RESTARTING && job_living(job) == 0);
+    bool places =
+        job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && job_living(job) == 0);
     int count = 0;
     if (places) {
         struct view view;
         struct placement placement = {0};
-        struct request request = {.spec = job->spec, .nodes_min = job->spec->nodes_min,
+        struct request request = {.spec = job->spec,
+                                  .nodes_min = job->spec->nodes_min,
                                   .nodes_max = job->spec->nodes_max};
         view_init(&view, cluster);
         for (const struct job *other = cluster_first_waiting(cluster); other && other != job;

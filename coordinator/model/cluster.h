@@ -34,12 +34,32 @@ enum {
     EXIT_NOT_STARTED = 127,
 };
 
-#define NODE_STATES(X) X(JOINING, joining) X(READY, ready) X(CORDONED, cordoned) X(DRAINING, draining) X(UNREACHABLE, unreachable) X(LOST, lost)
+/* clang-format off */
+#define NODE_STATES(X)                                                                             \
+    X(JOINING, joining)                                                                            \
+    X(READY, ready)                                                                                \
+    X(CORDONED, cordoned)                                                                          \
+    X(DRAINING, draining)                                                                          \
+    X(UNREACHABLE, unreachable)                                                                    \
+    X(LOST, lost)
 #define JOB_STATES(X)                                                                              \
-    X(QUEUED, queued) X(STARTING, starting) X(RUNNING, running) X(REFORMING, reforming)            \
-    X(RESTARTING, restarting) X(PREEMPTING, preempting) X(STOPPING, stopping)                      \
-    X(SUCCEEDED, succeeded) X(FAILED, failed) X(CANCELLED, cancelled)
-#define WORKER_STATES(X) X(ASSIGNED, assigned) X(STARTING, starting) X(JOINED, joined) X(STOPPING, stopping) X(EXITED, exited)
+    X(QUEUED, queued)                                                                              \
+    X(STARTING, starting)                                                                          \
+    X(RUNNING, running)                                                                            \
+    X(REFORMING, reforming)                                                                        \
+    X(RESTARTING, restarting)                                                                      \
+    X(PREEMPTING, preempting)                                                                      \
+    X(STOPPING, stopping)                                                                          \
+    X(SUCCEEDED, succeeded)                                                                        \
+    X(FAILED, failed)                                                                              \
+    X(CANCELLED, cancelled)
+#define WORKER_STATES(X)                                                                           \
+    X(ASSIGNED, assigned)                                                                          \
+    X(STARTING, starting)                                                                          \
+    X(JOINED, joined)                                                                              \
+    X(STOPPING, stopping)                                                                          \
+    X(EXITED, exited)
+/* clang-format on */
 
 enum node_state {
 #define X(upper, lower) NODE_##upper,
@@ -87,9 +107,9 @@ struct node {
     char name[NODE_NAME_MAX + 1];
     enum node_state state;
     struct reason reason;
-    uint64_t incarnation; /* of the agent that may speak for it */
+    uint64_t incarnation;         /* of the agent that may speak for it */
     uint64_t past[NODE_PAST_MAX]; /* incarnations before it, newest first: fenced for good */
-    uint64_t last_report; /* sequence of the newest report taken */
+    uint64_t last_report;         /* sequence of the newest report taken */
     char address[ADDRESS_MAX + 1];
     char version[32];
     int slots, cpus_milli;
@@ -99,8 +119,8 @@ struct node {
     int labels_count;
     struct gpu gpus[NODE_GPUS_MAX];
     int gpus_count;
-    bool connected;           /* its connection stands; false = a hint, not a verdict */
-    bool gone;                /* derived: its connection was seen to end, and it is silent since */
+    bool connected; /* its connection stands; false = a hint, not a verdict */
+    bool gone;      /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* what the administrator set; survives restarts */
     int64_t lease_until_ms;
     int64_t joined_wall_ms, seen_wall_ms;
@@ -109,7 +129,8 @@ struct node {
     int slots_used, cpus_milli_used;
     int64_t memory_bytes_used;
     uint64_t slot_map[NODE_SLOTS_MAX / 64]; /* bit = slot taken */
-    int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them */
+    int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them
+                  */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
     struct heap_node timer;
     uint64_t stamp; /* number of the inventory or report being taken */
@@ -128,36 +149,36 @@ struct worker {
     uint64_t uid;
     char node[NODE_NAME_MAX + 1];
     enum worker_state state;
-    bool should_stop;      /* the desired state says end it */
-    bool held;             /* backoff: not to be started yet, so not in the desired state */
-    bool aware;            /* speaks libworker's protocol */
-    int slot;              /* first slot on its node */
-    int local_rank;        /* place on its node, kept for life */
+    bool should_stop; /* the desired state says end it */
+    bool held;        /* backoff: not to be started yet, so not in the desired state */
+    bool aware;       /* speaks libworker's protocol */
+    int slot;         /* first slot on its node */
+    int local_rank;   /* place on its node, kept for life */
     int64_t pid;
     uint64_t step;
-    uint64_t joined;       /* newest generation it has joined */
-    uint64_t joining;      /* generation it asks to join, with endpoint; 0 = none */
+    uint64_t joined;  /* newest generation it has joined */
+    uint64_t joining; /* generation it asks to join, with endpoint; 0 = none */
     char endpoint[ENDPOINT_MAX + 1];
-    uint64_t broken;       /* generation in which it lost peers */
-    uint64_t lost_in;      /* generation in which peers reported losing it */
-    uint64_t born;         /* generation it was started for */
-    uint64_t generation;   /* newest group it is or was a member of */
-    int rank;              /* in that group */
+    uint64_t broken;     /* generation in which it lost peers */
+    uint64_t lost_in;    /* generation in which peers reported losing it */
+    uint64_t born;       /* generation it was started for */
+    uint64_t generation; /* newest group it is or was a member of */
+    int rank;            /* in that group */
     struct exit_info exit;
     /* derived, not stored */
-    uint64_t stamp;        /* of the last inventory or report that named it */
-    int64_t started_ms;    /* first seen running */
+    uint64_t stamp;     /* of the last inventory or report that named it */
+    int64_t started_ms; /* first seen running */
 };
 
 /* One membership: ranks 0..world-1 are workers[members[rank]] by uid. */
 struct group {
     uint64_t generation; /* 0 = there is no such group */
     int world;
-    uint64_t *members;   /* uid by rank, `world` of them, owned by the group */
-    bool published;      /* all joined, or unaware and started: the gang is whole and runs */
-    bool joined;         /* all joined: endpoints are known, membership is given out */
-    bool open;           /* forming: survivors are told to leave the current group */
-    bool broken;         /* lost a member: it will not commit checkpoints any more */
+    uint64_t *members; /* uid by rank, `world` of them, owned by the group */
+    bool published;    /* all joined, or unaware and started: the gang is whole and runs */
+    bool joined;       /* all joined: endpoints are known, membership is given out */
+    bool open;         /* forming: survivors are told to leave the current group */
+    bool broken;       /* lost a member: it will not commit checkpoints any more */
     char master_node[NODE_NAME_MAX + 1];
     int master_port;
     int64_t since_ms;
@@ -192,22 +213,22 @@ struct job {
     int checkpoints_count;
     uint8_t secret[SECRET_BYTES]; /* worker tokens and handshake secrets are derived from it */
     /* restart budget */
-    int restarts;                 /* in total */
+    int restarts; /* in total */
     int restarts_without_progress;
-    uint64_t progress_step;       /* best step when the last failure was seen */
-    int same_cause;               /* consecutive failures with the same cause and no new step */
+    uint64_t progress_step; /* best step when the last failure was seen */
+    int same_cause;         /* consecutive failures with the same cause and no new step */
     char last_cause[256];
-    uint64_t charged_generation;  /* newest one when the last failure was charged: what dies of those
-                                   * generations later is the same failure */
-    int64_t cause_wall_ms;        /* when the failure that is the reason happened; 0 = none */
+    uint64_t charged_generation; /* newest one when the last failure was charged: what dies of those
+                                  * generations later is the same failure */
+    int64_t cause_wall_ms;       /* when the failure that is the reason happened; 0 = none */
     int64_t backoff_until_ms;
-    int64_t grow_after_ms;        /* growing failed: not again before */
-    int grow_failures;            /* in a row */
+    int64_t grow_after_ms; /* growing failed: not again before */
+    int grow_failures;     /* in a row */
     /* progress, as reported */
     uint64_t step, total_steps;
     double loss, tokens_per_second;
     /* recovery being measured */
-    int64_t broken_at_ms;         /* 0 = nothing to recover from */
+    int64_t broken_at_ms; /* 0 = nothing to recover from */
     uint64_t broken_at_step;
     uint64_t recoveries;
     int64_t last_recovery_ms;
@@ -219,7 +240,7 @@ struct job {
     char idempotency_key[128];
     /* derived, not stored */
     int64_t progress_at_ms; /* its step rose or a worker finished */
-    bool waiting; /* among cluster_first_waiting: it may be placed */
+    bool waiting;           /* among cluster_first_waiting: it may be placed */
     struct heap_node timer;
 };
 
@@ -232,7 +253,8 @@ void cluster_free(struct cluster *cluster);
 struct node *cluster_node(const struct cluster *cluster, const char *name);
 struct job *cluster_job(const struct cluster *cluster, const char *id);
 struct job *cluster_job_named(const struct cluster *cluster, const char *name); /* newest */
-struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant, const char *idempotency_key);
+struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant,
+                               const char *idempotency_key);
 struct node *cluster_first_node(const struct cluster *cluster);
 struct node *cluster_next_node(const struct cluster *cluster, const struct node *node);
 struct job *cluster_first_job(const struct cluster *cluster);
@@ -273,8 +295,10 @@ struct job *cluster_due_job(struct cluster *cluster, int64_t now_ms);   /* takes
 struct node *cluster_due_node(struct cluster *cluster, int64_t now_ms); /* takes it off; or NULL */
 
 /* A new worker in `ASSIGNED` takes its slots; one that has exited gives them back (job_worker_gone
- * sets EXITED). Pointers to workers of this job are invalid after an addition. Aborts on no memory. */
-struct worker *job_add_worker(struct cluster *cluster, struct job *job, const struct worker *worker);
+ * sets EXITED). Pointers to workers of this job are invalid after an addition. Aborts on no memory.
+ */
+struct worker *job_add_worker(struct cluster *cluster, struct job *job,
+                              const struct worker *worker);
 void job_worker_gone(struct cluster *cluster, struct job *job, struct worker *worker);
 void job_forget_workers(struct job *job); /* those that exited and are members of no group */
 
@@ -304,6 +328,7 @@ struct assignment {
 };
 /* Calls fn for each, in order of (job sequence, uid). */
 typedef void (*assignment_fn)(void *arg, const struct assignment *assignment);
-void cluster_assignments(const struct cluster *cluster, const char *node, assignment_fn fn, void *arg);
+void cluster_assignments(const struct cluster *cluster, const char *node_name, assignment_fn fn,
+                         void *arg);
 
 #endif

@@ -287,17 +287,18 @@ static void assignment_of(const struct job *job, const struct worker *worker,
     ret->reform = group == &job->forming && group->open && worker->born < group->generation;
 }
 
-void cluster_assignments(const struct cluster *cluster, const char *name, assignment_fn fn,
+void cluster_assignments(const struct cluster *cluster, const char *node_name, assignment_fn fn,
                          void *arg)
 {
-    const struct node *node = cluster_node(cluster, name);
+    const struct node *node = cluster_node(cluster, node_name);
     if (!node)
         return;
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
         const struct job *job = e->value;
         for (int i = 0; i < job->workers_count; i++) {
             const struct worker *worker = &job->workers[i];
-            if (worker->state == WORKER_EXITED || worker->held || strcmp(worker->node, name) != 0)
+            if (worker->state == WORKER_EXITED || worker->held ||
+                strcmp(worker->node, node_name) != 0)
                 continue;
             struct assignment assignment;
             assignment_of(job, worker, &assignment);

@@ -294,11 +294,20 @@ static int check_constraints(const struct spec_input *in, struct error *err)
 /* What Muster itself tells each worker; a job that sets one would lie to its own library. */
 static bool is_ours(const char *key)
 {
-    static const char *const ours[] = {
-        "RANK",        "WORLD_SIZE",       "LOCAL_RANK",    "LOCAL_WORLD_SIZE",
-        "NODE_RANK",   "GROUP_RANK",       "MASTER_ADDR",   "MASTER_PORT",
-        "MUSTER_JOB",  "MUSTER_GENERATION", "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN",
-        "GROUP_WORLD_SIZE", NULL};
+    static const char *const ours[] = {"RANK",
+                                       "WORLD_SIZE",
+                                       "LOCAL_RANK",
+                                       "LOCAL_WORLD_SIZE",
+                                       "NODE_RANK",
+                                       "GROUP_RANK",
+                                       "MASTER_ADDR",
+                                       "MASTER_PORT",
+                                       "MUSTER_JOB",
+                                       "MUSTER_GENERATION",
+                                       "MUSTER_WORKER_SOCKET",
+                                       "MUSTER_WORKER_TOKEN",
+                                       "GROUP_WORLD_SIZE",
+                                       NULL};
     for (int i = 0; ours[i]; i++)
         if (strcmp(ours[i], key) == 0)
             return true;

@@ -1,6 +1,6 @@
-/* Sticky ranks: a survivor keeps its rank where the new world has it, the others fill the holes from
- * the lowest up, in the order they are given (nodes in order, then place on the node). With whole
- * nodes coming and going, ranks of one node stay adjacent. Pure.
+/* Sticky ranks: a survivor keeps its rank where the new world has it, the others fill the holes
+ * from the lowest up, in the order they are given (nodes in order, then place on the node). With
+ * whole nodes coming and going, ranks of one node stay adjacent. Pure.
  */
 #ifndef RENDEZVOUS_RANKS_H
 #define RENDEZVOUS_RANKS_H

@@ -15,10 +15,10 @@ enum { NAMED_MAX = 3 };
 
 struct census { /* how many nodes pass each filter, each among those that pass the ones before */
     int registered, matching, large, together, there, open, roomy, free;
-    const struct pair *unmet;      /* a constraint that turned a node away */
-    const struct node *largest;    /* of the matching ones */
-    const struct node *absent;     /* a large one that is not there */
-    uint64_t held_for;             /* the job a roomy node is kept for */
+    const struct pair *unmet;   /* a constraint that turned a node away */
+    const struct node *largest; /* of the matching ones */
+    const struct node *absent;  /* a large one that is not there */
+    uint64_t held_for;          /* the job a roomy node is kept for */
 };
 
 static void count_node(const struct view_node *at, const struct request *request,
@@ -88,7 +88,8 @@ static void name_holders(const struct view *view, const struct request *request,
     }
     int named = 0;
     for (struct map_entry *e = map_first(&seen); e && named < NAMED_MAX; e = map_next(e), named++)
-        (void)buf_printf(out, "%s%s", named ? ", " : "", ((const struct job *)e->value)->spec->name);
+        (void)buf_printf(out, "%s%s", named ? ", " : "",
+                         ((const struct job *)e->value)->spec->name);
     if ((int)seen.count > named)
         (void)buf_printf(out, " and %d more", (int)seen.count - named);
     map_fini(&seen);
@@ -118,16 +119,16 @@ static void explain_size(const struct request *request, const struct census *cen
     const struct spec *spec = request->spec;
     char wanted[FORMAT_MAX], has[FORMAT_MAX];
     const struct node *node = census->largest;
-    reason_set(ret, REASON_TOO_LARGE,
-               "%d worker%s need %d slots, %.3g CPUs and %s on one node; the largest, %s, has %d, "
-               "%.3g and %s",
-               spec->workers_per_node, plural(spec->workers_per_node),
-               spec->workers_per_node * spec->resources.slots,
-               spec->workers_per_node * spec->resources.cpus_milli / 1000.0,
-               format_bytes((uint64_t)(spec->workers_per_node * spec->resources.memory_bytes),
-                            wanted),
-               node->name, node->slots, node->cpus_milli / 1000.0,
-               format_bytes((uint64_t)node->memory_bytes, has));
+    reason_set(
+        ret, REASON_TOO_LARGE,
+        "%d worker%s need %d slots, %.3g CPUs and %s on one node; the largest, %s, has %d, "
+        "%.3g and %s",
+        spec->workers_per_node, plural(spec->workers_per_node),
+        spec->workers_per_node * spec->resources.slots,
+        spec->workers_per_node * spec->resources.cpus_milli / 1000.0,
+        format_bytes((uint64_t)(spec->workers_per_node * spec->resources.memory_bytes), wanted),
+        node->name, node->slots, node->cpus_milli / 1000.0,
+        format_bytes((uint64_t)node->memory_bytes, has));
     reason_hint(ret, "ask for less per worker, for fewer workers per node, or add a larger node");
 }
 
@@ -159,8 +160,8 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
     } else if (kind == REASON_BEHIND && census.roomy >= min && census.free < min &&
                census.held_for) {
-        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it",
-                   census.roomy, plural(census.roomy), census.roomy == 1 ? "has" : "have",
+        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it", census.roomy,
+                   plural(census.roomy), census.roomy == 1 ? "has" : "have",
                    (unsigned long long)census.held_for);
         reason_hint(ret, "a higher priority would put it first");
     } else if (kind == REASON_WAITING_FOR_SLOTS && census.together >= min && census.roomy < min) {
@@ -173,10 +174,10 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
 
 int explain_all(const struct view *view, const struct request *request, struct reason *ret, int max)
 {
-    static const enum reason_kind order[] = {
-        REASON_NO_NODES,      REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
-        REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET,   REASON_BEHIND,
-        REASON_WAITING_FOR_SLOTS};
+    static const enum reason_kind order[] = {REASON_NO_NODES,         REASON_CONSTRAINT_UNMET,
+                                             REASON_TOO_LARGE,        REASON_TOO_FEW_NODES,
+                                             REASON_TOPOLOGY_UNMET,   REASON_BEHIND,
+                                             REASON_WAITING_FOR_SLOTS};
     int count = 0;
     for (size_t i = 0; i < sizeof order / sizeof order[0] && count < max; i++)
         count += explain_kind(order[i], view, request, &ret[count]);
@@ -215,8 +216,8 @@ int scheduler_possible(const struct cluster *cluster, const struct spec *spec, s
 {
     static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
                                              REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET};
-    struct request request = {.spec = spec, .nodes_min = spec->nodes_min,
-                              .nodes_max = spec->nodes_max};
+    struct request request = {
+        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
     struct view view;
     struct reason reason;
     int rc = 0;

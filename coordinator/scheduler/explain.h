@@ -5,10 +5,12 @@
 #include "coordinator/scheduler/scheduler.h"
 
 /* The first blocker: what would still be missing if everything before it in this list were mended:
- * no_nodes, constraint_unmet, too_large, topology_unmet, too_few_nodes, behind, waiting_for_slots. */
+ * no_nodes, constraint_unmet, too_large, topology_unmet, too_few_nodes, behind, waiting_for_slots.
+ */
 void explain_refusal(const struct view *view, const struct request *request, struct reason *ret);
 
 /* All of them, at most `max`; returns how many. */
-int explain_all(const struct view *view, const struct request *request, struct reason *ret, int max);
+int explain_all(const struct view *view, const struct request *request, struct reason *ret,
+                int max);
 
 #endif

@@ -13,7 +13,8 @@ const struct pair *unmet_constraint(const struct node *node, const struct spec *
 /* Large enough for workers_per_node workers when empty. */
 bool node_large_enough(const struct node *node, const struct spec *spec);
 
-/* Room for workers_per_node workers in what is free; their first slots to ret_slots (may be NULL). */
+/* Room for workers_per_node workers in what is free; their first slots to ret_slots (may be NULL).
+ */
 bool node_has_room(const struct view_node *node, const struct spec *spec, int *ret_slots);
 
 /* The request does not want this node: its job is there already. */

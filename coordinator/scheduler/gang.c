@@ -10,7 +10,8 @@ struct order { /* what qsort_r's comparison needs */
     const char *topology; /* "" = none */
 };
 
-/* NULL sorts before every value and is never chosen: a node without the label shares it with none. */
+/* NULL sorts before every value and is never chosen: a node without the label shares it with none.
+ */
 static const char *value_of(const struct order *order, int index)
 {
     return node_label(order->view->nodes[index].node, order->topology);

@@ -113,8 +113,8 @@ static bool could_use(const struct view_node *node, const struct spec *spec)
 void scheduler_hold(struct view *view, const struct job *job)
 {
     const struct spec *spec = job->spec;
-    struct request request = {.spec = spec, .nodes_min = spec->nodes_min,
-                              .nodes_max = spec->nodes_max};
+    struct request request = {
+        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
     int *usable = malloc(sizeof *usable * ((size_t)view->count + 1));
     insist(usable);
     int count = 0;

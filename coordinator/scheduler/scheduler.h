@@ -19,8 +19,8 @@ struct view_node {
     int slots_free, cpus_milli_free;
     int64_t memory_bytes_free;
     uint64_t slot_map[NODE_SLOTS_MAX / 64];
-    bool open;    /* may get new workers now */
-    bool counted; /* is or will soon be there: not lost, cordoned or draining */
+    bool open;         /* may get new workers now */
+    bool counted;      /* is or will soon be there: not lost, cordoned or draining */
     uint64_t held_for; /* sequence of the waiting job it is kept for, 0 = none */
 };
 
@@ -43,7 +43,7 @@ struct placed_node {
     int slots[SPEC_WORKERS_PER_NODE_MAX]; /* first slot of each worker */
 };
 
-struct placement { /* zeroed memory is an empty one */
+struct placement {             /* zeroed memory is an empty one */
     struct placed_node *nodes; /* by name */
     int count;
 };
@@ -51,9 +51,9 @@ struct placement { /* zeroed memory is an empty one */
 void view_init(struct view *view, const struct cluster *cluster);
 void view_fini(struct view *view);
 
-/* Place between nodes_min and nodes_max nodes' worth of workers, as many as fit. True: ret_placement
- * is filled (placement_fini) and taken off the view. False: ret_reason says what is missing; the
- * view is as it was. */
+/* Place between nodes_min and nodes_max nodes' worth of workers, as many as fit. True:
+ * ret_placement is filled (placement_fini) and taken off the view. False: ret_reason says what is
+ * missing; the view is as it was. */
 bool scheduler_place(struct view *view, const struct request *request,
                      struct placement *ret_placement, struct reason *ret_reason);
 void placement_fini(struct placement *placement);

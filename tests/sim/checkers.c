@@ -116,7 +116,8 @@ void stage_check_start(struct stage *stage, struct sim_node *node, const struct 
                    key->job, (unsigned long long)key->uid, node->name, node->slots);
 }
 
-/* All ranks of a generation are told the same membership, also by another life of the coordinator. */
+/* All ranks of a generation are told the same membership, also by another life of the coordinator.
+ */
 struct membership_seen *stage_membership(struct stage *stage, const char *job, uint64_t generation,
                                          uint64_t digest)
 {
@@ -153,7 +154,8 @@ void stage_check_training(struct stage *stage, const struct process *process)
             if (other != process && process_lives(other) && other->state == PROCESS_TRAINING &&
                 other->generation == process->generation && other->rank == process->rank &&
                 strcmp(other->key.job, process->key.job) == 0)
-                world_fail(stage->world, "%s: uids %llu and %llu are both rank %u of generation %llu",
+                world_fail(stage->world,
+                           "%s: uids %llu and %llu are both rank %u of generation %llu",
                            process->key.job, (unsigned long long)process->key.uid,
                            (unsigned long long)other->key.uid, process->rank,
                            (unsigned long long)process->generation);

@@ -1,5 +1,5 @@
-/* struct disk of the simulated world: whole-file writes are durable, appended bytes may be lost when
- * their program crashes with its machine. */
+/* struct disk of the simulated world: whole-file writes are durable, appended bytes may be lost
+ * when their program crashes with its machine. */
 #include <stdlib.h>
 #include <string.h>
 

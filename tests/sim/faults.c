@@ -122,8 +122,8 @@ static void strike(struct faults *faults, enum fault fault)
         break;
     case FAULT_STORE:
         world_note(world, "the disk is full for a while");
-        store_memory_fail_commits(stage->store, (int)rng_between(&faults->rng, 1,
-                                                                 STORE_FAILURES_MAX),
+        store_memory_fail_commits(stage->store,
+                                  (int)rng_between(&faults->rng, 1, STORE_FAILURES_MAX),
                                   E_RESOURCE_EXHAUSTED);
         stage->store_failures++;
         break;

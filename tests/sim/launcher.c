@@ -65,7 +65,9 @@ void process_die(struct process *process, const struct worker_exit *exit)
     process->exit = *exit;
     process->exit.wall_ms = world->now_ms + 7 * process->node->machine;
     (void)str_copy(process->exit.text, sizeof process->exit.text,
-                   exit->lost ? "nobody saw it end" : exit->signal ? "killed" : "exited");
+                   exit->lost     ? "nobody saw it end"
+                   : exit->signal ? "killed"
+                                  : "exited");
     world_note(world, "%s/%llu on %s ends: code %d signal %d step %llu", process->key.job,
                (unsigned long long)process->key.uid, process->node->name, exit->code, exit->signal,
                (unsigned long long)process->step);

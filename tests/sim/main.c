@@ -76,8 +76,12 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
     ret->digest = world->digest;
     ret->happenings = world->happenings;
     ret->virtual_ms = world->now_ms - 1000000;
-    int faults[] = {stage->coordinator_crashes, stage->agent_crashes, stage->node_losses,
-                    stage->cuts,                stage->kills,         stage->store_failures};
+    int faults[] = {stage->coordinator_crashes,
+                    stage->agent_crashes,
+                    stage->node_losses,
+                    stage->cuts,
+                    stage->kills,
+                    stage->store_failures};
     memcpy(ret->faults, faults, sizeof faults);
     memcpy(ret->failure, world->failure, sizeof world->failure);
 }

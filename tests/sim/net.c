@@ -1,6 +1,6 @@
 /* struct net of the simulated world: messages take time, get lost, come twice or late; machines can
- * be cut from each other. Within a machine only time passes. A connection is (dialer, listener): its
- * end is told to the listener, as a socket's would be. */
+ * be cut from each other. Within a machine only time passes. A connection is (dialer, listener):
+ * its end is told to the listener, as a socket's would be. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/sim/world.h"
 
 enum {
-    REPEAT_MAX_MS = 3000,    /* a repeated request may come this much later */
+    REPEAT_MAX_MS = 3000, /* a repeated request may come this much later */
     LOCAL_DELAY_MS = 1,
     REFUSED_MS = 2,
     GONE_MAX_MS = 50,
@@ -118,9 +118,8 @@ static bool is_cut(const struct world *world, const struct program *a, const str
 
 static int64_t delay(struct world *world, const struct program *a, const struct program *b)
 {
-    return a->machine == b->machine
-               ? rng_between(&world->net_rng, 0, LOCAL_DELAY_MS)
-               : rng_between(&world->net_rng, 0, world->delay_max_ms);
+    return a->machine == b->machine ? rng_between(&world->net_rng, 0, LOCAL_DELAY_MS)
+                                    : rng_between(&world->net_rng, 0, world->delay_max_ms);
 }
 
 /* Lost on the way: the transport notices after a while, or the deadline does. */
@@ -171,7 +170,9 @@ static void request_due(struct world *world, void *arg)
         }
         struct arrival *arrival = calloc(1, sizeof *arrival);
         insist(arrival);
-        *arrival = (struct arrival){.call = call, .listener = listener, .peer = dialer->peer,
+        *arrival = (struct arrival){.call = call,
+                                    .listener = listener,
+                                    .peer = dialer->peer,
                                     .request = ++listener->next_request};
         call->references++; /* held by the request until it is answered */
         insist(map_set(&listener->requests, arrival->request, call, NULL) == 0);
@@ -203,8 +204,12 @@ static int net_call(struct net_dialer *dialer, const void *bytes, size_t size, i
         return error_set(err, E_CANCELLED, "the connection is closed");
     struct sim_call *call = malloc(sizeof *call + size);
     insist(call);
-    *call = (struct sim_call){.references = 2, .dialer = dialer, .number = ++dialer->next_call,
-                              .on_answer = on_answer, .arg = arg, .size = size};
+    *call = (struct sim_call){.references = 2,
+                              .dialer = dialer,
+                              .number = ++dialer->next_call,
+                              .on_answer = on_answer,
+                              .arg = arg,
+                              .size = size};
     memcpy(call->bytes, bytes, size);
     insist(map_set(&dialer->calls, call->number, call, NULL) == 0);
     world_at(world, world->now_ms + timeout_ms, deadline_due, call);
@@ -213,8 +218,8 @@ static int net_call(struct net_dialer *dialer, const void *bytes, size_t size, i
         complete_at(world, call, world->now_ms + REFUSED_MS, E_UNAVAILABLE, NULL, 0);
         return 0;
     }
-    if (!near && (is_cut(world, dialer->program, target) ||
-                  rng_chance(&world->net_rng, world->loss))) {
+    if (!near &&
+        (is_cut(world, dialer->program, target) || rng_chance(&world->net_rng, world->loss))) {
         lose(world, call);
         return 0;
     }
@@ -238,8 +243,8 @@ static void net_answer(struct net_listener *listener, uint64_t request, const vo
     const struct program *to = call->dialer->program;
     bool near = to->machine == listener->program->machine;
     if (!call->done && to->alive) {
-        if (!near && (is_cut(world, listener->program, to) ||
-                      rng_chance(&world->net_rng, world->loss)))
+        if (!near &&
+            (is_cut(world, listener->program, to) || rng_chance(&world->net_rng, world->loss)))
             lose(world, call);
         else
             complete_at(world, call, world->now_ms + delay(world, listener->program, to), 0, bytes,

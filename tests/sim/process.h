@@ -1,6 +1,7 @@
 /* Scripted workers and the launcher that starts them. A process is a program of its own on its
  * node's machine: it speaks to the hub as libworker does (Hello, Join, Watch, Progress, LostPeers,
- * CommitCheckpoint), or knows nothing of us. Processes outlive agents; a lost machine ends them all.
+ * CommitCheckpoint), or knows nothing of us. Processes outlive agents; a lost machine ends them
+ * all.
  *
  * The script comes in the job's command: [sim, aware=1, steps=50, step_ms=100, every=10, ...].
  */
@@ -18,7 +19,7 @@ struct script {
     int crash_permille;        /* chance of a crash at each step */
     int crash_always_at;       /* a bug: exit 3 at this step, 0 = none */
     bool ignores_term;
-    bool deaf_once;            /* the first process of rank 0 hangs before it says Hello */
+    bool deaf_once; /* the first process of rank 0 hangs before it says Hello */
 };
 
 enum process_state { PROCESS_HELLO, PROCESS_JOINING, PROCESS_TRAINING, PROCESS_EXITED };

@@ -14,7 +14,7 @@ enum {
     LONG_POLL_MS = 5000,
     CALL_MS = 3000,
     WRITE_MAX_MS = 600, /* of a checkpoint's files */
-    STALL_MS = 2000, /* a peer behind a cut network counts as lost after this */
+    STALL_MS = 2000,    /* a peer behind a cut network counts as lost after this */
     BUG_CODE = 3,
     PEER_CODE = 1,
 };
@@ -170,7 +170,8 @@ static void check_members(struct process *process, const Muster__Membership *mem
     for (size_t i = 0; i < membership->n_members; i++) {
         const struct process *member = find_member(process, membership->members[i]->endpoint);
         if (!member || member->asked < membership->generation || membership->members[i]->rank != i)
-            world_fail(process->world, "%s: generation %llu was given out before rank %zu joined it",
+            world_fail(process->world,
+                       "%s: generation %llu was given out before rank %zu joined it",
                        process->key.job, (unsigned long long)membership->generation, i);
     }
 }
@@ -182,7 +183,8 @@ static void find_base(struct process *process, const Muster__WorkerJoinAnswer *a
     bool survivor = false;
     uint64_t base = 0;
     for (size_t i = 0; i < answer->membership->n_members; i++) {
-        const struct process *member = find_member(process, answer->membership->members[i]->endpoint);
+        const struct process *member =
+            find_member(process, answer->membership->members[i]->endpoint);
         if (!member || !member->trained)
             continue;
         if (!survivor || member->step < base)
@@ -406,8 +408,8 @@ static void maybe_commit(struct process *process)
         return;
     struct commit *commit = calloc(1, sizeof *commit);
     insist(commit);
-    *commit = (struct commit){.process = process, .step = process->step,
-                              .generation = process->generation};
+    *commit = (struct commit){
+        .process = process, .step = process->step, .generation = process->generation};
     process->committing = true;
     commit_send(commit);
 }
@@ -459,8 +461,7 @@ static bool meet_peers(struct process *process)
         if (rank == process->rank)
             continue;
         struct process *peer = peer_of(process, rank);
-        bool unreachable =
-            peer && process->world->cut[process->node->machine][peer->node->machine];
+        bool unreachable = peer && process->world->cut[process->node->machine][peer->node->machine];
         cut |= unreachable;
         bool stalled = unreachable && process->stalled_since_ms &&
                        process->world->now_ms - process->stalled_since_ms > STALL_MS;

@@ -1,5 +1,5 @@
-/* What a scripted process does while it lives: libworker's session in miniature, and steps that need
- * every rank, as an all-reduce does. */
+/* What a scripted process does while it lives: libworker's session in miniature, and steps that
+ * need every rank, as an all-reduce does. */
 #ifndef SIM_SESSION_H
 #define SIM_SESSION_H
 

@@ -51,8 +51,8 @@ static void start_again_later(struct stage *stage, const struct error *err)
 
 void stage_start_coordinator(struct stage *stage)
 {
-    struct coordinator_options options = {.data_dir = data_dir, .rpc_url = coordinator_url,
-                                          .version = "sim"};
+    struct coordinator_options options = {
+        .data_dir = data_dir, .rpc_url = coordinator_url, .version = "sim"};
     struct error err = {0};
     struct program *program = program_start(stage->world, "coordinator", 0);
     program->owner = stage;

@@ -8,7 +8,7 @@
 #include "coordinator/core/invariant.h"
 #include "tests/sim/process.h"
 
-struct sim_job { /* of the client's workload */
+struct sim_job {                    /* of the client's workload */
     char key[32], name[32], id[32]; /* id: acknowledged, "" = not yet */
     struct script script;
     int nodes_min, nodes_max, workers;
@@ -48,7 +48,7 @@ struct stage {
     int memberships_count, memberships_capacity;
     struct sim_node *doomed; /* goes down once and never comes back; NULL = none */
     bool doomed_down;
-    bool calm;               /* faults are over */
+    bool calm; /* faults are over */
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
 };

@@ -23,10 +23,8 @@ struct sim_job *workload_job(struct stage *stage, const char *id)
     return NULL;
 }
 
-
 static void submit_due(struct world *world, void *arg);
 static void cancel_due(struct world *world, void *arg);
-
 
 static void submitted(void *arg, const struct error *err, const ProtobufCMessage *message)
 {
@@ -77,14 +75,15 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     spec.workers_per_node = (uint32_t)job->workers;
     spec.priority = priority;
     spec.elastic = (char *)(uintptr_t)job->elastic;
-    checkpoint.dir = (char *)(uintptr_t)"/ckpt";
+    checkpoint.dir = (char *)(uintptr_t) "/ckpt";
     checkpoint.keep = 2;
     spec.checkpoint = &checkpoint;
     restart.max = 5;
-    restart.backoff = (char *)(uintptr_t)"200ms..2s";
+    restart.backoff = (char *)(uintptr_t) "200ms..2s";
     spec.restart = &restart;
     request.spec = &spec;
-    struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true, .idempotency_key = job->key};
+    struct rpc_options options = {
+        .timeout_ms = CALL_MS, .retry = true, .idempotency_key = job->key};
     job->asking = rpc_client_call(stage->client, &muster__coordinator__descriptor, "SubmitJob",
                                   &request.base, &options, submitted, job, NULL) == 0;
 }
@@ -123,9 +122,9 @@ static void cancel_due(struct world *world, void *arg)
     if (!job->asking) {
         request.id = job->id;
         world_note(world, "%s is cancelled", job->name);
-        job->asking = rpc_client_call(world->stage->client, &muster__coordinator__descriptor,
-                                      "CancelJob", &request.base, &options, cancelled, job,
-                                      NULL) == 0;
+        job->asking =
+            rpc_client_call(world->stage->client, &muster__coordinator__descriptor, "CancelJob",
+                            &request.base, &options, cancelled, job, NULL) == 0;
     }
     world_at(world, world->now_ms + ASK_AGAIN_MS, cancel_due, job);
     program_run(world->stage->client_program);

@@ -1,6 +1,7 @@
-/* The simulated world: virtual time, one queue of happenings, programs on machines, and everything a
- * seed decides. The same coordinator and agent objects as in production run in it; only env, loop's
- * clock and launcher are simulated. One world is one thread; nothing here reads the real world.
+/* The simulated world: virtual time, one queue of happenings, programs on machines, and everything
+ * a seed decides. The same coordinator and agent objects as in production run in it; only env,
+ * loop's clock and launcher are simulated. One world is one thread; nothing here reads the real
+ * world.
  *
  * A failing check ends the world: `failure` says what and when; the seed says it again.
  */
@@ -38,7 +39,7 @@ struct program {
     struct env env;
     struct loop *loop;
     struct rng rng;
-    int64_t wake_ms; /* of the queued turn, INT64_MAX = none */
+    int64_t wake_ms;                             /* of the queued turn, INT64_MAX = none */
     void (*after_turn)(struct program *program); /* checks, or its own end */
     void *owner;
     struct program *next;

@@ -101,23 +101,24 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
     for (int i = 0; i < node->workers_count; i++) {
         struct story_worker *w = &node->workers[i];
         (void)snprintf(endpoints[i], sizeof endpoints[i], "tcp://%s:%d", node->name, i);
-        ret[i] = (struct worker_report){
-            .job = w->job,
-            .uid = w->uid,
-            .state = w->exited ? WORKER_EXITED : w->joined ? WORKER_JOINED : WORKER_STARTING,
-            .pid = 100 + (int64_t)w->uid,
-            .generation = w->joined,
-            .joining = w->joining,
-            .step = w->step,
-            .broken = w->broken,
-            .endpoint = endpoints[i],
-            .aware = !story->unaware,
-            .lost_ranks = w->lost_ranks,
-            .lost_ranks_count = w->lost_count,
-            .exit = w->exited ? &w->exit : NULL,
-            .start_error = "",
-            .loss = NAN,
-            .tokens_per_second = NAN};
+        ret[i] = (struct worker_report){.job = w->job,
+                                        .uid = w->uid,
+                                        .state = w->exited   ? WORKER_EXITED
+                                                 : w->joined ? WORKER_JOINED
+                                                             : WORKER_STARTING,
+                                        .pid = 100 + (int64_t)w->uid,
+                                        .generation = w->joined,
+                                        .joining = w->joining,
+                                        .step = w->step,
+                                        .broken = w->broken,
+                                        .endpoint = endpoints[i],
+                                        .aware = !story->unaware,
+                                        .lost_ranks = w->lost_ranks,
+                                        .lost_ranks_count = w->lost_count,
+                                        .exit = w->exited ? &w->exit : NULL,
+                                        .start_error = "",
+                                        .loss = NAN,
+                                        .tokens_per_second = NAN};
     }
 }
 
@@ -131,7 +132,8 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     node->up = true;
     node->silent = false;
     (void)str_copy(facts->name, sizeof facts->name, name);
-    (void)str_copy(facts->address, sizeof facts->address, "10.0.0.1"); /* one machine, many agents */
+    (void)str_copy(facts->address, sizeof facts->address,
+                   "10.0.0.1"); /* one machine, many agents */
     facts->incarnation = node->incarnation;
     facts->slots = node->slots;
     facts->cpus_milli = 64000;
@@ -192,8 +194,8 @@ struct following {
 static void end(struct story *story, struct story_worker *worker, int code, int signal)
 {
     worker->exited = true;
-    worker->exit = (struct exit_info){.code = code, .signal = signal,
-                                      .wall_ms = story->now_ms + WALL_OFFSET_MS};
+    worker->exit = (struct exit_info){
+        .code = code, .signal = signal, .wall_ms = story->now_ms + WALL_OFFSET_MS};
 }
 
 static void stop(struct following *f, struct story_worker *worker)
@@ -213,9 +215,8 @@ static void follow_one(void *arg, const struct assignment *a)
 {
     struct following *f = arg;
     int at = 0;
-    while (at < f->node->workers_count &&
-           (strcmp(f->node->workers[at].job, a->job->id) != 0 ||
-            f->node->workers[at].uid != a->worker->uid))
+    while (at < f->node->workers_count && (strcmp(f->node->workers[at].job, a->job->id) != 0 ||
+                                           f->node->workers[at].uid != a->worker->uid))
         at++;
     struct story_worker *w = &f->node->workers[at];
     if (at == f->node->workers_count) {
@@ -302,26 +303,25 @@ const char *story_submit_key(struct story *story, const struct story_spec *s, co
     (void)snprintf(json, sizeof json, "{\"name\":\"%s\",\"priority\":%d}", s->name, s->priority);
     char priority[16];
     (void)snprintf(priority, sizeof priority, "%d", s->priority);
-    struct spec_input input = {
-        .json = json,
-        .name = s->name,
-        .command = command,
-        .command_count = 1,
-        .nodes_min = (uint32_t)s->nodes_min,
-        .nodes_max = (uint32_t)s->nodes_max,
-        .workers_per_node = (uint32_t)s->workers,
-        .slots = (uint32_t)s->slots,
-        .priority = priority,
-        .has_restart = s->restart_max != 0,
-        .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
-        .on_no_progress = s->retry ? "retry" : NULL,
-        .elastic = s->elastic,
-        .backoff = s->backoff,
-        .topology = s->topology,
-        .checkpoint_dir = "/ckpt",
-        .checkpoint_keep = 2,
-        .constraints = &constraint,
-        .constraints_count = s->constraint ? 1 : 0};
+    struct spec_input input = {.json = json,
+                               .name = s->name,
+                               .command = command,
+                               .command_count = 1,
+                               .nodes_min = (uint32_t)s->nodes_min,
+                               .nodes_max = (uint32_t)s->nodes_max,
+                               .workers_per_node = (uint32_t)s->workers,
+                               .slots = (uint32_t)s->slots,
+                               .priority = priority,
+                               .has_restart = s->restart_max != 0,
+                               .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
+                               .on_no_progress = s->retry ? "retry" : NULL,
+                               .elastic = s->elastic,
+                               .backoff = s->backoff,
+                               .topology = s->topology,
+                               .checkpoint_dir = "/ckpt",
+                               .checkpoint_keep = 2,
+                               .constraints = &constraint,
+                               .constraints_count = s->constraint ? 1 : 0};
     struct spec *spec = NULL;
     struct error err = {0};
     cr_assert_eq(spec_build(&input, &spec, &err), 0, "%s", err.text);
@@ -415,8 +415,8 @@ void story_commit(struct story *story, const char *id, int rank, uint64_t genera
     event.checkpoint.uid = worker->uid;
     event.checkpoint.incarnation = story_node(story, worker->node)->incarnation;
     event.checkpoint.done = true;
-    event.checkpoint.checkpoint = (struct checkpoint){.step = step, .generation = generation,
-                                                      .world = job->current.world};
+    event.checkpoint.checkpoint =
+        (struct checkpoint){.step = step, .generation = generation, .world = job->current.world};
     (void)snprintf(event.checkpoint.checkpoint.path, sizeof event.checkpoint.checkpoint.path,
                    "/ckpt/step-%08llu", (unsigned long long)step);
     story_send(story, &event);

@@ -40,15 +40,15 @@ struct story {
     uint64_t next_request;
     struct story_node nodes[STORY_NODES_MAX];
     int nodes_count;
-    bool unaware;       /* programs never say Hello */
-    bool finish;        /* workers exit 0 as soon as they run */
+    bool unaware;                /* programs never say Hello */
+    bool finish;                 /* workers exit 0 as soon as they run */
     char trace[STORY_TRACE_MAX]; /* job_state and node_state lines since it was last expected */
     struct error error;          /* of the last answer; code 0 = ok */
     char answered[32];           /* job of the last answer */
     bool repeated;
     int pruned;
     char pruned_first[64];
-    int versions;                /* NODE_CHANGED actions seen */
+    int versions; /* NODE_CHANGED actions seen */
 };
 
 struct story_spec {
@@ -68,12 +68,12 @@ const char *story_submit_key(struct story *story, const struct story_spec *spec,
 void story_cancel(struct story *story, const char *id);
 void story_send(struct story *story, const struct event *event);
 void story_report(struct story *story, const char *node); /* what its agent sees now */
-void story_follow(struct story *story);  /* agents act and report until nothing changes */
+void story_follow(struct story *story);           /* agents act and report until nothing changes */
 void story_wait(struct story *story, int64_t ms); /* time passes, with reports each second */
 void story_exit(struct story *story, const char *id, int rank, int code); /* a process ends */
 void story_progress(struct story *story, const char *id, uint64_t step);
 void story_register(struct story *story, const char *node, bool new_incarnation);
-void story_gone(struct story *story, const char *node);    /* its connection is gone */
+void story_gone(struct story *story, const char *node);      /* its connection is gone */
 void story_node_dies(struct story *story, const char *node); /* silent for good, workers gone */
 void story_commit(struct story *story, const char *id, int rank, uint64_t generation,
                   uint64_t step);

@@ -11,8 +11,8 @@ static const char *const command[] = {"train", "--fast"};
 
 static struct spec_input good(void)
 {
-    return (struct spec_input){.json = "{}", .name = "gpt-kjv", .command = command,
-                               .command_count = 2};
+    return (struct spec_input){
+        .json = "{}", .name = "gpt-kjv", .command = command, .command_count = 2};
 }
 
 static void expect_bad(const struct spec_input *input, const char *field, const char *hint)
@@ -117,8 +117,10 @@ Test(spec, a_job_may_not_pretend_to_be_another_rank)
 
 Test(ranks, survivors_keep_their_rank_where_it_exists)
 {
-    struct rank_request requests[] = {{.uid = 13, .rank = 2}, {.uid = 14, .rank = 3},
-                                      {.uid = 15, .rank = 4}, {.uid = 16, .rank = 5}};
+    struct rank_request requests[] = {{.uid = 13, .rank = 2},
+                                      {.uid = 14, .rank = 3},
+                                      {.uid = 15, .rank = 4},
+                                      {.uid = 16, .rank = 5}};
     uint64_t members[4];
     ranks_assign(requests, 4, members);
     uint64_t expected[] = {15, 16, 13, 14};
@@ -127,8 +129,8 @@ Test(ranks, survivors_keep_their_rank_where_it_exists)
 
 Test(ranks, newcomers_fill_holes_from_the_lowest)
 {
-    struct rank_request requests[] = {{.uid = 1, .rank = 1}, {.uid = 7, .rank = -1},
-                                      {.uid = 8, .rank = -1}};
+    struct rank_request requests[] = {
+        {.uid = 1, .rank = 1}, {.uid = 7, .rank = -1}, {.uid = 8, .rank = -1}};
     uint64_t members[3];
     ranks_assign(requests, 3, members);
     uint64_t expected[] = {7, 1, 8};

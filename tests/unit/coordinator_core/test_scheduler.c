@@ -40,8 +40,8 @@ Test(scheduler, a_waiting_gang_keeps_only_what_it_could_use)
     story_node_up(&s, "c", 1);
     story_submit(&s, &(struct story_spec){.name = "holder", .nodes_min = 1, .constraint = "H200"});
     story_follow(&s);
-    story_submit(&s, &(struct story_spec){.name = "gang", .nodes_min = 2, .nodes_max = 2,
-                                          .constraint = "H200"});
+    story_submit(&s, &(struct story_spec){
+                         .name = "gang", .nodes_min = 2, .nodes_max = 2, .constraint = "H200"});
     story_submit(&s, &(struct story_spec){.name = "small", .nodes_min = 1, .constraint = "H200"});
     story_submit(&s, &(struct story_spec){.name = "other", .nodes_min = 1});
     story_follow(&s);
@@ -59,8 +59,8 @@ Test(scheduler, a_gang_that_cannot_fit_the_cluster_holds_nobody_up)
 {
     story_node_up(&s, "a", 1);
     story_node_up(&s, "b", 1);
-    story_submit(&s, &(struct story_spec){.name = "gang", .nodes_min = 2, .nodes_max = 2,
-                                          .elastic = "off"});
+    story_submit(
+        &s, &(struct story_spec){.name = "gang", .nodes_min = 2, .nodes_max = 2, .elastic = "off"});
     story_follow(&s);
     story_node_dies(&s, "b");
     story_wait(&s, 5000);
@@ -91,9 +91,9 @@ Test(scheduler, what_can_never_run_is_refused_with_what_would_fit)
                    "needs 3 nodes; 2 fit");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .constraint = "H200"},
                    "constraints", "gpu: H200");
-    expect_refused(&(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 2,
-                                        .topology = "rack"},
-                   "topology", "same rack");
+    expect_refused(
+        &(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 2, .topology = "rack"},
+        "topology", "same rack");
     cr_expect_eq(cluster_jobs_count(s.cluster), 0);
 }
 
@@ -105,8 +105,8 @@ Test(scheduler, a_topology_puts_the_gang_under_one_value)
         story_node_label(&s, names[i], "rack", racks[i]);
         story_node_up(&s, names[i], 1);
     }
-    story_submit(&s, &(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 3,
-                                          .topology = "rack"});
+    story_submit(
+        &s, &(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 3, .topology = "rack"});
     story_follow(&s);
     const struct job *job = story_job(&s, "j1");
     cr_assert_eq(job->current.world, 2);
@@ -119,8 +119,8 @@ Test(scheduler, workers_get_adjacent_slots_and_ranks_are_adjacent_on_a_node)
 {
     story_node_up(&s, "a", 4);
     story_node_up(&s, "b", 4);
-    story_submit(&s, &(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 2,
-                                          .workers = 2, .slots = 2});
+    story_submit(&s, &(struct story_spec){
+                         .name = "x", .nodes_min = 2, .nodes_max = 2, .workers = 2, .slots = 2});
     story_follow(&s);
     const struct job *job = story_job(&s, "j1");
     for (int rank = 0; rank < 4; rank++) {

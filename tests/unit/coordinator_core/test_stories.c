@@ -185,8 +185,8 @@ Test(stories, a_crash_loop_stops_with_its_cause)
 
 Test(stories, progress_refunds_the_budget)
 {
-    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
-                                      .restart_max = 2});
+    running_pair(
+        &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = 2});
     for (int i = 1; i <= 6; i++) {
         story_progress(&s, "j1", (uint64_t)i * 10);
         story_exit(&s, "j1", 0, 7);
@@ -199,8 +199,8 @@ Test(stories, progress_refunds_the_budget)
 
 Test(stories, the_budget_ends_a_job_that_makes_no_progress)
 {
-    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
-                                      .restart_max = 2, .retry = true});
+    running_pair(&(struct story_spec){
+        .name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = 2, .retry = true});
     for (int i = 1; i <= 3; i++) {
         story_exit(&s, "j1", 0, 7);
         story_follow(&s);
@@ -212,8 +212,8 @@ Test(stories, the_budget_ends_a_job_that_makes_no_progress)
 
 Test(stories, backoff_holds_the_replacement_back)
 {
-    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
-                                      .backoff = "4s..4s"});
+    running_pair(
+        &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .backoff = "4s..4s"});
     story_exit(&s, "j1", 0, 7);
     story_follow(&s);
     story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
@@ -344,8 +344,8 @@ Test(stories, a_join_timeout_names_the_ranks)
 
 Test(stories, the_first_exit_by_wall_time_is_the_cause)
 {
-    running_pair(&(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2,
-                                      .restart_max = -1, .elastic = "off"});
+    running_pair(&(struct story_spec){
+        .name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = -1, .elastic = "off"});
     struct story_node *b = story_node(&s, "b");
     b->workers[0].exited = true;
     b->workers[0].exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms};
@@ -499,8 +499,8 @@ Test(stories, growth_that_fails_leaves_the_gang_alone)
     s.nodes[2] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1, .up = true};
     story_register(&s, "c", false);
     cr_assert_eq(story_job(&s, "j1")->forming.generation, 2);
-    s.nodes[2].workers[0] = (struct story_worker){.uid = 3, .job = "j1", .exited = true,
-                                                  .exit = {.code = 1, .wall_ms = 1}};
+    s.nodes[2].workers[0] = (struct story_worker){
+        .uid = 3, .job = "j1", .exited = true, .exit = {.code = 1, .wall_ms = 1}};
     s.nodes[2].workers_count = 1;
     story_report(&s, "c");
     story_follow(&s);
