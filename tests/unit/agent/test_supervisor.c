@@ -108,12 +108,15 @@ Test(supervisor, death_by_memory_is_told_from_other_deaths)
 
 Test(supervisor, terminate_reaches_the_whole_group)
 {
-    struct rig_worker *w = rig_sh(&rig, 1, "echo ready=1; sleep 1000 | sleep 1000");
+    struct rig_worker *w =
+        rig_sh(&rig, 1,
+               "sh -c 'trap \"echo child heard; exit\" TERM; echo ready=1; while :; do sleep 0.05;"
+               " done' & trap 'wait; exit 9' TERM; wait");
     number_of(1, "ready=");
     rig.launcher.terminate(rig.launcher.self, &w->key);
     cr_assert(rig_until(&rig, &w->ended));
-    cr_expect_eq(w->exit.signal, SIGTERM);
-    cr_expect_str_eq(w->exit.text, "killed by SIGTERM (asked to stop)");
+    cr_expect_eq(w->exit.code, 9);
+    cr_expect(strstr(w->exit.last_output, "child heard"), "%s", w->exit.last_output);
 }
 
 Test(supervisor, terminate_before_it_started_is_not_lost)
@@ -122,6 +125,7 @@ Test(supervisor, terminate_before_it_started_is_not_lost)
     rig.launcher.terminate(rig.launcher.self, &w->key);
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.signal, SIGTERM);
+    cr_expect_str_eq(w->exit.text, "killed by SIGTERM (asked to stop)");
 }
 
 Test(supervisor, who_ignores_sigterm_is_killed)
@@ -138,18 +142,33 @@ Test(supervisor, who_ignores_sigterm_is_killed)
     cr_expect_str_eq(w->exit.text, "killed by SIGKILL (asked to stop)");
 }
 
-Test(supervisor, what_it_leaves_behind_is_ended)
+/* Leaves a process that ignores signals and one of its children behind, each in a session of its
+ * own; `first` runs before. */
+static void expect_orphans_ended(const char *first)
 {
-    struct rig_worker *w =
-        rig_sh(&rig, 1,
-               "setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
-               "sleep 0.3; exit 0");
+    char script[512];
+    snprintf(script, sizeof(script),
+             "%s setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
+             "sleep 0.3; exit 0",
+             first);
+    struct rig_worker *w = rig_sh(&rig, 1, script);
     int64_t a = number_of(1, "a="), b = number_of(1, "b=");
     cr_expect(alive(a) && alive(b));
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 0);
     cr_expect_not(alive(a));
     cr_expect_not(alive(b));
+}
+
+Test(supervisor, what_it_leaves_behind_is_ended)
+{
+    expect_orphans_ended("");
+}
+
+Test(supervisor, who_leaves_its_cgroup_does_not_escape)
+{
+    expect_orphans_ended("for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/memory/cgroup.procs;"
+                         "do { echo 0 > $f; } 2>/dev/null; done;");
 }
 
 Test(supervisor, the_worker_inherits_nothing)
@@ -206,7 +225,7 @@ Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
                                   "echo after; exit 4");
     struct worker_memory memory = {.aware = true, .generation = 6, .tokens = {"new", "old"}};
     char path[128];
-    cr_assert(rig_output_has(&rig, 1, "before"));
+    cr_assert(rig_until(&rig, &w->started) && rig_output_has(&rig, 1, "before"));
     rig.launcher.remember(rig.launcher.self, &w->key, &memory);
     int64_t pid = w->pid;
     rig_restart(&rig);
@@ -256,12 +275,13 @@ Test(supervisor, a_shim_lost_without_an_agent_is_settled_later)
     cr_assert_eq(rundir_read_shim(&dir, &shim, NULL), 0);
     kill((pid_t)shim.pid, SIGKILL);
     waitpid((pid_t)shim.pid, NULL, 0);
+    for (int i = 0; i < 100 && alive(pid); i++)
+        usleep(10000);
+    cr_expect_not(alive(pid), "the worker dies with its shim, agent or not");
     rig_restart(&rig);
     w = rig_worker(&rig, 1);
     cr_assert(w->found && w->adopted.exited);
     cr_expect(w->adopted.exit.lost);
-    usleep(100000);
-    cr_expect_not(alive(pid));
 }
 
 Test(supervisor, a_key_is_started_once_ever)
@@ -364,10 +384,12 @@ Test(supervisor, output_is_complete_only_at_its_end)
     struct output_batch batch;
     uint64_t next = 0;
     bool complete = false;
-    struct rig_worker *w = rig_sh(&rig, 1, "seq -f '%.0f-0123456789012345678901234567890123' 9000");
+    /* Long lines: what one read returns ends with the bytes read, not with their text. */
+    struct rig_worker *w = rig_sh(&rig, 1, "seq -f \"%.0f-$(printf %0150d 0)\" 9000");
     cr_assert(rig_until(&rig, &w->ended));
     for (int i = 0; i < 100 && !complete; i++) {
-        cr_assert_eq(rig.launcher.read_output(rig.launcher.self, &w->key, 10000, &batch, NULL), 0);
+        cr_assert_eq(rig.launcher.read_output(rig.launcher.self, &w->key, 256 << 10, &batch, NULL),
+                     0);
         cr_expect_eq(batch.first, next);
         next += (uint64_t)batch.count;
         complete = batch.complete;
