@@ -228,11 +228,14 @@ static int get_texts(const struct tree *map, const char *key, struct arena *aren
     size_t count = 0, at = 0;
     if (!list || list->kind != TREE_LIST)
         return E_DATA_LOSS;
-    tree_each(child, list) count++;
+    tree_each(child, list)
+        count++;
     const char **texts = arena_array(arena, count + 1, sizeof(*texts));
     if (!texts)
         return E_RESOURCE_EXHAUSTED;
-    tree_each(child, list) if (tree_read_string(child, &texts[at++], NULL)) return E_DATA_LOSS;
+    tree_each(child, list)
+        if (tree_read_string(child, &texts[at++], NULL))
+            return E_DATA_LOSS;
     *ret = texts;
     return 0;
 }
