@@ -488,7 +488,7 @@ void http_free(struct http *http)
     pthread_mutex_lock(&http->mutex);
     http->closing = true;
     struct http_request *request;
-    list_each (request, &http->requests, link)
+    list_each(request, &http->requests, link)
         wake(request);
     pthread_mutex_unlock(&http->mutex);
     MHD_stop_daemon(http->daemon);

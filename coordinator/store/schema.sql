@@ -1,5 +1,5 @@
 -- Today's tables of DATA/muster.db, for readers. How a file gets there is migrations/; a test holds
--- the two equal. Documents are JSON, written by coordinator/store/document.c.
+-- the two equal. Documents are JSON, written by coordinator/store/document_write.c.
 
 -- The cluster's id, the clock the times in documents were taken on.
 CREATE TABLE meta (

@@ -49,8 +49,7 @@ Test(routes, every_route_names_a_method_of_the_service)
 static void check_refs(const struct tree *node, const struct tree *schemas)
 {
     const struct tree *child;
-    tree_each(child, node)
-    {
+    tree_each(child, node) {
         if (child->key && strcmp(child->key, "$ref") == 0) {
             const char *name = strrchr(child->string, '/') + 1;
             cr_assert(tree_get(schemas, name), "%s is not described", name);

@@ -1,0 +1,152 @@
+#include "coordinator/store/document_fields.h"
+
+#include "coordinator/model/cluster.h"
+
+#define NAME_OF(upper, lower) #lower,
+static const char *const node_names[] = {NODE_STATES(NAME_OF) NULL};
+static const char *const job_names[] = {JOB_STATES(NAME_OF) NULL};
+static const char *const worker_names[] = {WORKER_STATES(NAME_OF) NULL};
+
+#define FIELD(type, field_kind, member)                                                            \
+    {                                                                                              \
+        .name = #member, .kind = FIELD_##field_kind, .offset = offsetof(struct type, member),      \
+        .size = sizeof(((struct type *)0)->member)                                                 \
+    }
+#define ENUM_FIELD(type, member, value_names)                                                      \
+    {                                                                                              \
+        .name = #member, .kind = FIELD_NAME, .offset = offsetof(struct type, member),              \
+        .size = sizeof(((struct type *)0)->member), .names = (value_names)                         \
+    }
+#define STRUCT_FIELD(type, member, table)                                                          \
+    {                                                                                              \
+        .name = #member, .kind = FIELD_STRUCT, .offset = offsetof(struct type, member),            \
+        .size = sizeof(((struct type *)0)->member), .fields = (table)                              \
+    }
+#define END_OF_FIELDS                                                                              \
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
+
+const struct field document_reason_fields[] = {
+    FIELD(reason, TEXT, kind), FIELD(reason, TEXT, text), FIELD(reason, TEXT, node),
+    FIELD(reason, INT, rank),  FIELD(reason, TEXT, hint), END_OF_FIELDS,
+};
+
+const struct field document_gpu_fields[] = {
+    FIELD(gpu, INT, index),        FIELD(gpu, TEXT, model), FIELD(gpu, TEXT, uuid),
+    FIELD(gpu, I64, memory_bytes), END_OF_FIELDS,
+};
+
+const struct field document_label_fields[] = {
+    FIELD(label, TEXT, key),
+    FIELD(label, TEXT, value),
+    END_OF_FIELDS,
+};
+
+const struct field document_node_fields[] = {
+    FIELD(node, TEXT, name),
+    ENUM_FIELD(node, state, node_names),
+    STRUCT_FIELD(node, reason, document_reason_fields),
+    FIELD(node, U64, incarnation),
+    FIELD(node, U64, last_report),
+    FIELD(node, TEXT, address),
+    FIELD(node, TEXT, version),
+    FIELD(node, INT, slots),
+    FIELD(node, INT, cpus_milli),
+    FIELD(node, I64, memory_bytes),
+    FIELD(node, INT, port_first),
+    FIELD(node, INT, port_last),
+    FIELD(node, BOOL, want_cordon),
+    FIELD(node, BOOL, want_drain),
+    FIELD(node, I64, joined_wall_ms),
+    FIELD(node, I64, seen_wall_ms),
+    FIELD(node, U64, desired_version),
+    END_OF_FIELDS,
+};
+
+static const struct field exit_fields[] = {
+    FIELD(exit_info, INT, code),    FIELD(exit_info, INT, signal),
+    FIELD(exit_info, BOOL, oom),    FIELD(exit_info, BOOL, lost),
+    FIELD(exit_info, TEXT, text),   FIELD(exit_info, TEXT, last_output),
+    FIELD(exit_info, I64, wall_ms), END_OF_FIELDS,
+};
+
+const struct field document_worker_fields[] = {
+    FIELD(worker, U64, uid),
+    FIELD(worker, TEXT, node),
+    ENUM_FIELD(worker, state, worker_names),
+    FIELD(worker, BOOL, should_stop),
+    FIELD(worker, BOOL, held),
+    FIELD(worker, BOOL, aware),
+    FIELD(worker, INT, slot),
+    FIELD(worker, INT, local_rank),
+    FIELD(worker, I64, pid),
+    FIELD(worker, U64, step),
+    FIELD(worker, U64, joined),
+    FIELD(worker, U64, joining),
+    FIELD(worker, TEXT, endpoint),
+    FIELD(worker, U64, broken),
+    FIELD(worker, U64, lost_in),
+    FIELD(worker, U64, born),
+    FIELD(worker, U64, generation),
+    FIELD(worker, INT, rank),
+    STRUCT_FIELD(worker, exit, exit_fields),
+    END_OF_FIELDS,
+};
+
+static const struct field group_fields[] = {
+    FIELD(group, U64, generation),   FIELD(group, INT, world),
+    FIELD(group, BOOL, published),   FIELD(group, BOOL, joined),
+    FIELD(group, BOOL, open),        FIELD(group, BOOL, broken),
+    FIELD(group, TEXT, master_node), FIELD(group, INT, master_port),
+    FIELD(group, I64, since_ms),     END_OF_FIELDS,
+};
+
+const struct field document_checkpoint_fields[] = {
+    FIELD(checkpoint, U64, step),
+    FIELD(checkpoint, U64, generation),
+    FIELD(checkpoint, TEXT, path),
+    FIELD(checkpoint, I64, wall_ms),
+    FIELD(checkpoint, I64, size_bytes),
+    FIELD(checkpoint, INT, world),
+    END_OF_FIELDS,
+};
+
+const struct field document_job_fields[] = {
+    FIELD(job, TEXT, id),
+    FIELD(job, U64, sequence),
+    ENUM_FIELD(job, state, job_names),
+    STRUCT_FIELD(job, reason, document_reason_fields),
+    FIELD(job, U64, version),
+    FIELD(job, U64, next_generation),
+    FIELD(job, U64, next_uid),
+    STRUCT_FIELD(job, current, group_fields),
+    STRUCT_FIELD(job, forming, group_fields),
+    FIELD(job, INT, restarts),
+    FIELD(job, INT, restarts_without_progress),
+    FIELD(job, U64, progress_step),
+    FIELD(job, INT, same_cause),
+    FIELD(job, TEXT, last_cause),
+    FIELD(job, I64, cause_wall_ms),
+    FIELD(job, I64, backoff_until_ms),
+    FIELD(job, I64, grow_after_ms),
+    FIELD(job, INT, grow_failures),
+    FIELD(job, U64, step),
+    FIELD(job, U64, total_steps),
+    FIELD(job, DOUBLE, loss),
+    FIELD(job, DOUBLE, tokens_per_second),
+    FIELD(job, I64, broken_at_ms),
+    FIELD(job, U64, broken_at_step),
+    FIELD(job, U64, recoveries),
+    FIELD(job, I64, last_recovery_ms),
+    FIELD(job, I64, stop_deadline_ms),
+    FIELD(job, I64, runtime_deadline_ms),
+    FIELD(job, BOOL, cancel_requested),
+    ENUM_FIELD(job, ending, job_names),
+    FIELD(job, INT, exit_code),
+    FIELD(job, I64, submitted_wall_ms),
+    FIELD(job, I64, started_wall_ms),
+    FIELD(job, I64, ended_wall_ms),
+    FIELD(job, TEXT, idempotency_key),
+    END_OF_FIELDS,
+};
