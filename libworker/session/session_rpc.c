@@ -28,8 +28,8 @@ enum {
     LOST_TIMEOUT_MS = 10000,
     PAUSE_MS = 200, /* before trying again what failed at once */
     BEAT_DEFAULT_MS = 1000,
-    METRICS_MAX = 16384,  /* kept between beats; the oldest go first */
-    METRICS_BATCH = 4096, /* of one Progress: some 300 KB */
+    METRICS_MAX = 16384, /* kept between beats; the oldest go first */
+    METRICS_BATCH = 256, /* of one Progress: as many as an agent takes */
     LOST_RANKS_MAX = 64,
 };
 
@@ -57,11 +57,13 @@ struct session_rpc {
     bool posted;            /* flush_soon is on its way to the loop */
     struct metric *metrics; /* ring [METRICS_MAX] */
     size_t metrics_first, metrics_count;
+    size_t metrics_sending; /* of them, the first ones: in the Progress in flight */
+    bool sending;           /* a Progress is in flight */
+    bool closing;           /* no further one by the loop: the end sends the rest itself */
 
     /* The loop's thread only. */
     struct loop_timer watch_timer, beat_timer, leave_timer;
     uint64_t leaving; /* generation the leave timer is about */
-    bool sending;     /* a Progress is in flight */
     int64_t sent_ms;
     uint64_t sent_generation; /* of the last Progress */
 };
@@ -156,7 +158,10 @@ struct batch {
     struct metric metrics[METRICS_BATCH];
 };
 
-static struct batch *take_batch(struct session_rpc *s)
+/* What is new, as a message; the metrics stay in the ring until it has arrived. NULL when another
+ * is in flight, the end has begun (unless this is its own), or there is no memory.
+ */
+static struct batch *take_batch(struct session_rpc *s, bool last)
 {
     struct batch *batch = calloc(1, sizeof(*batch));
     if (!batch)
@@ -165,6 +170,11 @@ static struct batch *take_batch(struct session_rpc *s)
     batch->request.job = s->job;
     batch->request.uid = s->uid;
     (void)pthread_mutex_lock(&s->lock);
+    if (s->sending || s->closing != last) {
+        (void)pthread_mutex_unlock(&s->lock);
+        free(batch);
+        return NULL;
+    }
     batch->request.generation = s->generation;
     batch->request.step = (uint64_t)s->step;
     batch->request.total_steps = (uint64_t)s->total_steps;
@@ -181,9 +191,9 @@ static struct batch *take_batch(struct session_rpc *s)
         sample->name = metric->name;
         sample->value = metric->value;
     }
-    s->metrics_first = (s->metrics_first + n) % METRICS_MAX;
-    s->metrics_count -= n;
-    s->dirty = s->metrics_count > 0;
+    s->sending = true;
+    s->metrics_sending = n;
+    s->dirty = s->metrics_count > n;
     (void)pthread_mutex_unlock(&s->lock);
     batch->request.n_metrics = n;
     batch->request.metrics = batch->list;
@@ -197,36 +207,50 @@ static void beat_at(struct session_rpc *s, int64_t due_ms)
     loop_timer_set(s->hub.loop, &s->beat_timer, due_ms, beat, s);
 }
 
+/* The Progress in flight is over; whether there is more to send. */
+static bool settle_batch(struct session_rpc *s, bool arrived)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    if (arrived) {
+        s->metrics_first = (s->metrics_first + s->metrics_sending) % METRICS_MAX;
+        s->metrics_count -= s->metrics_sending;
+    } else {
+        s->dirty = true;
+    }
+    s->metrics_sending = 0;
+    s->sending = false;
+    bool dirty = s->dirty;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+    return dirty;
+}
+
 static void progress_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
 {
     struct session_rpc *s = arg;
     (void)answer;
-    s->sending = false;
+    bool dirty = settle_batch(s, err->code == 0);
     if (err->code == E_CANCELLED)
         return;
     (void)pthread_mutex_lock(&s->lock);
-    /* The step is told again with the next batch; metrics of a lost one are lost. */
-    if (err->code)
-        s->dirty = true;
-    bool dirty = s->dirty;
+    bool full = s->metrics_count >= METRICS_BATCH;
     (void)pthread_mutex_unlock(&s->lock);
     if (dirty)
-        beat_at(s, s->sent_ms + s->beat_ms);
+        beat_at(s, full && !err->code ? loop_now_ms(s->hub.loop) : s->sent_ms + s->beat_ms);
 }
 
 static void beat(void *arg)
 {
     struct session_rpc *s = arg;
-    if (s->sending)
-        return;
-    struct batch *batch = take_batch(s);
+    struct batch *batch = take_batch(s, false);
     struct rpc_options options = {.timeout_ms = PROGRESS_TIMEOUT_MS};
+    if (!batch)
+        return;
     s->sent_ms = loop_now_ms(s->hub.loop);
-    if (batch)
-        s->sent_generation = batch->request.generation;
-    s->sending =
-        batch && rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
-                                 &batch->request.base, &options, progress_done, s, NULL) == 0;
+    s->sent_generation = batch->request.generation;
+    if (rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
+                        &batch->request.base, &options, progress_done, s, NULL))
+        (void)settle_batch(s, false);
     free(batch);
 }
 
@@ -236,9 +260,9 @@ static void flush_soon(void *arg)
     (void)pthread_mutex_lock(&s->lock);
     s->posted = false;
     /* The first step of a generation is what a recovery is measured by: it does not wait. */
-    bool news = s->generation != s->sent_generation;
+    bool news = s->generation != s->sent_generation, sending = s->sending;
     (void)pthread_mutex_unlock(&s->lock);
-    if (s->sending || (loop_timer_armed(&s->beat_timer) && !news))
+    if (sending || (loop_timer_armed(&s->beat_timer) && !news))
         return;
     int64_t now_ms = loop_now_ms(s->hub.loop), due_ms = s->sent_ms + s->beat_ms;
     beat_at(s, !news && due_ms > now_ms ? due_ms : now_ms);
@@ -273,6 +297,7 @@ static void slot_metric(struct session *session, int64_t step, const char *name,
     if (s->metrics_count == METRICS_MAX) {
         s->metrics_first = (s->metrics_first + 1) % METRICS_MAX;
         s->metrics_count--;
+        s->metrics_sending -= s->metrics_sending > 0;
     }
     struct metric *metric = &s->metrics[(s->metrics_first + s->metrics_count++) % METRICS_MAX];
     *metric = (struct metric){.step = step, .wall_ms = wall_now_ms(), .value = value};
@@ -484,24 +509,35 @@ static int slot_commit(struct session *session, bool done, const struct checkpoi
     return 0;
 }
 
+/* Until the Progress in flight has arrived, or the time is up. */
+static bool await_quiet(struct session_rpc *s, int64_t until_ms)
+{
+    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+    int rc = 0;
+    (void)pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    while (s->sending && !rc)
+        rc = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    bool rest = !s->sending && s->dirty;
+    (void)pthread_mutex_unlock(&s->lock);
+    return rest;
+}
+
 /* The last step and metrics, so that a job that ended is shown as ended. */
 static void flush(struct session_rpc *s)
 {
     int64_t until_ms = wall_now_ms() + FLUSH_TIMEOUT_MS;
     struct rpc_options options = {.timeout_ms = FLUSH_TIMEOUT_MS};
-    for (;;) {
-        (void)pthread_mutex_lock(&s->lock);
-        bool dirty = s->dirty;
-        (void)pthread_mutex_unlock(&s->lock);
-        struct batch *batch = dirty && wall_now_ms() < until_ms ? take_batch(s) : NULL;
+    int rc = 0;
+    while (!rc && await_quiet(s, until_ms) && wall_now_ms() < until_ms) {
+        struct batch *batch = take_batch(s, true);
+        ProtobufCMessage *answer = NULL;
         if (!batch)
             return;
-        ProtobufCMessage *answer = NULL;
-        int rc = hub_call(&s->hub, "Progress", &batch->request.base, &options, &answer, NULL);
+        rc = hub_call(&s->hub, "Progress", &batch->request.base, &options, &answer, NULL);
+        (void)settle_batch(s, rc == 0);
         rpc_message_free(answer);
         free(batch);
-        if (rc)
-            return;
     }
 }
 
