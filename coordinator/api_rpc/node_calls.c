@@ -8,7 +8,7 @@
 #include "coordinator/core/step.h"
 #include "coordinator/rendezvous/secret.h"
 
-enum { REPORT_ARENA_MAX_BYTES = 16 << 20 };
+enum { REPORT_ARENA_MAX_BYTES = 128 << 20 }; /* what the largest RPC message can unpack to */
 
 static void step(struct service *service, struct event *event)
 {

@@ -188,6 +188,44 @@ Test(rest, idempotency_key_makes_a_post_safe_to_repeat_across_a_crash)
     cr_assert_str_eq(first, second);
 }
 
+/* A job is sent and not waited for, so that the kill meets the coordinator at work. */
+static void send_and_leave(const char *key)
+{
+    char text[512];
+    int fd = dial();
+    int size = snprintf(text, sizeof text,
+                        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                        "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
+                        token, key, strlen(job_body), job_body);
+    send_all(fd, text, (size_t)size);
+    close(fd);
+}
+
+Test(rest, kill_9_at_any_moment_loses_no_acknowledged_job)
+{
+    enum { ROUNDS = 12, JOBS = 6 };
+    static char ids[ROUNDS * JOBS][32];
+    int count = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        char key[32], headers[64], quoted[64];
+        for (int i = 0; i < JOBS; i++) {
+            snprintf(headers, sizeof headers, "Idempotency-Key: r%d-%d\r\n", round, i);
+            cr_assert_eq(request((struct http){"POST", "/v1/jobs", job_body, headers}), 201);
+            job_id(ids[count++]);
+        }
+        snprintf(key, sizeof key, "r%d-late", round);
+        send_and_leave(key);
+        usleep((useconds_t)(round * 300));
+        stop_daemon(SIGKILL);
+        start_daemon();
+        cr_assert_eq(request((struct http){"GET", "/v1/jobs?limit=1000"}), 200);
+        for (int i = 0; i < count; i++) {
+            snprintf(quoted, sizeof quoted, "\"id\":\"%.31s\"", ids[i]);
+            cr_assert(strstr(answer, quoted), "round %d: job %s is lost", round, ids[i]);
+        }
+    }
+}
+
 Test(rest, errors_say_what_where_and_what_next)
 {
     cr_assert_eq(request((struct http){"GET", "/v1/jbos"}), 404);
