@@ -15,8 +15,8 @@
 
 enum {
     OUTBOX_LOG_BYTES = 256 << 10, /* of text in one report */
-    OUTBOX_METRICS_MAX = 4096,    /* kept; the oldest go first */
-    OUTBOX_METRICS_PER_REPORT = 1024,
+    OUTBOX_METRICS_MAX = 16384,   /* kept; the oldest go first */
+    OUTBOX_METRICS_PER_REPORT = 8192, /* some 600 KB */
     OUTBOX_CHUNKS_MAX = 64, /* workers whose output is in one report */
 };
 
