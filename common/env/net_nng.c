@@ -109,6 +109,7 @@ int net_nng_init(struct net *ret, struct loop *loop, struct error *err)
     struct net_nng *net = calloc(1, sizeof(*net));
     if (!net)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the network");
+    net_nng_mend_epipe();
     net->loop = loop;
     pthread_mutex_init(&net->lock, NULL);
     list_init(&net->inbox);

@@ -8,7 +8,10 @@
  *
  * TLS is set up by the url's query: listeners need ?cert=FILE (certificate and key in one PEM
  * file), dialers ?ca=FILE (whom to trust). The server must prove the url's host, or another
- * &name=NAME: a name, since mbedTLS 2.28 matches no addresses in certificates.
+ * &name=NAME: a name, since mbedTLS 2.28 matches no addresses in certificates. Not for long-lived
+ * services with 1.5.2: the loss of a TLS connection can leave NNG's clean-up thread waiting for
+ * ever, and then nothing reconnects and no loss is told. A tunnel (WireGuard, ssh) around tcp://
+ * has no such flaw.
  */
 #ifndef ENV_NET_NNG_H
 #define ENV_NET_NNG_H

@@ -14,8 +14,10 @@
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 1000,
-    CONNECT_WAIT_MS = 250,     /* a call made while not connected waits this long for it */
-    SILENCE_MS = 5000,         /* a call this long that expires in silence ends its connection */
+    CONNECT_WAIT_MS = 250, /* a call made while not connected waits this long for it */
+    SILENCE_MS = 5000,     /* a call this long that expires in silence ends its connection */
+    REVIVE_MIN_MS = 5000,  /* not connected for so long: the endpoint is replaced */
+    REVIVE_MAX_MS = 60000,
     ANSWERS_UNREAD_MAX = 1024, /* then the dialer stops reading until the loop caught up */
 };
 
@@ -25,10 +27,14 @@ struct net_dialer {
     struct net_nng *net;
     nng_socket socket;
     nng_dialer dialer;
+    struct net_nng_address address;
     nng_aio *send_aio;
     nng_aio *receive_aio;
-    bool closed;      /* loop thread, as the next three */
-    struct map calls; /* request id -> struct call: every call that is not complete */
+    struct loop_timer revive;
+    int64_t revive_ms;          /* until the next look whether it connected */
+    uint64_t revive_connection; /* the count at the last look */
+    bool closed;                /* loop thread, as all above and the next three */
+    struct map calls;           /* request id -> struct call: every call that is not complete */
     uint32_t last_id;
     int64_t heard_ms;     /* loop time of the last sign of life */
     pthread_mutex_t lock; /* of what follows */
@@ -293,7 +299,46 @@ int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t t
     return 0;
 }
 
-static int dialer_start(struct net_dialer *d, const struct net_nng_address *address)
+/* A new endpoint of NNG, which connects in the background and again after each loss. */
+static int dialer_connect(struct net_dialer *d)
+{
+    const struct net_nng_address *address = &d->address;
+    int rv = nng_dialer_create(&d->dialer, d->socket, address->url);
+    if (rv == 0 && !str_starts(address->url, "ipc:")) {
+        rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_NODELAY, true);
+        if (rv == 0)
+            rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_KEEPALIVE, true);
+    }
+    if (rv == 0 && address->ca[0])
+        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_CA_FILE, address->ca);
+    if (rv == 0 && address->name[0])
+        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_SERVER_NAME, address->name);
+    return rv == 0 ? nng_dialer_start(d->dialer, NNG_FLAG_NONBLOCK) : rv;
+}
+
+/* In a program whose libc is found before net_nng_epipe.c (libworker loaded by an interpreter) NNG
+ * may have given up on connecting without a word: an endpoint that has not connected for long is
+ * replaced by a new one, ever more rarely while the server is really gone. */
+static void dialer_revive(void *arg)
+{
+    struct net_dialer *d = arg;
+    pthread_mutex_lock(&d->lock);
+    bool connected = d->pipe != 0;
+    uint64_t connection = d->connection;
+    pthread_mutex_unlock(&d->lock);
+    if (connected || connection != d->revive_connection) {
+        d->revive_ms = REVIVE_MIN_MS;
+    } else {
+        nng_dialer_close(d->dialer);
+        if (dialer_connect(d) == 0 && d->revive_ms < REVIVE_MAX_MS)
+            d->revive_ms *= 2;
+    }
+    d->revive_connection = connection;
+    loop_timer_set(d->net->loop, &d->revive, loop_now_ms(d->net->loop) + d->revive_ms,
+                   dialer_revive, d);
+}
+
+static int dialer_start(struct net_dialer *d)
 {
     /* Raw: a cooked REQ socket resends by itself when a connection is lost, and cancelling its
      * receives while it sends is not safe in 1.5.2. Here nothing is ever cancelled. */
@@ -314,24 +359,13 @@ static int dialer_start(struct net_dialer *d, const struct net_nng_address *addr
     if (rv == 0)
         rv = nng_aio_alloc(&d->receive_aio, dialer_received, d);
     if (rv == 0)
-        rv = nng_dialer_create(&d->dialer, d->socket, address->url);
-    if (rv == 0 && !str_starts(address->url, "ipc:")) {
-        rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_NODELAY, true);
-        if (rv == 0)
-            rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_KEEPALIVE, true);
-    }
-    if (rv == 0 && address->ca[0])
-        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_CA_FILE, address->ca);
-    if (rv == 0 && address->name[0])
-        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_SERVER_NAME, address->name);
-    if (rv == 0)
         nng_recv_aio(d->socket, d->receive_aio);
-    return rv == 0 ? nng_dialer_start(d->dialer, NNG_FLAG_NONBLOCK) : rv;
+    return rv == 0 ? dialer_connect(d) : rv;
 }
 
 int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err)
 {
-    struct net_nng_address address;
+    struct net_nng_address address = {0};
     int rc = net_nng_address_parse(url, &address, err);
     if (rc != 0)
         return rc;
@@ -339,19 +373,19 @@ int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct er
     if (!d)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to connect to %s", url);
     d->net = self;
+    d->address = address;
+    d->revive_ms = REVIVE_MIN_MS;
     pthread_mutex_init(&d->lock, NULL);
     list_init(&d->queue);
-    int rv = dialer_start(d, &address);
+    int rv = dialer_start(d);
     if (rv != 0) {
-        if (d->socket.id)
-            nng_close(d->socket); /* no traffic yet that it could wait for */
-        nng_aio_free(d->send_aio);
-        nng_aio_free(d->receive_aio);
-        pthread_mutex_destroy(&d->lock);
-        free(d);
+        d->closed = true; /* and kept: nng_close may wait for ever */
+        d->net->used = true;
         return net_nng_fail(err, rv, "cannot connect to", url);
     }
     d->net->used = true;
+    loop_timer_set(d->net->loop, &d->revive, loop_now_ms(d->net->loop) + d->revive_ms,
+                   dialer_revive, d);
     *ret = d;
     return 0;
 }
@@ -361,6 +395,7 @@ void net_nng_close_dialer(struct net_dialer *d)
     if (d->closed)
         return;
     d->closed = true;
+    loop_timer_cancel(d->net->loop, &d->revive);
     struct map_entry *entry;
     while ((entry = map_first(&d->calls)))
         call_complete(entry->value, E_CANCELLED, NULL, 0);

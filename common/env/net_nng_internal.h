@@ -52,6 +52,9 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
 /* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
 int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
 
+/* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
+void net_nng_mend_epipe(void);
+
 /* The slots of struct net. */
 int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
                    net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err);

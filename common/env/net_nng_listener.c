@@ -240,7 +240,7 @@ static void listener_sweep(void *arg)
     uint32_t stuck = 0;
     pthread_mutex_lock(&l->lock);
     struct context *c;
-    list_each (c, &l->contexts, link)
+    list_each(c, &l->contexts, link)
         if (c->state == CONTEXT_SENDING && now_ms - c->sending_since_ms > STUCK_ANSWER_MS)
             stuck = c->pipe;
     pthread_mutex_unlock(&l->lock);
@@ -288,21 +288,6 @@ static int listener_name(struct net_listener *l, const struct net_nng_address *a
                       port);
 }
 
-/* Of a listener nobody has seen: there is no traffic that a close could wait for. */
-static void listener_abandon(struct net_listener *l)
-{
-    if (l->socket.id)
-        nng_close(l->socket);
-    l->closed = true;
-    struct context *c, *after;
-    list_each_safe (c, after, &l->contexts, link) {
-        nng_aio_free(c->aio);
-        free(c);
-    }
-    pthread_mutex_destroy(&l->lock);
-    free(l);
-}
-
 int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
                    net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err)
 {
@@ -327,7 +312,8 @@ int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_f
     for (int i = 0; rv == 0 && i < CONTEXTS_READY && i < max_in_flight; i++)
         rv = listener_add_context(l);
     if (rv != 0) {
-        listener_abandon(l);
+        l->closed = true; /* and kept: nng_close may wait for ever */
+        l->net->used = true;
         return net_nng_fail(err, rv, "cannot listen at", url);
     }
     l->net->used = true;

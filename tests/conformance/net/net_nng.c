@@ -1,4 +1,6 @@
-/* The suite on net_nng: over loopback tcp, a unix socket, and TLS with a certificate made here. */
+/* The suite on net_nng: over loopback tcp and a unix socket; with the argument `tls` over TLS, with
+ * a certificate made here. TLS is apart because NNG 1.5.2 can hang when such a connection is lost.
+ */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,16 +151,19 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char folder[] = "/tmp/muster-net-XXXXXX";
     if (!mkdtemp(folder)) {
         perror("mkdtemp");
         return 1;
     }
-    int failed = run("nng tcp", TCP, folder) + run("nng ipc", IPC, folder);
-    if (make_certificate(folder))
-        failed += run("nng tls", TLS, folder);
+    bool tls = argc > 1 && strcmp(argv[1], "tls") == 0;
+    int failed = 0;
+    if (!tls)
+        failed = run("nng tcp", TCP, folder) + run("nng ipc", IPC, folder);
+    else if (make_certificate(folder))
+        failed = run("nng tls", TLS, folder);
     else
         printf("SKIPPED  nng tls: openssl could not make a certificate\n");
     remove_folder(folder);

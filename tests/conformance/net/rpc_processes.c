@@ -11,18 +11,28 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/rng.h"
+#include "common/base/str.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/rpc/server.h"
 #include "common/rpc/sync.h"
 #include "proto/client.pb-c.h"
 
-enum { URL_MAX = 128, CLIENTS = 12, ROUNDS = 4, GARBAGE_BYTES = 1 << 20, SILENT_MS = 5500 };
+enum {
+    URL_MAX = 128,
+    CLIENTS = 12,
+    ROUNDS = 4,
+    GARBAGE_BYTES = 1 << 20,
+    SILENT_MS = 5500,
+    LEAVERS = 60,
+    REJECTIONS = 6
+};
 
 #define expect(condition)                                                                          \
     do {                                                                                           \
@@ -255,6 +265,91 @@ static bool garbage_does_no_harm(void)
     return true;
 }
 
+static int connect_ipc(const char *url)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (str_copy(address.sun_path, sizeof(address.sun_path), url + strlen("ipc://")) != 0)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* A port scanner, a worker killed while it starts: gone before the greeting. NNG 1.5.2 alone would
+ * never accept again after the first of them (see net_nng_epipe.c). */
+static bool early_leavers_do_not_end_accepting(const char *where)
+{
+    char url[URL_MAX];
+    pid_t pid = start_server(where, url);
+    for (int i = 0; i < LEAVERS; i++) {
+        int fd = where[0] == 'i' ? connect_ipc(url) : connect_raw(url);
+        expect(fd >= 0);
+        struct linger reset = {.l_onoff = 1};
+        if (i % 3 != 0)
+            shutdown(fd, SHUT_WR);
+        if (i % 2 == 0)
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+    }
+    struct rpc_sync *sync;
+    expect(rpc_sync_new(url, "", &sync, NULL) == 0);
+    expect(ask_version(sync, 5000, true) == 0);
+    end(pid);
+    rpc_sync_free(sync);
+    return true;
+}
+
+static bool early_leavers_over_tcp(void)
+{
+    return early_leavers_do_not_end_accepting("tcp://127.0.0.1:0");
+}
+
+static bool early_leavers_over_ipc(void)
+{
+    char folder[] = "/tmp/muster-rpc-XXXXXX", url[URL_MAX];
+    expect(mkdtemp(folder) != NULL);
+    snprintf(url, sizeof(url), "ipc://%s/hub.sock", folder);
+    bool ok = early_leavers_do_not_end_accepting(url);
+    unlink(url + strlen("ipc://"));
+    rmdir(folder);
+    return ok;
+}
+
+/* A server killed while callers connect: they must go on trying. */
+static bool rejections_do_not_end_reconnecting(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    int on = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    expect(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0);
+    expect(listen(listener, 8) == 0);
+    expect(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+    char url[URL_MAX], again[URL_MAX];
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    struct rpc_sync *sync;
+    expect(rpc_sync_new(url, "", &sync, NULL) == 0);
+    for (int i = 0; i < REJECTIONS; i++) {
+        int fd = accept(listener, NULL, NULL);
+        expect(fd >= 0);
+        struct linger reset = {.l_onoff = 1};
+        shutdown(fd, SHUT_WR);
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+    }
+    close(listener);
+    pid_t pid = start_server(url, again);
+    expect(strcmp(url, again) == 0);
+    expect(ask_version(sync, 5000, true) == 0);
+    end(pid);
+    rpc_sync_free(sync);
+    return true;
+}
+
 static bool a_stopped_server_costs_only_the_deadline(void)
 {
     char url[URL_MAX];
@@ -364,6 +459,9 @@ static const struct {
 } cases[] = {
     {"a killed server is noticed and found again", a_killed_server_is_noticed_and_found_again},
     {"garbage does no harm", garbage_does_no_harm},
+    {"early leavers do not end accepting, tcp", early_leavers_over_tcp},
+    {"early leavers do not end accepting, ipc", early_leavers_over_ipc},
+    {"rejections do not end reconnecting", rejections_do_not_end_reconnecting},
     {"a stopped server costs only the deadline", a_stopped_server_costs_only_the_deadline},
     {"a silent connection is given up", a_silent_connection_is_given_up},
     {"killed clients are noticed", killed_clients_are_noticed},
