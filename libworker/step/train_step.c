@@ -313,7 +313,7 @@ int wk_log(struct wk_context *ctx, const char *name, double value)
     return 0;
 }
 
-int wk_reduce(struct wk_context *ctx, double *value, enum wk_op op)
+int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op)
 {
     if (idle(ctx))
         return ctx->error.code;

@@ -163,7 +163,7 @@ WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 
 /* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation
  * ends meanwhile *value stays what it was, and the next wk_next sees to the rest. */
-WK_API int wk_reduce(struct wk_context *ctx, double *value, enum wk_op op);
+WK_API int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op);
 
 /* The communicator of the present generation, for collectives of the program's own; valid until the
  * next wk_next. NULL while there is none. */

@@ -12,7 +12,7 @@ int main(void)
     if (wk_open(NULL, &ctx))
         return 1;
     double value = 2;
-    if (wk_world(ctx) != 1 || wk_reduce(ctx, &value, WK_SUM) || wk_close(ctx) != 0)
+    if (wk_world(ctx) != 1 || wk_reduce_value(ctx, &value, WK_SUM) || wk_close(ctx) != 0)
         return 1;
     return value < 1.9 || value > 2.1;
 }

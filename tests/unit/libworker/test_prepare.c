@@ -189,7 +189,7 @@ Test(prepare, an_evaluation_loader_takes_no_part_in_steps)
             total += loss;
             batches++;
         }
-        cr_assert_eq(wk_reduce(f.ctx, &total, WK_SUM), 0);
+        cr_assert_eq(wk_reduce_value(f.ctx, &total, WK_SUM), 0);
         cr_assert_eq(batches, 5);
         cr_assert(wk_next(f.loader, &batch));
         wk_forward(f.model, &batch, NULL);
