@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <worker/types.h>
+
 /* c[m, n] = alpha * op(a)[m, k] * op(b)[k, n] + beta * c; lda, ldb, ldc are row strides. beta 0
  * does not read c.
  */
@@ -51,11 +53,31 @@ struct kernel_update {
     size_t count;
 };
 
-/* One decoupled-decay Adam update; bias corrections are precomputed: step_size = rate / (1 -
- * beta1^t), inv_root2 = 1 / sqrt(1 - beta2^t), keep = 1 - rate * weight_decay (1 without decay).
+/* One Adam update; bias corrections are precomputed: step_size = rate / (1 - beta1^t), inv_root2 =
+ * 1 / sqrt(1 - beta2^t). Decay is decoupled, keep = 1 - rate * weight_decay, or l2 * parameter is
+ * added to the gradient.
  */
 struct kernel_adamw {
-    float beta1, beta2, epsilon, step_size, inv_root2, keep, grad_scale;
+    float beta1, beta2, epsilon, step_size, inv_root2, keep, grad_scale, l2;
+};
+
+/* Source: Chen et al. 2023, algorithm 2; state[0] is the momentum. */
+struct kernel_lion {
+    float beta1, beta2, rate, keep, grad_scale;
+};
+
+/* A second moment kept as means over rows and columns of grads[rows, cols] * grad_scale. A vector
+ * is a matrix of one row without `row`. Source: Shazeer and Stern 2018, algorithm 4.
+ */
+struct kernel_factored {
+    int64_t rows, cols;
+    const float *grads;
+    float *row, *col; /* [rows] or NULL, [cols] */
+    float grad_scale;
+};
+
+struct kernel_blend {
+    float a, b;
 };
 
 struct kernel_sgd {
@@ -122,6 +144,24 @@ struct kernel_table {
 
     void (*adamw)(const struct kernel_adamw *adamw, const struct kernel_update *update);
     void (*sgd)(const struct kernel_sgd *sgd, const struct kernel_update *update);
+    void (*lion)(const struct kernel_lion *lion, const struct kernel_update *update);
+
+    /* row, col = decay * themselves + (1 - decay) * means of squared gradients + epsilon. */
+    void (*factored_moments)(const struct kernel_factored *factored, float decay, float epsilon);
+    /* Sum of squares of u[i, j] = gradient * rows[i] * cols[j]; params = params * keep - step * u.
+     */
+    double (*factored_squares)(const struct kernel_factored *factored, const float *rows,
+                               const float *cols);
+    void (*factored_apply)(const struct kernel_factored *factored, const float *rows,
+                           const float *cols, const struct kernel_blend *keep_step, float *params);
+    /* out = a * x + b * y; out may be x or y. */
+    void (*blend)(float *out, const struct kernel_blend *blend, const float *x, const float *y,
+                  size_t count);
+
+    /* out = x in bf16 or f16, to nearest even. */
+    void (*narrow)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
+    /* out = x in float. */
+    void (*widen)(float *out, enum wk_dtype type, const uint16_t *x, size_t count);
 };
 
 /* The plain kernels: one obvious loop each, sums in double. What the others are checked against. */

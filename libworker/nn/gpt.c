@@ -177,8 +177,11 @@ static void add_layer(struct wk_model *model, const struct wk_gpt_config *c, int
 
 static void add_params(struct wk_model *model, const struct wk_gpt_config *c)
 {
-    struct param_spec embedding = {
-        .rows = c->vocab, .cols = c->width, .init = PARAM_NORMAL, .init_std = INIT_STD};
+    struct param_spec embedding = {.rows = c->vocab,
+                                   .cols = c->width,
+                                   .init = PARAM_NORMAL,
+                                   .init_std = INIT_STD,
+                                   .lookup = true};
     param_table_add(model, &embedding, "wte.weight");
     embedding.rows = c->context;
     param_table_add(model, &embedding, "wpe.weight");

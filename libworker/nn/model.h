@@ -30,6 +30,7 @@ struct param {
     size_t offset;                 /* first element in either arena */
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
     bool decay;                    /* weight decay applies: two or more dimensions */
+    bool lookup;                   /* an embedding or a head: its rows stand for tokens */
     int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
     enum param_init init;
     float init_std; /* of PARAM_NORMAL */

@@ -38,6 +38,7 @@ void param_table_add(struct wk_model *model, const struct param_spec *spec, cons
     param->block = spec->block;
     param->init = spec->init;
     param->init_std = spec->init_std;
+    param->lookup = spec->lookup;
     model->count += param->count;
 }
 

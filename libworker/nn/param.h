@@ -14,6 +14,7 @@ struct param_spec {
     int block;
     enum param_init init;
     float init_std;
+    bool lookup;
 };
 
 /* Make room for `capacity` parameters. WK_ENOMEM. */

@@ -1,7 +1,15 @@
+#include <assert.h>
+#include <fnmatch.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <worker/precision.h>
+
+#include "common/base/str.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
+#include "libworker/precision/noise.h"
 
 static void release(struct wk_optimizer *o)
 {
@@ -10,9 +18,13 @@ static void release(struct wk_optimizer *o)
         o->state[i] = NULL;
     }
     free(o->segments);
+    free(o->own);
+    free(o->scratch);
     o->segments = NULL;
+    o->own = o->scratch = NULL;
     o->n_segments = 0;
-    o->count = 0;
+    o->first = o->count = 0;
+    o->copy = (struct optimizer_copy){0};
 }
 
 void wk_optimizer_free(struct wk_optimizer *o)
@@ -33,7 +45,18 @@ const char *optimizer_state_name(const struct wk_optimizer *o, int i)
     return i >= 0 && i < o->ops->n_states ? o->ops->state_names[i] : NULL;
 }
 
-int optimizer_new(const struct optimizer_ops *ops, double rate, struct wk_optimizer **ret_optimizer)
+bool optimizer_rate_good(double rate, double weight_decay)
+{
+    return rate > 0 && isfinite(rate) && weight_decay >= 0 && isfinite(weight_decay);
+}
+
+bool optimizer_beta_good(double beta)
+{
+    return beta >= 0 && beta < 1;
+}
+
+int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,
+                  struct wk_optimizer **ret_optimizer)
 {
     struct wk_optimizer *o = calloc(1, sizeof(*o));
     if (!o)
@@ -41,28 +64,136 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, struct wk_optimi
     o->ops = ops;
     o->kernels = kernel_cpu();
     o->base_rate = rate;
+    o->weight_decay = weight_decay;
     o->factor = 1;
     *ret_optimizer = o;
     return 0;
 }
 
-/* The parts of the parameters inside [first, end), neighbours of one kind joined. */
-static int cut_segments(struct optimizer_segment *segments, const struct param *params,
-                        int n_params, size_t first, size_t end)
+int wk_optimizer_group(struct wk_optimizer *o, const struct wk_group *group)
+{
+    if (!o || !group || !group->pattern || !(group->rate_scale >= 0) ||
+        !isfinite(group->rate_scale) || !isfinite(group->weight_decay))
+        return WK_EINVAL;
+    if (o->segments)
+        return WK_ESTATE;
+    if (o->n_groups == WK_GROUPS_MAX)
+        return WK_ENOMEM;
+    struct optimizer_group *added = &o->groups[o->n_groups];
+    if (str_copy(added->pattern, sizeof(added->pattern), group->pattern))
+        return WK_EINVAL;
+    added->numbers = *group;
+    added->numbers.pattern = NULL;
+    o->n_groups++;
+    return 0;
+}
+
+/* The numbers a parameter goes by. */
+static struct optimizer_segment numbers_of(const struct wk_optimizer *o, const struct param *param)
+{
+    struct optimizer_segment s = {.weight_decay = param->decay ? o->weight_decay : 0,
+                                  .rate_scale = 1};
+    for (int i = 0; i < o->n_groups; i++) {
+        if (fnmatch(o->groups[i].pattern, param->name, 0) != 0)
+            continue;
+        const struct wk_group *group = &o->groups[i].numbers;
+        s.rate_scale = group->rate_scale;
+        s.elementwise = group->elementwise;
+        if (group->weight_decay >= 0)
+            s.weight_decay = group->weight_decay;
+        break;
+    }
+    s.decay = s.weight_decay != 0;
+    return s;
+}
+
+static bool same_numbers(const struct optimizer_segment *a, const struct optimizer_segment *b)
+{
+    return a->weight_decay == b->weight_decay && a->rate_scale == b->rate_scale;
+}
+
+/* The parts of the parameters inside the range, neighbours of one kind joined (with what lies
+ * between them, which nobody reads) where tensors may be joined.
+ */
+static void cut_segments(struct wk_optimizer *o, const struct param *params, int n_params)
 {
     int n = 0;
+    size_t first = o->first, end = o->first + o->count;
     for (int i = 0; i < n_params; i++) {
         size_t from = params[i].offset > first ? params[i].offset : first;
         size_t to = params[i].offset + params[i].count;
         to = to < end ? to : end;
         if (from >= to)
             continue;
-        if (n > 0 && segments[n - 1].decay == params[i].decay)
-            segments[n - 1].count += to - from;
+        struct optimizer_segment s = numbers_of(o, &params[i]);
+        s.offset = from - first;
+        s.count = to - from;
+        s.param = o->ops->whole_tensors ? &params[i] : NULL;
+        if (n > 0 && !s.param && same_numbers(&o->segments[n - 1], &s))
+            o->segments[n - 1].count = to - first - o->segments[n - 1].offset;
         else
-            segments[n++] = (struct optimizer_segment){from - first, to - from, params[i].decay};
+            o->segments[n++] = s;
     }
-    return n;
+    o->n_segments = n;
+}
+
+static size_t elements(const struct optimizer_shape *shape)
+{
+    size_t count = shape->dims ? 1 : 0;
+    for (int i = 0; i < shape->dims; i++)
+        count *= (size_t)shape->shape[i];
+    return count;
+}
+
+/* Give each tensor its own state and find the largest scratch. */
+static int allocate_own(struct wk_optimizer *o)
+{
+    size_t total = 0, scratch = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        float *next = o->own;
+        for (int i = 0; i < o->n_segments; i++) {
+            struct optimizer_segment *segment = &o->segments[i];
+            for (int s = 0; s < o->ops->n_states; s++) {
+                struct optimizer_shape shape = o->ops->state_shape(segment, s);
+                size_t count = elements(&shape);
+                total += pass ? 0 : count;
+                segment->own[s] = pass && count ? next : NULL;
+                next = pass ? next + count : NULL;
+            }
+            size_t needed = o->ops->scratch(segment);
+            scratch = needed > scratch ? needed : scratch;
+        }
+        if (pass)
+            break;
+        o->own = calloc(total + 1, sizeof(float));
+        o->scratch = malloc((scratch + 1) * sizeof(float));
+        if (!o->own || !o->scratch)
+            return WK_ENOMEM;
+    }
+    return 0;
+}
+
+static int allocate_flat(struct wk_optimizer *o)
+{
+    for (int i = 0; i < o->ops->n_states; i++) {
+        o->state[i] = calloc(o->count + 1, sizeof(float));
+        if (!o->state[i])
+            return WK_ENOMEM;
+    }
+    return 0;
+}
+
+static int refuse_cuts(const struct wk_optimizer *o, struct error *err)
+{
+    for (int i = 0; i < o->n_segments; i++) {
+        const struct optimizer_segment *s = &o->segments[i];
+        if (s->count != s->param->count)
+            return error_set(err, WK_EUNSUPPORTED,
+                             "%s works on whole tensors, but only %zu of %zu elements of %s are "
+                             "on this rank",
+                             o->ops->name, s->count, s->param->count, s->param->name);
+    }
+    return 0;
 }
 
 int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_params, size_t first,
@@ -73,20 +204,52 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
         return error_set(err, WK_EINVAL, "range %zu+%zu of an arena of %zu elements", first, count,
                          total);
     release(o);
-    o->segments = calloc((size_t)n_params + 1, sizeof(*o->segments));
-    bool complete = o->segments != NULL;
-    for (int i = 0; i < o->ops->n_states; i++) {
-        o->state[i] = calloc(count + 1, sizeof(float));
-        complete = complete && o->state[i];
-    }
-    if (!complete) {
-        release(o);
-        return error_set(err, WK_ENOMEM, "no memory for the state of %zu parameters", count);
-    }
-    o->n_segments = cut_segments(o->segments, params, n_params, first, first + count);
+    o->first = first;
     o->count = count;
     o->steps = 0;
+    o->segments = calloc((size_t)n_params + 1, sizeof(*o->segments));
+    int rc = o->segments ? 0 : WK_ENOMEM;
+    if (!rc)
+        cut_segments(o, params, n_params);
+    if (!rc && o->ops->whole_tensors && (rc = refuse_cuts(o, err)) != 0) {
+        release(o);
+        return rc;
+    }
+    if (!rc)
+        rc = o->ops->whole_tensors ? allocate_own(o) : allocate_flat(o);
+    if (rc) {
+        release(o);
+        return error_set(err, rc, "no memory for the state of %zu parameters", count);
+    }
     return 0;
+}
+
+static void write_copy(const struct wk_optimizer *o, const float *params, size_t offset,
+                       size_t count)
+{
+    const struct optimizer_copy *copy = &o->copy;
+    if (!copy->low)
+        return;
+    if (copy->stochastic)
+        wk_narrow_stochastic(copy->low + offset, params + offset, count,
+                             copy->seed + noise_mix((uint64_t)o->steps), o->first + offset);
+    else
+        o->kernels->narrow(copy->low + offset, copy->type, params + offset, count);
+}
+
+/* In pieces that stay in cache where tensors may be cut; a frozen group is not touched. */
+static void step_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                         float *params, const float *grads, float grad_scale)
+{
+    size_t most = o->ops->whole_tensors ? segment->count : OPTIMIZER_CHUNK;
+    struct optimizer_segment part = *segment;
+    for (size_t done = 0; done < segment->count; done += part.count) {
+        part.offset = segment->offset + done;
+        part.count = segment->count - done < most ? segment->count - done : most;
+        if (segment->rate_scale > 0)
+            o->ops->step(o, &part, params + part.offset, grads + part.offset, grad_scale);
+        write_copy(o, params, part.offset, part.count);
+    }
 }
 
 int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, float grad_scale,
@@ -95,9 +258,60 @@ int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, fl
     if (!o->segments)
         return error_set(err, WK_ESTATE, "the optimizer has no parameters yet: prepare it first");
     o->steps++;
+    for (int i = 0; i < o->n_segments; i++)
+        step_segment(o, &o->segments[i], params, grads, grad_scale);
+    return 0;
+}
+
+int optimizer_set_copy(struct wk_optimizer *o, const struct optimizer_copy *copy, struct error *err)
+{
+    if (!o->segments)
+        return error_set(err, WK_ESTATE, "the optimizer has no parameters yet: prepare it first");
+    bool good = copy->type == WK_BF16 || (copy->type == WK_F16 && !copy->stochastic);
+    if (copy->low && !good)
+        return error_set(err, WK_EINVAL,
+                         "copies are in bf16 or f16, rounded by chance in bf16 only");
+    o->copy = *copy;
+    return 0;
+}
+
+void optimizer_write_copy(struct wk_optimizer *o, const float *params)
+{
+    write_copy(o, params, 0, o->count);
+}
+
+static struct optimizer_view view_of_own(const struct wk_optimizer *o, int state,
+                                         const struct param *param)
+{
+    struct optimizer_view view = {0};
     for (int i = 0; i < o->n_segments; i++) {
         const struct optimizer_segment *segment = &o->segments[i];
-        o->ops->step(o, segment, params + segment->offset, grads + segment->offset, grad_scale);
+        if (segment->param != param || !segment->own[state])
+            continue;
+        struct optimizer_shape shape = o->ops->state_shape(segment, state);
+        view.dims = shape.dims;
+        memcpy(view.shape, shape.shape, sizeof(view.shape));
+        view.count = elements(&shape);
+        view.data = segment->own[state];
     }
-    return 0;
+    return view;
+}
+
+struct optimizer_view optimizer_state_view(const struct wk_optimizer *o, int state,
+                                           const struct param *param)
+{
+    assert(state >= 0 && state < o->ops->n_states);
+    if (o->ops->whole_tensors)
+        return view_of_own(o, state, param);
+    struct optimizer_view view = {.dims = param->dims};
+    memcpy(view.shape, param->shape, sizeof(view.shape));
+    size_t end = o->first + o->count, to = param->offset + param->count;
+    size_t from = param->offset > o->first ? param->offset : o->first;
+    to = to < end ? to : end;
+    if (from < to) {
+        view.first = from - param->offset;
+        view.count = to - from;
+        view.data = o->state[state] + (from - o->first);
+    }
+    return view;
 }

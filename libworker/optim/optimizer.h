@@ -1,8 +1,9 @@
-/* An optimizer works on flat ranges: `count` parameters, their gradients and its own state arrays
- * of the same length, cut into segments that either decay or not. A whole model is one range; a
- * rank of ZeRO binds only its own part.
+/* An optimizer works on flat ranges: `count` parameters, their gradients and its own state, cut
+ * into segments that go by the same numbers. A whole model is one range; a rank of ZeRO binds only
+ * its own part, which element-wise optimizers update exactly as the whole's. Those that need whole
+ * matrices say so (ops->whole_tensors) and refuse ranges that cut a parameter.
  *
- * Owned by the caller through worker/optim.h; the state arrays belong to the optimizer. One thread.
+ * Owned by the caller through worker/optim.h; the state belongs to the optimizer. One thread.
  */
 #ifndef OPTIM_OPTIMIZER_H
 #define OPTIM_OPTIMIZER_H
@@ -13,27 +14,64 @@
 
 #include <worker/error.h>
 #include <worker/optim.h>
+#include <worker/types.h>
 
 #include "common/base/error.h"
 #include "libworker/kernel/kernel.h"
 
-enum { OPTIMIZER_STATES_MAX = 2 };
+enum {
+    OPTIMIZER_STATES_MAX = 3,
+    OPTIMIZER_DIMS_MAX = 4,
+    /* Elements updated before their low-precision copy is written: all that is touched stays in the
+     * second-level cache, so the copy costs no pass of its own. */
+    OPTIMIZER_CHUNK = 16384,
+};
 
 struct param;
 
-/* Segments are in order, without gaps, and cover the range. */
+/* Segments are in order and cover the range. */
 struct optimizer_segment {
     size_t offset, count; /* in elements of the range */
-    bool decay;
+    bool decay;           /* weight_decay is not 0 by rule */
+    double weight_decay, rate_scale;
+    bool elementwise; /* by group */
+
+    /* Of optimizers on whole tensors only: */
+    const struct param *param;
+    float *own[OPTIMIZER_STATES_MAX]; /* NULL where this tensor has no such state */
+};
+
+/* The shape of one state of one tensor; dims 0: it has none. */
+struct optimizer_shape {
+    int dims;
+    int64_t shape[OPTIMIZER_DIMS_MAX];
 };
 
 struct optimizer_ops {
     const char *name;                              /* "adamw" */
-    int n_states;                                  /* arrays of the range's length */
+    int n_states;                                  /* of them in state_names */
     const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
-    /* One segment of one step; `steps` already counts this step (first step: 1). */
+    /* One segment of one step, or any part of it where tensors may be cut; `steps` already counts
+     * this step (first step: 1). */
     void (*step)(struct wk_optimizer *, const struct optimizer_segment *, float *params,
                  const float *grads, float grad_scale);
+
+    bool whole_tensors; /* then these two are not NULL: */
+    struct optimizer_shape (*state_shape)(const struct optimizer_segment *, int state);
+    size_t (*scratch)(const struct optimizer_segment *); /* floats that one step needs */
+};
+
+struct optimizer_group {
+    char pattern[WK_PATTERN_MAX];
+    struct wk_group numbers; /* pattern unused */
+};
+
+/* Where each step writes the new parameters in bf16 or f16. */
+struct optimizer_copy {
+    uint16_t *low; /* [count], NULL for none; borrowed */
+    enum wk_dtype type;
+    bool stochastic; /* bf16 only: round up or down by chance */
+    uint64_t seed;   /* of that; mixed with the step's number */
 };
 
 struct wk_optimizer {
@@ -42,35 +80,72 @@ struct wk_optimizer {
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;
+        struct wk_lion_options lion;
+        struct wk_adafactor_options adafactor;
+        struct wk_muon_options muon;
     } options;
-    double base_rate; /* the option's */
-    double factor;    /* the schedule's, 1 without one */
-    int64_t steps;    /* taken since the start of training; part of a checkpoint */
-    size_t count;     /* of the range; 0 until optimizer_bind */
+    double base_rate;    /* the option's */
+    double weight_decay; /* likewise */
+    double factor;       /* the schedule's, 1 without one */
+    int64_t steps;       /* taken since the start of training; part of a checkpoint */
+    struct optimizer_group groups[WK_GROUPS_MAX];
+    int n_groups;
+
+    size_t first, count; /* of the range in its arena; count 0 until optimizer_bind */
     struct optimizer_segment *segments;
     int n_segments;
-    float *state[OPTIMIZER_STATES_MAX]; /* [count] each, named by ops->state_names; zero at first */
+    /* [count] each, named by ops->state_names, zero at first; NULL where states have shapes of
+     * their own (whole_tensors): optimizer_state_view knows both. */
+    float *state[OPTIMIZER_STATES_MAX];
+    float *own;     /* what segments' own point into */
+    float *scratch; /* of whole_tensors */
+    struct optimizer_copy copy;
 };
 
 /* Take the part [first, first + count) of the arena that `params[n_params]` describe as this
  * optimizer's range, allocate zeroed state and reset steps to 0. Binding again discards the state.
- * WK_EINVAL when the range is not inside the arena, WK_ENOMEM.
+ * The table must outlive the binding. WK_EINVAL when the range is not inside the arena,
+ * WK_EUNSUPPORTED when it cuts a parameter and the optimizer needs whole ones, WK_ENOMEM.
  */
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);
 
 /* One step over the bound range at the present rate: params[count] are updated from
- * grads[count] * grad_scale, which is how clipping and unscaling cost nothing extra. Both pointers
- * are to the first element of the range. WK_ESTATE when not bound.
+ * grads[count] * grad_scale, which is how clipping and unscaling cost nothing extra, and the copy
+ * is written in the same pass. Both pointers are to the first element of the range. WK_ESTATE when
+ * not bound.
  */
 int optimizer_step(struct wk_optimizer *optimizer, float *params, const float *grads,
                    float grad_scale, struct error *err);
 
+/* Let every step write a low-precision copy (NULL: none any more); optimizer_write_copy writes it
+ * now, after parameters were set by other means. Goes with the next optimizer_bind. WK_EINVAL for
+ * a type that is not bf16 or f16, WK_ESTATE when not bound.
+ */
+int optimizer_set_copy(struct wk_optimizer *optimizer, const struct optimizer_copy *copy,
+                       struct error *err);
+void optimizer_write_copy(struct wk_optimizer *optimizer, const float *params);
+
 /* For implementations: an optimizer without a range. WK_ENOMEM. */
-int optimizer_new(const struct optimizer_ops *ops, double rate,
+int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,
                   struct wk_optimizer **ret_optimizer);
 
-/* The name of state array i as in checkpoints, or NULL past the last. */
+/* For implementations: whether these are numbers one can train with. */
+bool optimizer_rate_good(double rate, double weight_decay);
+bool optimizer_beta_good(double beta);
+
+/* The name of state i as in checkpoints, or NULL past the last. */
 const char *optimizer_state_name(const struct wk_optimizer *optimizer, int i);
+
+/* State `state` of a parameter, for checkpoints: a tensor of `dims` dimensions of which elements
+ * [first, first + count) are here, at data. */
+struct optimizer_view {
+    int dims; /* 0: there is no such state, count is 0 */
+    int64_t shape[OPTIMIZER_DIMS_MAX];
+    size_t first, count;
+    float *data;
+};
+struct optimizer_view optimizer_state_view(const struct wk_optimizer *optimizer, int state,
+                                           const struct param *param);
 
 #endif

@@ -1,24 +1,82 @@
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
 
 static const double PI = 3.14159265358979323846;
 
-double schedule_factor(const struct wk_schedule_options *o, int64_t step)
+static double half_cosine(double from, double to, double done)
 {
-    if (step < o->warmup_steps)
-        return (double)(step + 1) / (double)o->warmup_steps;
-    if (o->kind == WK_SCHEDULE_CONSTANT)
+    return to + (from - to) * 0.5 * (1 + cos(PI * done));
+}
+
+static double falling(const struct wk_schedule_options *o, double done)
+{
+    double left = o->kind == WK_SCHEDULE_COSINE ? half_cosine(1, 0, done) : 1 - done;
+    return o->min_ratio + (1 - o->min_ratio) * left;
+}
+
+static double wsd(const struct wk_schedule_options *o, int64_t step)
+{
+    int64_t since = step - (o->total_steps - o->decay_steps);
+    double done = (double)since / (double)o->decay_steps;
+    if (since <= 0)
         return 1;
+    return o->min_ratio + (1 - o->min_ratio) * (o->root ? 1 - sqrt(done) : 1 - done);
+}
+
+static double one_cycle(const struct wk_schedule_options *o, int64_t step)
+{
+    int64_t peak = o->warmup_steps - 1, last = o->total_steps - 1;
+    if (step <= peak)
+        return peak > 0 ? half_cosine(o->initial_ratio, 1, (double)step / (double)peak) : 1;
+    double done = (double)(step - peak) / (double)(last - peak);
+    return half_cosine(1, o->min_ratio, done < 1 ? done : 1);
+}
+
+/* The factor of one that has no parts. */
+static double simple_factor(const struct wk_schedule_options *o, int64_t step)
+{
+    if (o->kind == WK_SCHEDULE_ONE_CYCLE)
+        return one_cycle(o, step);
+    double warm = step < o->warmup_steps ? (double)(step + 1) / (double)o->warmup_steps : 1;
+    if (o->kind == WK_SCHEDULE_LAMBDA)
+        return warm * o->lambda(o->arg, step);
+    if (step < o->warmup_steps || o->kind == WK_SCHEDULE_CONSTANT)
+        return warm;
     if (step >= o->total_steps)
         return o->min_ratio;
+    if (o->kind == WK_SCHEDULE_WSD)
+        return wsd(o, step);
+    return falling(o,
+                   (double)(step - o->warmup_steps) / (double)(o->total_steps - o->warmup_steps));
+}
 
-    double span = (double)(o->total_steps - o->warmup_steps);
-    double done = (double)(step - o->warmup_steps) / span;
-    double left = o->kind == WK_SCHEDULE_COSINE ? 0.5 * (1 + cos(PI * done)) : 1 - done;
-    return o->min_ratio + (1 - o->min_ratio) * left;
+double schedule_factor(const struct wk_schedule_options *o, int64_t step)
+{
+    double product = 1;
+    switch (o->kind) {
+    case WK_SCHEDULE_PRODUCT:
+        for (int i = 0; i < o->n_parts; i++)
+            product *= simple_factor(&o->parts[i], step);
+        return product;
+    case WK_SCHEDULE_SEQUENCE:
+        for (int i = 0; i < o->n_parts - 1; i++)
+            if (step < o->ends[i])
+                return simple_factor(&o->parts[i], step - (i ? o->ends[i - 1] : 0));
+        return simple_factor(&o->parts[o->n_parts - 1],
+                             step - (o->n_parts > 1 ? o->ends[o->n_parts - 2] : 0));
+    case WK_SCHEDULE_CONSTANT:
+    case WK_SCHEDULE_LINEAR:
+    case WK_SCHEDULE_COSINE:
+    case WK_SCHEDULE_WSD:
+    case WK_SCHEDULE_ONE_CYCLE:
+    case WK_SCHEDULE_LAMBDA:
+        break;
+    }
+    return simple_factor(o, step);
 }
 
 void scheduler_set_step(struct wk_scheduler *s, int64_t step)
@@ -32,22 +90,62 @@ void scheduler_advance(struct wk_scheduler *s)
     scheduler_set_step(s, s->step + 1);
 }
 
-static bool acceptable(const struct wk_schedule_options *o)
+static bool is_ratio(double x)
 {
-    bool falls = o->kind == WK_SCHEDULE_LINEAR || o->kind == WK_SCHEDULE_COSINE;
-    return (falls || o->kind == WK_SCHEDULE_CONSTANT) && o->warmup_steps >= 0 &&
-           (!falls || o->total_steps > o->warmup_steps) && o->min_ratio >= 0 && o->min_ratio <= 1;
+    return x >= 0 && x <= 1;
+}
+
+static bool simple_good(const struct wk_schedule_options *o)
+{
+    bool good = o->warmup_steps >= 0 && is_ratio(o->min_ratio) && is_ratio(o->initial_ratio);
+    bool ends = o->total_steps > o->warmup_steps;
+    switch (o->kind) {
+    case WK_SCHEDULE_CONSTANT:
+        return good;
+    case WK_SCHEDULE_LINEAR:
+    case WK_SCHEDULE_COSINE:
+        return good && ends;
+    case WK_SCHEDULE_WSD:
+        return good && ends && o->decay_steps >= 1 &&
+               o->decay_steps <= o->total_steps - o->warmup_steps;
+    case WK_SCHEDULE_ONE_CYCLE:
+        return good && ends && o->warmup_steps >= 1;
+    case WK_SCHEDULE_LAMBDA:
+        return good && o->lambda;
+    case WK_SCHEDULE_PRODUCT:
+    case WK_SCHEDULE_SEQUENCE:
+        return false;
+    }
+    return false;
+}
+
+bool schedule_good(const struct wk_schedule_options *o)
+{
+    if (o->kind != WK_SCHEDULE_PRODUCT && o->kind != WK_SCHEDULE_SEQUENCE)
+        return simple_good(o);
+    if (!o->parts || o->n_parts < 1 || o->n_parts > WK_SCHEDULE_PARTS_MAX)
+        return false;
+    for (int i = 0; i < o->n_parts; i++) {
+        int64_t before = i ? o->ends[i - 1] : 0;
+        bool rises = o->kind == WK_SCHEDULE_PRODUCT || i == o->n_parts - 1 || o->ends[i] > before;
+        if (!rises || !simple_good(&o->parts[i]))
+            return false;
+    }
+    return true;
 }
 
 int wk_scheduler_new(struct wk_optimizer *optimizer, const struct wk_schedule_options *options,
                      struct wk_scheduler **ret_scheduler)
 {
-    if (!optimizer || !acceptable(options))
+    if (!optimizer || !schedule_good(options))
         return WK_EINVAL;
     struct wk_scheduler *s = calloc(1, sizeof(*s));
     if (!s)
         return WK_ENOMEM;
     s->options = *options;
+    if (options->parts && options->n_parts > 0 && options->n_parts <= WK_SCHEDULE_PARTS_MAX)
+        memcpy(s->parts, options->parts, (size_t)options->n_parts * sizeof(*s->parts));
+    s->options.parts = s->parts;
     s->optimizer = optimizer;
     scheduler_set_step(s, 0);
     *ret_scheduler = s;

@@ -4,18 +4,23 @@
 #ifndef OPTIM_SCHEDULE_H
 #define OPTIM_SCHEDULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <worker/optim.h>
 
 struct wk_scheduler {
-    struct wk_schedule_options options;
+    struct wk_schedule_options options; /* its parts are those below */
+    struct wk_schedule_options parts[WK_SCHEDULE_PARTS_MAX];
     int64_t step;                   /* optimizer steps taken; part of a checkpoint */
     struct wk_optimizer *optimizer; /* not owned */
 };
 
-/* Factor of the base rate at `step` (0 is the first). Pure. */
+/* Factor of the base rate at `step` (0 is the first). Pure, if `lambda` is. */
 double schedule_factor(const struct wk_schedule_options *options, int64_t step);
+
+/* Whether the numbers make sense, parts included. */
+bool schedule_good(const struct wk_schedule_options *options);
 
 /* Set the position (0 at first, or from a checkpoint) and the optimizer's rate with it. */
 void scheduler_set_step(struct wk_scheduler *scheduler, int64_t step);

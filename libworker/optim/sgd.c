@@ -1,6 +1,4 @@
 /* Stochastic gradient descent with momentum (Sutskever et al. 2013), as torch.optim.SGD. */
-#include <math.h>
-
 #include "libworker/optim/optimizer.h"
 
 static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment, float *params,
@@ -8,9 +6,9 @@ static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *seg
 {
     const struct wk_sgd_options *s = &o->options.sgd;
     struct kernel_sgd kernel = {
-        .rate = (float)wk_optimizer_rate(o),
+        .rate = (float)(wk_optimizer_rate(o) * segment->rate_scale),
         .momentum = (float)s->momentum,
-        .weight_decay = segment->decay ? (float)s->weight_decay : 0.0f,
+        .weight_decay = (float)segment->weight_decay,
         .grad_scale = grad_scale,
         .nesterov = s->nesterov,
         .first = o->steps == 1,
@@ -38,8 +36,8 @@ static const struct optimizer_ops sgd_momentum_ops = {
 
 static bool acceptable(const struct wk_sgd_options *s)
 {
-    return s->rate > 0 && isfinite(s->rate) && s->momentum >= 0 && s->momentum < 1 &&
-           (s->momentum > 0 || !s->nesterov) && s->weight_decay >= 0 && isfinite(s->weight_decay);
+    return optimizer_rate_good(s->rate, s->weight_decay) && optimizer_beta_good(s->momentum) &&
+           (s->momentum > 0 || !s->nesterov);
 }
 
 int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer)
@@ -47,7 +45,7 @@ int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_o
     if (!acceptable(options))
         return WK_EINVAL;
     const struct optimizer_ops *ops = options->momentum > 0 ? &sgd_momentum_ops : &sgd_ops;
-    int rc = optimizer_new(ops, options->rate, ret_optimizer);
+    int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.sgd = *options;
     return rc;

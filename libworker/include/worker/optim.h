@@ -2,6 +2,9 @@
  *
  * Handles belong to the caller and are freed by it, the scheduler before its optimizer, both after
  * the context they were prepared in. One thread at a time per handle.
+ *
+ * Weight decay applies to tensors of two or more dimensions only, unless a group says otherwise. A
+ * constructor gives WK_EINVAL for a value out of range, WK_ENOMEM.
  */
 #ifndef WORKER_OPTIM_H
 #define WORKER_OPTIM_H
@@ -14,8 +17,8 @@
 struct wk_optimizer;
 struct wk_scheduler;
 
-/* Decay is decoupled and applies to tensors of two or more dimensions only.
- * Source: Loshchilov and Hutter 2019, algorithm 2.
+/* Adam adds decay to the gradient (Kingma and Ba 2015, algorithm 1), AdamW takes it off the
+ * parameter (Loshchilov and Hutter 2019, algorithm 2).
  */
 struct wk_adamw_options {
     double rate;         /* 3e-4 is usual; > 0 */
@@ -23,6 +26,9 @@ struct wk_adamw_options {
     double epsilon;      /* 1e-8 */
     double weight_decay; /* 0.1 */
 };
+WK_API int wk_adam_new(const struct wk_adamw_options *options, struct wk_optimizer **ret_optimizer);
+WK_API int wk_adamw_new(const struct wk_adamw_options *options,
+                        struct wk_optimizer **ret_optimizer);
 
 /* As torch.optim.SGD with dampening 0: decay is added to the gradient. */
 struct wk_sgd_options {
@@ -31,29 +37,104 @@ struct wk_sgd_options {
     bool nesterov;   /* needs momentum */
     double weight_decay;
 };
-
-/* WK_EINVAL for a value out of range, WK_ENOMEM. */
-WK_API int wk_adamw_new(const struct wk_adamw_options *options,
-                        struct wk_optimizer **ret_optimizer);
 WK_API int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer);
+
+/* Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2. */
+struct wk_lion_options {
+    double rate;         /* a third to a tenth of AdamW's */
+    double beta1, beta2; /* 0.9, 0.99 */
+    double weight_decay; /* three to ten times AdamW's */
+};
+WK_API int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer);
+
+/* Shazeer and Stern 2018, algorithms 4 to 6, without first moment: a matrix costs rows + columns of
+ * state. Works on whole parameters only: not under ZeRO or FSDP, which cut them.
+ */
+struct wk_adafactor_options {
+    double rate;         /* relative to the parameter's size if `relative`; 1e-2, else 1e-3 */
+    double decay_power;  /* 0.8: the moment's decay at step t is 1 - t^-decay_power */
+    double epsilon1;     /* 1e-30, added to squared gradients */
+    double epsilon2;     /* 1e-3, the least size of a parameter */
+    double clip;         /* 1: largest root mean square of an update; 0: none */
+    bool relative;       /* multiply the rate by max(epsilon2, root mean square of the parameter) */
+    double weight_decay; /* decoupled */
+};
+WK_API int wk_adafactor_new(const struct wk_adafactor_options *options,
+                            struct wk_optimizer **ret_optimizer);
+
+/* Jordan et al. 2024: the momentum of each matrix is made nearly orthogonal by five Newton-Schulz
+ * steps and scaled by 0.2 sqrt(larger side), which makes AdamW's rates fit (Liu et al. 2025,
+ * section 2.2). Vectors, embeddings, heads and groups marked `elementwise` go by `others`, at the
+ * same rate. Works on whole parameters only.
+ */
+struct wk_muon_options {
+    double rate;                    /* 3e-4 … 2e-3 */
+    double momentum;                /* 0.95 */
+    bool nesterov;                  /* usual */
+    double weight_decay;            /* 0.1, decoupled */
+    struct wk_adamw_options others; /* its rate and weight_decay are not used */
+};
+WK_API int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer);
+
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
 
 /* The rate the next step uses: the option's rate times the schedule's factor. */
 WK_API double wk_optimizer_rate(const struct wk_optimizer *optimizer);
 
-enum wk_schedule_kind { WK_SCHEDULE_CONSTANT, WK_SCHEDULE_LINEAR, WK_SCHEDULE_COSINE };
-
-/* With w warm-up steps the factor of step s (from 0) is (s + 1) / w while s < w; then it falls from
- * 1 to min_ratio at total_steps, along a line or half a cosine, and stays there.
+/* Parameters that go by other numbers, chosen by name ("*.bias", "h.0.*", as fnmatch). The first
+ * group added that matches counts. Before wk_prepare: WK_ESTATE afterwards, WK_ENOMEM beyond
+ * WK_GROUPS_MAX.
  */
+enum { WK_GROUPS_MAX = 32, WK_PATTERN_MAX = 96 };
+struct wk_group {
+    const char *pattern; /* copied; below WK_PATTERN_MAX bytes */
+    double rate_scale;   /* of the optimizer's rate; 0 leaves them as they are */
+    double weight_decay; /* instead of the optimizer's, vectors too; negative: the usual rule */
+    bool elementwise;    /* Muon: by `others` */
+};
+WK_API int wk_optimizer_group(struct wk_optimizer *optimizer, const struct wk_group *group);
+
+/* Factors of the base rate by step (from 0). With w warm-up steps that of step s is (s + 1) / w
+ * while s < w. Then
+ *   CONSTANT  1
+ *   LINEAR    a line from 1 at w to min_ratio at total_steps, where it stays
+ *   COSINE    half a cosine likewise (Loshchilov and Hutter 2017)
+ *   WSD       1 until total_steps - decay_steps, then a line to min_ratio at total_steps (Hu et al.
+ *             2024, "MiniCPM"), or 1 - sqrt with `root` (Hägele et al. 2024)
+ *   ONE_CYCLE half a cosine from initial_ratio at 0 up to 1 at w - 1 and another down to min_ratio
+ * at total_steps - 1, as torch.optim.lr_scheduler.OneCycleLR (Smith and Topin 2019) LAMBDA
+ * lambda(arg, s), warm-up multiplied in PRODUCT   the parts' factors multiplied SEQUENCE  part i
+ * until step ends[i], each counting from its own start; the last goes on
+ */
+enum wk_schedule_kind {
+    WK_SCHEDULE_CONSTANT,
+    WK_SCHEDULE_LINEAR,
+    WK_SCHEDULE_COSINE,
+    WK_SCHEDULE_WSD,
+    WK_SCHEDULE_ONE_CYCLE,
+    WK_SCHEDULE_LAMBDA,
+    WK_SCHEDULE_PRODUCT,
+    WK_SCHEDULE_SEQUENCE
+};
+
+enum { WK_SCHEDULE_PARTS_MAX = 8 };
+
 struct wk_schedule_options {
     enum wk_schedule_kind kind;
     int64_t warmup_steps;
-    int64_t total_steps; /* > warmup_steps, but for WK_SCHEDULE_CONSTANT */
-    double min_ratio;    /* in [0, 1] */
+    int64_t total_steps;  /* > warmup_steps where it is used */
+    double min_ratio;     /* in [0, 1] */
+    int64_t decay_steps;  /* WSD: in [1, total_steps - warmup_steps] */
+    bool root;            /* WSD */
+    double initial_ratio; /* ONE_CYCLE: in [0, 1]; torch's 1 / div_factor */
+    double (*lambda)(void *arg, int64_t step);
+    void *arg;
+    const struct wk_schedule_options *parts; /* [n_parts], copied; no part has parts */
+    int n_parts;                             /* 1 … WK_SCHEDULE_PARTS_MAX */
+    int64_t ends[WK_SCHEDULE_PARTS_MAX];     /* SEQUENCE: rising; the last is not used */
 };
 
-/* Bound to `optimizer`, whose rate becomes that of step 0. */
+/* Bound to `optimizer`, whose rate becomes that of step 0. WK_EINVAL, WK_ENOMEM. */
 WK_API int wk_scheduler_new(struct wk_optimizer *optimizer,
                             const struct wk_schedule_options *options,
                             struct wk_scheduler **ret_scheduler);

@@ -10,6 +10,7 @@
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
 #include "libworker/kernel/cpu/fast_math.h"
+#include "libworker/kernel/cpu/fast_update.h"
 
 /* The product without a BLAS: panels of op(b) are copied so that the innermost loop runs along rows
  * whatever is transposed, and stay in the second-level cache while all rows of c pass.
@@ -326,57 +327,6 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     }
 }
 
-static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
-{
-    const struct kernel_adamw o = *a;
-    float *restrict params = u->params;
-    const float *restrict grads = u->grads;
-    float *restrict m = u->state[0];
-    float *restrict v = u->state[1];
-    for (size_t i = 0; i < u->count; i++) {
-        float g = grads[i] * o.grad_scale;
-        float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
-        float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
-        m[i] = mean;
-        v[i] = square;
-        params[i] =
-            params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
-    }
-}
-
-static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
-{
-    const struct kernel_sgd o = *s;
-    float *restrict params = u->params;
-    const float *restrict grads = u->grads;
-    for (size_t i = 0; i < u->count; i++)
-        params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
-}
-
-static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
-{
-    const struct kernel_sgd o = *s;
-    float *restrict params = u->params;
-    const float *restrict grads = u->grads;
-    float *restrict momentum = u->state[0];
-    float kept = o.first ? 0.0f : o.momentum;
-    float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
-    for (size_t i = 0; i < u->count; i++) {
-        float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
-        float moved = kept * momentum[i] + g;
-        momentum[i] = moved;
-        params[i] -= o.rate * (ahead * g + behind * moved);
-    }
-}
-
-static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
-{
-    if (s->momentum == 0)
-        sgd_plain(s, u);
-    else
-        sgd_momentum(s, u);
-}
-
 const struct kernel_table KERNEL_FAST_TABLE = {
     .name = KERNEL_FAST_NAME,
     .gemm = gemm,
@@ -399,4 +349,11 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .embedding_backward = embedding_backward,
     .adamw = adamw,
     .sgd = sgd,
+    .lion = lion,
+    .factored_moments = factored_moments,
+    .factored_squares = factored_squares,
+    .factored_apply = factored_apply,
+    .blend = blend,
+    .narrow = narrow,
+    .widen = widen,
 };

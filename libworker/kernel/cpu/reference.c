@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libworker/kernel/cpu/cpu.h"
+#include "libworker/precision/half.h"
 
 static const double GELU_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double GELU_CUBIC = 0.044715;
@@ -224,7 +225,7 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
     float *m = u->state[0], *v = u->state[1];
     for (size_t i = 0; i < u->count; i++) {
-        float g = u->grads[i] * a->grad_scale;
+        float g = u->grads[i] * a->grad_scale + a->l2 * u->params[i];
         m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
         v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
         float root = sqrtf(v[i]) * a->inv_root2 + a->epsilon;
@@ -243,6 +244,84 @@ static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
         }
         u->params[i] -= s->rate * g;
     }
+}
+
+static void lion(const struct kernel_lion *l, const struct kernel_update *u)
+{
+    float *m = u->state[0];
+    for (size_t i = 0; i < u->count; i++) {
+        float g = u->grads[i] * l->grad_scale;
+        float c = l->beta1 * m[i] + (1 - l->beta1) * g;
+        float sign = (float)((c > 0) - (c < 0));
+        u->params[i] = u->params[i] * l->keep - l->rate * (isnan(c) ? c : sign);
+        m[i] = l->beta2 * m[i] + (1 - l->beta2) * g;
+    }
+}
+
+static double squared(const struct kernel_factored *f, int64_t i, int64_t j)
+{
+    double g = (double)f->grads[i * f->cols + j] * (double)f->grad_scale;
+    return g * g;
+}
+
+static void factored_moments(const struct kernel_factored *f, float decay, float epsilon)
+{
+    for (int64_t i = 0; f->row && i < f->rows; i++) {
+        double mean = 0;
+        for (int64_t j = 0; j < f->cols; j++)
+            mean += squared(f, i, j) / (double)f->cols;
+        f->row[i] = (float)(decay * f->row[i] + (1 - decay) * (mean + epsilon));
+    }
+    for (int64_t j = 0; j < f->cols; j++) {
+        double mean = 0;
+        for (int64_t i = 0; i < f->rows; i++)
+            mean += squared(f, i, j) / (double)f->rows;
+        f->col[j] = (float)(decay * f->col[j] + (1 - decay) * (mean + epsilon));
+    }
+}
+
+static double factored_squares(const struct kernel_factored *f, const float *rows,
+                               const float *cols)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < f->rows; i++) {
+        for (int64_t j = 0; j < f->cols; j++) {
+            double factor = (double)rows[i] * (double)cols[j];
+            sum += squared(f, i, j) * factor * factor;
+        }
+    }
+    return sum;
+}
+
+static void factored_apply(const struct kernel_factored *f, const float *rows, const float *cols,
+                           const struct kernel_blend *keep_step, float *params)
+{
+    for (int64_t i = 0; i < f->rows; i++) {
+        for (int64_t j = 0; j < f->cols; j++) {
+            int64_t at = i * f->cols + j;
+            float u = f->grads[at] * f->grad_scale * rows[i] * cols[j];
+            params[at] = params[at] * keep_step->a - keep_step->b * u;
+        }
+    }
+}
+
+static void blend(float *out, const struct kernel_blend *b, const float *x, const float *y,
+                  size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = b->a * x[i] + b->b * y[i];
+}
+
+static void narrow(uint16_t *out, enum wk_dtype type, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = type == WK_BF16 ? bf16_of_f32(x[i]) : f16_of_f32(x[i]);
+}
+
+static void widen(float *out, enum wk_dtype type, const uint16_t *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = type == WK_BF16 ? f32_of_bf16(x[i]) : f32_of_f16(x[i]);
 }
 
 static const struct kernel_table reference = {
@@ -267,6 +346,13 @@ static const struct kernel_table reference = {
     .embedding_backward = embedding_backward,
     .adamw = adamw,
     .sgd = sgd,
+    .lion = lion,
+    .factored_moments = factored_moments,
+    .factored_squares = factored_squares,
+    .factored_apply = factored_apply,
+    .blend = blend,
+    .narrow = narrow,
+    .widen = widen,
 };
 
 const struct kernel_table *kernel_reference(void)

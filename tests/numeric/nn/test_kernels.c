@@ -299,14 +299,18 @@ static void update(const struct kernel_table *k, int kind, float *arrays[4], siz
                                  .step_size = 0.01f,
                                  .inv_root2 = 2,
                                  .keep = 0.999f,
-                                 .grad_scale = 0.5f};
+                                 .grad_scale = 0.5f,
+                                 .l2 = kind == 5 ? 0.1f : 0.0f};
+    struct kernel_lion lion = {0.9f, 0.99f, 0.01f, 0.999f, 0.5f};
     struct kernel_sgd sgd = {.rate = 0.1f,
                              .momentum = kind == 1 ? 0.0f : 0.9f,
                              .weight_decay = 0.1f,
                              .grad_scale = 0.5f,
                              .nesterov = kind == 3,
                              .first = kind == 4};
-    if (kind == 0)
+    if (kind == 6)
+        k->lion(&lion, &u);
+    else if (kind == 0 || kind == 5)
         k->adamw(&adamw, &u);
     else
         k->sgd(&sgd, &u);
@@ -315,7 +319,7 @@ static void update(const struct kernel_table *k, int kind, float *arrays[4], siz
 static void check_update(const struct kernel_table *fast, const struct kernel_table *plain)
 {
     enum { COUNT = 509 };
-    for (int kind = 0; kind < 5; kind++) {
+    for (int kind = 0; kind < 7; kind++) {
         float *ours[4], *theirs[4];
         for (int i = 0; i < 4; i++) {
             static const char *const names[4] = {"params", "grads", "m", "v"};
@@ -336,6 +340,76 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
 Test(kernels, optimizer_updates)
 {
     with_every_build(check_update);
+}
+
+static void check_factored(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { ROWS = 13, COLS = 37, COUNT = ROWS * COLS };
+    float *grads = fixture_normal("grads", COUNT, 1), *factors = fixture_normal("f", COLS, 1);
+    for (int matrix = 0; matrix < 2; matrix++) {
+        float *row[2], *col[2], *params[2];
+        double squares[2];
+        for (int i = 0; i < 2; i++) {
+            const struct kernel_table *k = i ? plain : fast;
+            row[i] = fixture_normal("row", ROWS, 1);
+            col[i] = fixture_normal("col", COLS, 1);
+            params[i] = fixture_normal("params", COUNT, 1);
+            struct kernel_factored f = {.rows = matrix ? ROWS : 1,
+                                        .cols = COLS,
+                                        .grads = grads,
+                                        .row = matrix ? row[i] : NULL,
+                                        .col = col[i],
+                                        .grad_scale = 0.5f};
+            k->factored_moments(&f, 0.9f, 1e-3f);
+            squares[i] = k->factored_squares(&f, factors, factors);
+            k->factored_apply(&f, factors, factors, &(struct kernel_blend){0.99f, 0.1f}, params[i]);
+        }
+        same(row[0], row[1], ROWS, "factored_moments' rows", fast);
+        same(col[0], col[1], COLS, "factored_moments' columns", fast);
+        same(params[0], params[1], COUNT, "factored_apply", fast);
+        cr_expect_float_eq(squares[0], squares[1], 1e-6 * squares[1]);
+        free(row[1]);
+        free(col[1]);
+        free(params[1]);
+    }
+    free(grads);
+    free(factors);
+}
+
+Test(kernels, factored_moments)
+{
+    with_every_build(check_factored);
+}
+
+static void check_narrow(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 1003 };
+    static const enum wk_dtype types[2] = {WK_BF16, WK_F16};
+    float *x = fixture_normal("x", COUNT, 3), back[2][COUNT];
+    uint16_t low[2][COUNT];
+    x[5] = INFINITY;
+    x[6] = 1e9f;
+    x[7] = 1e-7f;
+    for (int t = 0; t < 2; t++) {
+        fast->narrow(low[0], types[t], x, COUNT);
+        plain->narrow(low[1], types[t], x, COUNT);
+        cr_expect_eq(memcmp(low[0], low[1], sizeof(low[0])), 0, "narrow of %s", fast->name);
+        fast->widen(back[0], types[t], low[1], COUNT);
+        plain->widen(back[1], types[t], low[1], COUNT);
+        cr_expect_eq(memcmp(back[0], back[1], sizeof(back[0])), 0, "widen of %s", fast->name);
+    }
+    float *mixed = copy(x + 8, COUNT - 8), *expected = copy(x + 8, COUNT - 8);
+    struct kernel_blend b = {0.3f, -2};
+    fast->blend(mixed, &b, mixed, back[1] + 8, COUNT - 8);
+    plain->blend(expected, &b, expected, back[1] + 8, COUNT - 8);
+    same(mixed, expected, COUNT - 8, "blend", fast);
+    free(expected);
+    free(x);
+}
+
+Test(kernels, narrow_widen_and_blend)
+{
+    with_every_build(check_narrow);
 }
 
 /* One score far above the others, wherever it stands, takes everything. */

@@ -1,0 +1,162 @@
+/* The part of the fast kernels that updates parameters and converts them: one pass over memory
+ * each. Included by fast.c only, which is built once per instruction set.
+ */
+#ifndef KERNEL_CPU_FAST_UPDATE_H
+#define KERNEL_CPU_FAST_UPDATE_H
+
+#include <math.h>
+
+#include "libworker/kernel/kernel.h"
+#include "libworker/precision/half.h"
+
+static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
+{
+    const struct kernel_adamw o = *a;
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    float *restrict m = u->state[0];
+    float *restrict v = u->state[1];
+    for (size_t i = 0; i < u->count; i++) {
+        float g = grads[i] * o.grad_scale + o.l2 * params[i];
+        float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
+        float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
+        m[i] = mean;
+        v[i] = square;
+        params[i] =
+            params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
+    }
+}
+
+static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
+{
+    const struct kernel_sgd o = *s;
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    for (size_t i = 0; i < u->count; i++)
+        params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
+}
+
+static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
+{
+    const struct kernel_sgd o = *s;
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    float *restrict momentum = u->state[0];
+    float kept = o.first ? 0.0f : o.momentum;
+    float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
+    for (size_t i = 0; i < u->count; i++) {
+        float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
+        float moved = kept * momentum[i] + g;
+        momentum[i] = moved;
+        params[i] -= o.rate * (ahead * g + behind * moved);
+    }
+}
+
+static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
+{
+    if (s->momentum == 0)
+        sgd_plain(s, u);
+    else
+        sgd_momentum(s, u);
+}
+
+static void lion(const struct kernel_lion *l, const struct kernel_update *u)
+{
+    const struct kernel_lion o = *l;
+    float *restrict params = u->params;
+    const float *restrict grads = u->grads;
+    float *restrict momentum = u->state[0];
+    for (size_t i = 0; i < u->count; i++) {
+        float g = grads[i] * o.grad_scale;
+        float c = o.beta1 * momentum[i] + (1.0f - o.beta1) * g;
+        float sign = c > 0.0f ? 1.0f : (c < 0.0f ? -1.0f : c); /* NaN stays */
+        params[i] = params[i] * o.keep - o.rate * sign;
+        momentum[i] = o.beta2 * momentum[i] + (1.0f - o.beta2) * g;
+    }
+}
+
+static void factored_moments(const struct kernel_factored *f, float decay, float epsilon)
+{
+    float *restrict col = f->col;
+    const float fresh = 1.0f - decay, share = fresh / (float)f->rows;
+    for (int64_t j = 0; j < f->cols; j++)
+        col[j] = decay * col[j] + fresh * epsilon;
+    for (int64_t i = 0; i < f->rows; i++) {
+        const float *restrict g = f->grads + i * f->cols;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < f->cols; j++) {
+            float square = g[j] * f->grad_scale * (g[j] * f->grad_scale);
+            sum += square;
+            col[j] += share * square;
+        }
+        if (f->row)
+            f->row[i] = decay * f->row[i] + fresh * (sum / (float)f->cols + epsilon);
+    }
+}
+
+static double factored_squares(const struct kernel_factored *f, const float *rows,
+                               const float *restrict cols)
+{
+    double total = 0;
+    for (int64_t i = 0; i < f->rows; i++) {
+        const float *restrict g = f->grads + i * f->cols;
+        float factor = f->grad_scale * rows[i], sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < f->cols; j++) {
+            float u = g[j] * factor * cols[j];
+            sum += u * u;
+        }
+        total += (double)sum;
+    }
+    return total;
+}
+
+static void factored_apply(const struct kernel_factored *f, const float *rows,
+                           const float *restrict cols, const struct kernel_blend *keep_step,
+                           float *params)
+{
+    const struct kernel_blend k = *keep_step;
+    for (int64_t i = 0; i < f->rows; i++) {
+        const float *restrict g = f->grads + i * f->cols;
+        float *restrict p = params + i * f->cols;
+        float factor = k.b * f->grad_scale * rows[i];
+        for (int64_t j = 0; j < f->cols; j++)
+            p[j] = p[j] * k.a - factor * g[j] * cols[j];
+    }
+}
+
+/* out may be x or y, so the loop states that iterations are independent instead of `restrict`. */
+static void blend(float *out, const struct kernel_blend *b, const float *x, const float *y,
+                  size_t count)
+{
+    const struct kernel_blend k = *b;
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        out[i] = k.a * x[i] + k.b * y[i];
+}
+
+static void narrow(uint16_t *restrict out, enum wk_dtype type, const float *restrict x,
+                   size_t count)
+{
+    if (type == WK_BF16) {
+        for (size_t i = 0; i < count; i++)
+            out[i] = bf16_of_f32(x[i]);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            out[i] = f16_of_f32(x[i]);
+    }
+}
+
+static void widen(float *restrict out, enum wk_dtype type, const uint16_t *restrict x, size_t count)
+{
+    if (type == WK_BF16) {
+        for (size_t i = 0; i < count; i++)
+            out[i] = f32_of_bf16(x[i]);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            out[i] = f32_of_f16(x[i]);
+    }
+}
+
+#endif

@@ -1,0 +1,103 @@
+/* Adafactor: Shazeer and Stern 2018, algorithms 4 (matrices), 5 (vectors) and 6 (decay rising with
+ * the step, updates clipped, rates relative to the parameter). Tensors of more dimensions are
+ * matrices of shape[0] rows.
+ */
+#include <math.h>
+
+#include "libworker/nn/model.h"
+#include "libworker/optim/optimizer.h"
+
+enum { ROW, COL, VECTOR };
+
+static bool is_matrix(const struct optimizer_segment *segment)
+{
+    return segment->param->dims >= 2;
+}
+
+static struct kernel_factored factored_of(const struct optimizer_segment *segment,
+                                          const float *grads, float grad_scale)
+{
+    bool matrix = is_matrix(segment);
+    int64_t rows = matrix ? segment->param->shape[0] : 1;
+    return (struct kernel_factored){
+        .rows = rows,
+        .cols = (int64_t)segment->count / rows,
+        .grads = grads,
+        .row = matrix ? segment->own[ROW] : NULL,
+        .col = segment->own[matrix ? COL : VECTOR],
+        .grad_scale = grad_scale,
+    };
+}
+
+/* 1 / sqrt(row[i] / mean of row) and 1 / sqrt(col[j]): their product is 1 / sqrt of algorithm 4's
+ * estimate.
+ */
+static void inverse_roots(const struct kernel_factored *f, float *rows, float *cols)
+{
+    double mean = 0;
+    for (int64_t i = 0; f->row && i < f->rows; i++)
+        mean += (double)f->row[i] / (double)f->rows;
+    for (int64_t i = 0; i < f->rows; i++)
+        rows[i] = f->row ? (float)sqrt(mean / (double)f->row[i]) : 1.0f;
+    for (int64_t j = 0; j < f->cols; j++)
+        cols[j] = 1.0f / sqrtf(f->col[j]);
+}
+
+static void adafactor_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                           float *params, const float *grads, float grad_scale)
+{
+    const struct wk_adafactor_options *a = &o->options.adafactor;
+    struct kernel_factored f = factored_of(segment, grads, grad_scale);
+    float *rows = o->scratch, *cols = o->scratch + f.rows;
+    double count = (double)segment->count, rate = wk_optimizer_rate(o) * segment->rate_scale;
+    double decay = 1 - pow((double)o->steps, -a->decay_power);
+
+    o->kernels->factored_moments(&f, (float)decay, (float)a->epsilon1);
+    inverse_roots(&f, rows, cols);
+    if (a->relative)
+        rate *= fmax(a->epsilon2, sqrt(o->kernels->sum_squares(params, segment->count) / count));
+    double step = rate;
+    if (a->clip > 0) {
+        double root_mean = sqrt(o->kernels->factored_squares(&f, rows, cols) / count);
+        step /= isnan(root_mean) ? root_mean : fmax(1, root_mean / a->clip);
+    }
+    struct kernel_blend keep_step = {(float)(1 - rate * segment->weight_decay), (float)step};
+    o->kernels->factored_apply(&f, rows, cols, &keep_step, params);
+}
+
+static struct optimizer_shape adafactor_shape(const struct optimizer_segment *segment, int state)
+{
+    int64_t rows = segment->param->shape[0], cols = (int64_t)segment->count / rows;
+    if (is_matrix(segment))
+        return state == VECTOR ? (struct optimizer_shape){0}
+                               : (struct optimizer_shape){1, {state == ROW ? rows : cols}};
+    return state == VECTOR ? (struct optimizer_shape){1, {rows}} : (struct optimizer_shape){0};
+}
+
+static size_t adafactor_scratch(const struct optimizer_segment *segment)
+{
+    struct kernel_factored f = factored_of(segment, NULL, 1);
+    return (size_t)(f.rows + f.cols);
+}
+
+static const struct optimizer_ops adafactor_ops = {
+    .name = "adafactor",
+    .n_states = 3,
+    .state_names = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"},
+    .step = adafactor_step,
+    .whole_tensors = true,
+    .state_shape = adafactor_shape,
+    .scratch = adafactor_scratch,
+};
+
+int wk_adafactor_new(const struct wk_adafactor_options *a, struct wk_optimizer **ret_optimizer)
+{
+    if (!optimizer_rate_good(a->rate, a->weight_decay) || !(a->decay_power > 0) ||
+        !(a->decay_power <= 1) || !(a->epsilon1 > 0) || !(a->epsilon2 >= 0) || !(a->clip >= 0) ||
+        !isfinite(a->epsilon1) || !isfinite(a->epsilon2))
+        return WK_EINVAL;
+    int rc = optimizer_new(&adafactor_ops, a->rate, a->weight_decay, ret_optimizer);
+    if (!rc)
+        (*ret_optimizer)->options.adafactor = *a;
+    return rc;
+}

@@ -1,0 +1,104 @@
+/* Adam (Kingma and Ba 2015, algorithm 1) and AdamW (Loshchilov and Hutter 2019, algorithm 2), as
+ * torch.optim computes them.
+ */
+#include <math.h>
+
+#include "libworker/optim/adam.h"
+
+void adam_update(const struct wk_optimizer *o, const struct adam_numbers *numbers,
+                 const struct kernel_update *update)
+{
+    const struct wk_adamw_options *a = numbers->options;
+    double rate = numbers->rate, t = (double)o->steps;
+    struct kernel_adamw kernel = {
+        .beta1 = (float)a->beta1,
+        .beta2 = (float)a->beta2,
+        .epsilon = (float)a->epsilon,
+        .step_size = (float)(rate / (1 - pow(a->beta1, t))),
+        .inv_root2 = (float)(1 / sqrt(1 - pow(a->beta2, t))),
+        .keep = numbers->decoupled ? (float)(1 - rate * numbers->weight_decay) : 1.0f,
+        .l2 = numbers->decoupled ? 0.0f : (float)numbers->weight_decay,
+        .grad_scale = numbers->grad_scale,
+    };
+    o->kernels->adamw(&kernel, update);
+}
+
+static void step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                 const struct kernel_update *update, float grad_scale, bool decoupled)
+{
+    struct adam_numbers numbers = {
+        .options = &o->options.adamw,
+        .rate = wk_optimizer_rate(o) * segment->rate_scale,
+        .weight_decay = segment->weight_decay,
+        .decoupled = decoupled,
+        .grad_scale = grad_scale,
+    };
+    adam_update(o, &numbers, update);
+}
+
+static struct kernel_update update_of(const struct wk_optimizer *o,
+                                      const struct optimizer_segment *segment, float *params,
+                                      const float *grads)
+{
+    return (struct kernel_update){
+        .params = params,
+        .grads = grads,
+        .state = {o->state[0] + segment->offset, o->state[1] + segment->offset},
+        .count = segment->count,
+    };
+}
+
+static void adam_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                      float *params, const float *grads, float grad_scale)
+{
+    struct kernel_update update = update_of(o, segment, params, grads);
+    step(o, segment, &update, grad_scale, false);
+}
+
+static void adamw_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                       float *params, const float *grads, float grad_scale)
+{
+    struct kernel_update update = update_of(o, segment, params, grads);
+    step(o, segment, &update, grad_scale, true);
+}
+
+static const struct optimizer_ops adam_ops = {
+    .name = "adam",
+    .n_states = 2,
+    .state_names = {"exp_avg", "exp_avg_sq"},
+    .step = adam_step,
+};
+
+static const struct optimizer_ops adamw_ops = {
+    .name = "adamw",
+    .n_states = 2,
+    .state_names = {"exp_avg", "exp_avg_sq"},
+    .step = adamw_step,
+};
+
+bool adam_moments_good(const struct wk_adamw_options *a)
+{
+    return optimizer_beta_good(a->beta1) && optimizer_beta_good(a->beta2) && a->epsilon >= 0 &&
+           isfinite(a->epsilon);
+}
+
+static int new_of(const struct optimizer_ops *ops, const struct wk_adamw_options *options,
+                  struct wk_optimizer **ret_optimizer)
+{
+    if (!optimizer_rate_good(options->rate, options->weight_decay) || !adam_moments_good(options))
+        return WK_EINVAL;
+    int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
+    if (!rc)
+        (*ret_optimizer)->options.adamw = *options;
+    return rc;
+}
+
+int wk_adam_new(const struct wk_adamw_options *options, struct wk_optimizer **ret_optimizer)
+{
+    return new_of(&adam_ops, options, ret_optimizer);
+}
+
+int wk_adamw_new(const struct wk_adamw_options *options, struct wk_optimizer **ret_optimizer)
+{
+    return new_of(&adamw_ops, options, ret_optimizer);
+}

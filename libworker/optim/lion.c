@@ -1,0 +1,41 @@
+/* Lion: Chen et al. 2023, algorithm 2. */
+#include "libworker/optim/optimizer.h"
+
+static void lion_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                      float *params, const float *grads, float grad_scale)
+{
+    const struct wk_lion_options *l = &o->options.lion;
+    double rate = wk_optimizer_rate(o) * segment->rate_scale;
+    struct kernel_lion kernel = {
+        .beta1 = (float)l->beta1,
+        .beta2 = (float)l->beta2,
+        .rate = (float)rate,
+        .keep = (float)(1 - rate * segment->weight_decay),
+        .grad_scale = grad_scale,
+    };
+    struct kernel_update update = {
+        .params = params,
+        .grads = grads,
+        .state = {o->state[0] + segment->offset},
+        .count = segment->count,
+    };
+    o->kernels->lion(&kernel, &update);
+}
+
+static const struct optimizer_ops lion_ops = {
+    .name = "lion",
+    .n_states = 1,
+    .state_names = {"exp_avg"},
+    .step = lion_step,
+};
+
+int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer)
+{
+    if (!optimizer_rate_good(options->rate, options->weight_decay) ||
+        !optimizer_beta_good(options->beta1) || !optimizer_beta_good(options->beta2))
+        return WK_EINVAL;
+    int rc = optimizer_new(&lion_ops, options->rate, options->weight_decay, ret_optimizer);
+    if (!rc)
+        (*ret_optimizer)->options.lion = *options;
+    return rc;
+}

@@ -1,0 +1,170 @@
+/* Muon: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", with the
+ * update's size of Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2.
+ */
+#include <math.h>
+
+#include "libworker/nn/model.h"
+#include "libworker/optim/adam.h"
+
+enum { MOMENTUM, AVG, AVG_SQ, NEWTON_SCHULZ_STEPS = 5 };
+
+static const float COEFFICIENTS[3] = {3.4445f, -4.7750f, 2.0315f};
+static const double NORM_EPSILON = 1e-7;
+static const double UPDATE_SIZE = 0.2; /* about the root mean square of Adam's updates */
+
+static bool is_matrix(const struct optimizer_segment *segment)
+{
+    const struct param *param = segment->param;
+    return param->dims == 2 && !param->lookup && !segment->elementwise;
+}
+
+/* c = alpha op(a) op(b) + beta c of small square-ish matrices without padding. */
+static void multiply(const struct kernel_table *kernels, struct kernel_gemm gemm)
+{
+    gemm.lda = gemm.transpose_a ? gemm.m : gemm.k;
+    gemm.ldb = gemm.transpose_b ? gemm.k : gemm.n;
+    gemm.ldc = gemm.n;
+    kernels->gemm(&gemm);
+}
+
+/* x[rows, cols] goes towards the nearest matrix with orthogonal rows or columns: x = a x + (b s + c
+ * s^2) x, where s = x x^T, or x^T x from the right when that is smaller. `s`, `p` and `y` are room
+ * for side^2, side^2 and x. FLOP of a step: 4 side^2 (other + side / 2).
+ */
+static void newton_schulz(const struct kernel_table *k, const int64_t size[2], float *x,
+                          float *const room[3])
+{
+    int64_t rows = size[0], cols = size[1];
+    bool wide = rows <= cols;
+    int64_t side = wide ? rows : cols;
+    float *s = room[0], *p = room[1], *y = room[2];
+    for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
+        multiply(k, (struct kernel_gemm){.transpose_a = !wide,
+                                         .transpose_b = wide,
+                                         .m = side,
+                                         .n = side,
+                                         .k = wide ? cols : rows,
+                                         .alpha = 1,
+                                         .a = x,
+                                         .b = x,
+                                         .c = s});
+        k->blend(p, &(struct kernel_blend){COEFFICIENTS[1], 0}, s, s, (size_t)(side * side));
+        multiply(k, (struct kernel_gemm){.m = side,
+                                         .n = side,
+                                         .k = side,
+                                         .alpha = COEFFICIENTS[2],
+                                         .beta = 1,
+                                         .a = s,
+                                         .b = s,
+                                         .c = p});
+        k->blend(y, &(struct kernel_blend){COEFFICIENTS[0], 0}, x, x, (size_t)(rows * cols));
+        multiply(k, (struct kernel_gemm){.m = rows,
+                                         .n = cols,
+                                         .k = side,
+                                         .alpha = 1,
+                                         .beta = 1,
+                                         .a = wide ? p : x,
+                                         .b = wide ? x : p,
+                                         .c = y});
+        float *old = x;
+        x = y;
+        y = old;
+    }
+    if (NEWTON_SCHULZ_STEPS % 2)
+        k->blend(y, &(struct kernel_blend){1, 0}, x, x, (size_t)(rows * cols));
+}
+
+static int64_t smaller_side(const struct param *param)
+{
+    return param->shape[0] < param->shape[1] ? param->shape[0] : param->shape[1];
+}
+
+static void matrix_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                        float *params, const float *grads, float grad_scale)
+{
+    const struct wk_muon_options *m = &o->options.muon;
+    const struct kernel_table *k = o->kernels;
+    const int64_t *size = segment->param->shape;
+    size_t count = segment->count, square = (size_t)smaller_side(segment->param);
+    float *momentum = segment->own[MOMENTUM], *update = o->scratch;
+    float *const room[3] = {update + 2 * count, update + 2 * count + square * square,
+                            update + count};
+    float fresh = (1 - (float)m->momentum) * grad_scale, kept = (float)m->momentum;
+    double rate = wk_optimizer_rate(o) * segment->rate_scale;
+
+    k->blend(momentum, &(struct kernel_blend){kept, fresh}, momentum, grads, count);
+    k->blend(update,
+             m->nesterov ? &(struct kernel_blend){fresh, kept} : &(struct kernel_blend){0, 1},
+             grads, momentum, count);
+    double norm = sqrt(k->sum_squares(update, count));
+    k->scale(update, (float)(1 / (norm + NORM_EPSILON)), count);
+    newton_schulz(k, size, update, room);
+    double larger = (double)count / (double)square;
+    k->blend(params,
+             &(struct kernel_blend){(float)(1 - rate * segment->weight_decay),
+                                    (float)(-rate * UPDATE_SIZE * sqrt(larger))},
+             params, update, count);
+}
+
+static void muon_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                      float *params, const float *grads, float grad_scale)
+{
+    if (is_matrix(segment)) {
+        matrix_step(o, segment, params, grads, grad_scale);
+        return;
+    }
+    struct adam_numbers numbers = {
+        .options = &o->options.muon.others,
+        .rate = wk_optimizer_rate(o) * segment->rate_scale,
+        .weight_decay = segment->weight_decay,
+        .decoupled = true,
+        .grad_scale = grad_scale,
+    };
+    struct kernel_update update = {
+        .params = params,
+        .grads = grads,
+        .state = {segment->own[AVG], segment->own[AVG_SQ]},
+        .count = segment->count,
+    };
+    adam_update(o, &numbers, &update);
+}
+
+static struct optimizer_shape muon_shape(const struct optimizer_segment *segment, int state)
+{
+    struct optimizer_shape shape = {0};
+    if (is_matrix(segment) != (state == MOMENTUM))
+        return shape;
+    shape.dims = segment->param->dims;
+    for (int i = 0; i < shape.dims; i++)
+        shape.shape[i] = segment->param->shape[i];
+    return shape;
+}
+
+static size_t muon_scratch(const struct optimizer_segment *segment)
+{
+    if (!is_matrix(segment))
+        return 0;
+    size_t side = (size_t)smaller_side(segment->param);
+    return 2 * segment->count + 2 * side * side;
+}
+
+static const struct optimizer_ops muon_ops = {
+    .name = "muon",
+    .n_states = 3,
+    .state_names = {"momentum_buffer", "exp_avg", "exp_avg_sq"},
+    .step = muon_step,
+    .whole_tensors = true,
+    .state_shape = muon_shape,
+    .scratch = muon_scratch,
+};
+
+int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer)
+{
+    if (!optimizer_rate_good(options->rate, options->weight_decay) ||
+        !optimizer_beta_good(options->momentum) || !adam_moments_good(&options->others))
+        return WK_EINVAL;
+    int rc = optimizer_new(&muon_ops, options->rate, options->weight_decay, ret_optimizer);
+    if (!rc)
+        (*ret_optimizer)->options.muon = *options;
+    return rc;
+}
