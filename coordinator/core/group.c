@@ -118,6 +118,18 @@ static void record_generation(struct step *step, const struct job *job, const st
     record->generation = job->current.generation;
 }
 
+/* The last step any member had completed when it joined: what is beyond it was done together. */
+static uint64_t best_step(const struct job *job)
+{
+    uint64_t best = 0;
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = job_worker(job, job->current.members[rank]);
+        if (worker->step > best)
+            best = worker->step;
+    }
+    return best;
+}
+
 static void become_running(struct step *step, struct job *job, const struct reason *reason)
 {
     if (!job->started_wall_ms) {
@@ -127,7 +139,7 @@ static void become_running(struct step *step, struct job *job, const struct reas
     }
     if (job->broken_at_ms) {
         job->recoveries++;
-        job->broken_at_step = job->step;
+        job->broken_at_step = best_step(job);
     }
     job->cause_wall_ms = 0;
     job->progress_at_ms = step->now_ms;

@@ -4,6 +4,7 @@
 
 #include "common/base/assert.h"
 #include "coordinator/core/internal.h"
+#include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
 
 enum { REFUSALS_MAX = 16 };
@@ -141,6 +142,20 @@ static void try_place(struct pass *pass, struct job *job)
     placement_fini(&placement);
 }
 
+/* A pass ends when nothing is left to give; those who wait keep their reason, a new job needs its
+ * first. */
+static void tell_new(struct pass *pass)
+{
+    struct job *job = pass->step->submitted;
+    struct reason reason;
+    if (!job || strcmp(job->reason.kind, reason_name(REASON_SUBMITTED)) != 0)
+        return;
+    struct request request = {
+        .spec = job->spec, .nodes_min = job->spec->nodes_min, .nodes_max = job->spec->nodes_max};
+    explain_refusal(&pass->view, &request, &reason);
+    job_set_reason(pass->step, job, &reason);
+}
+
 static bool may_grow(const struct job *job, int64_t now_ms)
 {
     return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE &&
@@ -192,13 +207,15 @@ void place_waiting(struct step *step)
     insist(pass);
     pass->step = step;
     view_init(&pass->view, step->cluster);
-    for (struct job *job = cluster_first_waiting(step->cluster), *next; job; job = next) {
+    for (struct job *job = cluster_first_waiting(step->cluster), *next;
+         job && pass->view.available > 0; job = next) {
         next = cluster_next_waiting(step->cluster, job);
         try_place(pass, job);
     }
-    for (struct job *job = cluster_first_active_job(step->cluster); job;
+    for (struct job *job = cluster_first_active_job(step->cluster); job && pass->view.available > 0;
          job = cluster_next_active_job(step->cluster, job))
         try_grow(pass, job);
+    tell_new(pass);
     view_fini(&pass->view);
     free(pass);
 }

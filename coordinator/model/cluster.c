@@ -136,7 +136,8 @@ struct node *cluster_first_node(const struct cluster *cluster)
 
 struct node *cluster_next_node(const struct cluster *cluster, const struct node *node)
 {
-    return value_of(map_next(strmap_find(&cluster->nodes, node->name)));
+    (void)cluster;
+    return value_of(map_next(node->entry));
 }
 
 struct job *cluster_first_job(const struct cluster *cluster)
@@ -214,6 +215,7 @@ int cluster_add_node(struct cluster *cluster, struct node *node, struct error *e
         return error_set(err, E_ALREADY_EXISTS, "node '%s' exists", node->name);
     if (strmap_set(&cluster->nodes, node->name, node, NULL) < 0)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    node->entry = strmap_find(&cluster->nodes, node->name);
     return 0;
 }
 

@@ -133,8 +133,9 @@ struct node {
                   */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
     struct heap_node timer;
-    uint64_t stamp; /* number of the inventory or report being taken */
-    bool shrunk;    /* registered smaller than what already runs on it */
+    uint64_t stamp;          /* number of the inventory or report being taken */
+    struct map_entry *entry; /* its own in the table of nodes */
+    bool shrunk;             /* registered smaller than what already runs on it */
 };
 
 struct exit_info {

@@ -74,16 +74,17 @@ static const char *plural(int count)
     return count == 1 ? "" : "s";
 }
 
-/* "gpt-kjv, mlp and 2 more": the jobs that use what this request could. */
+/* "gpt-kjv, mlp, x and others": jobs that use what this request could. */
 static void name_holders(const struct view *view, const struct request *request, struct buf *out)
 {
     struct map seen = {0};
-    for (int i = 0; i < view->count; i++) {
+    for (int i = 0; i < view->count && seen.count <= NAMED_MAX; i++) {
         const struct node *node = view->nodes[i].node;
         if (!view->nodes[i].counted || unmet_constraint(node, request->spec) ||
             !node_large_enough(node, request->spec))
             continue;
-        for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
+        for (struct map_entry *e = map_first(&node->jobs); e && seen.count <= NAMED_MAX;
+             e = map_next(e))
             insist(map_set(&seen, e->key, e->value, NULL) == 0);
     }
     int named = 0;
@@ -91,7 +92,7 @@ static void name_holders(const struct view *view, const struct request *request,
         (void)buf_printf(out, "%s%s", named ? ", " : "",
                          ((const struct job *)e->value)->spec->name);
     if ((int)seen.count > named)
-        (void)buf_printf(out, " and %d more", (int)seen.count - named);
+        (void)buf_str(out, " and others");
     map_fini(&seen);
 }
 
@@ -134,38 +135,43 @@ static void explain_size(const struct request *request, const struct census *cen
 
 /* One blocker a call, in order; false when there is none of this kind. */
 static bool explain_kind(enum reason_kind kind, const struct view *view,
-                         const struct request *request, struct reason *ret)
+                         const struct request *request, const struct census *census,
+                         struct reason *ret)
 {
-    struct census census;
-    take_census(view, request, &census);
     int min = request->nodes_min;
-    if (kind == REASON_NO_NODES && census.registered == 0) {
+    if (kind == REASON_NO_NODES && census->registered == 0) {
         reason_set(ret, kind, "no node has registered");
         reason_hint(ret, "start `muster agent` on a node");
-    } else if (kind == REASON_CONSTRAINT_UNMET && census.registered > 0 && census.matching == 0) {
-        reason_set(ret, kind, "none of %d node%s carries %s: %s", census.registered,
-                   plural(census.registered), census.unmet->key, census.unmet->value);
+    } else if (kind == REASON_NO_NODES && census->there > 0 && census->open == 0) {
+        reason_set(ret, kind, "none of the %d node%s that fit%s is ready yet", census->there,
+                   plural(census->there), census->there == 1 ? "s" : "");
+        reason_hint(ret, "`muster nodes` says what each waits for");
+    } else if (kind == REASON_CONSTRAINT_UNMET && census->registered > 0 && census->matching == 0) {
+        reason_set(ret, kind, "none of %d node%s carries %s: %s", census->registered,
+                   plural(census->registered), census->unmet->key, census->unmet->value);
         reason_hint(ret, "`muster nodes -o yaml` shows the labels there are");
-    } else if (kind == REASON_TOO_LARGE && census.matching > 0 && census.large == 0) {
-        explain_size(request, &census, ret);
-    } else if (kind == REASON_TOO_FEW_NODES && census.large > 0 && census.there < min) {
-        reason_set(ret, kind, "needs %d nodes; %d fit, %d of them %s there%s%s", min, census.large,
-                   census.there, census.there == 1 ? "is" : "are",
-                   census.absent ? "; not there: " : "", census.absent ? census.absent->name : "");
-        reason_hint(ret, census.absent ? "bring that node back (or uncordon it), or lower nodes.min"
-                                       : "add nodes or lower nodes.min");
-    } else if (kind == REASON_TOPOLOGY_UNMET && census.there >= min && census.together < min) {
+    } else if (kind == REASON_TOO_LARGE && census->matching > 0 && census->large == 0) {
+        explain_size(request, census, ret);
+    } else if (kind == REASON_TOO_FEW_NODES && census->large > 0 && census->there < min) {
+        reason_set(ret, kind, "needs %d nodes; %d fit, %d of them %s there%s%s", min, census->large,
+                   census->there, census->there == 1 ? "is" : "are",
+                   census->absent ? "; not there: " : "",
+                   census->absent ? census->absent->name : "");
+        reason_hint(ret, census->absent
+                             ? "bring that node back (or uncordon it), or lower nodes.min"
+                             : "add nodes or lower nodes.min");
+    } else if (kind == REASON_TOPOLOGY_UNMET && census->there >= min && census->together < min) {
         reason_set(ret, kind, "needs %d nodes with the same %s; %d is the most that share one", min,
-                   request->spec->topology, census.together);
+                   request->spec->topology, census->together);
         reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
-    } else if (kind == REASON_BEHIND && census.roomy >= min && census.free < min &&
-               census.held_for) {
-        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it", census.roomy,
-                   plural(census.roomy), census.roomy == 1 ? "has" : "have",
-                   (unsigned long long)census.held_for);
+    } else if (kind == REASON_BEHIND && census->roomy >= min && census->free < min &&
+               census->held_for) {
+        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it", census->roomy,
+                   plural(census->roomy), census->roomy == 1 ? "has" : "have",
+                   (unsigned long long)census->held_for);
         reason_hint(ret, "a higher priority would put it first");
-    } else if (kind == REASON_WAITING_FOR_SLOTS && census.together >= min && census.roomy < min) {
-        explain_wait(view, request, &census, ret);
+    } else if (kind == REASON_WAITING_FOR_SLOTS && census->together >= min && census->roomy < min) {
+        explain_wait(view, request, census, ret);
     } else {
         return false;
     }
@@ -178,9 +184,11 @@ int explain_all(const struct view *view, const struct request *request, struct r
                                              REASON_TOO_LARGE,        REASON_TOO_FEW_NODES,
                                              REASON_TOPOLOGY_UNMET,   REASON_BEHIND,
                                              REASON_WAITING_FOR_SLOTS};
+    struct census census;
     int count = 0;
+    take_census(view, request, &census);
     for (size_t i = 0; i < sizeof order / sizeof order[0] && count < max; i++)
-        count += explain_kind(order[i], view, request, &ret[count]);
+        count += explain_kind(order[i], view, request, &census, &ret[count]);
     if (count == 0 && max > 0) { /* room enough, but not together under one topology value */
         reason_set(&ret[0], REASON_WAITING_FOR_SLOTS,
                    "needs %d nodes with the same %s that have room at once", request->nodes_min,
@@ -212,6 +220,19 @@ static void refuse(const struct spec *spec, const struct reason *reason, struct 
             error_field(err, "%s", fields[i].field);
 }
 
+/* The common case, without a look at all nodes. */
+static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
+{
+    int fitting = 0;
+    for (const struct node *node = cluster_first_node(cluster); node && !spec->topology[0];
+         node = cluster_next_node(cluster, node)) {
+        fitting += !unmet_constraint(node, spec) && node_large_enough(node, spec);
+        if (fitting >= spec->nodes_min)
+            return true;
+    }
+    return false;
+}
+
 int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
 {
     static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
@@ -219,13 +240,17 @@ int scheduler_possible(const struct cluster *cluster, const struct spec *spec, s
     struct request request = {
         .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
     struct view view;
+    struct census census;
     struct reason reason;
     int rc = 0;
+    if (enough_fit(cluster, spec))
+        return 0;
     view_init(&view, cluster);
     for (int i = 0; i < view.count; i++) /* as if all that ever registered were back */
         view.nodes[i].counted = true;
+    take_census(&view, &request, &census);
     for (size_t i = 0; rc == 0 && view.count > 0 && i < sizeof order / sizeof order[0]; i++) {
-        if (!explain_kind(order[i], &view, &request, &reason))
+        if (!explain_kind(order[i], &view, &request, &census, &reason))
             continue;
         refuse(spec, &reason, err);
         rc = E_FAILED_PRECONDITION;

@@ -9,6 +9,11 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
+static bool is_available(const struct view_node *node)
+{
+    return node->open && !node->held_for && node->slots_free > 0;
+}
+
 static void view_node_init(struct view_node *ret, const struct node *node)
 {
     *ret = (struct view_node){
@@ -30,8 +35,10 @@ void view_init(struct view *view, const struct cluster *cluster)
     view->nodes = calloc((size_t)capacity + 1, sizeof *view->nodes);
     insist(view->nodes);
     for (const struct node *node = cluster_first_node(cluster); node;
-         node = cluster_next_node(cluster, node))
-        view_node_init(&view->nodes[view->count++], node);
+         node = cluster_next_node(cluster, node)) {
+        view_node_init(&view->nodes[view->count], node);
+        view->available += is_available(&view->nodes[view->count++]);
+    }
 }
 
 void view_fini(struct view *view)
@@ -98,8 +105,10 @@ bool scheduler_place(struct view *view, const struct request *request,
     ret_placement->nodes = calloc((size_t)count, sizeof *ret_placement->nodes);
     insist(ret_placement->nodes);
     ret_placement->count = count;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         take(&view->nodes[candidates[i]], request->spec, &ret_placement->nodes[i]);
+        view->available -= !is_available(&view->nodes[candidates[i]]);
+    }
     free(candidates);
     return true;
 }
@@ -123,9 +132,13 @@ void scheduler_hold(struct view *view, const struct job *job)
             usable[count++] = i;
     bool fits = gang_choose(view, &request, usable, count) >= spec->nodes_min;
     free(usable);
-    for (int i = 0; fits && i < view->count; i++)
-        if (!view->nodes[i].held_for && could_use(&view->nodes[i], spec))
-            view->nodes[i].held_for = job->sequence;
+    for (int i = 0; fits && i < view->count; i++) {
+        struct view_node *node = &view->nodes[i];
+        if (node->held_for || !could_use(node, spec))
+            continue;
+        view->available -= is_available(node);
+        node->held_for = job->sequence;
+    }
 }
 
 bool scheduler_same_request(const struct spec *a, const struct spec *b)

@@ -28,6 +28,7 @@ struct view {
     const struct cluster *cluster;
     struct view_node *nodes; /* by name */
     int count;
+    int available; /* nodes that are open, not held and not full: 0 ends a pass */
 };
 
 struct request {
