@@ -46,7 +46,7 @@ struct agent_event {
         const char *start_error;
         const struct worker_exit *exit;
         struct {
-            uint64_t generation;
+            uint64_t generation, step;
             const char *endpoint;
         } join;
         struct {

@@ -73,6 +73,8 @@ void agent_hub_join(struct agent_worker *worker, const struct agent_event *event
     park(&worker->join, event, generation, actions);
     if (!over && generation > worker->memory.generation && news) {
         worker->joining = generation;
+        if (event->join.step > worker->memory.step)
+            worker->memory.step = event->join.step;
         (void)str_copy(worker->endpoint, sizeof(worker->endpoint), event->join.endpoint);
         agent_actions_add(actions, AGENT_ACTION_REPORT);
     }

@@ -448,6 +448,9 @@ static int slot_join(struct session *session, const char *endpoint, uint64_t abo
         request.job = s->job;
         request.uid = s->uid;
         request.endpoint = (char *)endpoint;
+        (void)pthread_mutex_lock(&s->lock);
+        request.step = (uint64_t)s->step;
+        (void)pthread_mutex_unlock(&s->lock);
         struct error local = {0};
         rc = hub_call(&s->hub, "Join", &request.base, &options, &answer, &local);
         if (!rc)
