@@ -1,0 +1,250 @@
+#include "tests/sim/training.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "proto/worker.pb-c.h"
+#include "tests/sim/session.h"
+#include "tests/sim/stage.h"
+
+enum {
+    CALL_MS = 3000,
+    LONG_POLL_MS = 5000,
+    WRITE_MAX_MS = 600, /* of a checkpoint's files */
+    STALL_MS = 2000,    /* a peer behind a cut network counts as lost after this */
+    BUG_CODE = 3,
+    PEER_CODE = 1,
+};
+
+/* Progress, LostPeers, checkpoints */
+
+static void nothing_done(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    (void)arg, (void)err, (void)message;
+}
+
+static void tell_progress(struct process *process)
+{
+    Muster__WorkerProgressRequest request = MUSTER__WORKER_PROGRESS_REQUEST__INIT;
+    request.job = process->key.job;
+    request.uid = process->key.uid;
+    request.generation = process->generation;
+    request.step = process->step;
+    request.total_steps = (uint64_t)process->script.steps;
+    session_call(process, "Progress", &request, CALL_MS, nothing_done);
+}
+
+static void tell_lost(struct process *process, uint32_t *ranks, size_t count)
+{
+    Muster__WorkerLostPeersRequest request = MUSTER__WORKER_LOST_PEERS_REQUEST__INIT;
+    process->lost = true;
+    request.job = process->key.job;
+    request.uid = process->key.uid;
+    request.generation = process->generation;
+    request.ranks = ranks;
+    request.n_ranks = count;
+    world_note(process->world, "%s/%llu lost %zu peers, first %u", process->key.job,
+               (unsigned long long)process->key.uid, count, ranks[0]);
+    session_call(process, "LostPeers", &request, LONG_POLL_MS, nothing_done);
+}
+
+struct commit { /* prepare, then the files are written, then done */
+    struct process *process;
+    struct loop_timer timer;
+    uint64_t step, generation;
+    bool done;
+};
+
+static void commit_send(struct commit *commit);
+
+static void commit_written(void *arg)
+{
+    struct commit *commit = arg;
+    commit->done = true;
+    commit_send(commit);
+}
+
+static void commit_done(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct commit *commit = arg;
+    struct process *process = commit->process;
+    (void)message;
+    if (err->code == 0 && commit->done) {
+        struct sim_job *job = workload_job(process->world->stage, process->key.job);
+        world_note(process->world, "%s committed step %llu", process->key.job,
+                   (unsigned long long)commit->step);
+        if (job && commit->step > job->acknowledged_step)
+            job->acknowledged_step = commit->step;
+    }
+    bool more = err->code == 0 && !commit->done && process_lives(process);
+    if (more) {
+        struct loop *loop = process->program->loop;
+        int64_t write_ms = rng_between(&process->program->rng, 0, WRITE_MAX_MS);
+        loop_timer_set(loop, &commit->timer, loop_now_ms(loop) + write_ms, commit_written, commit);
+        return;
+    }
+    process->committing = false;
+    free(commit);
+}
+
+static void commit_send(struct commit *commit)
+{
+    char path[96];
+    struct process *process = commit->process;
+    Muster__CommitCheckpointRequest request = MUSTER__COMMIT_CHECKPOINT_REQUEST__INIT;
+    Muster__Checkpoint checkpoint = MUSTER__CHECKPOINT__INIT;
+    struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
+    (void)snprintf(path, sizeof path, "/ckpt/%s/%llu", process->key.job,
+                   (unsigned long long)commit->step);
+    checkpoint.step = commit->step;
+    checkpoint.generation = commit->generation;
+    checkpoint.path = path;
+    checkpoint.world = process->world_size;
+    request.job = process->key.job;
+    request.uid = process->key.uid;
+    request.checkpoint = &checkpoint;
+    request.phase = commit->done ? MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done
+                                 : MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__prepare;
+    if (rpc_client_call(process->hub, &muster__worker_hub__descriptor, "CommitCheckpoint",
+                        &request.base, &options, commit_done, commit, NULL) == 0)
+        return;
+    process->committing = false;
+    free(commit);
+}
+
+static void maybe_commit(struct process *process)
+{
+    const struct script *script = &process->script;
+    if (process->rank != 0 || !script->every || process->step % (uint64_t)script->every != 0 ||
+        process->committing)
+        return;
+    struct commit *commit = calloc(1, sizeof *commit);
+    insist(commit);
+    *commit = (struct commit){
+        .process = process, .step = process->step, .generation = process->generation};
+    process->committing = true;
+    commit_send(commit);
+}
+
+/* Steps */
+
+static struct process *peer_of(struct process *process, uint32_t rank)
+{
+    struct stage *stage = process->world->stage;
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = stage->nodes[n].processes_count - 1; i >= 0; i--) {
+            struct process *peer = stage->nodes[n].processes[i];
+            if (peer->rank == rank && peer->trained && peer->generation == process->generation &&
+                strcmp(peer->key.job, process->key.job) == 0)
+                return peer;
+        }
+    return NULL;
+}
+
+/* Ended, or gone to another generation; a peer that finished is one step ahead and not lost. */
+static bool is_lost(const struct process *process, const struct process *peer)
+{
+    if (!process_lives(peer))
+        return !(peer->exit.code == 0 && peer->exit.signal == 0 && !peer->exit.lost &&
+                 peer->step > process->step);
+    return false;
+}
+
+static bool has_left(struct process *process, uint32_t rank)
+{
+    struct stage *stage = process->world->stage;
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = 0; i < stage->nodes[n].processes_count; i++) {
+            const struct process *peer = stage->nodes[n].processes[i];
+            if (peer->trained && peer->rank == rank && peer->generation > process->generation &&
+                strcmp(peer->key.job, process->key.job) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* True if all peers can take the next step with us. */
+static bool meet_peers(struct process *process)
+{
+    uint32_t lost[64];
+    size_t count = 0;
+    bool ready = true, cut = false;
+    for (uint32_t rank = 0; rank < process->world_size && count < 64; rank++) {
+        if (rank == process->rank)
+            continue;
+        struct process *peer = peer_of(process, rank);
+        bool unreachable = peer && process->world->cut[process->node->machine][peer->node->machine];
+        cut |= unreachable;
+        bool stalled = unreachable && process->stalled_since_ms &&
+                       process->world->now_ms - process->stalled_since_ms > STALL_MS;
+        if (peer ? is_lost(process, peer) || stalled : has_left(process, rank))
+            lost[count++] = rank;
+        else if (!peer || unreachable || peer->step < process->step ||
+                 (process_lives(peer) && peer->state != PROCESS_TRAINING))
+            ready = false;
+    }
+    if (!cut)
+        process->stalled_since_ms = 0;
+    else if (!process->stalled_since_ms)
+        process->stalled_since_ms = process->world->now_ms;
+    if (count > 0)
+        tell_lost(process, lost, count);
+    return ready && count == 0;
+}
+
+static bool crashes(struct process *process)
+{
+    const struct script *script = &process->script;
+    bool bug = script->crash_always_at && process->step + 1 == (uint64_t)script->crash_always_at &&
+               process->rank == process->world_size - 1;
+    bool bad_luck = !process->world->stage->calm &&
+                    rng_chance(&process->program->rng, script->crash_permille / 1000.0);
+    if (bug || bad_luck)
+        session_end(process, BUG_CODE);
+    return bug || bad_luck;
+}
+
+void training_step(struct process *process)
+{
+    if (process->lost || !meet_peers(process) || crashes(process)) {
+        session_tick_in(process, process->script.step_ms);
+        return;
+    }
+    process->step++;
+    tell_progress(process);
+    maybe_commit(process);
+    if (process->step >= (uint64_t)process->script.steps)
+        session_end(process, 0);
+    session_tick_in(process, process->script.step_ms);
+}
+
+static bool a_peer_failed(struct process *process)
+{
+    struct stage *stage = process->world->stage;
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = 0; i < stage->nodes[n].processes_count; i++) {
+            const struct process *peer = stage->nodes[n].processes[i];
+            if (peer->start_generation == process->start_generation && !process_lives(peer) &&
+                (peer->exit.code || peer->exit.signal || peer->exit.lost) &&
+                strcmp(peer->key.job, process->key.job) == 0)
+                return true;
+        }
+    return false;
+}
+
+void training_step_unaware(struct process *process)
+{
+    if (a_peer_failed(process)) {
+        session_end(process, PEER_CODE);
+        return;
+    }
+    if (crashes(process))
+        return;
+    process->step++;
+    if (process->step >= (uint64_t)process->script.steps)
+        session_end(process, 0);
+    session_tick_in(process, process->script.step_ms);
+}

@@ -1,0 +1,12 @@
+/* The steps of a scripted process: each needs every rank, as an all-reduce does; a peer that ended
+ * or left is reported lost; rank 0 commits checkpoints through the coordinator.
+ */
+#ifndef SIM_TRAINING_H
+#define SIM_TRAINING_H
+
+#include "tests/sim/process.h"
+
+void training_step(struct process *process);         /* one attempt; asks for the next by itself */
+void training_step_unaware(struct process *process); /* of a program that knows nothing of us */
+
+#endif
