@@ -183,6 +183,33 @@ static void generations_may_follow_each_other_without_a_loss(void)
     check_curve(&scene, "ranks exchanged twice");
 }
 
+static bool dawdle_at_the_end(void *arg, struct wk_context *ctx)
+{
+    bool *arrived = arg;
+    if (wk_steps(ctx) == STEPS) {
+        usleep(200000);
+        __atomic_store_n(arrived, true, __ATOMIC_SEQ_CST);
+    }
+    return false;
+}
+
+static void nobody_leaves_before_all_have_arrived(void)
+{
+    static struct scene scene;
+    bool arrived = false;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[1].stepped = dawdle_at_the_end;
+    scene.toys[1].arg = &arrived;
+    start(&scene, 0);
+    start(&scene, 1);
+    pthread_join(scene.threads[0], NULL);
+    CHECK(__atomic_load_n(&arrived, __ATOMIC_SEQ_CST));
+    pthread_join(scene.threads[1], NULL);
+    CHECK(scene.toys[0].status == 0 && scene.toys[1].status == 0);
+    fake_fini(&scene.cluster);
+}
+
 static bool stop_after_15(void *arg, struct wk_context *ctx)
 {
     struct scene *scene = arg;
@@ -256,6 +283,7 @@ int main(int argc, char **argv)
         CHECK_CASE(it_works_inside_accumulation_windows),
         CHECK_CASE(a_lost_rank_0_is_replaced_by_one_without_state),
         CHECK_CASE(generations_may_follow_each_other_without_a_loss),
+        CHECK_CASE(nobody_leaves_before_all_have_arrived),
         CHECK_CASE(a_stop_request_saves_and_ends_with_its_own_code),
         CHECK_CASE(a_refused_checkpoint_is_taken_again_and_leaves_nothing),
         CHECK_CASE(a_member_that_waits_for_a_generation_can_be_stopped),
