@@ -94,6 +94,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
         int rc = logs_append(service->logs, job->id, &chunk, err);
         if (rc < 0)
             return rc;
+        service_late_output(service, job);
         char key[JOB_ID_MAX + 8];
         (void)str_printf(key, sizeof key, "logs/%s", job->id);
         service_wake(service, key);

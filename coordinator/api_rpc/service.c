@@ -12,7 +12,11 @@
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/service_internal.h"
 
-enum { SPECS_KEPT_MAX = 20000 };
+enum {
+    SPECS_KEPT_MAX = 20000,
+    LATE_KEPT_MAX = 10000,
+    OUTPUT_QUIET_MS = 300, /* an agent with more to ship reports again at once */
+};
 
 const struct service_method service_methods[] = {
     /* service, name, who may call, read, or change and done */
@@ -124,6 +128,7 @@ void service_free(struct service *service)
     strmap_fini(&service->rooms);
     strmap_fini(&service->tokens);
     strmap_fini(&service->links);
+    strmap_fini(&service->late);
     logs_free(service->logs);
     metrics_free(service->metrics);
     board_free(service->board);
@@ -462,6 +467,23 @@ void service_peer_gone(struct service *service, uint64_t peer)
         .node_gone = {.node = link->node, .incarnation = link->incarnation},
     };
     service->options.host.step(service->options.host.self, &event);
+}
+
+/* When a job's output is whole */
+
+void service_late_output(struct service *service, const struct job *job)
+{
+    if (!job_state_ended(job->state))
+        return;
+    if (strmap_count(&service->late) >= LATE_KEPT_MAX)
+        strmap_fini(&service->late);
+    (void)strmap_set(&service->late, job->id, (void *)(intptr_t)service_wall_ms(service), NULL);
+}
+
+int64_t service_settled_wall_ms(const struct service *service, const struct job *job)
+{
+    int64_t late_ms = (intptr_t)strmap_get(&service->late, job->id);
+    return (late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms) + OUTPUT_QUIET_MS;
 }
 
 /* Shared by the files of calls */

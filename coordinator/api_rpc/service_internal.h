@@ -76,6 +76,8 @@ struct service {
     struct strmap links;     /* node -> struct agent_link */
     struct map peers;        /* peer -> struct agent_link (borrowed from links) */
     struct strmap specs;     /* job id -> Muster__JobSpec: specs never change */
+    struct strmap
+        late; /* ended job -> when output of it came (wall ms, as a pointer-sized number) */
     struct logs *logs;
     struct metrics *metrics;
     struct board *board;
@@ -100,6 +102,11 @@ Muster__JobSpec *service_spec(struct service *service, const struct job *job);
 const struct cluster *service_cluster(struct service *service);
 int64_t service_now_ms(const struct service *service);
 int64_t service_wall_ms(const struct service *service);
+
+/* Output of an ended job came: followers stay a while longer. When its output is taken to be whole.
+ */
+void service_late_output(struct service *service, const struct job *job);
+int64_t service_settled_wall_ms(const struct service *service, const struct job *job);
 
 /* Remember that this connection speaks for that node. */
 void service_link_agent(struct service *service, uint64_t peer, const char *node,

@@ -7,7 +7,7 @@
 
 enum {
     LIST_EVENTS_DEFAULT = 100,
-    LOGS_LINGER_MS = 1200, /* output of the last worker may arrive this long after its exit */
+    LINGER_MAX_MS = 2000, /* beyond it wall time has jumped: do not wait for it */
 };
 
 static void fail_or_answer(struct service_call *call, bool whole, const ProtobufCMessage *answer)
@@ -93,13 +93,12 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
         return;
     }
     bool ended = job_state_ended(job->state);
-    int64_t lingering_ms =
-        ended ? job->ended_wall_ms + LOGS_LINGER_MS - service_wall_ms(service) : 0;
-    bool settled = ended && (lingering_ms <= 0 || lingering_ms > LOGS_LINGER_MS);
+    int64_t left_ms = ended ? service_settled_wall_ms(service, job) - service_wall_ms(service) : 0;
+    bool settled = ended && (left_ms <= 0 || left_ms > LINGER_MAX_MS);
     if (message->follow && !last_chance && page.count == 0 && page.at_end && !settled) {
         arena_fini(&arena);
         wait_for_lines(call, job, page.cursor,
-                       ended ? service_now_ms(service) + lingering_ms : INT64_MAX);
+                       ended ? service_now_ms(service) + left_ms : INT64_MAX);
         return;
     }
     Muster__GetLogsAnswer answer = MUSTER__GET_LOGS_ANSWER__INIT;
