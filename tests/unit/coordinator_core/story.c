@@ -316,6 +316,7 @@ const char *story_submit_key(struct story *story, const struct story_spec *s, co
                                .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
                                .on_no_progress = s->retry ? "retry" : NULL,
                                .elastic = s->elastic,
+                               .max_runtime = s->max_runtime,
                                .backoff = s->backoff,
                                .topology = s->topology,
                                .checkpoint_dir = "/ckpt",

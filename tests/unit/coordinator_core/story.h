@@ -54,7 +54,7 @@ struct story {
 struct story_spec {
     const char *name;
     int nodes_min, nodes_max, workers, slots, priority, restart_max;
-    const char *elastic, *backoff, *constraint, *topology;
+    const char *elastic, *backoff, *constraint, *topology, *max_runtime;
     bool retry;
 };
 

@@ -514,7 +514,48 @@ Test(stories, growth_that_fails_leaves_the_gang_alone)
     cr_expect_eq(job->current.world, 3);
 }
 
-Test(stories, a_job_longer_than_max_runtime_or_cancelled_in_the_queue_ends)
+Test(stories, a_job_longer_than_max_runtime_fails_with_that_reason)
+{
+    running_pair(&(struct story_spec){.name = "long", .nodes_min = 2, .max_runtime = "5s"});
+    story_wait(&s, 4000);
+    story_expect(&s, "");
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 stopping max_runtime\nj1 failed max_runtime\n");
+}
+
+Test(stories, a_program_that_is_slow_to_say_hello_is_given_its_membership_later)
+{
+    s.unaware = true;
+    two_nodes();
+    story_submit(&s, &rigid);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_RUNNING);
+    cr_expect_not(job->current.joined);
+    s.unaware = false;
+    story_wait(&s, 2000);
+    cr_expect(job->current.joined);
+    cr_expect_eq(job->current.generation, 1);
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    cr_expect_eq(job->current.members[0], 1, "now a failure is mended in place");
+    cr_expect_eq(job->current.generation, 2);
+}
+
+Test(stories, a_rigid_gang_leaves_a_drained_node_and_waits)
+{
+    running_pair(&(struct story_spec){.name = "r", .nodes_min = 2, .elastic = "off"});
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_expect(&s, "b draining administrator\nj1 restarting node_drained\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+    story_node_set(&s, "b", NODE_UNCORDON);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 starting placed\nj1 running all_joined\n");
+}
+
+Test(stories, a_job_cancelled_in_the_queue_ends_at_once)
 {
     story_submit(&s, &pair);
     story_expect(&s, "j1 queued submitted\n");
