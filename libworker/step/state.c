@@ -34,20 +34,51 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
     ctx->has_state = true;
 }
 
-static int add_tensor(struct checkpoint_tensor *tensor, const char *prefix,
-                      const struct param *param, float *data, struct error *err)
+static int name_tensor(struct checkpoint_tensor *tensor, const char *prefix,
+                       const struct param *param, struct error *err)
 {
-    *tensor = (struct checkpoint_tensor){
-        .dtype = WK_F32,
-        .dims = param->dims,
-        .data = data + param->offset,
-        .bytes = param->count * sizeof(float),
-    };
-    memcpy(tensor->shape, param->shape, sizeof(tensor->shape));
     if (str_printf(tensor->name, sizeof(tensor->name), "%s.%s", prefix, param->name))
         return error_set(err, WK_EINVAL, "the name of parameter %s is too long", param->name);
     return 0;
 }
+
+static int add_param(struct checkpoint_tensor *tensor, const struct param *param, struct error *err)
+{
+    *tensor = (struct checkpoint_tensor){
+        .dtype = WK_F32,
+        .dims = param->dims,
+        .data = param->data,
+        .bytes = param->count * sizeof(float),
+    };
+    memcpy(tensor->shape, param->shape, sizeof(tensor->shape));
+    return name_tensor(tensor, "model", param, err);
+}
+
+/* Nothing where this parameter has no such state. */
+static int add_state(struct checkpoint_tensor *tensors, int *count,
+                     const struct wk_optimizer *optimizer, int state, const struct param *param,
+                     struct error *err)
+{
+    struct optimizer_view view = optimizer_state_view(optimizer, state, param);
+    struct checkpoint_tensor *tensor = &tensors[*count];
+    char prefix[64];
+    if (!view.dims)
+        return 0;
+    ++*count;
+    *tensor = (struct checkpoint_tensor){
+        .dtype = WK_F32,
+        .dims = view.dims,
+        .data = view.data,
+        .bytes = view.count * sizeof(float),
+    };
+    memcpy(tensor->shape, view.shape, sizeof(tensor->shape));
+    (void)str_printf(prefix, sizeof(prefix), "optimizer.%s",
+                     optimizer_state_name(optimizer, state));
+    return name_tensor(tensor, prefix, param, err);
+}
+
+_Static_assert((int)PARAM_DIMS_MAX == (int)CHECKPOINT_DIMS_MAX, "shapes are copied whole");
+_Static_assert((int)OPTIMIZER_DIMS_MAX == (int)CHECKPOINT_DIMS_MAX, "shapes are copied whole");
 
 int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
                   struct error *err)
@@ -60,15 +91,10 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
         return error_set(err, WK_ENOMEM, "no memory for a table of %zu tensors", most);
     int count = 0, rc = 0;
     for (int i = 0; i < model->n_params && !rc; i++)
-        rc = add_tensor(&tensors[count++], "model", &model->params[i], ctx->params, err);
-    for (int s = 0; s < n_states; s++) {
-        char prefix[64];
-        (void)str_printf(prefix, sizeof(prefix), "optimizer.%s",
-                         optimizer_state_name(ctx->optimizer, s));
-        for (int i = 0; i < model->n_params && !rc && ctx->optimizer->state[s]; i++)
-            rc = add_tensor(&tensors[count++], prefix, &model->params[i], ctx->optimizer->state[s],
-                            err);
-    }
+        rc = add_param(&tensors[count++], &model->params[i], err);
+    for (int s = 0; s < n_states; s++)
+        for (int i = 0; i < model->n_params && !rc; i++)
+            rc = add_state(tensors, &count, ctx->optimizer, s, &model->params[i], err);
     if (rc) {
         free(tensors);
         return rc;
@@ -243,14 +269,28 @@ struct word {
     char text[512];
 };
 
+/* One array for all parameters, or one for each. */
+static int send_state(struct wk_context *ctx, int state, int source)
+{
+    const struct wk_optimizer *optimizer = ctx->optimizer;
+    int rc = 0;
+    if (optimizer->state[state])
+        return wk_broadcast(ctx->comm, optimizer->state[state], ctx->model->count, WK_F32, source,
+                            NULL);
+    for (int i = 0; i < ctx->model->n_params && !rc; i++) {
+        struct optimizer_view view = optimizer_state_view(optimizer, state, &ctx->model->params[i]);
+        if (view.dims)
+            rc = wk_broadcast(ctx->comm, view.data, view.count, WK_F32, source, NULL);
+    }
+    return rc;
+}
+
 static int send_tensors(struct wk_context *ctx, int source)
 {
-    size_t count = ctx->model->count;
-    int rc = wk_broadcast(ctx->comm, ctx->params, count, WK_F32, source, NULL);
+    int rc = wk_broadcast(ctx->comm, ctx->params, ctx->model->count, WK_F32, source, NULL);
     int n_states = ctx->optimizer ? ctx->optimizer->ops->n_states : 0;
     for (int s = 0; s < n_states && !rc; s++)
-        if (ctx->optimizer->state[s])
-            rc = wk_broadcast(ctx->comm, ctx->optimizer->state[s], count, WK_F32, source, NULL);
+        rc = send_state(ctx, s, source);
     return rc;
 }
 

@@ -19,12 +19,14 @@ struct scene {
     pthread_t threads[WORKERS];
     bool running[WORKERS];
     const char *accumulation;
+    bool muon;
 };
 
 static void start(struct scene *scene, int worker)
 {
     struct toy *toy = &scene->toys[worker];
     toy->session = fake_session(&scene->cluster, worker);
+    toy->muon = scene->muon;
     toy_set(toy, "total_steps", "60");
     if (scene->accumulation)
         toy_set(toy, "gradient_accumulation_steps", scene->accumulation);
@@ -40,23 +42,25 @@ static void finish(struct scene *scene)
     fake_fini(&scene->cluster);
 }
 
-static const double *undisturbed(void)
+static const double *undisturbed(bool muon)
 {
-    static struct scene scene;
-    if (scene.toys[0].losses[1] > 0)
-        return scene.toys[0].losses;
-    fake_init(&scene.cluster);
-    fake_form(&scene.cluster, (const int[]){0}, 1);
-    start(&scene, 0);
-    finish(&scene);
-    CHECK(scene.toys[0].status == 0);
-    return scene.toys[0].losses;
+    static struct scene scenes[2];
+    struct scene *scene = &scenes[muon];
+    if (scene->toys[0].losses[1] > 0)
+        return scene->toys[0].losses;
+    fake_init(&scene->cluster);
+    fake_form(&scene->cluster, (const int[]){0}, 1);
+    scene->muon = muon;
+    start(scene, 0);
+    finish(scene);
+    CHECK(scene->toys[0].status == 0);
+    return scene->toys[0].losses;
 }
 
 /* Every step was seen by the toys together, once more or less, with the right loss. */
 static void check_curve(const struct scene *scene, const char *what)
 {
-    const double *expected = undisturbed();
+    const double *expected = undisturbed(scene->muon);
     double most = 0;
     for (int step = 1; step <= STEPS; step++) {
         bool seen = false;
@@ -137,10 +141,12 @@ static void newcomer_takes_rank_0(struct fake_cluster *cluster)
     fake_form_locked(cluster, (const int[]){2, 1}, 2);
 }
 
-static void a_lost_rank_0_is_replaced_by_one_without_state(void)
+static void replace_rank_0(bool muon, const char *what)
 {
     static struct scene scene;
+    memset(&scene, 0, sizeof(scene));
     fake_init(&scene.cluster);
+    scene.muon = muon;
     scene.cluster.on_lost = newcomer_takes_rank_0;
     fake_form(&scene.cluster, (const int[]){0, 1}, 2);
     scene.toys[0].stepped = leave_after_20;
@@ -152,7 +158,17 @@ static void a_lost_rank_0_is_replaced_by_one_without_state(void)
     for (int step = 1; step <= STEPS; step++)
         CHECK(scene.toys[1].losses[step] > 0);
     CHECK(scene.toys[2].losses[20] == 0 && scene.toys[2].losses[22] > 0);
-    check_curve(&scene, "rank 0 replaced");
+    check_curve(&scene, what);
+}
+
+static void a_lost_rank_0_is_replaced_by_one_without_state(void)
+{
+    replace_rank_0(false, "rank 0 replaced");
+}
+
+static void states_with_shapes_of_their_own_travel_too(void)
+{
+    replace_rank_0(true, "rank 0 replaced under Muon");
 }
 
 /* The other rank is alive but the coordinator has moved on without it. */
@@ -282,6 +298,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_lost_rank_costs_no_step_and_a_new_one_is_taken_in),
         CHECK_CASE(it_works_inside_accumulation_windows),
         CHECK_CASE(a_lost_rank_0_is_replaced_by_one_without_state),
+        CHECK_CASE(states_with_shapes_of_their_own_travel_too),
         CHECK_CASE(generations_may_follow_each_other_without_a_loss),
         CHECK_CASE(nobody_leaves_before_all_have_arrived),
         CHECK_CASE(a_stop_request_saves_and_ends_with_its_own_code),

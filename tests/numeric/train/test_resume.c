@@ -189,6 +189,32 @@ static void another_world_resumes_with_the_same_losses(void)
     tmpdir_remove(&dir);
 }
 
+static bool leave_after_12(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    return wk_steps(ctx) == 12;
+}
+
+static void other_optimizers_states_are_saved_whole(void)
+{
+    static struct toy whole_run, first, second;
+    struct tmpdir dir = tmpdir_make();
+    whole_run.muon = first.muon = second.muon = true;
+    toy_set(&whole_run, "total_steps", "20");
+    toy_run(&whole_run);
+    toy_set(&first, "checkpoint.dir", dir.path);
+    first.stepped = leave_after_12;
+    toy_run(&first);
+    toy_set(&second, "total_steps", "20");
+    toy_set(&second, "checkpoint.dir", dir.path);
+    toy_set(&second, "resume_from", "latest");
+    toy_run(&second);
+    CHECK(whole_run.status == 0 && first.status == 0 && second.status == 0);
+    CHECK(second.losses[12] == 0 && second.losses[13] > 0);
+    CHECK(memcmp(&second.losses[13], &whole_run.losses[13], 8 * sizeof(double)) == 0);
+    tmpdir_remove(&dir);
+}
+
 static void a_damaged_only_checkpoint_is_an_error(void)
 {
     struct tmpdir dir = tmpdir_make();
@@ -233,6 +259,7 @@ int main(int argc, char **argv)
         CHECK_CASE(killed_twice_it_ends_with_the_same_bits),
         CHECK_CASE(a_damaged_checkpoint_gives_way_to_the_one_before),
         CHECK_CASE(another_world_resumes_with_the_same_losses),
+        CHECK_CASE(other_optimizers_states_are_saved_whole),
         CHECK_CASE(a_damaged_only_checkpoint_is_an_error),
         CHECK_CASE(a_disk_that_refuses_does_not_end_training),
         {0},

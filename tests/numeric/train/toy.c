@@ -66,7 +66,11 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     else
         wk_gpt_new(&gpt, &o->model);
     struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
-    wk_adamw_new(&adamw, &o->optimizer);
+    struct wk_muon_options muon = {3e-3, 0.95, true, 0.1, adamw};
+    if (toy->muon)
+        wk_muon_new(&muon, &o->optimizer);
+    else
+        wk_adamw_new(&adamw, &o->optimizer);
     struct wk_schedule_options schedule = {WK_SCHEDULE_COSINE, 5, 60, 0.1};
     wk_scheduler_new(o->optimizer, &schedule, &o->scheduler);
 }
