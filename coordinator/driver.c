@@ -92,6 +92,7 @@ static int load(struct driver *driver, struct error *err)
     }
     cluster_free(driver->cluster);
     driver->cluster = cluster;
+    driver->unreadable = false;
     return 0;
 }
 
@@ -144,10 +145,21 @@ static bool writable(void *self, struct error *err)
     return !driver->refusing;
 }
 
+static bool readable(void *self, struct error *err)
+{
+    struct driver *driver = self;
+    if (driver->unreadable)
+        refusal(driver, err);
+    return !driver->unreadable;
+}
+
 struct service_host driver_host(struct driver *driver)
 {
-    return (struct service_host){
-        .self = driver, .cluster = cluster_of, .step = step, .writable = writable};
+    return (struct service_host){.self = driver,
+                                 .cluster = cluster_of,
+                                 .step = step,
+                                 .writable = writable,
+                                 .readable = readable};
 }
 
 static void tick(void *arg)
@@ -264,6 +276,7 @@ static void refuse_from_now(struct driver *driver, const struct error *why)
     actions_clear(&driver->actions);
     loop_timer_cancel(driver->loop, &driver->tick);
     loop_timer_set(driver->loop, &driver->retry, now_ms(driver) + DRIVER_RETRY_MS, retry, driver);
+    driver->unreadable = true; /* until it is loaded: memory may be ahead of the disk */
     if (load(driver, &err) < 0)
         log_error(driver->log, "cannot read the store either", log_str("error", err.text));
     service_everything_changed(driver->service);

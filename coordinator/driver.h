@@ -32,8 +32,9 @@ struct driver {
     struct actions actions;
     struct loop_timer tick, retry;
     bool refusing;
-    char why[256]; /* while refusing */
-    int why_code;  /* RESOURCE_EXHAUSTED (full disk: waiting is not worth it) or UNAVAILABLE */
+    bool unreadable; /* and what the store holds could not be loaded: reads are refused too */
+    char why[256];   /* while refusing */
+    int why_code;    /* RESOURCE_EXHAUSTED (full disk: waiting is not worth it) or UNAVAILABLE */
 };
 
 /* Zeroed memory becomes a driver with the stored cluster loaded; nothing has stepped yet. */

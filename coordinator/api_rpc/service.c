@@ -358,6 +358,9 @@ void service_turn_end(struct service *service)
     if (strmap_count(&service->specs) > SPECS_KEPT_MAX)
         forget_specs(service);
     struct list now;
+    struct error err = {0};
+    struct service_host *host = &service->options.host;
+    bool readable = host->readable(host->self, &err);
     list_init(&now);
     list_splice_back(&now, &service->ready);
     while (!list_empty(&now)) {
@@ -365,7 +368,10 @@ void service_turn_end(struct service *service)
         list_remove(&call->link);
         bool last_chance =
             service_now_ms(service) >= call->deadline_ms - SERVICE_LONG_POLL_MARGIN_MS;
-        call->method->read(service, call, last_chance);
+        if (readable)
+            call->method->read(service, call, last_chance);
+        else
+            service_fail(call, &err);
     }
     /* An answer may have led to the next call, as streams do: that is for another turn. */
     if (!list_empty(&service->ready))

@@ -42,6 +42,8 @@ struct service_host {
     void (*step)(void *self, struct event *event);
     /* False while changes are refused; fills err with why. */
     bool (*writable)(void *self, struct error *err);
+    /* False while the cluster is not what the store holds; fills err with why. */
+    bool (*readable)(void *self, struct error *err);
 };
 
 struct service_options {

@@ -37,6 +37,7 @@ struct store_memory {
     bool in_transaction;
     struct pending *first, **last;
     int failing_commits, failing_code;
+    int failing_loads, failing_load_code;
 };
 
 static struct store_memory *self_of(struct store *store)
@@ -261,6 +262,10 @@ static int load(struct store *store, const struct store_loader *loader, struct c
 {
     struct store_memory *self = self_of(store);
     int rc = 0;
+    if (self->failing_loads > 0) {
+        self->failing_loads--;
+        return error_set(err, self->failing_load_code, "load failed, as asked for by the test");
+    }
     for (struct map_entry *e = strmap_first(&self->nodes); e && rc == 0; e = map_next(e)) {
         const struct document *document = e->value;
         struct node *node = calloc(1, sizeof *node);
@@ -377,4 +382,10 @@ void store_memory_fail_commits(struct store *store, int count, int code)
 {
     self_of(store)->failing_commits = count;
     self_of(store)->failing_code = code;
+}
+
+void store_memory_fail_loads(struct store *store, int count, int code)
+{
+    self_of(store)->failing_loads = count;
+    self_of(store)->failing_load_code = code;
 }

@@ -11,5 +11,7 @@ int store_memory_new(struct store **ret, struct error *err);
 
 /* Fault for tests: the next `count` commits fail with `code` (E_RESOURCE_EXHAUSTED: full disk). */
 void store_memory_fail_commits(struct store *store, int count, int code);
+/* The same for loads. */
+void store_memory_fail_loads(struct store *store, int count, int code);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coordinator/api_rpc/service.h"
 #include "coordinator/driver.h"
 #include "coordinator/store/store_memory.h"
 #include "tests/unit/coordinator_api/world.h"
@@ -310,6 +311,61 @@ Test(service, refuses_until_the_store_works_and_restarts_as_it_was)
                         .message = &message.base,
                         .token = world.admin};
     expect_refused(&call, E_NOT_FOUND);
+}
+
+/* Neither writable nor readable: better no answer than one that may be ahead of the disk. */
+Test(service, reads_are_refused_while_the_store_cannot_be_read_either)
+{
+    struct answer answer;
+    Muster__ListJobsRequest list = MUSTER__LIST_JOBS_REQUEST__INIT;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "ListJobs",
+                        .message = &list.base,
+                        .token = world.admin};
+    store_memory_fail_commits(world.store, 1, E_UNAVAILABLE);
+    store_memory_fail_loads(world.store, 2, E_UNAVAILABLE);
+    submit("lost", NULL, &answer);
+    cr_assert_eq(answer.err.code, E_UNAVAILABLE);
+    expect_refused(&call, E_UNAVAILABLE);
+    world_run(&world, 2 * DRIVER_RETRY_MS + 10);
+    const Muster__ListJobsAnswer *got = client(&world, "ListJobs", &list, &answer);
+    cr_assert_eq(got->n_jobs, 0);
+    answer_fini(&answer);
+}
+
+Test(service, a_connection_that_ends_takes_its_node_with_it)
+{
+    struct answer answer;
+    Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
+    register_node(7);
+    service_peer_gone(coordinator_service(world.coordinator), 99); /* somebody else */
+    const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
+    cr_assert_eq(got->nodes[0]->state, MUSTER__NODE__STATE__ready);
+    answer_fini(&answer);
+    service_peer_gone(coordinator_service(world.coordinator), 1);
+    got = client(&world, "ListNodes", &list, &answer);
+    cr_assert_eq(got->nodes[0]->state, MUSTER__NODE__STATE__unreachable, "state %d",
+                 got->nodes[0]->state);
+    answer_fini(&answer);
+}
+
+Test(service, followers_of_an_ended_job_are_let_go_soon)
+{
+    struct answer submitted, cancelled, followed;
+    submit("a", NULL, &submitted);
+    Muster__CancelJobRequest cancel = MUSTER__CANCEL_JOB_REQUEST__INIT;
+    cancel.id = "a";
+    client(&world, "CancelJob", &cancel, &cancelled);
+    Muster__GetLogsRequest message = MUSTER__GET_LOGS_REQUEST__INIT;
+    message.id = "a";
+    message.rank = -1;
+    message.follow = true;
+    int64_t start_ms = world.now_ms;
+    const Muster__GetLogsAnswer *got = client(&world, "GetLogs", &message, &followed);
+    cr_assert(got->ended && world.now_ms - start_ms < 500 && world.now_ms - start_ms > 200);
+    answer_fini(&submitted);
+    answer_fini(&cancelled);
+    answer_fini(&followed);
 }
 
 static void report_lines(const char *job, uint64_t uid, uint64_t sequence, uint64_t offset)
