@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,7 +31,7 @@ enum {
     ROUNDS = 4,
     GARBAGE_BYTES = 1 << 20,
     SILENT_MS = 5500,
-    LEAVERS = 60,
+    LEAVERS = 200,
     REJECTIONS = 6
 };
 
@@ -326,6 +327,8 @@ static bool rejections_do_not_end_reconnecting(void)
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     int on = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    struct timeval patience = {.tv_sec = 5};
+    setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)); /* of accept */
     expect(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0);
     expect(listen(listener, 8) == 0);
     expect(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
