@@ -34,8 +34,7 @@ static struct tree *get(const struct tree *map, const ProtobufCMessageDescriptor
                         const char *name)
 {
     struct tree *child;
-    tree_each(child, map)
-    {
+    tree_each(child, map) {
         const ProtobufCFieldDescriptor *field = field_find(type, child->key);
         if (field && strcmp(field->name, name) == 0)
             return child->kind == TREE_NULL ? NULL : child;

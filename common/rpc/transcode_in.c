@@ -322,8 +322,7 @@ static int read_list(const struct input *in, const struct tree *node,
         *count = rc == 0;
         return rc;
     }
-    tree_each(item, node)
-    {
+    tree_each(item, node) {
         rc = read_value(in, item, field, depth, array + *count * bytes);
         if (rc != 0)
             return rc;
@@ -374,8 +373,7 @@ static int read_map(const struct input *in, const struct tree *node,
     if (!array)
         return no_memory(in);
     const struct tree *item;
-    tree_each(item, node)
-    {
+    tree_each(item, node) {
         ProtobufCMessage *entry = message_new(type);
         if (!entry)
             return no_memory(in);
@@ -428,8 +426,7 @@ static bool given_before(const struct tree *map, const struct tree *item,
 {
     const ProtobufCFieldDescriptor *field = field_find(type, item->key);
     const struct tree *earlier;
-    tree_each(earlier, map)
-    {
+    tree_each(earlier, map) {
         if (earlier == item)
             return false;
         if (field_find(type, earlier->key) == field)
@@ -450,8 +447,7 @@ static int read_message(const struct input *in, const struct tree *node,
         return no_memory(in);
     const struct tree *item;
     int rc = 0;
-    tree_each(item, node)
-    {
+    tree_each(item, node) {
         const ProtobufCFieldDescriptor *field = field_find(type, item->key);
         if (!field)
             rc = field_unknown(in, item, type);
