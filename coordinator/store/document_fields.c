@@ -43,11 +43,27 @@ const struct field document_label_fields[] = {
     END_OF_FIELDS,
 };
 
+/* The fenced incarnations, one member each. */
+#define PAST_FIELD(i)                                                                              \
+    {                                                                                              \
+        .name = "past_" #i, .kind = FIELD_U64,                                                     \
+        .offset = offsetof(struct node, past) + (i) * sizeof(uint64_t), .size = sizeof(uint64_t)   \
+    }
+_Static_assert(NODE_PAST_MAX == 8, "a PAST_FIELD for each");
+
 const struct field document_node_fields[] = {
     FIELD(node, TEXT, name),
     ENUM_FIELD(node, state, node_names),
     STRUCT_FIELD(node, reason, document_reason_fields),
     FIELD(node, U64, incarnation),
+    PAST_FIELD(0),
+    PAST_FIELD(1),
+    PAST_FIELD(2),
+    PAST_FIELD(3),
+    PAST_FIELD(4),
+    PAST_FIELD(5),
+    PAST_FIELD(6),
+    PAST_FIELD(7),
     FIELD(node, U64, last_report),
     FIELD(node, TEXT, address),
     FIELD(node, TEXT, version),
@@ -125,6 +141,7 @@ const struct field document_job_fields[] = {
     FIELD(job, INT, restarts),
     FIELD(job, INT, restarts_without_progress),
     FIELD(job, U64, progress_step),
+    FIELD(job, U64, charged_generation),
     FIELD(job, INT, same_cause),
     FIELD(job, TEXT, last_cause),
     FIELD(job, I64, cause_wall_ms),

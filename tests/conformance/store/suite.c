@@ -65,6 +65,7 @@ static void fill_history(struct job *job)
     job->restarts = 3;
     job->restarts_without_progress = 2;
     job->progress_step = 180;
+    job->charged_generation = 6;
     job->same_cause = 1;
     (void)str_copy(job->last_cause, sizeof job->last_cause, "exit 1");
     job->cause_wall_ms = 9;
@@ -192,6 +193,8 @@ static void fill_node(struct node *node, const char *name)
     node->state = NODE_CORDONED;
     node->reason = (struct reason){.kind = "cordoned", .text = "by hand", .rank = -1};
     node->incarnation = 0xfedcba9876543210;
+    for (int i = 0; i < NODE_PAST_MAX; i++)
+        node->past[i] = 0x8000000000000001 + (uint64_t)i;
     node->last_report = 99;
     (void)str_copy(node->address, sizeof node->address, "10.0.0.1");
     (void)str_copy(node->version, sizeof node->version, "0.1.0");
@@ -295,6 +298,7 @@ static void restart_resumes_exactly(struct store_world *world)
     const struct node *node = cluster_node(cluster, "a");
     cr_assert(node);
     cr_assert_eq(node->incarnation, a.incarnation);
+    cr_assert_arr_eq(node->past, a.past, sizeof a.past);
     cr_assert_eq(memcmp(node->labels, a.labels, sizeof a.labels), 0);
     cr_assert_eq(memcmp(node->gpus, a.gpus, sizeof a.gpus), 0);
     cr_assert_eq(memcmp(&node->reason, &a.reason, sizeof a.reason), 0);
