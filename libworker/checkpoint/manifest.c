@@ -127,8 +127,7 @@ static int read_files(const struct tree *list, struct manifest *manifest, struct
     manifest->files = arena_array(&manifest->arena, list->count + 1, sizeof(*manifest->files));
     if (!manifest->files)
         return error_set(err, WK_ENOMEM, "no memory for a manifest");
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         struct manifest_file *file = &manifest->files[manifest->n_files++];
         int64_t bytes = 0, header_bytes = 0;
         int rc = read_text(node, "name", &file->name, err);
@@ -158,8 +157,7 @@ static int read_parts(const struct tree *list, struct manifest *manifest,
     if (!tensor->parts)
         return error_set(err, WK_ENOMEM, "no memory for a manifest");
     int64_t at = 0, total = manifest_count(tensor);
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         struct manifest_part *part = &tensor->parts[tensor->n_parts++];
         int rc = read_int(node, "file", manifest->n_files - 1, &part->file, err);
         if (!rc)
@@ -187,8 +185,7 @@ static int read_shape(const struct tree *list, struct manifest_tensor *tensor, s
     int64_t left = INT64_MAX / 8;
     if (!list || list->kind != TREE_LIST || list->count > MANIFEST_DIMS_MAX)
         return error_set(err, WK_EIO, "\"shape\" is missing or too long");
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         int64_t size;
         if (tree_read_i64(node, &size, err) || size < 0 || size > left)
             return error_set(err, WK_EIO, "its shape is out of range");
@@ -229,8 +226,7 @@ static int read_tensors(const struct tree *list, struct manifest *manifest, stru
     manifest->tensors = arena_array(&manifest->arena, list->count + 1, sizeof(*manifest->tensors));
     if (!manifest->tensors)
         return error_set(err, WK_ENOMEM, "no memory for a manifest");
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         struct manifest_tensor *tensor = &manifest->tensors[manifest->n_tensors++];
         int rc = read_text(node, "name", &tensor->name, err);
         if (!rc)

@@ -45,8 +45,7 @@ static int read_list(const struct tree *root, const char *name, int64_t *ret, in
         return error_set(err, WK_EIO, "it has no list \"%s\" of at most %d", name,
                          NUMBERS_LOADERS_MAX);
     *ret_count = 0;
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         if (tree_read_i64(node, &ret[*ret_count], err) || ret[*ret_count] < 0)
             return error_set(err, WK_EIO, "\"%s\" holds something else than counts", name);
         ++*ret_count;

@@ -63,8 +63,7 @@ static int read_shape(const struct tree *list, struct safetensors_entry *entry, 
                          SAFETENSORS_DIMS_MAX);
     uint64_t bytes = wk_dtype_bytes(entry->dtype);
     const struct tree *node;
-    tree_each(node, list)
-    {
+    tree_each(node, list) {
         int64_t size;
         if (tree_read_i64(node, &size, err))
             return WK_EIO;
@@ -145,8 +144,7 @@ static int parse_entries(const struct tree *root, uint64_t start, struct safeten
     if (!ret->entries)
         return error_set(err, WK_ENOMEM, "no memory for %zu tensors", root->count);
     const struct tree *node;
-    tree_each(node, root)
-    {
+    tree_each(node, root) {
         if (strcmp(node->key, "__metadata__") == 0)
             continue;
         int rc = read_entry(node, start, &ret->entries[ret->count], err);

@@ -85,8 +85,7 @@ static int take_section(struct settings *settings, const char *file, const struc
     if (map->kind != TREE_MAP)
         return tree_fail(map, err, "expected a map of settings, found %s",
                          tree_kind_name(map->kind));
-    tree_each(node, map)
-    {
+    tree_each(node, map) {
         char path[128];
         if (str_printf(path, sizeof(path), "%s%s%s", above, *above ? "." : "", node->key))
             return tree_fail(node, err, "this key is too long");

@@ -15,65 +15,18 @@
 #include <worker/error.h>
 
 #include "common/base/str.h"
-#include "libworker/session/rpc_call.h"
-#include "libworker/session/session.h"
+#include "libworker/session/session_rpc.h"
 #include "proto/worker.pb-c.h"
 
 enum {
     HELLO_TIMEOUT_MS = 30000,
     POLL_TIMEOUT_MS = 30000, /* of Join and Watch */
     COMMIT_TIMEOUT_MS = 30000,
-    FLUSH_TIMEOUT_MS = 2000,
-    PROGRESS_TIMEOUT_MS = 5000,
     LOST_TIMEOUT_MS = 10000,
     PAUSE_MS = 200, /* before trying again what failed at once */
     BEAT_DEFAULT_MS = 1000,
-    METRICS_MAX = 16384, /* kept between beats; the oldest go first */
-    METRICS_BATCH = 256, /* of one Progress: as many as an agent takes */
     LOST_RANKS_MAX = 64,
 };
-
-struct metric {
-    int64_t step, wall_ms;
-    double value;
-    char name[SESSION_METRIC_NAME_MAX];
-};
-
-struct session_rpc {
-    struct session base;
-    struct hub hub;
-    char *job;
-    uint64_t uid;
-    int64_t beat_ms;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t generation; /* joined last */
-    uint64_t target;     /* newest heard of */
-    bool stopping;
-    int64_t stop_at_ms; /* wall clock: when the grace is over */
-    int64_t step, total_steps;
-    bool dirty;             /* step or metrics wait to be sent */
-    bool posted;            /* flush_soon is on its way to the loop */
-    struct metric *metrics; /* ring [METRICS_MAX] */
-    size_t metrics_first, metrics_count;
-    size_t metrics_sending; /* of them, the first ones: in the Progress in flight */
-    bool sending;           /* a Progress is in flight */
-    bool closing;           /* no further one by the loop: the end sends the rest itself */
-
-    /* The loop's thread only. */
-    struct loop_timer watch_timer, beat_timer, leave_timer;
-    uint64_t leaving; /* generation the leave timer is about */
-    int64_t sent_ms;
-    uint64_t sent_generation; /* of the last Progress */
-};
-
-static int64_t wall_now_ms(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static struct session_rpc *of(struct session *session)
 {
@@ -104,7 +57,7 @@ static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *an
     (void)pthread_mutex_lock(&s->lock);
     if (answer->stop && !s->stopping) {
         s->stopping = true;
-        s->stop_at_ms = wall_now_ms() + answer->grace_ms;
+        s->stop_at_ms = session_wall_ms() + answer->grace_ms;
     }
     bool newer = answer->generation > s->target;
     if (newer)
@@ -148,165 +101,7 @@ static void watch(void *arg)
         watch_later(s, PAUSE_MS);
 }
 
-/* ---- Progress, on the loop's thread ---- */
-
-/* A Progress message and what it points to. */
-struct batch {
-    Muster__WorkerProgressRequest request;
-    Muster__MetricSample samples[METRICS_BATCH];
-    Muster__MetricSample *list[METRICS_BATCH];
-    struct metric metrics[METRICS_BATCH];
-};
-
-/* What is new, as a message; the metrics stay in the ring until it has arrived. NULL when another
- * is in flight, the end has begun (unless this is its own), or there is no memory.
- */
-static struct batch *take_batch(struct session_rpc *s, bool last)
-{
-    struct batch *batch = calloc(1, sizeof(*batch));
-    if (!batch)
-        return NULL;
-    muster__worker_progress_request__init(&batch->request);
-    batch->request.job = s->job;
-    batch->request.uid = s->uid;
-    (void)pthread_mutex_lock(&s->lock);
-    if (s->sending || s->closing != last) {
-        (void)pthread_mutex_unlock(&s->lock);
-        free(batch);
-        return NULL;
-    }
-    batch->request.generation = s->generation;
-    batch->request.step = (uint64_t)s->step;
-    batch->request.total_steps = (uint64_t)s->total_steps;
-    size_t n = s->metrics_count < METRICS_BATCH ? s->metrics_count : METRICS_BATCH;
-    for (size_t i = 0; i < n; i++) {
-        struct metric *metric = &batch->metrics[i];
-        Muster__MetricSample *sample = batch->list[i] = &batch->samples[i];
-        *metric = s->metrics[(s->metrics_first + i) % METRICS_MAX];
-        muster__metric_sample__init(sample);
-        sample->job = s->job;
-        sample->generation = s->generation;
-        sample->step = (uint64_t)metric->step;
-        sample->wall_ms = metric->wall_ms;
-        sample->name = metric->name;
-        sample->value = metric->value;
-    }
-    s->sending = true;
-    s->metrics_sending = n;
-    s->dirty = s->metrics_count > n;
-    (void)pthread_mutex_unlock(&s->lock);
-    batch->request.n_metrics = n;
-    batch->request.metrics = batch->list;
-    return batch;
-}
-
-static void beat(void *arg);
-
-static void beat_at(struct session_rpc *s, int64_t due_ms)
-{
-    loop_timer_set(s->hub.loop, &s->beat_timer, due_ms, beat, s);
-}
-
-/* The Progress in flight is over; whether there is more to send. */
-static bool settle_batch(struct session_rpc *s, bool arrived)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    if (arrived) {
-        s->metrics_first = (s->metrics_first + s->metrics_sending) % METRICS_MAX;
-        s->metrics_count -= s->metrics_sending;
-    } else {
-        s->dirty = true;
-    }
-    s->metrics_sending = 0;
-    s->sending = false;
-    bool dirty = s->dirty;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->lock);
-    return dirty;
-}
-
-static void progress_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
-{
-    struct session_rpc *s = arg;
-    (void)answer;
-    bool dirty = settle_batch(s, err->code == 0);
-    if (err->code == E_CANCELLED)
-        return;
-    (void)pthread_mutex_lock(&s->lock);
-    bool full = s->metrics_count >= METRICS_BATCH;
-    (void)pthread_mutex_unlock(&s->lock);
-    if (dirty)
-        beat_at(s, full && !err->code ? loop_now_ms(s->hub.loop) : s->sent_ms + s->beat_ms);
-}
-
-static void beat(void *arg)
-{
-    struct session_rpc *s = arg;
-    struct batch *batch = take_batch(s, false);
-    struct rpc_options options = {.timeout_ms = PROGRESS_TIMEOUT_MS};
-    if (!batch)
-        return;
-    s->sent_ms = loop_now_ms(s->hub.loop);
-    s->sent_generation = batch->request.generation;
-    if (rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Progress",
-                        &batch->request.base, &options, progress_done, s, NULL))
-        (void)settle_batch(s, false);
-    free(batch);
-}
-
-static void flush_soon(void *arg)
-{
-    struct session_rpc *s = arg;
-    (void)pthread_mutex_lock(&s->lock);
-    s->posted = false;
-    /* The first step of a generation is what a recovery is measured by: it does not wait. */
-    bool news = s->generation != s->sent_generation, sending = s->sending;
-    (void)pthread_mutex_unlock(&s->lock);
-    if (sending || (loop_timer_armed(&s->beat_timer) && !news))
-        return;
-    int64_t now_ms = loop_now_ms(s->hub.loop), due_ms = s->sent_ms + s->beat_ms;
-    beat_at(s, !news && due_ms > now_ms ? due_ms : now_ms);
-}
-
 /* ---- the slots, on other threads ---- */
-
-/* Under lock: have the loop send what is new. */
-static bool mark_dirty(struct session_rpc *s)
-{
-    bool post = !s->posted;
-    s->dirty = s->posted = true;
-    return post;
-}
-
-static void slot_progress(struct session *session, int64_t step, int64_t total_steps)
-{
-    struct session_rpc *s = of(session);
-    (void)pthread_mutex_lock(&s->lock);
-    s->step = step;
-    s->total_steps = total_steps;
-    bool post = mark_dirty(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    if (post)
-        loop_post(s->hub.loop, flush_soon, s);
-}
-
-static void slot_metric(struct session *session, int64_t step, const char *name, double value)
-{
-    struct session_rpc *s = of(session);
-    (void)pthread_mutex_lock(&s->lock);
-    if (s->metrics_count == METRICS_MAX) {
-        s->metrics_first = (s->metrics_first + 1) % METRICS_MAX;
-        s->metrics_count--;
-        s->metrics_sending -= s->metrics_sending > 0;
-    }
-    struct metric *metric = &s->metrics[(s->metrics_first + s->metrics_count++) % METRICS_MAX];
-    *metric = (struct metric){.step = step, .wall_ms = wall_now_ms(), .value = value};
-    (void)str_copy(metric->name, sizeof(metric->name), name);
-    bool post = mark_dirty(s);
-    (void)pthread_mutex_unlock(&s->lock);
-    if (post)
-        loop_post(s->hub.loop, flush_soon, s);
-}
 
 static uint64_t slot_target(struct session *session)
 {
@@ -322,7 +117,7 @@ static bool slot_stopping(struct session *session, int64_t *ret_grace_ms)
     struct session_rpc *s = of(session);
     (void)pthread_mutex_lock(&s->lock);
     bool stopping = s->stopping;
-    int64_t left_ms = s->stop_at_ms - wall_now_ms();
+    int64_t left_ms = s->stop_at_ms - session_wall_ms();
     (void)pthread_mutex_unlock(&s->lock);
     *ret_grace_ms = left_ms > 0 ? left_ms : 0;
     return stopping;
@@ -498,7 +293,7 @@ static int slot_commit(struct session *session, bool done, const struct checkpoi
     checkpoint.step = (uint64_t)claim->step;
     checkpoint.path = (char *)claim->path;
     checkpoint.generation = claim->generation;
-    checkpoint.wall_ms = wall_now_ms();
+    checkpoint.wall_ms = session_wall_ms();
     checkpoint.size_bytes = claim->bytes;
     checkpoint.world = (uint32_t)claim->world;
     int rc = hub_call(&s->hub, "CommitCheckpoint", &request.base, &options, &answer, err);
@@ -510,38 +305,6 @@ static int slot_commit(struct session *session, bool done, const struct checkpoi
         prune((const Muster__CommitCheckpointAnswer *)answer, claim->path);
     rpc_message_free(answer);
     return 0;
-}
-
-/* Until the Progress in flight has arrived, or the time is up. */
-static bool await_quiet(struct session_rpc *s, int64_t until_ms)
-{
-    struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
-    int rc = 0;
-    (void)pthread_mutex_lock(&s->lock);
-    s->closing = true;
-    while (s->sending && !rc)
-        rc = pthread_cond_timedwait(&s->changed, &s->lock, &until);
-    bool rest = !s->sending && s->dirty;
-    (void)pthread_mutex_unlock(&s->lock);
-    return rest;
-}
-
-/* The last step and metrics, so that a job that ended is shown as ended. */
-static void flush(struct session_rpc *s)
-{
-    int64_t until_ms = wall_now_ms() + FLUSH_TIMEOUT_MS;
-    struct rpc_options options = {.timeout_ms = FLUSH_TIMEOUT_MS};
-    int rc = 0;
-    while (!rc && await_quiet(s, until_ms) && wall_now_ms() < until_ms) {
-        struct batch *batch = take_batch(s, true);
-        ProtobufCMessage *answer = NULL;
-        if (!batch)
-            return;
-        rc = hub_call(&s->hub, "Progress", &batch->request.base, &options, &answer, NULL);
-        (void)settle_batch(s, rc == 0);
-        rpc_message_free(answer);
-        free(batch);
-    }
 }
 
 static void release(struct session_rpc *s)
@@ -557,12 +320,12 @@ static void release(struct session_rpc *s)
 static void slot_free(struct session *session)
 {
     struct session_rpc *s = of(session);
-    flush(s);
+    session_flush(s);
     release(s);
 }
 
-static const struct session_ops ops = {slot_join,   slot_target, slot_stopping, slot_progress,
-                                       slot_metric, slot_lost,   slot_commit,   slot_free};
+static const struct session_ops ops = {slot_join,      slot_target, slot_stopping, session_progress,
+                                       session_metric, slot_lost,   slot_commit,   slot_free};
 
 static int hello(struct session_rpc *s, struct error *err)
 {
@@ -597,7 +360,7 @@ int session_open(const struct session_address *address, struct session **ret, st
     s->base.ops = &ops;
     s->uid = address->uid;
     s->job = strdup(address->job);
-    s->metrics = calloc(METRICS_MAX, sizeof(*s->metrics));
+    s->metrics = calloc(SESSION_METRICS_MAX, sizeof(*s->metrics));
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->changed, NULL);
     int rc = s->job && s->metrics ? 0 : error_set(err, WK_ENOMEM, "no memory for a session");

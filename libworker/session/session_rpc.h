@@ -1,0 +1,65 @@
+/* What the parts of the session with an agent share: session_rpc.c (membership, stop, checkpoints)
+ * and session_progress.c (steps and metrics). Private to session/.
+ *
+ * The training thread and the saver's thread call the slots, the loop's thread does the talking;
+ * what both touch is under `lock`.
+ */
+#ifndef SESSION_SESSION_RPC_H
+#define SESSION_SESSION_RPC_H
+
+#include <pthread.h>
+
+#include "libworker/session/rpc_call.h"
+#include "libworker/session/session.h"
+
+enum {
+    SESSION_METRICS_MAX = 16384, /* kept between beats; the oldest go first */
+};
+
+struct session_metric {
+    int64_t step, wall_ms;
+    double value;
+    char name[SESSION_METRIC_NAME_MAX];
+};
+
+struct session_rpc {
+    struct session base;
+    struct hub hub;
+    char *job;
+    uint64_t uid;
+    int64_t beat_ms;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t generation; /* joined last */
+    uint64_t target;     /* newest heard of */
+    bool stopping;
+    int64_t stop_at_ms; /* wall clock: when the grace is over */
+    int64_t step, total_steps;
+    bool dirty;                     /* step or metrics wait to be sent */
+    bool posted;                    /* flush_soon is on its way to the loop */
+    struct session_metric *metrics; /* ring [SESSION_METRICS_MAX] */
+    size_t metrics_first, metrics_count;
+    size_t metrics_sending; /* of them, the first ones: in the Progress in flight */
+    bool sending;           /* a Progress is in flight */
+    bool closing;           /* no further one by the loop: the end sends the rest itself */
+
+    /* The loop's thread only. */
+    struct loop_timer watch_timer, beat_timer, leave_timer;
+    uint64_t leaving; /* generation the leave timer is about */
+    int64_t sent_ms;
+    uint64_t sent_generation; /* of the last Progress */
+};
+
+/* Milliseconds since 1970. */
+int64_t session_wall_ms(void);
+
+/* The slots of these names. */
+void session_progress(struct session *session, int64_t step, int64_t total_steps);
+void session_metric(struct session *session, int64_t step, const char *name, double value);
+
+/* Wait for what is in flight and send the rest, for a bounded time: the job's last step is then
+ * known before its process ends. No Progress follows. */
+void session_flush(struct session_rpc *s);
+
+#endif
