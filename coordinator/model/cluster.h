@@ -30,7 +30,7 @@ enum {
     SECRET_BYTES = 32,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
-    EXIT_PEER_LOST = 75, /* exit code (EX_TEMPFAIL) of a worker that ends because a peer did */
+    EXIT_PEER_LOST = 76, /* WK_EXIT_PEER: how a worker ends because a peer did */
     EXIT_NOT_STARTED = 127,
 };
 

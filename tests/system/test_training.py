@@ -29,8 +29,14 @@ def gpt(text, steps, *more):
 
 
 def losses(cluster, job):
-    series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
-    return {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+    """The curve of an ended job, complete: its last samples may come just behind its end."""
+    last = int(cluster.job(job)["step"])
+
+    def whole():
+        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
+        curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+        return curve if curve and max(curve) >= last else None
+    return wait_for(f"the loss of step {last}", 5, whole)
 
 
 def step_of(cluster, job):
