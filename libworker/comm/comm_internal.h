@@ -1,14 +1,17 @@
 /* The inside of a communicator, for the files of this folder and their tests.
  *
- *     collective.c   what each operation sends, reduces and receives (plans)
+ *     collective.c   which way an operation goes: shared.c or by_links.c
+ *     shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
+ *     by_links.c     plans: what each rank sends, reduces and receives
  *     transfer.c     carries a plan out over the links
  *     wait.c         spins, then sleeps; control.c  who died, who failed, goodbye
- *     work.c         queue, progress thread, the public calls
+ *     work.c         queue, progress thread; calls.c  the public calls; status.c  for watchers
  *     connect.c      makes all of it from endpoints (handshake.c, segment.c, link_*.c)
+ *     group.c        communicators of some of the ranks
  *
  * One thread at a time runs an operation (`running` under `lock`); it alone uses links, plans and
  * the epoll. Failing is open to all: `failure` is set once, under fail_lock.
- * Lock order: lock, control_lock, fail_lock.
+ * Lock order: lock, control_lock, fail_lock, a child's.
  */
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
@@ -20,19 +23,48 @@
 
 #include "libworker/comm/comm.h"
 #include "libworker/comm/link.h"
+#include "libworker/comm/reduce.h"
 #include "libworker/comm/segment.h"
 
 enum {
     CONTROL_BYTES = 512,
     COMM_TEXT_BYTES = CONTROL_BYTES - 16,
+    COMM_NAME_BYTES = 32,
     COMM_OUTS_MAX = 3,
     COMM_INS_MAX = 2,
     COMM_QUEUE_MAX = 4096,
+    COMM_ARENAS_MAX = 16,
+    COMM_TCP_MAX = 4,    /* data connections of a pair */
     LEFT_GRACE_MS = 100, /* for a control socket to say why a data socket ended */
     DESCRIPTION_BYTES = 128,
+    SLICE_ELEMENTS = 64, /* slices are whole cache lines, whatever the type */
 };
 
-enum kind { KIND_ALL_REDUCE, KIND_BROADCAST, KIND_ALL_GATHER, KIND_REDUCE_SCATTER, KIND_BARRIER };
+/* kind, name */
+#define KIND_LIST(X)                                                                               \
+    X(ALL_REDUCE, "all_reduce")                                                                    \
+    X(BROADCAST, "broadcast")                                                                      \
+    X(ALL_GATHER, "all_gather")                                                                    \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(BARRIER, "barrier")                                                                          \
+    X(REDUCE, "reduce")                                                                            \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter")                                                                          \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
+    X(ALL_TO_ALL_V, "all_to_all_v")                                                                \
+    X(SEND, "send")                                                                                \
+    X(RECV, "recv")                                                                                \
+    X(SEND_RECV, "send_recv")
+
+enum kind {
+#define X(name, text) KIND_##name,
+    KIND_LIST(X)
+#undef X
+};
+
+#define X(name, text) +1
+enum { KINDS = 0 KIND_LIST(X) };
+#undef X
 
 /* What a caller asked for. */
 struct request {
@@ -41,23 +73,33 @@ struct request {
     enum wk_op op;
     int root;
     size_t count;
-    const void *in;
+    const void *in; /* what others get to see of this rank; broadcast: as `out` */
     void *out;
+    int to, from; /* send, recv, send_recv */
+    bool finishes;
+    struct wk_reduce_options finish;
+    struct wk_rows rows; /* all_to_all_v */
+    size_t *row_space;   /* what the arrays of `rows` lie in, or NULL; freed with the request */
 };
 
 /* Goes ahead of every operation from each rank to each other. Little endian, as is all we run on.
  */
 struct header {
-    uint32_t magic;
+    uint16_t magic;
+    uint8_t place; /* of `in` and `out`; may differ between ranks */
+    uint8_t finish;
     uint8_t kind;
     uint8_t op;
     uint8_t dtype;
-    uint8_t zero;
+    uint8_t out_dtype;
     int32_t root;
-    uint32_t zero2;
+    float scale;
     uint64_t sequence;
     uint64_t count;
 };
+
+enum { PLACE_IN = 1, PLACE_OUT = 2 };
+enum { FINISH_ACTIVE = 1, FINISH_CONVERTS = 2, FINISH_TALLIES = 4 };
 
 /* Bytes to send: as far as *ready when that is given, since they are still being made. */
 struct out {
@@ -73,14 +115,19 @@ struct in {
     size_t got;
 };
 
-enum control_kind { CONTROL_BYE = 1, CONTROL_FAIL = 2 };
+enum control_kind { CONTROL_BYE = 1, CONTROL_FAIL = 2, CONTROL_ARENA = 3 };
 
 struct control_message {
     uint32_t kind;
     int32_t code;
-    int32_t lost; /* rank, or -1 */
-    uint32_t zero;
+    int32_t lost;   /* rank, or -1 */
+    uint32_t arena; /* its number from 1; its memory comes along */
     char text[COMM_TEXT_BYTES];
+};
+
+struct mapping {
+    char *data;
+    size_t bytes;
 };
 
 struct peer {
@@ -88,41 +135,88 @@ struct peer {
     bool remote; /* over TCP: goodbye may overtake data */
     int control_fd;
     struct segment_handles handles;
+    struct segment_head *head; /* of a rank of this host, else NULL */
+    /* Its arenas as it numbers them; written under control_lock, before the runner hears of them */
+    struct mapping arenas[COMM_ARENAS_MAX + 1];
+    uint64_t messages_out, messages_in; /* send and recv with it */
 
     /* of the operation in progress */
-    struct header header;
+    struct header ours, expected, header;
+    bool expects; /* a header from it */
     size_t header_bytes;
     struct out outs[COMM_OUTS_MAX];
     int out_count, out_at;
     struct in ins[COMM_INS_MAX];
     int in_count, in_at;
-    bool wanted; /* the operation stands still for want of its bytes */
-    bool ended;  /* its stream has ended */
+    bool ended; /* its stream has ended */
     int64_t ended_ms;
+    _Atomic bool wanted; /* the operation stands still for want of its bytes */
 
     /* under control_lock; the flags are read by all */
     size_t control_got;
+    int control_memory_fd;
     struct control_message control;
     _Atomic bool left;
     _Atomic bool dead;
 };
 
+/* A look at the operation in progress for other threads: `version` is odd while it changes. */
+struct present {
+    _Atomic uint64_t version;
+    _Atomic uint64_t words[sizeof(struct header) / 8];
+    _Atomic uint64_t bytes;
+    _Atomic bool active;
+    _Atomic int64_t waiting_since_us;
+};
+
+struct counter {
+    _Atomic uint64_t calls, bytes, wait_us;
+};
+
+/* An arena as this communicator knows it. */
+struct registered {
+    struct wk_arena *arena;
+    uint64_t version; /* of its memory when it was announced */
+    uint32_t number;  /* 0: not yet */
+};
+
+struct summand;
+
 struct wk_comm {
     int rank, world;
     uint64_t generation;
+    char name[COMM_NAME_BYTES];
+    uint8_t secret[COMM_SECRET_BYTES];
+    char bind_host[80]; /* for the listeners of groups */
+    int *hosts;         /* [world] */
     int timeout_ms;
     int spin_us;
     struct peer *peers; /* [world]; the own one unused */
     struct segment segment;
     bool has_segment;
     bool has_remote; /* some peer is reached over TCP */
+    bool fences;     /* the kernel cannot: see board.h */
+    int locals, local_index;
+    int *local_ranks; /* [locals], ascending, with this one */
+    uint64_t board_sequence;
+    struct registered arenas[COMM_ARENAS_MAX];
+    int arena_count;
+    uint32_t arenas_announced;
     int bell_fd, epoll_fd;
     char *scratch;
-    const void **sources; /* [world] */
+    const void **sources;     /* [world + 1] */
+    struct summand *summands; /* [world + 1] */
 
     uint64_t sequence;
-    struct request request;
     struct header header;
+    bool arrived; /* everybody, at the operation in progress */
+    struct present present;
+    struct counter counters[KINDS];
+    _Atomic uint64_t in_place;
+
+    struct wk_comm *parent;
+    struct wk_comm *first_child, *next_sibling; /* under the parent's fail_lock */
+    uint64_t splits;
 
     _Atomic int failure; /* WK_E..., 0 while it works */
     pthread_mutex_t fail_lock;
@@ -159,21 +253,26 @@ void control_process_ended(struct wk_comm *comm, int peer);
 void control_goodbye(struct wk_comm *comm);
 void control_sweep(struct wk_comm *comm);
 
+/* Hand an arena's memory to the ranks of this host. 0 or WK_E... */
+int control_announce(struct wk_comm *comm, uint32_t number, int memory_fd);
+
 /* --- wait.c */
 
 struct wait {
     int64_t started_us, deadline_ms;
-    int64_t spin_start_us; /* 0: not yet */
-    unsigned turns;        /* looks since something moved */
-    bool yields;           /* spinning has come to letting others run */
-    bool armed;            /* asleep is set: one more look, then sleep */
+    int64_t spin_start_us;    /* 0: not yet */
+    int64_t waiting_since_us; /* the same, but sleeping does not end it */
+    unsigned turns;           /* looks since something moved */
+    bool yields;              /* spinning has come to letting others run */
+    bool armed;               /* asleep is set: one more look, then sleep */
 };
 
 int64_t comm_now_us(void);
 int comm_spin_us(const struct comm_options *options);
 
 /* Add what a peer can be heard through to the epoll; once, when connected. 0 or WK_E... */
-int wait_watch(struct wk_comm *comm, int peer, int data_fd);
+int wait_watch(struct wk_comm *comm, int peer);
+int wait_watch_data(struct wk_comm *comm, int peer, int data_fd);
 
 /* Hear what was said since the last operation; returns the failure, 0 if there is none. */
 int wait_look(struct wk_comm *comm);
@@ -188,13 +287,25 @@ void wait_end(struct wk_comm *comm, struct wait *wait);
 
 /* --- transfer.c */
 
+/* What is summed, in this order: at `data`, or the next bytes that come from `peer`. */
+struct summand {
+    const char *data;
+    int peer;
+};
+
 struct reduce_plan {
-    const void *own;
-    void *dst;
+    const struct summand *summands;
+    const struct reduction *reduction; /* its `sources` says how many */
+    char *dst;
+    size_t dst_size; /* bytes of an element there */
     size_t count, done;
     size_t ready; /* bytes of dst that are final: what gated outs follow */
 };
 
+/* Every operation over links begins with it: headers to and from all others. */
+void plan_begin(struct wk_comm *comm);
+
+/* Nobody sends or expects anything; headers are added by plan_header. */
 void plan_clear(struct wk_comm *comm);
 void plan_send(struct wk_comm *comm, int peer, const void *data, size_t bytes);
 void plan_send_gated(struct wk_comm *comm, int peer, struct out out);
@@ -202,11 +313,63 @@ struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes
 
 /* Headers, then the reduction (may be NULL), then what is to be received, while sending. */
 int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction);
+int transfer_mismatch(struct wk_comm *comm, int peer, const struct header *theirs);
 
 /* --- collective.c */
+
+struct slice {
+    size_t first, count; /* elements */
+};
+
+/* Share `part` of `count` elements among `parts`: equal, whole cache lines; the last may get less
+ * or nothing. */
+struct slice slice_of(size_t count, int parts, int part);
+
 int collective_run(struct wk_comm *comm, const struct request *rq);
 
-/* "all_reduce #7 (sum of 1000 f32)" */
+/* The header of this rank's next operation; takes its sequence number. */
+void collective_head(struct wk_comm *comm, const struct request *rq);
+bool header_agrees(const struct header *a, const struct header *b);
+
+/* Bytes of the operation's whole vector at this rank. */
+size_t request_bytes(const struct request *rq, int world);
+
+/* Bytes of `in`, of `out`. */
+size_t request_in_bytes(const struct request *rq, int world);
+size_t request_out_bytes(const struct request *rq, int world);
+size_t request_out_size(const struct request *rq);
+
+struct reduction request_reduction(const struct wk_comm *comm, const struct request *rq,
+                                   struct tally *tally);
+bool request_tallies(const struct request *rq);
+
+/* All ranks' shares of the tally, summed in rank order, to where the caller wants them. */
+struct share {
+    double squares;
+    uint64_t nonfinite;
+};
+void request_tell(const struct request *rq, const struct share *shares, int count);
+
+/* "all_reduce #7 (sum of 1000 f32, 4000 bytes)" */
 void request_describe(const struct header *header, char *ret_text, size_t bytes);
+
+/* --- the ways: 0 or the failure */
+int by_links_run(struct wk_comm *comm, const struct request *rq);
+int shared_run(struct wk_comm *comm, const struct request *rq);
+
+/* --- work.c */
+int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work);
+int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* --- group.c: out of the parent's list, and no child of ours has a parent any more. */
+void group_leave(struct wk_comm *comm);
+
+/* --- status.c */
+void present_set(struct wk_comm *comm, const struct request *rq);
+void present_clear(struct wk_comm *comm);
+
+/* Names of peers whose `wanted` is set, at most a few; returns how many there are. */
+int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes);
 
 #endif

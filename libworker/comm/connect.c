@@ -1,10 +1,14 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "libworker/comm/arena.h"
+#include "libworker/comm/board.h"
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/link_shm.h"
 #include "libworker/comm/link_tcp.h"
@@ -26,19 +30,25 @@ struct wk_comm *comm_alloc(const struct comm_options *options)
     comm->generation = options->generation;
     comm->timeout_ms = options->timeout_ms;
     comm->bell_fd = comm->epoll_fd = -1;
+    snprintf(comm->name, sizeof(comm->name), "world");
+    memcpy(comm->secret, options->secret, sizeof(comm->secret));
     comm->segment.memory_fd = -1;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_mutex_init(&comm->fail_lock, NULL);
     pthread_mutex_init(&comm->control_lock, NULL);
     pthread_cond_init(&comm->changed, NULL);
     comm->peers = calloc((size_t)comm->world, sizeof(*comm->peers));
-    comm->sources = calloc((size_t)comm->world, sizeof(*comm->sources));
+    comm->sources = calloc((size_t)comm->world + 1, sizeof(*comm->sources));
+    comm->summands = calloc((size_t)comm->world + 1, sizeof(*comm->summands));
+    comm->hosts = calloc((size_t)comm->world, sizeof(*comm->hosts));
+    comm->local_ranks = calloc((size_t)comm->world, sizeof(*comm->local_ranks));
     comm->scratch = malloc(REDUCE_SCRATCH_BYTES);
     for (int p = 0; comm->peers && p < comm->world; p++) {
-        comm->peers[p].control_fd = -1;
+        comm->peers[p].control_fd = comm->peers[p].control_memory_fd = -1;
         comm->peers[p].handles = (struct segment_handles){-1, -1, -1};
     }
-    if (!comm->peers || !comm->sources || !comm->scratch) {
+    if (!comm->peers || !comm->sources || !comm->summands || !comm->hosts || !comm->local_ranks ||
+        !comm->scratch) {
         comm_release(comm);
         return NULL;
     }
@@ -56,15 +66,24 @@ void comm_release(struct wk_comm *comm)
     for (int p = 0; comm->peers && p < comm->world; p++) {
         struct peer *peer = &comm->peers[p];
         link_free(peer->link);
+        for (int a = 1; a <= COMM_ARENAS_MAX; a++)
+            if (peer->arenas[a].data)
+                munmap(peer->arenas[a].data, peer->arenas[a].bytes);
         close_if_open(peer->control_fd);
+        close_if_open(peer->control_memory_fd);
         close_if_open(peer->handles.bell_fd);
         close_if_open(peer->handles.process_fd);
     }
+    for (int i = 0; i < comm->arena_count; i++)
+        arena_release(comm->arenas[i].arena);
     segment_fini(&comm->segment);
     close_if_open(comm->bell_fd);
     close_if_open(comm->epoll_fd);
     free(comm->peers);
     free(comm->sources);
+    free(comm->summands);
+    free(comm->hosts);
+    free(comm->local_ranks);
     free(comm->scratch);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->control_lock);
@@ -91,9 +110,7 @@ static int check_options(const struct comm_listener *listener, const struct comm
 /* What this rank offers to the others of its host. */
 static int open_house(struct wk_comm *comm, struct meeting *meeting, struct error *err)
 {
-    bool company = false;
-    for (int p = 0; p < comm->world; p++)
-        company |= p != comm->rank && meeting_same_host(meeting, p);
+    bool company = comm->locals > 1;
     comm->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     comm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (comm->bell_fd < 0 || comm->epoll_fd < 0)
@@ -127,10 +144,28 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
         rc = link_shm_new(&options, &peer->link, err);
         close_if_open(peer->handles.memory_fd);
         peer->handles.memory_fd = -1;
+        if (rc == 0)
+            peer->head = link_shm_head(peer->link);
     }
-    if (rc == 0 && wait_watch(comm, p, data_fd) != 0)
+    if (rc == 0 && (wait_watch(comm, p) != 0 || wait_watch_data(comm, p, data_fd) != 0))
         rc = error_set(err, WK_ENOMEM, "cannot watch the sockets of rank %d", p);
     return rc;
+}
+
+/* Where everybody is. */
+static void survey(struct wk_comm *comm, const struct comm_options *options)
+{
+    struct endpoint own;
+    comm->fences = !board_prepare();
+    for (int p = 0; p < comm->world; p++) {
+        comm->hosts[p] = options->hosts ? options->hosts[p] : 0;
+        if (p == comm->rank)
+            comm->local_index = comm->locals;
+        if (!options->hosts || options->hosts[p] == options->hosts[comm->rank])
+            comm->local_ranks[comm->locals++] = p;
+    }
+    if (comm->world > 1 && endpoint_parse(options->endpoints[comm->rank], &own, NULL) == 0)
+        snprintf(comm->bind_host, sizeof(comm->bind_host), "%s", own.host);
 }
 
 static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
@@ -147,7 +182,7 @@ static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
     if (rc == 0)
         rc = meeting_settle(&meeting, err);
     for (int p = 0; rc == 0 && p < comm->world; p++)
-        rc = p == comm->rank ? wait_watch(comm, p, -1) : adopt(comm, &meeting, p, err);
+        rc = p == comm->rank ? wait_watch(comm, p) : adopt(comm, &meeting, p, err);
     close_if_open(meeting.own.process_fd);
     meeting_fini(&meeting);
     return rc;
@@ -166,6 +201,7 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
     if (!comm)
         return error_set(err, WK_ENOMEM, "no memory for a communicator of %d ranks",
                          options->world);
+    survey(comm, &effective);
     if (comm->world > 1)
         rc = connect_all(comm, listener, &effective, err);
     if (rc != 0) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libworker/comm/arena.h"
 #include "libworker/comm/comm_internal.h"
 
 static void send_to_all(struct wk_comm *comm, const struct control_message *message)
@@ -41,6 +42,10 @@ static int fail(struct wk_comm *comm, struct control_message *message, bool tell
         }
         wake_runner(comm);
     }
+    struct wk_comm *child = comm->first_child;
+    for (; child; child = child->next_sibling)
+        comm_fail(child, WK_EABORT, -1, "%s: its parent failed: %s", child->name,
+                  comm->failure_text);
     pthread_mutex_unlock(&comm->fail_lock);
     return stands;
 }
@@ -55,13 +60,44 @@ int comm_fail(struct wk_comm *comm, int code, int lost, const char *fmt, ...)
     return fail(comm, &message, true);
 }
 
+/* " during all_reduce #7 (…); rank 2 had not arrived", or "" between operations. */
+static void describe_present(struct wk_comm *comm, char *ret_text, size_t bytes)
+{
+    struct wk_comm_status status;
+    size_t at;
+    wk_comm_status(comm, &status);
+    ret_text[0] = '\0';
+    if (!status.running)
+        return;
+    at = (size_t)snprintf(ret_text, bytes, " during %s", status.operation);
+    for (int i = 0; i < status.waiting_count && i < 16 && at < bytes; i++)
+        at += (size_t)snprintf(ret_text + at, bytes - at, "%s%d",
+                               i > 0                       ? ", "
+                               : status.waiting_count == 1 ? "; missing: rank "
+                                                           : "; missing: ranks ",
+                               status.waiting[i]);
+}
+
 /* Under control_lock. */
 static void mark_dead(struct wk_comm *comm, int rank)
 {
     struct peer *peer = &comm->peers[rank];
+    char where[COMM_TEXT_BYTES / 2];
     if (rank == comm->rank || atomic_load(&peer->left) || atomic_exchange(&peer->dead, true))
         return;
-    comm_fail(comm, WK_EPEER, rank, "rank %d died", rank);
+    describe_present(comm, where, sizeof(where));
+    comm_fail(comm, WK_EPEER, rank, "%s: rank %d died%s", comm->name, rank, where);
+}
+
+/* The memory of an arena; the message is void without it. */
+static void take_arena(struct peer *peer, uint32_t number)
+{
+    if (number >= 1 && number <= COMM_ARENAS_MAX && peer->control_memory_fd >= 0 &&
+        !peer->arenas[number].data)
+        peer->arenas[number].data = arena_map(peer->control_memory_fd, &peer->arenas[number].bytes);
+    if (peer->control_memory_fd >= 0)
+        close(peer->control_memory_fd);
+    peer->control_memory_fd = -1;
 }
 
 static void heard(struct wk_comm *comm, int from)
@@ -69,6 +105,10 @@ static void heard(struct wk_comm *comm, int from)
     struct peer *peer = &comm->peers[from];
     struct control_message *message = &peer->control;
     message->text[sizeof(message->text) - 1] = '\0';
+    if (message->kind == CONTROL_ARENA) {
+        take_arena(peer, message->arena);
+        return;
+    }
     if (message->kind == CONTROL_BYE) {
         atomic_store(&peer->left, true);
         return;
@@ -78,12 +118,36 @@ static void heard(struct wk_comm *comm, int from)
     fail(comm, message, false);
 }
 
+union memory_space {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+/* What has come of the next message, and the memory that came along. */
+static ssize_t receive_some(struct peer *peer)
+{
+    union memory_space space;
+    struct iovec part = {(char *)&peer->control + peer->control_got,
+                         sizeof(peer->control) - peer->control_got};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = space.bytes,
+                             .msg_controllen = sizeof(space.bytes)};
+    ssize_t got = recvmsg(peer->control_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        if (peer->control_memory_fd >= 0)
+            close(peer->control_memory_fd);
+        memcpy(&peer->control_memory_fd, CMSG_DATA(header), sizeof(int));
+    }
+    return got;
+}
+
 static void read_locked(struct wk_comm *comm, int from)
 {
     struct peer *peer = &comm->peers[from];
     while (peer->control_fd >= 0) {
-        ssize_t got = recv(peer->control_fd, (char *)&peer->control + peer->control_got,
-                           sizeof(peer->control) - peer->control_got, MSG_DONTWAIT);
+        ssize_t got = receive_some(peer);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
@@ -127,4 +191,36 @@ void control_goodbye(struct wk_comm *comm)
     pthread_mutex_lock(&comm->fail_lock);
     send_to_all(comm, &bye);
     pthread_mutex_unlock(&comm->fail_lock);
+}
+
+static bool hand_over(const struct peer *peer, const struct control_message *text, int memory_fd)
+{
+    union memory_space space = {.bytes = ""};
+    struct iovec part = {(void *)text, sizeof(*text)};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = space.bytes,
+                             .msg_controllen = sizeof(space.bytes)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &memory_fd, sizeof(int));
+    ssize_t sent = sendmsg(peer->control_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    /* Whoever is gone is noticed where it is waited for. */
+    return sent == (ssize_t)sizeof(*text) || (sent < 0 && errno != EAGAIN && errno != ENOBUFS);
+}
+
+int control_announce(struct wk_comm *comm, uint32_t number, int memory_fd)
+{
+    struct control_message message = {.kind = CONTROL_ARENA, .lost = -1, .arena = number};
+    bool ok = true;
+    pthread_mutex_lock(&comm->fail_lock);
+    for (int i = 0; i < comm->locals; i++)
+        if (comm->local_ranks[i] != comm->rank)
+            ok &= hand_over(&comm->peers[comm->local_ranks[i]], &message, memory_fd);
+    pthread_mutex_unlock(&comm->fail_lock);
+    return ok ? 0
+              : comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d cannot share an arena", comm->name,
+                          comm->rank);
 }

@@ -112,6 +112,11 @@ static const struct link_ops shm_ops = {
     .free = shm_free,
 };
 
+struct segment_head *link_shm_head(const struct link *link)
+{
+    return ((const struct link_shm *)link)->theirs.head;
+}
+
 int link_shm_new(const struct link_shm_options *options, struct link **ret, struct error *err)
 {
     struct link_shm *shm = calloc(1, sizeof(*shm));

@@ -16,6 +16,9 @@ struct link_shm_options {
     struct segment_handles handles; /* the peer's; stay the caller's, bell_fd outlives the link */
 };
 
+/* The head of the peer's segment, for as long as the link lives. */
+struct segment_head *link_shm_head(const struct link *link);
+
 int link_shm_new(const struct link_shm_options *options, struct link **ret, struct error *err);
 
 #endif

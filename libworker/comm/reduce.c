@@ -129,6 +129,12 @@ static void combine(const struct reduction *r, void *dst, const void *const pair
     }
 }
 
+static void divide(const struct reduction *r, void *values, size_t n)
+{
+    if (r->op == WK_MEAN && !r->open)
+        kernels[r->dtype].divide(values, r->divisor ? r->divisor : r->sources, n);
+}
+
 /* The running sum is kept apart when there are more than two sources: `dst` may be one that is
  * still to come. */
 static void reduce_own(const struct reduction *r, const void *const *sources, void *dst, size_t n)
@@ -139,39 +145,148 @@ static void reduce_own(const struct reduction *r, const void *const *sources, vo
         combine(r, to, (const void *[]){sum, sources[s]}, n);
         sum = to;
     }
-    if (r->sources == 1)
+    if (r->sources == 1 && dst != sources[0])
         memmove(dst, sources[0], n * wk_dtype_bytes(r->dtype));
-    if (r->op == WK_MEAN)
-        kernels[r->dtype].divide(dst, r->sources, n);
+    divide(r, dst, n);
 }
 
-static void reduce_widened(const struct reduction *r, const void *const *sources, void *dst,
-                           size_t n)
+/* Returns where the sums stand, in f32. */
+static float *reduce_widened(const struct reduction *r, const void *const *sources, size_t n)
 {
     const struct kernels *k = &kernels[r->dtype];
     float *sum = r->scratch, *next = sum + REDUCE_BLOCK;
-    k->widen(sum, sources[0], n);
+    if (r->partial)
+        memcpy(sum, sources[0], n * sizeof(*sum));
+    else
+        k->widen(sum, sources[0], n);
     for (int s = 1; s < r->sources; s++) {
         k->widen(next, sources[s], n);
         combine(r, sum, (const void *[]){sum, next}, n);
     }
-    if (r->op == WK_MEAN)
-        k->divide(sum, r->sources, n);
-    k->narrow(dst, sum, n);
+    divide(r, sum, n);
+    return sum;
+}
+
+#define FINISH(type, bits_type, exponent)                                                          \
+    WIDE static void scale_##type(type *values, double by, size_t n)                               \
+    {                                                                                              \
+        const type factor = (type)by;                                                              \
+        EACH values[i] = values[i] * factor;                                                       \
+    }                                                                                              \
+    WIDE static void lanes_##type(double *lanes, const type *values, size_t n)                     \
+    {                                                                                              \
+        double sums[TALLY_LANES];                                                                  \
+        memcpy(sums, lanes, sizeof(sums));                                                         \
+        for (size_t at = 0; at < n; at += TALLY_LANES)                                             \
+            for (size_t i = 0; i < TALLY_LANES; i++)                                               \
+                sums[i] += (double)values[at + i] * (double)values[at + i];                        \
+        memcpy(lanes, sums, sizeof(sums));                                                         \
+    }                                                                                              \
+    WIDE static bool wild_##type(const type *values, size_t n)                                     \
+    {                                                                                              \
+        const bits_type *bits = (const bits_type *)(const void *)values;                           \
+        bits_type wild = 0;                                                                        \
+        for (size_t i = 0; i < n; i++)                                                             \
+            wild |= (bits[i] & (exponent)) == (exponent);                                          \
+        return wild != 0;                                                                          \
+    }                                                                                              \
+    static void tally_##type(struct tally *tally, const type *values, size_t n)                    \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        tally->nonfinite |= wild_##type(values, n);                                                \
+        for (; i < n && (tally->at + i) % TALLY_LANES != 0; i++)                                   \
+            tally->lanes[(tally->at + i) % TALLY_LANES] += (double)values[i] * (double)values[i];  \
+        size_t whole = (n - i) / TALLY_LANES * TALLY_LANES;                                        \
+        lanes_##type(tally->lanes, values + i, whole);                                             \
+        for (i += whole; i < n; i++)                                                               \
+            tally->lanes[(tally->at + i) % TALLY_LANES] += (double)values[i] * (double)values[i];  \
+        tally->at += n;                                                                            \
+    }
+
+typedef uint32_t __attribute__((aligned(1), may_alias)) b32;
+typedef uint64_t __attribute__((aligned(1), may_alias)) b64;
+FINISH(f32, b32, UINT32_C(0x7f800000))
+FINISH(f64, b64, UINT64_C(0x7ff0000000000000))
+
+static void finish_f32(const struct finish *finish, float *values, void *dst, size_t n)
+{
+    if (finish->scale != 0 && finish->scale != 1)
+        scale_f32(values, finish->scale, n);
+    if (finish->tally)
+        tally_f32(finish->tally, values, n);
+    if (kernels[finish->out].narrow)
+        kernels[finish->out].narrow(dst, values, n);
+    else if (dst != values)
+        memcpy(dst, values, n * sizeof(*values));
+}
+
+static void finish_f64(const struct finish *finish, double *values, size_t n)
+{
+    if (finish->scale != 0 && finish->scale != 1)
+        scale_f64((f64 *)values, finish->scale, n);
+    if (finish->tally)
+        tally_f64(finish->tally, (const f64 *)values, n);
+}
+
+static void reduce_block(const struct reduction *r, const void *const *sources, void *dst, size_t n)
+{
+    const struct finish *finish = &r->finish;
+    if (kernels[r->dtype].widen) {
+        float *sum = reduce_widened(r, sources, n);
+        if (r->open)
+            memcpy(dst, sum, n * sizeof(*sum));
+        else if (finish->active)
+            finish_f32(finish, sum, dst, n);
+        else
+            kernels[r->dtype].narrow(dst, sum, n);
+        return;
+    }
+    if (!finish->active || r->open) {
+        reduce_own(r, sources, dst, n);
+        return;
+    }
+    /* A converted result has other places than the sums. */
+    void *sums = finish->out == r->dtype ? dst : (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2;
+    reduce_own(r, sources, sums, n);
+    if (r->dtype == WK_F32)
+        finish_f32(finish, sums, dst, n);
+    else
+        finish_f64(finish, sums, n);
 }
 
 void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count)
 {
-    size_t size = wk_dtype_bytes(reduction->dtype);
+    const struct reduction *r = reduction;
+    size_t size = wk_dtype_bytes(r->dtype);
+    size_t first_size = r->partial ? reduce_partial_bytes(r->dtype) : size;
+    size_t out_size = r->open ? reduce_partial_bytes(r->dtype)
+                              : wk_dtype_bytes(r->finish.active ? r->finish.out : r->dtype);
     for (size_t at = 0; at < count; at += REDUCE_BLOCK) {
         size_t n = count - at < REDUCE_BLOCK ? count - at : REDUCE_BLOCK;
         const void *from[REDUCE_SOURCES_MAX];
-        from[0] = (const char *)sources[0] + at * size;
-        for (int s = 1; s < reduction->sources; s++)
+        from[0] = (const char *)sources[0] + at * first_size;
+        for (int s = 1; s < r->sources; s++)
             from[s] = (const char *)sources[s] + at * size;
-        if (kernels[reduction->dtype].widen)
-            reduce_widened(reduction, from, (char *)dst + at * size, n);
-        else
-            reduce_own(reduction, from, (char *)dst + at * size, n);
+        reduce_block(r, from, (char *)dst + at * out_size, n);
     }
+}
+
+size_t reduce_partial_bytes(enum wk_dtype dtype)
+{
+    return kernels[dtype].widen ? sizeof(float) : wk_dtype_bytes(dtype);
+}
+
+bool finish_valid(enum wk_dtype from, enum wk_dtype to)
+{
+    bool from_f32 = from == WK_F32 || from == WK_F16 || from == WK_BF16;
+    bool to_f32 = to == WK_F32 || to == WK_F16 || to == WK_BF16;
+    return (from_f32 && to_f32) || (from == WK_F64 && to == WK_F64);
+}
+
+double tally_squares(const struct tally *tally)
+{
+    double sum = 0;
+    for (int i = 0; i < TALLY_LANES; i++)
+        sum += tally->lanes[i];
+    return sum;
 }

@@ -1,10 +1,10 @@
-/* The shared memory a rank offers to the ranks of its host: a doorbell word and one incoming ring
- * per rank. It is a sealed memfd without a name, handed over a unix socket: when the last process
- * that maps it ends, it is gone.
+/* The shared memory a rank offers to the ranks of its host: a doorbell word, what it posts
+ * (board.h) and one incoming ring per rank. It is a sealed memfd without a name, handed over a unix
+ * socket: when the last process that maps it ends, it is gone.
  *
  *     owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
- *     head: asleep | alert | ring_ends[world]      then, page aligned: ring 0, ring 1, ... ring
- * world-1
+ *     head: asleep | alert | done | posts | ring_ends[world]
+ *     then, page aligned: ring 0, ring 1, ... ring world-1
  *
  * Sleeping (Dekker's way, all accesses sequentially consistent): the owner sets `asleep`, looks at
  * its rings once more, then waits for its bell (an eventfd the peers hold too). A peer publishes,
@@ -26,10 +26,30 @@ struct ring_ends {
     _Alignas(64) _Atomic uint32_t starved; /* the writer waits for room */
 };
 
+enum { POST_HEAD_WORDS = 4, POST_TAIL_BYTES = 24, POST_MORE_BYTES = 8192 - 64 };
+
+/* What a rank brings to an operation; `sequence` is written last. The first line holds what small
+ * operations need. */
+struct post {
+    _Alignas(64) _Atomic uint64_t sequence;
+    uint64_t header[POST_HEAD_WORDS];
+    char data[POST_TAIL_BYTES + POST_MORE_BYTES];
+};
+
+/* That a rank is through with everybody's buffers, and its part of the tally. */
+struct done {
+    _Alignas(64) _Atomic uint64_t sequence;
+    double squares;
+    uint64_t nonfinite;
+    _Atomic uint32_t quiet; /* it has failed and touches nobody's memory any more */
+};
+
 struct segment_head {
     uint64_t magic;
     uint32_t world;
     uint32_t ring_bytes; /* power of two, whole pages */
+    struct done done;
+    struct post posts[2]; /* the second while others still read the first */
     _Alignas(64) _Atomic uint32_t asleep;
     _Alignas(64) _Atomic uint32_t alert; /* the owner should look at its control sockets */
     struct ring_ends rings[];            /* [world], by the writer's rank */

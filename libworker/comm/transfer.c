@@ -16,11 +16,23 @@ void plan_clear(struct wk_comm *comm)
     for (int p = 0; p < comm->world; p++) {
         struct peer *peer = &comm->peers[p];
         peer->header_bytes = 0;
+        peer->expects = false;
         peer->out_count = peer->out_at = 0;
         peer->in_count = peer->in_at = 0;
-        peer->wanted = false;
-        if (p != comm->rank)
-            plan_send(comm, p, &comm->header, sizeof(comm->header));
+        atomic_store_explicit(&peer->wanted, false, memory_order_relaxed);
+    }
+}
+
+void plan_begin(struct wk_comm *comm)
+{
+    plan_clear(comm);
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        if (p == comm->rank)
+            continue;
+        peer->expects = true;
+        peer->ours = peer->expected = comm->header;
+        plan_send(comm, p, &peer->ours, sizeof(peer->ours));
     }
 }
 
@@ -121,17 +133,17 @@ static bool take(struct peer *peer, void *data, size_t bytes, size_t *got)
         mark_ended(peer);
     if (n > 0)
         *got += (size_t)n;
-    peer->wanted = *got < bytes;
+    atomic_store_explicit(&peer->wanted, *got < bytes, memory_order_relaxed);
     return n > 0;
 }
 
-static int mismatch(struct wk_comm *comm, int p)
+int transfer_mismatch(struct wk_comm *comm, int p, const struct header *theirs)
 {
-    char ours[DESCRIPTION_BYTES], theirs[DESCRIPTION_BYTES];
-    request_describe(&comm->header, ours, sizeof(ours));
-    request_describe(&comm->peers[p].header, theirs, sizeof(theirs));
-    return comm_fail(comm, WK_EMISMATCH, -1, "rank %d called %s, rank %d called %s", comm->rank,
-                     ours, p, theirs);
+    char ours[DESCRIPTION_BYTES], other[DESCRIPTION_BYTES];
+    request_describe(&comm->peers[p].expected, ours, sizeof(ours));
+    request_describe(theirs, other, sizeof(other));
+    return comm_fail(comm, WK_EMISMATCH, -1, "%s: rank %d called %s, rank %d called %s", comm->name,
+                     comm->rank, ours, p, other);
 }
 
 /* 1: something moved, 0: nothing, negative: failed. *ret_done when every header is here. */
@@ -141,34 +153,42 @@ static int take_headers(struct wk_comm *comm, bool *ret_done)
     *ret_done = true;
     for (int p = 0; p < comm->world; p++) {
         struct peer *peer = &comm->peers[p];
-        if (p == comm->rank || peer->header_bytes == sizeof(struct header))
+        if (!peer->expects || peer->header_bytes == sizeof(struct header))
             continue;
         moved |= take(peer, &peer->header, sizeof(struct header), &peer->header_bytes);
         if (peer->header_bytes < sizeof(struct header))
             *ret_done = false;
-        else if (memcmp(&peer->header, &comm->header, sizeof(struct header)) != 0)
-            return mismatch(comm, p);
+        else if (!header_agrees(&peer->header, &peer->expected))
+            return transfer_mismatch(comm, p, &peer->header);
     }
     return moved;
 }
 
-/* Elements that every peer has sent and nobody has summed; their places go to comm->sources. */
-static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *plan, size_t size)
+static size_t summand_size(const struct reduce_plan *plan, int i)
 {
-    size_t common = REDUCE_BYTES / size;
+    const struct reduction *r = plan->reduction;
+    return i == 0 && r->partial ? reduce_partial_bytes(r->dtype) : wk_dtype_bytes(r->dtype);
+}
+
+/* Elements that every peer has sent and nobody has summed; their places go to comm->sources. */
+static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *plan)
+{
+    size_t common = REDUCE_BYTES / wk_dtype_bytes(plan->reduction->dtype);
     if (common > plan->count - plan->done)
         common = plan->count - plan->done;
-    for (int p = 0; p < comm->world; p++) {
-        struct peer *peer = &comm->peers[p];
-        if (p == comm->rank) {
-            comm->sources[p] = (const char *)plan->own + plan->done * size;
+    for (int i = 0; i < plan->reduction->sources; i++) {
+        const struct summand *summand = &plan->summands[i];
+        size_t size = summand_size(plan, i);
+        if (summand->data) {
+            comm->sources[i] = summand->data + plan->done * size;
             continue;
         }
-        ssize_t shown = link_peek(peer->link, &comm->sources[p]);
+        struct peer *peer = &comm->peers[summand->peer];
+        ssize_t shown = link_peek(peer->link, &comm->sources[i]);
         if (shown < 0)
             mark_ended(peer);
         size_t elements = shown > 0 ? (size_t)shown / size : 0;
-        peer->wanted = elements == 0;
+        atomic_store_explicit(&peer->wanted, elements == 0, memory_order_relaxed);
         if (elements < common)
             common = elements;
     }
@@ -177,17 +197,14 @@ static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *pl
 
 static int take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
 {
-    size_t size = wk_dtype_bytes(comm->request.dtype);
-    size_t n = plan->done < plan->count ? common_elements(comm, plan, size) : 0;
+    size_t n = plan->done < plan->count ? common_elements(comm, plan) : 0;
     if (n > 0) {
-        struct reduction reduction = {comm->request.dtype, comm->request.op, comm->world,
-                                      comm->scratch};
-        reduce(&reduction, comm->sources, (char *)plan->dst + plan->done * size, n);
-        for (int p = 0; p < comm->world; p++)
-            if (p != comm->rank)
-                link_consume(comm->peers[p].link, n * size);
+        reduce(plan->reduction, comm->sources, plan->dst + plan->done * plan->dst_size, n);
+        for (int i = 0; i < plan->reduction->sources; i++)
+            if (!plan->summands[i].data)
+                link_consume(comm->peers[plan->summands[i].peer].link, n * summand_size(plan, i));
         plan->done += n;
-        plan->ready = plan->done * size;
+        plan->ready = plan->done * plan->dst_size;
     }
     *ret_done = plan->done == plan->count;
     return n > 0;
@@ -237,6 +254,8 @@ static int receive(struct wk_comm *comm, struct reduce_plan *reduction, enum pha
     }
     if (moved < 0)
         return moved;
+    if (done && *phase == PHASE_HEADERS)
+        comm->arrived = true;
     if (done)
         *phase = *phase + 1;
     return moved || done;

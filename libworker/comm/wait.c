@@ -1,9 +1,11 @@
 /* Waiting for peers: look for a while, since an answer is often a microsecond away; then sleep in
  * one epoll that hears everything: the bell (rings in shared memory, abort), data sockets, control
  * sockets, the ends of processes. */
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,7 +17,8 @@ enum {
     SPIN_US = 200,
     YIELDS = 4, /* when there are more ranks than cores */
     EVENTS_MAX = 32,
-    NAMES_MAX = 8, /* missing ranks named before "and n more" */
+    POLL_MS = 1, /* between looks of a rank that nobody may wake in time */
+    NAMES_BYTES = 160,
 };
 
 enum heard { HEARD_BELL, HEARD_DATA, HEARD_CONTROL, HEARD_PROCESS };
@@ -50,17 +53,20 @@ static uint64_t tag_of(enum heard heard, int peer)
     return (uint64_t)heard << 32 | (uint32_t)peer;
 }
 
-int wait_watch(struct wk_comm *comm, int p, int data_fd)
+/* Edge triggered: bytes that nobody wants yet, or an end already noticed, must not wake again. A
+ * sleep follows only a turn in which every wanted call said "not now". */
+int wait_watch_data(struct wk_comm *comm, int p, int data_fd)
+{
+    return watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
+}
+
+int wait_watch(struct wk_comm *comm, int p)
 {
     struct peer *peer = &comm->peers[p];
     if (p == comm->rank)
         return watch(comm, comm->bell_fd, EPOLLIN, tag_of(HEARD_BELL, p));
-    /* Edge triggered: bytes that nobody wants yet, or an end already noticed, must not wake again.
-     * A sleep follows only a turn in which every wanted call said "not now". */
-    int rc = watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
-    if (rc == 0)
-        rc =
-            watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(HEARD_CONTROL, p));
+    int rc =
+        watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(HEARD_CONTROL, p));
     if (rc == 0)
         rc = watch(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(HEARD_PROCESS, p));
     return rc;
@@ -84,6 +90,13 @@ static void disarm(struct wk_comm *comm, struct wait *wait)
 void wait_moved(struct wk_comm *comm, struct wait *wait)
 {
     disarm(comm, wait);
+    if (wait->waiting_since_us != 0) {
+        atomic_fetch_add_explicit(&comm->counters[comm->header.kind].wait_us,
+                                  (uint64_t)(comm_now_us() - wait->waiting_since_us),
+                                  memory_order_relaxed);
+        atomic_store_explicit(&comm->present.waiting_since_us, 0, memory_order_relaxed);
+        wait->waiting_since_us = 0;
+    }
     wait->turns = 0;
     wait->yields = false;
     wait->spin_start_us = 0;
@@ -103,6 +116,15 @@ static void pause_cpu(void)
 #endif
 }
 
+/* For statistics and watchers: from the first reading of the clock without anything moving. */
+static void began(struct wk_comm *comm, struct wait *wait, int64_t now_us)
+{
+    if (wait->waiting_since_us == 0) {
+        wait->waiting_since_us = now_us;
+        atomic_store_explicit(&comm->present.waiting_since_us, now_us, memory_order_relaxed);
+    }
+}
+
 /* True while it is worth looking again without sleeping. Yielding lets the rank we wait for run if
  * it was put on this core; and as both stay runnable, the scheduler sees that they belong on two.
  */
@@ -119,6 +141,7 @@ static bool spin(struct wk_comm *comm, struct wait *wait)
         int64_t now_us = comm_now_us();
         if (wait->spin_start_us == 0)
             wait->spin_start_us = now_us;
+        began(comm, wait, now_us);
         if (now_us - wait->spin_start_us >= comm->spin_us)
             return false;
         wait->yields = now_us - wait->spin_start_us >= PAUSE_US;
@@ -130,40 +153,14 @@ static bool spin(struct wk_comm *comm, struct wait *wait)
     return true;
 }
 
-/* Names of the ranks that have not sent their header or, with `arrived`, whose data is missing.
- * Returns how many. */
-static int late_ranks(const struct wk_comm *comm, bool arrived, char *ret_names, size_t bytes)
-{
-    int late = 0;
-    size_t at = 0;
-    ret_names[0] = '\0';
-    for (int p = 0; p < comm->world; p++) {
-        const struct peer *peer = &comm->peers[p];
-        bool here = arrived ? !peer->wanted && peer->out_at == peer->out_count
-                            : peer->header_bytes == sizeof(struct header);
-        if (p == comm->rank || here)
-            continue;
-        if (late < NAMES_MAX)
-            at += (size_t)snprintf(ret_names + at, bytes - at, "%s%d", late ? ", " : "", p);
-        late++;
-    }
-    if (late > NAMES_MAX)
-        snprintf(ret_names + at, bytes - at, " and %d more", late - NAMES_MAX);
-    return late;
-}
-
 static int time_out(struct wk_comm *comm, const struct wait *wait)
 {
-    char names[NAMES_MAX * 16 + 32], what[DESCRIPTION_BYTES];
-    const char *how = "did not arrive";
-    int late = late_ranks(comm, false, names, sizeof(names));
-    if (late == 0) {
-        late = late_ranks(comm, true, names, sizeof(names));
-        how = "arrived but stopped moving data";
-    }
+    char names[NAMES_BYTES], what[DESCRIPTION_BYTES];
+    int late = present_missing(comm, names, sizeof(names));
     request_describe(&comm->header, what, sizeof(what));
-    return comm_fail(comm, WK_ETIMEOUT, -1, "%s: rank%s %s %s in %lld ms (seen by rank %d)", what,
-                     late == 1 ? "" : "s", names, how,
+    return comm_fail(comm, WK_ETIMEOUT, -1, "%s: %s: rank%s %s %s in %lld ms (seen by rank %d)",
+                     comm->name, what, late == 1 ? "" : "s", names,
+                     comm->arrived ? "arrived but stopped moving data" : "did not arrive",
                      (long long)((comm_now_us() - wait->started_us) / 1000), comm->rank);
 }
 
@@ -180,9 +177,13 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
         if (atomic_load(&peer->left) && (!peer->remote || peer->ended)) {
             char what[DESCRIPTION_BYTES];
             request_describe(&comm->header, what, sizeof(what));
-            comm_fail(comm, WK_EPEER, -1, "%s: rank %d has left the communicator", what, p);
+            comm_fail(comm, WK_EPEER, -1, "%s: %s: rank %d has left the communicator", comm->name,
+                      what, p);
         } else if (peer->ended && now_ms - peer->ended_ms >= LEFT_GRACE_MS) {
-            comm_fail(comm, WK_EPEER, p, "the connection to rank %d broke", p);
+            char what[DESCRIPTION_BYTES];
+            request_describe(&comm->header, what, sizeof(what));
+            comm_fail(comm, WK_EPEER, p, "%s: %s: the connection to rank %d broke", comm->name,
+                      what, p);
         } else if (peer->ended) {
             grace_ms = LEFT_GRACE_MS;
         }
@@ -227,17 +228,30 @@ int wait_look(struct wk_comm *comm)
 
 static int sleep_once(struct wk_comm *comm, struct wait *wait)
 {
-    int64_t now_ms = comm_now_us() / 1000;
+    int64_t now_us = comm_now_us(), now_ms = now_us / 1000;
+    began(comm, wait, now_us);
     if (wait->deadline_ms > 0 && now_ms >= wait->deadline_ms)
         return time_out(comm, wait);
     int64_t limit_ms = wait->deadline_ms > 0 ? wait->deadline_ms - now_ms : -1;
     int grace_ms = check_ended(comm, now_ms);
     if (grace_ms >= 0 && (limit_ms < 0 || grace_ms < limit_ms))
         limit_ms = grace_ms;
+    if (comm->fences && comm->has_segment && (limit_ms < 0 || limit_ms > POLL_MS))
+        limit_ms = POLL_MS;
     if (atomic_load(&comm->failure) != 0)
         return atomic_load(&comm->failure);
     hear_all(comm, (int)limit_ms);
     return atomic_load(&comm->failure);
+}
+
+/* See board.h. */
+static void fall_asleep(struct wk_comm *comm)
+{
+    if (!comm->has_segment)
+        return;
+    atomic_store(&comm->segment.head->asleep, 1);
+    if (!comm->fences)
+        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
 int wait_more(struct wk_comm *comm, struct wait *wait)
@@ -252,8 +266,7 @@ int wait_more(struct wk_comm *comm, struct wait *wait)
     }
     if (spin(comm, wait))
         return atomic_load(&comm->failure);
-    if (comm->has_segment)
-        atomic_store(&comm->segment.head->asleep, 1);
+    fall_asleep(comm);
     wait->armed = true;
     return 0;
 }

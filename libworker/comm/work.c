@@ -1,11 +1,13 @@
-/* The public calls: blocking ones run in the caller's thread when nothing is queued ahead of them,
- * which spares a small operation two thread switches; the rest goes through the queue. */
+/* Running what was asked for: blocking calls in the caller's thread when nothing is queued ahead of
+ * them, which spares a small operation two thread switches; the rest goes through the queue. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/comm/arena.h"
+#include "libworker/comm/board.h"
 #include "libworker/comm/comm_internal.h"
 
 struct wk_work {
@@ -48,14 +50,12 @@ int wk_wait(struct wk_work *work)
     pthread_mutex_unlock(&work->lock);
     pthread_cond_destroy(&work->ended);
     pthread_mutex_destroy(&work->lock);
+    free(work->request.row_space);
     free(work);
     return code;
 }
 
-static int argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static int argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
+int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -115,20 +115,21 @@ static int start_thread(struct wk_comm *comm)
     int rc = pthread_create(&comm->thread, NULL, progress, comm);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     comm->has_thread = rc == 0;
-    return rc == 0 ? 0 : argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
+    return rc == 0 ? 0 : comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
 }
 
 /* With comm->lock held. */
 static int enqueue(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
 {
     if (comm->queued >= COMM_QUEUE_MAX)
-        return argument_error(comm, WK_ENOMEM, "%d operations are queued already", comm->queued);
+        return comm_argument_error(comm, WK_ENOMEM, "%d operations are queued already",
+                                   comm->queued);
     int rc = comm->has_thread ? 0 : start_thread(comm);
     if (rc != 0)
         return rc;
     struct wk_work *work = work_new(request);
     if (!work)
-        return argument_error(comm, WK_ENOMEM, "no memory for another operation");
+        return comm_argument_error(comm, WK_ENOMEM, "no memory for another operation");
     if (comm->last)
         comm->last->next = work;
     else
@@ -140,87 +141,29 @@ static int enqueue(struct wk_comm *comm, const struct request *request, struct w
     return 0;
 }
 
-static int check(struct wk_comm *comm, const struct request *rq)
+/* Takes over `request->row_space`, also on failure. */
+int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
 {
-    size_t size = wk_dtype_bytes(rq->dtype);
-    bool needs_in = rq->kind == KIND_ALL_GATHER || rq->kind == KIND_REDUCE_SCATTER;
-    if (size == 0)
-        return argument_error(comm, WK_EINVAL, "no such element type: %d", (int)rq->dtype);
-    if ((unsigned)rq->op > WK_MIN)
-        return argument_error(comm, WK_EINVAL, "no such reduction: %d", (int)rq->op);
-    if (rq->root < 0 || rq->root >= comm->world)
-        return argument_error(comm, WK_EINVAL, "root %d is not one of %d ranks", rq->root,
-                              comm->world);
-    if (rq->count > PTRDIFF_MAX / size / (size_t)comm->world)
-        return argument_error(comm, WK_EINVAL, "a count of %zu does not fit memory", rq->count);
-    if (rq->count > 0 && (!rq->out || (needs_in && !rq->in)))
-        return argument_error(comm, WK_EINVAL, "%zu elements, but no buffer", rq->count);
-    return 0;
-}
-
-static int submit(struct wk_comm *comm, const struct request *request, struct wk_work **ret_work)
-{
-    if (!comm)
-        return WK_EINVAL;
-    int rc = check(comm, request);
-    if (rc == 0)
-        rc = atomic_load(&comm->failure);
-    if (rc != 0)
-        return rc;
     struct wk_work *work = NULL;
+    int rc = atomic_load(&comm->failure);
+    if (rc != 0) {
+        free(request->row_space);
+        return rc;
+    }
     pthread_mutex_lock(&comm->lock);
-    if (!ret_work && !comm->running && !comm->first)
+    bool here = !ret_work && !comm->running && !comm->first;
+    if (here)
         run_locked(comm, request, &rc);
     else
         rc = enqueue(comm, request, &work);
     pthread_mutex_unlock(&comm->lock);
+    if (!work)
+        free(request->row_space);
     if (rc == 0 && ret_work)
         *ret_work = work;
     else if (work)
         rc = wk_wait(work);
     return rc;
-}
-
-int wk_all_reduce(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype, enum wk_op op,
-                  struct wk_work **ret_work)
-{
-    struct request request = {
-        .kind = KIND_ALL_REDUCE, .dtype = dtype, .op = op, .count = count, .in = buf, .out = buf};
-    return submit(comm, &request, ret_work);
-}
-
-int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype, int root,
-                 struct wk_work **ret_work)
-{
-    struct request request = {
-        .kind = KIND_BROADCAST, .dtype = dtype, .root = root, .count = count, .out = buf};
-    return submit(comm, &request, ret_work);
-}
-
-int wk_all_gather(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
-                  enum wk_dtype dtype, struct wk_work **ret_work)
-{
-    struct request request = {
-        .kind = KIND_ALL_GATHER, .dtype = dtype, .count = count, .in = in, .out = ret_out};
-    return submit(comm, &request, ret_work);
-}
-
-int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
-                      enum wk_dtype dtype, enum wk_op op, struct wk_work **ret_work)
-{
-    struct request request = {.kind = KIND_REDUCE_SCATTER,
-                              .dtype = dtype,
-                              .op = op,
-                              .count = count,
-                              .in = in,
-                              .out = ret_out};
-    return submit(comm, &request, ret_work);
-}
-
-int wk_barrier(struct wk_comm *comm, struct wk_work **ret_work)
-{
-    struct request request = {.kind = KIND_BARRIER, .dtype = WK_U8};
-    return submit(comm, &request, ret_work);
 }
 
 int wk_comm_rank(const struct wk_comm *comm)
@@ -278,11 +221,39 @@ static void stop(struct wk_comm *comm)
         work_end(pop(comm), atomic_load(&comm->failure));
 }
 
+/* A rank that was only thought dead could still write into our arenas: take them away from it. */
+static void defend_arenas(struct wk_comm *comm)
+{
+    if (comm->arenas_announced == 0 || atomic_load(&comm->failure) == 0 || board_quiesce(comm))
+        return;
+    for (int i = 0; i < comm->arena_count; i++)
+        if (comm->arenas[i].number > 0)
+            (void)arena_revoke(comm->arenas[i].arena);
+}
+
 void wk_comm_close(struct wk_comm *comm)
 {
     if (!comm)
         return;
     stop(comm);
+    if (comm->has_segment)
+        atomic_store(&comm->segment.head->done.quiet, 1);
+    defend_arenas(comm);
     control_goodbye(comm);
+    group_leave(comm);
     comm_release(comm);
+}
+
+int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena)
+{
+    if (!comm || !arena)
+        return WK_EINVAL;
+    for (int i = 0; i < comm->arena_count; i++)
+        if (comm->arenas[i].arena == arena)
+            return 0;
+    if (comm->arena_count == COMM_ARENAS_MAX)
+        return comm_argument_error(comm, WK_ENOMEM, "%d arenas are registered already",
+                                   comm->arena_count);
+    comm->arenas[comm->arena_count++] = (struct registered){.arena = arena_hold(arena)};
+    return 0;
 }

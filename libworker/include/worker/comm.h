@@ -18,6 +18,8 @@
 #ifndef WORKER_COMM_H
 #define WORKER_COMM_H
 
+#include <stdbool.h>
+
 #include <worker/error.h>
 #include <worker/types.h>
 
@@ -45,6 +47,170 @@ WK_API int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out
 
 /* Returns when every rank has called it. */
 WK_API int wk_barrier(struct wk_comm *comm, struct wk_work **ret_work);
+
+/* What the operations below move: `count` elements as said at each. */
+struct wk_buffers {
+    const void *in;
+    void *out;
+    size_t count;
+    enum wk_dtype dtype;
+};
+
+/* root's out[count] = the reduction over all ranks' in[count]; other ranks' `out` is not touched.
+ * `out` may be `in`. */
+WK_API int wk_reduce(struct wk_comm *comm, const struct wk_buffers *buffers, enum wk_op op,
+                     int root, struct wk_work **ret_work);
+
+/* root's out[world, count] = in[count] of each rank; root's `in` may be its own row of `out`. */
+WK_API int wk_gather(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
+                     struct wk_work **ret_work);
+
+/* out[count] = row `rank` of root's in[world, count], and may be that very row at the root. */
+WK_API int wk_scatter(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
+                      struct wk_work **ret_work);
+
+/* Row p of out[world, count] = row `rank` of rank p's in[world, count]. */
+WK_API int wk_all_to_all(struct wk_comm *comm, const struct wk_buffers *buffers,
+                         struct wk_work **ret_work);
+
+/* With rows of different lengths: in_counts[p] elements at in + in_offsets[p] (elements) go to rank
+ * p, out_counts[p] come from it to out + out_offsets[p]. What a rank sends another must be what
+ * that one expects (WK_EMISMATCH). The arrays are copied; rows of `in` may be shared. */
+struct wk_rows {
+    const void *in;
+    const size_t *in_counts, *in_offsets; /* [world] */
+    void *out;
+    const size_t *out_counts, *out_offsets; /* [world] */
+    enum wk_dtype dtype;
+};
+WK_API int wk_all_to_all_v(struct wk_comm *comm, const struct wk_rows *rows,
+                           struct wk_work **ret_work);
+
+/* Between two ranks; the others take no part. in[count] arrives as the peer's out[count]. Messages
+ * of a pair are matched in order and count and type must agree. Operations of one rank run one
+ * after the other: to go both ways at once, use wk_send_recv. */
+WK_API int wk_send(struct wk_comm *comm, const void *in, size_t count, enum wk_dtype dtype, int to,
+                   struct wk_work **ret_work);
+WK_API int wk_recv(struct wk_comm *comm, void *ret_out, size_t count, enum wk_dtype dtype, int from,
+                   struct wk_work **ret_work);
+
+/* in[count] to `to` and out[count] from `from`, neither waiting for the other. */
+WK_API int wk_send_recv(struct wk_comm *comm, const struct wk_buffers *buffers, int to, int from,
+                        struct wk_work **ret_work);
+
+/* What a reduction does on the way, which spares passes over memory: floats only. `scale`
+ * multiplies the results (0: left alone). They are stored as `out_dtype` if `converts` (f32, f16
+ * and bf16 into each other, rounded once). Their sum of squares over all ranks, in f64 and before
+ * that rounding, and whether any is infinite or NaN, are the same on all ranks; same bits in the
+ * same world. */
+struct wk_reduce_options {
+    double scale;
+    bool converts;
+    enum wk_dtype out_dtype;
+    double *ret_squares; /* NULL: not wanted; on every rank or on none */
+    int *ret_nonfinite;  /* 0 or 1; NULL: not wanted; on every rank or on none */
+};
+
+/* out[count] on every rank = the finished reduction of in[count]; `out` may be `in` unless it
+ * converts. */
+WK_API int wk_all_reduce_with(struct wk_comm *comm, const struct wk_buffers *buffers, enum wk_op op,
+                              const struct wk_reduce_options *options, struct wk_work **ret_work);
+
+/* out[count] = the finished reduction of row `rank` of in[world, count]. */
+WK_API int wk_reduce_scatter_with(struct wk_comm *comm, const struct wk_buffers *buffers,
+                                  enum wk_op op, const struct wk_reduce_options *options,
+                                  struct wk_work **ret_work);
+
+/* Objects: bytes whose length only their owner knows. Blocking. Results are malloced, the caller's
+ * to free; NULL for no bytes. */
+struct wk_bytes {
+    void *data;
+    size_t bytes;
+};
+
+/* `object` is root's to give and the others' to get: root's stays as it is. */
+WK_API int wk_broadcast_object(struct wk_comm *comm, struct wk_bytes *object, int root);
+
+/* objects[world], one of each rank; all data of them in one allocation, which objects[0].data
+ * begins: free(objects[0].data). */
+WK_API int wk_all_gather_object(struct wk_comm *comm, const struct wk_bytes *own,
+                                struct wk_bytes *ret_objects);
+
+/* Rows of different lengths as one table: *ret_table[world, *ret_longest], malloced, shorter rows
+ * filled with copies of the element at `pad`. lengths[world], if wanted, gets the true lengths. */
+struct wk_padded {
+    void *table;
+    size_t longest;
+};
+WK_API int wk_all_gather_padded(struct wk_comm *comm, const struct wk_buffers *row, const void *pad,
+                                struct wk_padded *ret, size_t *lengths);
+
+/* Memory that the ranks of a host read in place: operations on buffers within one, on every rank of
+ * the communicator, spare two copies of four. Content survives communicators. An arena that was
+ * freed lives on until the last communicator it was registered with is closed. */
+struct wk_arena;
+WK_API int wk_arena_new(size_t bytes, struct wk_arena **ret_arena);
+WK_API void wk_arena_free(struct wk_arena *arena); /* NULL is fine */
+WK_API void *wk_arena_data(const struct wk_arena *arena);
+WK_API size_t wk_arena_bytes(const struct wk_arena *arena);
+
+/* Make it known to this communicator; local and cheap, repeating it changes nothing. Groups made
+ * later know it too. WK_ENOMEM beyond 16. Not while an operation runs. */
+WK_API int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena);
+
+/* A group of this communicator's ranks: those that give the same `color` (0 or more), ordered by
+ * key, then rank. Every rank calls; a negative color gets none (NULL). The group has sequence
+ * numbers and failures of its own; aborting or closing this communicator aborts it. Close it before
+ * this one. `name` is for sentences. Blocking. */
+struct wk_split {
+    const char *name;
+    int color;
+    int key;
+};
+WK_API int wk_comm_split(struct wk_comm *comm, const struct wk_split *split,
+                         struct wk_comm **ret_group);
+
+/* The group of ranks[n], in that order; every rank of `comm` calls with the same list. */
+WK_API int wk_comm_subgroup(struct wk_comm *comm, const int *ranks, int n,
+                            struct wk_comm **ret_group);
+
+/* The ranks that differ from this one only in coordinate `axis` of a mesh sizes[axes], whose last
+ * axis is the innermost: rank = (c[0] * sizes[1] + c[1]) * sizes[2] + ... */
+struct wk_mesh {
+    const int *sizes;
+    int axes;
+};
+WK_API int wk_comm_axis(struct wk_comm *comm, const struct wk_mesh *mesh, int axis,
+                        struct wk_comm **ret_group);
+
+/* What the communicator is doing, for whoever watches it. Any thread, never blocks. */
+struct wk_comm_status {
+    char name[32];
+    bool running;
+    char operation[128]; /* "all_reduce #7 (sum of 1000 f32, 4000 bytes)": present or last */
+    uint64_t sequence;
+    uint64_t bytes;
+    int64_t waiting_us; /* since it began to wait; 0 while data moves */
+    int waiting_count;  /* ranks whose arrival it waits for */
+    int waiting[16];    /* the first of them */
+    int failure;        /* as wk_comm_error's code */
+};
+WK_API void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret);
+
+/* Counted since the communicator was made, by operation. */
+struct wk_comm_counter {
+    const char *name;
+    uint64_t calls;
+    uint64_t bytes; /* of the operation's vector at this rank */
+    double wait_s;  /* spent waiting for others, beyond a first few hundred looks */
+};
+enum { WK_COMM_COUNTERS = 16 };
+struct wk_comm_statistics {
+    int count;
+    struct wk_comm_counter counters[WK_COMM_COUNTERS];
+    uint64_t in_place; /* operations that read the peers' buffers directly */
+};
+WK_API void wk_comm_statistics(struct wk_comm *comm, struct wk_comm_statistics *ret);
 
 /* Wait for an operation, free it, return its result. NULL is 0. Works after wk_comm_close too. */
 WK_API int wk_wait(struct wk_work *work);

@@ -120,6 +120,10 @@ static void killed_while_awaited(struct shared *s, enum ranks_hosts hosts, int w
     ranks_join(&started);
     expect_survivors(s, &ranks, "killed while awaited");
     double rank0_ms = s->at_ms[0] - killed_ms;
+    expect(strstr(s->text[0], "world: rank ") &&
+               strstr(s->text[0], "during all_reduce #1 (sum of 1000 f32, 4000 bytes)") &&
+               strstr(s->text[0], "; missing: rank"),
+           "a death says what was going on", hosts, s->text[0]);
     expect(rank0_ms < LATE_MS && worst_after(s, world, late_ms) < LATE_MS, "time to see a death",
            hosts, "late");
     printf("%-5s world %d: rank 0 saw the death after %.2f ms\n", ranks_hosts_name(hosts), world,
@@ -252,7 +256,8 @@ static void timed_out(struct shared *s, enum ranks_kind kind, enum ranks_hosts h
     expect(ranks_run(&ranks, rank_2_is_late) == 0, "timeout", hosts, "");
     for (int r = 0; r < 3; r++) {
         expect(s->code[r] == WK_ETIMEOUT, "timeout", hosts, s->text[r]);
-        expect(strstr(s->text[r], "broadcast #1 (8 f64 from rank 1): rank 2 did not arrive") !=
+        expect(strstr(s->text[r],
+                      "world: broadcast #1 (8 f64 from rank 1, 64 bytes): rank 2 did not arrive") !=
                    NULL,
                "timeout names the missing", hosts, s->text[r]);
     }
@@ -289,11 +294,12 @@ static int call_differently(struct wk_comm *comm, int rank, int rc, const struct
 static void mismatched(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
 {
     static const char *const both[][2] = {
-        {"all_reduce #0 (sum of 12 f32)", "all_reduce #0 (sum of 11 f32)"},
-        {"all_reduce #0 (sum of 3 f32)", "all_reduce #0 (sum of 3 f64)"},
-        {"all_reduce #0 (sum of 3 f32)", "all_reduce #0 (mean of 3 f32)"},
-        {"broadcast #0 (3 f32 from rank 0)", "broadcast #0 (3 f32 from rank 1)"},
-        {"broadcast #0 (3 f32 from rank 0)", "barrier #0"},
+        {"all_reduce #0 (sum of 12 f32, 48 bytes)", "all_reduce #0 (sum of 11 f32, 44 bytes)"},
+        {"all_reduce #0 (sum of 3 f32, 12 bytes)", "all_reduce #0 (sum of 3 f64, 24 bytes)"},
+        {"all_reduce #0 (sum of 3 f32, 12 bytes)", "all_reduce #0 (mean of 3 f32, 12 bytes)"},
+        {"broadcast #0 (3 f32 from rank 0, 12 bytes)",
+         "broadcast #0 (3 f32 from rank 1, 12 bytes)"},
+        {"broadcast #0 (3 f32 from rank 0, 12 bytes)", "barrier #0"},
     };
     for (int i = 0; i < 5; i++) {
         struct ranks ranks = a_world(s, hosts, 3);

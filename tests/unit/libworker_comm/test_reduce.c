@@ -69,7 +69,8 @@ enum { N = 9001, SOURCES = 5 };
 static void run(enum wk_dtype dtype, enum wk_op op, int sources, const void *const *from, void *to)
 {
     char *scratch = malloc(REDUCE_SCRATCH_BYTES);
-    struct reduction reduction = {dtype, op, sources, scratch};
+    struct reduction reduction = {
+        .dtype = dtype, .op = op, .sources = sources, .scratch = scratch};
     reduce(&reduction, from, to, N);
     free(scratch);
 }

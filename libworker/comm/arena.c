@@ -1,0 +1,135 @@
+#include "libworker/comm/arena.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <worker/error.h>
+
+enum {
+    ARENA_ALIGN_BYTES = 2 * 1024 * 1024, /* a huge page */
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+};
+
+static int memory_new(size_t bytes)
+{
+    int fd = memfd_create("muster-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd >= 0 && (ftruncate(fd, (off_t)bytes) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* At an address whose pages can be huge, which a plain mapping need not have. */
+static char *map_aligned(int fd, size_t bytes)
+{
+    size_t room = bytes + ARENA_ALIGN_BYTES;
+    char *space = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED)
+        return NULL;
+    size_t skip = (ARENA_ALIGN_BYTES - (uintptr_t)space % ARENA_ALIGN_BYTES) % ARENA_ALIGN_BYTES;
+    char *data = mmap(space + skip, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (data == MAP_FAILED) {
+        munmap(space, room);
+        return NULL;
+    }
+    if (skip > 0)
+        munmap(space, skip);
+    munmap(data + bytes, room - skip - bytes);
+    /* A wish: not every kernel grants it. */
+    (void)madvise(data, bytes, MADV_HUGEPAGE);
+    return data;
+}
+
+int wk_arena_new(size_t bytes, struct wk_arena **ret_arena)
+{
+    if (bytes == 0 || bytes > PTRDIFF_MAX - 2 * (size_t)ARENA_ALIGN_BYTES)
+        return WK_EINVAL;
+    struct wk_arena *arena = calloc(1, sizeof(*arena));
+    if (!arena)
+        return WK_ENOMEM;
+    arena->bytes = bytes;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t whole = (bytes + page - 1) / page * page;
+    arena->bytes = whole;
+    arena->memory_fd = memory_new(whole);
+    arena->data = arena->memory_fd >= 0 ? map_aligned(arena->memory_fd, whole) : NULL;
+    if (!arena->data) {
+        if (arena->memory_fd >= 0)
+            close(arena->memory_fd);
+        free(arena);
+        return WK_ENOMEM;
+    }
+    atomic_store(&arena->holders, 1);
+    *ret_arena = arena;
+    return 0;
+}
+
+struct wk_arena *arena_hold(struct wk_arena *arena)
+{
+    atomic_fetch_add(&arena->holders, 1);
+    return arena;
+}
+
+void arena_release(struct wk_arena *arena)
+{
+    if (!arena || atomic_fetch_sub(&arena->holders, 1) > 1)
+        return;
+    munmap(arena->data, arena->bytes);
+    close(arena->memory_fd);
+    free(arena);
+}
+
+void wk_arena_free(struct wk_arena *arena)
+{
+    arena_release(arena);
+}
+
+void *wk_arena_data(const struct wk_arena *arena)
+{
+    return arena->data;
+}
+
+size_t wk_arena_bytes(const struct wk_arena *arena)
+{
+    return arena->bytes;
+}
+
+int arena_revoke(struct wk_arena *arena)
+{
+    int fd = memory_new(arena->bytes);
+    char *copy = fd >= 0 ? mmap(NULL, arena->bytes, PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (copy == MAP_FAILED) {
+        if (fd >= 0)
+            close(fd);
+        return WK_ENOMEM;
+    }
+    memcpy(copy, arena->data, arena->bytes);
+    munmap(copy, arena->bytes);
+    void *data =
+        mmap(arena->data, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (data == MAP_FAILED) {
+        close(fd);
+        return WK_ENOMEM;
+    }
+    (void)madvise(data, arena->bytes, MADV_HUGEPAGE);
+    close(arena->memory_fd);
+    arena->memory_fd = fd;
+    atomic_fetch_add(&arena->version, 1);
+    return 0;
+}
+
+char *arena_map(int memory_fd, size_t *ret_bytes)
+{
+    struct stat st;
+    /* Without the seals a peer could shrink it under us, and touching it would be a SIGBUS. */
+    int seals = fcntl(memory_fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(memory_fd, &st) != 0 || st.st_size <= 0)
+        return NULL;
+    *ret_bytes = (size_t)st.st_size;
+    return map_aligned(memory_fd, *ret_bytes);
+}

@@ -1,0 +1,165 @@
+#include "libworker/comm/board.h"
+
+#include <linux/membarrier.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    FIRST_LOOKS = 300, /* an answer that is on its way */
+    QUIESCE_MS = 50,
+    NAP_US = 100,
+};
+
+_Static_assert(sizeof(struct header) == sizeof(uint64_t[POST_HEAD_WORDS]), "a post holds a header");
+_Static_assert(sizeof(struct located) <= POST_TAIL_BYTES, "places fit the first line of a post");
+
+bool board_prepare(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+struct post *board_open(struct wk_comm *comm)
+{
+    return &comm->segment.head->posts[++comm->board_sequence % 2];
+}
+
+/* Wake who went to sleep before it could see what was just written. */
+static void wake(struct wk_comm *comm)
+{
+    if (comm->fences)
+        atomic_thread_fence(memory_order_seq_cst);
+    else
+        atomic_signal_fence(memory_order_seq_cst);
+    for (int i = 0; i < comm->locals; i++) {
+        struct peer *peer = &comm->peers[comm->local_ranks[i]];
+        if (peer->head && atomic_load_explicit(&peer->head->asleep, memory_order_relaxed))
+            segment_ring_bell(peer->head, peer->handles.bell_fd);
+    }
+}
+
+void board_publish(struct wk_comm *comm, struct post *post)
+{
+    memcpy(post->header, &comm->header, sizeof(comm->header));
+    atomic_store_explicit(&post->sequence, comm->board_sequence, memory_order_release);
+    wake(comm);
+}
+
+const struct post *board_post_of(const struct wk_comm *comm, int rank)
+{
+    const struct segment_head *head =
+        rank == comm->rank ? comm->segment.head : comm->peers[rank].head;
+    return &head->posts[comm->board_sequence % 2];
+}
+
+typedef const _Atomic uint64_t *word_of(const struct wk_comm *comm, int rank);
+
+static const _Atomic uint64_t *posted(const struct wk_comm *comm, int rank)
+{
+    return &board_post_of(comm, rank)->sequence;
+}
+
+static const _Atomic uint64_t *finished(const struct wk_comm *comm, int rank)
+{
+    return &comm->peers[rank].head->done.sequence;
+}
+
+/* Notes who is missing, for the sleeper and for whoever watches. */
+static bool all_here(struct wk_comm *comm, word_of *word)
+{
+    bool all = true;
+    for (int i = 0; i < comm->locals; i++) {
+        int p = comm->local_ranks[i];
+        if (p == comm->rank)
+            continue;
+        bool here =
+            atomic_load_explicit(word(comm, p), memory_order_acquire) >= comm->board_sequence;
+        atomic_store_explicit(&comm->peers[p].wanted, !here, memory_order_relaxed);
+        all &= here;
+    }
+    return all;
+}
+
+static int wait_slowly(struct wk_comm *comm, word_of *word)
+{
+    struct wait wait;
+    int rc = 0;
+    wait_begin(comm, &wait);
+    while (rc == 0 && !all_here(comm, word))
+        rc = wait_more(comm, &wait);
+    wait_moved(comm, &wait);
+    wait_end(comm, &wait);
+    return rc;
+}
+
+static int await_all(struct wk_comm *comm, word_of *word)
+{
+    uint64_t sequence = comm->board_sequence;
+    int looks = comm->spin_us > 0 ? FIRST_LOOKS : 1;
+    for (int i = 0; i < comm->locals; i++) {
+        int p = comm->local_ranks[i];
+        if (p == comm->rank)
+            continue;
+        const _Atomic uint64_t *at = word(comm, p);
+        while (atomic_load_explicit(at, memory_order_acquire) < sequence)
+            if (looks-- <= 0)
+                return wait_slowly(comm, word);
+    }
+    return 0;
+}
+
+int board_gather(struct wk_comm *comm)
+{
+    int rc = await_all(comm, posted);
+    comm->arrived = rc == 0;
+    for (int i = 0; rc == 0 && i < comm->locals; i++) {
+        int p = comm->local_ranks[i];
+        struct header theirs;
+        if (p == comm->rank)
+            continue;
+        memcpy(&theirs, board_post_of(comm, p)->header, sizeof(theirs));
+        if (!header_agrees(&comm->header, &theirs)) {
+            comm->peers[p].expected = comm->header;
+            rc = transfer_mismatch(comm, p, &theirs);
+        }
+    }
+    return rc;
+}
+
+int board_finish(struct wk_comm *comm, const struct share *share)
+{
+    struct done *done = &comm->segment.head->done;
+    if (share) {
+        done->squares = share->squares;
+        done->nonfinite = share->nonfinite;
+    }
+    atomic_store_explicit(&done->sequence, comm->board_sequence, memory_order_release);
+    wake(comm);
+    return await_all(comm, finished);
+}
+
+static bool lets_go(struct peer *peer)
+{
+    return atomic_load(&peer->head->done.quiet) || atomic_load(&peer->dead) ||
+           atomic_load(&peer->left);
+}
+
+bool board_quiesce(struct wk_comm *comm)
+{
+    const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+    int64_t until_us = comm_now_us() + QUIESCE_MS * 1000;
+    for (;;) {
+        bool all = true;
+        for (int i = 0; i < comm->locals; i++) {
+            int p = comm->local_ranks[i];
+            if (p != comm->rank && !lets_go(&comm->peers[p])) {
+                control_read(comm, p);
+                all &= lets_go(&comm->peers[p]);
+            }
+        }
+        if (all || comm_now_us() > until_us)
+            return all;
+        nanosleep(&nap, NULL);
+    }
+}

@@ -1,0 +1,349 @@
+/* The operations as plans. All of them go straight from each rank to each other rank: with S the
+ * bytes of the whole vector and N ranks that moves no byte more than a ring, in 1 or 2 steps
+ * instead of N-1 or 2(N-1), and the owner of a slice sees every contribution, so sums are in rank
+ * order. */
+#include <string.h>
+
+#include "libworker/comm/comm_internal.h"
+
+enum { SMALL_BYTES = 8 * 1024 /* below, a second step costs more than summing everything twice */ };
+
+static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
+{
+    for (int p = 0; p < comm->world; p++)
+        if (p != comm->rank)
+            plan_send(comm, p, data, bytes);
+}
+
+/* Everybody's data in rank order, our own from memory. */
+static struct reduce_plan sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
+                                     const void *own)
+{
+    for (int p = 0; p < comm->world; p++)
+        comm->summands[p] = (struct summand){p == comm->rank ? own : NULL, p};
+    return (struct reduce_plan){.summands = comm->summands, .reduction = reduction};
+}
+
+/* Everything to everybody, everybody sums all. 1 step; sends (N-1) S, sums N S per rank. */
+static int all_reduce_small(struct wk_comm *comm, const struct request *rq)
+{
+    /* The others still read what the sum overwrites. */
+    char copy[SMALL_BYTES];
+    size_t bytes = request_in_bytes(rq, comm->world);
+    if (bytes > 0)
+        memcpy(copy, rq->in, bytes);
+    struct reduction reduction = request_reduction(comm, rq, NULL);
+    struct reduce_plan plan = sum_of_all(comm, &reduction, copy);
+    plan.dst = rq->out;
+    plan.dst_size = request_out_size(rq);
+    plan.count = rq->count;
+    send_to_others(comm, copy, bytes);
+    return transfer_run(comm, &plan);
+}
+
+/* Each slice to its owner, who sums it and sends the sum to everybody as it grows.
+ * 2 steps, overlapping; sends 2 S (N-1)/N, sums S per rank. */
+static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, struct tally *tally)
+{
+    size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
+    const char *in = rq->in;
+    char *out = rq->out;
+    struct slice own = slice_of(rq->count, comm->world, comm->rank);
+    struct reduction reduction = request_reduction(comm, rq, tally);
+    struct reduce_plan plan = sum_of_all(comm, &reduction, in + own.first * size);
+    plan.dst = out + own.first * out_size;
+    plan.dst_size = out_size;
+    plan.count = own.count;
+    for (int p = 0; p < comm->world; p++) {
+        if (p == comm->rank)
+            continue;
+        struct slice slice = slice_of(rq->count, comm->world, p);
+        plan_send(comm, p, in + slice.first * size, slice.count * size);
+        plan_send_gated(
+            comm, p,
+            (struct out){.data = plan.dst, .bytes = own.count * out_size, .ready = &plan.ready});
+        plan_receive(comm, p, out + slice.first * out_size, slice.count * out_size);
+    }
+    return transfer_run(comm, &plan);
+}
+
+/* 1 step; sends S (N-1)/N, sums S per rank; S = all N rows. */
+static int reduce_scatter(struct wk_comm *comm, const struct request *rq, struct tally *tally)
+{
+    const char *in = rq->in;
+    size_t row_bytes = rq->count * wk_dtype_bytes(rq->dtype);
+    struct reduction reduction = request_reduction(comm, rq, tally);
+    struct reduce_plan plan = sum_of_all(comm, &reduction, in + row_bytes * (size_t)comm->rank);
+    plan.dst = rq->out;
+    plan.dst_size = request_out_size(rq);
+    plan.count = rq->count;
+    for (int p = 0; p < comm->world; p++)
+        if (p != comm->rank)
+            plan_send(comm, p, in + row_bytes * (size_t)p, row_bytes);
+    return transfer_run(comm, &plan);
+}
+
+/* 1 step; the others send S, the root sums N S. */
+static int reduce_to_root(struct wk_comm *comm, const struct request *rq, size_t bytes)
+{
+    if (comm->rank != rq->root) {
+        plan_send(comm, rq->root, rq->in, bytes);
+        return transfer_run(comm, NULL);
+    }
+    struct reduction reduction = request_reduction(comm, rq, NULL);
+    struct reduce_plan plan = sum_of_all(comm, &reduction, rq->in);
+    plan.dst = rq->out;
+    plan.dst_size = wk_dtype_bytes(rq->dtype);
+    plan.count = rq->count;
+    return transfer_run(comm, &plan);
+}
+
+static void keep_own(void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+/* 1 step; sends (N-1) rows, receives as many. */
+static int all_gather(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
+{
+    char *own = (char *)rq->out + row_bytes * (size_t)comm->rank;
+    keep_own(own, rq->in, row_bytes);
+    send_to_others(comm, own, row_bytes);
+    for (int p = 0; p < comm->world; p++)
+        if (p != comm->rank)
+            plan_receive(comm, p, (char *)rq->out + row_bytes * (size_t)p, row_bytes);
+    return transfer_run(comm, NULL);
+}
+
+/* 1 step; a row from each to the root. */
+static int gather(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
+{
+    if (comm->rank != rq->root)
+        plan_send(comm, rq->root, rq->in, row_bytes);
+    for (int p = 0; p < comm->world && comm->rank == rq->root; p++) {
+        char *row = (char *)rq->out + row_bytes * (size_t)p;
+        if (p == comm->rank)
+            keep_own(row, rq->in, row_bytes);
+        else
+            plan_receive(comm, p, row, row_bytes);
+    }
+    return transfer_run(comm, NULL);
+}
+
+/* 1 step; a row to each from the root. */
+static int scatter(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
+{
+    if (comm->rank != rq->root)
+        plan_receive(comm, rq->root, rq->out, row_bytes);
+    for (int p = 0; p < comm->world && comm->rank == rq->root; p++) {
+        const char *row = (const char *)rq->in + row_bytes * (size_t)p;
+        if (p == comm->rank)
+            keep_own(rq->out, row, row_bytes);
+        else
+            plan_send(comm, p, row, row_bytes);
+    }
+    return transfer_run(comm, NULL);
+}
+
+/* 1 step; sends N-1 rows, receives as many. */
+static int all_to_all(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
+{
+    for (int p = 0; p < comm->world; p++) {
+        const char *from = (const char *)rq->in + row_bytes * (size_t)p;
+        char *to = (char *)rq->out + row_bytes * (size_t)p;
+        if (p == comm->rank) {
+            keep_own(to, from, row_bytes);
+            continue;
+        }
+        plan_send(comm, p, from, row_bytes);
+        plan_receive(comm, p, to, row_bytes);
+    }
+    return transfer_run(comm, NULL);
+}
+
+/* As all_to_all; each header names the length of the row that follows. */
+static int all_to_all_v(struct wk_comm *comm, const struct request *rq)
+{
+    const struct wk_rows *rows = &rq->rows;
+    size_t size = wk_dtype_bytes(rq->dtype);
+    for (int p = 0; p < comm->world; p++) {
+        struct peer *peer = &comm->peers[p];
+        const char *from = (const char *)rows->in + rows->in_offsets[p] * size;
+        char *to = (char *)rows->out + rows->out_offsets[p] * size;
+        if (p == comm->rank) {
+            if (rows->in_counts[p] != rows->out_counts[p])
+                return comm_fail(comm, WK_EMISMATCH, -1,
+                                 "%s: rank %d sends itself %zu elements, expects %zu", comm->name,
+                                 p, rows->in_counts[p], rows->out_counts[p]);
+            keep_own(to, from, rows->in_counts[p] * size);
+            continue;
+        }
+        peer->ours.count = rows->in_counts[p];
+        peer->expected.count = rows->out_counts[p];
+        plan_send(comm, p, from, rows->in_counts[p] * size);
+        plan_receive(comm, p, to, rows->out_counts[p] * size);
+    }
+    return transfer_run(comm, NULL);
+}
+
+/* 1 step; the root sends (N-1) S. */
+static int broadcast_small(struct wk_comm *comm, const struct request *rq, size_t bytes)
+{
+    if (comm->rank == rq->root)
+        send_to_others(comm, rq->out, bytes);
+    else
+        plan_receive(comm, rq->root, rq->out, bytes);
+    return transfer_run(comm, NULL);
+}
+
+static char *part_of(const struct wk_comm *comm, const struct request *rq, int p, size_t *ret_bytes)
+{
+    size_t size = wk_dtype_bytes(rq->dtype);
+    struct slice slice = slice_of(rq->count, comm->world, p);
+    *ret_bytes = slice.count * size;
+    return (char *)rq->out + slice.first * size;
+}
+
+static int deal_out(struct wk_comm *comm, const struct request *rq)
+{
+    size_t bytes, own_bytes;
+    char *own = part_of(comm, rq, comm->rank, &own_bytes);
+    for (int p = 0; p < comm->world; p++) {
+        if (p == comm->rank)
+            continue;
+        char *part = part_of(comm, rq, p, &bytes);
+        plan_send(comm, p, part, bytes);
+        plan_send(comm, p, own, own_bytes);
+    }
+    return transfer_run(comm, NULL);
+}
+
+/* The root deals out slices, everyone passes its own on to the rest as it comes.
+ * 2 steps, overlapping; the root sends 2 S (N-1)/N, the others S (N-2)/N. */
+static int broadcast_sliced(struct wk_comm *comm, const struct request *rq)
+{
+    if (comm->rank == rq->root)
+        return deal_out(comm, rq);
+    size_t bytes, own_bytes;
+    char *own = part_of(comm, rq, comm->rank, &own_bytes);
+    struct in *in = plan_receive(comm, rq->root, own, own_bytes);
+    char *roots = part_of(comm, rq, rq->root, &bytes);
+    plan_receive(comm, rq->root, roots, bytes);
+    for (int p = 0; p < comm->world; p++) {
+        if (p == rq->root || p == comm->rank)
+            continue;
+        char *part = part_of(comm, rq, p, &bytes);
+        plan_receive(comm, p, part, bytes);
+        plan_send_gated(comm, p, (struct out){.data = own, .bytes = own_bytes, .ready = &in->got});
+    }
+    return transfer_run(comm, NULL);
+}
+
+static struct header pair_header(const struct wk_comm *comm, const struct request *rq, int to,
+                                 uint64_t sequence)
+{
+    struct header header = comm->header;
+    header.kind = KIND_SEND;
+    header.dtype = (uint8_t)rq->dtype;
+    header.root = to;
+    header.count = rq->count;
+    header.sequence = sequence;
+    return header;
+}
+
+/* Only the two of them: their messages are numbered by pair. */
+static int between(struct wk_comm *comm, const struct request *rq)
+{
+    size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
+    bool sends = rq->kind != KIND_RECV, receives = rq->kind != KIND_SEND;
+    struct request described = *rq;
+    uint64_t next = comm->sequence;
+    described.root = sends ? rq->to : comm->rank;
+    described.finishes = false;
+    collective_head(comm, &described);
+    comm->sequence = next; /* not an operation of all */
+    plan_clear(comm);
+    if (sends) {
+        struct peer *peer = &comm->peers[rq->to];
+        peer->ours = pair_header(comm, rq, rq->to, peer->messages_out++);
+        comm->header.sequence = peer->ours.sequence;
+        plan_send(comm, rq->to, &peer->ours, sizeof(peer->ours));
+        plan_send(comm, rq->to, rq->in, bytes);
+    }
+    if (receives) {
+        struct peer *peer = &comm->peers[rq->from];
+        peer->expects = true;
+        peer->expected = pair_header(comm, rq, comm->rank, peer->messages_in++);
+        if (!sends)
+            comm->header.sequence = peer->expected.sequence;
+        plan_receive(comm, rq->from, rq->out, bytes);
+    }
+    present_set(comm, rq);
+    return transfer_run(comm, NULL);
+}
+
+/* The ranks' tallies: an operation of its own. */
+static int tell_tally(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
+{
+    struct share shares[COMM_WORLD_MAX];
+    struct request exchange = {.kind = KIND_ALL_GATHER,
+                               .dtype = WK_U8,
+                               .count = sizeof(shares[0]),
+                               .in = &shares[comm->rank],
+                               .out = shares};
+    shares[comm->rank] = (struct share){tally_squares(tally), tally->nonfinite};
+    collective_head(comm, &exchange);
+    plan_begin(comm);
+    int rc = all_gather(comm, &exchange, exchange.count);
+    if (rc == 0)
+        request_tell(rq, shares, comm->world);
+    return rc;
+}
+
+static int run_reduction(struct wk_comm *comm, const struct request *rq)
+{
+    struct tally tally = {.at = 0};
+    bool small = request_in_bytes(rq, comm->world) <= SMALL_BYTES && !request_tallies(rq);
+    int rc;
+    if (rq->kind == KIND_REDUCE_SCATTER)
+        rc = reduce_scatter(comm, rq, &tally);
+    else
+        rc = small ? all_reduce_small(comm, rq) : all_reduce_sliced(comm, rq, &tally);
+    return rc == 0 && request_tallies(rq) ? tell_tally(comm, rq, &tally) : rc;
+}
+
+int by_links_run(struct wk_comm *comm, const struct request *rq)
+{
+    size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
+    if (rq->kind == KIND_SEND || rq->kind == KIND_RECV || rq->kind == KIND_SEND_RECV)
+        return between(comm, rq);
+    plan_begin(comm);
+    switch (rq->kind) {
+    case KIND_ALL_REDUCE:
+    case KIND_REDUCE_SCATTER:
+        return run_reduction(comm, rq);
+    case KIND_BROADCAST:
+        return bytes <= SMALL_BYTES || comm->world == 2 ? broadcast_small(comm, rq, bytes)
+                                                        : broadcast_sliced(comm, rq);
+    case KIND_ALL_GATHER:
+        return all_gather(comm, rq, bytes);
+    case KIND_BARRIER:
+        return transfer_run(comm, NULL);
+    case KIND_REDUCE:
+        return reduce_to_root(comm, rq, bytes);
+    case KIND_GATHER:
+        return gather(comm, rq, bytes);
+    case KIND_SCATTER:
+        return scatter(comm, rq, bytes);
+    case KIND_ALL_TO_ALL:
+        return all_to_all(comm, rq, bytes);
+    case KIND_ALL_TO_ALL_V:
+        return all_to_all_v(comm, rq);
+    case KIND_SEND:
+    case KIND_RECV:
+    case KIND_SEND_RECV:
+        break;
+    }
+    return WK_EINTERNAL;
+}

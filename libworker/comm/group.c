@@ -1,0 +1,190 @@
+/* Communicators of some of the ranks. Members listen anew, tell each other where through the
+ * parent, and connect as any generation does, with a secret that only this group can derive. So a
+ * group shares nothing with its parent but the fate of being aborted with it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/sha256.h"
+#include "libworker/comm/arena.h"
+#include "libworker/comm/comm_internal.h"
+
+struct seat {
+    int32_t color, key, rank, host;
+    char endpoint[COMM_ENDPOINT_BYTES];
+};
+
+static int by_key(const void *left, const void *right)
+{
+    const struct seat *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static void derive_secret(const struct wk_comm *comm, int color, uint8_t ret[COMM_SECRET_BYTES])
+{
+    struct hmac_sha256 hmac;
+    uint64_t split = comm->splits;
+    int32_t which = color;
+    hmac_sha256_init(&hmac, comm->secret, COMM_SECRET_BYTES);
+    hmac_sha256_update(&hmac, "group", 5);
+    hmac_sha256_update(&hmac, &split, sizeof(split));
+    hmac_sha256_update(&hmac, &which, sizeof(which));
+    hmac_sha256_final(&hmac, ret);
+}
+
+static bool parent_failed(void *arg)
+{
+    struct wk_comm *parent = arg;
+    control_sweep(parent);
+    return atomic_load(&parent->failure) != 0;
+}
+
+static int connect_members(struct wk_comm *parent, struct comm_listener *listener,
+                           const struct seat *members, int n, struct wk_comm **ret)
+{
+    const char *endpoints[COMM_WORLD_MAX];
+    int hosts[COMM_WORLD_MAX];
+    struct error err = {0};
+    struct comm_options options = {.world = n,
+                                   .endpoints = endpoints,
+                                   .hosts = hosts,
+                                   .generation = parent->generation,
+                                   .timeout_ms = parent->timeout_ms,
+                                   .cancelled = parent_failed,
+                                   .cancelled_arg = parent};
+    for (int i = 0; i < n; i++) {
+        endpoints[i] = members[i].endpoint;
+        hosts[i] = members[i].host;
+        if (members[i].rank == parent->rank)
+            options.rank = i;
+    }
+    derive_secret(parent, members[0].color, options.secret);
+    int rc = comm_connect(listener, &options, ret, &err);
+    if (rc != 0)
+        return comm_fail(parent, rc, -1, "%s: a group did not connect: %s", parent->name, err.text);
+    return 0;
+}
+
+static int adopt(struct wk_comm *parent, struct wk_comm *group, const char *name)
+{
+    bool failed;
+    snprintf(group->name, sizeof(group->name), "%.20s/%.10s", parent->name, name ? name : "group");
+    for (int i = 0; i < parent->arena_count; i++)
+        (void)wk_comm_register(group, parent->arenas[i].arena);
+    pthread_mutex_lock(&parent->fail_lock);
+    group->parent = parent;
+    group->next_sibling = parent->first_child;
+    parent->first_child = group;
+    failed = atomic_load(&parent->failure) != 0;
+    pthread_mutex_unlock(&parent->fail_lock);
+    if (failed)
+        comm_fail(group, WK_EABORT, -1, "%s: its parent failed", group->name);
+    return 0;
+}
+
+void group_leave(struct wk_comm *comm)
+{
+    pthread_mutex_lock(&comm->fail_lock);
+    for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling)
+        child->parent = NULL;
+    comm->first_child = NULL;
+    pthread_mutex_unlock(&comm->fail_lock);
+    struct wk_comm *parent = comm->parent;
+    if (!parent)
+        return;
+    pthread_mutex_lock(&parent->fail_lock);
+    for (struct wk_comm **at = &parent->first_child; *at; at = &(*at)->next_sibling) {
+        if (*at == comm) {
+            *at = comm->next_sibling;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&parent->fail_lock);
+}
+
+/* Every rank's seat, then the members of our color in order; returns how many. */
+static int members_of(const struct wk_comm *comm, struct seat *seats, int color)
+{
+    int n = 0;
+    for (int p = 0; p < comm->world; p++)
+        if (seats[p].color == color)
+            seats[n++] = seats[p];
+    qsort(seats, (size_t)n, sizeof(*seats), by_key);
+    return n;
+}
+
+int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_comm **ret_group)
+{
+    if (!comm || !split || !ret_group)
+        return WK_EINVAL;
+    struct comm_listener *listener = NULL;
+    struct error err = {0};
+    struct seat *seats = calloc((size_t)comm->world + 1, sizeof(*seats));
+    struct seat *own = seats ? &seats[comm->world] : NULL;
+    struct wk_comm *group = NULL;
+    if (!seats)
+        return comm_argument_error(comm, WK_ENOMEM, "no memory for a group");
+    int rc = comm->world > 1 ? comm_listen(comm->bind_host, &listener, &err) : 0;
+    if (rc != 0) {
+        free(seats);
+        return comm_fail(comm, rc, -1, "%s: rank %d cannot listen for a group: %s", comm->name,
+                         comm->rank, err.text);
+    }
+    *own = (struct seat){split->color < 0 ? -1 : split->color, split->key, comm->rank,
+                         comm->hosts[comm->rank], ""};
+    if (listener)
+        snprintf(own->endpoint, sizeof(own->endpoint), "%s", comm_listener_endpoint(listener));
+    rc = wk_all_gather(comm, own, seats, sizeof(*own), WK_U8, NULL);
+    comm->splits++;
+    if (rc == 0 && split->color >= 0) {
+        int n = members_of(comm, seats, split->color);
+        rc = connect_members(comm, listener, seats, n, &group);
+        if (rc == 0)
+            rc = adopt(comm, group, split->name);
+    }
+    comm_listener_close(listener);
+    free(seats);
+    if (rc == 0)
+        *ret_group = group;
+    return rc;
+}
+
+int wk_comm_subgroup(struct wk_comm *comm, const int *ranks, int n, struct wk_comm **ret_group)
+{
+    struct wk_split split = {.name = "list", .color = -1};
+    if (!comm || n < 0 || n > comm->world)
+        return WK_EINVAL;
+    for (int i = 0; i < n; i++) {
+        if (ranks[i] == comm->rank && split.color >= 0)
+            return comm_argument_error(comm, WK_EINVAL, "rank %d is listed twice", ranks[i]);
+        if (ranks[i] == comm->rank)
+            split = (struct wk_split){"list", 0, i};
+    }
+    return wk_comm_split(comm, &split, ret_group);
+}
+
+int wk_comm_axis(struct wk_comm *comm, const struct wk_mesh *mesh, int axis,
+                 struct wk_comm **ret_group)
+{
+    int64_t ranks = 1;
+    int inner = 1;
+    char name[16];
+    if (!comm || axis < 0 || axis >= mesh->axes)
+        return WK_EINVAL;
+    for (int a = 0; a < mesh->axes; a++) {
+        ranks *= mesh->sizes[a];
+        if (mesh->sizes[a] < 1 || ranks > comm->world)
+            ranks = INT32_MAX;
+        if (a > axis)
+            inner *= mesh->sizes[a];
+    }
+    if (ranks != comm->world)
+        return comm_argument_error(comm, WK_EINVAL, "a mesh that has not exactly %d ranks",
+                                   comm->world);
+    int coordinate = comm->rank / inner % mesh->sizes[axis];
+    snprintf(name, sizeof(name), "axis %d", axis);
+    struct wk_split split = {name, comm->rank - coordinate * inner, coordinate};
+    return wk_comm_split(comm, &split, ret_group);
+}

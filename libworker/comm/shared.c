@@ -1,0 +1,291 @@
+/* Operations of ranks that share a host, without sending anything: each looks at the others' data
+ * where it lies. S is the whole vector, N the ranks; "moves" counts bytes read and written by all.
+ *
+ *     small    data stands in the posts; one meeting, everybody does all it needs: 1 step
+ *     in place buffers lie in arenas; a second meeting, so that nobody changes a buffer that
+ *              is still looked at: 2 steps
+ *     else     through the rings (by_links.c): copies in and out, 9 S for an all-reduce of two
+ * ranks
+ */
+#include <string.h>
+
+#include "libworker/comm/arena.h"
+#include "libworker/comm/board.h"
+
+/* Where every rank's data can be read and, for an all-reduce in place, written. */
+struct views {
+    const char *in[COMM_WORLD_MAX];
+    char *out[COMM_WORLD_MAX];
+};
+
+static struct located locate(struct wk_comm *comm, const struct request *rq)
+{
+    struct located located = {0};
+    size_t in_bytes = request_in_bytes(rq, comm->world);
+    size_t out_bytes = request_out_bytes(rq, comm->world);
+    for (int i = 0; i < comm->arena_count; i++) {
+        const struct registered *r = &comm->arenas[i];
+        uintptr_t base = (uintptr_t)r->arena->data, size = r->arena->bytes;
+        uintptr_t in = (uintptr_t)rq->in - base, out = (uintptr_t)rq->out - base;
+        if (in < size && in_bytes <= size - in) {
+            located.in_arena = (uint32_t)i + 1;
+            located.in_offset = in;
+        }
+        if (out < size && out_bytes <= size - out) {
+            located.out_arena = (uint32_t)i + 1;
+            located.out_offset = out;
+        }
+    }
+    return located;
+}
+
+/* From this communicator's places to the numbers its peers know; they hear of new ones here. */
+static int announce(struct wk_comm *comm, uint32_t *arena)
+{
+    if (*arena == 0)
+        return 0;
+    struct registered *r = &comm->arenas[*arena - 1];
+    uint64_t version = atomic_load(&r->arena->version);
+    if (r->number == 0 || r->version != version) {
+        if (comm->arenas_announced == COMM_ARENAS_MAX) {
+            *arena = 0;
+            return 0;
+        }
+        int rc = control_announce(comm, comm->arenas_announced + 1, r->arena->memory_fd);
+        if (rc != 0)
+            return rc;
+        r->number = ++comm->arenas_announced;
+        r->version = version;
+    }
+    *arena = r->number;
+    return 0;
+}
+
+/* Its announcement was sent before its post, so it is there to be read. */
+static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset)
+{
+    struct peer *peer = &comm->peers[rank];
+    if (arena > COMM_ARENAS_MAX)
+        return NULL;
+    if (!peer->arenas[arena].data)
+        control_read(comm, rank);
+    const struct mapping *mapping = &peer->arenas[arena];
+    return mapping->data && offset < mapping->bytes ? mapping->data + offset : NULL;
+}
+
+static int look(struct wk_comm *comm, const struct request *rq, struct views *views)
+{
+    size_t in_bytes = request_in_bytes(rq, comm->world);
+    size_t out_bytes = request_out_bytes(rq, comm->world);
+    for (int i = 0; i < comm->locals; i++) {
+        int p = comm->local_ranks[i];
+        struct located at;
+        views->in[p] = rq->in;
+        views->out[p] = rq->out;
+        if (p == comm->rank)
+            continue;
+        memcpy(&at, board_post_of(comm, p)->data, sizeof(at));
+        views->in[p] = at.in_arena ? view_of(comm, p, at.in_arena, at.in_offset) : NULL;
+        views->out[p] = at.out_arena ? view_of(comm, p, at.out_arena, at.out_offset) : NULL;
+        bool reaches = (!at.in_arena || in_bytes <= comm->peers[p].arenas[at.in_arena].bytes) &&
+                       (!at.out_arena || out_bytes <= comm->peers[p].arenas[at.out_arena].bytes);
+        if ((at.in_arena && !views->in[p]) || (at.out_arena && !views->out[p]) || !reaches)
+            return comm_fail(comm, WK_EIO, p, "%s: shared memory of rank %d cannot be mapped",
+                             comm->name, p);
+    }
+    return 0;
+}
+
+static void sum_views(struct wk_comm *comm, const struct views *views, size_t offset)
+{
+    for (int p = 0; p < comm->world; p++)
+        comm->sources[p] = views->in[p] + offset;
+}
+
+/* Everybody sums all. 1 step; sums N S per rank. */
+static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
+                             const struct views *views)
+{
+    struct share shares[COMM_WORLD_MAX];
+    size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
+    if (!request_tallies(rq)) {
+        struct reduction reduction = request_reduction(comm, rq, NULL);
+        sum_views(comm, views, 0);
+        reduce(&reduction, comm->sources, rq->out, rq->count);
+        return;
+    }
+    for (int p = 0; p < comm->world; p++) {
+        struct tally tally = {.at = 0};
+        struct slice slice = slice_of(rq->count, comm->world, p);
+        struct reduction reduction = request_reduction(comm, rq, &tally);
+        sum_views(comm, views, slice.first * size);
+        reduce(&reduction, comm->sources, (char *)rq->out + slice.first * out_size, slice.count);
+        shares[p] = (struct share){tally_squares(&tally), tally.nonfinite};
+    }
+    request_tell(rq, shares, comm->world);
+}
+
+/* Each sums its slice of everybody's buffers and writes it into all of them, a block at a time, so
+ * that the copies come from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
+static void all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
+                                const struct views *views, struct tally *tally)
+{
+    size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
+    struct slice slice = slice_of(rq->count, comm->world, comm->rank);
+    struct reduction reduction = request_reduction(comm, rq, tally);
+    for (size_t done = 0; done < slice.count; done += REDUCE_BLOCK) {
+        size_t n = slice.count - done < REDUCE_BLOCK ? slice.count - done : REDUCE_BLOCK;
+        size_t at = slice.first + done;
+        char *own = (char *)rq->out + at * out_size;
+        sum_views(comm, views, at * size);
+        reduce(&reduction, comm->sources, own, n);
+        for (int p = 0; p < comm->world; p++)
+            if (p != comm->rank)
+                memcpy(views->out[p] + at * out_size, own, n * out_size);
+    }
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+/* What this rank takes out of everybody's data; never writes to another's. Moves, beside reading
+ * what is summed, each received byte once in and once out. */
+static void take(struct wk_comm *comm, const struct request *rq, const struct views *views,
+                 struct tally *tally)
+{
+    size_t bytes = rq->count * wk_dtype_bytes(rq->dtype), rank = (size_t)comm->rank;
+    char *out = rq->out;
+    if (rq->kind == KIND_REDUCE_SCATTER || (rq->kind == KIND_REDUCE && comm->rank == rq->root)) {
+        struct reduction reduction = request_reduction(comm, rq, tally);
+        sum_views(comm, views, rq->kind == KIND_REDUCE_SCATTER ? rank * bytes : 0);
+        reduce(&reduction, comm->sources, out, rq->count);
+    } else if (rq->kind == KIND_BROADCAST) {
+        copy(out, views->in[rq->root], bytes);
+    } else if (rq->kind == KIND_SCATTER) {
+        copy(out, views->in[rq->root] + rank * bytes, bytes);
+    } else if (rq->kind == KIND_ALL_GATHER || (rq->kind == KIND_GATHER && comm->rank == rq->root)) {
+        for (int i = 0; i < comm->world; i++) {
+            size_t p = (rank + (size_t)i) % (size_t)comm->world;
+            copy(out + p * bytes, views->in[p], bytes);
+        }
+    } else if (rq->kind == KIND_ALL_TO_ALL) {
+        for (int i = 0; i < comm->world; i++) {
+            size_t p = (rank + (size_t)i) % (size_t)comm->world;
+            copy(out + p * bytes, views->in[p] + rank * bytes, bytes);
+        }
+    }
+}
+
+/* Is what this rank shows of any use to others? */
+static bool shows(const struct wk_comm *comm, const struct request *rq)
+{
+    bool from_root = rq->kind == KIND_BROADCAST || rq->kind == KIND_SCATTER;
+    return rq->kind != KIND_BARRIER && (!from_root || comm->rank == rq->root);
+}
+
+/* The sum of rows is known only to their owner: an exchange by post. */
+static int tell_rows(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
+{
+    struct share shares[COMM_WORLD_MAX];
+    struct share own = {tally_squares(tally), tally->nonfinite};
+    struct request exchange = {.kind = KIND_ALL_GATHER, .dtype = WK_U8, .count = sizeof(own)};
+    collective_head(comm, &exchange);
+    struct post *post = board_open(comm);
+    memcpy(post->data, &own, sizeof(own));
+    board_publish(comm, post);
+    int rc = board_gather(comm);
+    if (rc != 0)
+        return rc;
+    for (int p = 0; p < comm->world; p++)
+        memcpy(&shares[p], board_post_of(comm, p)->data, sizeof(shares[p]));
+    request_tell(rq, shares, comm->world);
+    return 0;
+}
+
+static int run_small(struct wk_comm *comm, const struct request *rq)
+{
+    struct views views;
+    struct tally tally = {.at = 0};
+    struct post *post = board_open(comm);
+    if (shows(comm, rq) && rq->count > 0)
+        memcpy(post->data, rq->in, request_in_bytes(rq, comm->world));
+    board_publish(comm, post);
+    int rc = board_gather(comm);
+    if (rc != 0 || rq->kind == KIND_BARRIER)
+        return rc;
+    for (int p = 0; p < comm->world; p++)
+        views.in[p] = board_post_of(comm, p)->data;
+    if (rq->kind == KIND_ALL_REDUCE)
+        all_reduce_small(comm, rq, &views);
+    else
+        take(comm, rq, &views, &tally);
+    return rq->kind == KIND_REDUCE_SCATTER && request_tallies(rq) ? tell_rows(comm, rq, &tally) : 0;
+}
+
+/* Can everybody's part be read where it lies? The same answer on every rank. */
+static bool in_place(struct wk_comm *comm, const struct request *rq)
+{
+    for (int p = 0; p < comm->world; p++) {
+        struct header header;
+        memcpy(&header, board_post_of(comm, p)->header, sizeof(header));
+        bool from_root = rq->kind == KIND_BROADCAST || rq->kind == KIND_SCATTER;
+        bool to_root = rq->kind == KIND_GATHER || rq->kind == KIND_REDUCE;
+        bool read = from_root ? p == rq->root : !to_root || p != rq->root;
+        if (read && !(header.place & PLACE_IN))
+            return false;
+        if (rq->kind == KIND_ALL_REDUCE && !(header.place & PLACE_OUT))
+            return false;
+    }
+    return true;
+}
+
+static int run_in_place(struct wk_comm *comm, const struct request *rq)
+{
+    struct views views;
+    struct tally tally = {.at = 0};
+    int rc = look(comm, rq, &views);
+    if (rc != 0)
+        return rc;
+    atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
+    if (rq->kind == KIND_ALL_REDUCE)
+        all_reduce_in_place(comm, rq, &views, &tally);
+    else
+        take(comm, rq, &views, &tally);
+    struct share own = {tally_squares(&tally), tally.nonfinite};
+    rc = board_finish(comm, &own);
+    if (rc != 0 || !request_tallies(rq))
+        return rc;
+    struct share shares[COMM_WORLD_MAX];
+    for (int p = 0; p < comm->world; p++) {
+        const struct done *done =
+            p == comm->rank ? &comm->segment.head->done : &comm->peers[p].head->done;
+        shares[p] = (struct share){done->squares, done->nonfinite};
+    }
+    request_tell(rq, shares, comm->world);
+    return 0;
+}
+
+int shared_run(struct wk_comm *comm, const struct request *rq)
+{
+    size_t most = request_bytes(rq, comm->world);
+    if (most <= POST_TAIL_BYTES + POST_MORE_BYTES)
+        return run_small(comm, rq);
+    struct located located = locate(comm, rq);
+    int rc = announce(comm, &located.in_arena);
+    if (rc == 0)
+        rc = announce(comm, &located.out_arena);
+    if (rc != 0)
+        return rc;
+    comm->header.place =
+        (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));
+    struct post *post = board_open(comm);
+    memcpy(post->data, &located, sizeof(located));
+    board_publish(comm, post);
+    rc = board_gather(comm);
+    if (rc != 0)
+        return rc;
+    return in_place(comm, rq) ? run_in_place(comm, rq) : by_links_run(comm, rq);
+}
