@@ -28,9 +28,29 @@ struct kernel_gemm {
     int64_t lda, ldb, ldc;
 };
 
-/* Layer norm over the last dimension of x[rows, width]. Source: Ba et al. 2016. */
+/* What a back end needs beyond a product's operands (a library's handle, prepared plans, tiles);
+ * its own type. One thread at a time.
+ */
+struct kernel_room;
+
+/* As kernel_gemm with bf16 or f16 factors: c[m, n] = op(a) op(b), added to c if `add`; sums are in
+ * float, so back ends differ only by their order.
+ */
+struct kernel_gemm_low {
+    bool transpose_a, transpose_b, add;
+    enum wk_dtype type; /* WK_BF16 or WK_F16 */
+    int64_t m, n, k;
+    const uint16_t *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+};
+
+/* Layer norm over the last dimension of x[rows, width] (Ba et al. 2016), or RMS norm (Zhang and
+ * Sennrich 2019), which has no mean and no bias.
+ */
 struct kernel_norm {
     int64_t rows, width;
+    float epsilon;
     const float *x;      /* [rows, width] */
     const float *weight; /* [width] */
     const float *bias;   /* [width]; unused backward */
@@ -43,6 +63,32 @@ struct kernel_norm {
 struct kernel_causal {
     int64_t first, rows, cols, ld;
     float scale;
+};
+
+/* Rotation of position-dependent angles in place: x[rows, stride], row r at position r % length,
+ * holds `heads` vectors of `size` side by side; elements i and i + size / 2 turn by angle
+ * [position, i]. Source: Su et al. 2021, in the layout of HuggingFace's Llama.
+ */
+struct kernel_rope {
+    int64_t rows, length, heads, size, stride;
+    const float *cos, *sin; /* [length, size / 2] */
+    bool back;              /* by the opposite angles, which is the backward pass */
+};
+
+/* logits[rows, vocab] against targets[rows]; a negative target is left out. A share `smoothing` of
+ * the target is spread evenly over the vocabulary (Szegedy et al. 2016, section 7).
+ */
+struct kernel_entropy {
+    int64_t rows, vocab;
+    const int32_t *targets;
+    float smoothing;
+};
+
+/* Windows of an image [channels, height, width] as rows: [out_height * out_width, channels * kernel
+ * * kernel], zeros outside the image.
+ */
+struct kernel_windows {
+    int64_t channels, height, width, kernel, stride, padding;
 };
 
 /* What an optimizer's kernel works on, all [count]. */
@@ -91,6 +137,11 @@ struct kernel_table {
 
     void (*gemm)(const struct kernel_gemm *gemm);
 
+    /* Room for gemm_low, freed with room_free (NULL is fine); NULL when there is no memory. */
+    struct kernel_room *(*room_new)(void);
+    void (*room_free)(struct kernel_room *room);
+    void (*gemm_low)(struct kernel_room *room, const struct kernel_gemm_low *gemm);
+
     /* out[rows, cols] = bias[cols] in each row. */
     void (*bias_fill)(float *out, const float *bias, int64_t rows, int64_t cols);
     /* out[rows, cols] = x[rows, cols] + bias[cols]. */
@@ -111,6 +162,20 @@ struct kernel_table {
     void (*norm_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
                           float *dweight, float *dbias);
 
+    /* out[rows, width] = x * rstd * weight, rstd = 1 / sqrt(mean of x^2 + epsilon); back likewise.
+     */
+    void (*rms_forward)(const struct kernel_norm *norm, float *out);
+    void (*rms_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
+                         float *dweight);
+
+    void (*rope)(const struct kernel_rope *rope, float *x);
+
+    /* SwiGLU (Shazeer 2020): x[rows, 2 * inner] holds gate and up side by side; out[rows, inner] =
+     * gate * sigmoid(gate) * up; dx as x.
+     */
+    void (*swiglu_forward)(float *out, const float *x, int64_t rows, int64_t inner);
+    void (*swiglu_backward)(float *dx, const float *x, const float *dout, const int64_t size[2]);
+
     /* GELU by the tanh formula (Hendrycks and Gimpel 2016): out = gelu(x); dx = dout * gelu'(x),
      * for which dx may be dout (in place).
      */
@@ -123,17 +188,13 @@ struct kernel_table {
     void (*softmax_causal_backward)(const struct kernel_causal *causal, float *dprobs,
                                     const float *probs);
 
-    /* In place: logits[rows, vocab] become probabilities; returns the sum over rows of
-     * -log(probability of targets[row]).
-     */
-    double (*cross_entropy_forward)(float *logits, const int32_t *targets, int64_t rows,
-                                    int64_t vocab);
-    /* In place: probabilities become (probability - [target]) * scale, the gradient of the logits.
-     */
-    void (*cross_entropy_backward)(float *probs, const int32_t *targets, int64_t rows,
-                                   int64_t vocab, float scale);
+    /* In place: logits become probabilities; returns the rows' losses summed. */
+    double (*cross_entropy_forward)(const struct kernel_entropy *entropy, float *logits);
+    /* In place: probabilities become the gradient of the logits times scale. */
+    void (*cross_entropy_backward)(const struct kernel_entropy *entropy, float *probs, float scale);
 
-    /* out[row] = table[index[row]] + positions[row % length] (rows of width floats). */
+    /* out[row] = table[index[row]] + positions[row % length] (rows of width floats); positions may
+     * be NULL in both. */
     void (*embedding_forward)(float *out, const int32_t *index, const float *table,
                               const float *positions, const int64_t size[3]);
     /* dtable[index[row]] += dout[row], dpositions[row % length] += dout[row], in order of rows.
@@ -141,6 +202,10 @@ struct kernel_table {
      */
     void (*embedding_backward)(float *dtable, float *dpositions, const int32_t *index,
                                const float *dout, const int64_t size[3]);
+
+    /* rows from image; image += rows where they came from. */
+    void (*windows_forward)(const struct kernel_windows *windows, float *rows, const float *image);
+    void (*windows_backward)(const struct kernel_windows *windows, float *image, const float *rows);
 
     void (*adamw)(const struct kernel_adamw *adamw, const struct kernel_update *update);
     void (*sgd)(const struct kernel_sgd *sgd, const struct kernel_update *update);

@@ -1,37 +1,65 @@
 #include <math.h>
 
 #include "libworker/nn/attention.h"
-#include "libworker/nn/product.h"
 
-/* The matrices of one head of one sample; rows of q, k, v are 3 * width apart, of out width. */
+/* The matrices of one head of one sample; rows of q, k, v are `stride` apart, of out `width`. */
 struct head {
-    const struct kernel_table *kernels;
+    const struct attention *all;
     int64_t length, size, stride, width;
-    const float *q, *k, *v;
+    struct factor q, k, v;
     float *p, *dp;      /* [length, length]; scratch */
+    int64_t q_offset;   /* of this head's queries in qkv */
+    int64_t kv_offset;  /* of its keys */
+    int64_t values;     /* from keys to values */
     int64_t out_offset; /* of this head's first element in out */
+    bool first_of_group;
     float scale;
 };
 
+static struct factor part(const struct attention *a, int64_t offset, int64_t stride)
+{
+    const uint16_t *low = a->low ? a->low->left + offset : NULL;
+    return (struct factor){a->qkv + offset, stride, false, low};
+}
+
+static struct factor turned(struct factor f)
+{
+    f.turned = !f.turned;
+    return f;
+}
+
+static struct factor down(struct factor f, int64_t rows)
+{
+    f.data += rows * f.stride;
+    if (f.low)
+        f.low += rows * f.stride;
+    return f;
+}
+
 static struct head head_at(const struct attention *a, int64_t index)
 {
-    int64_t width = a->heads * a->size;
-    int64_t sample = index / a->heads, column = index % a->heads * a->size;
-    const float *q = a->qkv + sample * a->length * 3 * width + column;
-    return (struct head){
-        .kernels = a->kernels,
+    int64_t stride = (a->heads + 2 * a->kv_heads) * a->size, width = a->heads * a->size;
+    int64_t sample = index / a->heads, head = index % a->heads, group = a->heads / a->kv_heads;
+    int64_t start = sample * a->length * stride;
+    struct head h = {
+        .all = a,
         .length = a->length,
         .size = a->size,
-        .stride = 3 * width,
+        .stride = stride,
         .width = width,
-        .q = q,
-        .k = q + width,
-        .v = q + 2 * width,
         .p = a->probs + index * a->length * a->length,
         .dp = a->scratch,
-        .out_offset = sample * a->length * width + column,
+        .q_offset = start + head * a->size,
+        .kv_offset = start + width + head / group * a->size,
+        .values = a->kv_heads * a->size,
+        .out_offset = sample * a->length * width + head * a->size,
+        .first_of_group = head % group == 0,
         .scale = 1.0f / sqrtf((float)a->size),
     };
+    h.q = part(a, h.q_offset, stride);
+    h.k = part(a, h.kv_offset, stride);
+    h.v = part(a, h.kv_offset + h.values, stride);
+    return h;
 }
 
 static struct kernel_causal causal_at(const struct head *h, int64_t first)
@@ -42,48 +70,67 @@ static struct kernel_causal causal_at(const struct head *h, int64_t first)
         .first = first, .rows = rows, .cols = first + rows, .ld = h->length, .scale = h->scale};
 }
 
+/* A block's rows as a factor, rounded into `room` where products want that. */
+static struct factor block_factor(const struct head *h, const struct kernel_causal *c,
+                                  const float *rows, uint16_t *room)
+{
+    const struct attention *a = h->all;
+    for (int64_t i = 0; i < c->rows && a->low; i++)
+        a->kernels->narrow(room + i * c->ld, a->low->type, rows + i * c->ld, (size_t)c->cols);
+    return (struct factor){rows, c->ld, false, a->low ? room : NULL};
+}
+
 static void block_forward(const struct head *h, float *out, int64_t first)
 {
+    const struct attention *a = h->all;
     struct kernel_causal causal = causal_at(h, first);
     int64_t rows = causal.rows, cols = causal.cols;
     float *p = h->p + first * h->length; /* [rows, cols] */
-    struct factor q = {h->q + first * h->stride, h->stride, false};
-    struct factor k_turned = {h->k, h->stride, true}, v = {h->v, h->stride, false};
 
-    product(h->kernels, (int64_t[]){rows, cols, h->size}, q, k_turned,
-            (struct result){p, h->length, 0});
-    h->kernels->softmax_causal(&causal, p);
-    product(h->kernels, (int64_t[]){rows, h->size, cols}, (struct factor){p, h->length, false}, v,
-            (struct result){out + first * h->width, h->width, 0});
+    product(a->kernels, (int64_t[]){rows, cols, h->size}, down(h->q, first), turned(h->k),
+            (struct result){p, h->length, 0, a->low});
+    a->kernels->softmax_causal(&causal, p);
+    product(a->kernels, (int64_t[]){rows, h->size, cols}, block_factor(h, &causal, p, a->probs_low),
+            h->v, (struct result){out + first * h->width, h->width, 0, a->low});
 }
 
 /* dq is this block's own; dk and dv gather over blocks, the last of which sees every key and,
- * coming first, overwrites.
+ * coming first in the first head of a group, overwrites.
  */
-static void block_backward(const struct head *h, float *dq, const float *dout, int64_t first)
+static void block_backward(const struct head *h, float *dqkv, const float *dout, int64_t first)
 {
+    const struct attention *a = h->all;
+    const struct kernel_table *kernels = a->kernels;
     struct kernel_causal causal = causal_at(h, first);
     int64_t rows = causal.rows, cols = causal.cols;
-    const float *p = h->p + first * h->length;
-    struct factor q = {h->q + first * h->stride, h->stride, false};
-    struct factor k = {h->k, h->stride, false}, v_turned = {h->v, h->stride, true};
-    struct factor d = {dout + first * h->width, h->width, false};
-    float keep = cols == h->length ? 0.0f : 1.0f;
-    struct result dk = {dq + h->width, h->stride, keep}, dv = {dk.data + h->width, h->stride, keep};
+    const float *probs = h->p + first * h->length;
+    struct factor p = block_factor(h, &causal, probs, a->probs_low), q = down(h->q, first);
+    int64_t at = h->out_offset + first * h->width;
+    struct factor d = {dout + at, h->width, false, a->low ? a->low->right + at : NULL};
+    float keep = cols == h->length && h->first_of_group ? 0.0f : 1.0f;
+    struct result dq = {dqkv + h->q_offset + first * h->stride, h->stride, 0, a->low};
+    struct result dk = {dqkv + h->kv_offset, h->stride, keep, a->low};
+    struct result dv = {dk.data + h->values, h->stride, keep, a->low};
 
-    product(h->kernels, (int64_t[]){cols, h->size, rows}, (struct factor){p, h->length, true}, d,
-            dv);
-    product(h->kernels, (int64_t[]){rows, cols, h->size}, d, v_turned,
-            (struct result){h->dp, h->length, 0});
-    h->kernels->softmax_causal_backward(&causal, h->dp, p);
-    product(h->kernels, (int64_t[]){rows, h->size, cols}, (struct factor){h->dp, h->length, false},
-            k, (struct result){dq + first * h->stride, h->stride, 0});
-    product(h->kernels, (int64_t[]){cols, h->size, rows}, (struct factor){h->dp, h->length, true},
-            q, dk);
+    product(kernels, (int64_t[]){cols, h->size, rows}, turned(p), d, dv);
+    product(kernels, (int64_t[]){rows, cols, h->size}, d, turned(h->v),
+            (struct result){h->dp, h->length, 0, a->low});
+    kernels->softmax_causal_backward(&causal, h->dp, probs);
+    struct factor ds = block_factor(h, &causal, h->dp, a->dprobs_low);
+    product(kernels, (int64_t[]){rows, h->size, cols}, ds, h->k, dq);
+    product(kernels, (int64_t[]){cols, h->size, rows}, turned(ds), q, dk);
+}
+
+static void round_qkv(const struct attention *a)
+{
+    int64_t stride = (a->heads + 2 * a->kv_heads) * a->size;
+    if (a->low)
+        (void)rounded(a->kernels, a->low, a->low->left, a->qkv, a->samples * a->length * stride);
 }
 
 void attention_forward(const struct attention *a, float *out)
 {
+    round_qkv(a);
     for (int64_t i = 0; i < a->samples * a->heads; i++) {
         struct head head = head_at(a, i);
         for (int64_t first = 0; first < a->length; first += ATTENTION_BLOCK)
@@ -94,10 +141,13 @@ void attention_forward(const struct attention *a, float *out)
 void attention_backward(const struct attention *a, float *dqkv, const float *dout)
 {
     int64_t last = (a->length - 1) / ATTENTION_BLOCK * ATTENTION_BLOCK;
+    int64_t width = a->heads * a->size;
+    round_qkv(a);
+    if (a->low)
+        (void)rounded(a->kernels, a->low, a->low->right, dout, a->samples * a->length * width);
     for (int64_t i = 0; i < a->samples * a->heads; i++) {
         struct head head = head_at(a, i);
-        float *dq = dqkv + (head.q - a->qkv);
         for (int64_t first = last; first >= 0; first -= ATTENTION_BLOCK)
-            block_backward(&head, dq, dout + head.out_offset, first);
+            block_backward(&head, dqkv, dout, first);
     }
 }

@@ -1,5 +1,5 @@
-/* The end of a language model: logits by a head tied to the embedding, softmax and cross-entropy in
- * one, so that the logits' buffer holds probabilities and then gradients.
+/* Losses. The end of a language model is logits by a head (tied to the embedding or not), softmax
+ * and cross-entropy in one, so that the logits' buffer holds probabilities and then gradients.
  */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
@@ -7,13 +7,17 @@
 #include <stdint.h>
 
 #include "libworker/nn/model.h"
+#include "libworker/nn/product.h"
 
 struct head_loss {
     const struct kernel_table *kernels;
     int64_t rows, width, vocab;
-    const int32_t *targets; /* [rows] */
-    const float *table;     /* [vocab, width], the embedding */
+    const int32_t *targets; /* [rows]; negative ones are left out */
+    float smoothing;        /* share of the target spread over the vocabulary */
+    const float *table;     /* [vocab, width] */
     float *dtable;          /* likewise */
+    const struct low *low;  /* NULL: in float */
+    const uint16_t *table_low;
 };
 
 /* logits[rows, vocab] = x[rows, width] table^T. */
@@ -26,5 +30,11 @@ double head_loss_forward(const struct head_loss *head, float *logits, const floa
  */
 void head_loss_backward(const struct head_loss *head, float *dx, float *probs, const float *x,
                         float scale);
+
+/* Sum of squares of difference[count] = x - target; back, dx = 2 * scale * difference. */
+double square_loss_forward(const struct kernel_table *kernels, float *difference, const float *x,
+                           const float *target, size_t count);
+void square_loss_backward(const struct kernel_table *kernels, float *dx, const float *difference,
+                          float scale, size_t count);
 
 #endif

@@ -1,14 +1,18 @@
-/* The feed-forward half of a transformer block: y = GELU(x fc) proj. */
+/* The feed-forward half of a transformer block: y = GELU(x up) down, or gated (SwiGLU), where `up`
+ * gives the gate and what it opens side by side. y = residual + that.
+ */
 #ifndef NN_MLP_H
 #define NN_MLP_H
 
 #include "libworker/nn/linear.h"
 
 struct mlp {
-    struct linear fc, proj; /* [width, inner], [inner, width] */
-    float *hidden;          /* [rows, inner], before GELU; kept from forward to backward */
-    float *active;          /* [rows, inner], after GELU; likewise */
-    float *dhidden;         /* [rows, inner], backward only */
+    struct linear up, down; /* [width, inner] or [width, 2 * inner]; [inner, width] */
+    bool gated;
+    float *hidden;  /* [rows, up.out], before the activation; kept from forward to backward */
+    float *active;  /* [rows, inner], after it; likewise */
+    float *dactive; /* [rows, inner], backward only */
+    float *dhidden; /* [rows, up.out], likewise; may be dactive where not gated */
 };
 
 /* y[rows, width] = residual[rows, width] + mlp(x[rows, width]). */

@@ -5,8 +5,10 @@
 
 void wk_model_free(struct wk_model *model)
 {
-    if (model)
-        model->ops->free(model);
+    if (!model)
+        return;
+    model->kernels->room_free(model->low_storage.room);
+    model->ops->free(model);
 }
 
 size_t wk_model_count(const struct wk_model *model)
@@ -17,6 +19,20 @@ size_t wk_model_count(const struct wk_model *model)
 int wk_model_parameters(const struct wk_model *model)
 {
     return model->n_params;
+}
+
+int wk_model_label_smoothing(struct wk_model *model, double share)
+{
+    if (!(share >= 0 && share < 1))
+        return WK_EINVAL;
+    model->label_smoothing = (float)share;
+    return 0;
+}
+
+void wk_model_recompute(struct wk_model *model, bool on)
+{
+    model->recompute = on;
+    model->forward_done = false;
 }
 
 static void fill_all(struct wk_model *model)
@@ -52,6 +68,58 @@ int model_bind(struct wk_model *model, float *params, float *grads)
     return 0;
 }
 
+struct model_block model_block(const struct wk_model *model, int block)
+{
+    struct model_block found = {0};
+    for (int i = 0; i < model->n_params; i++) {
+        const struct param *param = &model->params[i];
+        if (param->block != block)
+            continue;
+        if (!found.n_params) {
+            found.first = i;
+            found.offset = param->offset;
+        }
+        found.n_params++;
+        found.count = param->offset + param->count - found.offset;
+    }
+    return found;
+}
+
+int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t *low,
+                      struct error *err)
+{
+    if (type != WK_F32 && type != WK_BF16 && type != WK_F16)
+        return error_set(err, WK_EINVAL, "models compute in f32, bf16 or f16");
+    struct low *storage = &model->low_storage;
+    if (type != WK_F32 && !storage->room)
+        storage->room = model->kernels->room_new();
+    if (type != WK_F32 && !storage->room)
+        return error_set(err, WK_ENOMEM, "no memory for low-precision products");
+    storage->type = type;
+    model->low = type == WK_F32 ? NULL : storage;
+    for (int i = 0; i < model->n_params; i++)
+        model->params[i].low = low && model->low ? low + model->params[i].offset : NULL;
+    model->forward_done = false;
+    return 0;
+}
+
+void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low)
+{
+    model->kernels->narrow(low, type, model->param_arena, model->count);
+}
+
+int model_enter(struct wk_model *model, int block, enum model_pass pass, struct error *err)
+{
+    const struct model_hooks *hooks = &model->hooks;
+    return hooks->before_block ? hooks->before_block(hooks->arg, block, pass, err) : 0;
+}
+
+int model_leave(struct wk_model *model, int block, enum model_pass pass, struct error *err)
+{
+    const struct model_hooks *hooks = &model->hooks;
+    return hooks->after_block ? hooks->after_block(hooks->arg, block, pass, err) : 0;
+}
+
 struct param *model_param(struct wk_model *model, const char *name)
 {
     for (int i = 0; i < model->n_params; i++) {
@@ -85,6 +153,25 @@ static int check_tokens(const struct wk_model *model, const int32_t *tokens, int
     return 0;
 }
 
+static int check_targets(const struct wk_model *model, const int32_t *targets, int64_t count,
+                         struct error *err)
+{
+    int rc = 0;
+    for (int64_t i = 0; i < count && !rc; i++)
+        if (targets[i] != WK_IGNORED)
+            rc = check_tokens(model, &targets[i], 1, err);
+    return rc;
+}
+
+/* Positions that count, at least 1. */
+static double positions(const struct wk_batch *batch)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < batch->samples * batch->length; i++)
+        n += batch->targets[i] != WK_IGNORED;
+    return n > 0 ? (double)n : 1;
+}
+
 static int check_batch(const struct wk_model *model, const struct wk_batch *batch,
                        const int32_t *targets, struct error *err)
 {
@@ -100,7 +187,7 @@ static int check_batch(const struct wk_model *model, const struct wk_batch *batc
                          (long long)batch->length, (long long)model->context);
     int64_t count = batch->samples * batch->length;
     int rc = check_tokens(model, batch->tokens, count, err);
-    return rc || !targets ? rc : check_tokens(model, targets, count, err);
+    return rc || !targets ? rc : check_targets(model, targets, count, err);
 }
 
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
@@ -117,7 +204,7 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
 
     model->batch = *batch;
     if (batch->denominator == 0)
-        model->batch.denominator = (double)(batch->samples * batch->length);
+        model->batch.denominator = batch->samples > 0 ? positions(batch) : 1;
     double loss = 0;
     if (batch->samples > 0)
         rc = model->ops->forward(model, &model->batch, &loss, err);

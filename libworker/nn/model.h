@@ -17,6 +17,7 @@
 
 #include "common/base/error.h"
 #include "libworker/kernel/kernel.h"
+#include "libworker/nn/product.h"
 
 enum { PARAM_DIMS_MAX = 4, PARAM_NAME_MAX = 96 };
 
@@ -29,6 +30,7 @@ struct param {
     size_t count;                  /* product of shape */
     size_t offset;                 /* first element in either arena */
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
+    const uint16_t *low;           /* view into the low-precision arena, or NULL */
     bool decay;                    /* weight decay applies: two or more dimensions */
     bool lookup;                   /* an embedding or a head: its rows stand for tokens */
     int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
@@ -47,6 +49,29 @@ struct model_ops {
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
 };
 
+/* Whose parameters a pass is about to use. Block 0 holds the embeddings, block 1 + i layer i, the
+ * last one the final norm (and a head of its own); a block's parameters lie next to each other.
+ *
+ * Between before_block and after_block of the same block and pass the model reads its parameters'
+ * data (and low), backward it also adds to their grad; at no other time. So before_block may point
+ * them elsewhere, and after_block may take the memory away. A head tied to the embeddings uses
+ * block 0 inside the last block's brackets, in both passes. An error ends the pass with that error;
+ * blocks that were entered are not left then.
+ *
+ *     forward   0, 1 … L, (L+1 (0))        backward   (L+1 (0)), L … 1, 0
+ */
+enum model_pass { MODEL_FORWARD, MODEL_BACKWARD };
+struct model_hooks {
+    int (*before_block)(void *arg, int block, enum model_pass pass, struct error *err);
+    int (*after_block)(void *arg, int block, enum model_pass pass, struct error *err);
+    void *arg;
+};
+
+struct model_block {
+    int first, n_params;
+    size_t offset, count; /* elements of either arena */
+};
+
 struct wk_model {
     const struct model_ops *ops;
     const struct kernel_table *kernels;
@@ -61,6 +86,13 @@ struct wk_model {
     bool forward_done;     /* activations of one forward pass wait for their backward */
     struct wk_batch batch; /* of that pass, with the denominator filled in */
 
+    /* How it computes; change between passes, and bind before set_compute. */
+    const struct low *low; /* products in bf16 or f16; NULL in float */
+    struct low low_storage;
+    bool recompute; /* keep only each layer's input, compute its activations again backward */
+    float label_smoothing; /* in [0, 1) */
+    struct model_hooks hooks;
+
     /* Called in backward order, once per parameter and backward pass, when that pass adds nothing
      * more to params[index].grad. May be NULL.
      */
@@ -73,6 +105,25 @@ struct wk_model {
  */
 int model_bind(struct wk_model *model, float *params, float *grads);
 
+/* The parameters of block `block` in [0, n_blocks). */
+struct model_block model_block(const struct wk_model *model, int block);
+
+/* Let matrix products take their factors in `type`: WK_F32, or WK_BF16 or WK_F16 with the
+ * parameters in that type at low[count], which the caller keeps up to date (optimizer_set_copy
+ * does; NULL where before_block supplies them). Sums, norms, softmax, loss and gradients stay in
+ * float. The result depends on the machine only by the order of sums. WK_EINVAL for another type,
+ * WK_ENOMEM.
+ */
+int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t *low,
+                      struct error *err);
+
+/* low[count] from the parameters as they are now. */
+void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low);
+
+/* For implementations: the brackets of a block. */
+int model_enter(struct wk_model *model, int block, enum model_pass pass, struct error *err);
+int model_leave(struct wk_model *model, int block, enum model_pass pass, struct error *err);
+
 /* The parameter of this name, or NULL. */
 struct param *model_param(struct wk_model *model, const char *name);
 
@@ -80,7 +131,8 @@ struct param *model_param(struct wk_model *model, const char *name);
 void model_announce(struct wk_model *model, int index);
 
 /* Loss of batch->tokens [samples, length] against batch->targets [samples, length]: cross-entropy
- * summed over all positions and divided by batch->denominator (0: samples * length). Keeps the
+ * summed over all positions but those with target WK_IGNORED and divided by batch->denominator (0:
+ * the number of such positions). Keeps the
  * activations for one backward pass; their memory grows to the largest batch seen. The batch's
  * arrays must live until then. samples 0 gives loss 0. WK_EINVAL for a token outside the vocabulary
  * or a length outside 1…context, WK_ESTATE unbound, WK_ENOMEM.

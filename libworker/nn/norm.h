@@ -1,4 +1,6 @@
-/* A layer norm over rows of `width`, with weight and bias as views into the model's arenas. */
+/* A norm over rows of `width`, its parameters views into the model's arenas: layer norm with weight
+ * and bias, or RMS norm with a weight alone.
+ */
 #ifndef NN_NORM_H
 #define NN_NORM_H
 
@@ -9,18 +11,20 @@
 struct norm {
     const struct kernel_table *kernels;
     int64_t width;
-    const float *weight, *bias; /* [width] */
+    float epsilon;
+    const float *weight, *bias; /* [width]; bias NULL: RMS norm */
     float *dweight, *dbias;     /* [width] */
     float *mean, *rstd;         /* [rows]: kept from forward to backward; the caller's */
-};
 
-/* From two parameters, the bias following its weight; `stats` is the caller's, [2, rows]. */
-struct norm norm_at(const struct wk_model *model, int weight_index, float *stats, int64_t rows);
+    struct wk_model *model; /* announced to, unless NULL */
+    int first;
+};
 
 /* y[rows, width] from x[rows, width]. */
 void norm_forward(const struct norm *norm, float *y, const float *x, int64_t rows);
 
-/* dx += gradient through the norm (dx holds the residual path's already); weights' gradients too.
+/* dx += gradient through the norm (dx holds the residual path's already); weights' gradients too,
+ * announced.
  */
 void norm_backward(const struct norm *norm, float *dx, const float *x, const float *dy,
                    int64_t rows);

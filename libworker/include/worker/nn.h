@@ -7,6 +7,7 @@
 #ifndef WORKER_NN_H
 #define WORKER_NN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,9 @@
 #include <worker/types.h>
 
 struct wk_model;
+
+/* A target that counts neither in the loss nor in its denominator, as torch's ignore_index. */
+enum { WK_IGNORED = -100 };
 
 /* GPT-2's shape: pre-norm blocks, learned positions, tanh GELU, head tied to the embedding, layer
  * norm epsilon 1e-5. Names and layout are those of GPT-2 checkpoints: linear weights are [in, out].
@@ -30,6 +34,39 @@ struct wk_gpt_config {
  * in. WK_EINVAL for a shape outside the limits above, WK_ENOMEM.
  */
 WK_API int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
+
+/* Llama's shape: RMS norms, rotary positions, keys and values shared by heads / kv_heads heads
+ * each, SwiGLU. Names and layout are those of HuggingFace's checkpoints: linear weights are [out,
+ * in].
+ */
+struct wk_llama_config {
+    int layers;          /* 1 … 1024 */
+    int heads;           /* divides width; width / heads is even */
+    int kv_heads;        /* divides heads */
+    int width;           /* 1 … 65536 */
+    int inner;           /* of the gated MLP; 1 … 2^20 */
+    int context;         /* longest sequence, 1 … 2^20 */
+    int vocab;           /* 1 … 2^24 */
+    double rope_theta;   /* 10000, later ones 500000 */
+    double norm_epsilon; /* 1e-5 */
+    bool tied;           /* the head is the embedding */
+};
+WK_API int wk_llama_new(const struct wk_llama_config *config, struct wk_model **ret_model);
+
+/* A feed-forward language model (Bengio et al. 2003): the embeddings of the last `window` tokens
+ * side by side, hidden layers with GELU, logits of the next token. Before the first token there are
+ * zeros.
+ */
+struct wk_mlp_config {
+    int layers;    /* hidden ones, 1 … 1024 */
+    int window;    /* tokens seen, 1 … 1024 */
+    int embedding; /* width of a token, 1 … 65536 */
+    int width;     /* of the hidden layers, 1 … 65536 */
+    int context;   /* longest sequence, 1 … 2^20 */
+    int vocab;     /* 1 … 2^24 */
+};
+WK_API int wk_mlp_new(const struct wk_mlp_config *config, struct wk_model **ret_model);
+
 WK_API void wk_model_free(struct wk_model *model); /* NULL is fine */
 
 /* Elements of all parameters together (that is, the size of its arenas), and parameters. */
@@ -42,6 +79,14 @@ WK_API int wk_model_parameters(const struct wk_model *model);
  * memory. Source: Radford et al. 2019, section 2.3.
  */
 WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
+
+/* Spread a share of every target over the whole vocabulary: in [0, 1), 0 at first. WK_EINVAL. */
+WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
+
+/* Keep only each layer's input from forward to backward and compute the rest again: the same bits
+ * for about a third more time and a fraction of the memory. Models without layers ignore it.
+ */
+WK_API void wk_model_recompute(struct wk_model *model, bool on);
 
 struct wk_generate_options {
     const int32_t

@@ -9,8 +9,6 @@
 
 #include "libworker/kernel/kernel.h"
 
-#define KERNEL_NORM_EPSILON 1e-5
-
 /* The builds; those of another architecture do not exist (CMakeLists.txt says which do). */
 extern const struct kernel_table kernel_fast_own; /* as base, without a BLAS */
 extern const struct kernel_table kernel_fast_base;

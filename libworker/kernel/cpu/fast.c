@@ -5,12 +5,15 @@
  * permits reordering a reduction; there are no threads.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
+#include "libworker/kernel/cpu/fast_layers.h"
 #include "libworker/kernel/cpu/fast_math.h"
 #include "libworker/kernel/cpu/fast_update.h"
+#include "libworker/kernel/cpu/onednn.h"
 
 /* The product without a BLAS: panels of op(b) are copied so that the innermost loop runs along rows
  * whatever is transposed, and stay in the second-level cache while all rows of c pass.
@@ -65,6 +68,82 @@ static void gemm(const struct kernel_gemm *g)
         return;
     if (KERNEL_FAST_WITHOUT_BLAS || !blas_gemm(g))
         gemm_without_blas(g);
+}
+
+/* Room for tiles of factors widened to float, and the library that multiplies bf16 as it is. */
+enum { TILE_M = 128, TILE_N = 512, TILE_K = 256 };
+
+struct kernel_room {
+    struct onednn *library; /* NULL where it or the instruction is missing */
+    float a[TILE_M * TILE_K], b[TILE_K * TILE_N];
+};
+
+static struct kernel_room *room_new(void)
+{
+    struct kernel_room *room = malloc(sizeof(*room));
+    if (room)
+        room->library = KERNEL_FAST_WITHOUT_BLAS ? NULL : onednn_new();
+    return room;
+}
+
+static void room_free(struct kernel_room *room)
+{
+    if (room)
+        onednn_free(room->library);
+    free(room);
+}
+
+/* out[rows, cols] without padding, from the part of a matrix that starts at x. */
+static void widen_tile(float *out, const uint16_t *x, int64_t ld, const struct kernel_gemm_low *g,
+                       const int64_t size[2])
+{
+    for (int64_t i = 0; i < size[0]; i++)
+        widen(out + i * size[1], g->type, x + i * ld, (size_t)size[1]);
+}
+
+/* One tile of c, from b's tile in the room; size is {m, n, k} and at {i, j, l}. */
+static void tile_product(struct kernel_room *room, const struct kernel_gemm_low *g,
+                         const int64_t at[3], const int64_t size[3])
+{
+    bool turned = g->transpose_a;
+    int64_t a_size[2] = {turned ? size[2] : size[0], turned ? size[0] : size[2]};
+    const uint16_t *a = g->a + (turned ? at[2] * g->lda + at[0] : at[0] * g->lda + at[2]);
+    widen_tile(room->a, a, g->lda, g, a_size);
+    gemm(&(struct kernel_gemm){.transpose_a = turned,
+                               .transpose_b = g->transpose_b,
+                               .m = size[0],
+                               .n = size[1],
+                               .k = size[2],
+                               .alpha = 1,
+                               .beta = g->add || at[2] > 0 ? 1 : 0,
+                               .a = room->a,
+                               .lda = a_size[1],
+                               .b = room->b,
+                               .ldb = g->transpose_b ? size[2] : size[1],
+                               .c = g->c + at[0] * g->ldc + at[1],
+                               .ldc = g->ldc});
+}
+
+static int64_t at_most(int64_t left, int64_t most)
+{
+    return left < most ? left : most;
+}
+
+static void gemm_low(struct kernel_room *room, const struct kernel_gemm_low *g)
+{
+    if (g->m <= 0 || g->n <= 0 || (room->library && onednn_gemm(room->library, g)))
+        return;
+    for (int64_t j = 0; j < g->n; j += TILE_N) {
+        for (int64_t l = 0; l < g->k; l += TILE_K) {
+            int64_t n = at_most(g->n - j, TILE_N), k = at_most(g->k - l, TILE_K);
+            bool turned = g->transpose_b;
+            const uint16_t *b = g->b + (turned ? j * g->ldb + l : l * g->ldb + j);
+            widen_tile(room->b, b, g->ldb, g, (int64_t[]){turned ? n : k, turned ? k : n});
+            for (int64_t i = 0; i < g->m; i += TILE_M)
+                tile_product(room, g, (int64_t[]){i, j, l},
+                             (int64_t[]){at_most(g->m - i, TILE_M), n, k});
+        }
+    }
 }
 
 static void bias_fill(float *out, const float *bias, int64_t rows, int64_t cols)
@@ -139,7 +218,7 @@ static void norm_row(const float *restrict x, const struct kernel_norm *n, float
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < width; i++)
         squares += (x[i] - mean) * (x[i] - mean);
-    float rstd = 1.0f / sqrtf(squares / (float)width + (float)KERNEL_NORM_EPSILON);
+    float rstd = 1.0f / sqrtf(squares / (float)width + n->epsilon);
     for (int64_t i = 0; i < width; i++)
         out[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
     n->mean[r] = mean;
@@ -272,31 +351,44 @@ static void softmax_causal_backward(const struct kernel_causal *c, float *dprobs
     }
 }
 
-static double cross_entropy_forward(float *logits, const int32_t *targets, int64_t rows,
-                                    int64_t vocab)
+static double cross_entropy_forward(const struct kernel_entropy *e, float *logits)
 {
     double loss = 0;
-    for (int64_t r = 0; r < rows; r++) {
+    int64_t vocab = e->vocab;
+    for (int64_t r = 0; r < e->rows; r++) {
         float *row = logits + r * vocab;
-        float target = row[targets[r]], max = row_max(row, vocab);
+        int32_t target = e->targets[r];
+        float chosen = target < 0 ? 0.0f : row[target], max = row_max(row, vocab), total = 0;
+        if (e->smoothing > 0) {
+#pragma omp simd reduction(+ : total)
+            for (int64_t i = 0; i < vocab; i++)
+                total += row[i] - max;
+        }
         float sum = exponentials(row, vocab, 1.0f, max);
         float inverse = 1.0f / sum;
         for (int64_t i = 0; i < vocab; i++)
             row[i] *= inverse;
-        loss += log((double)sum) - ((double)target - (double)max);
+        double kept = 1.0 - (double)e->smoothing;
+        double spread = (double)e->smoothing * (double)total / (double)vocab;
+        if (target >= 0)
+            loss += log((double)sum) - kept * ((double)chosen - (double)max) - spread;
     }
     return loss;
 }
 
-static void cross_entropy_backward(float *probs, const int32_t *targets, int64_t rows,
-                                   int64_t vocab, float factor)
+static void cross_entropy_backward(const struct kernel_entropy *e, float *probs, float factor)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = probs + r * vocab;
-        float target = row[targets[r]] - 1.0f;
-        for (int64_t i = 0; i < vocab; i++)
-            row[i] *= factor;
-        row[targets[r]] = target * factor;
+    const float spread = e->smoothing / (float)e->vocab;
+    for (int64_t r = 0; r < e->rows; r++) {
+        float *row = probs + r * e->vocab;
+        int32_t target = e->targets[r];
+        if (target < 0) {
+            fill(row, 0, (size_t)e->vocab);
+            continue;
+        }
+        row[target] -= 1.0f - e->smoothing;
+        for (int64_t i = 0; i < e->vocab; i++)
+            row[i] = (row[i] - spread) * factor;
     }
 }
 
@@ -306,6 +398,10 @@ static void embedding_forward(float *restrict out, const int32_t *index, const f
     int64_t rows = size[0], length = size[1], width = size[2];
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict token = table + index[r] * width;
+        if (!positions) {
+            memcpy(out + r * width, token, (size_t)width * sizeof(*out));
+            continue;
+        }
         const float *restrict position = positions + r % length * width;
         for (int64_t i = 0; i < width; i++)
             out[r * width + i] = token[i] + position[i];
@@ -317,13 +413,10 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
 {
     int64_t rows = size[0], length = size[1], width = size[2];
     for (int64_t r = 0; r < rows; r++) {
-        float *restrict token = dtable + index[r] * width;
-        float *restrict position = dpositions + r % length * width;
         const float *restrict d = dout + r * width;
-        for (int64_t i = 0; i < width; i++) {
-            token[i] += d[i];
-            position[i] += d[i];
-        }
+        add(dtable + index[r] * width, d, (size_t)width);
+        if (dpositions)
+            add(dpositions + r % length * width, d, (size_t)width);
     }
 }
 
@@ -347,6 +440,16 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
+    .room_new = room_new,
+    .room_free = room_free,
+    .gemm_low = gemm_low,
+    .rms_forward = rms_forward,
+    .rms_backward = rms_backward,
+    .rope = rope,
+    .swiglu_forward = swiglu_forward,
+    .swiglu_backward = swiglu_backward,
+    .windows_forward = windows_forward,
+    .windows_backward = windows_backward,
     .adamw = adamw,
     .sgd = sgd,
     .lion = lion,

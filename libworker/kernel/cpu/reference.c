@@ -1,5 +1,6 @@
 /* The plain kernels: what each operation means, written once without any thought of speed. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libworker/kernel/cpu/cpu.h"
@@ -81,7 +82,7 @@ static void norm_forward(const struct kernel_norm *n, float *out)
             mean += x[i] / (double)n->width;
         for (int64_t i = 0; i < n->width; i++)
             variance += (x[i] - mean) * (x[i] - mean) / (double)n->width;
-        double rstd = 1 / sqrt(variance + KERNEL_NORM_EPSILON);
+        double rstd = 1 / sqrt(variance + n->epsilon);
         for (int64_t i = 0; i < n->width; i++)
             out[r * n->width + i] = (float)((x[i] - mean) * rstd * n->weight[i] + n->bias[i]);
         n->mean[r] = (float)mean;
@@ -108,6 +109,70 @@ static void norm_backward(const struct kernel_norm *n, const float *dout, float 
             dweight[i] += (float)(dy[i] * normal);
             dbias[i] += dy[i];
         }
+    }
+}
+
+static void rms_forward(const struct kernel_norm *n, float *out)
+{
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *x = n->x + r * n->width;
+        double square = 0;
+        for (int64_t i = 0; i < n->width; i++)
+            square += (double)x[i] * x[i] / (double)n->width;
+        double rstd = 1 / sqrt(square + n->epsilon);
+        for (int64_t i = 0; i < n->width; i++)
+            out[r * n->width + i] = (float)(x[i] * rstd * n->weight[i]);
+        n->rstd[r] = (float)rstd;
+    }
+}
+
+static void rms_backward(const struct kernel_norm *n, const float *dout, float *dx, float *dweight)
+{
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *x = n->x + r * n->width;
+        const float *dy = dout + r * n->width;
+        double mean = 0, rstd = n->rstd[r];
+        for (int64_t i = 0; i < n->width; i++)
+            mean += (double)dy[i] * n->weight[i] * x[i] * rstd / (double)n->width;
+        for (int64_t i = 0; i < n->width; i++) {
+            double normal = x[i] * rstd;
+            dx[r * n->width + i] += (float)(((double)dy[i] * n->weight[i] - normal * mean) * rstd);
+            dweight[i] += (float)(dy[i] * normal);
+        }
+    }
+}
+
+static void rope(const struct kernel_rope *o, float *x)
+{
+    int64_t half = o->size / 2;
+    for (int64_t r = 0; r < o->rows; r++) {
+        for (int64_t i = 0; i < o->heads * half; i++) {
+            int64_t angle = r % o->length * half + i % half;
+            float *a = x + r * o->stride + i / half * o->size + i % half, *b = a + half;
+            double c = o->cos[angle], s = o->back ? -o->sin[angle] : o->sin[angle];
+            double first = *a * c - *b * s, second = *b * c + *a * s;
+            *a = (float)first;
+            *b = (float)second;
+        }
+    }
+}
+
+static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
+{
+    for (int64_t i = 0; i < rows * inner; i++) {
+        const float *gate = x + i / inner * 2 * inner + i % inner;
+        out[i] = (float)(gate[0] / (1 + exp(-(double)gate[0])) * gate[inner]);
+    }
+}
+
+static void swiglu_backward(float *dx, const float *x, const float *dout, const int64_t size[2])
+{
+    int64_t rows = size[0], inner = size[1];
+    for (int64_t i = 0; i < rows * inner; i++) {
+        int64_t at = i / inner * 2 * inner + i % inner;
+        double gate = x[at], up = x[at + inner], sigmoid = 1 / (1 + exp(-gate));
+        dx[at] = (float)(dout[i] * up * sigmoid * (1 + gate * (1 - sigmoid)));
+        dx[at + inner] = (float)(dout[i] * gate * sigmoid);
     }
 }
 
@@ -173,29 +238,36 @@ static void softmax_causal_backward(const struct kernel_causal *c, float *dprobs
     }
 }
 
-static double cross_entropy_forward(float *logits, const int32_t *targets, int64_t rows,
-                                    int64_t vocab)
+static double cross_entropy_forward(const struct kernel_entropy *e, float *logits)
 {
     double loss = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = logits + r * vocab;
-        double max = row_max(row, vocab), target = row[targets[r]];
-        double sum = 0; /* at least 1, by the largest */
-        for (int64_t i = 0; i < vocab; i++)
+    for (int64_t r = 0; r < e->rows; r++) {
+        float *row = logits + r * e->vocab;
+        int32_t target = e->targets[r];
+        double max = row_max(row, e->vocab), chosen = target < 0 ? 0 : row[target] - max;
+        double sum = 0, total = 0; /* sum is at least 1, by the largest */
+        for (int64_t i = 0; i < e->vocab; i++) {
             sum += exp(row[i] - max);
-        for (int64_t i = 0; i < vocab; i++)
+            total += row[i] - max;
+        }
+        for (int64_t i = 0; i < e->vocab; i++)
             row[i] = (float)(exp(row[i] - max) / sum);
-        loss += sum > 0 ? log(sum) - (target - max) : NAN;
+        double spread = e->smoothing * total / (double)e->vocab;
+        if (target >= 0)
+            loss += sum > 0 ? log(sum) - (1 - e->smoothing) * chosen - spread : NAN;
     }
     return loss;
 }
 
-static void cross_entropy_backward(float *probs, const int32_t *targets, int64_t rows,
-                                   int64_t vocab, float factor)
+static void cross_entropy_backward(const struct kernel_entropy *e, float *probs, float factor)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t i = 0; i < vocab; i++)
-            probs[r * vocab + i] = (probs[r * vocab + i] - (i == targets[r])) * factor;
+    for (int64_t r = 0; r < e->rows; r++) {
+        int32_t target = e->targets[r];
+        for (int64_t i = 0; i < e->vocab; i++) {
+            double wanted = (1 - e->smoothing) * (i == target) + e->smoothing / (double)e->vocab;
+            float *p = &probs[r * e->vocab + i];
+            *p = target < 0 ? 0 : (float)((*p - wanted) * factor);
+        }
     }
 }
 
@@ -205,7 +277,8 @@ static void embedding_forward(float *out, const int32_t *index, const float *tab
     int64_t rows = size[0], length = size[1], width = size[2];
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < width; i++)
-            out[r * width + i] = table[index[r] * width + i] + positions[r % length * width + i];
+            out[r * width + i] =
+                table[index[r] * width + i] + (positions ? positions[r % length * width + i] : 0);
     }
 }
 
@@ -216,7 +289,77 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < width; i++) {
             dtable[index[r] * width + i] += dout[r * width + i];
-            dpositions[r % length * width + i] += dout[r * width + i];
+            if (dpositions)
+                dpositions[r % length * width + i] += dout[r * width + i];
+        }
+    }
+}
+
+/* The image's element behind column `col` of window `row`, or -1 outside it. */
+static int64_t window_element(const struct kernel_windows *w, int64_t row, int64_t col)
+{
+    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t channel = col / (w->kernel * w->kernel), place = col % (w->kernel * w->kernel);
+    int64_t y = row / across * w->stride + place / w->kernel - w->padding;
+    int64_t x = row % across * w->stride + place % w->kernel - w->padding;
+    bool inside = y >= 0 && y < w->height && x >= 0 && x < w->width;
+    return inside ? (channel * w->height + y) * w->width + x : -1;
+}
+
+static int64_t windows_of(const struct kernel_windows *w)
+{
+    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
+    return down * across;
+}
+
+static void windows_forward(const struct kernel_windows *w, float *rows, const float *image)
+{
+    int64_t cols = w->channels * w->kernel * w->kernel;
+    for (int64_t i = 0; i < windows_of(w) * cols; i++) {
+        int64_t element = window_element(w, i / cols, i % cols);
+        rows[i] = element < 0 ? 0 : image[element];
+    }
+}
+
+static void windows_backward(const struct kernel_windows *w, float *image, const float *rows)
+{
+    int64_t cols = w->channels * w->kernel * w->kernel;
+    for (int64_t i = 0; i < windows_of(w) * cols; i++) {
+        int64_t element = window_element(w, i / cols, i % cols);
+        if (element >= 0)
+            image[element] += rows[i];
+    }
+}
+
+static struct kernel_room *room_new(void)
+{
+    return malloc(1);
+}
+
+static void room_free(struct kernel_room *room)
+{
+    free(room);
+}
+
+static float widened(enum wk_dtype type, uint16_t x)
+{
+    return type == WK_BF16 ? f32_of_bf16(x) : f32_of_f16(x);
+}
+
+static void gemm_low(struct kernel_room *room, const struct kernel_gemm_low *g)
+{
+    (void)room;
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < g->k; l++) {
+                uint16_t a = g->transpose_a ? g->a[l * g->lda + i] : g->a[i * g->lda + l];
+                uint16_t b = g->transpose_b ? g->b[j * g->ldb + l] : g->b[l * g->ldb + j];
+                sum += (double)widened(g->type, a) * (double)widened(g->type, b);
+            }
+            float *c = &g->c[i * g->ldc + j];
+            *c = (float)(sum + (g->add ? (double)*c : 0));
         }
     }
 }
@@ -344,6 +487,16 @@ static const struct kernel_table reference = {
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
+    .room_new = room_new,
+    .room_free = room_free,
+    .gemm_low = gemm_low,
+    .rms_forward = rms_forward,
+    .rms_backward = rms_backward,
+    .rope = rope,
+    .swiglu_forward = swiglu_forward,
+    .swiglu_backward = swiglu_backward,
+    .windows_forward = windows_forward,
+    .windows_backward = windows_backward,
     .adamw = adamw,
     .sgd = sgd,
     .lion = lion,

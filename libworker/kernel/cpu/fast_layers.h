@@ -1,0 +1,154 @@
+/* The part of the fast kernels that Llama and convolutions add. Included by fast.c only, which is
+ * built once per instruction set.
+ */
+#ifndef KERNEL_CPU_FAST_LAYERS_H
+#define KERNEL_CPU_FAST_LAYERS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "libworker/kernel/cpu/fast_math.h"
+#include "libworker/kernel/kernel.h"
+
+static void rms_forward(const struct kernel_norm *n, float *out)
+{
+    const float *restrict weight = n->weight;
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *restrict x = n->x + r * n->width;
+        float *restrict y = out + r * n->width;
+        float square = 0;
+#pragma omp simd reduction(+ : square)
+        for (int64_t i = 0; i < n->width; i++)
+            square += x[i] * x[i];
+        float rstd = 1.0f / sqrtf(square / (float)n->width + n->epsilon);
+        for (int64_t i = 0; i < n->width; i++)
+            y[i] = x[i] * rstd * weight[i];
+        n->rstd[r] = rstd;
+    }
+}
+
+static void rms_backward(const struct kernel_norm *n, const float *dout, float *dx,
+                         float *restrict dweight)
+{
+    const float *restrict weight = n->weight;
+    for (int64_t r = 0; r < n->rows; r++) {
+        const float *restrict x = n->x + r * n->width;
+        const float *restrict dy = dout + r * n->width;
+        float *restrict d = dx + r * n->width;
+        float rstd = n->rstd[r], sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < n->width; i++)
+            sum += dy[i] * weight[i] * x[i];
+        float mean = sum * rstd / (float)n->width;
+        for (int64_t i = 0; i < n->width; i++) {
+            float normal = x[i] * rstd;
+            d[i] += (dy[i] * weight[i] - normal * mean) * rstd;
+            dweight[i] += dy[i] * normal;
+        }
+    }
+}
+
+static void rope_vector(float *restrict a, float *restrict b, const float *restrict c,
+                        const float *restrict s, const struct kernel_rope *o)
+{
+    const float sign = o->back ? -1.0f : 1.0f;
+    const int64_t half = o->size / 2;
+    for (int64_t i = 0; i < half; i++) {
+        float first = a[i] * c[i] - b[i] * (sign * s[i]);
+        b[i] = b[i] * c[i] + a[i] * (sign * s[i]);
+        a[i] = first;
+    }
+}
+
+static void rope(const struct kernel_rope *o, float *x)
+{
+    int64_t half = o->size / 2;
+    for (int64_t r = 0; r < o->rows; r++) {
+        int64_t angle = r % o->length * half;
+        for (int64_t h = 0; h < o->heads; h++) {
+            float *a = x + r * o->stride + h * o->size;
+            rope_vector(a, a + half, o->cos + angle, o->sin + angle, o);
+        }
+    }
+}
+
+static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const float *restrict gate = x + r * 2 * inner;
+        float *restrict y = out + r * inner;
+        for (int64_t i = 0; i < inner; i++)
+            y[i] = gate[i] * fast_sigmoid(gate[i]) * gate[inner + i];
+    }
+}
+
+static void swiglu_backward(float *dx, const float *x, const float *dout, const int64_t size[2])
+{
+    const int64_t inner = size[1];
+    for (int64_t r = 0; r < size[0]; r++) {
+        const float *restrict gate = x + r * 2 * inner;
+        const float *restrict d = dout + r * inner;
+        float *restrict dgate = dx + r * 2 * inner;
+        float *restrict dup = dgate + inner;
+        for (int64_t i = 0; i < inner; i++) {
+            float s = fast_sigmoid(gate[i]);
+            dgate[i] = d[i] * gate[inner + i] * s * (1.0f + gate[i] * (1.0f - s));
+            dup[i] = d[i] * gate[i] * s;
+        }
+    }
+}
+
+/* One row of one window: columns [*ret_from, *ret_to) of `kernel` lie inside the image. */
+static void inside(const struct kernel_windows *w, int64_t x, int64_t *ret_from, int64_t *ret_to)
+{
+    int64_t from = x < 0 ? -x : 0, to = w->width - x < w->kernel ? w->width - x : w->kernel;
+    *ret_from = from;
+    *ret_to = to > from ? to : from;
+}
+
+typedef void window_line_fn(float *line, float *image, int64_t count);
+
+static void line_read(float *line, float *image, int64_t count)
+{
+    memcpy(line, image, (size_t)count * sizeof(*line));
+}
+
+static void line_add(float *line, float *image, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        image[i] += line[i];
+}
+
+/* Every line of every window that lies in the image, in order of rows. */
+static void each_line(const struct kernel_windows *w, float *rows, float *image,
+                      window_line_fn *visit)
+{
+    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t lines = w->channels * w->kernel;
+    for (int64_t i = 0; i < down * across * lines; i++) {
+        int64_t window = i / lines, channel = i % lines / w->kernel, from, to;
+        int64_t y = window / across * w->stride + i % w->kernel - w->padding;
+        int64_t x = window % across * w->stride - w->padding;
+        inside(w, x, &from, &to);
+        if (y >= 0 && y < w->height && from < to)
+            visit(rows + i * w->kernel + from,
+                  image + (channel * w->height + y) * w->width + x + from, to - from);
+    }
+}
+
+static void windows_forward(const struct kernel_windows *w, float *rows, const float *image)
+{
+    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
+    int64_t count = down * across * w->channels * w->kernel * w->kernel;
+    memset(rows, 0, (size_t)count * sizeof(*rows));
+    each_line(w, rows, (float *)image, line_read);
+}
+
+static void windows_backward(const struct kernel_windows *w, float *image, const float *rows)
+{
+    each_line(w, (float *)rows, image, line_add);
+}
+
+#endif

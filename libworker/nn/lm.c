@@ -1,0 +1,224 @@
+/* The road from tokens to loss and back; gpt.c and llama.c say what the blocks are. */
+#include <stdlib.h>
+
+#include "libworker/nn/lm.h"
+#include "libworker/nn/loss.h"
+#include "libworker/nn/norm.h"
+#include "libworker/nn/param.h"
+
+enum { TABLE, POSITIONS };
+
+static struct lm *lm_of(struct wk_model *model)
+{
+    return (struct lm *)model;
+}
+
+int lm_layer_index(const struct lm_shape *shape, int layer)
+{
+    return (shape->rope_theta > 0 ? 1 : 2) + layer * shape->places.count;
+}
+
+static int final_norm(const struct lm *g)
+{
+    return lm_layer_index(&g->shape, g->shape.layers);
+}
+
+static int head_index(const struct lm *g)
+{
+    return g->shape.tied ? TABLE : final_norm(g) + (g->shape.rms ? 1 : 2);
+}
+
+static int64_t rows_of(const struct lm *g)
+{
+    return g->layout.samples * g->layout.length;
+}
+
+static struct head_loss head_of(const struct lm *g)
+{
+    const struct param *table = &g->model.params[head_index(g)];
+    return (struct head_loss){
+        .kernels = g->model.kernels,
+        .rows = rows_of(g),
+        .width = g->shape.width,
+        .vocab = g->shape.vocab,
+        .targets = g->model.batch.targets,
+        .smoothing = g->model.label_smoothing,
+        .table = table->data,
+        .dtable = table->grad,
+        .low = g->model.low,
+        .table_low = table->low,
+    };
+}
+
+static float *stream(const struct lm *g)
+{
+    return g->layers[g->shape.layers - 1].output;
+}
+
+static int embed(struct lm *g, const int32_t *tokens, struct error *err)
+{
+    struct wk_model *m = &g->model;
+    const int64_t size[3] = {rows_of(g), g->layout.length, g->shape.width};
+    int rc = model_enter(m, 0, MODEL_FORWARD, err);
+    if (rc)
+        return rc;
+    const float *positions = g->shape.rope_theta > 0 ? NULL : m->params[POSITIONS].data;
+    m->kernels->embedding_forward(g->memory.embedded, tokens, m->params[TABLE].data, positions,
+                                  size);
+    return model_leave(m, 0, MODEL_FORWARD, err);
+}
+
+/* The stream after the last layer, from the tokens. */
+static int trunk_forward(struct lm *g, const int32_t *tokens, struct error *err)
+{
+    int rc = embed(g, tokens, err);
+    for (int i = 0; i < g->shape.layers && !rc; i++) {
+        rc = model_enter(&g->model, 1 + i, MODEL_FORWARD, err);
+        if (rc)
+            break;
+        lm_layer_forward(g, i);
+        g->held = i;
+        rc = model_leave(&g->model, 1 + i, MODEL_FORWARD, err);
+    }
+    return rc;
+}
+
+/* The last block, and around a tied head the first one too. */
+static int enter_head(struct lm *g, enum model_pass pass, struct error *err)
+{
+    int rc = model_enter(&g->model, g->model.n_blocks - 1, pass, err);
+    return rc || !g->shape.tied ? rc : model_enter(&g->model, 0, pass, err);
+}
+
+static int leave_head(struct lm *g, enum model_pass pass, struct error *err)
+{
+    int rc = g->shape.tied ? model_leave(&g->model, 0, pass, err) : 0;
+    return rc ? rc : model_leave(&g->model, g->model.n_blocks - 1, pass, err);
+}
+
+static int lm_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                      struct error *err)
+{
+    struct lm *g = lm_of(model);
+    int rc = lm_reserve(g, batch->samples, batch->length, err);
+    rc = rc ? rc : trunk_forward(g, batch->tokens, err);
+    rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
+    if (rc)
+        return rc;
+    struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
+    norm_forward(&norm, g->memory.final, stream(g), rows_of(g));
+    struct head_loss head = head_of(g);
+    *ret_loss = head_loss_forward(&head, g->memory.logits, g->memory.final) / batch->denominator;
+    return leave_head(g, MODEL_FORWARD, err);
+}
+
+static int head_backward(struct lm *g, float scale, struct error *err)
+{
+    struct lm_memory *m = &g->memory;
+    int rc = enter_head(g, MODEL_BACKWARD, err);
+    if (rc)
+        return rc;
+    struct head_loss head = head_of(g);
+    head_loss_backward(&head, m->dnorm, m->logits, m->final, scale);
+    if (!g->shape.tied)
+        model_announce(&g->model, head_index(g));
+    struct norm norm = lm_norm(g, final_norm(g), m->final_stats);
+    g->model.kernels->fill(m->dx, 0, (size_t)(rows_of(g) * g->shape.width));
+    norm_backward(&norm, m->dx, stream(g), m->dnorm, rows_of(g));
+    return leave_head(g, MODEL_BACKWARD, err);
+}
+
+static int layer_backward(struct lm *g, int i, struct error *err)
+{
+    int rc = model_enter(&g->model, 1 + i, MODEL_BACKWARD, err);
+    if (rc)
+        return rc;
+    if (g->layout.recompute && g->held != i)
+        lm_layer_forward(g, i);
+    g->held = i;
+    lm_layer_backward(g, i);
+    return model_leave(&g->model, 1 + i, MODEL_BACKWARD, err);
+}
+
+static int embed_backward(struct lm *g, struct error *err)
+{
+    struct wk_model *m = &g->model;
+    bool learned = g->shape.rope_theta <= 0;
+    const int64_t size[3] = {rows_of(g), g->layout.length, g->shape.width};
+    int rc = model_enter(m, 0, MODEL_BACKWARD, err);
+    if (rc)
+        return rc;
+    m->kernels->embedding_backward(m->params[TABLE].grad,
+                                   learned ? m->params[POSITIONS].grad : NULL, m->batch.tokens,
+                                   g->memory.dx, size);
+    if (learned)
+        model_announce(m, POSITIONS);
+    model_announce(m, TABLE);
+    return model_leave(m, 0, MODEL_BACKWARD, err);
+}
+
+static int lm_backward(struct wk_model *model, float scale, struct error *err)
+{
+    struct lm *g = lm_of(model);
+    int rc = head_backward(g, scale, err);
+    for (int i = g->shape.layers - 1; i >= 0 && !rc; i--)
+        rc = layer_backward(g, i, err);
+    return rc ? rc : embed_backward(g, err);
+}
+
+static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
+                     struct error *err)
+{
+    struct lm *g = lm_of(model);
+    int rc = lm_reserve(g, batch->samples, batch->length, err);
+    rc = rc ? rc : trunk_forward(g, batch->tokens, err);
+    rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
+    if (rc)
+        return rc;
+    struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
+    norm_forward(&norm, g->memory.final, stream(g), rows_of(g));
+    struct head_loss head = head_of(g);
+    head.rows = 1;
+    for (int64_t i = 0; i < batch->samples; i++) {
+        int64_t last = (i + 1) * batch->length - 1;
+        head_logits(&head, ret_logits + i * head.vocab, g->memory.final + last * head.width);
+    }
+    return leave_head(g, MODEL_FORWARD, err);
+}
+
+static void lm_free(struct wk_model *model)
+{
+    struct lm *g = lm_of(model);
+    param_table_fini(model);
+    slab_fini(&g->slab);
+    free(g->layers);
+    free(g);
+}
+
+static const struct model_ops lm_ops = {
+    .name = "lm",
+    .forward = lm_forward,
+    .backward = lm_backward,
+    .logits = lm_logits,
+    .free = lm_free,
+};
+
+int lm_new(const struct lm_shape *shape, int n_params, struct lm **ret_lm)
+{
+    struct lm *g = calloc(1, sizeof(*g));
+    if (!g)
+        return WK_ENOMEM;
+    g->shape = *shape;
+    g->model.ops = &lm_ops;
+    g->model.kernels = kernel_cpu();
+    g->model.context = shape->context;
+    g->model.vocab = shape->vocab;
+    g->model.n_blocks = shape->layers + 2;
+    g->layers = calloc((size_t)shape->layers, sizeof(*g->layers));
+    if (!g->layers || param_table_init(&g->model, n_params)) {
+        lm_free(&g->model);
+        return WK_ENOMEM;
+    }
+    *ret_lm = g;
+    return 0;
+}

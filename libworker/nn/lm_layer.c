@@ -1,0 +1,125 @@
+/* One transformer block, forward and backward side by side. */
+#include "libworker/nn/attention.h"
+#include "libworker/nn/linear.h"
+#include "libworker/nn/lm.h"
+#include "libworker/nn/mlp.h"
+#include "libworker/nn/norm.h"
+
+/* The parts of a block. */
+struct block {
+    struct norm norm1, norm2;
+    struct linear qkv, proj;
+    struct attention attention;
+    struct mlp mlp;
+    struct kernel_rope rope;
+};
+
+static int64_t rows_of(const struct lm *g)
+{
+    return g->layout.samples * g->layout.length;
+}
+
+struct norm lm_norm(struct lm *g, int index, float *stats)
+{
+    const struct param *weight = &g->model.params[index], *bias = weight + 1;
+    return (struct norm){
+        .kernels = g->model.kernels,
+        .width = weight->shape[0],
+        .epsilon = g->shape.norm_epsilon,
+        .weight = weight->data,
+        .bias = g->shape.rms ? NULL : bias->data,
+        .dweight = weight->grad,
+        .dbias = g->shape.rms ? NULL : bias->grad,
+        .mean = stats,
+        .rstd = stats + rows_of(g),
+        .model = &g->model,
+        .first = index,
+    };
+}
+
+static struct linear linear_of(struct lm *g, int index, int n)
+{
+    return g->shape.joined ? linear_joined(&g->model, index, n) : linear_at(&g->model, index);
+}
+
+static struct block block_at(struct lm *g, int i)
+{
+    const struct lm_shape *s = &g->shape;
+    struct lm_layer *layer = &g->layers[i];
+    int first = lm_layer_index(s, i);
+    struct block b = {
+        .norm1 = lm_norm(g, first + s->places.norm1, layer->stats1),
+        .norm2 = lm_norm(g, first + s->places.norm2, layer->stats2),
+        .qkv = linear_of(g, first + s->places.qkv, 3),
+        .proj = linear_of(g, first + s->places.proj, 1),
+    };
+    b.attention = (struct attention){
+        .kernels = g->model.kernels,
+        .samples = g->layout.samples,
+        .length = g->layout.length,
+        .heads = s->heads,
+        .kv_heads = s->kv_heads,
+        .size = s->size,
+        .qkv = layer->qkv,
+        .probs = layer->probs,
+        .scratch = g->memory.scratch,
+        .low = g->model.low,
+        .probs_low = g->probs_low,
+        .dprobs_low = g->dprobs_low,
+    };
+    b.mlp = (struct mlp){
+        .up = linear_of(g, first + s->places.up, 2),
+        .down = linear_of(g, first + s->places.down, 1),
+        .gated = s->gated,
+        .hidden = layer->hidden,
+        .active = layer->active,
+        .dactive = g->memory.dactive,
+        .dhidden = g->memory.dhidden,
+    };
+    b.rope = (struct kernel_rope){
+        .rows = rows_of(g),
+        .length = g->layout.length,
+        .heads = s->heads + s->kv_heads,
+        .size = s->size,
+        .stride = (s->heads + 2 * s->kv_heads) * s->size,
+        .cos = g->memory.cos,
+        .sin = g->memory.sin,
+    };
+    return b;
+}
+
+void lm_layer_forward(struct lm *g, int i)
+{
+    struct lm_layer *layer = &g->layers[i];
+    struct block b = block_at(g, i);
+    int64_t rows = rows_of(g);
+
+    norm_forward(&b.norm1, layer->norm1, layer->input, rows);
+    linear_forward(&b.qkv, layer->qkv, layer->norm1, NULL, rows);
+    if (g->shape.rope_theta > 0)
+        g->model.kernels->rope(&b.rope, layer->qkv);
+    attention_forward(&b.attention, layer->mixed);
+    linear_forward(&b.proj, layer->middle, layer->mixed, layer->input, rows);
+
+    norm_forward(&b.norm2, layer->norm2, layer->middle, rows);
+    mlp_forward(&b.mlp, layer->output, layer->norm2, layer->middle, rows);
+}
+
+void lm_layer_backward(struct lm *g, int i)
+{
+    struct lm_layer *layer = &g->layers[i];
+    struct block b = block_at(g, i);
+    int64_t rows = rows_of(g);
+    float *dx = g->memory.dx, *dnorm = g->memory.dnorm, *dqkv = g->memory.dqkv;
+
+    mlp_backward(&b.mlp, dnorm, layer->norm2, dx, rows);
+    norm_backward(&b.norm2, dx, layer->middle, dnorm, rows);
+
+    linear_backward(&b.proj, dnorm, layer->mixed, dx, rows);
+    attention_backward(&b.attention, dqkv, dnorm);
+    b.rope.back = true;
+    if (g->shape.rope_theta > 0)
+        g->model.kernels->rope(&b.rope, dqkv);
+    linear_backward(&b.qkv, dnorm, layer->norm1, dqkv, rows);
+    norm_backward(&b.norm1, dx, layer->input, dnorm, rows);
+}
