@@ -16,6 +16,8 @@ enum event_kind {
     EVENT_JOB_SUBMIT,
     EVENT_JOB_CANCEL,
     EVENT_CHECKPOINT, /* a worker wants to commit, or has committed */
+    EVENT_JOB_SCALE,  /* another number of nodes */
+    EVENT_TENANT_SET, /* weight, guarantee, limit; the answer names nothing */
 };
 
 struct worker_report { /* proto WorkerStatus in the model's words */
@@ -75,6 +77,14 @@ struct event {
             bool done; /* false: may this generation commit? true: the manifest is on disk */
             struct checkpoint checkpoint;
         } checkpoint;
+        struct {
+            const char *id;
+            int nodes_min, nodes_max;
+            const char *reason;
+        } job_scale;
+        struct {
+            const struct tenant *facts; /* name, weight, guaranteed_slots, limit_slots */
+        } tenant_set;
     };
 };
 

@@ -169,6 +169,7 @@ static void publish(struct step *step, struct job *job, bool joined)
             worker->state = WORKER_JOINED;
     }
     job_forget_workers(job);
+    scale_apply(step, job);
     step_desired_group(step, job, group);
     if (joined)
         reason_set(&reason, REASON_ALL_JOINED, "all %d ranks have joined generation %llu",

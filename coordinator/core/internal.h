@@ -121,6 +121,20 @@ void place_waiting(struct step *step);
 /* What a topology has pinned: the value the living workers' nodes share; NULL = anything. */
 const char *place_topology_value(const struct cluster *cluster, const struct job *job);
 
+/* preempt.c: a job that waits gets what others must give */
+struct concession;
+void preempt_perform(struct step *step, const struct job *job, const struct concession *given,
+                     int count);
+void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
+
+/* scale.c */
+void job_scale(struct step *step);
+/* The numbers of nodes that were asked for last, as far as what runs now allows. */
+void scale_apply(struct step *step, struct job *job);
+
+/* tenant.c */
+void tenant_set(struct step *step);
+
 /* checkpoint.c */
 void checkpoint_commit(struct step *step);
 

@@ -79,7 +79,8 @@ static int check_member(const struct cluster *cluster, const struct job *job,
     const struct node *node = cluster_node(cluster, worker->node);
     if (!node)
         return BROKEN(err, "job %s: rank %d is on no node", job->id, rank);
-    bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING;
+    bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING ||
+                 job->state == JOB_PREEMPTING;
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
         return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
@@ -133,9 +134,9 @@ static int check_state(const struct job *job, int living, struct error *err)
         ok = current && forming && job->forming.open;
         break;
     case JOB_RESTARTING:
-    case JOB_PREEMPTING:
         ok = !current && !forming;
         break;
+    case JOB_PREEMPTING:
     case JOB_STOPPING:
         ok = !forming;
         break;

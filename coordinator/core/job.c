@@ -10,7 +10,8 @@
  *   any of these ──► stopping (cancelled, out of restarts, out of time) ──► failed | cancelled
  *   starting, running, reforming ──► succeeded when all ranks exit 0 (by stopping if others live)
  *
- * `preempting` is reserved for the scheduler that moves jobs.
+ *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► restarting:
+ *   it gave way to another job and waits in the queue again
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,12 @@
 #define BIT(state) (1u << JOB_##state)
 static const unsigned allowed[] = {
     [JOB_QUEUED] = BIT(STARTING) | BIT(FAILED) | BIT(CANCELLED),
-    [JOB_STARTING] = BIT(RUNNING) | BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
+    [JOB_STARTING] =
+        BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RUNNING] =
         BIT(REFORMING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_REFORMING] = BIT(RUNNING) | BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
+    [JOB_REFORMING] =
+        BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
     [JOB_PREEMPTING] = BIT(RESTARTING) | BIT(STOPPING),
     [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED),
@@ -52,6 +55,8 @@ void job_set_state(struct step *step, struct job *job, enum job_state state,
     if (job_state_ended(state))
         job->ended_wall_ms = step->wall_ms;
     cluster_job_moved(step->cluster, job, waits(state));
+    if (waits(state))
+        scale_apply(step, job);
     step_settle(step, job);
 }
 
@@ -243,7 +248,7 @@ static void earlier(int64_t *at_ms, int64_t candidate_ms)
 static int64_t wake_at(const struct job *job, int64_t now_ms)
 {
     int64_t at_ms = INT64_MAX;
-    if (job->state == JOB_STOPPING) {
+    if (job->state == JOB_STOPPING || job->state == JOB_PREEMPTING) {
         earlier(&at_ms, job->stop_deadline_ms);
     } else {
         earlier(&at_ms, job->runtime_deadline_ms);
@@ -272,6 +277,7 @@ void job_settle(struct step *step, struct job *job)
         restart_settle(step, job);
         break;
     case JOB_PREEMPTING:
+        preempt_settle(step, job);
         break;
     case JOB_STOPPING:
         settle_stopping(step, job);
@@ -304,6 +310,7 @@ void job_restored(struct step *step, struct job *job)
         int64_t left = job->started_wall_ms + spec->max_runtime_ms - step->wall_ms;
         job->runtime_deadline_ms = now + (left > 0 ? left : 1);
     }
+    scale_apply(step, job);
     cluster_job_moved(step->cluster, job, waits(job->state));
     step_settle(step, job);
 }

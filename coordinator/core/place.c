@@ -6,19 +6,26 @@
 #include "coordinator/core/internal.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/preempt.h"
 
-enum { REFUSALS_MAX = 16 };
-
-struct refusal { /* the view only shrinks within a pass: what was refused once stays refused */
-    const struct spec *spec;
-    struct reason reason;
+enum {
+    TRIES_MAX = 4,    /* jobs in front for which room is sought, a pass */
+    DEPTH_MAX = 1000, /* jobs looked at behind the first that must wait, a pass */
 };
 
-struct pass {
+struct placed { /* gangs that start in this pass */
+    struct job *job;
+    struct placement placement;
+};
+
+struct placing {
     struct step *step;
-    struct view view;
-    struct refusal refusals[REFUSALS_MAX];
-    int refusals_count;
+    struct pass pass;
+    struct placed *placed;
+    int count, capacity;
+    int tries; /* to make room for a job in front */
+    int refused, looked;
+    bool conceded;
 };
 
 const char *place_topology_value(const struct cluster *cluster, const struct job *job)
@@ -85,26 +92,11 @@ static void grow(struct step *step, struct job *job, const struct placement *pla
     free(newcomers);
 }
 
-static const struct reason *refused_before(const struct pass *pass, const struct spec *spec)
-{
-    for (int i = 0; i < pass->refusals_count; i++)
-        if (scheduler_same_request(pass->refusals[i].spec, spec))
-            return &pass->refusals[i].reason;
-    return NULL;
-}
-
-static void remember_refusal(struct pass *pass, const struct spec *spec,
-                             const struct reason *reason)
-{
-    if (pass->refusals_count < REFUSALS_MAX)
-        pass->refusals[pass->refusals_count++] = (struct refusal){.spec = spec, .reason = *reason};
-}
-
-static bool master_has_port(struct pass *pass, const struct placement *placement,
+static bool master_has_port(struct step *step, const struct placement *placement,
                             struct reason *ret)
 {
-    const struct node *node = cluster_node(pass->step->cluster, placement->nodes[0].name);
-    if (node->port_first <= 0 || cluster_free_port(pass->step->cluster, node))
+    const struct node *node = cluster_node(step->cluster, placement->nodes[0].name);
+    if (node->port_first <= 0 || cluster_free_port(step->cluster, node))
         return true;
     reason_set(ret, REASON_NO_PORTS, "all ports %d..%d of node %s are taken", node->port_first,
                node->port_last, node->name);
@@ -112,55 +104,82 @@ static bool master_has_port(struct pass *pass, const struct placement *placement
     return false;
 }
 
-static void try_place(struct pass *pass, struct job *job)
+static void note_placed(struct placing *placing, struct job *job, struct placement *placement)
 {
-    struct step *step = pass->step;
-    const struct spec *spec = job->spec;
-    struct request request = {
-        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
-    struct placement placement = {0};
-    struct reason reason;
+    if (placing->count == placing->capacity) {
+        placing->capacity = placing->capacity * 2 + 8;
+        placing->placed =
+            realloc(placing->placed, sizeof *placing->placed * (size_t)placing->capacity);
+        insist(placing->placed);
+    }
+    placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
+}
+
+/* One job a pass gets what others must give; the next pass sees what came of it. */
+static void make_room(struct placing *placing, const struct job *job)
+{
+    if (placing->tries++ >= TRIES_MAX || placing->conceded)
+        return;
+    struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
+    insist(given);
+    int count = preempt_plan(&placing->pass, job, given, CONCESSIONS_MAX);
+    placing->conceded = count > 0;
+    preempt_perform(placing->step, job, given, count);
+    free(given);
+}
+
+static void try_place(struct placing *placing, struct job *job)
+{
+    struct step *step = placing->step;
+    struct verdict verdict;
     bool ready = job->state == JOB_QUEUED || restart_ready(job, step->now_ms);
-    const struct reason *before = refused_before(pass, spec);
-    if (before) {
-        if (ready)
-            job_set_reason(step, job, before);
-        return;
-    }
-    if (!scheduler_place(&pass->view, &request, &placement, &reason)) {
-        remember_refusal(pass, spec, &reason);
-        scheduler_hold(&pass->view, job);
-        if (ready)
-            job_set_reason(step, job, &reason);
-        return;
-    }
-    if (ready && master_has_port(pass, &placement, &reason))
-        start_gang(step, job, &placement);
-    else if (ready)
-        job_set_reason(step, job, &reason);
+    pass_try(&placing->pass, job, &verdict);
+    job->starts_at_ms = verdict.starts_at_ms;
+    if (!verdict.placed && ready)
+        job_set_reason(step, job, &verdict.reason);
     /* A job that is not ready keeps what the view gave it: nobody behind it takes its place. */
-    placement_fini(&placement);
+    if (verdict.placed && ready)
+        note_placed(placing, job, &verdict.placement);
+    else
+        placement_fini(&verdict.placement);
+    if (!verdict.placed && ready && verdict.fresh)
+        make_room(placing, job);
+}
+
+static void start_placed(struct placing *placing)
+{
+    struct reason reason;
+    for (int i = 0; i < placing->count; i++) {
+        struct placed *placed = &placing->placed[i];
+        pass_extend(&placing->pass, placed->job, &placed->placement);
+        placed->job->starts_at_ms = 0;
+        if (master_has_port(placing->step, &placed->placement, &reason))
+            start_gang(placing->step, placed->job, &placed->placement);
+        else
+            job_set_reason(placing->step, placed->job, &reason);
+        placement_fini(&placed->placement);
+    }
 }
 
 /* A pass ends when nothing is left to give; those who wait keep their reason, a new job needs its
  * first. */
-static void tell_new(struct pass *pass)
+static void tell_new(struct placing *placing)
 {
-    struct job *job = pass->step->submitted;
+    struct job *job = placing->step->submitted;
     struct reason reason;
     if (!job || strcmp(job->reason.kind, reason_name(REASON_SUBMITTED)) != 0)
         return;
     struct request request = {
         .spec = job->spec, .nodes_min = job->spec->nodes_min, .nodes_max = job->spec->nodes_max};
-    explain_refusal(&pass->view, &request, &reason);
-    job_set_reason(pass->step, job, &reason);
+    explain_refusal(&placing->pass.view, &request, &reason);
+    job_set_reason(placing->step, job, &reason);
 }
 
 static bool may_grow(const struct job *job, int64_t now_ms)
 {
     return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE &&
            job->current.joined && !job->current.broken && !job->forming.generation &&
-           job->current.nodes < job->spec->nodes_max && job->grow_after_ms <= now_ms;
+           job->current.nodes < job->spec->nodes_max && !job->gives_to[0] && job->grow_after_ms <= now_ms;
 }
 
 static bool is_finishing(const struct job *job)
@@ -171,19 +190,14 @@ static bool is_finishing(const struct job *job)
     return false;
 }
 
-static void try_grow(struct pass *pass, struct job *job)
+static void try_grow(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
-    struct reason reason;
-    struct request request = {.spec = job->spec,
-                              .nodes_min = 1,
-                              .nodes_max = job->spec->nodes_max - job->current.nodes,
-                              .avoid = job,
-                              .together = place_topology_value(pass->step->cluster, job)};
-    if (!may_grow(job, pass->step->now_ms) || is_finishing(job))
+    if (!may_grow(job, placing->step->now_ms) || is_finishing(job))
         return;
-    if (scheduler_place(&pass->view, &request, &placement, &reason))
-        grow(pass->step, job, &placement);
+    if (pass_grow(&placing->pass, job, place_topology_value(placing->step->cluster, job),
+                  &placement))
+        grow(placing->step, job, &placement);
     placement_fini(&placement);
 }
 
@@ -198,24 +212,32 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
     return false;
 }
 
+/* With nothing left to give only those in front matter, for whom others may have to make room. */
+static bool may_go_on(struct placing *placing)
+{
+    bool left = placing->pass.view.available > 0;
+    placing->refused += placing->tries > 0;
+    placing->looked += !left;
+    return placing->refused <= DEPTH_MAX && (left || placing->looked <= TRIES_MAX);
+}
+
 void place_waiting(struct step *step)
 {
-    struct pass *pass = NULL;
     if (!anything_to_do(step->cluster, step->now_ms))
         return;
-    pass = calloc(1, sizeof *pass);
-    insist(pass);
-    pass->step = step;
-    view_init(&pass->view, step->cluster);
-    for (struct job *job = cluster_first_waiting(step->cluster), *next;
-         job && pass->view.available > 0; job = next) {
-        next = cluster_next_waiting(step->cluster, job);
-        try_place(pass, job);
-    }
-    for (struct job *job = cluster_first_active_job(step->cluster); job && pass->view.available > 0;
+    struct placing *placing = calloc(1, sizeof *placing);
+    insist(placing);
+    placing->step = step;
+    pass_init(&placing->pass, step->cluster, step->now_ms);
+    struct view *view = &placing->pass.view;
+    for (struct job *job; (job = pass_next(&placing->pass)) && may_go_on(placing);)
+        try_place(placing, job);
+    start_placed(placing);
+    for (struct job *job = cluster_first_active_job(step->cluster); job && view->available > 0;
          job = cluster_next_active_job(step->cluster, job))
-        try_grow(pass, job);
-    tell_new(pass);
-    view_fini(&pass->view);
-    free(pass);
+        try_grow(placing, job);
+    tell_new(placing);
+    pass_fini(&placing->pass);
+    free(placing->placed);
+    free(placing);
 }

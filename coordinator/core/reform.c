@@ -41,6 +41,15 @@ static bool gave_up(const struct job *job, const struct group *base, int node_ra
     return false;
 }
 
+static bool is_given_back(const struct job *job, const struct group *base, int node_rank)
+{
+    for (int rank = 0; rank < base->world; rank++)
+        if (base->places[rank].node_rank == node_rank &&
+            job_worker(job, base->members[rank])->leaving)
+            return true;
+    return false;
+}
+
 static void plan_node(struct step *step, struct job *job, const struct group *base, int node_rank,
                       struct plan *plan)
 {
@@ -72,7 +81,7 @@ static void plan_base(struct step *step, struct job *job, const struct group *ba
             rank++;
         const struct worker *worker = job_worker(job, base->members[rank]);
         if (node_usable(cluster_node(step->cluster, worker->node)) &&
-            !gave_up(job, base, node_rank, growth))
+            !gave_up(job, base, node_rank, growth) && !is_given_back(job, base, node_rank))
             plan_node(step, job, base, node_rank, plan);
     }
 }
@@ -89,7 +98,7 @@ static bool find_replacements(struct step *step, struct job *job, const struct g
                               .avoid = job,
                               .avoid_group = base};
     request.together = place_topology_value(step->cluster, job);
-    view_init(&view, step->cluster);
+    view_init(&view, step->cluster, step->now_ms);
     bool found = scheduler_place(&view, &request, ret, &reason);
     view_fini(&view);
     return found;

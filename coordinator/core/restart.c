@@ -84,18 +84,21 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
     const struct group *group = job->forming.generation ? &job->forming : &job->current;
     const struct worker *first = NULL;
     const struct node *drained = NULL;
+    bool given = false;
     bool in_current = false;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
         const struct node *node = cluster_node(step->cluster, worker->node);
         bool dead = !worker_living(worker) && !worker_finished(worker);
-        bool leaves = worker_living(worker) && node && node->want_drain;
+        bool leaves = worker_living(worker) && ((node && node->want_drain) || worker->leaving);
         if (!dead && !leaves)
             continue;
         if (dead && is_nearer(worker, first))
             first = worker;
-        if (leaves)
+        if (leaves) {
             drained = node;
+            given = worker->leaving;
+        }
         in_current |= group_rank_of(&job->current, worker->uid) >= 0;
     }
     if (!first && !drained)
@@ -105,7 +108,14 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         fail_by_worker(step, job, first, ret);
         return true;
     }
-    reason_set(&ret->reason, REASON_NODE_DRAINED, "node %s is being emptied", drained->name);
+    if (given && strcmp(job->gives_to, job->id) != 0)
+        reason_set(&ret->reason, REASON_SHRUNK, "gives node %s back, for which job %s waits",
+                   drained->name, job->gives_to);
+    else if (given)
+        reason_set(&ret->reason, REASON_SCALED, "it was scaled down: node %s is given back",
+                   drained->name);
+    else
+        reason_set(&ret->reason, REASON_NODE_DRAINED, "node %s is being emptied", drained->name);
     (void)str_copy(ret->reason.node, sizeof ret->reason.node, drained->name);
     return true;
 }

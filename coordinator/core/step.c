@@ -116,6 +116,7 @@ static void tick(struct step *step)
 
 static void restored(struct step *step)
 {
+    cluster_rebuild_use(step->cluster, step->now_ms, step->wall_ms);
     for (struct node *node = cluster_first_node(step->cluster); node;
          node = cluster_next_node(step->cluster, node))
         node_restored(step, node);
@@ -153,6 +154,12 @@ static void dispatch(struct step *step)
         break;
     case EVENT_CHECKPOINT:
         checkpoint_commit(step);
+        break;
+    case EVENT_JOB_SCALE:
+        job_scale(step);
+        break;
+    case EVENT_TENANT_SET:
+        tenant_set(step);
         break;
     }
 }
@@ -217,6 +224,7 @@ void coordinator_step(struct cluster *cluster, const struct event *event, struct
                         .ret = ret,
                         .now_ms = event->now_ms,
                         .wall_ms = event->wall_ms};
+    cluster_set_now(cluster, event->now_ms, event->wall_ms);
     dispatch(&step);
     tick(&step);
     settle_all(&step);

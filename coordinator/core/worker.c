@@ -53,6 +53,14 @@ static void describe_exit(struct exit_info *exit)
         (void)str_printf(exit->text, sizeof exit->text, "exited with code %d", exit->code);
 }
 
+static bool any_leaves(const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (worker_living(&job->workers[i]) && job->workers[i].leaving)
+            return true;
+    return false;
+}
+
 void worker_end(struct step *step, struct job *job, struct worker *worker,
                 const struct exit_info *exit)
 {
@@ -64,6 +72,8 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     if (!worker->exit.wall_ms)
         worker->exit.wall_ms = step->wall_ms;
     job_worker_gone(step->cluster, job, worker);
+    if (worker->leaving && !any_leaves(job))
+        job->gives_to[0] = 0;
     exit_reason(worker, &reason);
     step_record(step, "worker_exited", job, worker->node, &reason);
     if (worker_finished(worker))

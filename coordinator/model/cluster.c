@@ -50,6 +50,7 @@ struct cluster *cluster_new(uint64_t seed)
     insist(cluster);
     cluster->next_sequence = 1;
     rng_seed(&cluster->rng, seed);
+    tenant_add(cluster, "default");
     return cluster;
 }
 
@@ -91,6 +92,7 @@ void cluster_free(struct cluster *cluster)
     strmap_fini(&cluster->jobs_by_name);
     strmap_fini(&cluster->jobs_by_key);
     strmap_fini(&cluster->ports);
+    tenants_fini(cluster);
     free(cluster);
 }
 
@@ -242,7 +244,12 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
                          CLUSTER_JOBS_MAX);
     if (cluster_job(cluster, job->id) || map_find(&cluster->jobs, job->sequence))
         return error_set(err, E_ALREADY_EXISTS, "job '%s' exists", job->id);
+    if (!cluster_tenant(cluster, job->spec->tenant) &&
+        strmap_count(&cluster->tenants) >= TENANTS_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster holds at most %d tenants",
+                         TENANTS_MAX);
     insist(index_job(cluster, job) == 0);
+    job->tenant = tenant_add(cluster, job->spec->tenant);
     if (job->sequence >= cluster->next_sequence)
         cluster->next_sequence = job->sequence + 1;
     group_derive(job, &job->current);
@@ -269,10 +276,13 @@ void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
     }
     if (waiting == job->waiting)
         return;
-    if (waiting)
+    if (waiting) {
         insist(map_set(&cluster->waiting, waiting_key(job), job, NULL) == 0);
-    else
+        insist(map_set(&job->tenant->waiting, waiting_key(job), job, NULL) == 0);
+    } else {
         map_remove(&cluster->waiting, waiting_key(job));
+        map_remove(&job->tenant->waiting, waiting_key(job));
+    }
     job->waiting = waiting;
 }
 

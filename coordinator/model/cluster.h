@@ -15,6 +15,7 @@
 #include "common/base/heap.h"
 #include "common/base/map.h"
 #include "coordinator/model/spec.h"
+#include "coordinator/model/tenant.h"
 
 enum {
     CLUSTER_NODES_MAX = 20000,
@@ -151,6 +152,7 @@ struct worker {
     char node[NODE_NAME_MAX + 1];
     enum worker_state state;
     bool should_stop; /* the desired state says end it */
+    bool leaving;     /* its node is given back: the next group goes on without it */
     bool held;        /* backoff: not to be started yet, so not in the desired state */
     bool aware;       /* speaks libworker's protocol */
     int slot;         /* first slot on its node */
@@ -216,6 +218,8 @@ struct job {
     /* restart budget */
     int restarts; /* in total */
     int restarts_without_progress;
+    int nodes_min, nodes_max; /* by EVENT_JOB_SCALE; 0 = as its spec said */
+    char gives_to[JOB_ID_MAX + 1]; /* leaving workers and preemption: for whom; "" = nobody */
     uint64_t progress_step; /* best step when the last failure was seen */
     int same_cause;         /* consecutive failures with the same cause and no new step */
     char last_cause[256];
@@ -240,7 +244,10 @@ struct job {
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     char idempotency_key[128];
     /* derived, not stored */
+    struct tenant *tenant;
     int64_t progress_at_ms; /* its step rose or a worker finished */
+    int64_t stepped_at_ms;  /* its step rose */
+    int64_t starts_at_ms;   /* while it waits: when it is expected to start; 0 = nobody can say */
     bool waiting;           /* among cluster_first_waiting: it may be placed */
     struct heap_node timer;
 };

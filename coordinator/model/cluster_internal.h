@@ -14,6 +14,8 @@ struct cluster {
     struct strmap jobs_by_name; /* the newest of each */
     struct strmap jobs_by_key;  /* "tenant\nkey" */
     struct strmap ports;        /* "address:port" -> job that holds it */
+    struct strmap tenants;
+    int64_t now_ms, wall_ms; /* of the step at work */
     struct heap job_timers, node_timers;
     uint64_t next_sequence;
     struct rng rng;
@@ -27,5 +29,9 @@ void group_derive(const struct job *job, struct group *group); /* places, nodes 
 void group_take_port(struct cluster *cluster, struct job *job, const struct group *group);
 void group_give_port(struct cluster *cluster, struct job *job, const struct group *group);
 void group_fini(struct group *group);
+
+struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the one there is */
+void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots); /* below 0: gives back */
+void tenants_fini(struct cluster *cluster);
 
 #endif

@@ -9,6 +9,7 @@
     X(NO_NODES, no_nodes, "no node is ready")                                                      \
     X(WAITING_FOR_SLOTS, waiting_for_slots, "others use what it needs")                            \
     X(BEHIND, behind, "free resources are kept for a job before it")                               \
+    X(TENANT_LIMIT, tenant_limit, "its tenant uses as much as it may")                             \
     X(CONSTRAINT_UNMET, constraint_unmet, "no node carries the labels asked for")                  \
     X(TOPOLOGY_UNMET, topology_unmet, "too few nodes share the topology label's value")            \
     X(TOO_FEW_NODES, too_few_nodes, "the cluster has fewer fitting nodes than asked for")          \
@@ -18,6 +19,13 @@
     X(PLACED, placed, "its workers are being started")                                             \
     X(ALL_JOINED, all_joined, "every rank has joined")                                             \
     X(ALL_STARTED, all_started, "every process has started")                                       \
+    X(PREEMPTED, preempted, "gives its nodes to a job that goes first")                            \
+    X(SHRUNK, shrunk, "gives nodes back that others wait for")                                     \
+    X(SCALED, scaled, "somebody changed how many nodes it wants")                                  \
+    X(PRIORITY, priority, "others use what it needs and need not give way")                        \
+    X(NODE_HEALTH, node_health, "nodes it could use are not well")                                 \
+    X(TENANT_SET, tenant_set, "a tenant was changed")                                              \
+    X(STILL_TRAINS, still_trains, "its agent is silent, its ranks train on")                       \
     X(GROWING, growing, "more nodes join it")                                                      \
     X(GROW_FAILED, grow_failed, "newcomers did not join; it goes on without them")                 \
     X(WORKER_FAILED, worker_failed, "a worker ended with an error")                                \

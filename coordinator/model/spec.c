@@ -341,7 +341,7 @@ static uint64_t factor(uint32_t dimension)
 }
 
 /* The parts of the mesh that do not shrink with the world must divide it at every size. */
-static int check_mesh(const struct spec_mesh *mesh, const struct spec *spec, struct error *err)
+static int check_mesh(const struct spec_mesh *mesh, struct spec *spec, struct error *err)
 {
     uint64_t world = (uint64_t)spec_world(spec, spec->nodes_min);
     uint64_t fixed = factor(mesh->cp);
@@ -358,6 +358,7 @@ static int check_mesh(const struct spec_mesh *mesh, const struct spec *spec, str
         error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
         return E_INVALID_ARGUMENT;
     }
+    spec->mesh_fixed = (int)fixed;
     uint64_t data = mesh->dp ? mesh->dp : factor(mesh->dp_replicate) * factor(mesh->dp_shard);
     bool wants = mesh->dp || mesh->dp_replicate || mesh->dp_shard;
     uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
@@ -371,7 +372,7 @@ static int check_mesh(const struct spec_mesh *mesh, const struct spec *spec, str
     return 0;
 }
 
-static int check_training(const struct spec_input *in, const struct spec *spec, struct error *err)
+static int check_training(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp", NULL};
     static const char *const precisions[] = {"no", "fp16", "bf16", "fp8", NULL};
@@ -462,4 +463,26 @@ int spec_build(const struct spec_input *input, struct spec **ret, struct error *
     block->spec = spec;
     *ret = &block->spec;
     return 0;
+}
+
+struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max)
+{
+    const struct spec_input texts = {.json = spec->json,
+                                     .name = spec->name,
+                                     .tenant = spec->tenant,
+                                     .workdir = spec->workdir,
+                                     .checkpoint_dir = spec->checkpoint_dir,
+                                     .topology = spec->topology,
+                                     .constraints = spec->constraints,
+                                     .constraints_count = spec->constraints_count};
+    struct block *block = calloc(1, sizeof *block);
+    insist(block);
+    arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
+    struct spec resized = *spec;
+    copy_texts(&block->arena, &texts, &resized);
+    resized.references = 1;
+    resized.nodes_min = nodes_min;
+    resized.nodes_max = nodes_max;
+    block->spec = resized;
+    return &block->spec;
 }

@@ -39,6 +39,7 @@ struct spec {
     const char *json; /* the whole spec, normalised, as proto3 JSON of JobSpec: stored and shown */
     const char *name, *tenant, *workdir;
     int nodes_min, nodes_max, workers_per_node;
+    int mesh_fixed; /* cp x tp x pp, which divides the workers of nodes_min */
     struct resources resources;
     int priority;
     int64_t max_runtime_ms; /* 0 = not limited */
@@ -86,6 +87,9 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
 /* Validate and convert. Copies everything; the caller gets one reference. E_INVALID_ARGUMENT with
  * the field's path in the proto ("nodes.min", "restart.backoff") and a hint. */
 int spec_build(const struct spec_input *input, struct spec **ret, struct error *err);
+
+/* The same with another number of nodes; its json still says what was submitted. */
+struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max);
 
 /* Workers of a gang on `nodes` nodes. */
 static inline int spec_world(const struct spec *spec, int nodes)

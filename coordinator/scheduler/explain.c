@@ -245,7 +245,7 @@ int scheduler_possible(const struct cluster *cluster, const struct spec *spec, s
     int rc = 0;
     if (enough_fit(cluster, spec))
         return 0;
-    view_init(&view, cluster);
+    view_init(&view, cluster, 0);
     for (int i = 0; i < view.count; i++) /* as if all that ever registered were back */
         view.nodes[i].counted = true;
     take_census(&view, &request, &census);

@@ -5,9 +5,10 @@
 #include "coordinator/scheduler/scheduler.h"
 
 /* Reorder `candidates` (indices into the view) so that the first n returned are the choice, at most
- * request->nodes_max; fewer than nodes_min returned means the gang cannot be whole. Tightest nodes
- * first; with a topology all of one value, the value with the most nodes. */
-int gang_choose(const struct view *view, const struct request *request, int *candidates, int count);
+ * request->nodes_max; fewer than nodes_min returned means the gang cannot be whole. With a topology
+ * all of one value, the value with the most nodes. Otherwise in as few racks (label "rack") as can
+ * be: the tightest rack that holds all, else the roomiest first; in a rack the tightest nodes. */
+int gang_choose(struct view *view, const struct request *request, int *candidates, int count);
 
 /* The largest number of candidates that share the topology's value (all, without a topology). */
 int gang_largest_group(const struct view *view, const struct request *request, int *candidates,

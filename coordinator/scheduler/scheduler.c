@@ -11,7 +11,8 @@
 
 static bool is_available(const struct view_node *node)
 {
-    return node->open && !node->held_for && node->slots_free > 0;
+    return node->open && node->slots_free > 0 &&
+           !(node->held_for && node->held_at_ms == INT64_MAX);
 }
 
 static void view_node_init(struct view_node *ret, const struct node *node)
@@ -28,24 +29,90 @@ static void view_node_init(struct view_node *ret, const struct node *node)
     memcpy(ret->slot_map, node->slot_map, sizeof ret->slot_map);
 }
 
-void view_init(struct view *view, const struct cluster *cluster)
+void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
 {
-    int capacity = cluster_nodes_count(cluster);
-    *view = (struct view){.cluster = cluster};
-    view->nodes = calloc((size_t)capacity + 1, sizeof *view->nodes);
-    insist(view->nodes);
+    size_t capacity = (size_t)cluster_nodes_count(cluster) + 1;
+    *view = (struct view){.cluster = cluster, .now_ms = now_ms};
+    view->nodes = calloc(capacity, sizeof *view->nodes);
+    view->roomy = calloc(capacity, sizeof *view->roomy);
+    insist(view->nodes && view->roomy);
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node)) {
-        view_node_init(&view->nodes[view->count], node);
-        view->available += is_available(&view->nodes[view->count++]);
+        struct view_node *at = &view->nodes[view->count];
+        view_node_init(at, node);
+        view->available += is_available(at);
+        if (at->open && at->slots_free > 0)
+            view->roomy[view->roomy_count++] = view->count;
+        view->count++;
     }
 }
 
 void view_fini(struct view *view)
 {
     free(view->nodes);
-    view->nodes = NULL;
-    view->count = 0;
+    free(view->roomy);
+    *view = (struct view){0};
+}
+
+struct view_node *view_find(const struct view *view, const char *name)
+{
+    int low = 0, high = view->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int order = strcmp(view->nodes[middle].node->name, name);
+        if (order == 0)
+            return &view->nodes[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* Back among the roomy ones, where it may have been left out. */
+static void note_roomy(struct view *view, int index)
+{
+    int at = view->roomy_count;
+    while (at > 0 && view->roomy[at - 1] > index)
+        at--;
+    if (at > 0 && view->roomy[at - 1] == index)
+        return;
+    memmove(view->roomy + at + 1, view->roomy + at,
+            sizeof *view->roomy * (size_t)(view->roomy_count - at));
+    view->roomy[at] = index;
+    view->roomy_count++;
+}
+
+void view_release(struct view *view, const struct job *job, const struct worker *worker)
+{
+    struct view_node *node = view_find(view, worker->node);
+    const struct resources *each = &job->spec->resources;
+    if (!node || worker->state == WORKER_EXITED)
+        return;
+    bool before = is_available(node);
+    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX; slot++)
+        node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+    node->slots_free += each->slots;
+    node->cpus_milli_free += each->cpus_milli;
+    node->memory_bytes_free += each->memory_bytes;
+    view->available += is_available(node) - before;
+    if (node->open)
+        note_roomy(view, (int)(node - view->nodes));
+}
+
+void view_drain(struct view *view, struct view_node *node)
+{
+    view->available -= is_available(node);
+    node->open = node->counted = false;
+}
+
+void view_hold(struct view *view, struct view_node *node, uint64_t sequence, int64_t at_ms)
+{
+    bool before = is_available(node);
+    node->held_for = sequence;
+    node->held_at_ms = at_ms;
+    view->available -= before && !is_available(node);
 }
 
 void placement_fini(struct placement *placement)
@@ -55,16 +122,67 @@ void placement_fini(struct placement *placement)
     placement->count = 0;
 }
 
+void placement_join(struct placement *placement, struct placement *more)
+{
+    int count = placement->count + more->count, a = 0, b = 0;
+    struct placed_node *nodes = calloc((size_t)count + 1, sizeof *nodes);
+    insist(nodes);
+    for (int i = 0; i < count; i++) {
+        bool first = b == more->count || (a < placement->count && strcmp(placement->nodes[a].name,
+                                                                         more->nodes[b].name) < 0);
+        nodes[i] = first ? placement->nodes[a++] : more->nodes[b++];
+    }
+    placement_fini(placement);
+    placement_fini(more);
+    placement->nodes = nodes;
+    placement->count = count;
+}
+
+/* What is kept for another may be used by who will be gone before it is needed. */
+static bool is_kept_from(const struct view_node *node, const struct request *request)
+{
+    return node->held_for && node->held_for != request->sequence &&
+           !(request->release_at_ms > 0 && node->held_at_ms != INT64_MAX &&
+                               request->release_at_ms <= node->held_at_ms);
+}
+
+static bool is_placed(const struct view_node *node, const struct placement *placement)
+{
+    for (int i = 0; placement && i < placement->count; i++)
+        if (strcmp(placement->nodes[i].name, node->node->name) == 0)
+            return true;
+    return false;
+}
+
 static bool is_candidate(const struct view_node *node, const struct request *request)
 {
     const struct spec *spec = request->spec;
+    if (!node->open || is_kept_from(node, request) || !node_has_room(node, spec, NULL) ||
+        unmet_constraint(node->node, spec))
+        return false;
     if (request->together) {
         const char *value = node_label(node->node, spec->topology);
         if (!value || strcmp(value, request->together) != 0)
             return false;
     }
-    return node->open && !node->held_for && !unmet_constraint(node->node, spec) &&
-           node_has_room(node, spec, NULL) && !node_is_avoided(node, request);
+    return !node_is_avoided(node, request) && !is_placed(node, request->avoid_placed);
+}
+
+/* Indices of all candidates, ascending; nodes found full are looked at no more. */
+static int find_candidates(struct view *view, const struct request *request, int *ret)
+{
+    int kept = 0, count = 0;
+    for (int i = 0; i < view->roomy_count; i++) {
+        int index = view->roomy[i];
+        const struct view_node *node = &view->nodes[index];
+        if (!node->open || node->slots_free <= 0)
+            continue;
+        view->roomy[kept++] = index;
+        if (is_candidate(node, request))
+            ret[count++] = index;
+    }
+    view->roomy_count = kept;
+    return count;
 }
 
 static void take(struct view_node *node, const struct spec *spec, struct placed_node *ret)
@@ -79,6 +197,16 @@ static void take(struct view_node *node, const struct spec *spec, struct placed_
     node->memory_bytes_free -= spec->workers_per_node * spec->resources.memory_bytes;
 }
 
+bool scheduler_fits(struct view *view, const struct request *request)
+{
+    int *candidates = malloc(sizeof *candidates * ((size_t)view->roomy_count + 1));
+    insist(candidates);
+    int count = find_candidates(view, request, candidates);
+    count = gang_largest_group(view, request, candidates, count);
+    free(candidates);
+    return count >= request->nodes_min;
+}
+
 static int by_index(const void *a, const void *b)
 {
     const int *x = a, *y = b;
@@ -89,16 +217,14 @@ bool scheduler_place(struct view *view, const struct request *request,
                      struct placement *ret_placement, struct reason *ret_reason)
 {
     insist(request->nodes_min >= 1 && request->nodes_max >= request->nodes_min);
-    int *candidates = malloc(sizeof *candidates * ((size_t)view->count + 1));
+    int *candidates = malloc(sizeof *candidates * ((size_t)view->roomy_count + 1));
     insist(candidates);
-    int count = 0;
-    for (int i = 0; i < view->count; i++)
-        if (is_candidate(&view->nodes[i], request))
-            candidates[count++] = i;
+    int count = find_candidates(view, request, candidates);
     count = gang_choose(view, request, candidates, count);
     if (count < request->nodes_min) {
         free(candidates);
-        explain_refusal(view, request, ret_reason);
+        if (ret_reason)
+            explain_refusal(view, request, ret_reason);
         return false;
     }
     qsort(candidates, (size_t)count, sizeof *candidates, by_index);
@@ -106,39 +232,25 @@ bool scheduler_place(struct view *view, const struct request *request,
     insist(ret_placement->nodes);
     ret_placement->count = count;
     for (int i = 0; i < count; i++) {
-        take(&view->nodes[candidates[i]], request->spec, &ret_placement->nodes[i]);
-        view->available -= !is_available(&view->nodes[candidates[i]]);
+        struct view_node *node = &view->nodes[candidates[i]];
+        bool before = is_available(node);
+        take(node, request->spec, &ret_placement->nodes[i]);
+        view->available -= before && !is_available(node);
     }
     free(candidates);
     return true;
 }
 
-static bool could_use(const struct view_node *node, const struct spec *spec)
+int64_t scheduler_release_at(const struct job *job, int64_t now_ms)
 {
-    return node->counted && !unmet_constraint(node->node, spec) &&
-           node_large_enough(node->node, spec);
-}
-
-void scheduler_hold(struct view *view, const struct job *job)
-{
-    const struct spec *spec = job->spec;
-    struct request request = {
-        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
-    int *usable = malloc(sizeof *usable * ((size_t)view->count + 1));
-    insist(usable);
-    int count = 0;
-    for (int i = 0; i < view->count; i++)
-        if (could_use(&view->nodes[i], spec))
-            usable[count++] = i;
-    bool fits = gang_choose(view, &request, usable, count) >= spec->nodes_min;
-    free(usable);
-    for (int i = 0; fits && i < view->count; i++) {
-        struct view_node *node = &view->nodes[i];
-        if (node->held_for || !could_use(node, spec))
-            continue;
-        view->available -= is_available(node);
-        node->held_for = job->sequence;
-    }
+    if (job->state == JOB_STOPPING || job->state == JOB_PREEMPTING)
+        return now_ms + END_SLACK_MS;
+    if (job->runtime_deadline_ms)
+        return job->runtime_deadline_ms + END_SLACK_MS;
+    if (!job->spec->max_runtime_ms)
+        return INT64_MAX;
+    int64_t from_ms = job->state == JOB_STARTING ? job->forming.since_ms : now_ms;
+    return from_ms + START_SLACK_MS + job->spec->max_runtime_ms + END_SLACK_MS;
 }
 
 bool scheduler_same_request(const struct spec *a, const struct spec *b)

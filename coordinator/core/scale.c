@@ -1,0 +1,98 @@
+/* Another number of nodes for a job that is there. An elastic gang gives nodes back, or grows, in
+ * place; what runs is never ended for a larger minimum: that counts from its next start. */
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+#include "coordinator/scheduler/preempt.h"
+
+void scale_apply(struct step *step, struct job *job)
+{
+    int min = job->nodes_min, max = job->nodes_max, has = job->current.nodes;
+    (void)step;
+    if (!max)
+        return;
+    if (has > 0 && has < min)
+        min = has;
+    if (has > max)
+        max = has;
+    if (job->forming.generation && job->forming.nodes < min)
+        min = job->forming.nodes;
+    if (job->forming.generation && job->forming.nodes > max)
+        max = job->forming.nodes;
+    if (job->spec->nodes_min == min && job->spec->nodes_max == max)
+        return;
+    struct spec *resized = spec_resize(job->spec, min, max);
+    spec_release(job->spec);
+    job->spec = resized;
+}
+
+static void give_back(struct step *step, struct job *job)
+{
+    const struct group *group = &job->current;
+    int beyond = group->nodes - job->nodes_max;
+    for (int rank = 0; rank < group->world; rank++)
+        if (group->places[rank].node_rank >= group->nodes - beyond)
+            job_worker(job, group->members[rank])->leaving = true;
+    (void)str_copy(job->gives_to, sizeof job->gives_to, job->id);
+    step_settle(step, job);
+}
+
+static int check(struct step *step, const struct job *job, struct error *err)
+{
+    int min = step->event->job_scale.nodes_min, max = step->event->job_scale.nodes_max;
+    bool runs = job && job->current.generation != 0;
+    if (!job) {
+        error_set(err, E_NOT_FOUND, "there is no job '%s'", step->event->job_scale.id);
+        error_hint(err, "`muster ps` lists them");
+    } else if (job_state_ended(job->state) || job->state == JOB_STOPPING) {
+        error_set(err, E_FAILED_PRECONDITION, "job %s is %s", job->id, job_state_name(job->state));
+    } else if (min < 1 || max < min || max > SPEC_NODES_MAX) {
+        error_set(err, E_INVALID_ARGUMENT, "%d..%d is no range of nodes", min, max);
+        error_field(err, "nodes");
+        error_hint(err, "at least 1, min not above max, at most %d", SPEC_NODES_MAX);
+    } else if (job->spec->mesh_fixed > 0 && spec_world(job->spec, min) % job->spec->mesh_fixed) {
+        error_set(err, E_INVALID_ARGUMENT, "%d workers cannot be divided by cp x tp x pp = %d",
+                  spec_world(job->spec, min), job->spec->mesh_fixed);
+        error_field(err, "nodes.min");
+    } else if (runs && job->current.nodes > max && !preempt_may_shrink(job)) {
+        error_set(err, E_FAILED_PRECONDITION, "job %s cannot give nodes back as it is", job->id);
+        error_hint(err, job->spec->elastic == ELASTIC_IN_PLACE
+                            ? "try again when it runs"
+                            : "only jobs that are elastic in place shrink while they run");
+    }
+    return err->code;
+}
+
+void job_scale(struct step *step)
+{
+    struct error err = {0};
+    struct reason reason;
+    struct job *job = cluster_job(step->cluster, step->event->job_scale.id);
+    if (check(step, job, &err) < 0) {
+        step_refuse(step, &err);
+        return;
+    }
+    struct spec *wanted = spec_resize(job->spec, step->event->job_scale.nodes_min,
+                                      step->event->job_scale.nodes_max);
+    int rc = scheduler_possible(step->cluster, wanted, &err);
+    spec_release(wanted);
+    if (rc < 0) {
+        step_refuse(step, &err);
+        return;
+    }
+    const char *why = step->event->job_scale.reason;
+    job->nodes_min = step->event->job_scale.nodes_min;
+    job->nodes_max = step->event->job_scale.nodes_max;
+    job->grow_after_ms = 0;
+    scale_apply(step, job);
+    reason_set(&reason, REASON_SCALED, "%d..%d nodes from now on%s%.300s", job->nodes_min,
+               job->nodes_max, why && why[0] ? ": " : "", why ? why : "");
+    step_record(step, "scale", job, NULL, &reason);
+    if (job->current.nodes > job->nodes_max)
+        give_back(step, job);
+    step_settle(step, job);
+    step->place = true;
+    step_answer_job(step, job, false);
+}

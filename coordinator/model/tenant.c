@@ -1,0 +1,136 @@
+#include "coordinator/model/tenant.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/model/cluster_internal.h"
+
+struct tenant *cluster_tenant(const struct cluster *cluster, const char *name)
+{
+    return strmap_get(&cluster->tenants, name);
+}
+
+static struct tenant *tenant_of(const struct map_entry *entry)
+{
+    return entry ? entry->value : NULL;
+}
+
+struct tenant *cluster_first_tenant(const struct cluster *cluster)
+{
+    return tenant_of(strmap_first(&cluster->tenants));
+}
+
+struct tenant *cluster_next_tenant(const struct cluster *cluster, const struct tenant *tenant)
+{
+    return tenant_of(map_next(strmap_find(&cluster->tenants, tenant->name)));
+}
+
+struct tenant *tenant_add(struct cluster *cluster, const char *name)
+{
+    struct tenant *tenant = cluster_tenant(cluster, name);
+    if (tenant)
+        return tenant;
+    tenant = calloc(1, sizeof *tenant);
+    insist(tenant);
+    (void)str_copy(tenant->name, sizeof tenant->name, name);
+    tenant->weight = 1;
+    tenant->use_at_ms = cluster->now_ms;
+    insist(strmap_set(&cluster->tenants, name, tenant, NULL) == 0);
+    return tenant;
+}
+
+static int refuse(const char *field, const char *hint, struct error *err)
+{
+    error_set(err, E_INVALID_ARGUMENT, "%s of a tenant is out of range", field);
+    error_field(err, "%s", field);
+    error_hint(err, "%s", hint);
+    return E_INVALID_ARGUMENT;
+}
+
+int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, struct error *err)
+{
+    if (facts->name[0] == 0)
+        return refuse("name", "1 to 63 bytes", err);
+    if (facts->weight < 1 || facts->weight > TENANT_WEIGHT_MAX)
+        return refuse("weight", "1 to 1000", err);
+    if (facts->guaranteed_slots < 0 || facts->guaranteed_slots > TENANT_SLOTS_MAX)
+        return refuse("guaranteed_slots", "0 or more", err);
+    if (facts->limit_slots < 0 || facts->limit_slots > TENANT_SLOTS_MAX ||
+        (facts->limit_slots && facts->limit_slots < facts->guaranteed_slots))
+        return refuse("limit_slots", "0 for none, else at least what is guaranteed", err);
+    if (!cluster_tenant(cluster, facts->name) && strmap_count(&cluster->tenants) >= TENANTS_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster holds at most %d tenants",
+                         TENANTS_MAX);
+    struct tenant *tenant = tenant_add(cluster, facts->name);
+    tenant->weight = facts->weight;
+    tenant->guaranteed_slots = facts->guaranteed_slots;
+    tenant->limit_slots = facts->limit_slots;
+    return 0;
+}
+
+static double decay(double span_ms)
+{
+    return span_ms <= 0 ? 1 : exp2(-span_ms / USE_HALF_LIFE_MS);
+}
+
+double tenant_use(const struct tenant *tenant, int64_t now_ms)
+{
+    double left = decay((double)(now_ms - tenant->use_at_ms));
+    return tenant->use * left + tenant->slots_used * (1 - left);
+}
+
+void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots)
+{
+    tenant->use = tenant_use(tenant, cluster->now_ms);
+    tenant->use_at_ms = cluster->now_ms;
+    tenant->slots_used += slots;
+    never(tenant->slots_used < 0);
+}
+
+int64_t cluster_wall(const struct cluster *cluster)
+{
+    return cluster->wall_ms;
+}
+
+void cluster_set_now(struct cluster *cluster, int64_t now_ms, int64_t wall_ms)
+{
+    cluster->wall_ms = wall_ms;
+    if (now_ms > cluster->now_ms)
+        cluster->now_ms = now_ms;
+}
+
+void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_ms)
+{
+    for (struct map_entry *e = strmap_first(&cluster->tenants); e; e = map_next(e)) {
+        ((struct tenant *)e->value)->use = 0;
+        ((struct tenant *)e->value)->use_at_ms = now_ms;
+    }
+    for (struct map_entry *e = map_first(&cluster->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        const struct spec *spec = job->spec;
+        if (!job->started_wall_ms || job->started_wall_ms > wall_ms)
+            continue;
+        int world = job->current.world ? job->current.world : spec_world(spec, spec->nodes_min);
+        int64_t end_ms = job->ended_wall_ms ? job->ended_wall_ms : wall_ms;
+        job->tenant->use += world * spec->resources.slots *
+                            (decay((double)(wall_ms - end_ms)) -
+                             decay((double)(wall_ms - job->started_wall_ms)));
+    }
+}
+
+void tenants_fini(struct cluster *cluster)
+{
+    for (struct map_entry *e = strmap_first(&cluster->tenants); e; e = map_next(e)) {
+        map_fini(&((struct tenant *)e->value)->waiting);
+        free(e->value);
+    }
+    strmap_fini(&cluster->tenants);
+}
+
+int64_t cluster_now(const struct cluster *cluster)
+{
+    return cluster->now_ms;
+}

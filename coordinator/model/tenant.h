@@ -1,0 +1,61 @@
+/* Who shares the cluster: what each tenant is owed, may use at most, uses now and used lately. Part
+ * of the cluster (cluster.h): changed by core on the loop thread, read between steps.
+ *
+ * `use` is the average of its slots in use, recent times counting most: what was used
+ * USE_HALF_LIFE_MS ago counts half. A tenant that used n slots for ever has use n.
+ */
+#ifndef MODEL_TENANT_H
+#define MODEL_TENANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/map.h"
+
+enum {
+    TENANTS_MAX = 1000,
+    TENANT_NAME_MAX = 63,
+    TENANT_SLOTS_MAX = 10000000,
+    TENANT_WEIGHT_MAX = 1000,
+    USE_HALF_LIFE_MS = 24 * 3600 * 1000,
+};
+
+struct tenant {
+    char name[TENANT_NAME_MAX + 1];
+    int weight;           /* its part of what is shared, against the others' */
+    int guaranteed_slots; /* it gets so many whenever it asks, from borrowers if need be */
+    int limit_slots;      /* it never uses more; 0 = no limit */
+    /* derived, not stored */
+    int slots_used;
+    double use; /* as of use_at_ms */
+    int64_t use_at_ms;
+    struct map waiting; /* its jobs that wait for a place: higher priority first, then sequence */
+    int number;         /* of its line in the queue of the pass at work */
+};
+
+struct cluster;
+struct job;
+
+/* The tenant of that name, or NULL. Those that were never set have weight 1 and nothing else; they
+ * appear with their first job. "default" always exists. Iteration is by name. */
+struct tenant *cluster_tenant(const struct cluster *cluster, const char *name);
+struct tenant *cluster_first_tenant(const struct cluster *cluster);
+struct tenant *cluster_next_tenant(const struct cluster *cluster, const struct tenant *tenant);
+
+/* Create or change by name, weight and slots of `facts`; for core and for loading the store.
+ * E_INVALID_ARGUMENT with the field, E_RESOURCE_EXHAUSTED beyond TENANTS_MAX. */
+int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, struct error *err);
+
+/* Decayed use as of now, in slots. */
+double tenant_use(const struct tenant *tenant, int64_t now_ms);
+
+/* What time it is in this step: use is charged by it. */
+void cluster_set_now(struct cluster *cluster, int64_t now_ms, int64_t wall_ms);
+int64_t cluster_wall(const struct cluster *cluster);
+int64_t cluster_now(const struct cluster *cluster);
+
+/* After a restart: use as the jobs that are remembered tell it (start, end and size). */
+void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_ms);
+
+#endif

@@ -1,0 +1,141 @@
+#include "coordinator/scheduler/pass.h"
+
+#include <string.h>
+
+#include "coordinator/model/reason.h"
+#include "coordinator/scheduler/explain.h"
+#include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/reserve.h"
+
+void pass_init(struct pass *pass, const struct cluster *cluster, int64_t now_ms)
+{
+    memset(pass, 0, sizeof *pass);
+    view_init(&pass->view, cluster, now_ms);
+    queue_init(&pass->queue, cluster, now_ms);
+}
+
+void pass_fini(struct pass *pass)
+{
+    view_fini(&pass->view);
+    queue_fini(&pass->queue);
+}
+
+struct job *pass_next(struct pass *pass)
+{
+    return queue_next(&pass->queue);
+}
+
+static const struct reason *refused_before(const struct pass *pass, const struct request *request)
+{
+    for (int i = 0; i < pass->refusals_count; i++)
+        if (pass->refusals[i].release_at_ms <= request->release_at_ms &&
+            scheduler_same_request(pass->refusals[i].spec, request->spec))
+            return &pass->refusals[i].reason;
+    return NULL;
+}
+
+static void remember(struct pass *pass, const struct request *request, const struct reason *reason)
+{
+    if (pass->refusals_count < PASS_REFUSALS_MAX)
+        pass->refusals[pass->refusals_count++] = (struct refusal){
+            .spec = request->spec, .release_at_ms = request->release_at_ms, .reason = *reason};
+}
+
+static void refuse_limit(const struct pass *pass, const struct job *job, struct reason *ret)
+{
+    const struct tenant *tenant = job->tenant;
+    reason_set(ret, REASON_TENANT_LIMIT,
+               "needs %d slots; tenant %s may use %d at once and has %d in use",
+               queue_slots_of(job->spec, job->spec->nodes_min), tenant->name, tenant->limit_slots,
+               pass->queue.lines[tenant->number].slots);
+    reason_hint(ret, "it starts when other jobs of the tenant end, or with a higher limit");
+}
+
+static void make_request(const struct pass *pass, const struct job *job, struct request *ret)
+{
+    *ret = (struct request){.spec = job->spec,
+                            .nodes_min = job->spec->nodes_min,
+                            .nodes_max = job->spec->nodes_max,
+                            .sequence = job->sequence,
+                            .release_at_ms = scheduler_release_at(job, pass->view.now_ms),
+                            .least = true};
+}
+
+void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
+{
+    struct request request;
+    *ret = (struct verdict){0};
+    make_request(pass, job, &request);
+    int allowed = queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request.nodes_max);
+    if (allowed < request.nodes_min) {
+        refuse_limit(pass, job, &ret->reason);
+        queue_unclaim(&pass->queue, job);
+        ret->limited = true;
+        return;
+    }
+    request.nodes_max = allowed;
+    const struct reason *before = refused_before(pass, &request);
+    if (before) {
+        ret->reason = *before;
+        return;
+    }
+    ret->placed = scheduler_place(&pass->view, &request, &ret->placement, &ret->reason);
+    if (ret->placed) {
+        queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->placement.count));
+        return;
+    }
+    ret->fresh = true;
+    remember(pass, &request, &ret->reason);
+    if (pass->reservations >= PASS_RESERVATIONS_MAX)
+        return;
+    int64_t at_ms = scheduler_reserve(&pass->view, job, &request);
+    pass->reservations += at_ms > 0;
+    ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
+}
+
+/* The value of its topology that the nodes placed share. */
+static const char *value_of(const struct pass *pass, const struct job *job,
+                            const struct placement *placement)
+{
+    const struct view_node *node = view_find(&pass->view, placement->nodes[0].name);
+    return job->spec->topology[0] ? node_label(node->node, job->spec->topology) : NULL;
+}
+
+static bool place_more(struct pass *pass, const struct job *job, struct request *request,
+                       struct placement *ret)
+{
+    request->nodes_max =
+        queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request->nodes_max);
+    if (request->nodes_max < 1 || pass->view.available == 0 ||
+        !scheduler_place(&pass->view, request, ret, NULL))
+        return false;
+    queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->count));
+    return true;
+}
+
+void pass_extend(struct pass *pass, const struct job *job, struct placement *placement)
+{
+    struct placement more = {0};
+    struct request request;
+    make_request(pass, job, &request);
+    request.nodes_min = 1;
+    request.nodes_max = job->spec->nodes_max - placement->count;
+    request.least = false;
+    request.avoid_placed = placement;
+    request.together = value_of(pass, job, placement);
+    if (place_more(pass, job, &request, &more))
+        placement_join(placement, &more);
+}
+
+bool pass_grow(struct pass *pass, const struct job *job, const char *together,
+               struct placement *ret)
+{
+    struct request request;
+    make_request(pass, job, &request);
+    request.nodes_min = 1;
+    request.nodes_max = job->spec->nodes_max - job->current.nodes;
+    request.least = false;
+    request.avoid = job;
+    request.together = together;
+    return place_more(pass, job, &request, ret);
+}

@@ -1,0 +1,282 @@
+#include "coordinator/scheduler/preempt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "coordinator/scheduler/filter.h"
+
+struct giver { /* a gang that could give way */
+    struct job *job;
+    int64_t lost_work;
+    int surplus;    /* nodes beyond its minimum */
+    bool may_end, may_shrink, reclaimed;
+};
+
+struct plan {
+    struct view view; /* a copy, as if all that was conceded were free */
+    struct request request;
+    const struct pass *pass;
+    const struct job *job;
+    bool owed;
+    struct concession *concessions;
+    int count, max;
+};
+
+static bool is_finishing(const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].state == WORKER_EXITED && job->workers[i].exit.code == 0 &&
+            job->workers[i].exit.signal == 0)
+            return true;
+    return false;
+}
+
+bool preempt_may_shrink(const struct job *job)
+{
+    return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE &&
+           job->current.joined && !job->current.broken && !job->forming.generation &&
+           !is_finishing(job);
+}
+
+int64_t preempt_lost_work(const struct job *job, int64_t wall_ms)
+{
+    const struct checkpoint *last = job_last_checkpoint(job);
+    int64_t since_ms = job->started_wall_ms ? job->started_wall_ms : wall_ms;
+    if (last && last->wall_ms > since_ms)
+        since_ms = last->wall_ms;
+    int64_t span_ms = wall_ms > since_ms ? wall_ms - since_ms : 0;
+    return span_ms * job->current.world * job->spec->resources.slots;
+}
+
+static bool leaves(const struct worker *worker)
+{
+    return worker->state != WORKER_EXITED && (worker->should_stop || worker->leaving);
+}
+
+static void release_leaving(struct plan *plan)
+{
+    for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
+         job = cluster_next_active_job(plan->view.cluster, job))
+        for (int i = 0; i < job->workers_count; i++)
+            if (leaves(&job->workers[i]))
+                view_release(&plan->view, job, &job->workers[i]);
+}
+
+static bool borrows(const struct tenant *tenant)
+{
+    return tenant->slots_used > tenant->guaranteed_slots;
+}
+
+static bool make_giver(const struct plan *plan, struct job *job, struct giver *ret)
+{
+    bool running = job->state == JOB_STARTING || job->state == JOB_RUNNING ||
+                   job->state == JOB_REFORMING;
+    bool reclaims = plan->owed && job->tenant != plan->job->tenant && borrows(job->tenant);
+    if (!running || is_finishing(job))
+        return false;
+    *ret = (struct giver){
+        .job = job,
+        .lost_work = preempt_lost_work(job, cluster_wall(plan->view.cluster)),
+        .may_end = job->spec->priority < plan->job->spec->priority || reclaims,
+        .may_shrink = preempt_may_shrink(job) &&
+                      (job->spec->priority <= plan->job->spec->priority || reclaims),
+        .surplus = job->current.nodes - job->spec->nodes_min,
+        .reclaimed = reclaims && job->spec->priority >= plan->job->spec->priority,
+    };
+    return ret->may_end || (ret->may_shrink && ret->surplus > 0);
+}
+
+/* Lowest priority first; of equals the least lost work, then the youngest. */
+static int compare(const void *a, const void *b)
+{
+    const struct giver *x = a, *y = b;
+    if (x->job->spec->priority != y->job->spec->priority)
+        return x->job->spec->priority < y->job->spec->priority ? -1 : 1;
+    if (x->lost_work != y->lost_work)
+        return x->lost_work < y->lost_work ? -1 : 1;
+    return x->job->sequence > y->job->sequence ? -1 : 1;
+}
+
+static struct giver *find_givers(const struct plan *plan, int *ret_count)
+{
+    int count = 0, capacity = 0;
+    struct giver *givers = NULL, giver;
+    for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
+         job = cluster_next_active_job(plan->view.cluster, job)) {
+        if (!make_giver(plan, job, &giver))
+            continue;
+        if (count == capacity) {
+            capacity = capacity * 2 + 16;
+            givers = realloc(givers, sizeof *givers * (size_t)capacity);
+            insist(givers);
+        }
+        givers[count++] = giver;
+    }
+    if (count > 0)
+        qsort(givers, (size_t)count, sizeof *givers, compare);
+    *ret_count = count;
+    return givers;
+}
+
+static bool is_useful(const struct plan *plan, const struct view_node *node)
+{
+    return node && node->open &&
+           (!node->held_for || node->held_for == plan->job->sequence) &&
+           !unmet_constraint(node->node, plan->job->spec) &&
+           node_large_enough(node->node, plan->job->spec);
+}
+
+static bool is_conceded(const struct plan *plan, const struct job *job, const char *node)
+{
+    for (int i = 0; i < plan->count; i++)
+        if (plan->concessions[i].job == job &&
+            (!plan->concessions[i].node || strcmp(plan->concessions[i].node->name, node) == 0))
+            return true;
+    return false;
+}
+
+/* The view as of the pass, without those who leave already and those who are to. */
+static void renew(struct plan *plan)
+{
+    const struct view *from = &plan->pass->view;
+    struct view *to = &plan->view;
+    struct view_node *nodes = to->nodes;
+    int *roomy = to->roomy;
+    *to = *from;
+    to->nodes = nodes;
+    to->roomy = roomy;
+    memcpy(nodes, from->nodes, sizeof *nodes * (size_t)from->count);
+    memcpy(roomy, from->roomy, sizeof *roomy * (size_t)from->roomy_count);
+    release_leaving(plan);
+    for (int c = 0; c < plan->count; c++) {
+        const struct concession *concession = &plan->concessions[c];
+        for (int i = 0; i < concession->job->workers_count; i++) {
+            const struct worker *worker = &concession->job->workers[i];
+            if (!leaves(worker) && (!concession->node ||
+                                    strcmp(worker->node, concession->node->name) == 0))
+                view_release(to, concession->job, worker);
+        }
+    }
+}
+
+static void concede(struct plan *plan, const struct giver *giver, const struct node *node)
+{
+    struct job *job = giver->job;
+    for (int i = 0; i < job->workers_count; i++)
+        if (!leaves(&job->workers[i]) && (!node || strcmp(job->workers[i].node, node->name) == 0))
+            view_release(&plan->view, job, &job->workers[i]);
+    plan->concessions[plan->count++] =
+        (struct concession){.job = job, .node = node, .reclaimed = giver->reclaimed};
+}
+
+static void drop(struct plan *plan, int at)
+{
+    plan->count--;
+    memmove(plan->concessions + at, plan->concessions + at + 1,
+            sizeof *plan->concessions * (size_t)(plan->count - at));
+}
+
+/* Its nodes with the highest ranks go first, that of rank 0 last. */
+static bool shrink(struct plan *plan, const struct giver *giver)
+{
+    const struct group *group = &giver->job->current;
+    int surplus = giver->surplus;
+    for (int rank = group->world - 1; rank >= 0 && surplus > 0 && plan->count < plan->max; rank--) {
+        const struct worker *worker = job_worker(giver->job, group->members[rank]);
+        const struct view_node *node = worker ? view_find(&plan->view, worker->node) : NULL;
+        if (!is_useful(plan, node) || is_conceded(plan, giver->job, worker->node))
+            continue;
+        concede(plan, giver, node->node);
+        surplus--;
+        if (scheduler_fits(&plan->view, &plan->request))
+            return true;
+    }
+    return false;
+}
+
+static bool is_on_useful(const struct plan *plan, const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].state != WORKER_EXITED &&
+            is_useful(plan, view_find(&plan->view, job->workers[i].node)))
+            return true;
+    return false;
+}
+
+/* A gang that ends gives what it would have given back by shrinking too. */
+static void end(struct plan *plan, const struct giver *giver)
+{
+    for (int i = plan->count - 1; i >= 0; i--)
+        if (plan->concessions[i].job == giver->job)
+            drop(plan, i);
+    plan->concessions[plan->count++] =
+        (struct concession){.job = giver->job, .reclaimed = giver->reclaimed};
+    renew(plan);
+}
+
+static bool find(struct plan *plan, const struct giver *givers, int count)
+{
+    for (int i = 0; i < count && plan->count < plan->max; i++)
+        if (givers[i].may_shrink && givers[i].surplus > 0 && shrink(plan, &givers[i]))
+            return true;
+    for (int i = 0; i < count && plan->count < plan->max; i++) {
+        if (!givers[i].may_end || !is_on_useful(plan, givers[i].job))
+            continue;
+        end(plan, &givers[i]);
+        if (scheduler_fits(&plan->view, &plan->request))
+            return true;
+    }
+    return false;
+}
+
+/* What is not needed after all is not asked for: the costliest are spared first. */
+static void spare(struct plan *plan)
+{
+    enum { SPARE_MAX = 64 };
+    int tried = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = plan->count - 1; i >= 0 && tried < SPARE_MAX; i--) {
+            struct concession concession = plan->concessions[i];
+            if ((concession.node == NULL) != (pass == 0))
+                continue;
+            tried++;
+            drop(plan, i);
+            renew(plan);
+            if (!scheduler_fits(&plan->view, &plan->request))
+                plan->concessions[plan->count++] = concession;
+        }
+}
+
+static bool is_owed(const struct pass *pass, const struct job *job)
+{
+    int slots = pass->queue.lines[job->tenant->number].slots;
+    return slots + queue_slots_of(job->spec, job->spec->nodes_min) <=
+           job->tenant->guaranteed_slots;
+}
+
+int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max)
+{
+    struct plan plan = {.pass = pass, .job = job, .concessions = ret, .max = max};
+    int givers_count = 0;
+    plan.owed = is_owed(pass, job);
+    plan.request = (struct request){.spec = job->spec,
+                                    .sequence = job->sequence,
+                                    .nodes_min = job->spec->nodes_min,
+                                    .nodes_max = job->spec->nodes_min};
+    plan.view.cluster = pass->view.cluster;
+    struct giver *givers = find_givers(&plan, &givers_count);
+    if (givers_count > 0) {
+        plan.view.nodes = calloc((size_t)pass->view.count + 1, sizeof *plan.view.nodes);
+        plan.view.roomy = calloc((size_t)pass->view.count + 1, sizeof *plan.view.roomy);
+        insist(plan.view.nodes && plan.view.roomy);
+        renew(&plan);
+        if (scheduler_fits(&plan.view, &plan.request) || !find(&plan, givers, givers_count))
+            plan.count = 0;
+        else
+            spare(&plan);
+        view_fini(&plan.view);
+    }
+    free(givers);
+    return plan.count;
+}

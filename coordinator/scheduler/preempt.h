@@ -1,0 +1,34 @@
+/* Who gives way so that a job that waits can start. Pure.
+ *
+ *   1. elastic gangs above their minimum give nodes back, to any job of their own or a higher
+ *      priority: what they had beyond it was idle capacity, lent
+ *   2. whole gangs of a lower priority end, those with the least work since their last checkpoint
+ *      first
+ *   3. what a tenant is guaranteed is reclaimed in the same two ways from tenants that use more
+ *      than they are guaranteed, whatever the priority
+ *
+ * Nobody gives anything if that would not be enough, or if those who already leave are enough.
+ */
+#ifndef SCHEDULER_PREEMPT_H
+#define SCHEDULER_PREEMPT_H
+
+#include "coordinator/scheduler/pass.h"
+
+enum { CONCESSIONS_MAX = 256 };
+
+struct concession {
+    struct job *job;
+    const struct node *node; /* the one it gives back; NULL = the gang ends */
+    bool reclaimed;
+};
+
+/* How many of `ret` were filled; 0 = nobody should give way. The pass is not changed. */
+int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max);
+
+/* It may go on in place with fewer nodes than it has, right now. */
+bool preempt_may_shrink(const struct job *job);
+
+/* Slot-milliseconds it would do again. */
+int64_t preempt_lost_work(const struct job *job, int64_t wall_ms);
+
+#endif

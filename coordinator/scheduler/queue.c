@@ -1,0 +1,121 @@
+#include "coordinator/scheduler/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+
+int queue_slots_of(const struct spec *spec, int nodes)
+{
+    return spec_world(spec, nodes) * spec->resources.slots;
+}
+
+static void settle_line(struct queue *queue, struct queue_line *line)
+{
+    for (; line->at; line->at = map_next(line->at)) {
+        bool left_out = false;
+        for (int i = 0; i < queue->without_count; i++)
+            left_out |= queue->without[i] == line->at->value;
+        if (!left_out)
+            break;
+    }
+    line->next = line->at ? line->at->value : NULL;
+}
+
+void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_ms)
+{
+    int count = 0;
+    for (struct tenant *t = cluster_first_tenant(cluster); t; t = cluster_next_tenant(cluster, t))
+        count++;
+    queue->lines = calloc((size_t)count + 1, sizeof *queue->lines);
+    insist(queue->lines);
+    queue->count = 0;
+    for (struct tenant *t = cluster_first_tenant(cluster); t; t = cluster_next_tenant(cluster, t)) {
+        struct queue_line *line = &queue->lines[queue->count];
+        *line = (struct queue_line){.tenant = t,
+                                    .at = map_first(&t->waiting),
+                                    .slots = t->slots_used,
+                                    .claimed = t->slots_used,
+                                    .use = tenant_use(t, now_ms)};
+        t->number = queue->count++;
+        settle_line(queue, line);
+    }
+}
+
+void queue_fini(struct queue *queue)
+{
+    free(queue->lines);
+    *queue = (struct queue){0};
+}
+
+static bool is_owed(const struct queue_line *line, const struct job *job)
+{
+    return line->claimed + queue_slots_of(job->spec, job->spec->nodes_min) <=
+           line->tenant->guaranteed_slots;
+}
+
+static double share(const struct queue_line *line)
+{
+    return (line->claimed + line->use) / line->tenant->weight;
+}
+
+static bool goes_before(const struct queue *queue, const struct job *a, const struct job *b)
+{
+    const struct queue_line *x = &queue->lines[a->tenant->number];
+    const struct queue_line *y = &queue->lines[b->tenant->number];
+    bool owed_x = is_owed(x, a), owed_y = is_owed(y, b);
+    if (owed_x != owed_y)
+        return owed_x;
+    if (a->spec->priority != b->spec->priority)
+        return a->spec->priority > b->spec->priority;
+    if (x != y && (share(x) < share(y) || share(x) > share(y)))
+        return share(x) < share(y);
+    return a->sequence < b->sequence;
+}
+
+struct job *queue_next(struct queue *queue)
+{
+    struct job *best = NULL;
+    for (int i = 0; i < queue->count; i++)
+        if (queue->lines[i].next && (!best || goes_before(queue, queue->lines[i].next, best)))
+            best = queue->lines[i].next;
+    bool extra = queue->extra && (!best || goes_before(queue, queue->extra, best));
+    if (extra) {
+        best = (struct job *)(uintptr_t)queue->extra;
+        queue->extra = NULL;
+    }
+    if (!best)
+        return NULL;
+    struct queue_line *line = &queue->lines[best->tenant->number];
+    line->claimed += queue_slots_of(best->spec, best->spec->nodes_min);
+    if (!extra) {
+        line->at = map_next(line->at);
+        settle_line(queue, line);
+    }
+    return best;
+}
+
+int queue_nodes_allowed(const struct queue *queue, const struct tenant *tenant,
+                        const struct spec *spec, int nodes)
+{
+    if (!tenant->limit_slots)
+        return nodes;
+    int left = tenant->limit_slots - queue->lines[tenant->number].slots;
+    int allowed = left > 0 ? left / queue_slots_of(spec, 1) : 0;
+    return allowed < nodes ? allowed : nodes;
+}
+
+void queue_given(struct queue *queue, const struct tenant *tenant, int slots)
+{
+    queue->lines[tenant->number].slots += slots;
+}
+
+void queue_unclaim(struct queue *queue, const struct job *job)
+{
+    queue->lines[job->tenant->number].claimed -= queue_slots_of(job->spec, job->spec->nodes_min);
+}
+
+bool queue_is_owed(const struct tenant *tenant, const struct spec *spec)
+{
+    return tenant->slots_used + queue_slots_of(spec, spec->nodes_min) <= tenant->guaranteed_slots;
+}

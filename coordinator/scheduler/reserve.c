@@ -1,0 +1,153 @@
+#include "coordinator/scheduler/reserve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "coordinator/scheduler/filter.h"
+
+struct option { /* a node it could use */
+    int index;
+    int64_t ready_ms;
+    const char *value; /* of its topology */
+};
+
+
+static int64_t earliest(const int64_t *ends, int count)
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < count; i++)
+        if (ends[i] < best)
+            best = ends[i];
+    return best;
+}
+
+static void release(struct view_node *node, const struct job *job, bool leaving)
+{
+    const struct resources *each = &job->spec->resources;
+    for (int i = 0; i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        if (worker->state == WORKER_EXITED || worker->leaving != leaving ||
+            strcmp(worker->node, node->node->name) != 0)
+            continue;
+        for (int slot = worker->slot; slot < worker->slot + each->slots; slot++)
+            node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+        node->slots_free += each->slots;
+        node->cpus_milli_free += each->cpus_milli;
+        node->memory_bytes_free += each->memory_bytes;
+    }
+}
+
+/* Those whose node is being given back; true if there are any. */
+static bool release_leaving(struct view_node *node, const struct job *const *jobs, int count)
+{
+    int before = node->slots_free;
+    for (int i = 0; i < count; i++)
+        if (jobs[i]->gives_to[0])
+            release(node, jobs[i], true);
+    return node->slots_free > before;
+}
+
+/* When workers_per_node of its workers fit here, as jobs end one after another. */
+static int64_t ready_at(const struct view *view, const struct view_node *node,
+                        const struct spec *spec)
+{
+    enum { JOBS_MAX = NODE_SLOTS_MAX };
+    const struct job *jobs[JOBS_MAX];
+    int64_t ends[JOBS_MAX], at_ms = view->now_ms;
+    struct view_node then = *node;
+    int count = 0;
+    if (!node->open)
+        return INT64_MAX;
+    for (struct map_entry *e = map_first(&node->node->jobs); e && count < JOBS_MAX; e = map_next(e)) {
+        jobs[count] = e->value;
+        ends[count] = scheduler_release_at(e->value, view->now_ms);
+        count++;
+    }
+    if (!node_has_room(&then, spec, NULL) && release_leaving(&then, jobs, count))
+        at_ms += END_SLACK_MS;
+    while (!node_has_room(&then, spec, NULL)) {
+        int64_t next = earliest(ends, count);
+        if (next == INT64_MAX)
+            return INT64_MAX;
+        at_ms = next > at_ms ? next : at_ms;
+        for (int i = 0; i < count; i++) {
+            if (ends[i] != next)
+                continue;
+            ends[i] = INT64_MAX;
+            release(&then, jobs[i], false);
+        }
+    }
+    return at_ms;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct option *x = a, *y = b;
+    int order = x->value && y->value ? strcmp(x->value, y->value) : 0;
+    if (order)
+        return order;
+    if (x->ready_ms != y->ready_ms)
+        return x->ready_ms < y->ready_ms ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool could_use(const struct view_node *node, const struct spec *spec)
+{
+    return node->counted && !unmet_constraint(node->node, spec) &&
+           node_large_enough(node->node, spec) &&
+           (!spec->topology[0] || node_label(node->node, spec->topology));
+}
+
+static int find_options(const struct view *view, const struct spec *spec, struct option *ret)
+{
+    int count = 0;
+    for (int i = 0; i < view->count; i++) {
+        const struct view_node *node = &view->nodes[i];
+        if (!could_use(node, spec))
+            continue;
+        ret[count++] = (struct option){
+            .index = i,
+            .ready_ms = node->held_for ? INT64_MAX : ready_at(view, node, spec),
+            .value = spec->topology[0] ? node_label(node->node, spec->topology) : NULL};
+    }
+    qsort(ret, (size_t)count, sizeof *ret, compare);
+    return count;
+}
+
+/* The run of one topology value in which `least` nodes are ready first. */
+static int64_t best_run(const struct option *options, int count, int least, int *ret_start)
+{
+    int64_t best = 0;
+    for (int start = 0, end; start < count; start = end) {
+        end = start + 1;
+        while (end < count && (!options[start].value ||
+                               strcmp(options[start].value, options[end].value) == 0))
+            end++;
+        if (end - start < least)
+            continue;
+        int64_t at_ms = options[start + least - 1].ready_ms;
+        if (best == 0 || at_ms < best) {
+            best = at_ms;
+            *ret_start = start;
+        }
+    }
+    return best;
+}
+
+int64_t scheduler_reserve(struct view *view, const struct job *job, const struct request *request)
+{
+    struct option *options = calloc((size_t)view->count + 1, sizeof *options);
+    int start = 0;
+    insist(options);
+    int count = find_options(view, request->spec, options);
+    int64_t at_ms = best_run(options, count, request->nodes_min, &start);
+    for (int i = 0; i < count && at_ms > 0; i++) {
+        struct view_node *node = &view->nodes[options[i].index];
+        bool chosen = at_ms == INT64_MAX || (i >= start && i < start + request->nodes_min);
+        if (chosen && !node->held_for)
+            view_hold(view, node, job->sequence, at_ms);
+    }
+    free(options);
+    return at_ms;
+}
