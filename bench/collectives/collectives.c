@@ -1,25 +1,48 @@
-/* All-reduce of two ranks over shared memory and over loopback TCP, f32 sums of random values, and
- * what memcpy does in the same run. run.py puts peers beside it.
+/* One turn of each thing that is compared; run.py alternates them with the peers.
  *
- * Usage: bench_collectives [world]. One JSON line per figure: {"transport","bytes","us"}: median
- * time of one operation as rank 0 sees it; and {"memcpy_bytes_per_s"}.
+ *     bench_collectives arena|shm|tcp BYTES...   all-reduce of f32 by two ranks: in arenas, in
+ *                                                ordinary memory, over loopback TCP
+ *     bench_collectives stream BYTES...          what TCP itself needs to carry what an all-reduce
+ *                                                sends: both ways at once over one connection
+ *     bench_collectives copy BYTES...            memcpy on both cores at once
+ *     bench_collectives kill N                   N times: SIGKILL of an awaited rank to the error
+ *
+ * One JSON line per figure: {"who", "bytes", "us"}: the median of some batches, as rank 0 sees it.
  */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "libworker/comm/comm.h"
 
-enum { WORLD_MAX = 16, ROUNDS = 7, ROUND_US = 40000, CALLS_MAX = 5000 };
-enum { COPY_BYTES = 64 << 20 };
+enum { RANKS = 2, BATCHES = 5, CALLS_MAX = 20000, SIZES_MAX = 32, KILLS_MAX = 1000 };
+#define BATCH_US 15000.0
 
-static const size_t sizes[] = {4,         8,       1 << 10, 16 << 10, 64 << 10,
-                               256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+/* What both ranks see. */
+struct shared {
+    _Atomic int ready;
+    _Atomic int turn;
+    double at_us;
+    double took_us;
+};
 
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+struct task {
+    const char *who;
+    const size_t *sizes;
+    int n;
+    struct shared *shared;
+};
 
 static double now_us(void)
 {
@@ -34,6 +57,18 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double median(double *values, size_t n)
+{
+    qsort(values, n, sizeof(*values), by_value);
+    return values[n / 2];
+}
+
+static void report(const char *who, size_t bytes, double us)
+{
+    printf("{\"who\": \"%s\", \"bytes\": %zu, \"us\": %.4f}\n", who, bytes, us);
+    fflush(stdout);
+}
+
 static void fill(float *data, size_t count, int rank)
 {
     uint32_t x = 2463534242u + (uint32_t)rank;
@@ -43,16 +78,21 @@ static void fill(float *data, size_t count, int rank)
     }
 }
 
-/* The same number of calls on every rank: rank 0 times one and tells. */
+static int all_reduce(struct wk_comm *comm, float *data, size_t count)
+{
+    return wk_all_reduce(comm, data, count, WK_F32, WK_MEAN, NULL);
+}
+
+/* The same number of calls on every rank: rank 0 times some and tells. */
 static int calls_for(struct wk_comm *comm, float *data, size_t count)
 {
     int32_t calls = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         double from_us = now_us();
-        if (wk_all_reduce(comm, data, count, WK_F32, WK_SUM, NULL) != 0)
+        if (all_reduce(comm, data, count) != 0)
             return -1;
         double us = now_us() - from_us;
-        calls = us * CALLS_MAX < ROUND_US ? CALLS_MAX : (int32_t)(ROUND_US / us) + 1;
+        calls = us * CALLS_MAX < BATCH_US ? CALLS_MAX : (int32_t)(BATCH_US / us) + 2;
     }
     return wk_broadcast(comm, &calls, 1, WK_I32, 0, NULL) == 0 ? calls : -1;
 }
@@ -60,110 +100,287 @@ static int calls_for(struct wk_comm *comm, float *data, size_t count)
 static int time_size(struct wk_comm *comm, float *data, size_t bytes, double *ret_us)
 {
     size_t count = bytes / sizeof(*data);
-    double rounds[ROUNDS];
+    double batches[BATCHES];
     fill(data, count, wk_comm_rank(comm));
     int calls = calls_for(comm, data, count);
-    for (int r = 0; r < ROUNDS && calls > 0; r++) {
-        fill(data, count, wk_comm_rank(comm));
+    for (int b = 0; b < BATCHES && calls > 0; b++) {
         if (wk_barrier(comm, NULL) != 0)
             return -1;
         double from_us = now_us();
         for (int c = 0; c < calls; c++)
-            if (wk_all_reduce(comm, data, count, WK_F32, WK_SUM, NULL) != 0)
+            if (all_reduce(comm, data, count) != 0)
                 return -1;
-        rounds[r] = (now_us() - from_us) / calls;
+        batches[b] = (now_us() - from_us) / calls;
     }
-    qsort(rounds, ROUNDS, sizeof(rounds[0]), by_value);
-    *ret_us = rounds[ROUNDS / 2];
+    *ret_us = median(batches, BATCHES);
     return calls > 0 ? 0 : -1;
 }
 
-static int be_rank(struct comm_listener *listener, const struct comm_options *options,
-                   const char *transport)
+static int reduce_sizes(struct wk_comm *comm, const struct task *task)
 {
-    struct wk_comm *comm;
-    struct error err = {0};
-    float *data = malloc(sizes[SIZES - 1]);
-    if (!data || comm_connect(listener, options, &comm, &err) != 0) {
-        fprintf(stderr, "rank %d: %s\n", options->rank, err.text);
-        return 1;
-    }
-    for (size_t s = 0; s < SIZES; s++) {
+    size_t most = 0;
+    struct wk_arena *arena = NULL;
+    for (int i = 0; i < task->n; i++)
+        most = task->sizes[i] > most ? task->sizes[i] : most;
+    bool in_arena = strcmp(task->who, "arena") == 0;
+    if (in_arena && (wk_arena_new(most, &arena) != 0 || wk_comm_register(comm, arena) != 0))
+        return -1;
+    float *data = in_arena ? wk_arena_data(arena) : malloc(most);
+    int rc = data ? 0 : -1;
+    for (int i = 0; rc == 0 && i < task->n; i++) {
         double us;
-        if (time_size(comm, data, sizes[s], &us) != 0) {
-            fprintf(stderr, "rank %d: %s\n", options->rank, wk_comm_error(comm));
-            return 1;
-        }
-        if (options->rank == 0)
-            printf("{\"transport\": \"%s\", \"bytes\": %zu, \"us\": %.3f}\n", transport, sizes[s],
-                   us);
-        fflush(stdout);
+        rc = time_size(comm, data, task->sizes[i], &us);
+        if (rc == 0 && wk_comm_rank(comm) == 0)
+            report(task->who, task->sizes[i], us);
     }
-    wk_comm_close(comm);
-    free(data);
+    if (!in_arena)
+        free(data);
+    wk_arena_free(arena);
+    return rc;
+}
+
+/* As mpirun does with its ranks: each on a core of its own. */
+static void bind_to_core(int rank)
+{
+    cpu_set_t all, one;
+    int seen = 0;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof(all), &all) != 0 || CPU_COUNT(&all) < RANKS)
+        return;
+    for (int c = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &all) && seen++ == rank)
+            CPU_SET(c, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* --- what the machine can do */
+
+static int time_copy(const struct task *task, int rank)
+{
+    struct shared *s = task->shared;
+    for (int i = 0; i < task->n; i++) {
+        size_t bytes = task->sizes[i];
+        char *from = malloc(bytes), *to = malloc(bytes);
+        double batches[BATCHES];
+        int calls = (int)(BATCH_US * 8e3 / (double)bytes) + 1;
+        if (!from || !to)
+            return 1;
+        fill((float *)(void *)from, bytes / sizeof(float), rank);
+        memset(to, 1, bytes);
+        for (int b = 0; b < BATCHES; b++) {
+            s->ready++;
+            while (s->ready < RANKS * (i * BATCHES + b + 1))
+                ;
+            double from_us = now_us();
+            for (int c = 0; c < calls; c++) {
+                memcpy(to, from, bytes);
+                __asm__ volatile("" ::"r"(to) : "memory");
+            }
+            batches[b] = (now_us() - from_us) / calls;
+        }
+        if (rank == 0)
+            report("copy", bytes, median(batches, BATCHES));
+        free(from);
+        free(to);
+    }
     return 0;
 }
 
-static int run(int world, bool shared)
+/* `bytes` out and `bytes` in over one socket. */
+static int exchange(int fd, char *out, char *in, size_t bytes)
 {
-    struct comm_listener *listeners[WORLD_MAX];
-    const char *endpoints[WORLD_MAX];
-    int hosts[WORLD_MAX];
-    pid_t pids[WORLD_MAX];
-    int bad = 0;
-    for (int r = 0; r < world; r++) {
+    size_t sent = 0, got = 0;
+    while (sent < bytes || got < bytes) {
+        ssize_t n = sent < bytes ? send(fd, out + sent, bytes - sent, MSG_DONTWAIT) : 0;
+        sent += n > 0 ? (size_t)n : 0;
+        ssize_t m = got < bytes ? recv(fd, in + got, bytes - got, MSG_DONTWAIT) : 0;
+        got += m > 0 ? (size_t)m : 0;
+        if ((n < 0 && errno != EAGAIN) || (m < 0 && errno != EAGAIN))
+            return -1;
+        if (n <= 0 && m <= 0) {
+            struct pollfd wait = {fd, (short)(POLLIN | (sent < bytes ? POLLOUT : 0)), 0};
+            (void)poll(&wait, 1, -1);
+        }
+    }
+    return 0;
+}
+
+static int time_stream(const struct task *task, int fd, int rank)
+{
+    for (int i = 0; i < task->n; i++) {
+        size_t bytes = task->sizes[i];
+        char *out = malloc(bytes), *in = malloc(bytes);
+        double batches[BATCHES];
+        int calls = (int)(BATCH_US * 1e3 / (double)(bytes + 20000)) + 2;
+        if (!out || !in)
+            return 1;
+        fill((float *)(void *)out, bytes / sizeof(float), rank);
+        if (exchange(fd, out, in, bytes) != 0)
+            return 1;
+        for (int b = 0; b < BATCHES; b++) {
+            double from_us = now_us();
+            for (int c = 0; c < calls; c++)
+                if (exchange(fd, out, in, bytes) != 0)
+                    return 1;
+            batches[b] = (now_us() - from_us) / calls;
+        }
+        if (rank == 0)
+            report("stream", bytes, median(batches, BATCHES));
+        free(out);
+        free(in);
+    }
+    return 0;
+}
+
+static int connected_pair(int ret_fds[2])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof(address);
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    ret_fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0 ||
+        connect(ret_fds[0], (struct sockaddr *)&address, length) != 0)
+        return -1;
+    ret_fds[1] = accept(listener, NULL, NULL);
+    close(listener);
+    for (int i = 0; i < 2; i++) {
+        (void)setsockopt(ret_fds[i], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        (void)setsockopt(ret_fds[i], IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    }
+    return 0;
+}
+
+/* --- two ranks */
+
+static int be_rank(struct comm_listener *listener, const struct comm_options *options,
+                   const struct task *task)
+{
+    struct wk_comm *comm;
+    struct error err = {0};
+    int rc = comm_connect(listener, options, &comm, &err);
+    bind_to_core(options->rank);
+    if (rc != 0) {
+        fprintf(stderr, "rank %d: %s\n", options->rank, err.text);
+        return 1;
+    }
+    if (task->sizes) {
+        rc = reduce_sizes(comm, task);
+        if (rc != 0)
+            fprintf(stderr, "rank %d: %s\n", options->rank, wk_comm_error(comm));
+    } else {
+        float one = 1;
+        task->shared->ready++;
+        if (options->rank == 1)
+            pause();
+        rc = all_reduce(comm, &one, 1) == WK_EPEER ? 0 : 1;
+        task->shared->at_us = now_us();
+    }
+    wk_comm_close(comm);
+    return rc != 0;
+}
+
+static int join(const pid_t *pids, int killed)
+{
+    int bad = 0, status;
+    for (int r = 0; r < RANKS; r++) {
+        bool ended = waitpid(pids[r], &status, 0) == pids[r];
+        bad |= !ended || (r != killed && status != 0);
+    }
+    return bad;
+}
+
+static int run_ranks(const struct task *task, bool one_host)
+{
+    struct comm_listener *listeners[RANKS];
+    const char *endpoints[RANKS];
+    int hosts[RANKS];
+    pid_t pids[RANKS];
+    bool kills = !task->sizes;
+    for (int r = 0; r < RANKS; r++) {
         if (comm_listen("127.0.0.1", &listeners[r], NULL) != 0)
             return 1;
         endpoints[r] = comm_listener_endpoint(listeners[r]);
-        hosts[r] = shared ? 0 : r;
+        hosts[r] = one_host ? 0 : r;
     }
+    task->shared->ready = 0;
     fflush(stdout);
-    for (int r = 0; r < world; r++) {
+    for (int r = 0; r < RANKS; r++) {
         struct comm_options options = {.rank = r,
-                                       .world = world,
+                                       .world = RANKS,
                                        .endpoints = endpoints,
                                        .hosts = hosts,
                                        .generation = 1,
                                        .timeout_ms = 60000};
         pids[r] = fork();
         if (pids[r] == 0)
-            _exit(be_rank(listeners[r], &options, shared ? "shm" : "tcp"));
+            _exit(be_rank(listeners[r], &options, task));
     }
-    for (int r = 0; r < world; r++) {
-        int status;
-        bad |= waitpid(pids[r], &status, 0) != pids[r] || status != 0;
+    for (int r = 0; r < RANKS; r++)
         comm_listener_close(listeners[r]);
+    double killed_us = 0;
+    if (kills) {
+        while (task->shared->ready < RANKS)
+            usleep(200);
+        usleep(3000);
+        killed_us = now_us();
+        kill(pids[1], SIGKILL);
+    }
+    int bad = join(pids, kills ? 1 : -1);
+    task->shared->took_us = task->shared->at_us - killed_us;
+    return bad;
+}
+
+static int run_plain(const struct task *task)
+{
+    int fds[RANKS];
+    pid_t pids[RANKS];
+    bool streams = strcmp(task->who, "stream") == 0;
+    if (streams && connected_pair(fds) != 0)
+        return 1;
+    for (int r = 0; r < RANKS; r++) {
+        pids[r] = fork();
+        if (pids[r] != 0)
+            continue;
+        bind_to_core(r);
+        _exit(streams ? time_stream(task, fds[r], r) : time_copy(task, r));
+    }
+    return join(pids, -1);
+}
+
+static int run_kills(struct task *task, size_t kills)
+{
+    static double took[KILLS_MAX];
+    int bad = 0;
+    size_t n = kills < KILLS_MAX ? kills : KILLS_MAX;
+    task->sizes = NULL;
+    for (size_t i = 0; i < n && !bad; i++) {
+        bad = run_ranks(task, true);
+        took[i] = task->shared->took_us;
+    }
+    if (!bad && n > 0) {
+        double middle = median(took, n);
+        report("kill", 0, middle);
+        report("kill-worst", 0, took[n - 1]);
     }
     return bad;
 }
 
-static void time_memcpy(void)
-{
-    char *from = malloc(COPY_BYTES), *to = malloc(COPY_BYTES);
-    double rounds[ROUNDS];
-    if (!from || !to)
-        return;
-    fill((float *)from, COPY_BYTES / sizeof(float), 1);
-    memset(to, 1, COPY_BYTES);
-    for (int r = 0; r < ROUNDS; r++) {
-        double from_us = now_us();
-        memcpy(to, from, COPY_BYTES);
-        __asm__ volatile("" ::"r"(to) : "memory");
-        rounds[r] = now_us() - from_us;
-    }
-    qsort(rounds, ROUNDS, sizeof(rounds[0]), by_value);
-    printf("{\"memcpy_bytes_per_s\": %.4g}\n", COPY_BYTES / rounds[ROUNDS / 2] * 1e6);
-    free(from);
-    free(to);
-}
-
 int main(int argc, char **argv)
 {
-    long world = argc > 1 ? strtol(argv[1], NULL, 10) : 2;
-    if (world < 1 || world > WORLD_MAX) {
-        fprintf(stderr, "usage: %s [world of 1 to %d]\n", argv[0], WORLD_MAX);
+    size_t sizes[SIZES_MAX];
+    struct task task = {.who = argc > 1 ? argv[1] : "", .sizes = sizes};
+    for (int i = 2; i < argc && task.n < SIZES_MAX; i++)
+        sizes[task.n++] = strtoul(argv[i], NULL, 10);
+    task.shared =
+        mmap(NULL, sizeof(*task.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (task.n == 0 || task.shared == MAP_FAILED) {
+        fprintf(stderr, "usage: %s arena|shm|tcp|stream|copy|kill BYTES...\n", argv[0]);
         return 2;
     }
-    time_memcpy();
-    return run((int)world, true) | run((int)world, false);
+    if (strcmp(task.who, "kill") == 0)
+        return run_kills(&task, sizes[0]);
+    if (strcmp(task.who, "stream") == 0 || strcmp(task.who, "copy") == 0)
+        return run_plain(&task);
+    return run_ranks(&task, strcmp(task.who, "tcp") != 0);
 }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum {
-    FIRST_LOOKS = 300, /* an answer that is on its way */
+    FIRST_LOOKS = 8000, /* an answer that is on its way */
     QUIESCE_MS = 50,
     NAP_US = 100,
 };
@@ -18,11 +18,6 @@ _Static_assert(sizeof(struct located) <= POST_TAIL_BYTES, "places fit the first 
 bool board_prepare(void)
 {
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-}
-
-struct post *board_open(struct wk_comm *comm)
-{
-    return &comm->segment.head->posts[++comm->board_sequence % 2];
 }
 
 /* Wake who went to sleep before it could see what was just written. */
@@ -39,8 +34,16 @@ static void wake(struct wk_comm *comm)
     }
 }
 
-void board_publish(struct wk_comm *comm, struct post *post)
+void board_post(struct wk_comm *comm, const void *data, size_t bytes)
 {
+    struct post *post = &comm->segment.head->posts[++comm->board_sequence % 2];
+    uint64_t tail[POST_TAIL_BYTES / sizeof(uint64_t)] = {0};
+    size_t first = bytes < POST_TAIL_BYTES ? bytes : POST_TAIL_BYTES;
+    if (bytes > first)
+        memcpy(post->data + first, (const char *)data + first, bytes - first);
+    if (first > 0)
+        memcpy(tail, data, first);
+    memcpy(post->data, tail, sizeof(tail));
     memcpy(post->header, &comm->header, sizeof(comm->header));
     atomic_store_explicit(&post->sequence, comm->board_sequence, memory_order_release);
     wake(comm);

@@ -25,9 +25,9 @@ struct located {
 /* Once, in a process that has a communicator: false when posting has to fence. */
 bool board_prepare(void);
 
-/* The place of the next post of this rank; fill in its data, then publish. */
-struct post *board_open(struct wk_comm *comm);
-void board_publish(struct wk_comm *comm, struct post *post);
+/* Post data[bytes] with comm->header as this rank's next. All at once and the first line last: who
+ * looks at it meanwhile takes it away, and getting it back costs as much as the whole meeting. */
+void board_post(struct wk_comm *comm, const void *data, size_t bytes);
 
 /* Until every rank of this host has posted; headers must agree with comm->header. 0 or the failure.
  */

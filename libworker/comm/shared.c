@@ -193,9 +193,7 @@ static int tell_rows(struct wk_comm *comm, const struct request *rq, const struc
     struct share own = {tally_squares(tally), tally->nonfinite};
     struct request exchange = {.kind = KIND_ALL_GATHER, .dtype = WK_U8, .count = sizeof(own)};
     collective_head(comm, &exchange);
-    struct post *post = board_open(comm);
-    memcpy(post->data, &own, sizeof(own));
-    board_publish(comm, post);
+    board_post(comm, &own, sizeof(own));
     int rc = board_gather(comm);
     if (rc != 0)
         return rc;
@@ -209,10 +207,7 @@ static int run_small(struct wk_comm *comm, const struct request *rq)
 {
     struct views views;
     struct tally tally = {.at = 0};
-    struct post *post = board_open(comm);
-    if (shows(comm, rq) && rq->count > 0)
-        memcpy(post->data, rq->in, request_in_bytes(rq, comm->world));
-    board_publish(comm, post);
+    board_post(comm, rq->in, shows(comm, rq) ? request_in_bytes(rq, comm->world) : 0);
     int rc = board_gather(comm);
     if (rc != 0 || rq->kind == KIND_BARRIER)
         return rc;
@@ -281,9 +276,7 @@ int shared_run(struct wk_comm *comm, const struct request *rq)
         return rc;
     comm->header.place =
         (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));
-    struct post *post = board_open(comm);
-    memcpy(post->data, &located, sizeof(located));
-    board_publish(comm, post);
+    board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
     if (rc != 0)
         return rc;
