@@ -173,12 +173,16 @@ static int allocate_own(struct wk_optimizer *o)
     return 0;
 }
 
+/* On cache lines, so that no vector of the update lies across two. */
 static int allocate_flat(struct wk_optimizer *o)
 {
+    enum { LINE_BYTES = 64 };
+    size_t bytes = (o->count * sizeof(float) / LINE_BYTES + 1) * LINE_BYTES;
     for (int i = 0; i < o->ops->n_states; i++) {
-        o->state[i] = calloc(o->count + 1, sizeof(float));
+        o->state[i] = aligned_alloc(LINE_BYTES, bytes);
         if (!o->state[i])
             return WK_ENOMEM;
+        memset(o->state[i], 0, bytes);
     }
     return 0;
 }

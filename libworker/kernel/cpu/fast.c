@@ -195,13 +195,22 @@ static void scale(float *x, float factor, size_t count)
         x[i] *= factor;
 }
 
+/* Four chains of additions, so that none waits for the one before it. */
 static double sum_squares(const float *x, size_t count)
 {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < count; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
+    const size_t quarter = count / 4;
+    const float *y = x + quarter, *z = y + quarter, *w = z + quarter;
+    double a = 0, b = 0, c = 0, d = 0;
+#pragma omp simd reduction(+ : a, b, c, d)
+    for (size_t i = 0; i < quarter; i++) {
+        a += (double)x[i] * (double)x[i];
+        b += (double)y[i] * (double)y[i];
+        c += (double)z[i] * (double)z[i];
+        d += (double)w[i] * (double)w[i];
+    }
+    for (size_t i = 4 * quarter; i < count; i++)
+        a += (double)x[i] * (double)x[i];
+    return (a + b) + (c + d);
 }
 
 static void norm_row(const float *restrict x, const struct kernel_norm *n, float *restrict out,

@@ -13,15 +13,16 @@
 static void rms_forward(const struct kernel_norm *n, float *out)
 {
     const float *restrict weight = n->weight;
+    const int64_t width = n->width;
     for (int64_t r = 0; r < n->rows; r++) {
-        const float *restrict x = n->x + r * n->width;
-        float *restrict y = out + r * n->width;
+        const float *restrict x = n->x + r * width;
+        float *restrict y = out + r * width;
         float square = 0;
 #pragma omp simd reduction(+ : square)
-        for (int64_t i = 0; i < n->width; i++)
+        for (int64_t i = 0; i < width; i++)
             square += x[i] * x[i];
-        float rstd = 1.0f / sqrtf(square / (float)n->width + n->epsilon);
-        for (int64_t i = 0; i < n->width; i++)
+        float rstd = 1.0f / sqrtf(square / (float)width + n->epsilon);
+        for (int64_t i = 0; i < width; i++)
             y[i] = x[i] * rstd * weight[i];
         n->rstd[r] = rstd;
     }
@@ -31,16 +32,17 @@ static void rms_backward(const struct kernel_norm *n, const float *dout, float *
                          float *restrict dweight)
 {
     const float *restrict weight = n->weight;
+    const int64_t width = n->width;
     for (int64_t r = 0; r < n->rows; r++) {
-        const float *restrict x = n->x + r * n->width;
-        const float *restrict dy = dout + r * n->width;
-        float *restrict d = dx + r * n->width;
+        const float *restrict x = n->x + r * width;
+        const float *restrict dy = dout + r * width;
+        float *restrict d = dx + r * width;
         float rstd = n->rstd[r], sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n->width; i++)
+        for (int64_t i = 0; i < width; i++)
             sum += dy[i] * weight[i] * x[i];
-        float mean = sum * rstd / (float)n->width;
-        for (int64_t i = 0; i < n->width; i++) {
+        float mean = sum * rstd / (float)width;
+        for (int64_t i = 0; i < width; i++) {
             float normal = x[i] * rstd;
             d[i] += (dy[i] * weight[i] - normal * mean) * rstd;
             dweight[i] += dy[i] * normal;

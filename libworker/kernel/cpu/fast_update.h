@@ -12,11 +12,12 @@
 static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
     const struct kernel_adamw o = *a;
+    const size_t count = u->count; /* in a local: stores to the arrays might change it */
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
     float *restrict m = u->state[0];
     float *restrict v = u->state[1];
-    for (size_t i = 0; i < u->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         float g = grads[i] * o.grad_scale + o.l2 * params[i];
         float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
         float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
@@ -30,21 +31,23 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
+    const size_t count = u->count; /* in a local: stores to the arrays might change it */
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
-    for (size_t i = 0; i < u->count; i++)
+    for (size_t i = 0; i < count; i++)
         params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
 }
 
 static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
+    const size_t count = u->count; /* in a local: stores to the arrays might change it */
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
     float *restrict momentum = u->state[0];
     float kept = o.first ? 0.0f : o.momentum;
     float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
-    for (size_t i = 0; i < u->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
         float moved = kept * momentum[i] + g;
         momentum[i] = moved;
@@ -63,10 +66,11 @@ static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
 static void lion(const struct kernel_lion *l, const struct kernel_update *u)
 {
     const struct kernel_lion o = *l;
+    const size_t count = u->count; /* in a local: stores to the arrays might change it */
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
     float *restrict momentum = u->state[0];
-    for (size_t i = 0; i < u->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         float g = grads[i] * o.grad_scale;
         float c = o.beta1 * momentum[i] + (1.0f - o.beta1) * g;
         float sign = c > 0.0f ? 1.0f : (c < 0.0f ? -1.0f : c); /* NaN stays */
@@ -78,15 +82,17 @@ static void lion(const struct kernel_lion *l, const struct kernel_update *u)
 static void factored_moments(const struct kernel_factored *f, float decay, float epsilon)
 {
     float *restrict col = f->col;
+    const int64_t cols = f->cols;
+    const float scaled = f->grad_scale;
     const float fresh = 1.0f - decay, share = fresh / (float)f->rows;
-    for (int64_t j = 0; j < f->cols; j++)
+    for (int64_t j = 0; j < cols; j++)
         col[j] = decay * col[j] + fresh * epsilon;
     for (int64_t i = 0; i < f->rows; i++) {
         const float *restrict g = f->grads + i * f->cols;
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < f->cols; j++) {
-            float square = g[j] * f->grad_scale * (g[j] * f->grad_scale);
+        for (int64_t j = 0; j < cols; j++) {
+            float square = g[j] * scaled * (g[j] * scaled);
             sum += square;
             col[j] += share * square;
         }
@@ -102,8 +108,9 @@ static double factored_squares(const struct kernel_factored *f, const float *row
     for (int64_t i = 0; i < f->rows; i++) {
         const float *restrict g = f->grads + i * f->cols;
         float factor = f->grad_scale * rows[i], sum = 0;
+        const int64_t count = f->cols;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t j = 0; j < f->cols; j++) {
+        for (int64_t j = 0; j < count; j++) {
             float u = g[j] * factor * cols[j];
             sum += u * u;
         }
@@ -121,7 +128,8 @@ static void factored_apply(const struct kernel_factored *f, const float *rows,
         const float *restrict g = f->grads + i * f->cols;
         float *restrict p = params + i * f->cols;
         float factor = k.b * f->grad_scale * rows[i];
-        for (int64_t j = 0; j < f->cols; j++)
+        const int64_t count = f->cols;
+        for (int64_t j = 0; j < count; j++)
             p[j] = p[j] * k.a - factor * g[j] * cols[j];
     }
 }
