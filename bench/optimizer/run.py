@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+"""The optimizer step beside torch, rounds alternating, and beside the triad of the same run."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ.get("MUSTER_BUILD", HERE.parent.parent / "build-release"))
+PROGRAM = BUILD / "bench" / "bench_optimizer"
+ROUNDS, PARAMETERS, TARGET = 9, 24 * 1024 * 1024, 9
+
+
+class Side:
+    """A program that takes one step for each line it is given."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.times = []
+
+    def step(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        ms, value = self.process.stdout.readline().split()
+        self.times.append(float(ms))
+        return float(value)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+    def params_per_s(self):
+        return PARAMETERS / statistics.median(self.times[2:]) * 1e3
+
+
+def main():
+    if not PROGRAM.exists():
+        print(f"bench optimizer: {PROGRAM} is not built", file=sys.stderr)
+        return 1
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        print("bench optimizer: the peer torch is absent (python3-torch is not installed)", file=sys.stderr)
+        return subprocess.run([str(PROGRAM)]).returncode
+    ours, peer = Side([str(PROGRAM), "0"]), Side(["/usr/bin/python3", str(HERE / "torch_peer.py")])
+    for _ in range(ROUNDS + 2):
+        values = ours.step(), peer.step()
+        if abs(values[0] - values[1]) > 2e-6:
+            print(f"bench optimizer: the sides computed {values}", file=sys.stderr)
+            return 1
+    ours.close()
+    peer.close()
+    print(json.dumps({"bench": "optimizer", "metric": "unscale, clip, AdamW, bf16 copy",
+                      "ours": round(ours.params_per_s() / 1e6, 1),
+                      "peer": round(peer.params_per_s() / 1e6, 1),
+                      "peer_name": "torch, one thread", "unit": "Mparam/s", "target": TARGET,
+                      "ratio": round(ours.params_per_s() / peer.params_per_s(), 2)}), flush=True)
+    return subprocess.run([str(PROGRAM)]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""Training of one rank on one core beside torch, steps alternating, same BLAS library on each side.
+
+OPENBLAS_CORETYPE is taken out of the environment first, so that both sides use OpenBLAS's own choice
+for this processor; `--as-is` leaves it.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ.get("MUSTER_BUILD", HERE.parent.parent / "build-release"))
+PROGRAM = BUILD / "bench" / "bench_train_kernel"
+ROUNDS, TOKENS, TARGET = 11, 4 * 256, 1.2
+
+
+class Side:
+    """A program that takes one step for each line it is given."""
+
+    def __init__(self, command, environment):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=environment)
+        self.times = []
+
+    def step(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        ms, loss = self.process.stdout.readline().split()
+        self.times.append(float(ms))
+        return float(loss)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+    def tokens_per_s(self):
+        return TOKENS / statistics.median(self.times[2:]) * 1e3
+
+
+def beside_torch(environment):
+    ours = Side([str(PROGRAM), "0"], environment)
+    peer = Side(["/usr/bin/python3", str(HERE / "torch_peer.py")], environment)
+    for _ in range(ROUNDS + 2):
+        losses = ours.step(), peer.step()
+    ours.close()
+    peer.close()
+    first = abs(losses[0] - losses[1])
+    if not first < 0.5:
+        print(f"bench train: losses differ: {losses}", file=sys.stderr)
+    print(json.dumps({"bench": "train", "metric": "tokens_per_s f32 one rank",
+                      "ours": round(ours.tokens_per_s()), "peer": round(peer.tokens_per_s()),
+                      "peer_name": "torch, one thread, OPENBLAS_CORETYPE="
+                                   + environment.get("OPENBLAS_CORETYPE", "unset"),
+                      "ratio": round(ours.tokens_per_s() / peer.tokens_per_s(), 3),
+                      "unit": "token/s", "target": TARGET}), flush=True)
+
+
+def main():
+    if not PROGRAM.exists():
+        print(f"bench train: {PROGRAM} is not built", file=sys.stderr)
+        return 1
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    if "--as-is" not in sys.argv:
+        environment.pop("OPENBLAS_CORETYPE", None)
+    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        print("bench train: the peer torch is absent (python3-torch is not installed)", file=sys.stderr)
+    else:
+        beside_torch(environment)
+    return subprocess.run([str(PROGRAM)], env=environment).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+#!/usr/bin/python3
+"""The peer of bench_train_kernel: the same GPT in torch, one thread. For every line on standard input
+it takes one step (forward, backward, clip, AdamW) and prints its milliseconds of processor and its
+loss. Usage: torch_peer.py
+"""
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+LAYERS, HEADS, WIDTH, CONTEXT, VOCAB, SAMPLES = 6, 6, 384, 256, 128, 4
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        mask = torch.full((CONTEXT, CONTEXT), float("-inf")).triu(1)
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(b, t, 3, HEADS, c // HEADS).permute(2, 0, 3, 1, 4)
+        if hasattr(F, "scaled_dot_product_attention"):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = (q @ k.transpose(-2, -1) * (c // HEADS) ** -0.5 + self.mask).softmax(-1) @ v
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.places = nn.Embedding(VOCAB, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks, self.norm = nn.Sequential(*[Block() for _ in range(LAYERS)]), nn.LayerNorm(WIDTH)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.table(tokens) + self.places(torch.arange(CONTEXT))
+        logits = self.norm(self.blocks(x)) @ self.table.weight.T
+        return F.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = Gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    text = torch.randint(VOCAB, (SAMPLES * CONTEXT + 1,))
+    tokens, targets = text[:-1].view(SAMPLES, -1), text[1:].view(SAMPLES, -1)
+    for _ in sys.stdin:
+        start = time.thread_time()
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(tokens, targets)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        print(f"{(time.thread_time() - start) * 1e3:.6f} {loss.item():.6f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
