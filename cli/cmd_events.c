@@ -19,6 +19,9 @@ static const struct args_option options[] = {
      .fallback = "0",
      .value_name = "SEQ",
      .help = "only events behind this number"},
+    {.name = "audit",
+     .kind = ARGS_FLAG,
+     .help = "who changed what instead (admins): the newest 1000, or those behind --after"},
     {.name = "job", .kind = ARGS_POSITIONAL, .help = "id or name; without it the whole cluster"},
     {0},
 };
@@ -47,8 +50,38 @@ static void print_event(const Muster__Event *event)
     putchar('\n');
 }
 
+static void print_entry(const Muster__AuditEntry *entry)
+{
+    char time[FORMAT_MAX];
+    printf("%s%6" PRIu64 " %s%s %s (%s%s%s", colour_dim(stdout), entry->seq,
+           format_time(entry->wall_ms, time), colour_off(stdout), entry->token_name, entry->role,
+           entry->tenant[0] ? " of " : "", entry->tenant);
+    printf(", %s%s%s) %s", entry->carrier, entry->peer[0] ? " from " : "", entry->peer,
+           entry->method);
+    if (entry->object[0])
+        printf(" %s", entry->object);
+    printf(": %s%s%s\n", entry->result, entry->text[0] ? ", " : "", entry->text);
+}
+
+static int run_audit(const struct args *args)
+{
+    Muster__ListAuditRequest request = MUSTER__LIST_AUDIT_REQUEST__INIT;
+    Muster__ListAuditAnswer *answer = NULL;
+    request.after = (uint64_t)args_integer(args, "after");
+    request.newest = request.after == 0;
+    request.limit = 1000;
+    int code = client_ask(args, "ListAudit", &request, &answer);
+    if (code == 0 && !client_printed(args, answer))
+        for (size_t i = 0; i < answer->n_entries; i++)
+            print_entry(answer->entries[i]);
+    rpc_message_free(answer);
+    return code;
+}
+
 static int run(const struct args *args)
 {
+    if (args_flag(args, "audit"))
+        return run_audit(args);
     struct client client = {0};
     struct error err = {0};
     if (client_open(args, &client, &err) != 0)

@@ -8,6 +8,7 @@
 #include "common/base/str.h"
 #include "common/base/token.h"
 #include "common/rpc/server.h"
+#include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/api_rpc.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/driver.h"
@@ -50,13 +51,15 @@ static int ensure_cluster_id(struct coordinator *self, struct error *err)
     return rc;
 }
 
-/* A token file left by a start that died before it stored the hash is taken up again. */
+/* A token file left by a start that died before it stored the hash is taken up again; one whose
+ * token is known was revoked or has expired. */
 static int take_token_file(struct coordinator *self, const char *path, const char *role,
                            char ret[TOKEN_MAX], struct error *err)
 {
     struct disk *disk = &self->env->disk;
     char *data, found[TOKEN_ROLE_MAX + 1];
     size_t size;
+    struct store_token known;
     int rc = disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL);
     if (rc == 0) {
         data[strcspn(data, "\r\n")] = 0;
@@ -64,6 +67,8 @@ static int take_token_file(struct coordinator *self, const char *path, const cha
                     str_copy(ret, TOKEN_MAX, data) == 0;
         free(data);
         if (good)
+            access_name_token(ret, &known);
+        if (good && !access_token(service_access(self->service), known.id, 0))
             return 0;
     }
     uint8_t secret[TOKEN_SECRET_BYTES];
@@ -88,7 +93,8 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
     struct clock *clock = &self->env->clock;
     struct store_token token = {.created_wall_ms = clock->wall_ms(clock->self)};
     (void)str_copy(token.role, sizeof token.role, role);
-    token_hash(text, token.hash);
+    (void)str_copy(token.name, sizeof token.name, role);
+    access_name_token(text, &token);
     const struct store_verbs *verbs = self->store->verbs;
     rc = verbs->begin(self->store, err);
     if (rc == 0)
@@ -97,33 +103,37 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
         rc = verbs->commit(self->store, err);
     if (rc < 0)
         verbs->rollback(self->store);
-    return rc < 0 ? rc : service_add_token(self->service, &token, err);
+    return rc < 0 ? rc : access_put_token(service_access(self->service), &token, err);
 }
 
-struct token_list {
-    struct service *service;
-    bool admin, agent;
-    int rc;
-};
-
-static void add_token(void *arg, const struct store_token *token)
+static int make_default_tenant(struct coordinator *self, struct error *err)
 {
-    struct token_list *list = arg;
-    list->admin |= strcmp(token->role, "admin") == 0;
-    list->agent |= strcmp(token->role, "agent") == 0;
-    if (list->rc == 0)
-        list->rc = service_add_token(list->service, token, NULL);
+    struct clock *clock = &self->env->clock;
+    struct store_tenant tenant = {
+        .name = "default", .weight = 1, .created_wall_ms = clock->wall_ms(clock->self)};
+    const struct store_verbs *verbs = self->store->verbs;
+    int rc = verbs->begin(self->store, err);
+    if (rc == 0)
+        rc = verbs->put_tenant(self->store, &tenant, err);
+    if (rc == 0)
+        rc = verbs->commit(self->store, err);
+    if (rc < 0)
+        verbs->rollback(self->store);
+    return rc < 0 ? rc : access_put_tenant(service_access(self->service), &tenant, err);
 }
 
-static int load_tokens(struct coordinator *self, const char *data_dir, struct error *err)
+/* What a first start needs, and what a later one cannot do without. */
+static int load_access(struct coordinator *self, const char *data_dir, struct error *err)
 {
-    struct token_list list = {.service = self->service};
-    int rc = self->store->verbs->list_tokens(self->store, add_token, &list, err);
-    if (rc == 0 && list.rc < 0)
-        rc = error_set(err, list.rc, "too many tokens");
-    if (rc == 0 && !list.admin)
+    struct clock *clock = &self->env->clock;
+    struct access *access = service_access(self->service);
+    int64_t wall_ms = clock->wall_ms(clock->self);
+    int rc = service_load_access(self->service, err);
+    if (rc == 0 && !access_tenant(access, "default"))
+        rc = make_default_tenant(self, err);
+    if (rc == 0 && access_count_good(access, ACCESS_ADMIN, wall_ms) == 0)
         rc = make_token(self, data_dir, "admin", err);
-    if (rc == 0 && !list.agent)
+    if (rc == 0 && access_count_good(access, ACCESS_AGENT, wall_ms) == 0)
         rc = make_token(self, data_dir, "agent", err);
     return rc;
 }
@@ -144,7 +154,7 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
     };
     int rc = service_new(&service_options, &self->service, err);
     self->driver.service = self->service;
-    return rc < 0 ? rc : load_tokens(self, options->data_dir, err);
+    return rc < 0 ? rc : load_access(self, options->data_dir, err);
 }
 
 static int listen_rpc(struct coordinator *self, const struct coordinator_options *options,

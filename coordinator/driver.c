@@ -110,6 +110,8 @@ void driver_fini(struct driver *driver)
         loop_timer_cancel(driver->loop, &driver->retry);
     }
     actions_fini(&driver->actions);
+    free(driver->changes);
+    driver->changes = NULL;
     cluster_free(driver->cluster);
     driver->cluster = NULL;
 }
@@ -124,6 +126,21 @@ static void step(void *self, struct event *event)
     event->now_ms = now_ms(driver);
     event->wall_ms = wall_ms(driver);
     coordinator_step(driver->cluster, event, &driver->actions);
+}
+
+static void write_change(void *self, const struct change *change)
+{
+    struct driver *driver = self;
+    if (driver->refusing)
+        return;
+    if (driver->changes_count == driver->changes_capacity) {
+        int capacity = driver->changes_capacity ? driver->changes_capacity * 2 : 16;
+        struct change *changes = realloc(driver->changes, sizeof *changes * (size_t)capacity);
+        insist(changes);
+        driver->changes = changes;
+        driver->changes_capacity = capacity;
+    }
+    driver->changes[driver->changes_count++] = *change;
 }
 
 static const struct cluster *cluster_of(void *self)
@@ -158,6 +175,7 @@ struct service_host driver_host(struct driver *driver)
     return (struct service_host){.self = driver,
                                  .cluster = cluster_of,
                                  .step = step,
+                                 .write = write_change,
                                  .writable = writable,
                                  .readable = readable};
 }
@@ -203,11 +221,30 @@ static int store_action(struct driver *driver, const struct action *action, stru
         return store_once(driver, action, seen, err);
     case ACTION_RECORD:
         return driver->store->verbs->record(driver->store, action->record, &seq, err);
-    case ACTION_ANSWER:
+    case ACTION_ANSWER: {
+        struct store_audit entry;
+        return service_audit(driver->service, action, &entry)
+                   ? driver->store->verbs->put_audit(driver->store, &entry, err)
+                   : 0;
+    }
     case ACTION_NODE_CHANGED:
     case ACTION_JOB_CHANGED:
     case ACTION_WAKE_AT:
         return 0;
+    }
+    return 0;
+}
+
+static int store_change(struct driver *driver, const struct change *change, struct error *err)
+{
+    const struct store_verbs *verbs = driver->store->verbs;
+    switch (change->kind) {
+    case CHANGE_TOKEN:
+        return verbs->put_token(driver->store, &change->token, err);
+    case CHANGE_TENANT:
+        return verbs->put_tenant(driver->store, &change->tenant, err);
+    case CHANGE_AUDIT:
+        return verbs->put_audit(driver->store, &change->audit, err);
     }
     return 0;
 }
@@ -220,7 +257,7 @@ static bool durable(const struct action *action)
 
 static int commit(struct driver *driver, struct error *err)
 {
-    bool any = false;
+    bool any = driver->changes_count > 0;
     for (int i = 0; i < driver->actions.count && !any; i++)
         any = durable(&driver->actions.items[i]);
     if (!any)
@@ -230,6 +267,8 @@ static int commit(struct driver *driver, struct error *err)
     int rc = verbs->begin(driver->store, err);
     for (int i = 0; rc == 0 && i < driver->actions.count; i++)
         rc = store_action(driver, &driver->actions.items[i], &seen, err);
+    for (int i = 0; rc == 0 && i < driver->changes_count; i++)
+        rc = store_change(driver, &driver->changes[i], err);
     if (rc == 0)
         rc = verbs->commit(driver->store, err);
     if (rc < 0)
@@ -251,6 +290,10 @@ static void perform(struct driver *driver)
         else
             loop_timer_set(driver->loop, &driver->tick, action->at_ms, tick, driver);
     }
+    for (int i = 0; i < driver->changes_count; i++)
+        if (driver->changes[i].request)
+            service_written(driver->service, &driver->changes[i]);
+    driver->changes_count = 0;
     if (recorded)
         service_events_recorded(driver->service);
     actions_clear(&driver->actions);
@@ -273,6 +316,10 @@ static void refuse_from_now(struct driver *driver, const struct error *why)
     for (int i = 0; i < driver->actions.count; i++)
         if (driver->actions.items[i].kind == ACTION_ANSWER)
             service_fail_request(driver->service, driver->actions.items[i].request, &err);
+    for (int i = 0; i < driver->changes_count; i++)
+        if (driver->changes[i].request)
+            service_fail_request(driver->service, driver->changes[i].request, &err);
+    driver->changes_count = 0;
     actions_clear(&driver->actions);
     loop_timer_cancel(driver->loop, &driver->tick);
     loop_timer_set(driver->loop, &driver->retry, now_ms(driver) + DRIVER_RETRY_MS, retry, driver);

@@ -30,6 +30,8 @@ struct driver {
     struct service *service; /* set by its owner before the first turn */
     struct cluster *cluster;
     struct actions actions;
+    struct change *changes; /* to be written beside them */
+    int changes_count, changes_capacity;
     struct loop_timer tick, retry;
     bool refusing;
     bool unreadable; /* and what the store holds could not be loaded: reads are refused too */

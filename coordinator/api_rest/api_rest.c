@@ -18,6 +18,7 @@
 #include "coordinator/api_rest/routes.h"
 #include "coordinator/api_rest/session.h"
 #include "coordinator/api_rest/stream.h"
+#include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/coordinator.h"
 #include "proto/client.pb-c.h"
@@ -44,6 +45,7 @@ struct exchange {
     bool streaming;
     struct stream stream;
     char token[TOKEN_MAX]; /* of a stream: its next calls need it too */
+    char peer[64];
 };
 
 /* Who is it */
@@ -135,6 +137,8 @@ static void start_call(struct exchange *exchange, const ProtobufCMessage *messag
         .token = token,
         .idempotency_key = idempotency_key,
         .deadline_ms = loop_now_ms(api->loop) + (exchange->streaming ? STREAM_CALL_MS : CALL_MS),
+        .carrier = "rest",
+        .peer_address = exchange->peer,
         .answer = answered,
         .arg = exchange,
     };
@@ -160,10 +164,10 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     struct error err = {0};
     const char *token;
     ProtobufCMessage *message = NULL;
-    char role[TOKEN_ROLE_MAX + 1];
+    const struct store_token *caller;
     int rc = token_of(api, request, &token, &err);
     if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
-        rc = service_role(coordinator_service(api->coordinator), token, role, &err);
+        rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
     if (rc == 0)
         rc = request_message(request, match, &message, &err);
     struct exchange *exchange = rc == 0 ? calloc(1, sizeof *exchange) : NULL;
@@ -181,6 +185,7 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     exchange->api = api;
     exchange->route = match->route;
     exchange->request = request;
+    http_peer(request, exchange->peer, sizeof exchange->peer);
     list_push_back(&api->exchanges, &exchange->link);
     const char *key = http_header(request, "Idempotency-Key");
     exchange->streaming = match->route->stream != ROUTE_NO_STREAM && request_wants_stream(request);
@@ -233,13 +238,14 @@ static void handle_login(struct api_rest *api, struct http_request *request)
     struct error err = {0};
     struct arena arena;
     const char *token;
-    char role[TOKEN_ROLE_MAX + 1], id[SESSION_ID_MAX];
+    const struct store_token *caller = NULL;
+    char id[SESSION_ID_MAX];
     arena_init(&arena, 1 << 16);
     int rc = token_in_body(request, &arena, &token, &err);
     if (rc == 0)
-        rc = service_role(coordinator_service(api->coordinator), token, role, &err);
-    if (rc == 0 && strcmp(role, "admin") != 0)
-        rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s cannot log in", role);
+        rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
+    if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
+        rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s cannot log in", caller->role);
     if (rc == 0)
         rc = session_open(api->sessions, token, id, &err);
     if (rc == 0)
@@ -273,11 +279,14 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
 {
     struct error err = {0};
     const char *token;
-    char role[TOKEN_ROLE_MAX + 1];
+    const struct store_token *caller = NULL;
     struct service *service = coordinator_service(api->coordinator);
     int rc = token_of(api, request, &token, &err);
     if (rc == 0)
-        rc = service_role(service, token, role, &err);
+        rc = service_identify(service, token, &caller, &err);
+    if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
+        rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s reads no metrics",
+                       caller->role);
     if (rc < 0) {
         reply_error(request, &err);
         return;
@@ -286,8 +295,9 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
     struct buf out;
     buf_init(&out, RENDER_MAX_BYTES);
     service_stats(service, &stats);
-    (void)prometheus_render(coordinator_cluster(api->coordinator), &stats,
-                            coordinator_ready(api->coordinator, NULL), &out);
+    (void)prometheus_render(
+        coordinator_cluster(api->coordinator), &stats, coordinator_ready(api->coordinator, NULL),
+        access_role_bound(access_role(caller->role)) ? caller->tenant : NULL, &out);
     reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", buf_cstr(&out));
     buf_fini(&out);
 }

@@ -37,6 +37,7 @@ struct http_request {
     struct buf body;
     size_t received;
     const char *method, *path;
+    char peer[INET6_ADDRSTRLEN];
     struct http_pair query[HTTP_FIELDS_MAX];
     int query_count;
     struct http_pair headers[HTTP_FIELDS_MAX];
@@ -83,6 +84,20 @@ static void wake(struct http_request *request)
 
 /* HTTP thread */
 
+static void note_peer(struct http_request *request)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *from = info ? info->client_addr : NULL;
+    const void *address = NULL;
+    if (from && from->sa_family == AF_INET)
+        address = &((const struct sockaddr_in *)(const void *)from)->sin_addr;
+    else if (from && from->sa_family == AF_INET6)
+        address = &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
+    if (!address || !inet_ntop(from->sa_family, address, request->peer, sizeof request->peer))
+        request->peer[0] = 0;
+}
+
 static struct http_request *request_new(struct http *http, struct MHD_Connection *connection)
 {
     struct http_request *request = calloc(1, sizeof *request);
@@ -91,6 +106,7 @@ static struct http_request *request_new(struct http *http, struct MHD_Connection
     request->http = http;
     request->connection = connection;
     request->references = 1;
+    note_peer(request);
     arena_init(&request->arena, REQUEST_ARENA_MAX_BYTES);
     buf_init(&request->body, HTTP_BODY_MAX_BYTES);
     buf_init(&request->stream, HTTP_STREAM_BACKLOG_MAX_BYTES);
@@ -355,6 +371,11 @@ const char *http_body(const struct http_request *request, size_t *ret_size)
 {
     *ret_size = request->body.size;
     return buf_cstr(&request->body);
+}
+
+void http_peer(const struct http_request *request, char *ret, size_t size)
+{
+    (void)str_copy(ret, size, request->peer);
 }
 
 bool http_body_too_large(const struct http_request *request)

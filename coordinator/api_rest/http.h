@@ -61,6 +61,8 @@ const char *http_header(const struct http_request *request, const char *name); /
 const char *http_cookie(const struct http_request *request, const char *name); /* or NULL */
 const struct http_pair *http_query(const struct http_request *request, int *ret_count);
 const char *http_body(const struct http_request *request, size_t *ret_size);
+/* The client's address without its port, "" if it is not known. */
+void http_peer(const struct http_request *request, char *ret, size_t size);
 bool http_body_too_large(const struct http_request *request);
 
 struct http_answer {

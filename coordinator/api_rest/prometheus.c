@@ -1,6 +1,7 @@
 #include "coordinator/api_rest/prometheus.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/model/cluster.h"
@@ -18,10 +19,12 @@ struct totals {
     uint64_t slots, slots_used;
 };
 
-static void count(const struct cluster *cluster, struct totals *ret)
+static void count(const struct cluster *cluster, const char *tenant, struct totals *ret)
 {
     for (const struct job *job = cluster_first_job(cluster); job;
          job = cluster_next_job(cluster, job)) {
+        if (tenant && strcmp(tenant, job->spec->tenant) != 0)
+            continue;
         ret->jobs[job->state]++;
         ret->restarts += (uint64_t)job->restarts;
         ret->recoveries += job->recoveries;
@@ -51,10 +54,10 @@ static void one(struct buf *out, const char *name, const char *type, const char 
 }
 
 int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,
-                      struct buf *out)
+                      const char *tenant, struct buf *out)
 {
     struct totals totals = {0};
-    count(cluster, &totals);
+    count(cluster, tenant, &totals);
     head(out, "muster_jobs", "gauge", "Jobs by state.");
     for (int i = 0; i < JOB_STATE_COUNT; i++)
         (void)buf_printf(out, "muster_jobs{state=\"%s\"} %" PRIu64 "\n",
@@ -69,6 +72,8 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     one(out, "muster_restarts_total", "counter", "Restarts of all jobs.", totals.restarts);
     one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
         totals.recoveries);
+    if (tenant)
+        return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
     one(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
     one(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
         stats->failures);

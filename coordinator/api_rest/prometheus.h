@@ -9,7 +9,8 @@
 struct cluster;
 struct service_stats;
 
+/* `tenant` not NULL: what its members may know. */
 int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,
-                      struct buf *out);
+                      const char *tenant, struct buf *out);
 
 #endif

@@ -102,6 +102,17 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
                : 0;
 }
 
+static int set_constant(const struct route *route, struct arena *arena, struct tree *map)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
+        route_call(route)->input, route->constant.field);
+    const char *value = route->constant.value;
+    return tree_map_set(arena, map, route->constant.field,
+                        field->type == PROTOBUF_C_TYPE_BOOL
+                            ? tree_bool(arena, strcmp(value, "true") == 0)
+                            : tree_string(arena, value));
+}
+
 static int call_message(const struct http_request *request, const struct route_match *match,
                         struct arena *arena, ProtobufCMessage **ret, struct error *err)
 {
@@ -121,8 +132,7 @@ static int call_message(const struct http_request *request, const struct route_m
     if (rc == 0 && match->field[0])
         rc = tree_map_set(arena, map, match->field, tree_string(arena, match->value));
     if (rc == 0 && route->constant.field)
-        rc = tree_map_set(arena, map, route->constant.field,
-                          tree_string(arena, route->constant.value));
+        rc = set_constant(route, arena, map);
     if (rc < 0)
         return err->code ? rc : error_set(err, rc, "the request is too large");
     return transcode_from_tree(map, type, NULL, ret, err);

@@ -43,6 +43,7 @@ static void handle(void *arg, struct rpc_call *call)
         .idempotency_key = rpc_call_idempotency_key(call),
         .deadline_ms = rpc_call_deadline_ms(call),
         .peer = rpc_call_peer(call),
+        .carrier = "rpc",
         .answer = answered,
         .arg = row->api,
         .tag = rpc_call_id(call),

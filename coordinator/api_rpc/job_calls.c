@@ -29,11 +29,36 @@ static void answer_job(struct service_call *call, const struct job *job)
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     Muster__Job *message = wire_job(&arena, job, service_spec(call->service, job), true);
-    if (message)
+    if (message && scope_reason(call, &arena, message->reason))
         service_answer(call, &message->base);
     else
         fail_too_large(call);
     arena_fini(&arena);
+}
+
+/* A job belongs to its submitter's tenant. "default" is what specs that name none are widened to:
+ * for those who belong to a tenant it means that one. */
+static int choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
+{
+    const char *own = scope_tenant(call);
+    const char *wanted = *spec->tenant ? spec->tenant : "default";
+    if (own && strcmp(wanted, "default") == 0)
+        wanted = own;
+    spec->tenant = (char *)(uintptr_t)wanted;
+    if (own && strcmp(wanted, own) != 0) {
+        error_set(err, E_PERMISSION_DENIED, "this token submits jobs of tenant '%s' only", own);
+        error_field(err, "tenant");
+        return E_PERMISSION_DENIED;
+    }
+    struct access *access = call->service->access;
+    if (access_tenant(access, wanted))
+        return 0;
+    int rc = intake_name(wanted, "tenant", err);
+    if (rc < 0)
+        return rc;
+    (void)access_no_tenant(access, wanted, err);
+    err->code = E_INVALID_ARGUMENT;
+    return err->code;
 }
 
 void call_submit_job(struct service *service, struct service_call *call,
@@ -44,17 +69,19 @@ void call_submit_job(struct service *service, struct service_call *call,
     struct spec *spec = NULL;
     struct job *sizes = NULL;
     const char *key = request->idempotency_key ? request->idempotency_key : "";
+    Muster__JobSpec wanted = message->spec ? *message->spec : (Muster__JobSpec){0};
     if (!message->spec)
         error_set(&err, E_INVALID_ARGUMENT, "spec: missing");
     else if (strlen(key) >= sizeof sizes->idempotency_key)
         error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
                   sizeof sizes->idempotency_key - 1);
-    else
-        (void)intake_spec(message->spec, &spec, &err);
+    else if (choose_tenant(call, &wanted, &err) == 0)
+        (void)intake_spec(&wanted, &spec, &err);
     if (!spec) {
         service_fail(call, &err);
         return;
     }
+    service_trace(call, NULL, spec->name);
     uint8_t secret[SECRET_BYTES];
     struct env *env = service->options.env;
     env->rng.fill(env->rng.self, secret, sizeof secret);
@@ -72,11 +99,13 @@ void call_cancel_job(struct service *service, struct service_call *call,
 {
     const Muster__CancelJobRequest *message = (const void *)request->message;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    service_trace(call, message->id, message->reason);
+    const struct job *job = service_find_job(call, message->id, &err);
     if (!job) {
         service_fail(call, &err);
         return;
     }
+    service_trace(call, job->id, message->reason);
     struct event event = {
         .kind = EVENT_JOB_CANCEL,
         .request = call->id,
@@ -94,10 +123,10 @@ void done_job(struct service *service, struct service_call *call, const struct a
 
 void call_get_job(struct service *service, struct service_call *call, bool last_chance)
 {
-    (void)last_chance;
+    (void)service, (void)last_chance;
     const Muster__GetJobRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     if (job)
         answer_job(call, job);
     else
@@ -106,9 +135,10 @@ void call_get_job(struct service *service, struct service_call *call, bool last_
 
 void call_watch_job(struct service *service, struct service_call *call, bool last_chance)
 {
+    (void)service;
     const Muster__WatchJobRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     if (!job) {
         service_fail(call, &err);
         return;
@@ -165,22 +195,24 @@ static int list_start(const struct cluster *cluster, const char *cursor, const s
     return 0;
 }
 
-static bool list_page(struct service *service, const Muster__ListJobsRequest *message,
-                      const struct job *job, struct arena *arena, Muster__ListJobsAnswer *ret)
+static bool list_page(struct service_call *call, const struct job *job, struct arena *arena,
+                      Muster__ListJobsAnswer *ret)
 {
+    struct service *service = call->service;
+    const Muster__ListJobsRequest *message = (const void *)call->request;
     uint32_t limit = message->limit ? message->limit : LIST_JOBS_DEFAULT;
     limit = limit > LIST_JOBS_MAX ? LIST_JOBS_MAX : limit;
     ret->jobs = wire_pointers(arena, limit);
     const struct job *last = NULL;
     for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
-        if (!listed(job, message))
+        if (!scope_sees_job(call, job) || !listed(job, message))
             continue;
         if (ret->n_jobs == limit) {
             ret->next_cursor = arena_printf(arena, "%llu", (unsigned long long)last->sequence);
             return ret->next_cursor;
         }
         Muster__Job *one = wire_job(arena, job, service_spec(service, job), false);
-        if (!one)
+        if (!one || !scope_reason(call, arena, one->reason))
             return false;
         ret->jobs[ret->n_jobs++] = one;
         last = job;
@@ -209,7 +241,7 @@ void call_list_jobs(struct service *service, struct service_call *call, bool las
     }
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    if (list_page(service, message, job, &arena, &answer))
+    if (list_page(call, job, &arena, &answer))
         service_answer(call, &answer.base);
     else
         fail_too_large(call);
@@ -217,6 +249,7 @@ void call_list_jobs(struct service *service, struct service_call *call, bool las
 }
 
 struct event_list {
+    struct service_call *call;
     struct arena *arena;
     Muster__Event **events;
     size_t count;
@@ -227,19 +260,19 @@ static void add_event(void *arg, const struct store_event *event)
 {
     struct event_list *list = arg;
     Muster__Event *message = wire_event(list->arena, event);
-    if (message)
+    if (message && scope_reason(list->call, list->arena, message->reason))
         list->events[list->count++] = message;
     else
         list->failed = true;
 }
 
-static bool why_history(struct service *service, const struct job *job, struct arena *arena,
+static bool why_history(struct service_call *call, const struct job *job, struct arena *arena,
                         Muster__WhyJobAnswer *ret)
 {
-    struct event_list list = {.arena = arena};
+    struct event_list list = {.call = call, .arena = arena};
     list.events = wire_pointers(arena, WHY_EVENTS);
     struct store_events_query query = {.job = job->id, .limit = WHY_EVENTS, .newest = true};
-    struct store *store = service->options.store;
+    struct store *store = call->service->options.store;
     if (!list.events || store->verbs->list_events(store, &query, add_event, &list, NULL) < 0)
         return false;
     ret->history = list.events;
@@ -247,21 +280,22 @@ static bool why_history(struct service *service, const struct job *job, struct a
     return !list.failed;
 }
 
-static bool why_reasons(struct service *service, const struct job *job, struct arena *arena,
+static bool why_reasons(struct service_call *call, const struct job *job, struct arena *arena,
                         Muster__WhyJobAnswer *ret)
 {
     struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *reasons);
     ret->reasons = wire_pointers(arena, WHY_REASONS_MAX);
     if (!reasons || !ret->reasons)
         return false;
-    int count = core_why(service_cluster(service), job, reasons, WHY_REASONS_MAX);
+    int count = core_why(service_cluster(call->service), job, reasons, WHY_REASONS_MAX);
     for (int i = 0; i < count; i++) {
         ret->reasons[ret->n_reasons] = wire_reason(arena, &reasons[i]);
-        if (!ret->reasons[ret->n_reasons])
+        if (!ret->reasons[ret->n_reasons] ||
+            !scope_reason(call, arena, ret->reasons[ret->n_reasons]))
             return false;
         ret->n_reasons++;
     }
-    const char *text = count > 0 ? reasons[0].text : job->reason.text;
+    const char *text = count > 0 ? ret->reasons[0]->text : ret->job->reason->text;
     ret->summary = arena_printf(arena, "%s is %s%s%s", job->spec->name, job_state_name(job->state),
                                 *text ? ": " : "", text);
     return ret->summary;
@@ -272,7 +306,7 @@ void call_why_job(struct service *service, struct service_call *call, bool last_
     (void)last_chance;
     const Muster__GetJobRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     if (!job) {
         service_fail(call, &err);
         return;
@@ -281,8 +315,8 @@ void call_why_job(struct service *service, struct service_call *call, bool last_
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     answer.job = wire_job(&arena, job, service_spec(service, job), false);
-    if (answer.job && why_reasons(service, job, &arena, &answer) &&
-        why_history(service, job, &arena, &answer))
+    if (answer.job && scope_reason(call, &arena, answer.job->reason) &&
+        why_reasons(call, job, &arena, &answer) && why_history(call, job, &arena, &answer))
         service_answer(call, &answer.base);
     else
         fail_too_large(call);
@@ -291,10 +325,10 @@ void call_why_job(struct service *service, struct service_call *call, bool last_
 
 void call_list_checkpoints(struct service *service, struct service_call *call, bool last_chance)
 {
-    (void)last_chance;
+    (void)service, (void)last_chance;
     const Muster__GetJobRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     if (!job) {
         service_fail(call, &err);
         return;

@@ -18,31 +18,39 @@ enum {
     OUTPUT_QUIET_MS = 300, /* an agent with more to ship reports again at once */
 };
 
+enum { WRITERS = ACCESS_ADMIN | ACCESS_MEMBER, KEEPERS = ACCESS_ADMIN | ACCESS_OPERATOR };
+
+/* clang-format off */
 const struct service_method service_methods[] = {
     /* service, name, who may call, read, or change and done */
-    {"Coordinator", "Version", SERVICE_NEEDS_NOTHING, .read = call_version},
-    {"Coordinator", "SubmitJob", SERVICE_NEEDS_CLIENT, .change = call_submit_job, .done = done_job},
-    {"Coordinator", "GetJob", SERVICE_NEEDS_CLIENT, .read = call_get_job},
-    {"Coordinator", "WatchJob", SERVICE_NEEDS_CLIENT, .read = call_watch_job},
-    {"Coordinator", "ListJobs", SERVICE_NEEDS_CLIENT, .read = call_list_jobs},
-    {"Coordinator", "CancelJob", SERVICE_NEEDS_CLIENT, .change = call_cancel_job, .done = done_job},
-    {"Coordinator", "WhyJob", SERVICE_NEEDS_CLIENT, .read = call_why_job},
-    {"Coordinator", "GetLogs", SERVICE_NEEDS_CLIENT, .read = call_get_logs},
-    {"Coordinator", "GetMetrics", SERVICE_NEEDS_CLIENT, .read = call_get_metrics},
-    {"Coordinator", "ListCheckpoints", SERVICE_NEEDS_CLIENT, .read = call_list_checkpoints},
-    {"Coordinator", "ListEvents", SERVICE_NEEDS_CLIENT, .read = call_list_events},
-    {"Coordinator", "ListNodes", SERVICE_NEEDS_CLIENT, .read = call_list_nodes},
-    {"Coordinator", "SetNode", SERVICE_NEEDS_CLIENT, .change = call_set_node,
-     .done = done_set_node},
-    {"Nodes", "RegisterNode", SERVICE_NEEDS_AGENT, .change = call_register_node,
-     .done = done_register_node},
-    {"Nodes", "Report", SERVICE_NEEDS_AGENT, .change = call_report, .done = done_report},
-    {"Nodes", "Poll", SERVICE_NEEDS_AGENT, .read = call_poll},
-    {"Nodes", "CommitCheckpoint", SERVICE_NEEDS_AGENT, .change = call_commit_checkpoint,
-     .done = done_commit_checkpoint},
-    {"Nodes", "Board", SERVICE_NEEDS_AGENT, .read = call_board},
+    {"Coordinator", "Version", 0, .read = call_version},
+    {"Coordinator", "WhoAmI", ACCESS_READERS, .read = call_who_am_i},
+    {"Coordinator", "SubmitJob", WRITERS, .change = call_submit_job, .done = done_job},
+    {"Coordinator", "GetJob", ACCESS_READERS, .read = call_get_job},
+    {"Coordinator", "WatchJob", ACCESS_READERS, .read = call_watch_job},
+    {"Coordinator", "ListJobs", ACCESS_READERS, .read = call_list_jobs},
+    {"Coordinator", "CancelJob", WRITERS, .change = call_cancel_job, .done = done_job},
+    {"Coordinator", "WhyJob", ACCESS_READERS, .read = call_why_job},
+    {"Coordinator", "GetLogs", ACCESS_READERS, .read = call_get_logs},
+    {"Coordinator", "GetMetrics", ACCESS_READERS, .read = call_get_metrics},
+    {"Coordinator", "ListCheckpoints", ACCESS_READERS, .read = call_list_checkpoints},
+    {"Coordinator", "ListEvents", ACCESS_READERS, .read = call_list_events},
+    {"Coordinator", "ListNodes", ACCESS_READERS, .read = call_list_nodes},
+    {"Coordinator", "SetNode", KEEPERS, .change = call_set_node, .done = done_set_node},
+    {"Coordinator", "ListTenants", ACCESS_READERS, .read = call_list_tenants},
+    {"Coordinator", "SetTenant", ACCESS_ADMIN, .change = call_set_tenant, .written = written_tenant},
+    {"Coordinator", "ListTokens", ACCESS_ADMIN, .read = call_list_tokens},
+    {"Coordinator", "CreateToken", ACCESS_ADMIN, .change = call_create_token, .written = written_new_token},
+    {"Coordinator", "RevokeToken", ACCESS_ADMIN, .change = call_revoke_token, .written = written_token},
+    {"Coordinator", "ListAudit", ACCESS_ADMIN, .read = call_list_audit},
+    {"Nodes", "RegisterNode", ACCESS_AGENT, .change = call_register_node, .done = done_register_node},
+    {"Nodes", "Report", ACCESS_AGENT, .change = call_report, .done = done_report},
+    {"Nodes", "Poll", ACCESS_AGENT, .read = call_poll},
+    {"Nodes", "CommitCheckpoint", ACCESS_AGENT, .change = call_commit_checkpoint, .done = done_commit_checkpoint},
+    {"Nodes", "Board", ACCESS_AGENT, .read = call_board},
     {.name = NULL},
 };
+/* clang-format on */
 
 int64_t service_now_ms(const struct service *service)
 {
@@ -83,6 +91,8 @@ int service_new(const struct service_options *options, struct service **ret, str
         rc = metrics_new(&options->env->disk, options->data_dir, &service->metrics, err);
     if (rc == 0)
         rc = board_new(&service->board, err);
+    if (rc == 0)
+        rc = access_new(&service->access, err);
     if (rc < 0)
         service_free(service);
     else
@@ -99,6 +109,9 @@ static void call_free(struct service_call *call)
     loop_timer_cancel(service->options.loop, &call->timer);
     map_remove(&service->calls, call->id);
     rpc_message_free(call->request);
+    if (call->trace)
+        explicit_bzero(call->trace->plain, sizeof call->trace->plain);
+    free(call->trace);
     free(call);
 }
 
@@ -118,15 +131,14 @@ void service_free(struct service *service)
         call_free(e->value);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = map_next(e))
         free(e->value);
-    for (struct map_entry *e = strmap_first(&service->tokens); e; e = map_next(e))
-        free(e->value);
     for (struct map_entry *e = strmap_first(&service->links); e; e = map_next(e))
         free(e->value);
     forget_specs(service);
     map_fini(&service->calls);
     map_fini(&service->peers);
     strmap_fini(&service->rooms);
-    strmap_fini(&service->tokens);
+    access_free(service->access);
+    loop_timer_cancel(service->options.loop, &service->uses);
     strmap_fini(&service->links);
     strmap_fini(&service->late);
     logs_free(service->logs);
@@ -137,62 +149,120 @@ void service_free(struct service *service)
 
 /* Who may call */
 
-int service_add_token(struct service *service, const struct store_token *token, struct error *err)
+enum { USES_STORED_EVERY_MS = 60000 };
+
+struct access *service_access(struct service *service)
 {
-    char name[2 * TOKEN_HASH_BYTES + 1];
-    hex_encode(token->hash, sizeof token->hash, name);
-    struct store_token *copy = malloc(sizeof *copy);
-    void *old = NULL;
-    if (!copy || strmap_set(&service->tokens, name, copy, &old) < 0) {
-        free(copy);
-        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    *copy = *token;
-    free(old);
-    return 0;
+    return service->access;
 }
 
-int service_role(struct service *service, const char *token, char ret_role[TOKEN_ROLE_MAX + 1],
-                 struct error *err)
+int service_load_access(struct service *service, struct error *err)
 {
-    ret_role[0] = 0;
-    if (!token || !*token) {
-        error_set(err, E_UNAUTHENTICATED, "this call needs a token");
-        error_hint(err, "pass --token, MUSTER_TOKEN or 'Authorization: Bearer ...'");
-        return E_UNAUTHENTICATED;
+    return access_load(service->access, service->options.store, err);
+}
+
+static void store_use(void *arg, const struct store_token *token)
+{
+    struct service *service = arg;
+    struct change change = {.kind = CHANGE_TOKEN, .token = *token};
+    service->options.host.write(service->options.host.self, &change);
+}
+
+static void store_uses(void *arg)
+{
+    struct service *service = arg;
+    service->uses_armed = access_flush_uses(service->access, 1, store_use, service);
+    if (service->uses_armed)
+        loop_timer_set(service->options.loop, &service->uses,
+                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
+}
+
+int service_identify(struct service *service, const char *token, const struct store_token **ret,
+                     struct error *err)
+{
+    int rc = access_identify(service->access, token, service_wall_ms(service), ret, err);
+    if (rc == 0 && !service->uses_armed) {
+        service->uses_armed = true;
+        loop_timer_set(service->options.loop, &service->uses,
+                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
     }
-    int rc = token_check(token, NULL, err);
-    if (rc < 0)
-        return rc;
-    uint8_t hash[TOKEN_HASH_BYTES];
-    char name[2 * TOKEN_HASH_BYTES + 1];
-    token_hash(token, hash);
-    hex_encode(hash, sizeof hash, name);
-    const struct store_token *known = strmap_get(&service->tokens, name);
-    if (!known)
-        return error_set(err, E_UNAUTHENTICATED, "this token is not known here");
-    return str_copy(ret_role, TOKEN_ROLE_MAX + 1, known->role);
+    return rc;
+}
+
+static bool audited(const struct service_method *method)
+{
+    return method->change && method->roles != ACCESS_AGENT;
+}
+
+static void audit_of(struct service *service, const struct store_token *caller,
+                     const struct service_method *method, const struct service_trace *trace,
+                     const struct error *err, struct store_audit *entry)
+{
+    *entry = (struct store_audit){0};
+    entry->wall_ms = service_wall_ms(service);
+    (void)str_copy(entry->token, sizeof entry->token, caller->id);
+    (void)str_copy(entry->token_name, sizeof entry->token_name, caller->name);
+    (void)str_copy(entry->role, sizeof entry->role, caller->role);
+    (void)str_copy(entry->tenant, sizeof entry->tenant, caller->tenant);
+    (void)str_copy(entry->carrier, sizeof entry->carrier, trace->carrier);
+    (void)str_copy(entry->peer, sizeof entry->peer, trace->peer);
+    (void)str_copy(entry->method, sizeof entry->method, method->name);
+    (void)str_copy(entry->object, sizeof entry->object, trace->object);
+    (void)str_copy(entry->result, sizeof entry->result, error_name(err ? err->code : 0));
+    keep_text(entry->text, sizeof entry->text, err ? err->text : trace->detail);
+}
+
+static void write_audit(struct service *service, const struct store_token *caller,
+                        const struct service_method *method, const struct service_trace *trace,
+                        const struct error *err)
+{
+    struct change change = {.kind = CHANGE_AUDIT};
+    audit_of(service, caller, method, trace, err, &change.audit);
+    service->options.host.write(service->options.host.self, &change);
+}
+
+static void trace_init(struct service_trace *trace, const struct service_request *request)
+{
+    keep_text(trace->carrier, sizeof trace->carrier, request->carrier);
+    keep_text(trace->peer, sizeof trace->peer, request->peer_address);
+}
+
+void service_trace(struct service_call *call, const char *object, const char *detail)
+{
+    if (!call->trace)
+        return;
+    keep_text(call->trace->object, sizeof call->trace->object, object);
+    keep_text(call->trace->detail, sizeof call->trace->detail, detail);
+}
+
+void service_write(struct service_call *call, struct change *change)
+{
+    struct service *service = call->service;
+    change->request = call->id;
+    write_audit(service, call->caller, call->method, call->trace, NULL);
+    call->trace->written = true;
+    service->options.host.write(service->options.host.self, change);
 }
 
 static int authorise(struct service *service, const struct service_method *method,
-                     const char *token, struct error *err)
+                     const struct service_request *request, const struct store_token **ret,
+                     struct error *err)
 {
-    const char *wanted = NULL;
-    switch (method->need) {
-    case SERVICE_NEEDS_NOTHING:
+    char names[96];
+    *ret = NULL;
+    if (method->roles == 0)
         return 0;
-    case SERVICE_NEEDS_CLIENT:
-        wanted = "admin";
-        break;
-    case SERVICE_NEEDS_AGENT:
-        wanted = "agent";
-        break;
+    int rc = service_identify(service, request->token, ret, err);
+    if (rc < 0 || (access_role((*ret)->role) & method->roles))
+        return rc;
+    access_role_names(method->roles, names, sizeof names);
+    rc = error_set(err, E_PERMISSION_DENIED, "%s.%s needs a token of role %s, not %s",
+                   method->service, method->name, names, (*ret)->role);
+    if (audited(method)) {
+        struct service_trace trace = {0};
+        trace_init(&trace, request);
+        write_audit(service, *ret, method, &trace, err);
     }
-    char role[TOKEN_ROLE_MAX + 1];
-    int rc = service_role(service, token, role, err);
-    if (rc == 0 && strcmp(role, wanted) != 0)
-        rc = error_set(err, E_PERMISSION_DENIED, "%s.%s needs a token of role %s, not %s",
-                       method->service, method->name, wanted, role);
     return rc;
 }
 
@@ -208,7 +278,8 @@ static const struct service_method *find_method(const struct service_request *re
 }
 
 static struct service_call *call_new(struct service *service, const struct service_method *method,
-                                     const struct service_request *request, struct error *err)
+                                     const struct service_request *request,
+                                     const struct store_token *caller, struct error *err)
 {
     struct service_call *call =
         service->calls.count < SERVICE_CALLS_MAX ? calloc(1, sizeof *call) : NULL;
@@ -220,6 +291,8 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->service = service;
     call->id = ++service->next_id;
     call->method = method;
+    call->caller = caller;
+    call->role = caller ? access_role(caller->role) : 0;
     call->deadline_ms = request->deadline_ms;
     call->peer = request->peer;
     call->answer = request->answer;
@@ -227,9 +300,13 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->tag = request->tag;
     if (method->read)
         call->request = rpc_message_copy(request->message);
-    if ((method->read && !call->request) || map_set(&service->calls, call->id, call, NULL) < 0) {
+    if (audited(method) && (call->trace = calloc(1, sizeof *call->trace)))
+        trace_init(call->trace, request);
+    if ((method->read && !call->request) || (audited(method) && !call->trace) ||
+        map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         rpc_message_free(call->request);
+        free(call->trace);
         free(call);
         return NULL;
     }
@@ -255,12 +332,13 @@ void service_start(struct service *service, const struct service_request *reques
         return;
     }
     struct service_host *host = &service->options.host;
-    if (authorise(service, method, request->token, &err) < 0 ||
+    const struct store_token *caller;
+    if (authorise(service, method, request, &caller, &err) < 0 ||
         (method->change && !host->writable(host->self, &err))) {
         refuse(service, request, &err);
         return;
     }
-    struct service_call *call = call_new(service, method, request, &err);
+    struct service_call *call = call_new(service, method, request, caller, &err);
     if (!call)
         refuse(service, request, &err);
     else if (method->change)
@@ -278,8 +356,17 @@ void service_answer(struct service_call *call, const ProtobufCMessage *answer)
     fn(arg, tag, NULL, answer);
 }
 
+/* Attempts at what is not the caller's are worth knowing; mistakes are not. */
+static bool suspicious(const struct service_call *call, const struct error *err)
+{
+    return call->trace && !call->trace->written &&
+           (err->code == E_PERMISSION_DENIED || err->code == E_NOT_FOUND);
+}
+
 void service_fail(struct service_call *call, const struct error *err)
 {
+    if (suspicious(call, err))
+        write_audit(call->service, call->caller, call->method, call->trace, err);
     service_answer_fn fn = call->answer;
     void *arg = call->arg;
     uint64_t tag = call->tag;
@@ -299,6 +386,11 @@ static void make_ready(struct service_call *call)
     list_remove(&call->link);
     loop_timer_cancel(service->options.loop, &call->timer);
     list_push_back(&service->ready, &call->link);
+}
+
+void service_wake_call(struct service_call *call)
+{
+    make_ready(call);
 }
 
 static void wait_over(void *arg)
@@ -343,6 +435,7 @@ void service_wake(struct service *service, const char *key)
 
 void service_everything_changed(struct service *service)
 {
+    (void)service_load_access(service, NULL); /* if it cannot be read, changes are refused anyway */
     forget_specs(service); /* an id may have been taken back and given out again */
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
         service_wake(service, e->name);
@@ -351,6 +444,15 @@ void service_everything_changed(struct service *service)
 static void another_turn(void *arg)
 {
     (void)arg;
+}
+
+/* A long poll must not outlive its token. */
+static bool still_good(struct service *service, const struct service_call *call, struct error *err)
+{
+    if (!call->caller || access_good(call->caller, service_wall_ms(service)))
+        return true;
+    error_set(err, E_UNAUTHENTICATED, "this token is good no more");
+    return false;
 }
 
 void service_turn_end(struct service *service)
@@ -368,10 +470,13 @@ void service_turn_end(struct service *service)
         list_remove(&call->link);
         bool last_chance =
             service_now_ms(service) >= call->deadline_ms - SERVICE_LONG_POLL_MARGIN_MS;
-        if (readable)
-            call->method->read(service, call, last_chance);
-        else
+        struct error gone = {0};
+        if (!readable)
             service_fail(call, &err);
+        else if (!still_good(service, call, &gone))
+            service_fail(call, &gone);
+        else
+            call->method->read(service, call, last_chance);
     }
     /* An answer may have led to the next call, as streams do: that is for another turn. */
     if (!list_empty(&service->ready))
@@ -422,6 +527,26 @@ void service_perform(struct service *service, const struct action *action)
     case ACTION_WAKE_AT:
         return;
     }
+}
+
+void service_written(struct service *service, const struct change *change)
+{
+    struct service_call *call = map_get(&service->calls, change->request);
+    if (call)
+        call->method->written(service, call);
+}
+
+bool service_audit(struct service *service, const struct action *action, struct store_audit *ret)
+{
+    struct service_call *call = map_get(&service->calls, action->request);
+    if (!call || !call->trace || action->repeated)
+        return false;
+    if (!call->trace->object[0])
+        keep_text(call->trace->object, sizeof call->trace->object,
+                  action->job[0] ? action->job : action->node);
+    audit_of(service, call->caller, call->method, call->trace, action->error, ret);
+    call->trace->written = true;
+    return true;
 }
 
 void service_events_recorded(struct service *service)
@@ -494,16 +619,21 @@ int64_t service_settled_wall_ms(const struct service *service, const struct job 
 
 /* Shared by the files of calls */
 
-const struct job *service_find_job(struct service *service, const char *id, struct error *err)
+const struct job *service_find_job(struct service_call *call, const char *id, struct error *err)
 {
-    const struct cluster *cluster = service_cluster(service);
+    const struct cluster *cluster = service_cluster(call->service);
     const struct job *job = cluster_job(cluster, id);
     if (!job)
         job = cluster_job_named(cluster, id);
-    if (!job) {
+    /* Others may have given a newer job the same name. */
+    if (job && !scope_sees_job(call, job) && strcmp(job->id, id) != 0)
+        while (job && (strcmp(job->spec->name, id) != 0 || !scope_sees_job(call, job)))
+            job = cluster_prev_job(cluster, job);
+    if (!job || !scope_sees_job(call, job)) {
         error_set(err, E_NOT_FOUND, "no job has the id or name '%.80s'", id);
         error_field(err, "id");
         error_hint(err, "muster ps lists jobs");
+        return NULL;
     }
     return job;
 }

@@ -34,12 +34,25 @@ enum {
     SERVICE_PROTOCOL_VERSION = 1,
 };
 
+/* What is written beside core's jobs, nodes and events. */
+struct change {
+    enum change_kind { CHANGE_TOKEN, CHANGE_TENANT, CHANGE_AUDIT } kind;
+    uint64_t request; /* told by service_written once it is on disk; 0 = nobody waits */
+    union {
+        struct store_token token;
+        struct store_tenant tenant;
+        struct store_audit audit;
+    };
+};
+
 /* What the driver lends. */
 struct service_host {
     void *self;
     const struct cluster *(*cluster)(void *self);
     /* Step with this event now; kind, request and the event's own part are filled. */
     void (*step)(void *self, struct event *event);
+    /* Write this in the turn's transaction (copied). Lost while changes are refused. */
+    void (*write)(void *self, const struct change *change);
     /* False while changes are refused; fills err with why. */
     bool (*writable)(void *self, struct error *err);
     /* False while the cluster is not what the store holds; fills err with why. */
@@ -70,6 +83,8 @@ struct service_request {
     const char *idempotency_key; /* "" = none */
     int64_t deadline_ms;         /* loop time */
     uint64_t peer;               /* connection, 0 if it has none */
+    const char *carrier;         /* "rpc" or "rest" */
+    const char *peer_address;    /* "" or NULL = not known */
     service_answer_fn answer;    /* exactly once, possibly inside service_start */
     void *arg;
     uint64_t tag;
@@ -77,15 +92,22 @@ struct service_request {
 
 void service_start(struct service *service, const struct service_request *request);
 
-/* The role of a token, "" and an error if it is none. */
-int service_role(struct service *service, const char *token, char ret_role[TOKEN_ROLE_MAX + 1],
-                 struct error *err);
+/* Whose token this is; an error if it is none, is revoked or has expired. *ret stays as long as
+ * the service. */
+int service_identify(struct service *service, const char *token, const struct store_token **ret,
+                     struct error *err);
 
-/* Take a token into the table of those that are good (the driver stores it). */
-int service_add_token(struct service *service, const struct store_token *token, struct error *err);
+/* Take tokens and tenants from the store. */
+int service_load_access(struct service *service, struct error *err);
+struct access *service_access(struct service *service); /* coordinator/api_rpc/access.h */
+
+/* From the driver, while it commits: what this answer to a change means for the audit trail. False:
+ * nothing. */
+bool service_audit(struct service *service, const struct action *action, struct store_audit *ret);
 
 /* From the driver, after a commit. */
 void service_perform(struct service *service, const struct action *action);
+void service_written(struct service *service, const struct change *change);
 void service_events_recorded(struct service *service);
 void service_fail_request(struct service *service, uint64_t request, const struct error *err);
 void service_turn_end(struct service *service);

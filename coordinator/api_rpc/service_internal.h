@@ -8,6 +8,7 @@
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/loop/loop.h"
+#include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/board.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/store/logs.h"
@@ -15,8 +16,6 @@
 #include "proto/client.pb-c.h"
 #include "proto/job.pb-c.h"
 #include "proto/node.pb-c.h"
-
-enum service_role_need { SERVICE_NEEDS_NOTHING, SERVICE_NEEDS_CLIENT, SERVICE_NEEDS_AGENT };
 
 struct service_call;
 
@@ -31,12 +30,16 @@ typedef void (*service_change_fn)(struct service *service, struct service_call *
 typedef void (*service_done_fn)(struct service *service, struct service_call *call,
                                 const struct action *action);
 
+/* Builds the answer of a change that is not core's, once it is on disk. */
+typedef void (*service_written_fn)(struct service *service, struct service_call *call);
+
 struct service_method {
     const char *service, *name;
-    enum service_role_need need;
-    service_read_fn read;     /* either this */
-    service_change_fn change; /* or these two */
-    service_done_fn done;
+    unsigned roles;             /* that may call it, bits of enum access_role; 0 = anybody */
+    service_read_fn read;       /* either this */
+    service_change_fn change;   /* or this, which is audited unless it is an agent's */
+    service_done_fn done;       /* and for core's changes this, */
+    service_written_fn written; /* for others this */
 };
 
 extern const struct service_method service_methods[]; /* ended by a NULL name */
@@ -44,6 +47,8 @@ extern const struct service_method service_methods[]; /* ended by a NULL name */
 struct service_call {
     uint64_t id;
     const struct service_method *method;
+    const struct store_token *caller; /* NULL: anybody */
+    unsigned role;
     ProtobufCMessage *request; /* own copy, of reads only */
     int64_t deadline_ms;
     uint64_t peer;
@@ -54,7 +59,15 @@ struct service_call {
     struct list link;  /* in service->ready or in a waiting room */
     struct loop_timer timer;
     struct service *service;
-    char key[160]; /* of the waiting room it is in, "" if none */
+    char key[160];               /* of the waiting room it is in, "" if none */
+    struct service_trace *trace; /* of changes that are audited, else NULL */
+};
+
+struct service_trace {
+    char carrier[8], peer[64];
+    char object[256], detail[256]; /* what it is done to; never a secret */
+    char plain[TOKEN_MAX];         /* of a token being made: for its answer only */
+    bool written;                  /* the audit trail has it */
 };
 
 struct agent_link { /* which connection speaks for a node */
@@ -68,9 +81,11 @@ struct service {
     char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
     uint64_t poll_epoch; /* high half of Poll versions: another start never meets an old number */
     uint64_t next_id;
-    struct map calls;     /* by id */
-    struct strmap tokens; /* hex hash -> struct store_token */
-    struct strmap rooms;  /* waiting key -> struct list of calls */
+    struct map calls; /* by id */
+    struct access *access;
+    struct loop_timer uses; /* armed while uses of tokens are not stored yet */
+    bool uses_armed;
+    struct strmap rooms; /* waiting key -> struct list of calls */
     struct list ready;
     struct loop_timer again; /* armed while calls are ready and nothing else may happen */
     struct strmap links;     /* node -> struct agent_link */
@@ -92,9 +107,25 @@ void service_fail(struct service_call *call, const struct error *err);
  * the deadline is near. */
 void service_wait(struct service_call *call, const char *key, int64_t again_ms);
 void service_wake(struct service *service, const char *key);
+void service_wake_call(struct service_call *call);
 
-/* By id, or the newest of that name; fills err (E_NOT_FOUND). */
-const struct job *service_find_job(struct service *service, const char *id, struct error *err);
+/* By id, or the newest of that name, among those the caller may see; fills err (E_NOT_FOUND, the
+ * same whether there is none or it is not his to see). */
+const struct job *service_find_job(struct service_call *call, const char *id, struct error *err);
+
+/* scope.c: what a caller of one tenant may see. */
+const char *scope_tenant(const struct service_call *call); /* NULL = all */
+bool scope_sees_job(const struct service_call *call, const struct job *job);
+bool scope_sees_event(const struct service_call *call, const struct record *record);
+/* Takes names of jobs of others out; false without memory. `reason` may be NULL. */
+bool scope_reason(const struct service_call *call, struct arena *arena, Muster__Reason *reason);
+bool scope_node(const struct service_call *call, struct arena *arena, Muster__Node *node);
+
+/* What the audit trail says of this change; `detail` may be NULL. */
+void service_trace(struct service_call *call, const char *object, const char *detail);
+
+/* Store this and the audit entry in one transaction, then call the method's `written`. */
+void service_write(struct service_call *call, struct change *change);
 
 /* The job's spec as a message, kept; never NULL. */
 Muster__JobSpec *service_spec(struct service *service, const struct job *job);
@@ -130,6 +161,18 @@ void call_list_events(struct service *, struct service_call *, bool last_chance)
 void call_list_nodes(struct service *, struct service_call *, bool last_chance);
 void call_set_node(struct service *, struct service_call *, const struct service_request *);
 void done_set_node(struct service *, struct service_call *, const struct action *);
+
+/* access_calls.c */
+void call_who_am_i(struct service *, struct service_call *, bool last_chance);
+void call_list_tenants(struct service *, struct service_call *, bool last_chance);
+void call_set_tenant(struct service *, struct service_call *, const struct service_request *);
+void written_tenant(struct service *, struct service_call *);
+void call_list_tokens(struct service *, struct service_call *, bool last_chance);
+void call_create_token(struct service *, struct service_call *, const struct service_request *);
+void written_new_token(struct service *, struct service_call *);
+void call_revoke_token(struct service *, struct service_call *, const struct service_request *);
+void written_token(struct service *, struct service_call *);
+void call_list_audit(struct service *, struct service_call *, bool last_chance);
 
 /* node_calls.c */
 void call_register_node(struct service *, struct service_call *, const struct service_request *);

@@ -83,7 +83,7 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
 {
     const Muster__GetLogsRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     struct arena arena;
     struct logs_page page = {0};
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
@@ -139,7 +139,7 @@ void call_get_metrics(struct service *service, struct service_call *call, bool l
     (void)last_chance;
     const Muster__GetMetricsRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct job *job = service_find_job(service, message->id, &err);
+    const struct job *job = service_find_job(call, message->id, &err);
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     struct metric_series *series = NULL;
@@ -161,42 +161,65 @@ void call_get_metrics(struct service *service, struct service_call *call, bool l
 }
 
 struct page_of_events {
+    struct service_call *call;
     struct arena *arena;
     Muster__ListEventsAnswer *answer;
+    size_t limit;
+    int read;
     bool failed;
 };
 
 static void add_event(void *arg, const struct store_event *event)
 {
     struct page_of_events *page = arg;
-    Muster__Event *message = wire_event(page->arena, event);
-    if (!message) {
-        page->failed = true;
+    page->read++;
+    if (page->failed || page->answer->n_events == page->limit)
         return;
-    }
-    page->answer->events[page->answer->n_events++] = message;
     page->answer->next = event->seq;
+    if (!scope_sees_event(page->call, &event->record))
+        return;
+    Muster__Event *message = wire_event(page->arena, event);
+    if (message && scope_reason(page->call, page->arena, message->reason))
+        page->answer->events[page->answer->n_events++] = message;
+    else
+        page->failed = true;
 }
 
-static int read_events(struct service *service, const Muster__ListEventsRequest *message,
-                       struct page_of_events *page, struct error *err)
+/* Those who see only some events get a page of what a few pages of the log hold for them; `next`
+ * says how far that was. */
+static int read_pages(struct page_of_events *page, struct store_events_query *query,
+                      struct error *err)
 {
+    enum { PAGES_MAX = 20 };
+    struct store *store = page->call->service->options.store;
+    bool filtered = scope_tenant(page->call) && !*query->job;
+    int rc = 0;
+    if (filtered)
+        query->limit = STORE_EVENTS_PAGE_MAX;
+    for (int i = 0; rc == 0 && i < (filtered ? PAGES_MAX : 1); i++) {
+        page->read = 0;
+        query->after = page->answer->next;
+        rc = store->verbs->list_events(store, query, add_event, page, err);
+        if (page->failed)
+            rc = E_RESOURCE_EXHAUSTED;
+        if (page->read < query->limit || page->answer->n_events == page->limit)
+            break;
+    }
+    return rc;
+}
+
+static int read_events(struct service_call *call, struct page_of_events *page, struct error *err)
+{
+    const Muster__ListEventsRequest *message = (const void *)call->request;
     const struct job *job = NULL;
-    if (*message->job && !(job = service_find_job(service, message->job, err)))
+    if (*message->job && !(job = service_find_job(call, message->job, err)))
         return err->code;
-    struct store_events_query query = {
-        .job = job ? job->id : "",
-        .after = message->after,
-        .limit = message->limit ? (int)(message->limit & INT32_MAX) : LIST_EVENTS_DEFAULT,
-    };
-    query.limit = query.limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : query.limit;
+    uint32_t limit = message->limit ? message->limit : LIST_EVENTS_DEFAULT;
+    page->limit = limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : limit;
+    struct store_events_query query = {.job = job ? job->id : "", .limit = (int)page->limit};
     page->answer->next = message->after;
-    page->answer->events = wire_pointers(page->arena, (size_t)query.limit);
-    struct store *store = service->options.store;
-    int rc = page->answer->events ? store->verbs->list_events(store, &query, add_event, page, err)
-                                  : E_RESOURCE_EXHAUSTED;
-    if (rc == 0 && page->failed)
-        rc = E_RESOURCE_EXHAUSTED;
+    page->answer->events = wire_pointers(page->arena, page->limit);
+    int rc = page->answer->events ? read_pages(page, &query, err) : E_RESOURCE_EXHAUSTED;
     if (rc == E_RESOURCE_EXHAUSTED)
         error_set(err, rc, "the answer is too large");
     return rc;
@@ -204,18 +227,21 @@ static int read_events(struct service *service, const Muster__ListEventsRequest 
 
 void call_list_events(struct service *service, struct service_call *call, bool last_chance)
 {
-    const Muster__ListEventsRequest *message = (const void *)call->request;
+    (void)service;
+    Muster__ListEventsRequest *message = (void *)call->request;
     Muster__ListEventsAnswer answer = MUSTER__LIST_EVENTS_ANSWER__INIT;
     struct error err = {0};
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    struct page_of_events page = {.arena = &arena, .answer = &answer};
-    if (read_events(service, message, &page, &err) < 0)
+    struct page_of_events page = {.call = call, .arena = &arena, .answer = &answer};
+    if (read_events(call, &page, &err) < 0) {
         service_fail(call, &err);
-    else if (message->follow && answer.n_events == 0 && !last_chance)
+    } else if (message->follow && answer.n_events == 0 && !last_chance) {
+        message->after = answer.next; /* what was not for this caller is behind him */
         service_wait(call, "events", INT64_MAX);
-    else
+    } else {
         service_answer(call, &answer.base);
+    }
     arena_fini(&arena);
 }
 
@@ -231,7 +257,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     for (const struct node *node = cluster_first_node(cluster); whole && node;
          node = cluster_next_node(cluster, node)) {
         Muster__Node *one = wire_node(&arena, node);
-        whole = one;
+        whole = one && scope_node(call, &arena, one);
         answer.nodes[answer.n_nodes++] = one;
     }
     fail_or_answer(call, whole, &answer.base);
@@ -245,6 +271,10 @@ void call_set_node(struct service *service, struct service_call *call,
     static const enum node_command commands[] = {NODE_CORDON, NODE_DRAIN, NODE_UNCORDON};
     const Muster__SetNodeRequest *message = (const void *)request->message;
     struct error err = {0};
+    char detail[256];
+    (void)str_printf(detail, sizeof detail, "%s%s%s", message->action, *message->reason ? ": " : "",
+                     message->reason);
+    service_trace(call, message->name, detail);
     int which = 0;
     while (names[which] && strcmp(names[which], message->action) != 0)
         which++;

@@ -43,9 +43,41 @@ CREATE TABLE events (
 
 CREATE INDEX events_by_job ON events (job, seq);
 
--- SHA-256 of each bearer token.
+-- SHA-256 of each bearer token; the id is the start of it. Revoked ones stay, so that the audit
+-- trail's ids keep their names. Times are 0 where there is none.
 CREATE TABLE tokens (
     hash BLOB NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
     role TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    created_wall_ms INTEGER NOT NULL,
+    expires_wall_ms INTEGER NOT NULL,
+    revoked_wall_ms INTEGER NOT NULL,
+    used_wall_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Who shares the cluster, and how slots are divided among them.
+CREATE TABLE tenants (
+    name TEXT NOT NULL PRIMARY KEY,
+    weight INTEGER NOT NULL,
+    guaranteed_slots INTEGER NOT NULL,
+    limit_slots INTEGER NOT NULL,
     created_wall_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Who changed what: written in the transaction of the change, never changed.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY,
+    wall_ms INTEGER NOT NULL,
+    token TEXT NOT NULL,
+    token_name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    carrier TEXT NOT NULL,
+    peer TEXT NOT NULL,
+    method TEXT NOT NULL,
+    object TEXT NOT NULL,
+    result TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;

@@ -26,6 +26,12 @@ enum {
     STORE_EVENTS_PAGE_MAX = 1000,
     STORE_EVENTS_KEPT_MAX = 1000000, /* the oldest beyond it are dropped */
     STORE_TOKENS_MAX = 10000,
+    STORE_TENANTS_MAX = 1000,
+    STORE_AUDIT_PAGE_MAX = 1000,
+    STORE_AUDIT_KEPT_MAX = 1000000,
+    STORE_TOKEN_ID_MAX = 12, /* hex digits */
+    STORE_TOKEN_NAME_MAX = 63,
+    STORE_TENANT_MAX = 63,
     STORE_META_KEY_MAX = 63,
     STORE_META_VALUE_MAX = 255,
 };
@@ -40,9 +46,34 @@ struct store_loader {
 };
 
 struct store_token {
-    char role[TOKEN_ROLE_MAX + 1];
     uint8_t hash[TOKEN_HASH_BYTES];
+    char id[STORE_TOKEN_ID_MAX + 1]; /* start of the hash: names it, is no secret */
+    char name[STORE_TOKEN_NAME_MAX + 1];
+    char role[TOKEN_ROLE_MAX + 1];
+    char tenant[STORE_TENANT_MAX + 1]; /* "" = not of one tenant */
     int64_t created_wall_ms;
+    int64_t expires_wall_ms, revoked_wall_ms, used_wall_ms; /* 0 = never */
+};
+
+struct store_tenant {
+    char name[STORE_TENANT_MAX + 1];
+    int weight, guaranteed_slots, limit_slots; /* limit 0 = none */
+    int64_t created_wall_ms;
+};
+
+struct store_audit { /* proto AuditEntry; numbers rise by one from 1 */
+    uint64_t seq;    /* given by the store */
+    int64_t wall_ms;
+    char token[STORE_TOKEN_ID_MAX + 1];
+    char token_name[STORE_TOKEN_NAME_MAX + 1];
+    char role[TOKEN_ROLE_MAX + 1];
+    char tenant[STORE_TENANT_MAX + 1];
+    char carrier[8];
+    char peer[64];
+    char method[32];
+    char object[256];
+    char result[32];
+    char text[256];
 };
 
 struct store_event { /* a record with its number; numbers rise by one from 1 */
@@ -59,6 +90,8 @@ struct store_events_query {
 
 typedef void (*store_event_fn)(void *arg, const struct store_event *event);
 typedef void (*store_token_fn)(void *arg, const struct store_token *token);
+typedef void (*store_tenant_fn)(void *arg, const struct store_tenant *tenant);
+typedef void (*store_audit_fn)(void *arg, const struct store_audit *entry);
 
 struct store;
 
@@ -71,7 +104,10 @@ struct store_verbs {
     int (*begin)(struct store *store, struct error *err);
     int (*put_job)(struct store *store, const struct job *job, struct error *err);
     int (*put_node)(struct store *store, const struct node *node, struct error *err);
+    /* A token with the same hash, a tenant with the same name is replaced. */
     int (*put_token)(struct store *store, const struct store_token *token, struct error *err);
+    int (*put_tenant)(struct store *store, const struct store_tenant *tenant, struct error *err);
+    int (*put_audit)(struct store *store, const struct store_audit *entry, struct error *err);
     int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
     int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
                   struct error *err);
@@ -82,6 +118,10 @@ struct store_verbs {
     int (*list_events)(struct store *store, const struct store_events_query *query,
                        store_event_fn fn, void *arg, struct error *err);
     int (*list_tokens)(struct store *store, store_token_fn fn, void *arg, struct error *err);
+    int (*list_tenants)(struct store *store, store_tenant_fn fn, void *arg, struct error *err);
+    /* `job` of the query is not used. */
+    int (*list_audit)(struct store *store, const struct store_events_query *query,
+                      store_audit_fn fn, void *arg, struct error *err);
     /* E_NOT_FOUND if the key was never put. `ret` has STORE_META_VALUE_MAX + 1 bytes. */
     int (*get_meta)(struct store *store, const char *key, char *ret, struct error *err);
 

@@ -16,12 +16,22 @@ struct document { /* of a job (with spec and secret) or a node */
 };
 
 struct pending { /* one write of the open transaction */
-    enum { PENDING_JOB, PENDING_NODE, PENDING_TOKEN, PENDING_META, PENDING_EVENT } kind;
+    enum {
+        PENDING_JOB,
+        PENDING_NODE,
+        PENDING_TOKEN,
+        PENDING_TENANT,
+        PENDING_AUDIT,
+        PENDING_META,
+        PENDING_EVENT,
+    } kind;
     char key[STORE_META_KEY_MAX + 1];
     uint64_t sequence;
     struct document *document;
     char *value;
     struct store_token token;
+    struct store_tenant tenant;
+    struct store_audit *audit;
     struct store_event *event;
     struct pending *next;
 };
@@ -32,8 +42,10 @@ struct store_memory {
     struct strmap nodes, meta;
     struct store_token *tokens;
     int tokens_count;
-    struct map events; /* by number */
-    uint64_t last_event, open_event;
+    struct store_tenant tenants[STORE_TENANTS_MAX];
+    int tenants_count;
+    struct map events, audit; /* by number */
+    uint64_t last_event, open_event, last_audit, open_audit;
     bool in_transaction;
     struct pending *first, **last;
     int failing_commits, failing_code;
@@ -62,6 +74,7 @@ static void forget_pending(struct store_memory *self)
         document_free(pending->document);
         free(pending->value);
         free(pending->event);
+        free(pending->audit);
         free(pending);
     }
     self->last = &self->first;
@@ -90,6 +103,7 @@ static int begin(struct store *store, struct error *err)
     never(self->in_transaction);
     self->in_transaction = true;
     self->open_event = self->last_event;
+    self->open_audit = self->last_audit;
     return 0;
 }
 
@@ -142,6 +156,30 @@ static int put_token(struct store *store, const struct store_token *token, struc
     return 0;
 }
 
+static int put_tenant(struct store *store, const struct store_tenant *tenant, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    if (!pending)
+        return out_of_memory(err);
+    pending->kind = PENDING_TENANT;
+    pending->tenant = *tenant;
+    return 0;
+}
+
+static int put_audit(struct store *store, const struct store_audit *entry, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    struct pending *pending = add_pending(self);
+    struct store_audit *audit = pending ? calloc(1, sizeof *audit) : NULL;
+    if (!audit)
+        return out_of_memory(err);
+    pending->kind = PENDING_AUDIT;
+    pending->audit = audit;
+    *audit = *entry;
+    audit->seq = ++self->open_audit;
+    return 0;
+}
+
 static int put_meta(struct store *store, const char *key, const char *value, struct error *err)
 {
     struct pending *pending = add_pending(self_of(store));
@@ -173,12 +211,30 @@ static int record(struct store *store, const struct record *record, uint64_t *re
 
 static int apply_token(struct store_memory *self, const struct store_token *token)
 {
+    for (int i = 0; i < self->tokens_count; i++)
+        if (memcmp(self->tokens[i].hash, token->hash, sizeof token->hash) == 0) {
+            self->tokens[i] = *token;
+            return 0;
+        }
     struct store_token *tokens =
         realloc(self->tokens, sizeof *tokens * ((size_t)self->tokens_count + 1));
     if (!tokens)
         return E_RESOURCE_EXHAUSTED;
     self->tokens = tokens;
     tokens[self->tokens_count++] = *token;
+    return 0;
+}
+
+static int apply_tenant(struct store_memory *self, const struct store_tenant *tenant)
+{
+    int at = 0;
+    while (at < self->tenants_count && strcmp(self->tenants[at].name, tenant->name) != 0)
+        at++;
+    if (at == STORE_TENANTS_MAX)
+        return E_RESOURCE_EXHAUSTED;
+    self->tenants[at] = *tenant;
+    if (at == self->tenants_count)
+        self->tenants_count++;
     return 0;
 }
 
@@ -197,6 +253,11 @@ static int apply(struct store_memory *self, struct pending *pending)
         break;
     case PENDING_TOKEN:
         return apply_token(self, &pending->token);
+    case PENDING_TENANT:
+        return apply_tenant(self, &pending->tenant);
+    case PENDING_AUDIT:
+        rc = map_set(&self->audit, pending->audit->seq, pending->audit, NULL);
+        break;
     case PENDING_META:
         rc = strmap_set(&self->meta, pending->key, pending->value, &old);
         free(old);
@@ -209,6 +270,7 @@ static int apply(struct store_memory *self, struct pending *pending)
         pending->document = NULL;
         pending->value = NULL;
         pending->event = NULL;
+        pending->audit = NULL;
     }
     return rc;
 }
@@ -224,6 +286,9 @@ static int commit(struct store *store, struct error *err)
     for (struct pending *pending = self->first; pending; pending = pending->next)
         insist(apply(self, pending) == 0); /* a simulated disk must not tear for want of memory */
     self->last_event = self->open_event;
+    self->last_audit = self->open_audit;
+    while (self->audit.count > STORE_AUDIT_KEPT_MAX)
+        free(map_remove(&self->audit, map_first(&self->audit)->key));
     while (self->events.count > STORE_EVENTS_KEPT_MAX)
         free(map_remove(&self->events, map_first(&self->events)->key));
     forget_pending(self);
@@ -323,6 +388,32 @@ static int list_tokens(struct store *store, store_token_fn fn, void *arg, struct
     return 0;
 }
 
+static int list_tenants(struct store *store, store_tenant_fn fn, void *arg, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    (void)err;
+    for (int i = 0; i < self->tenants_count; i++)
+        fn(arg, &self->tenants[i]);
+    return 0;
+}
+
+static int list_audit(struct store *store, const struct store_events_query *query,
+                      store_audit_fn fn, void *arg, struct error *err)
+{
+    struct store_memory *self = self_of(store);
+    (void)err;
+    insist(query->limit > 0 && query->limit <= STORE_AUDIT_PAGE_MAX);
+    uint64_t from = query->after + 1;
+    if (query->newest && self->last_audit > (uint64_t)query->limit &&
+        from <= self->last_audit - (uint64_t)query->limit)
+        from = self->last_audit - (uint64_t)query->limit + 1;
+    int left = query->limit;
+    for (struct map_entry *e = map_at_least(&self->audit, from); e && left > 0;
+         e = map_next(e), left--)
+        fn(arg, e->value);
+    return 0;
+}
+
 static int get_meta(struct store *store, const char *key, char *ret, struct error *err)
 {
     const char *value = strmap_get(&self_of(store)->meta, key);
@@ -343,6 +434,9 @@ static void close_store(struct store *store)
         free(e->value);
     for (struct map_entry *e = map_first(&self->events); e; e = map_next(e))
         free(e->value);
+    for (struct map_entry *e = map_first(&self->audit); e; e = map_next(e))
+        free(e->value);
+    map_fini(&self->audit);
     map_fini(&self->jobs);
     strmap_fini(&self->nodes);
     strmap_fini(&self->meta);
@@ -357,12 +451,16 @@ static const struct store_verbs memory_verbs = {
     .put_job = put_job,
     .put_node = put_node,
     .put_token = put_token,
+    .put_tenant = put_tenant,
+    .put_audit = put_audit,
     .put_meta = put_meta,
     .record = record,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,
     .list_tokens = list_tokens,
+    .list_tenants = list_tenants,
+    .list_audit = list_audit,
     .get_meta = get_meta,
     .close = close_store,
 };

@@ -13,59 +13,6 @@
 #include "coordinator/store/document.h"
 #include "coordinator/store/store_sqlite_internal.h"
 
-#define STATEMENTS(X)                                                                              \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
-    X(COMMIT, "COMMIT")                                                                            \
-    X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(PUT_JOB, "INSERT INTO jobs (sequence, id, name, tenant, state, submitted_wall_ms,"           \
-               " ended_wall_ms, secret, spec, document) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"   \
-               " ON CONFLICT (sequence) DO UPDATE SET state = ?5, ended_wall_ms = ?7,"             \
-               " document = ?10")                                                                  \
-    X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
-                " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
-    X(PUT_TOKEN, "INSERT INTO tokens (hash, role, created_wall_ms) VALUES (?1,?2,?3)")             \
-    X(PUT_META, "INSERT INTO meta (key, value) VALUES (?1,?2)"                                     \
-                " ON CONFLICT (key) DO UPDATE SET value = ?2")                                     \
-    X(RECORD, "INSERT INTO events (seq, wall_ms, kind, job, node, generation, from_state,"         \
-              " to_state, reason) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")                            \
-    X(FORGET_EVENTS, "DELETE FROM events WHERE seq <= ?1")                                         \
-    X(LAST_EVENT, "SELECT coalesce(max(seq), 0) FROM events")                                      \
-    X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"     \
-              " FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
-    X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"  \
-                 " FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
-    X(NEWEST, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"       \
-              " to_state, reason FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
-              " ORDER BY seq")                                                                     \
-    X(NEWEST_OF, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"    \
-                 " to_state, reason FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
-                 " LIMIT ?2) ORDER BY seq")                                                        \
-    X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
-    X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
-    X(TOKENS, "SELECT hash, role, created_wall_ms FROM tokens ORDER BY created_wall_ms, hash")     \
-    X(META, "SELECT value FROM meta WHERE key = ?1")
-
-enum statement {
-#define X(name, sql) S_##name,
-    STATEMENTS(X)
-#undef X
-        STATEMENT_COUNT,
-};
-
-struct store_sqlite {
-    struct store store;
-    sqlite3 *db;
-    int lock_fd;
-    bool in_transaction;
-    uint64_t last_event, open_event;
-    sqlite3_stmt *statements[STATEMENT_COUNT];
-};
-
-static struct store_sqlite *self_of(struct store *store)
-{
-    return (struct store_sqlite *)store;
-}
-
 int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err)
 {
     int code = E_INTERNAL;
@@ -91,27 +38,6 @@ int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err)
     return error_set(err, code, "%s: %s", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
 }
 
-static sqlite3_stmt *statement(struct store_sqlite *self, enum statement which)
-{
-    sqlite3_stmt *stmt = self->statements[which];
-    sqlite3_reset(stmt);
-    sqlite3_clear_bindings(stmt);
-    return stmt;
-}
-
-/* For statements without rows. */
-static int run(struct store_sqlite *self, sqlite3_stmt *stmt, const char *what, struct error *err)
-{
-    int rc = sqlite3_step(stmt);
-    sqlite3_reset(stmt);
-    return rc == SQLITE_DONE ? 0 : store_sqlite_error(self->db, rc, what, err);
-}
-
-static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
-{
-    sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
-}
-
 static int begin(struct store *store, struct error *err)
 {
     struct store_sqlite *self = self_of(store);
@@ -120,6 +46,7 @@ static int begin(struct store *store, struct error *err)
     if (rc == 0) {
         self->in_transaction = true;
         self->open_event = self->last_event;
+        self->open_audit = self->last_audit;
     }
     return rc;
 }
@@ -165,17 +92,6 @@ static int put_node(struct store *store, const struct node *node, struct error *
     }
     buf_fini(&document);
     return rc;
-}
-
-static int put_token(struct store *store, const struct store_token *token, struct error *err)
-{
-    struct store_sqlite *self = self_of(store);
-    insist(self->in_transaction);
-    sqlite3_stmt *stmt = statement(self, S_PUT_TOKEN);
-    sqlite3_bind_blob(stmt, 1, token->hash, sizeof token->hash, SQLITE_STATIC);
-    bind_text(stmt, 2, token->role);
-    sqlite3_bind_int64(stmt, 3, token->created_wall_ms);
-    return run(self, stmt, "write token", err);
 }
 
 static int put_meta(struct store *store, const char *key, const char *value, struct error *err)
@@ -236,6 +152,7 @@ static int commit(struct store *store, struct error *err)
     if (rc == 0) {
         self->in_transaction = false;
         self->last_event = self->open_event;
+        self->last_audit = self->open_audit;
     }
     return rc;
 }
@@ -247,12 +164,6 @@ static void rollback(struct store *store)
     /* After a full disk SQLite has often rolled back by itself. */
     if (!sqlite3_get_autocommit(self->db))
         (void)run(self, statement(self, S_ROLLBACK), "rollback", NULL);
-}
-
-static const char *column(sqlite3_stmt *stmt, int at)
-{
-    const char *text = (const char *)sqlite3_column_text(stmt, at);
-    return text ? text : "";
 }
 
 static int load_job(sqlite3_stmt *stmt, const struct store_loader *loader, struct cluster *cluster,
@@ -352,23 +263,6 @@ static int list_events(struct store *store, const struct store_events_query *que
                                           : rc;
 }
 
-static int list_tokens(struct store *store, store_token_fn fn, void *arg, struct error *err)
-{
-    struct store_sqlite *self = self_of(store);
-    sqlite3_stmt *stmt = statement(self, S_TOKENS);
-    int step;
-    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
-        struct store_token token = {.created_wall_ms = sqlite3_column_int64(stmt, 2)};
-        if (sqlite3_column_bytes(stmt, 0) != TOKEN_HASH_BYTES ||
-            str_copy(token.role, sizeof token.role, column(stmt, 1)) < 0)
-            continue; /* matches no token anyway */
-        memcpy(token.hash, sqlite3_column_blob(stmt, 0), TOKEN_HASH_BYTES);
-        fn(arg, &token);
-    }
-    sqlite3_reset(stmt);
-    return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list tokens", err);
-}
-
 static int get_meta(struct store *store, const char *key, char *ret, struct error *err)
 {
     struct store_sqlite *self = self_of(store);
@@ -400,13 +294,17 @@ static const struct store_verbs sqlite_verbs = {
     .begin = begin,
     .put_job = put_job,
     .put_node = put_node,
-    .put_token = put_token,
+    .put_token = store_sqlite_put_token,
+    .put_tenant = store_sqlite_put_tenant,
+    .put_audit = store_sqlite_put_audit,
     .put_meta = put_meta,
     .record = record,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,
-    .list_tokens = list_tokens,
+    .list_tokens = store_sqlite_list_tokens,
+    .list_tenants = store_sqlite_list_tenants,
+    .list_audit = store_sqlite_list_audit,
     .get_meta = get_meta,
     .close = close_store,
 };
@@ -427,6 +325,19 @@ static int prepare_all(struct store_sqlite *self, struct error *err)
     return 0;
 }
 
+static int last_number(struct store_sqlite *self, enum statement which, uint64_t *ret,
+                       struct error *err)
+{
+    sqlite3_stmt *stmt = statement(self, which);
+    int rc = 0, step = sqlite3_step(stmt);
+    if (step != SQLITE_ROW)
+        rc = store_sqlite_error(self->db, step, "last number", err);
+    else
+        *ret = (uint64_t)sqlite3_column_int64(stmt, 0);
+    sqlite3_reset(stmt);
+    return rc;
+}
+
 static int open_in(struct store_sqlite *self, const char *data_dir, struct error *err)
 {
     int rc = data_dir_lock(data_dir, &self->lock_fd, err);
@@ -436,14 +347,8 @@ static int open_in(struct store_sqlite *self, const char *data_dir, struct error
         rc = prepare_all(self, err);
     if (rc < 0)
         return rc;
-    sqlite3_stmt *stmt = statement(self, S_LAST_EVENT);
-    int step = sqlite3_step(stmt);
-    if (step != SQLITE_ROW)
-        rc = store_sqlite_error(self->db, step, "last event", err);
-    else
-        self->last_event = (uint64_t)sqlite3_column_int64(stmt, 0);
-    sqlite3_reset(stmt);
-    return rc;
+    rc = last_number(self, S_LAST_EVENT, &self->last_event, err);
+    return rc < 0 ? rc : last_number(self, S_LAST_AUDIT, &self->last_audit, err);
 }
 
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err)

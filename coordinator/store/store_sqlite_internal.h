@@ -1,5 +1,6 @@
-/* The half of store_sqlite that opens a file: pragmas, integrity, application, migrations. Only for
- * store_sqlite.c and its tests.
+/* What the files of store_sqlite share: the prepared statements; opening a file (pragmas,
+ * integrity, application, migrations); tokens, tenants and the audit trail. Only for them and their
+ * tests.
  */
 #ifndef STORE_STORE_SQLITE_INTERNAL_H
 #define STORE_STORE_SQLITE_INTERNAL_H
@@ -7,6 +8,75 @@
 #include <sqlite3.h>
 
 #include "common/base/error.h"
+#include "coordinator/store/store.h"
+
+/* clang-format off */
+#define STATEMENTS(X)                                                                              \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
+    X(COMMIT, "COMMIT")                                                                            \
+    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(PUT_JOB, "INSERT INTO jobs (sequence, id, name, tenant, state, submitted_wall_ms,"           \
+               " ended_wall_ms, secret, spec, document) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"   \
+               " ON CONFLICT (sequence) DO UPDATE SET state = ?5, ended_wall_ms = ?7,"             \
+               " document = ?10")                                                                  \
+    X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
+                " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
+    X(PUT_TOKEN, "INSERT INTO tokens (hash, id, name, role, tenant, created_wall_ms,"              \
+                 " expires_wall_ms, revoked_wall_ms, used_wall_ms)"                                \
+                 " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT (hash) DO UPDATE SET"           \
+                 " name = ?3, expires_wall_ms = ?7, revoked_wall_ms = ?8, used_wall_ms = ?9")      \
+    X(PUT_TENANT, "INSERT INTO tenants (name, weight, guaranteed_slots, limit_slots,"              \
+                  " created_wall_ms) VALUES (?1,?2,?3,?4,?5) ON CONFLICT (name) DO UPDATE SET"     \
+                  " weight = ?2, guaranteed_slots = ?3, limit_slots = ?4")                         \
+    X(PUT_AUDIT, "INSERT INTO audit (seq, wall_ms, token, token_name, role, tenant, carrier,"      \
+                 " peer, method, object, result, text)"                                            \
+                 " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")                               \
+    X(FORGET_AUDIT, "DELETE FROM audit WHERE seq <= ?1")                                           \
+    X(LAST_AUDIT, "SELECT coalesce(max(seq), 0) FROM audit")                                       \
+    X(AUDIT, "SELECT * FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2")                           \
+    X(NEWEST_AUDIT, "SELECT * FROM (SELECT * FROM audit WHERE seq > ?1 ORDER BY seq DESC"          \
+                    " LIMIT ?2) ORDER BY seq")                                                     \
+    X(PUT_META, "INSERT INTO meta (key, value) VALUES (?1,?2)"                                     \
+                " ON CONFLICT (key) DO UPDATE SET value = ?2")                                     \
+    X(RECORD, "INSERT INTO events (seq, wall_ms, kind, job, node, generation, from_state,"         \
+              " to_state, reason) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")                            \
+    X(FORGET_EVENTS, "DELETE FROM events WHERE seq <= ?1")                                         \
+    X(LAST_EVENT, "SELECT coalesce(max(seq), 0) FROM events")                                      \
+    X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"     \
+              " FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
+    X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"  \
+                 " FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
+    X(NEWEST, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"       \
+              " to_state, reason FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
+              " ORDER BY seq")                                                                     \
+    X(NEWEST_OF, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"    \
+                 " to_state, reason FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
+                 " LIMIT ?2) ORDER BY seq")                                                        \
+    X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
+    X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
+    X(TOKENS, "SELECT hash, id, name, role, tenant, created_wall_ms, expires_wall_ms,"             \
+              " revoked_wall_ms, used_wall_ms FROM tokens ORDER BY created_wall_ms, hash")         \
+    X(TENANTS, "SELECT name, weight, guaranteed_slots, limit_slots, created_wall_ms"               \
+               " FROM tenants ORDER BY name")                                                      \
+    X(META, "SELECT value FROM meta WHERE key = ?1")
+/* clang-format on */
+
+enum statement {
+#define X(name, sql) S_##name,
+    STATEMENTS(X)
+#undef X
+        STATEMENT_COUNT,
+};
+
+struct store_sqlite {
+    struct store store;
+    sqlite3 *db;
+    int lock_fd;
+    bool in_transaction;
+    uint64_t last_event, open_event;
+    uint64_t last_audit, open_audit;
+    sqlite3_stmt *statements[STATEMENT_COUNT];
+};
 
 /* DATA/muster.db at today's schema. *ret may be set on failure too: the caller closes it. */
 int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *err);
@@ -15,5 +85,47 @@ int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err);
 
 /* Fill `err` from SQLite's code and message; returns our code. */
 int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err);
+
+static inline struct store_sqlite *self_of(struct store *store)
+{
+    return (struct store_sqlite *)store;
+}
+
+static inline sqlite3_stmt *statement(struct store_sqlite *self, enum statement which)
+{
+    sqlite3_stmt *stmt = self->statements[which];
+    sqlite3_reset(stmt);
+    sqlite3_clear_bindings(stmt);
+    return stmt;
+}
+
+/* For statements without rows. */
+static inline int run(struct store_sqlite *self, sqlite3_stmt *stmt, const char *what,
+                      struct error *err)
+{
+    int rc = sqlite3_step(stmt);
+    sqlite3_reset(stmt);
+    return rc == SQLITE_DONE ? 0 : store_sqlite_error(self->db, rc, what, err);
+}
+
+static inline void bind_text(sqlite3_stmt *stmt, int at, const char *text)
+{
+    sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+}
+
+static inline const char *column(sqlite3_stmt *stmt, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(stmt, at);
+    return text ? text : "";
+}
+
+/* store_sqlite_access.c */
+int store_sqlite_put_token(struct store *, const struct store_token *, struct error *);
+int store_sqlite_put_tenant(struct store *, const struct store_tenant *, struct error *);
+int store_sqlite_put_audit(struct store *, const struct store_audit *, struct error *);
+int store_sqlite_list_tokens(struct store *, store_token_fn, void *arg, struct error *);
+int store_sqlite_list_tenants(struct store *, store_tenant_fn, void *arg, struct error *);
+int store_sqlite_list_audit(struct store *, const struct store_events_query *, store_audit_fn,
+                            void *arg, struct error *);
 
 #endif

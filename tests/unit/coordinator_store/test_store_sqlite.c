@@ -93,6 +93,74 @@ Test(store_sqlite, migrations_lead_to_the_schema_that_readers_see)
     cr_assert_str_eq(migrated, written);
 }
 
+static void exec_file(sqlite3 *db, const char *path)
+{
+    struct disk disk = disk_os();
+    char *sql;
+    size_t size;
+    cr_assert_eq(disk.read_file(disk.self, path, 1 << 20, &sql, &size, NULL), 0);
+    exec_raw(db, sql);
+    free(sql);
+}
+
+struct upgraded {
+    int tokens, tenants;
+    struct store_token agent;
+    char names[256];
+};
+
+static void see_token(void *arg, const struct store_token *token)
+{
+    struct upgraded *ret = arg;
+    ret->tokens++;
+    if (strcmp(token->role, "agent") == 0)
+        ret->agent = *token;
+}
+
+static void see_tenant(void *arg, const struct store_tenant *tenant)
+{
+    struct upgraded *ret = arg;
+    size_t used = strlen(ret->names);
+    snprintf(ret->names + used, sizeof ret->names - used, "%s=%d ", tenant->name, tenant->weight);
+    ret->tenants++;
+}
+
+Test(store_sqlite, a_file_of_schema_1_keeps_its_tokens_and_gains_its_tenants)
+{
+    sqlite3 *db = open_raw();
+    exec_file(db, MIGRATIONS "/0001_start.sql");
+    exec_raw(db, "PRAGMA application_id = 1297306706; PRAGMA user_version = 1");
+    exec_raw(db,
+             "INSERT INTO tokens VALUES (zeroblob(32), 'admin', 5),"
+             " (x'00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff', 'agent', 6)");
+    exec_raw(db, "INSERT INTO meta VALUES ('cluster', 'c1')");
+    exec_raw(db,
+             "INSERT INTO jobs VALUES (1,'j1','a','vision','queued',10,0,zeroblob(32),'{}','{}'),"
+             " (2,'j2','b','vision','queued',20,0,zeroblob(32),'{}','{}'),"
+             " (3,'j3','c','default','queued',30,0,zeroblob(32),'{}','{}')");
+    sqlite3_close(db);
+    struct store *store = must_open();
+    struct upgraded seen = {0};
+    char value[STORE_META_VALUE_MAX + 1];
+    cr_assert_eq(store->verbs->list_tokens(store, see_token, &seen, NULL), 0);
+    cr_assert_eq(store->verbs->list_tenants(store, see_tenant, &seen, NULL), 0);
+    cr_assert_eq(seen.tokens, 2);
+    cr_assert_str_eq(seen.agent.id, "001122334455");
+    cr_assert_str_eq(seen.agent.name, "agent");
+    cr_assert_eq(seen.agent.hash[31], 0xff);
+    cr_assert_eq(seen.agent.created_wall_ms, 6);
+    cr_assert_eq(seen.agent.expires_wall_ms, 0);
+    cr_assert_str_eq(seen.names, "default=1 vision=1 ");
+    cr_assert_eq(store->verbs->get_meta(store, "cluster", value, NULL), 0);
+    cr_assert_str_eq(value, "c1");
+    store_close(store);
+    db = open_raw();
+    char text[16384] = "";
+    cr_assert_eq(sqlite3_exec(db, "SELECT count(*) FROM jobs", collect, text, NULL), SQLITE_OK);
+    cr_assert_str_eq(text, "3|\n");
+    sqlite3_close(db);
+}
+
 Test(store_sqlite, a_second_owner_is_refused_and_told_who_has_it)
 {
     struct store *first = must_open(), *second;

@@ -1,0 +1,81 @@
+/* Who may do what: the tokens and tenants there are, in memory as the store holds them.
+ *
+ *     admin     everything                      agent   the Nodes service, and nothing else
+ *     operator  nodes; reads everything         worker  is known to its agent, never here
+ *     member    jobs of its tenant              viewer  reads its tenant's jobs
+ *
+ * Tokens once seen keep their place in memory until access_free, so that open calls may point at
+ * theirs; a revoked or expired one is no longer good. Owned by the service; loop thread only.
+ */
+#ifndef API_RPC_ACCESS_H
+#define API_RPC_ACCESS_H
+
+#include <stdbool.h>
+
+#include "coordinator/store/store.h"
+
+struct access;
+
+/* One X per role: enum word, name, whether it is bound to one tenant. */
+#define ACCESS_ROLES(X)                                                                            \
+    X(ADMIN, 1, admin, false)                                                                      \
+    X(OPERATOR, 2, operator, false)                                                                \
+    X(MEMBER, 4, member, true)                                                                     \
+    X(VIEWER, 8, viewer, true)                                                                     \
+    X(AGENT, 16, agent, false)
+
+enum access_role { /* bits, so that a method can say which may call it */
+#define X(upper, bit, lower, bound) ACCESS_##upper = bit,
+                   ACCESS_ROLES(X)
+#undef X
+                       ACCESS_READERS =
+                           ACCESS_ADMIN | ACCESS_OPERATOR | ACCESS_MEMBER | ACCESS_VIEWER,
+};
+
+/* 0 if there is no such role. */
+unsigned access_role(const char *name);
+bool access_role_bound(unsigned role); /* belongs to one tenant */
+
+/* "admin, operator or member": for messages. */
+void access_role_names(unsigned roles, char *ret, size_t size);
+
+int access_new(struct access **ret, struct error *err);
+void access_free(struct access *access); /* NULL is fine */
+
+/* Make it what the store holds. Tokens the store does not hold are good no more. */
+int access_load(struct access *access, struct store *store, struct error *err);
+
+/* The token of that plain text: E_UNAUTHENTICATED if it is none of ours, revoked or expired. Takes
+ * note of the use. */
+int access_identify(struct access *access, const char *plain, int64_t wall_ms,
+                    const struct store_token **ret, struct error *err);
+bool access_good(const struct store_token *token, int64_t wall_ms);
+
+/* Copied; one with the same hash is replaced. E_RESOURCE_EXHAUSTED beyond STORE_TOKENS_MAX. */
+int access_put_token(struct access *access, const struct store_token *token, struct error *err);
+
+/* By id, or by name among the good ones. NULL if there is none. */
+const struct store_token *access_token(const struct access *access, const char *id,
+                                       int64_t wall_ms);
+int access_count_good(const struct access *access, unsigned role, int64_t wall_ms);
+
+/* Fill hash and id from the plain text. */
+void access_name_token(const char *plain, struct store_token *ret);
+
+/* All, oldest first: an array of access_tokens_count pointers the caller frees. NULL: no memory. */
+const struct store_token **access_tokens(const struct access *access);
+int access_tokens_count(const struct access *access);
+
+int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);
+const struct store_tenant *access_tenant(const struct access *access, const char *name);
+const struct store_tenant *access_first_tenant(const struct access *access);
+const struct store_tenant *access_next_tenant(const struct access *access,
+                                              const struct store_tenant *tenant);
+/* E_NOT_FOUND naming the nearest. */
+int access_no_tenant(const struct access *access, const char *name, struct error *err);
+
+/* Tokens whose last use is newer than what the store holds by at least `by_ms`: `fn` for each, and
+ * they count as stored. True if there are others still to come. */
+bool access_flush_uses(struct access *access, int64_t by_ms, store_token_fn fn, void *arg);
+
+#endif

@@ -1,0 +1,428 @@
+/* Tokens, tenants and the audit trail. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/env/env.h"
+#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+
+enum {
+    WEIGHT_MAX = 10000,
+    SLOTS_MAX = 10000000,
+    LIST_AUDIT_DEFAULT = 100,
+    LIFE_MAX_DAYS = 3650,
+};
+
+static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
+{
+    return (char *)(uintptr_t)from;
+}
+
+static void fail_too_large(struct service_call *call)
+{
+    struct error err;
+    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
+    service_fail(call, &err);
+}
+
+static Muster__Token wire_token(const struct store_token *token)
+{
+    Muster__Token ret = MUSTER__TOKEN__INIT;
+    ret.id = text(token->id);
+    ret.name = text(token->name);
+    ret.role = text(token->role);
+    ret.tenant = text(token->tenant);
+    ret.created_wall_ms = token->created_wall_ms;
+    ret.expires_wall_ms = token->expires_wall_ms;
+    ret.revoked_wall_ms = token->revoked_wall_ms;
+    ret.used_wall_ms = token->used_wall_ms;
+    return ret;
+}
+
+void call_who_am_i(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)service, (void)last_chance;
+    Muster__Token answer = wire_token(call->caller);
+    service_answer(call, &answer.base);
+}
+
+/* Tenants */
+
+static Muster__Tenant wire_tenant(struct service *service, const struct store_tenant *tenant)
+{
+    Muster__Tenant ret = MUSTER__TENANT__INIT;
+    ret.name = text(tenant->name);
+    ret.weight = (uint32_t)tenant->weight;
+    ret.guaranteed_slots = (uint32_t)tenant->guaranteed_slots;
+    ret.limit_slots = (uint32_t)tenant->limit_slots;
+    ret.created_wall_ms = tenant->created_wall_ms;
+    const struct cluster *cluster = service_cluster(service);
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job)) {
+        if (strcmp(job->spec->tenant, tenant->name) != 0)
+            continue;
+        ret.active_jobs++;
+        for (int i = 0; i < job->workers_count; i++)
+            if (job->workers[i].state != WORKER_EXITED)
+                ret.slots_used += (uint32_t)job->spec->resources.slots;
+    }
+    return ret;
+}
+
+static bool add_tenant(struct service *service, struct arena *arena,
+                       const struct store_tenant *tenant, Muster__ListTenantsAnswer *ret)
+{
+    Muster__Tenant *one = arena_alloc(arena, sizeof *one);
+    if (one) {
+        *one = wire_tenant(service, tenant);
+        ret->tenants[ret->n_tenants++] = one;
+    }
+    return one;
+}
+
+void call_list_tenants(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__ListTenantsRequest *message = (const void *)call->request;
+    Muster__ListTenantsAnswer answer = MUSTER__LIST_TENANTS_ANSWER__INIT;
+    const char *own = scope_tenant(call);
+    struct error err = {0};
+    if (*message->name && ((own && strcmp(own, message->name) != 0) ||
+                           !access_tenant(service->access, message->name))) {
+        error_set(&err, E_NOT_FOUND, "no tenant is named '%.80s'", message->name);
+        error_field(&err, "name");
+        service_fail(call, &err);
+        return;
+    }
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.tenants = wire_pointers(&arena, STORE_TENANTS_MAX);
+    bool whole = answer.tenants;
+    for (const struct store_tenant *tenant = access_first_tenant(service->access); whole && tenant;
+         tenant = access_next_tenant(service->access, tenant)) {
+        if ((own && strcmp(own, tenant->name) != 0) ||
+            (*message->name && strcmp(message->name, tenant->name) != 0))
+            continue;
+        whole = add_tenant(service, &arena, tenant, &answer);
+    }
+    if (whole)
+        service_answer(call, &answer.base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
+}
+
+static int bad_field(struct error *err, const char *field, const char *what)
+{
+    error_set(err, E_INVALID_ARGUMENT, "%s: %s", field, what);
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
+static int intake_tenant(struct service *service, const Muster__SetTenantRequest *message,
+                         struct store_tenant *ret, struct error *err)
+{
+    int rc = intake_name(message->name, "name", err);
+    if (rc < 0)
+        return rc;
+    const struct store_tenant *known = access_tenant(service->access, message->name);
+    if (known && message->create)
+        return error_set(err, E_ALREADY_EXISTS, "there is a tenant '%s' already", message->name);
+    if (!known && !message->create)
+        return access_no_tenant(service->access, message->name, err);
+    if (message->weight > WEIGHT_MAX)
+        return bad_field(err, "weight", "10000 at most");
+    if (message->guaranteed_slots > SLOTS_MAX || message->limit_slots > SLOTS_MAX)
+        return bad_field(err, "guaranteed_slots", "more than any cluster has");
+    if (message->limit_slots && message->guaranteed_slots > message->limit_slots)
+        return bad_field(err, "limit_slots", "below what is guaranteed");
+    (void)str_copy(ret->name, sizeof ret->name, message->name);
+    ret->weight = message->weight ? (int)message->weight : 1;
+    ret->guaranteed_slots = (int)message->guaranteed_slots;
+    ret->limit_slots = (int)message->limit_slots;
+    ret->created_wall_ms = known ? known->created_wall_ms : service_wall_ms(service);
+    return 0;
+}
+
+void call_set_tenant(struct service *service, struct service_call *call,
+                     const struct service_request *request)
+{
+    const Muster__SetTenantRequest *message = (const void *)request->message;
+    struct change change = {.kind = CHANGE_TENANT};
+    struct error err = {0};
+    char detail[128];
+    service_trace(call, message->name, NULL);
+    int rc = intake_tenant(service, message, &change.tenant, &err);
+    if (rc == 0)
+        rc = access_put_tenant(service->access, &change.tenant, &err);
+    if (rc < 0) {
+        service_fail(call, &err);
+        return;
+    }
+    (void)str_printf(detail, sizeof detail, "%sweight %d, guaranteed %d, limit %d",
+                     message->create ? "new: " : "", change.tenant.weight,
+                     change.tenant.guaranteed_slots, change.tenant.limit_slots);
+    service_trace(call, message->name, detail);
+    service_write(call, &change);
+}
+
+void written_tenant(struct service *service, struct service_call *call)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, call->trace->object);
+    insist(tenant);
+    Muster__Tenant answer = wire_tenant(service, tenant);
+    service_answer(call, &answer.base);
+}
+
+/* Tokens */
+
+void call_list_tokens(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    Muster__ListTokensAnswer answer = MUSTER__LIST_TOKENS_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    const struct store_token **tokens = access_tokens(service->access);
+    size_t count = (size_t)access_tokens_count(service->access);
+    Muster__Token *messages = arena_array(&arena, count, sizeof *messages);
+    answer.tokens = wire_pointers(&arena, count);
+    if (tokens && messages && answer.tokens) {
+        for (size_t i = 0; i < count; i++) {
+            messages[i] = wire_token(tokens[i]);
+            answer.tokens[i] = &messages[i];
+        }
+        answer.n_tokens = count;
+        service_answer(call, &answer.base);
+    } else {
+        fail_too_large(call);
+    }
+    free(tokens);
+    arena_fini(&arena);
+}
+
+static int intake_tenant_of_token(struct service *service, unsigned role, const char *tenant,
+                                  struct error *err)
+{
+    if (!access_role_bound(role))
+        return *tenant ? bad_field(err, "tenant", "this role belongs to no tenant") : 0;
+    if (!*tenant)
+        return bad_field(err, "tenant", "this role needs one");
+    return access_tenant(service->access, tenant) ? 0
+                                                  : access_no_tenant(service->access, tenant, err);
+}
+
+static int intake_token(struct service *service, const Muster__CreateTokenRequest *message,
+                        struct store_token *ret, struct error *err)
+{
+    int64_t life_ms = 0, now = service_wall_ms(service);
+    unsigned role = access_role(message->role);
+    int rc = intake_name(message->name, "name", err);
+    if (rc < 0)
+        return rc;
+    if (!role)
+        return bad_field(err, "role", "admin, operator, member, viewer or agent");
+    rc = intake_tenant_of_token(service, role, message->tenant, err);
+    if (rc == 0 && *message->expires) {
+        rc = parse_duration(message->expires, &life_ms, err);
+        if (rc == 0 && (life_ms <= 0 || life_ms > LIFE_MAX_DAYS * 86400000LL))
+            rc = error_set(err, E_INVALID_ARGUMENT, "a time such as 30d, %d days at most",
+                           LIFE_MAX_DAYS);
+        if (rc < 0) {
+            error_field(err, "expires");
+            return error_wrap(err, "expires");
+        }
+    }
+    if (rc < 0)
+        return rc;
+    if (access_token(service->access, message->name, now)) {
+        error_set(err, E_ALREADY_EXISTS, "there is a token '%s' already", message->name);
+        error_hint(err, "revoke it first, or take another name");
+        return E_ALREADY_EXISTS;
+    }
+    (void)str_copy(ret->name, sizeof ret->name, message->name);
+    (void)str_copy(ret->role, sizeof ret->role, message->role);
+    (void)str_copy(ret->tenant, sizeof ret->tenant, message->tenant);
+    ret->created_wall_ms = now;
+    ret->expires_wall_ms = life_ms ? now + life_ms : 0;
+    return 0;
+}
+
+void call_create_token(struct service *service, struct service_call *call,
+                       const struct service_request *request)
+{
+    const Muster__CreateTokenRequest *message = (const void *)request->message;
+    struct change change = {.kind = CHANGE_TOKEN};
+    struct error err = {0};
+    uint8_t secret[TOKEN_SECRET_BYTES];
+    char detail[256];
+    service_trace(call, message->name, NULL);
+    int rc = intake_token(service, message, &change.token, &err);
+    if (rc == 0) {
+        struct env *env = service->options.env;
+        env->rng.fill(env->rng.self, secret, sizeof secret);
+        insist(token_compose(message->role, secret, call->trace->plain) == 0);
+        explicit_bzero(secret, sizeof secret);
+        access_name_token(call->trace->plain, &change.token);
+        rc = access_put_token(service->access, &change.token, &err);
+    }
+    if (rc < 0) {
+        service_fail(call, &err);
+        return;
+    }
+    (void)str_printf(detail, sizeof detail, "%s: %s%s%s%s%s", message->name, message->role,
+                     *message->tenant ? " of " : "", message->tenant,
+                     *message->expires ? " for " : "", message->expires);
+    service_trace(call, change.token.id, detail);
+    service_write(call, &change);
+}
+
+static const struct store_token *traced_token(struct service *service,
+                                              const struct service_call *call)
+{
+    const struct store_token *token =
+        access_token(service->access, call->trace->object, service_wall_ms(service));
+    insist(token);
+    return token;
+}
+
+void written_new_token(struct service *service, struct service_call *call)
+{
+    Muster__CreateTokenAnswer answer = MUSTER__CREATE_TOKEN_ANSWER__INIT;
+    Muster__Token token = wire_token(traced_token(service, call));
+    answer.token = &token;
+    char plain[TOKEN_MAX];
+    (void)str_copy(plain, sizeof plain, call->trace->plain);
+    answer.plain = plain;
+    service_answer(call, &answer.base);
+    explicit_bzero(plain, sizeof plain);
+}
+
+void written_token(struct service *service, struct service_call *call)
+{
+    Muster__Token answer = wire_token(traced_token(service, call));
+    service_answer(call, &answer.base);
+}
+
+static const struct store_token *token_to_revoke(struct service *service, const char *id,
+                                                 struct error *err)
+{
+    int64_t now = service_wall_ms(service);
+    const struct store_token *token = access_token(service->access, id, now);
+    if (!token) {
+        error_set(err, E_NOT_FOUND, "no token has the id or name '%.80s'", id);
+        error_field(err, "id");
+        error_hint(err, "muster token list shows them");
+        return NULL;
+    }
+    if (access_role(token->role) == ACCESS_ADMIN && access_good(token, now) &&
+        access_count_good(service->access, ACCESS_ADMIN, now) == 1) {
+        error_set(err, E_FAILED_PRECONDITION, "this is the last admin token");
+        error_hint(err, "make another one first");
+        return NULL;
+    }
+    return token;
+}
+
+/* Long polls of the token end now, not at their deadline. */
+static void wake_calls_of(struct service *service, const struct store_token *token)
+{
+    struct service_call *found;
+    do {
+        found = NULL;
+        for (struct map_entry *e = map_first(&service->calls); e && !found; e = map_next(e)) {
+            struct service_call *call = e->value;
+            if (call->key[0] && call->caller == token)
+                found = call;
+        }
+        if (found)
+            service_wake_call(found);
+    } while (found);
+}
+
+void call_revoke_token(struct service *service, struct service_call *call,
+                       const struct service_request *request)
+{
+    const Muster__RevokeTokenRequest *message = (const void *)request->message;
+    struct error err = {0};
+    service_trace(call, message->id, NULL);
+    const struct store_token *token = token_to_revoke(service, message->id, &err);
+    struct change change = {.kind = CHANGE_TOKEN};
+    if (!token) {
+        service_fail(call, &err);
+        return;
+    }
+    change.token = *token;
+    if (!change.token.revoked_wall_ms)
+        change.token.revoked_wall_ms = service_wall_ms(service);
+    insist(access_put_token(service->access, &change.token, &err) == 0);
+    wake_calls_of(service, token);
+    service_trace(call, token->id, token->name);
+    service_write(call, &change);
+}
+
+/* Audit */
+
+struct audit_page {
+    struct arena *arena;
+    Muster__ListAuditAnswer *answer;
+    bool failed;
+};
+
+static void add_entry(void *arg, const struct store_audit *entry)
+{
+    struct audit_page *page = arg;
+    struct store_audit *copy = arena_copy(page->arena, entry, sizeof *entry);
+    Muster__AuditEntry *one = arena_alloc(page->arena, sizeof *one);
+    if (!copy || !one) {
+        page->failed = true;
+        return;
+    }
+    muster__audit_entry__init(one);
+    one->seq = copy->seq;
+    one->wall_ms = copy->wall_ms;
+    one->token = copy->token;
+    one->token_name = copy->token_name;
+    one->role = copy->role;
+    one->tenant = copy->tenant;
+    one->carrier = copy->carrier;
+    one->peer = copy->peer;
+    one->method = copy->method;
+    one->object = copy->object;
+    one->result = copy->result;
+    one->text = copy->text;
+    page->answer->entries[page->answer->n_entries++] = one;
+    page->answer->next = copy->seq;
+}
+
+void call_list_audit(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const Muster__ListAuditRequest *message = (const void *)call->request;
+    Muster__ListAuditAnswer answer = MUSTER__LIST_AUDIT_ANSWER__INIT;
+    struct error err = {0};
+    struct arena arena;
+    uint32_t limit = message->limit ? message->limit : LIST_AUDIT_DEFAULT;
+    struct store_events_query query = {
+        .after = message->after,
+        .limit = limit > STORE_AUDIT_PAGE_MAX ? STORE_AUDIT_PAGE_MAX : (int)limit,
+        .newest = message->newest,
+    };
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    struct audit_page page = {.arena = &arena, .answer = &answer};
+    answer.next = message->after;
+    answer.entries = wire_pointers(&arena, (size_t)query.limit);
+    struct store *store = service->options.store;
+    if (!answer.entries)
+        fail_too_large(call);
+    else if (store->verbs->list_audit(store, &query, add_entry, &page, &err) < 0)
+        service_fail(call, &err);
+    else if (page.failed)
+        fail_too_large(call);
+    else
+        service_answer(call, &answer.base);
+    arena_fini(&arena);
+}

@@ -1,0 +1,142 @@
+/* Tokens, tenants and the audit trail in SQLite. */
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/store/store_sqlite_internal.h"
+
+int store_sqlite_put_token(struct store *store, const struct store_token *token, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_PUT_TOKEN);
+    sqlite3_bind_blob(stmt, 1, token->hash, sizeof token->hash, SQLITE_STATIC);
+    bind_text(stmt, 2, token->id);
+    bind_text(stmt, 3, token->name);
+    bind_text(stmt, 4, token->role);
+    bind_text(stmt, 5, token->tenant);
+    sqlite3_bind_int64(stmt, 6, token->created_wall_ms);
+    sqlite3_bind_int64(stmt, 7, token->expires_wall_ms);
+    sqlite3_bind_int64(stmt, 8, token->revoked_wall_ms);
+    sqlite3_bind_int64(stmt, 9, token->used_wall_ms);
+    return run(self, stmt, "write token", err);
+}
+
+int store_sqlite_put_tenant(struct store *store, const struct store_tenant *tenant,
+                            struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_PUT_TENANT);
+    bind_text(stmt, 1, tenant->name);
+    sqlite3_bind_int(stmt, 2, tenant->weight);
+    sqlite3_bind_int(stmt, 3, tenant->guaranteed_slots);
+    sqlite3_bind_int(stmt, 4, tenant->limit_slots);
+    sqlite3_bind_int64(stmt, 5, tenant->created_wall_ms);
+    return run(self, stmt, "write tenant", err);
+}
+
+static int forget_old_audit(struct store_sqlite *self, struct error *err)
+{
+    enum { FORGET_EVERY = 1024 };
+    if (self->open_audit % FORGET_EVERY != 0 || self->open_audit <= STORE_AUDIT_KEPT_MAX)
+        return 0;
+    sqlite3_stmt *stmt = statement(self, S_FORGET_AUDIT);
+    sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_audit - STORE_AUDIT_KEPT_MAX));
+    return run(self, stmt, "forget old audit entries", err);
+}
+
+int store_sqlite_put_audit(struct store *store, const struct store_audit *entry, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_PUT_AUDIT);
+    const char *const texts[] = {entry->token,   entry->token_name, entry->role,   entry->tenant,
+                                 entry->carrier, entry->peer,       entry->method, entry->object,
+                                 entry->result,  entry->text};
+    sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_audit + 1));
+    sqlite3_bind_int64(stmt, 2, entry->wall_ms);
+    for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++)
+        bind_text(stmt, 3 + i, texts[i]);
+    int rc = run(self, stmt, "write audit entry", err);
+    if (rc < 0)
+        return rc;
+    self->open_audit++;
+    return forget_old_audit(self, err);
+}
+
+#define COPY(to, stmt, at) (void)str_copy(to, sizeof(to), column(stmt, at))
+
+int store_sqlite_list_tokens(struct store *store, store_token_fn fn, void *arg, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    sqlite3_stmt *stmt = statement(self, S_TOKENS);
+    int step;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct store_token token = {
+            .created_wall_ms = sqlite3_column_int64(stmt, 5),
+            .expires_wall_ms = sqlite3_column_int64(stmt, 6),
+            .revoked_wall_ms = sqlite3_column_int64(stmt, 7),
+            .used_wall_ms = sqlite3_column_int64(stmt, 8),
+        };
+        if (sqlite3_column_bytes(stmt, 0) != TOKEN_HASH_BYTES)
+            continue; /* matches no token anyway */
+        memcpy(token.hash, sqlite3_column_blob(stmt, 0), TOKEN_HASH_BYTES);
+        COPY(token.id, stmt, 1);
+        COPY(token.name, stmt, 2);
+        COPY(token.role, stmt, 3);
+        COPY(token.tenant, stmt, 4);
+        fn(arg, &token);
+    }
+    sqlite3_reset(stmt);
+    return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list tokens", err);
+}
+
+int store_sqlite_list_tenants(struct store *store, store_tenant_fn fn, void *arg, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    sqlite3_stmt *stmt = statement(self, S_TENANTS);
+    int step;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct store_tenant tenant = {
+            .weight = sqlite3_column_int(stmt, 1),
+            .guaranteed_slots = sqlite3_column_int(stmt, 2),
+            .limit_slots = sqlite3_column_int(stmt, 3),
+            .created_wall_ms = sqlite3_column_int64(stmt, 4),
+        };
+        COPY(tenant.name, stmt, 0);
+        fn(arg, &tenant);
+    }
+    sqlite3_reset(stmt);
+    return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list tenants", err);
+}
+
+int store_sqlite_list_audit(struct store *store, const struct store_events_query *query,
+                            store_audit_fn fn, void *arg, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(query->limit > 0 && query->limit <= STORE_AUDIT_PAGE_MAX);
+    sqlite3_stmt *stmt = statement(self, query->newest ? S_NEWEST_AUDIT : S_AUDIT);
+    sqlite3_bind_int64(stmt, 1, query->after > INT64_MAX ? INT64_MAX : (int64_t)query->after);
+    sqlite3_bind_int(stmt, 2, query->limit);
+    int step;
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        struct store_audit entry = {
+            .seq = (uint64_t)sqlite3_column_int64(stmt, 0),
+            .wall_ms = sqlite3_column_int64(stmt, 1),
+        };
+        COPY(entry.token, stmt, 2);
+        COPY(entry.token_name, stmt, 3);
+        COPY(entry.role, stmt, 4);
+        COPY(entry.tenant, stmt, 5);
+        COPY(entry.carrier, stmt, 6);
+        COPY(entry.peer, stmt, 7);
+        COPY(entry.method, stmt, 8);
+        COPY(entry.object, stmt, 9);
+        COPY(entry.result, stmt, 10);
+        COPY(entry.text, stmt, 11);
+        fn(arg, &entry);
+    }
+    sqlite3_reset(stmt);
+    return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list audit", err);
+}

@@ -1,0 +1,91 @@
+"""Tenants, tokens and the audit trail through the CLI and REST."""
+import json
+import subprocess
+import urllib.error
+
+from localcluster import wait_for
+
+
+def as_user(cluster, token, *words):
+    return subprocess.run([cluster.muster_path, *map(str, words)], capture_output=True, text=True, timeout=60,
+                          env={**cluster.environment(), "MUSTER_TOKEN": token})
+
+
+def new_token(cluster, name, *options):
+    done = cluster.muster("token", "create", name, *options, check=True)
+    assert done.stdout.startswith("mst_"), done.stdout
+    return done.stdout.strip()
+
+
+def test_two_tenants_share_a_cluster_and_see_only_their_own(cluster):
+    cluster.muster("tenant", "create", "red", "--weight", "2", "--guaranteed", "1", check=True)
+    cluster.muster("tenant", "create", "blue", check=True)
+    cluster.muster("tenant", "set", "red", "--limit", "8", check=True)
+    shown = json.loads(cluster.muster("tenant", "show", "red", "-o", "json", check=True).stdout)["tenants"][0]
+    assert (shown["weight"], shown["guaranteed_slots"], shown["limit_slots"]) == (2, 1, 8)
+    red = new_token(cluster, "red-ci", "--tenant", "red")
+    blue = new_token(cluster, "blue-ci", "--tenant", "blue", "--expires", "1d")
+    watcher = new_token(cluster, "watcher", "--role", "viewer", "--tenant", "red")
+    job = as_user(cluster, red, "submit", "--name", "mine", "--", "/bin/sh", "-c", "echo red output").stdout.strip()
+    assert job, "the member of a tenant can submit"
+    cluster.wait_state(job, "succeeded")
+    assert cluster.job(job)["spec"]["tenant"] == "red"
+    wait_for("its output", 5, lambda: "red output" in as_user(cluster, watcher, "logs", job).stdout)
+    for words in (["show", job], ["logs", job], ["why", job], ["events", job], ["ckpt", job], ["cancel", job]):
+        done = as_user(cluster, blue, *words)
+        assert done.returncode == 2 and "no job has the id or name" in done.stderr, (words, done.stdout, done.stderr)
+    assert job not in as_user(cluster, blue, "ps", "-a").stdout
+    assert job not in as_user(cluster, blue, "events").stdout
+    assert as_user(cluster, watcher, "cancel", job).returncode == 3
+    for token, wanted in ((red, 1), (blue, 0)):
+        status, text = cluster.rest("GET", "/metrics", raw=True, token=token)
+        assert status == 200 and f'muster_jobs{{state="succeeded"}} {wanted}\n' in text
+    agent = (cluster.data / "agent.token").read_text().strip()
+    assert cluster.rest("GET", "/metrics", raw=True, token=agent)[0] == 403
+
+
+def test_tokens_over_rest_and_what_the_audit_trail_says(cluster):
+    status, made = cluster.rest("POST", "/v1/tokens", {"name": "ops", "role": "operator"})
+    assert status == 201 and made["plain"].startswith("mst_operator_")
+    assert cluster.rest("GET", "/v1/whoami", token=made["plain"])[1]["name"] == "ops"
+    assert cluster.rest("GET", "/v1/tokens", token=made["plain"])[0] == 403
+    assert cluster.rest("POST", "/v1/nodes/node1:cordon", {"reason": "fans"}, token=made["plain"])[0] == 200
+    assert cluster.rest("POST", "/v1/tenants", {"name": "green", "weight": 3})[0] == 201
+    assert cluster.rest("PUT", "/v1/tenants/green", {"weight": 4})[1]["weight"] == 4
+    assert cluster.rest("PUT", "/v1/tenants/gren", {"weight": 4})[0] == 404
+    listed = cluster.rest("GET", "/v1/tokens")[1]["tokens"]
+    assert {t["name"] for t in listed} >= {"admin", "agent", "ops"}
+    assert made["plain"] not in json.dumps(listed)
+    token_id = made["token"]["id"]
+    assert cluster.rest("POST", f"/v1/tokens/{token_id}:revoke")[1]["revoked_wall_ms"] != "0"
+    status, refused = cluster.rest("GET", "/v1/jobs", token=made["plain"])
+    assert status == 401 and "revoked" in refused["error"]["message"]
+    entries = cluster.rest("GET", "/v1/audit")[1]["entries"]
+    seen = [(e["token_name"], e["method"], e["object"], e["result"], e["carrier"]) for e in entries]
+    assert ("ops", "SetNode", "node1", "OK", "rest") in seen
+    assert ("admin", "RevokeToken", token_id, "OK", "rest") in seen
+    assert all(e["peer"] == "127.0.0.1" for e in entries)
+    assert "mst_" not in json.dumps(entries)
+    shown = cluster.muster("events", "--audit", check=True).stdout
+    assert "SetNode node1: OK, cordon: fans" in shown, shown
+
+
+def test_a_browser_session_is_its_tokens(cluster):
+    cluster.muster("tenant", "create", "red", check=True)
+    viewer = new_token(cluster, "eyes", "--role", "viewer", "--tenant", "red")
+    job = cluster.submit("--", "/bin/true")
+    import urllib.request
+    login = urllib.request.Request(f"http://{cluster.http}/v1/login", method="POST", data=json.dumps({"token": viewer}).encode())
+    with urllib.request.urlopen(login, timeout=20) as answer:
+        cookie = answer.headers["Set-Cookie"].split(";")[0]
+    def get(path):
+        request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Cookie": cookie})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, None
+    assert get("/v1/jobs")[1]["jobs"] == []
+    assert get(f"/v1/jobs/{job}")[0] == 404
+    cluster.muster("token", "revoke", "eyes", check=True)
+    assert get("/v1/jobs")[0] == 401
