@@ -1,5 +1,6 @@
 /* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease,
- * or the word of those who spoke with its ranks, is the verdict. */
+ * or the word of those who spoke with its ranks, is the verdict. Silence is none while a gang with
+ * ranks there goes on taking steps: they take part in each, only their agent cannot be heard. */
 #include <string.h>
 
 #include "coordinator/core/internal.h"
@@ -14,6 +15,45 @@ void node_renew_lease(struct step *step, struct node *node)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
 }
 
+/* A job whose steps prove that the node's ranks are alive: reported by the other members well after
+ * the node fell silent, and lately. NULL = there is none. */
+static const struct job *find_evidence(const struct step *step, const struct node *node)
+{
+    int64_t silent_since_ms = node->lease_until_ms - LEASE_MS;
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        bool trains = job->state == JOB_RUNNING && job->current.joined && !job->current.broken &&
+                      !(job->forming.generation && job->forming.open);
+        bool fresh = job->stepped_at_ms > silent_since_ms + BEAT_MS &&
+                     step->now_ms - job->stepped_at_ms <= EVIDENCE_MS;
+        for (int rank = 0; trains && fresh && rank < job->current.world; rank++) {
+            const struct worker *worker = job_worker(job, job->current.members[rank]);
+            if (worker_living(worker) && strcmp(worker->node, node->name) == 0)
+                return job;
+        }
+    }
+    return NULL;
+}
+
+/* True if its ranks are known to live though its lease is over. */
+static bool believe_on(struct step *step, struct node *node)
+{
+    const struct job *job = find_evidence(step, node);
+    struct reason reason;
+    if (!job)
+        return false;
+    reason_set(&reason, REASON_STILL_TRAINS,
+               "silent for longer than its lease, but job %s with ranks there goes on: step %llu",
+               job->id, (unsigned long long)job->step);
+    reason_hint(&reason, "look at the agent and at the network between it and the coordinator");
+    if (node->state == NODE_UNREACHABLE)
+        node->reason = reason;
+    else
+        node_set_state(step, node, NODE_UNREACHABLE, &reason);
+    cluster_wake_node(step->cluster, node, step->now_ms + BEAT_MS);
+    return true;
+}
+
 void node_lease_due(struct step *step, struct node *node)
 {
     if (node->state == NODE_LOST)
@@ -22,6 +62,8 @@ void node_lease_due(struct step *step, struct node *node)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
         return;
     }
+    if (believe_on(step, node))
+        return;
     struct reason reason;
     reason_set(&reason, REASON_LEASE_EXPIRED, "silent for %d ms, longer than its lease", LEASE_MS);
     node_lose(step, node, &reason);

@@ -21,6 +21,7 @@
 enum {
     BEAT_MS = 1000,             /* agents report at least this often */
     LEASE_MS = 3000,            /* silence that ends the belief in a node */
+    EVIDENCE_MS = LEASE_MS,     /* steps of its gang speak for a silent node so long */
     STOP_GRACE_MS = 10000,      /* between SIGTERM and SIGKILL */
     STOP_SLACK_MS = 30000,      /* a worker that outlives grace and this is named in the reason */
     JOIN_TIMEOUT_MS = 30000,    /* members of a re-formed group must join within this */

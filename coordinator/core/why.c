@@ -1,30 +1,33 @@
-#include "coordinator/core/internal.h"
-#include "coordinator/scheduler/explain.h"
-#include "coordinator/scheduler/pass.h"
+#include <stdlib.h>
+#include <string.h>
 
-/* What the next pass would say to it. */
+#include "common/base/assert.h"
+#include "coordinator/core/internal.h"
+#include "coordinator/scheduler/plan.h"
+
+static bool explain_backoff(const struct cluster *cluster, const struct job *job,
+                            struct reason *ret)
+{
+    int64_t left_ms = job->backoff_until_ms - cluster_now(cluster);
+    if (job->state != JOB_RESTARTING || left_ms <= 0)
+        return false;
+    reason_set(ret, REASON_BACKOFF, "starts again in %lld s: it failed %d times without progress",
+               (long long)(left_ms + 999) / 1000, job->restarts_without_progress);
+    reason_hint(ret, "restart.backoff sets how long it waits; the cause is in its history");
+    return true;
+}
+
 static int explain_place(const struct cluster *cluster, const struct job *job, struct reason *ret,
                          int max)
 {
-    struct pass pass;
-    struct verdict verdict = {0};
-    int count = 0;
-    pass_init(&pass, cluster, cluster_now(cluster));
-    struct job *next;
-    while ((next = pass_next(&pass)) && next != job) {
-        pass_try(&pass, next, &verdict);
-        placement_fini(&verdict.placement);
-    }
-    struct request request = {.spec = job->spec,
-                              .nodes_min = job->spec->nodes_min,
-                              .nodes_max = job->spec->nodes_max};
-    if (next) {
-        pass_try(&pass, job, &verdict);
-        if (!verdict.placed)
-            count = explain_all(&pass.view, &request, ret, max);
-        placement_fini(&verdict.placement);
-    }
-    pass_fini(&pass);
+    struct what_if as_it_is = {.job = job};
+    struct forecast *forecast = malloc(sizeof *forecast);
+    insist(forecast);
+    (void)scheduler_plan(cluster, &as_it_is, forecast, NULL);
+    int count = forecast->reasons_count < max ? forecast->reasons_count : max;
+    memcpy(ret, forecast->reasons, sizeof *ret * (size_t)count);
+    forecast_fini(forecast);
+    free(forecast);
     return count;
 }
 
@@ -34,7 +37,11 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         return 0;
     bool places =
         job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && job_living(job) == 0);
-    int count = places ? explain_place(cluster, job, ret, max) : 0;
+    int count = 0;
+    if (places && !explain_backoff(cluster, job, ret))
+        count = explain_place(cluster, job, ret, max);
+    else if (places)
+        count = 1;
     if (count == 0)
         ret[count++] = job->reason;
     return count;

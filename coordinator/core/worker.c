@@ -175,7 +175,7 @@ static void take_progress(struct step *step, struct job *job, struct worker *wor
     if (report->step <= job->step)
         return;
     job->step = report->step;
-    job->progress_at_ms = step->now_ms;
+    job->progress_at_ms = job->stepped_at_ms = step->now_ms;
     step_show(step, job);
     if (job->broken_at_ms && !group->broken && job->step > job->broken_at_step) {
         job->last_recovery_ms = step->now_ms - job->broken_at_ms;

@@ -23,6 +23,8 @@
     X(SHRUNK, shrunk, "gives nodes back that others wait for")                                     \
     X(SCALED, scaled, "somebody changed how many nodes it wants")                                  \
     X(PRIORITY, priority, "others use what it needs and need not give way")                        \
+    X(QUOTA, quota, "others are guaranteed what it would borrow")                                  \
+    X(FAIR_SHARE, fair_share, "its tenant has used more for its weight")                           \
     X(NODE_HEALTH, node_health, "nodes it could use are not well")                                 \
     X(TENANT_SET, tenant_set, "a tenant was changed")                                              \
     X(STILL_TRAINS, still_trains, "its agent is silent, its ranks train on")                       \

@@ -48,9 +48,10 @@ static void count_node(const struct view_node *at, const struct request *request
     if (!node_has_room(at, request->spec, NULL) || node_is_avoided(at, request))
         return;
     census->roomy++;
-    if (at->held_for && !census->held_for)
+    bool held = at->held_for && at->held_for != request->sequence;
+    if (held && !census->held_for)
         census->held_for = at->held_for;
-    census->free += !at->held_for;
+    census->free += !held;
 }
 
 static void take_census(const struct view *view, const struct request *request, struct census *ret)
@@ -233,6 +234,21 @@ static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
     return false;
 }
 
+/* The tenant's limit is below what one gang needs. */
+static int check_limit(const struct cluster *cluster, const struct spec *spec, struct error *err)
+{
+    const struct tenant *tenant = cluster_tenant(cluster, spec->tenant);
+    int needs = spec_world(spec, spec->nodes_min) * spec->resources.slots;
+    if (!tenant || !tenant->limit_slots || needs <= tenant->limit_slots)
+        return 0;
+    error_set(err, E_FAILED_PRECONDITION,
+              "job '%s' can never start here: it needs %d slots, tenant %s may use %d at once",
+              spec->name, needs, tenant->name, tenant->limit_slots);
+    error_field(err, "tenant");
+    error_hint(err, "ask for fewer or smaller workers, or have the tenant's limit raised");
+    return E_FAILED_PRECONDITION;
+}
+
 int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
 {
     static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
@@ -243,6 +259,8 @@ int scheduler_possible(const struct cluster *cluster, const struct spec *spec, s
     struct census census;
     struct reason reason;
     int rc = 0;
+    if (check_limit(cluster, spec, err) < 0)
+        return E_FAILED_PRECONDITION;
     if (enough_fit(cluster, spec))
         return 0;
     view_init(&view, cluster, 0);

@@ -42,6 +42,13 @@ void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_
     }
 }
 
+void queue_leave_out(struct queue *queue, const struct job *job)
+{
+    insist(queue->without_count < QUEUE_WITHOUT_MAX);
+    queue->without[queue->without_count++] = job;
+    settle_line(queue, &queue->lines[job->tenant->number]);
+}
+
 void queue_fini(struct queue *queue)
 {
     free(queue->lines);

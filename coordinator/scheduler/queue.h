@@ -13,6 +13,8 @@
 
 #include "coordinator/model/cluster.h"
 
+enum { QUEUE_WITHOUT_MAX = 16 };
+
 struct queue_line { /* of one tenant that has jobs waiting */
     struct tenant *tenant;
     const struct map_entry *at; /* its next job */
@@ -26,12 +28,14 @@ struct queue {
     struct queue_line *lines;
     int count;
     const struct job *extra; /* of a what-if: in no line, comes where it belongs; may be NULL */
-    const struct job *without[8];
+    const struct job *without[QUEUE_WITHOUT_MAX];
     int without_count;
 };
 
 void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_ms);
 void queue_fini(struct queue *queue);
+/* As if it did not wait; before the first queue_next, QUEUE_WITHOUT_MAX at most. */
+void queue_leave_out(struct queue *queue, const struct job *job);
 struct job *queue_next(struct queue *queue); /* NULL at the end */
 
 /* Slots of the job's smallest gang; of `nodes` nodes. */

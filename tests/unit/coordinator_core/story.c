@@ -312,6 +312,7 @@ const char *story_submit_key(struct story *story, const struct story_spec *s, co
                                .workers_per_node = (uint32_t)s->workers,
                                .slots = (uint32_t)s->slots,
                                .priority = priority,
+                               .tenant = s->tenant,
                                .has_restart = s->restart_max != 0,
                                .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
                                .on_no_progress = s->retry ? "retry" : NULL,
@@ -338,6 +339,25 @@ const char *story_submit_key(struct story *story, const struct story_spec *s, co
 const char *story_submit(struct story *story, const struct story_spec *spec)
 {
     return story_submit_key(story, spec, "");
+}
+
+void story_tenant(struct story *story, const char *name, int weight, int guaranteed, int limit)
+{
+    struct tenant facts = {
+        .weight = weight, .guaranteed_slots = guaranteed, .limit_slots = limit};
+    struct event event = {.kind = EVENT_TENANT_SET, .request = ++story->next_request};
+    (void)str_copy(facts.name, sizeof facts.name, name);
+    event.tenant_set.facts = &facts;
+    story_send(story, &event);
+}
+
+void story_scale(struct story *story, const char *id, int min, int max)
+{
+    struct event event = {.kind = EVENT_JOB_SCALE, .request = ++story->next_request};
+    event.job_scale.id = id;
+    event.job_scale.nodes_min = min;
+    event.job_scale.nodes_max = max;
+    story_send(story, &event);
 }
 
 void story_cancel(struct story *story, const char *id)

@@ -56,6 +56,7 @@ struct story_spec {
     int nodes_min, nodes_max, workers, slots, priority, restart_max;
     const char *elastic, *backoff, *constraint, *topology, *max_runtime;
     bool retry;
+    const char *tenant;
 };
 
 void story_begin(struct story *story);
@@ -65,6 +66,8 @@ void story_node_label(struct story *story, const char *name, const char *key, co
 struct story_node *story_node(struct story *story, const char *name);
 const char *story_submit(struct story *story, const struct story_spec *spec); /* id or "" */
 const char *story_submit_key(struct story *story, const struct story_spec *spec, const char *key);
+void story_tenant(struct story *story, const char *name, int weight, int guaranteed, int limit);
+void story_scale(struct story *story, const char *id, int min, int max);
 void story_cancel(struct story *story, const char *id);
 void story_send(struct story *story, const struct event *event);
 void story_report(struct story *story, const char *node); /* what its agent sees now */

@@ -51,8 +51,9 @@ Test(scheduler, a_waiting_gang_keeps_only_what_it_could_use)
                      story_job(&s, "j3")->reason.text);
     cr_expect_eq(story_job(&s, "j4")->state, JOB_RUNNING, "node c is of no use to the gang");
     struct reason reasons[4];
-    cr_expect_eq(core_why(s.cluster, story_job(&s, "j3"), reasons, 4), 1);
+    cr_expect_eq(core_why(s.cluster, story_job(&s, "j3"), reasons, 4), 2);
     cr_expect_str_eq(reasons[0].kind, "behind");
+    cr_expect(strstr(reasons[1].text, "j2 (gang"), "names who is before it: %s", reasons[1].text);
 }
 
 Test(scheduler, a_gang_that_cannot_fit_the_cluster_holds_nobody_up)
