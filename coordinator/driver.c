@@ -79,13 +79,39 @@ static int settle_clock(struct driver *driver, struct error *err)
     return rc;
 }
 
-static int load(struct driver *driver, struct error *err)
+struct tenants_load {
+    struct cluster *cluster;
+    struct error *err;
+    int rc;
+};
+
+static void load_tenant(void *arg, const struct store_tenant *from)
+{
+    struct tenants_load *load = arg;
+    struct tenant facts = {.weight = from->weight,
+                           .guaranteed_slots = from->guaranteed_slots,
+                           .limit_slots = from->limit_slots};
+    (void)str_copy(facts.name, sizeof facts.name, from->name);
+    if (load->rc == 0)
+        load->rc = cluster_set_tenant(load->cluster, &facts, load->err);
+}
+
+static int load_cluster(struct driver *driver, struct cluster *cluster, struct error *err)
 {
     static const struct store_loader loader = {.parse_spec = service_parse_spec};
+    struct tenants_load tenants = {.cluster = cluster, .err = err};
+    int rc = driver->store->verbs->list_tenants(driver->store, load_tenant, &tenants, err);
+    if (rc == 0)
+        rc = tenants.rc;
+    return rc < 0 ? rc : driver->store->verbs->load(driver->store, &loader, cluster, err);
+}
+
+static int load(struct driver *driver, struct error *err)
+{
     uint64_t seed;
     driver->env->rng.fill(driver->env->rng.self, &seed, sizeof seed);
     struct cluster *cluster = cluster_new(seed);
-    int rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
+    int rc = load_cluster(driver, cluster, err);
     if (rc < 0) {
         cluster_free(cluster);
         return rc;

@@ -13,6 +13,8 @@ const struct route routes[] = {
      .summary = "A job by id, or the newest of a name; as a stream, each change of it"},
     {"POST", "/v1/jobs/{id}:cancel", .call = "CancelJob", .body = ROUTE_OPTIONAL_BODY,
      .summary = "Cancel a job"},
+    {"POST", "/v1/jobs/{id}:scale", .call = "ScaleJob", .body = ROUTE_OPTIONAL_BODY,
+     .summary = "Give a job another number of nodes"},
     {"GET", "/v1/jobs/{id}/logs", .call = "GetLogs", .stream = ROUTE_STREAM_LOGS,
      .summary = "Output of a job's workers; with follow it waits for more"},
     {"GET", "/v1/jobs/{job}/events", .call = "ListEvents", .stream = ROUTE_STREAM_EVENTS,

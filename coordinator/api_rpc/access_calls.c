@@ -11,8 +11,6 @@
 #include "coordinator/api_rpc/wire.h"
 
 enum {
-    WEIGHT_MAX = 10000,
-    SLOTS_MAX = 10000000,
     LIST_AUDIT_DEFAULT = 100,
     LIFE_MAX_DAYS = 3650,
 };
@@ -61,15 +59,11 @@ static Muster__Tenant wire_tenant(struct service *service, const struct store_te
     ret.limit_slots = (uint32_t)tenant->limit_slots;
     ret.created_wall_ms = tenant->created_wall_ms;
     const struct cluster *cluster = service_cluster(service);
+    const struct tenant *shared = cluster_tenant(cluster, tenant->name);
+    ret.slots_used = shared ? (uint32_t)shared->slots_used : 0;
     for (const struct job *job = cluster_first_active_job(cluster); job;
-         job = cluster_next_active_job(cluster, job)) {
-        if (strcmp(job->spec->tenant, tenant->name) != 0)
-            continue;
-        ret.active_jobs++;
-        for (int i = 0; i < job->workers_count; i++)
-            if (job->workers[i].state != WORKER_EXITED)
-                ret.slots_used += (uint32_t)job->spec->resources.slots;
-    }
+         job = cluster_next_active_job(cluster, job))
+        ret.active_jobs += strcmp(job->spec->tenant, tenant->name) == 0;
     return ret;
 }
 
@@ -134,9 +128,9 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
         return error_set(err, E_ALREADY_EXISTS, "there is a tenant '%s' already", message->name);
     if (!known && !message->create)
         return access_no_tenant(service->access, message->name, err);
-    if (message->weight > WEIGHT_MAX)
-        return bad_field(err, "weight", "10000 at most");
-    if (message->guaranteed_slots > SLOTS_MAX || message->limit_slots > SLOTS_MAX)
+    if (message->weight > TENANT_WEIGHT_MAX)
+        return bad_field(err, "weight", "1000 at most");
+    if (message->guaranteed_slots > TENANT_SLOTS_MAX || message->limit_slots > TENANT_SLOTS_MAX)
         return bad_field(err, "guaranteed_slots", "more than any cluster has");
     if (message->limit_slots && message->guaranteed_slots > message->limit_slots)
         return bad_field(err, "limit_slots", "below what is guaranteed");
@@ -167,6 +161,12 @@ void call_set_tenant(struct service *service, struct service_call *call,
                      message->create ? "new: " : "", change.tenant.weight,
                      change.tenant.guaranteed_slots, change.tenant.limit_slots);
     service_trace(call, message->name, detail);
+    struct tenant facts = {.weight = change.tenant.weight,
+                           .guaranteed_slots = change.tenant.guaranteed_slots,
+                           .limit_slots = change.tenant.limit_slots};
+    (void)str_copy(facts.name, sizeof facts.name, change.tenant.name);
+    struct event event = {.kind = EVENT_TENANT_SET, .tenant_set = {.facts = &facts}};
+    service->options.host.step(service->options.host.self, &event);
     service_write(call, &change);
 }
 

@@ -114,6 +114,37 @@ void call_cancel_job(struct service *service, struct service_call *call,
     service->options.host.step(service->options.host.self, &event);
 }
 
+void call_scale_job(struct service *service, struct service_call *call,
+                    const struct service_request *request)
+{
+    const Muster__ScaleJobRequest *message = (const void *)request->message;
+    struct error err = {0};
+    char detail[256];
+    uint32_t max = message->max ? message->max : message->min;
+    (void)str_printf(detail, sizeof detail, "%u..%u nodes%s%s", message->min, max,
+                     *message->reason ? ": " : "", message->reason);
+    service_trace(call, message->id, detail);
+    const struct job *job = service_find_job(call, message->id, &err);
+    if (job && (message->min > SPEC_NODES_MAX || max > SPEC_NODES_MAX)) {
+        error_set(&err, E_INVALID_ARGUMENT, "at most %d nodes", SPEC_NODES_MAX);
+        error_field(&err, "max");
+    }
+    if (err.code) {
+        service_fail(call, &err);
+        return;
+    }
+    service_trace(call, job->id, detail);
+    struct event event = {
+        .kind = EVENT_JOB_SCALE,
+        .request = call->id,
+        .job_scale = {.id = job->id,
+                      .nodes_min = (int)message->min,
+                      .nodes_max = (int)max,
+                      .reason = message->reason},
+    };
+    service->options.host.step(service->options.host.self, &event);
+}
+
 void done_job(struct service *service, struct service_call *call, const struct action *action)
 {
     const struct job *job = cluster_job(service_cluster(service), action->job);

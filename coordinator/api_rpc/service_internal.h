@@ -146,6 +146,7 @@ void service_link_agent(struct service *service, uint64_t peer, const char *node
 /* job_calls.c */
 void call_submit_job(struct service *, struct service_call *, const struct service_request *);
 void call_cancel_job(struct service *, struct service_call *, const struct service_request *);
+void call_scale_job(struct service *, struct service_call *, const struct service_request *);
 void done_job(struct service *, struct service_call *, const struct action *);
 void call_get_job(struct service *, struct service_call *, bool last_chance);
 void call_watch_job(struct service *, struct service_call *, bool last_chance);

@@ -147,6 +147,21 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->last_recovery_ms = job->last_recovery_ms;
 }
 
+/* What was asked for at submit, with the number of nodes of a later scale. */
+static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
+                                    Muster__JobSpec *spec)
+{
+    Muster__JobSpec *copy = arena_copy(arena, spec, sizeof *spec);
+    Muster__JobSpec__Range *nodes = arena_alloc(arena, sizeof *nodes);
+    if (!copy || !nodes)
+        return NULL;
+    muster__job_spec__range__init(nodes);
+    nodes->min = (uint32_t)job->nodes_min;
+    nodes->max = (uint32_t)job->nodes_max;
+    copy->nodes = nodes;
+    return copy;
+}
+
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers)
 {
@@ -155,7 +170,9 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
         return NULL;
     muster__job__init(ret);
     ret->id = text(job->id);
-    ret->spec = spec;
+    ret->spec = job->nodes_max && spec ? scaled_spec(arena, job, spec) : spec;
+    if (spec && !ret->spec)
+        return NULL;
     ret->state = job_state(job->state);
     ret->reason = wire_reason(arena, &job->reason);
     wire_progress(job, ret);

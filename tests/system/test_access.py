@@ -89,3 +89,17 @@ def test_a_browser_session_is_its_tokens(cluster):
     assert get(f"/v1/jobs/{job}")[0] == 404
     cluster.muster("token", "revoke", "eyes", check=True)
     assert get("/v1/jobs")[0] == 401
+
+
+def test_scale_and_top(make_cluster):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("--", "sleep", "60")
+    cluster.wait_state(job, "running")
+    done = cluster.muster("scale", job, "1-2", "--reason", "more", check=True)
+    assert "1..2 nodes" in done.stdout
+    assert cluster.job(job)["spec"]["nodes"] == {"min": 1, "max": 2}
+    assert cluster.muster("scale", job, "2-1").returncode == 2
+    assert cluster.muster("scale", job, "x").returncode == 2
+    top = cluster.muster("top", check=True).stdout
+    assert "node1" in top and job in top and "1/1" in top
+    cluster.muster("cancel", job, check=True)

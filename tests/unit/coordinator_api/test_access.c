@@ -483,6 +483,43 @@ Test(access, changes_and_attempts_leave_a_trace)
     cr_assert_eq(later.seq, before, "reading leaves no trace, and a restart loses none");
 }
 
+Test(access, a_tenants_figures_reach_the_scheduler_and_survive_a_restart)
+{
+    struct error err;
+    Muster__SetTenantRequest message = MUSTER__SET_TENANT_REQUEST__INIT;
+    message.name = "red";
+    message.weight = 5;
+    message.guaranteed_slots = 2;
+    message.limit_slots = 3;
+    cr_assert_eq(refusal("SetTenant", &message, world.admin, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        const struct tenant *red = cluster_tenant(coordinator_cluster(world.coordinator), "red");
+        cr_assert(red && red->weight == 5 && red->guaranteed_slots == 2 && red->limit_slots == 3);
+        world_restart(&world);
+    }
+}
+
+Test(access, only_its_own_can_scale_a_job)
+{
+    struct error err;
+    Muster__ScaleJobRequest message = MUSTER__SCALE_JOB_REQUEST__INIT;
+    message.min = 1;
+    message.max = 2;
+    same_as_absent("ScaleJob", &message, &message.id, made.red, made.blue_job);
+    message.id = made.blue_job;
+    cr_assert_eq(refusal("ScaleJob", &message, made.viewer, &err), E_PERMISSION_DENIED);
+    struct answer answer;
+    ask("ScaleJob", &message, made.blue, &answer);
+    cr_assert(answer.message, "%s", answer.err.text);
+    cr_assert_eq(((Muster__Job *)answer.message)->spec->nodes->max, 2u);
+    answer_fini(&answer);
+    struct store_audit entry;
+    newest_entry(&entry);
+    cr_assert_str_eq(entry.text, "1..2 nodes");
+    message.min = 0;
+    cr_assert_eq(refusal("ScaleJob", &message, made.blue, &err), E_INVALID_ARGUMENT);
+}
+
 static void same_answer(const char *key, struct answer *ret)
 {
     Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;

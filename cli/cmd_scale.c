@@ -1,0 +1,67 @@
+/* muster scale */
+#include <string.h>
+
+#include "cli/client.h"
+#include "common/base/str.h"
+#include "common/rpc/message.h"
+
+static const struct args_option options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "reason", .kind = ARGS_OPTION, .help = "why, for the record"},
+    {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name"},
+    {.name = "nodes", .kind = ARGS_POSITIONAL, .required = true, .help = "N or MIN-MAX"},
+    {0},
+};
+static const char *const examples[] = {"muster scale gpt-kjv 4", "muster scale gpt-kjv 2-8", NULL};
+static const struct args_command command = {
+    .program = "muster scale",
+    .summary = "give a job another number of nodes",
+    .description = "A job that is elastic in place gives nodes back, or takes more as they get "
+                   "free, without a restart. A larger minimum counts from its next start.",
+    .options = options,
+    .examples = examples,
+};
+
+static int read_nodes(const char *text, Muster__ScaleJobRequest *request, struct error *err)
+{
+    enum { NODES_MAX = 100000 };
+    char low[16];
+    const char *dash = strchr(text, '-');
+    size_t size = dash ? (size_t)(dash - text) : strlen(text);
+    int64_t min = 0, max;
+    int rc = E_INVALID_ARGUMENT;
+    if (size > 0 && size < sizeof(low)) {
+        memcpy(low, text, size);
+        low[size] = '\0';
+        rc = parse_i64(low, 1, NODES_MAX, &min, err);
+    }
+    max = min;
+    if (rc == 0 && dash)
+        rc = parse_i64(dash + 1, min, NODES_MAX, &max, err);
+    if (rc != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "'%s' is no number of nodes: N or MIN-MAX", text);
+    request->min = (uint32_t)min;
+    request->max = (uint32_t)max;
+    return 0;
+}
+
+static int run(const struct args *args)
+{
+    Muster__ScaleJobRequest request = MUSTER__SCALE_JOB_REQUEST__INIT;
+    Muster__Job *job = NULL;
+    struct error err = {0};
+    const char *reason = args_text(args, "reason");
+    if (read_nodes(args_text(args, "nodes"), &request, &err) != 0)
+        return client_fail(&err);
+    request.id = (char *)args_text(args, "job");
+    request.reason = (char *)(reason ? reason : "");
+    int code = client_ask(args, "ScaleJob", &request, &job);
+    if (code == 0 && !client_printed(args, job))
+        printf("%s %s, %u..%u nodes\n", job->id, job_state_word(job->state), request.min,
+               request.max);
+    rpc_message_free(job);
+    return code;
+}
+
+const struct verb verb_scale = {.name = "scale", .command = &command, .run = run};

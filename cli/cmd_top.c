@@ -1,0 +1,127 @@
+/* muster top: nodes and active jobs, again and again */
+#include <inttypes.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/rpc/message.h"
+
+static const struct args_option options[] = {
+    CLIENT_OPTIONS,
+    {.name = "interval",
+     .letter = 'i',
+     .kind = ARGS_OPTION,
+     .type = ARGS_DURATION,
+     .fallback = "1s",
+     .value_name = "TIME",
+     .help = "between two pictures"},
+    {.name = "count",
+     .letter = 'n',
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "stop after so many (one, unless on a terminal)"},
+    {0},
+};
+static const struct args_command command = {
+    .program = "muster top",
+    .summary = "nodes and active jobs, live",
+    .options = options,
+};
+
+static void print_nodes(const Muster__ListNodesAnswer *answer)
+{
+    static const char *const titles[] = {"NODE",    "STATE", ">SLOTS", ">CPUS",
+                                         ">MEMORY", ">SEEN", "JOBS",   NULL};
+    char used[FORMAT_MAX], whole[FORMAT_MAX], age[FORMAT_MAX];
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < answer->n_nodes; i++) {
+        const Muster__Node *node = answer->nodes[i];
+        table_cell(&table, "%s", node->name);
+        table_cell(&table, "%s",
+                   transcode_enum_name(&muster__node__state__descriptor, (int)node->state));
+        table_cell(&table, "%u/%u", node->slots_used, node->slots);
+        table_cell(&table, "%.3g/%.3g", node->cpus_used, node->cpus);
+        table_cell(&table, "%s/%s", format_bytes(node->memory_used_bytes, used),
+                   format_bytes(node->memory_bytes, whole));
+        table_cell(&table, "%s", age_text(node->seen_wall_ms, age));
+        table_cell(&table, "%zu", node->n_jobs);
+    }
+    table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
+    table_fini(&table);
+}
+
+static void print_jobs(const Muster__ListJobsAnswer *answer)
+{
+    static const char *const titles[] = {"JOB",   "NAME",   "TENANT", "STATE",  ">WORLD", ">STEP",
+                                         ">LOSS", ">TOK/S", ">AGE",   "REASON", NULL};
+    char rate[FORMAT_MAX], age[FORMAT_MAX];
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < answer->n_jobs; i++) {
+        const Muster__Job *job = answer->jobs[i];
+        table_cell(&table, "%s", job->id);
+        table_cell(&table, "%s", job->spec ? job->spec->name : "");
+        table_cell(&table, "%s", job->spec ? job->spec->tenant : "");
+        table_cell(&table, "%s", job_state_word(job->state));
+        table_cell(&table, "%u", job->world);
+        table_cell(&table, "%" PRIu64, job->step);
+        table_cell(&table, job->loss > 0 ? "%.4f" : "-", job->loss);
+        table_cell(&table, "%s",
+                   job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
+        table_cell(&table, "%s", age_text(job->submitted_wall_ms, age));
+        table_cell(&table, "%.48s", job->reason ? job->reason->text : "");
+    }
+    table_print(&table, stdout, "no active jobs");
+    table_fini(&table);
+}
+
+static int picture(struct client *client, bool screen)
+{
+    Muster__ListNodesRequest ask_nodes = MUSTER__LIST_NODES_REQUEST__INIT;
+    Muster__ListJobsRequest ask_jobs = MUSTER__LIST_JOBS_REQUEST__INIT;
+    Muster__ListNodesAnswer *nodes = NULL;
+    Muster__ListJobsAnswer *jobs = NULL;
+    struct error err = {0};
+    ask_jobs.state = (char *)"active";
+    int rc = client_call(client, "ListNodes", &ask_nodes, NULL, &nodes, &err);
+    if (rc == 0)
+        rc = client_call(client, "ListJobs", &ask_jobs, NULL, &jobs, &err);
+    if (rc == 0) {
+        if (screen)
+            fputs("\033[H\033[2J", stdout);
+        print_nodes(nodes);
+        putchar('\n');
+        print_jobs(jobs);
+        fflush(stdout);
+    }
+    rpc_message_free(nodes);
+    rpc_message_free(jobs);
+    return rc == 0 ? 0 : client_fail(&err);
+}
+
+static int run(const struct args *args)
+{
+    struct client client = {0};
+    struct error err = {0};
+    if (client_open(args, &client, &err) != 0)
+        return client_fail(&err);
+    bool screen = isatty(STDOUT_FILENO);
+    int64_t left = args_given(args, "count") ? args_integer(args, "count") : screen ? INT64_MAX : 1;
+    int64_t interval_ms = args_integer(args, "interval");
+    struct timespec pause = {.tv_sec = interval_ms / 1000, .tv_nsec = interval_ms % 1000 * 1000000};
+    int code = 0;
+    while (code == 0) {
+        code = picture(&client, screen);
+        if (--left == 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    client_close(&client);
+    return code;
+}
+
+const struct verb verb_top = {.name = "top", .command = &command, .run = run};
