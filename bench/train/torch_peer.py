@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """The peer of bench_train_kernel: the same GPT in torch, one thread. For every line on standard input
 it takes one step (forward, backward, clip, AdamW) and prints its milliseconds of processor and its
-loss. Usage: torch_peer.py
+loss. FILE holds what the other side starts from. Usage: torch_peer.py FILE
 """
+import array
 import sys
 import time
 
@@ -38,9 +39,21 @@ class Gpt(nn.Module):
         super().__init__()
         self.table, self.places = nn.Embedding(VOCAB, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         self.blocks, self.norm = nn.Sequential(*[Block() for _ in range(LAYERS)]), nn.LayerNorm(WIDTH)
-        for p in self.parameters():
-            if p.dim() > 1:
-                nn.init.normal_(p, std=0.02)
+
+    def load(self, values):
+        """From one flat tensor in the order and layout of GPT-2's checkpoints."""
+        order = [self.table.weight, self.places.weight]
+        for b in self.blocks:
+            for part in b.norm1, b.qkv, b.proj, b.norm2, b.up, b.down:
+                order += [part.weight, part.bias]
+        order += [self.norm.weight, self.norm.bias]
+        linear = {id(m.weight) for m in self.modules() if isinstance(m, nn.Linear)}
+        at = 0
+        with torch.no_grad():
+            for p in order:
+                part, at = values[at:at + p.numel()], at + p.numel()
+                p.copy_(part.view(p.shape[::-1]).T if id(p) in linear else part.view(p.shape))
+        return order
 
     def forward(self, tokens, targets):
         x = self.table(tokens) + self.places(torch.arange(CONTEXT))
@@ -48,12 +61,22 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.view(-1, VOCAB), targets.view(-1))
 
 
+def read_start(path):
+    tokens, values = array.array("i"), array.array("f")
+    with open(path, "rb") as file:
+        tokens.fromfile(file, SAMPLES * CONTEXT + 1)
+        values.frombytes(file.read())
+    return torch.tensor(tokens, dtype=torch.int64), torch.tensor(values)
+
+
 def main():
     torch.set_num_threads(1)
-    torch.manual_seed(1)
+    text, values = read_start(sys.argv[1])
     model = Gpt()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
-    text = torch.randint(VOCAB, (SAMPLES * CONTEXT + 1,))
+    params = model.load(values)
+    groups = [{"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95))
     tokens, targets = text[:-1].view(SAMPLES, -1), text[1:].view(SAMPLES, -1)
     for _ in sys.stdin:
         start = time.thread_time()

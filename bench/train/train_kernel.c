@@ -226,13 +226,26 @@ static int run(int rounds)
     return good ? 0 : 1;
 }
 
-static int serve(void)
+/* Tokens and parameters, for the peer to start from the same. */
+static int write_start(const struct bench *b, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return -1;
+    size_t written = fwrite(b->tokens, sizeof(*b->tokens), TOKENS + 1, file);
+    written += fwrite(b->params, sizeof(*b->params), b->model->count, file);
+    return fclose(file) || written != TOKENS + 1 + b->model->count ? -1 : 0;
+}
+
+static int serve(const char *path)
 {
     struct bench b = {0};
     double step_s[PARTS];
     char line[16];
-    if (bench_init(&b, false))
+    if (bench_init(&b, false) || write_start(&b, path))
         return 1;
+    printf("ready\n");
+    (void)fflush(stdout);
     while (fgets(line, sizeof(line), stdin)) {
         double total_s = 0, loss = train_step(&b, step_s);
         for (int p = 0; p < PARTS; p++)
@@ -246,10 +259,13 @@ static int serve(void)
 
 int main(int argc, char **argv)
 {
-    long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : ROUNDS;
-    if (rounds < 0 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench_train_kernel [rounds 0..%d]\n", ROUNDS_MAX);
+    char *end = NULL;
+    long rounds = argc > 1 ? strtol(argv[1], &end, 10) : ROUNDS;
+    if (argc > 1 && *end)
+        return serve(argv[1]);
+    if (rounds < 1 || rounds > ROUNDS_MAX) {
+        fprintf(stderr, "usage: bench_train_kernel [rounds 1..%d | FILE]\n", ROUNDS_MAX);
         return 2;
     }
-    return rounds ? run((int)rounds) : serve();
+    return run((int)rounds);
 }
