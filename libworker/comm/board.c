@@ -20,16 +20,18 @@ bool board_prepare(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-/* Wake who went to sleep before it could see what was just written. */
-static void wake(struct wk_comm *comm)
+/* Show the others that `word` has come to the present sequence, and wake who went to sleep before
+ * it could see that. */
+static void show(struct wk_comm *comm, _Atomic uint64_t *word)
 {
     if (comm->fences)
-        atomic_thread_fence(memory_order_seq_cst);
+        atomic_store(word, comm->board_sequence);
     else
-        atomic_signal_fence(memory_order_seq_cst);
+        atomic_store_explicit(word, comm->board_sequence, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
     for (int i = 0; i < comm->locals; i++) {
         struct peer *peer = &comm->peers[comm->local_ranks[i]];
-        if (peer->head && atomic_load_explicit(&peer->head->asleep, memory_order_relaxed))
+        if (peer->head && atomic_load(&peer->head->asleep))
             segment_ring_bell(peer->head, peer->handles.bell_fd);
     }
 }
@@ -45,8 +47,7 @@ void board_post(struct wk_comm *comm, const void *data, size_t bytes)
         memcpy(tail, data, first);
     memcpy(post->data, tail, sizeof(tail));
     memcpy(post->header, &comm->header, sizeof(comm->header));
-    atomic_store_explicit(&post->sequence, comm->board_sequence, memory_order_release);
-    wake(comm);
+    show(comm, &post->sequence);
 }
 
 const struct post *board_post_of(const struct wk_comm *comm, int rank)
@@ -137,8 +138,7 @@ int board_finish(struct wk_comm *comm, const struct share *share)
         done->squares = share->squares;
         done->nonfinite = share->nonfinite;
     }
-    atomic_store_explicit(&done->sequence, comm->board_sequence, memory_order_release);
-    wake(comm);
+    show(comm, &done->sequence);
     return await_all(comm, finished);
 }
 

@@ -8,7 +8,7 @@ enum { LOOKS_MAX = 100, NAMED_MAX = 8 /* missing ranks named before "and n more"
 
 _Static_assert((int)KINDS <= (int)WK_COMM_COUNTERS, "every operation has its counter");
 
-/* Data first, version last: who reads sees the same even version around whole data. */
+/* Who sees a word of the new data sees the odd version too, when it looks again. */
 void present_set(struct wk_comm *comm, const struct request *rq)
 {
     struct present *present = &comm->present;
@@ -19,10 +19,9 @@ void present_set(struct wk_comm *comm, const struct request *rq)
     comm->arrived = false;
     memcpy(words, &comm->header, sizeof(words));
     atomic_store_explicit(&present->version, version + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        atomic_store_explicit(&present->words[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&present->bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&present->words[i], words[i], memory_order_release);
+    atomic_store_explicit(&present->bytes, bytes, memory_order_release);
     atomic_store_explicit(&present->version, version + 2, memory_order_release);
     atomic_store_explicit(&present->active, true, memory_order_relaxed);
     /* One runner at a time: no need of the bus to add. */
@@ -46,9 +45,8 @@ static void read_present(struct wk_comm *comm, struct header *ret_header, uint64
     for (int looks = 0; looks < LOOKS_MAX; looks++) {
         uint64_t before = atomic_load_explicit(&present->version, memory_order_acquire);
         for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-            words[i] = atomic_load_explicit(&present->words[i], memory_order_relaxed);
-        *ret_bytes = atomic_load_explicit(&present->bytes, memory_order_relaxed);
-        atomic_thread_fence(memory_order_acquire);
+            words[i] = atomic_load_explicit(&present->words[i], memory_order_acquire);
+        *ret_bytes = atomic_load_explicit(&present->bytes, memory_order_acquire);
         if (before % 2 == 0 &&
             before == atomic_load_explicit(&present->version, memory_order_relaxed))
             break;

@@ -13,6 +13,9 @@ enum { WORLD_MAX = 4, REPEATS = 2 };
 
 static const size_t counts[] = {0, 1, 3, 16, 17, 1000, 4099, 40003};
 static const size_t large_counts[] = {300007};
+/* A race detector makes all of it twenty times slower. */
+static const size_t thread_counts[] = {0, 17, 4099};
+static const size_t thread_large_counts[] = {50021};
 
 struct shared {
     bool arena; /* buffers lie in one */
@@ -138,16 +141,19 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
         return 1;
     c.in = arena ? wk_arena_data(arena) : malloc(most);
     c.out = arena ? c.in + most : malloc(most);
-    bool few = ranks->kind == RANKS_THREADS || ranks->world > WORLD_MAX;
     const char *failure = NULL;
-    for (int d = WK_F32; !failure && d <= WK_U8; d += ranks->world > 16 ? 4 : 1) {
+    bool threads = ranks->kind == RANKS_THREADS, wide = ranks->world > WORLD_MAX;
+    for (int d = WK_F32; !failure && d <= WK_U8; d += ranks->world > 16 ? 4 : threads ? 3 : 1) {
         c.dtype = (enum wk_dtype)d;
-        failure = try_sizes(&c, counts, ranks->world > 16 ? 4 : few ? 6 : 8);
+        if (threads)
+            failure = try_sizes(&c, thread_counts, 3);
+        else
+            failure = try_sizes(&c, counts, ranks->world > 16 ? 4 : wide ? 6 : 8);
     }
     static const enum wk_dtype large[] = {WK_F32, WK_BF16};
-    for (int d = 0; !failure && ranks->world <= WORLD_MAX && d < 2; d++) {
+    for (int d = 0; !failure && !wide && d < (threads ? 1 : 2); d++) {
         c.dtype = large[d];
-        failure = try_sizes(&c, large_counts, 1);
+        failure = try_sizes(&c, threads ? thread_large_counts : large_counts, 1);
     }
     if (!failure)
         failure = try_async(&c);
