@@ -4,8 +4,10 @@
  * and the folder renamed. What a crash leaves behind has a name starting with a dot and is removed
  * by the next writer.
  *
- * Under data parallelism every rank holds the same state and rank 0 writes all of it as one shard;
- * the manifest says so, and checkpoint_load takes any number of shards.
+ * Under data parallelism every rank holds the same state and rank 0 writes all of it as one shard.
+ * A state that is cut over ranks is written by all: each puts its shard and a note of what is in it
+ * into the temporary folder, and rank 0, which waits for all notes, makes the manifest.
+ * checkpoint_load takes any number of shards and reads those bytes that it is asked for.
  *
  * Any thread; one writer per folder at a time.
  */
@@ -28,8 +30,9 @@ struct checkpoint_tensor {
     enum wk_dtype dtype;
     int dims;
     int64_t shape[CHECKPOINT_DIMS_MAX];
-    void *data; /* borrowed; read when writing, written when loading */
-    size_t bytes;
+    int64_t first; /* element of the flattened tensor that `data` begins with */
+    void *data;    /* borrowed; read when writing, written when loading */
+    size_t bytes;  /* of data; less than the tensor has where others hold the rest, or 0 */
 };
 
 struct checkpoint_about {
@@ -37,6 +40,9 @@ struct checkpoint_about {
     int world;
     int mesh_dp;
     const char *strategy;
+    /* Ranks that hold parts write a shard each; zeroed: one rank writes all. */
+    int rank, shards;
+    uint32_t ticket; /* the same on all of them, another for each attempt */
 };
 
 /* What is said to whoever decides whether a checkpoint counts. */
@@ -63,15 +69,21 @@ struct checkpoint_write {
     const struct train_numbers *numbers;
     const struct checkpoint_about *about;
     const struct checkpoint_gate *gate;
+    /* Asked while shards of other ranks are waited for; NULL: never. */
+    bool (*cancelled)(void *arg);
+    void *cancelled_arg;
 };
 
-/* WK_ENOMEM (disk full), WK_EIO, or the gate's code: then nothing new is there. A checkpoint of the
- * same step is replaced. */
+/* WK_ENOMEM (disk full), WK_EIO, WK_ETIMEOUT (a rank's shard did not come), WK_EABORT (cancelled),
+ * or the gate's code: then nothing new is there. A checkpoint of the same step is replaced. On
+ * ranks other than 0 success means that their shard is written. */
 int checkpoint_write(const struct checkpoint_write *what, struct error *err);
 
-/* Fill every tensor from the checkpoint at `path`, checking each digest. WK_ENOTFOUND: no
- * checkpoint there; WK_EIO: damaged; WK_EMISMATCH: of another model. On failure the tensors'
- * content is undefined. */
+enum { CHECKPOINT_SHARDS_MAX = 4000, CHECKPOINT_SHARD_WAIT_MS = 10 * 60 * 1000 };
+
+/* Fill every tensor, or the part of it that is asked for, from the checkpoint at `path`, checking
+ * each digest. WK_ENOTFOUND: no checkpoint there; WK_EIO: damaged; WK_EMISMATCH: of another model.
+ * On failure the tensors' content is undefined. */
 int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
                     struct train_numbers *ret_numbers, struct error *err);
 
@@ -90,6 +102,9 @@ int64_t checkpoint_step_of(const char *path);
 
 /* Remove the folder of one checkpoint; what is no step- folder is refused. Absent is fine. */
 int checkpoint_remove(const char *path, struct error *err);
+
+/* Remove what unfinished writes left in `dir`, but for the folder `keep`. */
+int checkpoint_sweep(const char *dir, const char *keep, struct error *err);
 
 /* Remove all but the newest `keep`; 0 keeps all. */
 int checkpoint_prune(const char *dir, int keep, struct error *err);

@@ -96,6 +96,27 @@ int checkpoint_remove(const char *path, struct error *err)
     return file_remove_folder(path, err);
 }
 
+int checkpoint_sweep(const char *dir, const char *keep, struct error *err)
+{
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return errno == ENOENT ? 0 : error_errno(err, errno, "checkpoints in %s", dir);
+    const struct dirent *entry;
+    int rc = 0;
+    while (!rc && (entry = readdir(folder))) {
+        char path[CHECKPOINT_PATH_MAX];
+        size_t size = strlen(entry->d_name);
+        bool unfinished = str_starts(entry->d_name, ".step-") && size > 4 &&
+                          strcmp(entry->d_name + size - 4, ".tmp") == 0;
+        if (!unfinished || str_printf(path, sizeof(path), "%s/%s", dir, entry->d_name) ||
+            strcmp(path, keep) == 0)
+            continue;
+        rc = file_remove_folder(path, err);
+    }
+    (void)closedir(folder);
+    return rc;
+}
+
 int checkpoint_prune(const char *dir, int keep, struct error *err)
 {
     int64_t *steps;

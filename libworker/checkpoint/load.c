@@ -90,36 +90,66 @@ static int open_shard(struct load *load, int index, struct error *err)
     return rc;
 }
 
-/* The bytes of one part into `ret`. */
-static int read_part(struct load *load, const struct manifest_tensor *tensor,
-                     const struct manifest_part *part, void *ret, struct error *err)
+/* Elements [first, first + count) of a tensor, and where they go. */
+struct wanted {
+    int64_t first, count;
+    char *data;
+};
+
+/* The element that the file of part `index` begins with: a shard holds one run of a tensor. */
+static int64_t run_start(const struct manifest_tensor *tensor, int index)
 {
+    while (index > 0 && tensor->parts[index - 1].file == tensor->parts[index].file)
+        index--;
+    return tensor->parts[index].start;
+}
+
+/* What is wanted of one part, which is read and checked whole. */
+static int read_part(struct load *load, const struct manifest_tensor *tensor, int index,
+                     const struct wanted *wanted, struct error *err)
+{
+    const struct manifest_part *part = &tensor->parts[index];
     const struct shard *shard = &load->shards[part->file];
     const struct safetensors_entry *entry =
         shard->parsed ? safetensors_find(&shard->tensors, tensor->name) : NULL;
-    size_t bytes = (size_t)part->count * wk_dtype_bytes(tensor->dtype);
-    if (!entry || entry->dtype != tensor->dtype || entry->bytes != bytes)
+    int64_t element = (int64_t)wk_dtype_bytes(tensor->dtype);
+    int64_t skip = (part->start - run_start(tensor, index)) * element;
+    size_t bytes = (size_t)(part->count * element);
+    if (!entry || entry->dtype != tensor->dtype || (uint64_t)skip + bytes > entry->bytes)
         return error_set(err, WK_EIO, "%s does not hold what the manifest says",
                          load->manifest.files[part->file].name);
-    int rc = file_read_at(shard->fd, ret, bytes, entry->offset, err);
-    if (!rc && crc32c(0, ret, bytes) != part->crc)
+    int64_t from = part->start > wanted->first ? part->start : wanted->first;
+    int64_t end = wanted->first + wanted->count, to = part->start + part->count;
+    to = to < end ? to : end;
+    bool all = to - from == part->count;
+    char *ret = wanted->data + (from - wanted->first) * element;
+    char *into = all ? ret : malloc(bytes);
+    if (!into)
+        return error_set(err, WK_ENOMEM, "no memory for a part of %zu bytes", bytes);
+    int rc = file_read_at(shard->fd, into, bytes, entry->offset + (uint64_t)skip, err);
+    if (!rc && crc32c(0, into, bytes) != part->crc)
         rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
+    if (!rc && !all)
+        memcpy(ret, into + (from - part->start) * element, (size_t)((to - from) * element));
+    if (!all)
+        free(into);
     return rc;
 }
 
-static int load_tensor(struct load *load, const struct manifest_tensor *tensor, void *ret,
-                       struct error *err)
+static int load_tensor(struct load *load, const struct manifest_tensor *tensor,
+                       const struct wanted *wanted, struct error *err)
 {
-    size_t element = wk_dtype_bytes(tensor->dtype);
-    for (int i = 0; i < tensor->n_parts; i++) {
+    int rc = 0;
+    for (int i = 0; i < tensor->n_parts && !rc; i++) {
         const struct manifest_part *part = &tensor->parts[i];
-        int rc = read_part(load, tensor, part, (char *)ret + (size_t)part->start * element, err);
-        if (rc) {
-            (void)error_wrap(err, "tensor %s", tensor->name);
-            return rc;
-        }
+        if (part->start >= wanted->first + wanted->count ||
+            part->start + part->count <= wanted->first)
+            continue;
+        rc = read_part(load, tensor, i, wanted, err);
     }
-    return 0;
+    if (rc)
+        (void)error_wrap(err, "tensor %s", tensor->name);
+    return rc;
 }
 
 static const struct manifest_tensor *
@@ -132,7 +162,8 @@ match(const struct manifest *manifest, const struct checkpoint_tensor *tensor, s
     }
     if (found->dtype != tensor->dtype || found->dims != tensor->dims ||
         memcmp(found->shape, tensor->shape, (size_t)tensor->dims * sizeof(int64_t)) != 0 ||
-        (size_t)manifest_count(found) * wk_dtype_bytes(found->dtype) != tensor->bytes) {
+        (size_t)tensor->first + tensor->bytes / wk_dtype_bytes(found->dtype) >
+            (size_t)manifest_count(found)) {
         error_set(err, WK_EMISMATCH, "its tensor %s has another shape or type", tensor->name);
         return NULL;
     }
@@ -149,7 +180,9 @@ static int load_tensors(struct load *load, const struct checkpoint_tensor *tenso
         const struct manifest_tensor *found = match(&load->manifest, &tensors[i], err);
         if (!found)
             return WK_EMISMATCH;
-        int rc = load_tensor(load, found, tensors[i].data, err);
+        int64_t count = (int64_t)(tensors[i].bytes / wk_dtype_bytes(found->dtype));
+        struct wanted wanted = {tensors[i].first, count, tensors[i].data};
+        int rc = load_tensor(load, found, &wanted, err);
         if (rc)
             return rc;
     }
@@ -226,7 +259,8 @@ static int verify_tensors(struct load *load, struct error *err)
         void *data = malloc(bytes + 1);
         if (!data)
             return error_set(err, WK_ENOMEM, "no memory for tensor %s", tensor->name);
-        int rc = load_tensor(load, tensor, data, err);
+        struct wanted wanted = {0, manifest_count(tensor), data};
+        int rc = load_tensor(load, tensor, &wanted, err);
         free(data);
         if (rc)
             return rc;

@@ -1,4 +1,5 @@
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ struct saver {
     pthread_cond_t changed;
     bool full; /* a snapshot waits or is being written */
     bool closing;
-    struct error result; /* of the last write */
+    atomic_bool cancelled; /* of the write in progress */
+    struct error result;   /* of the last write */
 
     /* The snapshot; the thread's while full, else the caller's. */
     struct checkpoint_tensor *tensors;
@@ -27,13 +29,25 @@ struct saver {
     char strategy[32];
 };
 
+static bool cancelled(void *arg)
+{
+    return atomic_load(&((struct saver *)arg)->cancelled);
+}
+
+void saver_cancel(struct saver *saver)
+{
+    atomic_store(&saver->cancelled, true);
+}
+
 static int write_one(struct saver *saver, const struct checkpoint_write *what, struct error *err)
 {
     struct checkpoint_write mine = *what;
     mine.dir = saver->dir;
     mine.gate = saver->options.gate;
+    mine.cancelled = cancelled;
+    mine.cancelled_arg = saver;
     int rc = checkpoint_write(&mine, err);
-    if (!rc && !mine.gate)
+    if (!rc && !mine.gate && what->about->rank == 0)
         rc = checkpoint_prune(saver->dir, saver->options.keep, err);
     if (!rc && err)
         *err = (struct error){0};
@@ -149,7 +163,8 @@ int saver_take(struct saver *saver, const struct checkpoint_write *what, struct 
     for (int i = 0; i < what->n_tensors; i++) {
         saver->tensors[i] = what->tensors[i];
         saver->tensors[i].data = at;
-        memcpy(at, what->tensors[i].data, what->tensors[i].bytes);
+        if (what->tensors[i].bytes)
+            memcpy(at, what->tensors[i].data, what->tensors[i].bytes);
         at += what->tensors[i].bytes;
     }
     saver->n_tensors = what->n_tensors;
@@ -157,6 +172,7 @@ int saver_take(struct saver *saver, const struct checkpoint_write *what, struct 
     saver->about = *what->about;
     (void)str_copy(saver->strategy, sizeof(saver->strategy), what->about->strategy);
     saver->about.strategy = saver->strategy;
+    atomic_store(&saver->cancelled, false);
     (void)pthread_mutex_lock(&saver->lock);
     saver->full = true;
     (void)pthread_cond_broadcast(&saver->changed);
@@ -180,6 +196,7 @@ int saver_now(struct saver *saver, const struct checkpoint_write *what, struct e
 {
     struct error local = {0};
     (void)saver_wait(saver, NULL);
+    atomic_store(&saver->cancelled, false);
     int rc = write_one(saver, what, &local);
     (void)pthread_mutex_lock(&saver->lock);
     saver->result = local;

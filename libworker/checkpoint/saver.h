@@ -31,6 +31,10 @@ int saver_take(struct saver *saver, const struct checkpoint_write *what, struct 
 /* Write from the live state, on this thread, after what is in progress. */
 int saver_now(struct saver *saver, const struct checkpoint_write *what, struct error *err);
 
+/* Shards of other ranks are not waited for any longer: the write in progress ends with WK_EABORT
+ * unless it is complete. Any thread. */
+void saver_cancel(struct saver *saver);
+
 /* Wait for the write in progress; returns the result of the last one (0 if there was none). */
 int saver_wait(struct saver *saver, struct error *err);
 

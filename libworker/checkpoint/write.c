@@ -14,56 +14,101 @@
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/folder.h"
 #include "libworker/checkpoint/manifest.h"
+#include "libworker/checkpoint/note.h"
 #include "libworker/checkpoint/safetensors.h"
 
-/* The one shard of a data-parallel job. */
-static const char shard_name[] = "rank-00000-of-00001.safetensors";
-
-enum { SHARD, STATE, FILES }; /* places in the manifest */
-enum { CHUNK_BYTES = 4 << 20 };
+enum { CHUNK_BYTES = 4 << 20 }; /* one part, one digest: whoever loads reads whole parts */
+enum { SHARD_NAME_BYTES = 48, SHARD_POLL_US = 10000 };
 
 struct draft {
     const struct checkpoint_write *what;
+    int shards;                          /* files of tensors; state.json comes after them */
     char path[CHECKPOINT_PATH_MAX];      /* final */
     char temporary[CHECKPOINT_PATH_MAX]; /* until renamed */
     int folder;                          /* open on the temporary one */
+    struct note note;                    /* of the own shard */
+    size_t parts_room;
     struct manifest manifest;
 };
 
-static int write_data(int fd, const struct checkpoint_tensor *tensor, uint32_t *ret_crc,
-                      struct error *err)
+static void shard_name(const struct draft *draft, int rank, char ret[SHARD_NAME_BYTES])
 {
+    (void)str_printf(ret, SHARD_NAME_BYTES, "rank-%05d-of-%05d.safetensors", rank, draft->shards);
+}
+
+static int add_part(struct draft *draft, const struct note_part *part, struct error *err)
+{
+    struct note *note = &draft->note;
+    if (note->n_parts == draft->parts_room) {
+        size_t room = 2 * draft->parts_room + 64;
+        struct note_part *parts = realloc(note->parts, room * sizeof(*parts));
+        if (!parts || room > NOTE_PARTS_MAX) {
+            free(parts);
+            note->parts = parts ? NULL : note->parts;
+            return error_set(err, WK_ENOMEM, "no memory for %zu parts", room);
+        }
+        note->parts = parts;
+        draft->parts_room = room;
+    }
+    note->parts[note->n_parts++] = *part;
+    return 0;
+}
+
+static int write_data(struct draft *draft, int fd, int index, struct error *err)
+{
+    const struct checkpoint_tensor *tensor = &draft->what->tensors[index];
+    size_t element = wk_dtype_bytes(tensor->dtype);
     const char *at = tensor->data;
-    uint32_t crc = 0;
     for (size_t done = 0; done < tensor->bytes;) {
         size_t size = tensor->bytes - done < CHUNK_BYTES ? tensor->bytes - done : CHUNK_BYTES;
-        crc = crc32c(crc, at + done, size);
+        struct note_part part = {
+            .tensor = (uint32_t)index,
+            .crc = crc32c(0, at + done, size),
+            .start = tensor->first + (int64_t)(done / element),
+            .count = (int64_t)(size / element),
+        };
         int rc = file_append(fd, at + done, size, err);
+        if (!rc)
+            rc = add_part(draft, &part, err);
         if (rc)
             return rc;
         done += size;
     }
-    *ret_crc = crc;
     return 0;
+}
+
+static bool is_whole(const struct checkpoint_tensor *tensor)
+{
+    size_t count = 1;
+    for (int i = 0; i < tensor->dims; i++)
+        count *= (size_t)tensor->shape[i];
+    return tensor->bytes == count * wk_dtype_bytes(tensor->dtype);
 }
 
 static int shard_header(struct draft *draft, struct buf *out, struct error *err)
 {
-    int n = draft->what->n_tensors;
+    int n = draft->what->n_tensors, held = 0;
     struct safetensors_entry *entries = calloc((size_t)n + 1, sizeof(*entries));
     if (!entries)
         return error_set(err, WK_ENOMEM, "no memory for the header of %d tensors", n);
     for (int i = 0; i < n; i++) {
         const struct checkpoint_tensor *tensor = &draft->what->tensors[i];
-        entries[i] = (struct safetensors_entry){
+        if (!tensor->bytes)
+            continue;
+        struct safetensors_entry *entry = &entries[held++];
+        *entry = (struct safetensors_entry){
             .name = tensor->name,
             .dtype = tensor->dtype,
-            .dims = tensor->dims,
+            .dims = 1,
+            .shape = {(int64_t)(tensor->bytes / wk_dtype_bytes(tensor->dtype))},
             .bytes = tensor->bytes,
         };
-        memcpy(entries[i].shape, tensor->shape, sizeof(tensor->shape));
+        if (!is_whole(tensor))
+            continue; /* a slice of the flattened tensor */
+        entry->dims = tensor->dims;
+        memcpy(entry->shape, tensor->shape, sizeof(tensor->shape));
     }
-    int rc = safetensors_write_header(entries, n, out);
+    int rc = safetensors_write_header(entries, held, out);
     free(entries);
     return rc ? error_set(err, rc, "no memory for the header of %d tensors", n) : 0;
 }
@@ -74,19 +119,12 @@ static int write_tensors(struct draft *draft, int fd, struct error *err)
     int rc = shard_header(draft, &header, err);
     if (!rc)
         rc = file_append(fd, header.data, header.size, err);
-    if (!rc) {
-        draft->manifest.files[SHARD] = (struct manifest_file){
-            .name = shard_name,
-            .bytes = header.size,
-            .header_bytes = header.size,
-            .crc = crc32c(0, header.data, header.size),
-        };
-    }
+    draft->note.bytes = draft->note.header_bytes = header.size;
+    draft->note.crc = rc ? 0 : crc32c(0, header.data, header.size);
     buf_fini(&header);
     for (int i = 0; i < draft->what->n_tensors && !rc; i++) {
-        const struct checkpoint_tensor *tensor = &draft->what->tensors[i];
-        rc = write_data(fd, tensor, &draft->manifest.tensors[i].parts->crc, err);
-        draft->manifest.files[SHARD].bytes += tensor->bytes;
+        rc = write_data(draft, fd, i, err);
+        draft->note.bytes += draft->what->tensors[i].bytes;
     }
     if (!rc && fsync(fd))
         rc = error_errno(err, errno, "syncing");
@@ -95,14 +133,16 @@ static int write_tensors(struct draft *draft, int fd, struct error *err)
 
 static int write_shard(struct draft *draft, struct error *err)
 {
-    int fd = openat(draft->folder, shard_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    char name[SHARD_NAME_BYTES];
+    shard_name(draft, draft->what->about->rank, name);
+    int fd = openat(draft->folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return error_errno(err, errno, "%s", shard_name);
+        return error_errno(err, errno, "%s", name);
     int rc = write_tensors(draft, fd, err);
     if (close(fd) && !rc)
         rc = error_errno(err, errno, "closing");
     if (rc)
-        (void)error_wrap(err, "%s", shard_name);
+        (void)error_wrap(err, "%s", name);
     return rc;
 }
 
@@ -115,7 +155,7 @@ static int write_state(struct draft *draft, struct error *err)
     else
         rc = file_write(draft->folder, "state.json", text.data, text.size, err);
     if (!rc) {
-        draft->manifest.files[STATE] = (struct manifest_file){
+        draft->manifest.files[draft->shards] = (struct manifest_file){
             .name = "state.json",
             .bytes = text.size,
             .header_bytes = text.size,
@@ -155,28 +195,118 @@ static int fill_manifest(struct draft *draft, struct error *err)
     manifest->strategy = what->about->strategy;
     manifest->mesh_dp = what->about->mesh_dp;
     manifest->mesh_tp = manifest->mesh_pp = manifest->mesh_cp = 1;
-    manifest->n_files = FILES;
-    manifest->files = arena_array(&manifest->arena, FILES, sizeof(*manifest->files));
+    manifest->n_files = draft->shards + 1;
+    manifest->files =
+        arena_array(&manifest->arena, (size_t)manifest->n_files, sizeof(*manifest->files));
     manifest->n_tensors = what->n_tensors;
     size_t n = (size_t)what->n_tensors;
     manifest->tensors = arena_array(&manifest->arena, n + 1, sizeof(*manifest->tensors));
-    struct manifest_part *parts = arena_array(&manifest->arena, n + 1, sizeof(*parts));
-    if (!manifest->files || !manifest->tensors || !parts)
+    if (!manifest->files || !manifest->tensors)
         return error_set(err, WK_ENOMEM, "no memory for a manifest of %zu tensors", n);
     for (size_t i = 0; i < n; i++) {
         const struct checkpoint_tensor *tensor = &what->tensors[i];
-        parts[i].file = SHARD;
-        parts[i].count = (int64_t)(tensor->bytes / wk_dtype_bytes(tensor->dtype));
         manifest->tensors[i] = (struct manifest_tensor){
             .name = tensor->name,
             .dtype = tensor->dtype,
             .dims = tensor->dims,
-            .parts = &parts[i],
-            .n_parts = 1,
         };
         memcpy(manifest->tensors[i].shape, tensor->shape, sizeof(tensor->shape));
     }
     return 0;
+}
+
+/* The note of `rank` once its shard is written. */
+static int await_note(struct draft *draft, int rank, struct note *ret, struct error *err)
+{
+    const struct checkpoint_write *what = draft->what;
+    for (int64_t waited_us = 0;; waited_us += SHARD_POLL_US) {
+        int rc = note_read(draft->folder, rank, ret, err);
+        if (rc != WK_ENOTFOUND)
+            return rc;
+        if (what->cancelled && what->cancelled(what->cancelled_arg))
+            return error_set(err, WK_EABORT, "given up: the generation it is of is over");
+        if (waited_us >= (int64_t)CHECKPOINT_SHARD_WAIT_MS * 1000)
+            return error_set(err, WK_ETIMEOUT, "the shard of rank %d did not come", rank);
+        (void)usleep(SHARD_POLL_US);
+    }
+}
+
+static int add_file(struct draft *draft, int rank, const struct note *note, struct error *err)
+{
+    struct manifest *manifest = &draft->manifest;
+    char name[SHARD_NAME_BYTES];
+    shard_name(draft, rank, name);
+    manifest->files[rank] = (struct manifest_file){
+        .name = arena_strdup(&manifest->arena, name),
+        .bytes = note->bytes,
+        .header_bytes = note->header_bytes,
+        .crc = note->crc,
+    };
+    if (!manifest->files[rank].name)
+        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+    for (uint32_t i = 0; i < note->n_parts; i++) {
+        if (note->parts[i].tensor >= (uint32_t)manifest->n_tensors)
+            return error_set(err, WK_EMISMATCH, "rank %d wrote tensors of another model", rank);
+        manifest->tensors[note->parts[i].tensor].n_parts++;
+    }
+    return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct manifest_part *one = a, *other = b;
+    return one->start < other->start ? -1 : one->start > other->start;
+}
+
+/* Tensors' parts out of all notes, in order of their elements. */
+static int fill_parts(struct draft *draft, const struct note *notes, struct error *err)
+{
+    struct manifest *manifest = &draft->manifest;
+    for (int i = 0; i < manifest->n_tensors; i++) {
+        struct manifest_tensor *tensor = &manifest->tensors[i];
+        tensor->parts =
+            arena_array(&manifest->arena, (size_t)tensor->n_parts + 1, sizeof(*tensor->parts));
+        tensor->n_parts = 0;
+        if (!tensor->parts)
+            return error_set(err, WK_ENOMEM, "no memory for a manifest");
+    }
+    for (int rank = 0; rank < draft->shards; rank++)
+        for (uint32_t i = 0; i < notes[rank].n_parts; i++) {
+            const struct note_part *part = &notes[rank].parts[i];
+            struct manifest_tensor *tensor = &manifest->tensors[part->tensor];
+            tensor->parts[tensor->n_parts++] =
+                (struct manifest_part){rank, part->start, part->count, part->crc};
+        }
+    for (int i = 0; i < manifest->n_tensors; i++)
+        qsort(manifest->tensors[i].parts, (size_t)manifest->tensors[i].n_parts,
+              sizeof(struct manifest_part), by_start);
+    return 0;
+}
+
+/* Rank 0: everything the ranks wrote, into the manifest. */
+static int collect_shards(struct draft *draft, struct error *err)
+{
+    struct note *notes = calloc((size_t)draft->shards, sizeof(*notes));
+    if (!notes)
+        return error_set(err, WK_ENOMEM, "no memory for %d notes", draft->shards);
+    int rc = 0;
+    for (int rank = 0; rank < draft->shards && !rc; rank++) {
+        char name[NOTE_NAME_BYTES];
+        note_name(rank, name);
+        rc = rank == 0 ? 0 : await_note(draft, rank, &notes[rank], err);
+        if (rank == 0)
+            notes[0] = draft->note;
+        else if (!rc && unlinkat(draft->folder, name, 0))
+            rc = error_errno(err, errno, "removing %s", name);
+        if (!rc)
+            rc = add_file(draft, rank, &notes[rank], err);
+    }
+    if (!rc)
+        rc = fill_parts(draft, notes, err);
+    for (int rank = 1; rank < draft->shards; rank++)
+        note_fini(&notes[rank]);
+    free(notes);
+    return rc;
 }
 
 /* A folder cannot be renamed over one that has files, so an older one steps aside first. */
@@ -227,16 +357,22 @@ static int commit(struct draft *draft, struct error *err)
 
 static int open_draft(struct draft *draft, struct error *err)
 {
+    const struct checkpoint_about *about = draft->what->about;
     const char *dir = draft->what->dir;
     long long step = draft->what->numbers->step;
     int rc = file_make_dirs(dir, err);
     if (rc)
         return rc;
     if (checkpoint_path(dir, step, draft->path) ||
-        str_printf(draft->temporary, sizeof(draft->temporary), "%s/.step-%08lld.tmp", dir, step))
+        str_printf(draft->temporary, sizeof(draft->temporary), "%s/.step-%08lld-%06x.tmp", dir,
+                   step, about->ticket))
         return error_set(err, WK_EINVAL, "the path %s is too long", dir);
-    rc = file_remove_folder(draft->temporary, err);
-    if (!rc && mkdir(draft->temporary, 0777))
+    /* One writer's own folder starts empty; the ranks of one ticket share theirs. */
+    if (draft->shards == 1)
+        rc = file_remove_folder(draft->temporary, err);
+    else if (about->rank == 0)
+        rc = checkpoint_sweep(dir, draft->temporary, err);
+    if (!rc && mkdir(draft->temporary, 0777) && (draft->shards == 1 || errno != EEXIST))
         rc = error_errno(err, errno, "making folder %s", draft->temporary);
     if (rc)
         return rc;
@@ -244,23 +380,36 @@ static int open_draft(struct draft *draft, struct error *err)
     return draft->folder < 0 ? error_errno(err, errno, "%s", draft->temporary) : 0;
 }
 
+static int write_as_first(struct draft *draft, struct error *err)
+{
+    int rc = fill_manifest(draft, err);
+    if (!rc)
+        rc = collect_shards(draft, err);
+    if (!rc)
+        rc = write_state(draft, err);
+    return rc ? rc : commit(draft, err);
+}
+
 int checkpoint_write(const struct checkpoint_write *what, struct error *err)
 {
-    struct draft draft = {.what = what, .folder = -1};
-    int rc = open_draft(&draft, err);
-    if (!rc)
-        rc = fill_manifest(&draft, err);
+    bool first = what->about->rank == 0;
+    struct draft draft = {.what = what, .folder = -1, .shards = what->about->shards};
+    if (draft.shards < 1)
+        draft.shards = 1;
+    int rc = draft.shards > CHECKPOINT_SHARDS_MAX
+                 ? error_set(err, WK_EINVAL, "more than %d shards", CHECKPOINT_SHARDS_MAX)
+                 : open_draft(&draft, err);
     if (!rc)
         rc = write_shard(&draft, err);
     if (!rc)
-        rc = write_state(&draft, err);
-    if (!rc)
-        rc = commit(&draft, err);
+        rc = first ? write_as_first(&draft, err)
+                   : note_write(draft.folder, what->about->rank, &draft.note, err);
     if (draft.folder >= 0)
         close(draft.folder);
-    if (rc && *draft.temporary)
+    if (rc && first && *draft.temporary)
         (void)file_remove_folder(draft.temporary, NULL);
     manifest_fini(&draft.manifest);
+    note_fini(&draft.note);
     if (rc)
         (void)error_wrap(err, "checkpoint of step %lld", (long long)what->numbers->step);
     return rc;

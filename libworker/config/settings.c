@@ -85,6 +85,7 @@ static int parse_value(const struct setting_row *row, const char *text, struct s
                        struct error *err)
 {
     int rc = 0;
+    bool truth = false;
     switch (row->kind) {
     case SETTING_TEXT:
         return 0;
@@ -92,6 +93,10 @@ static int parse_value(const struct setting_row *row, const char *text, struct s
         return check_choice(row, text, err);
     case SETTING_INTEGER:
         return parse_i64(text, row->min, row->max, &value->integer, err);
+    case SETTING_BOOL:
+        rc = parse_bool(text, &truth, err);
+        value->integer = truth;
+        return rc;
     case SETTING_INTERVAL:
         return parse_interval(text, &value->integer, err);
     case SETTING_DURATION:

@@ -43,6 +43,10 @@
       "gradients that are reduced together")                                                       \
     X(FIRST_BUCKET_MIB, "first_bucket_mib", NUMBER, "1", 0, 4096, NULL,                            \
       "the same for the first of a backward pass, so that reducing starts early")                  \
+    X(PREFETCH, "fsdp.prefetch", INTEGER, "1", 0, 8, NULL,                                         \
+      "blocks gathered ahead of the one in use")                                                   \
+    X(RESHARD, "fsdp.reshard_after_forward", BOOL, "true", 0, 0, NULL,                             \
+      "give a block's parameters back between its forward and backward pass")                      \
     X(CHECKPOINT_DIR, "checkpoint.dir", TEXT, "", 0, 0, NULL,                                      \
       "folder of the checkpoints, reached by every rank; empty = none are written")                \
     X(CHECKPOINT_EVERY, "checkpoint.every", INTERVAL, "", 0, 0, NULL,                              \
@@ -73,6 +77,7 @@ enum setting_kind {
     SETTING_TEXT,
     SETTING_CHOICE,
     SETTING_INTEGER,
+    SETTING_BOOL, /* kept as 0 or 1 */
     SETTING_NUMBER,
     SETTING_DURATION, /* kept in ms */
     SETTING_INTERVAL, /* "200 steps" or a duration; kept as steps, or as -ms; 0 = never */
@@ -91,7 +96,7 @@ extern const struct setting_row setting_rows[SETTINGS_COUNT];
 
 struct setting_value {
     const char *text; /* in the arena or the table, never NULL */
-    int64_t integer;  /* INTEGER, DURATION, INTERVAL */
+    int64_t integer;  /* INTEGER, BOOL, DURATION, INTERVAL */
     double number;    /* NUMBER */
     enum wk_origin origin;
     const char *where; /* "MUSTER_SEED", "run.yaml:3"; "" for default and code */

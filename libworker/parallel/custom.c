@@ -57,13 +57,18 @@ bool model_is_custom(const struct wk_model *model)
     return model->ops == &custom_ops;
 }
 
-void custom_apply_initial(struct wk_model *model)
+void custom_fill(struct wk_model *model, int index)
 {
     const struct custom *custom = (const struct custom *)model;
+    if (custom->initial[index])
+        memcpy(model->params[index].data, custom->initial[index],
+               model->params[index].count * sizeof(float));
+}
+
+void custom_apply_initial(struct wk_model *model)
+{
     for (int i = 0; i < model->n_params; i++)
-        if (custom->initial[i])
-            memcpy(model->params[i].data, custom->initial[i],
-                   model->params[i].count * sizeof(float));
+        custom_fill(model, i);
 }
 
 static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer)

@@ -9,7 +9,7 @@ bool boundary_stopping(struct wk_context *ctx)
     return signal_count() > ctx->signals_seen;
 }
 
-static bool behind(struct wk_context *ctx)
+bool boundary_behind(struct wk_context *ctx)
 {
     return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
 }
@@ -49,6 +49,8 @@ static bool end_together(struct wk_context *ctx)
     int rc = wk_barrier(ctx->comm, NULL);
     if (rc)
         (void)context_break(ctx, rc);
+    else
+        ctx->save_over = ctx->strategy.is_sharded;
     return !rc;
 }
 
@@ -62,6 +64,14 @@ static bool stop(struct wk_context *ctx)
     return false;
 }
 
+/* Ranks that hold parts of one state stop and leave after the same step, which the sums of the last
+ * one told all of them; in a broken generation there is nothing left to do together. */
+static bool agreed(const struct wk_context *ctx, bool alone, bool together)
+{
+    bool parts = ctx->strategy.is_sharded && ctx->phase != STEP_BROKEN;
+    return parts ? together : alone;
+}
+
 bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
 {
     if (ctx->micro > 0 && ctx->phase != STEP_BROKEN && !ctx->error.code)
@@ -69,9 +79,9 @@ bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
     for (;;) {
         if (ctx->error.code || ctx->ended)
             return false;
-        if (boundary_stopping(ctx))
+        if (agreed(ctx, boundary_stopping(ctx), ctx->agreed_stop))
             return stop(ctx);
-        if (ctx->phase == STEP_BROKEN || behind(ctx)) {
+        if (ctx->phase == STEP_BROKEN || agreed(ctx, boundary_behind(ctx), ctx->agreed_leave)) {
             if (!renew(ctx))
                 return false;
             continue;

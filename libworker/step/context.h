@@ -31,14 +31,21 @@
 #include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
-#include "libworker/parallel/ddp.h"
+#include "libworker/parallel/strategy.h"
 #include "libworker/session/session.h"
 #include "libworker/track/track.h"
 
+/* Numbers that are summed over the ranks with the gradients. Ranks that hold parts of one state
+ * must do certain things after the same step; those are agreed on here, without a message. */
 enum {
-    /* Elements behind the parameters in the gradient arena that are summed with them. */
     EXTRA_LOSS,
-    EXTRA_COUNT = 16, /* keeps views on cache lines */
+    EXTRA_STOP,   /* ranks that were asked to stop */
+    EXTRA_LEAVE,  /* ranks that know of a newer generation */
+    EXTRA_SAVE,   /* 1 from rank 0: save this step */
+    EXTRA_BUSY,   /* ranks still writing the last checkpoint */
+    EXTRA_TICKET, /* from rank 0: names this save's temporary folder */
+    EXTRA_COUNT,
+    EXTRA_TICKETS = 1 << 24, /* exact in a float */
 };
 
 enum step_phase { STEP_BOUNDARY, STEP_FILLING, STEP_REDUCING, STEP_BROKEN };
@@ -77,10 +84,7 @@ struct wk_context {
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
     int n_schedulers;
-    float *params;     /* [model->count] */
-    float *grads;      /* [model->count + EXTRA_COUNT] */
-    size_t grad_count; /* of grads */
-    struct ddp ddp;
+    struct strategy strategy;
 
     /* The step in flight. */
     enum step_phase phase;
@@ -94,8 +98,13 @@ struct wk_context {
     double window_tokens; /* of the global batches of this window */
     bool custom_begun;    /* custom models: wk_grad_ready has begun this pass */
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
-    bool has_state; /* what this rank holds is training state, not just initial values */
-    bool ended;     /* wk_next has returned false for good */
+    uint64_t born;  /* sharded: generation in which the present shards were cut */
+    bool fell_back; /* sharded, while agreeing: state was lost, so there must be a checkpoint */
+    bool torn;      /* sharded: this shard is a step ahead of what was committed */
+    bool agreed_stop, agreed_leave, agreed_save;
+    uint32_t ticket, saves; /* of the save agreed on; how many rank 0 wanted */
+    bool has_state;         /* what this rank holds is training state, not just initial values */
+    bool ended;             /* wk_next has returned false for good */
 
     struct rng rng;               /* drawn from in this step */
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
@@ -106,6 +115,7 @@ struct wk_context {
     int64_t saved_step; /* newest handed to the saver */
     int64_t saved_ms;   /* when */
     bool save_asked;
+    bool save_over;  /* sharded: the last one was taken together, nobody waits for another */
     bool save_again; /* under lock: the last one was refused because its generation was over */
 
     struct track track;
@@ -156,6 +166,25 @@ void context_leave(struct wk_context *ctx);
  * meanwhile, other errors are for good. */
 int state_agree(struct wk_context *ctx, struct error *err);
 
+/* state_shards.c: the same where each rank holds a part */
+int state_agree_shards(struct wk_context *ctx, struct error *err);
+
+/* What each member says about itself, gathered as 64-bit numbers. */
+struct member {
+    int64_t has_state, step, count, params, loaders, schedulers, states;
+    int64_t digest;               /* of the parameters' names and shapes */
+    int64_t sharding;             /* its strategy; -1 = ddp */
+    int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
+};
+int state_gather(struct wk_context *ctx, struct member **ret, struct error *err);
+
+/* Fill the state from one checkpoint; the newest one's path ("" if there is none). */
+int state_load(struct wk_context *ctx, const char *path, struct error *err);
+int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err);
+
+/* prepare.c: cut the model anew for the present rank and world; state is lost. */
+int prepare_cut(struct wk_context *ctx, struct error *err);
+
 /* Table of all tensors; malloc'd, the caller frees. */
 int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
                   struct error *err);
@@ -165,6 +194,9 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
 /* save.c */
 
 int save_open(struct wk_context *ctx, struct error *err);
+
+/* What rank 0 says with the coming step's gradients. */
+void save_announce(struct wk_context *ctx, float *extras);
 
 /* At a boundary: start a checkpoint if one is due. */
 void save_if_due(struct wk_context *ctx);
@@ -181,5 +213,6 @@ int signal_count(void); /* stop signals of this process so far */
 /* boundary.c: what happens between steps, before a training batch is dealt. true: deal one. */
 bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader);
 bool boundary_stopping(struct wk_context *ctx);
+bool boundary_behind(struct wk_context *ctx); /* a newer generation is announced */
 
 #endif

@@ -210,8 +210,8 @@ int context_reform(struct wk_context *ctx, struct error *err)
 
 static void roll_back(struct wk_context *ctx)
 {
-    if (ctx->grads)
-        memset(ctx->grads, 0, ctx->grad_count * sizeof(*ctx->grads));
+    strategy_clear(&ctx->strategy);
+    ctx->agreed_stop = ctx->agreed_leave = ctx->agreed_save = false;
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
     ctx->rng = ctx->numbers.rng;
@@ -232,7 +232,9 @@ int context_break(struct wk_context *ctx, int code)
     /* Tell the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)
         wk_comm_abort(ctx->comm);
-    (void)ddp_finish(&ctx->ddp);
+    strategy_drain(&ctx->strategy);
+    if (ctx->saver && ctx->strategy.is_sharded)
+        saver_cancel(ctx->saver); /* a shard of it may never come */
     if (mend && code == WK_EPEER) {
         context_notice(ctx, "generation %llu is broken: %s", (unsigned long long)ctx->generation,
                        err.text);

@@ -6,8 +6,6 @@
 #include "libworker/step/context.h"
 #include "libworker/step/prepare.h"
 
-enum { ARENA_ALIGN_BYTES = 64 };
-
 struct wk_context *prepare_context_of_model(const struct wk_model *model)
 {
     return model->grad_ready == step_grad_ready ? model->grad_ready_arg : NULL;
@@ -32,28 +30,63 @@ static int refuse(struct error *err, const char *setting, const char *value)
     return error_set(err, WK_EUNSUPPORTED, "%s %s is not in this build", setting, value);
 }
 
+/* Whether parts of the state are on different ranks, and which. */
+static bool strategy_of(const struct wk_context *ctx, enum sharding *ret_sharding)
+{
+    const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
+    if (strcmp(name, "zero1") == 0)
+        *ret_sharding = SHARDING_ZERO1;
+    else if (strcmp(name, "zero2") == 0)
+        *ret_sharding = SHARDING_ZERO2;
+    else if (strcmp(name, "fsdp") == 0)
+        *ret_sharding = SHARDING_FSDP;
+    else
+        return false;
+    return true;
+}
+
+/* Sizes of the mesh against the strategy and the world. */
+static int check_mesh(const struct wk_context *ctx, struct error *err)
+{
+    const struct settings *settings = &ctx->settings;
+    enum sharding sharding;
+    bool cut = strategy_of(ctx, &sharding);
+    const char *strategy = settings_text(settings, SETTING_STRATEGY);
+    int64_t dp = settings_integer(settings, SETTING_MESH_DP);
+    int64_t replicas = settings_integer(settings, SETTING_MESH_DP_REPLICATE);
+    int64_t shards = settings_integer(settings, SETTING_MESH_DP_SHARD);
+    if (!cut && shards > 1)
+        return error_set(err, WK_EINVAL,
+                         "mesh.dp_shard %lld contradicts strategy %s, which cuts nothing",
+                         (long long)shards, strategy);
+    if (cut && replicas > 1)
+        return error_set(err, WK_EUNSUPPORTED,
+                         "mesh.dp_replicate %lld with strategy %s (replicas of a sharded model) is "
+                         "not in this build",
+                         (long long)replicas, strategy);
+    const struct {
+        const char *name;
+        int64_t size;
+    } sizes[] = {{"dp", dp}, {"dp_replicate", cut ? 0 : replicas}, {"dp_shard", cut ? shards : 0}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        if (sizes[i].size && sizes[i].size != ctx->world)
+            return error_set(err, WK_EINVAL, "mesh.%s is %lld, but there are %d ranks",
+                             sizes[i].name, (long long)sizes[i].size, ctx->world);
+    return 0;
+}
+
 /* Settings this build cannot honour are refused, never ignored. */
 static int check_settings(const struct wk_context *ctx, struct error *err)
 {
     const struct settings *settings = &ctx->settings;
     static const enum setting ones[] = {SETTING_MESH_CP, SETTING_MESH_TP, SETTING_MESH_PP};
-    const char *strategy = settings_text(settings, SETTING_STRATEGY);
     const char *precision = settings_text(settings, SETTING_MIXED_PRECISION);
-    if (strcmp(strategy, "ddp") != 0)
-        return refuse(err, "strategy", strategy);
     if (strcmp(precision, "no") != 0)
         return refuse(err, "mixed_precision", precision);
     for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
         if (settings_integer(settings, ones[i]) != 1)
             return refuse(err, setting_rows[ones[i]].name, settings_text(settings, ones[i]));
-    if (settings_integer(settings, SETTING_MESH_DP_SHARD) > 1)
-        return refuse(err, "mesh.dp_shard", settings_text(settings, SETTING_MESH_DP_SHARD));
-    int64_t dp = settings_integer(settings, SETTING_MESH_DP);
-    int64_t replicas = settings_integer(settings, SETTING_MESH_DP_REPLICATE);
-    if ((dp && dp != ctx->world) || (replicas && replicas != ctx->world))
-        return error_set(err, WK_EINVAL, "mesh.%s is %lld, but there are %d ranks",
-                         dp ? "dp" : "dp_replicate", (long long)(dp ? dp : replicas), ctx->world);
-    return 0;
+    return check_mesh(ctx, err);
 }
 
 /* First pass: sort what was given. */
@@ -98,6 +131,20 @@ static int check_objects(const struct wk_context *ctx, struct error *err)
         return error_set(err, WK_EINVAL, "there is no model to train");
     if (prepare_context_of_model(ctx->model))
         return error_set(err, WK_ESTATE, "the model is prepared in another context");
+    enum sharding sharding;
+    if (strategy_of(ctx, &sharding)) {
+        const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
+        if (!ctx->optimizer)
+            return error_set(err, WK_EINVAL,
+                             "strategy %s cuts a model together with its optimizer's state, and "
+                             "there is no optimizer; strategy ddp needs none",
+                             name);
+        if (ctx->optimizer->ops->whole_tensors)
+            return error_set(err, WK_EUNSUPPORTED,
+                             "%s works on whole tensors, which strategy %s cuts; use ddp or an "
+                             "element-wise optimizer",
+                             ctx->optimizer->ops->name, name);
+    }
     if (ctx->optimizer && prepare_context_of_optimizer(ctx->optimizer))
         return error_set(err, WK_ESTATE, "the optimizer is prepared in another context");
     for (int i = 0; i < ctx->n_schedulers; i++)
@@ -115,55 +162,48 @@ static int check_objects(const struct wk_context *ctx, struct error *err)
     return 0;
 }
 
-static float *arena(size_t count)
-{
-    size_t bytes =
-        (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
-    float *data = aligned_alloc(ARENA_ALIGN_BYTES, bytes);
-    if (data)
-        memset(data, 0, bytes);
-    return data;
-}
-
 static int bind_model(struct wk_context *ctx, struct error *err)
 {
     struct wk_model *model = ctx->model;
     uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
     double mib = 1 << 20;
-    struct bucket_sizes sizes = {
-        .first_bytes = (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
-        .bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
+    struct strategy_options options = {
+        .is_sharded = strategy_of(ctx, &options.shard.sharding),
+        .shard.rank = ctx->rank,
+        .shard.world = ctx->world,
+        .shard.prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
+        .shard.keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
+        .shard.sizes.first_bytes =
+            (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
+        .shard.sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
     };
-    ctx->grad_count = model->count + EXTRA_COUNT;
-    ctx->params = arena(model->count);
-    ctx->grads = arena(ctx->grad_count);
-    if (!ctx->params || !ctx->grads)
-        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
     if (!model_is_custom(model) && !model->seed_waits)
         (void)wk_model_init(model, seed);
-    int rc = model_bind(model, ctx->params, ctx->grads);
-    if (rc)
-        return error_set(err, rc, "the model does not take its memory");
-    if (model_is_custom(model))
-        custom_apply_initial(model);
+    int rc = strategy_init(&ctx->strategy, model, &options, err);
     model->grad_ready = step_grad_ready;
     model->grad_ready_arg = ctx;
-    struct ddp_arena grads = {model->params, model->n_params, ctx->grads, ctx->grad_count};
-    return ddp_init(&ctx->ddp, &grads, &sizes, err);
+    return rc;
 }
 
 static int bind_optimizer(struct wk_context *ctx, struct error *err)
 {
     if (!ctx->optimizer)
         return 0;
-    int rc = optimizer_bind(ctx->optimizer, ctx->model->params, ctx->model->n_params, 0,
-                            ctx->model->count, err);
-    if (rc)
+    struct strategy_range range = strategy_range(&ctx->strategy);
+    int rc = optimizer_bind(ctx->optimizer, range.params, range.n_params, 0, range.count, err);
+    if (rc || prepare_context_of_optimizer(ctx->optimizer))
         return rc;
     ctx->bound = (struct bound_optimizer){*ctx->optimizer->ops, ctx->optimizer->ops, ctx};
     ctx->bound.ops.step = bound_step;
     ctx->optimizer->ops = &ctx->bound.ops;
     return 0;
+}
+
+int prepare_cut(struct wk_context *ctx, struct error *err)
+{
+    strategy_fini(&ctx->strategy);
+    int rc = bind_model(ctx, err);
+    return rc ? rc : bind_optimizer(ctx, err);
 }
 
 static void bind_loaders(struct wk_context *ctx)
@@ -238,8 +278,6 @@ int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_ob
 
 void prepare_undo(struct wk_context *ctx)
 {
-    (void)ddp_finish(&ctx->ddp);
-    ddp_fini(&ctx->ddp);
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->owner = NULL;
     if (ctx->optimizer && prepare_context_of_optimizer(ctx->optimizer) == ctx)
@@ -252,7 +290,5 @@ void prepare_undo(struct wk_context *ctx)
         for (int i = 0; i < model->n_params; i++)
             model->params[i].data = model->params[i].grad = NULL;
     }
-    free(ctx->params);
-    free(ctx->grads);
-    ctx->params = ctx->grads = NULL;
+    strategy_fini(&ctx->strategy);
 }

@@ -1,4 +1,5 @@
-/* When checkpoints are taken and who is asked about them. Rank 0 writes; all ranks hold the same.
+/* When checkpoints are taken and who is asked about them. Rank 0 writes where all ranks hold the
+ * same, else each its part.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -66,9 +67,9 @@ static bool take_again(struct wk_context *ctx)
     return again;
 }
 
-static bool due(struct wk_context *ctx)
+/* Whether a boundary at `step` is one to save at. */
+static bool due(struct wk_context *ctx, int64_t step)
 {
-    int64_t step = ctx->numbers.step;
     int64_t every = settings_integer(&ctx->settings, SETTING_CHECKPOINT_EVERY);
     int64_t saved = ctx->saved_step > 0 ? ctx->saved_step : 0;
     if (take_again(ctx))
@@ -97,6 +98,11 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .mesh_dp = ctx->world,
         .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
     };
+    if (ctx->strategy.is_sharded) {
+        about.rank = ctx->rank;
+        about.shards = ctx->world;
+        about.ticket = ctx->ticket;
+    }
     struct checkpoint_write what = {
         .tensors = tensors,
         .n_tensors = count,
@@ -115,26 +121,66 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
     return rc;
 }
 
-/* Whether this rank has state to save and is the one to do so. */
+/* Whether this rank has state to save and is one to do so: rank 0, or each with its part. */
 static bool mine(const struct wk_context *ctx)
 {
-    return ctx->saver && ctx->rank == 0 && ctx->model && ctx->has_state;
+    return ctx->saver && (ctx->rank == 0 || ctx->strategy.is_sharded) && ctx->model &&
+           ctx->has_state;
+}
+
+static uint32_t new_ticket(struct wk_context *ctx)
+{
+    uint64_t mixed = ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saves;
+    return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % EXTRA_TICKETS;
+}
+
+void save_announce(struct wk_context *ctx, float *extras)
+{
+    if (!mine(ctx))
+        return;
+    extras[EXTRA_BUSY] = saver_busy(ctx->saver);
+    if (ctx->rank == 0 && due(ctx, ctx->numbers.step + 1)) {
+        extras[EXTRA_SAVE] = 1;
+        extras[EXTRA_TICKET] = (float)new_ticket(ctx);
+    }
 }
 
 void save_if_due(struct wk_context *ctx)
 {
     /* While one is being written the next waits for a later boundary instead of stalling this one.
      * A write that failed has been told of by `report`. */
-    if (mine(ctx) && !saver_busy(ctx->saver) && due(ctx))
+    if (!mine(ctx) || saver_busy(ctx->saver))
+        return;
+    bool now = ctx->strategy.is_sharded ? ctx->agreed_save : due(ctx, ctx->numbers.step);
+    ctx->agreed_save = false;
+    if (now)
         (void)start(ctx, false, NULL);
+}
+
+/* Everybody is at the same step: rank 0 says whether to save, and its word holds for all. */
+static bool agree_last(struct wk_context *ctx, bool wanted)
+{
+    int32_t word[2] = {wanted, 0};
+    if (!ctx->strategy.is_sharded)
+        return wanted;
+    if (ctx->phase == STEP_BROKEN || !ctx->comm)
+        return false;
+    if (ctx->rank == 0)
+        word[1] = (int32_t)new_ticket(ctx);
+    if (wk_broadcast(ctx->comm, word, 2, WK_I32, 0, NULL))
+        return false;
+    ctx->ticket = (uint32_t)word[1];
+    return word[0];
 }
 
 void save_last(struct wk_context *ctx)
 {
-    if (!mine(ctx))
+    if (!mine(ctx) || ctx->save_over)
         return;
     (void)saver_wait(ctx->saver, NULL);
-    if (take_again(ctx) || (ctx->saved_step != ctx->numbers.step && ctx->numbers.step > 0))
+    bool wanted =
+        take_again(ctx) || (ctx->saved_step != ctx->numbers.step && ctx->numbers.step > 0);
+    if (agree_last(ctx, wanted))
         (void)start(ctx, true, NULL);
 }
 

@@ -42,24 +42,36 @@ static int name_tensor(struct checkpoint_tensor *tensor, const char *prefix,
     return 0;
 }
 
-static int add_param(struct checkpoint_tensor *tensor, const struct param *param, struct error *err)
+/* A parameter and the piece of it that is on this rank. */
+struct held {
+    const struct param *param;
+    const struct param *own; /* NULL: nothing of it */
+    size_t first;
+};
+
+static int add_param(struct checkpoint_tensor *tensor, const struct held *held, struct error *err)
 {
     *tensor = (struct checkpoint_tensor){
         .dtype = WK_F32,
-        .dims = param->dims,
-        .data = param->data,
-        .bytes = param->count * sizeof(float),
+        .dims = held->param->dims,
+        .first = (int64_t)held->first,
+        .data = held->own ? held->own->data : NULL,
+        .bytes = held->own ? held->own->count * sizeof(float) : 0,
     };
-    memcpy(tensor->shape, param->shape, sizeof(tensor->shape));
-    return name_tensor(tensor, "model", param, err);
+    memcpy(tensor->shape, held->param->shape, sizeof(tensor->shape));
+    return name_tensor(tensor, "model", held->param, err);
 }
 
 /* Nothing where this parameter has no such state. */
 static int add_state(struct checkpoint_tensor *tensors, int *count,
-                     const struct wk_optimizer *optimizer, int state, const struct param *param,
+                     const struct wk_optimizer *optimizer, int state, const struct held *held,
                      struct error *err)
 {
-    struct optimizer_view view = optimizer_state_view(optimizer, state, param);
+    const struct param *param = held->param;
+    struct optimizer_view view = {.dims = param->dims};
+    memcpy(view.shape, param->shape, sizeof(view.shape));
+    if (held->own)
+        view = optimizer_state_view(optimizer, state, held->own);
     struct checkpoint_tensor *tensor = &tensors[*count];
     char prefix[64];
     if (!view.dims)
@@ -68,6 +80,7 @@ static int add_state(struct checkpoint_tensor *tensors, int *count,
     *tensor = (struct checkpoint_tensor){
         .dtype = WK_F32,
         .dims = view.dims,
+        .first = (int64_t)(held->first + view.first),
         .data = view.data,
         .bytes = view.count * sizeof(float),
     };
@@ -75,6 +88,13 @@ static int add_state(struct checkpoint_tensor *tensors, int *count,
     (void)str_printf(prefix, sizeof(prefix), "optimizer.%s",
                      optimizer_state_name(optimizer, state));
     return name_tensor(tensor, prefix, param, err);
+}
+
+static struct held held_of(struct wk_context *ctx, int index)
+{
+    struct held held = {.param = &ctx->model->params[index]};
+    held.own = strategy_own(&ctx->strategy, index, &held.first);
+    return held;
 }
 
 _Static_assert((int)PARAM_DIMS_MAX == (int)CHECKPOINT_DIMS_MAX, "shapes are copied whole");
@@ -90,11 +110,15 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
     if (!tensors)
         return error_set(err, WK_ENOMEM, "no memory for a table of %zu tensors", most);
     int count = 0, rc = 0;
-    for (int i = 0; i < model->n_params && !rc; i++)
-        rc = add_param(&tensors[count++], &model->params[i], err);
+    for (int i = 0; i < model->n_params && !rc; i++) {
+        struct held held = held_of(ctx, i);
+        rc = add_param(&tensors[count++], &held, err);
+    }
     for (int s = 0; s < n_states; s++)
-        for (int i = 0; i < model->n_params && !rc; i++)
-            rc = add_state(tensors, &count, ctx->optimizer, s, &model->params[i], err);
+        for (int i = 0; i < model->n_params && !rc; i++) {
+            struct held held = held_of(ctx, i);
+            rc = add_state(tensors, &count, ctx->optimizer, s, &held, err);
+        }
     if (rc) {
         free(tensors);
         return rc;
@@ -104,7 +128,7 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
     return 0;
 }
 
-static int load_one(struct wk_context *ctx, const char *path, struct error *err)
+int state_load(struct wk_context *ctx, const char *path, struct error *err)
 {
     struct checkpoint_tensor *tensors;
     struct train_numbers numbers;
@@ -143,13 +167,13 @@ static int load_older(struct wk_context *ctx, const char *path, struct error *er
         context_notice(ctx, "%s; taking the one before it, step %lld", err->text,
                        (long long)steps[i]);
         *err = (struct error){0};
-        rc = load_one(ctx, older, err);
+        rc = state_load(ctx, older, err);
     }
     free(steps);
     return rc;
 }
 
-static int newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err)
+int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err)
 {
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
     int64_t *steps;
@@ -175,7 +199,7 @@ static int first_state(struct wk_context *ctx, struct error *err)
         wanted = ctx->resume_from;
     int rc = 0;
     if (strcmp(wanted, "latest") == 0) {
-        rc = newest(ctx, path, err);
+        rc = state_newest(ctx, path, err);
         wanted = path;
     }
     if (rc)
@@ -184,7 +208,7 @@ static int first_state(struct wk_context *ctx, struct error *err)
         ctx->has_state = true;
         return 0;
     }
-    rc = load_one(ctx, wanted, err);
+    rc = state_load(ctx, wanted, err);
     if (rc == WK_EIO || rc == WK_ENOTFOUND)
         rc = load_older(ctx, wanted, err);
     if (!rc) {
@@ -193,12 +217,6 @@ static int first_state(struct wk_context *ctx, struct error *err)
     }
     return rc;
 }
-
-/* What each member says about itself, gathered as 64-bit numbers. */
-struct member {
-    int64_t has_state, step, count, params, loaders, schedulers, states;
-    int64_t digest; /* of the parameters' names and shapes */
-};
 
 static int64_t digest(const struct wk_model *model)
 {
@@ -222,6 +240,10 @@ static struct member describe(const struct wk_context *ctx)
         .schedulers = ctx->n_schedulers,
         .states = ctx->optimizer ? ctx->optimizer->ops->n_states : -1,
         .digest = digest(ctx->model),
+        .sharding = ctx->strategy.is_sharded ? (int64_t)ctx->strategy.shard.options.sharding : -1,
+        .born = (int64_t)ctx->born,
+        .part = ctx->torn ? -1 : ctx->strategy.shard.options.rank,
+        .parts_of = ctx->strategy.shard.options.world,
     };
 }
 
@@ -238,6 +260,8 @@ static int check_alike(const struct wk_context *ctx, const struct member *member
                              "rank %d has %lld in %lld",
                              i, (long long)other->count, (long long)other->params, ctx->rank,
                              (long long)own->count, (long long)own->params);
+        if (other->sharding != own->sharding)
+            return error_set(err, WK_EMISMATCH, "rank %d has another strategy", i);
         if (other->loaders != own->loaders || other->schedulers != own->schedulers ||
             other->states != own->states)
             return error_set(err, WK_EMISMATCH,
@@ -287,7 +311,7 @@ static int send_state(struct wk_context *ctx, int state, int source)
 
 static int send_tensors(struct wk_context *ctx, int source)
 {
-    int rc = wk_broadcast(ctx->comm, ctx->params, ctx->model->count, WK_F32, source, NULL);
+    int rc = wk_broadcast(ctx->comm, ctx->strategy.params, ctx->model->count, WK_F32, source, NULL);
     int n_states = ctx->optimizer ? ctx->optimizer->ops->n_states : 0;
     for (int s = 0; s < n_states && !rc; s++)
         rc = send_state(ctx, s, source);
@@ -323,7 +347,7 @@ static int spread(struct wk_context *ctx, int source, bool fresh, struct error *
     return 0;
 }
 
-int state_agree(struct wk_context *ctx, struct error *err)
+int state_gather(struct wk_context *ctx, struct member **ret, struct error *err)
 {
     struct member own = describe(ctx), *members;
     members = calloc((size_t)ctx->world, sizeof(*members));
@@ -334,12 +358,25 @@ int state_agree(struct wk_context *ctx, struct error *err)
         error_set(err, rc, "%s", wk_comm_error(ctx->comm));
     else
         rc = check_alike(ctx, members, err);
-    if (!rc) {
-        bool differ;
-        int source = choose_source(members, ctx->world, &differ);
-        if (differ)
-            rc = spread(ctx, source, !members[source].has_state, err);
-    }
+    if (rc)
+        free(members);
+    else
+        *ret = members;
+    return rc;
+}
+
+int state_agree(struct wk_context *ctx, struct error *err)
+{
+    if (ctx->strategy.is_sharded)
+        return state_agree_shards(ctx, err);
+    struct member *members;
+    int rc = state_gather(ctx, &members, err);
+    if (rc)
+        return rc;
+    bool differ;
+    int source = choose_source(members, ctx->world, &differ);
+    if (differ)
+        rc = spread(ctx, source, !members[source].has_state, err);
     free(members);
     return rc;
 }

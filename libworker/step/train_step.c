@@ -47,7 +47,18 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
         ctx->phase = STEP_FILLING;
         ctx->window_tokens += ret_batch->denominator;
     }
+    /* The program's own passes read parameters whenever they like. */
+    if (model_is_custom(ctx->model))
+        (void)wk_gather_parameters(ctx->model);
     return true;
+}
+
+/* A pass ended with `rc`: gathers of blocks fail as any collective does. */
+static int pass_failed(struct wk_context *ctx, int rc, const struct error *err)
+{
+    if (!rc)
+        return 0;
+    return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, err);
 }
 
 int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss)
@@ -58,8 +69,11 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
         return WK_ESTATE;
     if (!idle(ctx)) {
         struct error err = {0};
-        if (model_forward(model, batch, &loss, &err))
-            (void)context_fail(ctx, &err);
+        strategy_use(&ctx->strategy, ctx->comm);
+        int rc = model_forward(model, batch, &loss, &err);
+        if (!rc && batch->samples == 0)
+            rc = strategy_empty_pass(&ctx->strategy, MODEL_FORWARD, &err);
+        (void)pass_failed(ctx, rc, &err);
         ctx->pass_loss = loss;
     }
     if (ret_loss)
@@ -76,6 +90,15 @@ int wk_set_loss(struct wk_model *model, double loss)
     return ctx->error.code;
 }
 
+int wk_gather_parameters(struct wk_model *model)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    int rc = idle(ctx) || !ctx->comm ? 0 : strategy_gather(&ctx->strategy, ctx->comm);
+    return rc ? context_break(ctx, rc) : ctx->error.code;
+}
+
 int wk_no_sync(struct wk_model *model, bool on)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
@@ -85,22 +108,36 @@ int wk_no_sync(struct wk_model *model, bool on)
     return ctx->error.code;
 }
 
+/* What this rank says to the others with the window's sums. */
+static void fill_extras(struct wk_context *ctx)
+{
+    float *extras = ctx->strategy.extras;
+    if (!ctx->strategy.is_sharded)
+        return;
+    extras[EXTRA_STOP] = boundary_stopping(ctx);
+    extras[EXTRA_LEAVE] = boundary_behind(ctx);
+    save_announce(ctx, extras);
+}
+
 /* A backward pass begins: whether it is the window's last decides if its gradients are summed. */
 static void begin_pass(struct wk_context *ctx)
 {
     if (ctx->window < 1)
         ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
-    ctx->grads[ctx->model->count + EXTRA_LOSS] += (float)ctx->pass_loss;
+    ctx->strategy.extras[EXTRA_LOSS] += (float)ctx->pass_loss;
     ctx->pass_loss = 0;
-    if (ctx->micro + 1 >= ctx->window && !ctx->no_sync && !ctx->reduced) {
+    bool last = ctx->micro + 1 >= ctx->window && !ctx->no_sync && !ctx->reduced;
+    if (last) {
         ctx->phase = STEP_REDUCING;
-        ddp_begin(&ctx->ddp, ctx->comm);
+        fill_extras(ctx);
     }
+    if (!ctx->reduced)
+        strategy_begin(&ctx->strategy, ctx->comm, last);
 }
 
 void step_grad_ready(void *arg, int index)
 {
-    ddp_ready(&((struct wk_context *)arg)->ddp, index);
+    strategy_ready(&((struct wk_context *)arg)->strategy, index);
 }
 
 int wk_grad_ready(struct wk_model *model, int index)
@@ -116,7 +153,7 @@ int wk_grad_ready(struct wk_model *model, int index)
         ctx->custom_begun = true;
         begin_pass(ctx);
     }
-    ddp_ready(&ctx->ddp, index);
+    strategy_ready(&ctx->strategy, index);
     return 0;
 }
 
@@ -131,13 +168,20 @@ int wk_backward(struct wk_model *model)
     if (!ctx->custom_begun)
         begin_pass(ctx);
     ctx->custom_begun = false;
-    if (!model_is_custom(model) && model_backward(model, 1, &err))
-        (void)context_fail(ctx, &err);
-    ddp_flush(&ctx->ddp);
+    bool empty = !model_is_custom(model) && model->batch.samples == 0;
+    int rc = model_is_custom(model) ? 0 : model_backward(model, 1, &err);
+    if (!rc && empty)
+        rc = strategy_empty_pass(&ctx->strategy, MODEL_BACKWARD, &err);
+    if (pass_failed(ctx, rc, &err) || ctx->phase == STEP_BROKEN) {
+        strategy_drain(&ctx->strategy);
+        return ctx->error.code;
+    }
+    strategy_flush(&ctx->strategy);
     ctx->micro++;
-    if (ctx->error.code)
-        (void)ddp_finish(&ctx->ddp);
-    return ctx->error.code;
+    /* Sharded gradients leave their buckets before the next pass fills them. */
+    if (ctx->phase != STEP_REDUCING && (rc = strategy_finish(&ctx->strategy)) != 0)
+        return context_break(ctx, rc);
+    return 0;
 }
 
 static bool at_window_end(const struct wk_context *ctx)
@@ -152,7 +196,7 @@ static bool finish_sums(struct wk_context *ctx)
         return false;
     if (ctx->reduced)
         return true;
-    int rc = ddp_finish(&ctx->ddp);
+    int rc = strategy_finish(&ctx->strategy);
     if (rc) {
         (void)context_break(ctx, rc);
         return false;
@@ -162,18 +206,21 @@ static bool finish_sums(struct wk_context *ctx)
     return true;
 }
 
-/* The norm as wk_step would apply the gradient without clipping. */
-static double grad_norm(const struct wk_context *ctx)
+/* The norm as wk_step would apply the gradient without clipping, then clipping by it; max_norm 0
+ * only measures. false: the step in flight is gone. */
+static bool clip(struct wk_context *ctx, double max_norm)
 {
-    double squares = clip_sum_squares(ctx->model->kernels, ctx->grads, ctx->model->count);
-    return sqrt(squares) * ctx->grad_scale;
-}
-
-static void clip(struct wk_context *ctx, double max_norm, double norm)
-{
+    double squares;
+    int rc = strategy_squares(&ctx->strategy, ctx->comm, &squares);
+    if (rc) {
+        (void)context_break(ctx, rc);
+        return false;
+    }
+    ctx->norm = sqrt(squares) * ctx->grad_scale;
     ctx->clipped = true;
     if (max_norm > 0)
-        ctx->grad_scale *= clip_factor(norm, max_norm);
+        ctx->grad_scale *= clip_factor(ctx->norm, max_norm);
+    return true;
 }
 
 int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
@@ -182,11 +229,8 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
     if (!ctx)
         return WK_ESTATE;
     double norm = 0;
-    if (at_window_end(ctx) && finish_sums(ctx)) {
-        norm = grad_norm(ctx);
-        clip(ctx, (double)max_norm, norm);
-        ctx->norm = norm;
-    }
+    if (at_window_end(ctx) && finish_sums(ctx) && clip(ctx, (double)max_norm))
+        norm = ctx->norm;
     if (ret_norm)
         *ret_norm = (float)norm;
     return ctx->error.code;
@@ -195,14 +239,19 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
 /* Everything of the step in flight becomes the state. */
 static void commit(struct wk_context *ctx)
 {
-    ctx->loss = (double)ctx->grads[ctx->model->count + EXTRA_LOSS] / ctx->micro;
+    const float *extras = ctx->strategy.extras;
+    ctx->loss = (double)extras[EXTRA_LOSS] / ctx->micro;
+    ctx->agreed_stop = extras[EXTRA_STOP] > 0;
+    ctx->agreed_leave = extras[EXTRA_LEAVE] > 0;
+    ctx->agreed_save = extras[EXTRA_SAVE] > 0 && extras[EXTRA_BUSY] == 0;
+    ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
     ctx->numbers.step++;
     ctx->numbers.rng = ctx->rng;
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
     for (int i = 0; i < ctx->n_schedulers; i++)
         ctx->scheduler_due[i] = true;
-    memset(ctx->grads, 0, ctx->grad_count * sizeof(*ctx->grads));
+    strategy_clear(&ctx->strategy);
     ctx->micro = ctx->window = 0;
     ctx->reduced = ctx->clipped = false;
     ctx->grad_scale = 1;
@@ -256,13 +305,16 @@ int wk_step(struct wk_optimizer *optimizer)
     if (!at_window_end(ctx) || !finish_sums(ctx))
         return ctx->error.code;
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);
-    if (!ctx->clipped && limit > 0)
-        clip(ctx, limit, ctx->norm = grad_norm(ctx));
-    if (!isfinite(ctx->grad_scale) || !isfinite((double)ctx->grads[ctx->model->count + EXTRA_LOSS]))
+    if (!ctx->clipped && limit > 0 && !clip(ctx, limit))
+        return ctx->error.code;
+    if (!isfinite(ctx->grad_scale) || !isfinite((double)ctx->strategy.extras[EXTRA_LOSS]))
         return fail(ctx, WK_EOVERFLOW, "the loss or the norm of the gradient is not finite");
     struct error err = {0};
-    if (optimizer_step(optimizer, ctx->params, ctx->grads, (float)ctx->grad_scale, &err))
-        return context_fail(ctx, &err);
+    int rc = strategy_update(&ctx->strategy, optimizer, ctx->comm, ctx->grad_scale, &err);
+    if (rc) {
+        ctx->torn = ctx->strategy.is_sharded;
+        return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);
+    }
     double tokens = ctx->window_tokens;
     ctx->window_tokens = 0;
     commit(ctx);

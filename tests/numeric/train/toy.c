@@ -119,15 +119,29 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
         wk_backward(o->model);
         if (leave)
             return;
-        wk_clip_grad_norm(o->model, 1.0f, NULL);
+        float norm = 0;
+        if (toy->clip >= 0)
+            wk_clip_grad_norm(o->model, toy->clip > 0 ? toy->clip : 1.0f, &norm);
         wk_step(o->optimizer);
         wk_scheduler_step(o->scheduler);
         if (wk_steps(ctx) == before)
             continue;
         if (wk_steps(ctx) <= TOY_STEPS_MAX)
             toy->losses[wk_steps(ctx)] = wk_loss(ctx);
+        if (wk_steps(ctx) <= TOY_STEPS_MAX)
+            toy->norms[wk_steps(ctx)] = norm;
         toy->samples += batch.samples;
         leave = toy->stepped && toy->stepped(toy->arg, ctx);
+    }
+}
+
+static void take_weights(struct toy *toy, struct objects *o)
+{
+    float *at = toy->weights;
+    wk_gather_parameters(o->model);
+    for (int i = 0; at && i < o->model->n_params; i++) {
+        memcpy(at, wk_parameter_data(o->model, i), o->model->params[i].count * sizeof(*at));
+        at += o->model->params[i].count;
     }
 }
 
@@ -147,6 +161,8 @@ void toy_run(struct toy *toy)
         wk_prepare_all(ctx, WK_OBJECT(objects.scheduler), WK_OBJECT(objects.model),
                        WK_OBJECT(objects.loader), WK_OBJECT(objects.optimizer));
         loop(toy, ctx, &objects);
+        if (toy->weights && !wk_status(ctx))
+            take_weights(toy, &objects);
     }
     toy->status = wk_status(ctx);
     snprintf(toy->error, sizeof(toy->error), "%s", wk_last_error(ctx));

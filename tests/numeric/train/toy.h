@@ -4,7 +4,7 @@
 
 #include "libworker/step/context.h"
 
-enum { TOY_STEPS_MAX = 256, TOY_SETTINGS_MAX = 12 };
+enum { TOY_STEPS_MAX = 256, TOY_SETTINGS_MAX = 16 };
 
 struct toy {
     struct session *session;               /* NULL: place from `environment` */
@@ -24,6 +24,9 @@ struct toy {
     bool leave_reducing;
 
     double losses[TOY_STEPS_MAX + 1]; /* by step, from 1; 0 where none was seen */
+    float norms[TOY_STEPS_MAX + 1];   /* of the gradient, before clipping */
+    float clip;                       /* 0 = 1.0, negative = not called */
+    float *weights;                   /* if not NULL: takes all parameters at the end, one by one */
     int64_t samples;                  /* dealt to this rank in completed steps */
     int exit_code, status;
     char error[1024];

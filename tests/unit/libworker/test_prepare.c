@@ -61,10 +61,10 @@ Test(prepare, any_order_and_twice_is_once)
     struct fixture f;
     open_with(&f, NULL);
     cr_assert_eq(prepare_all(&f), 0, "%s", wk_last_error(f.ctx));
-    float *memory = f.ctx->params;
+    float *memory = f.ctx->strategy.params;
     cr_assert_eq(prepare_all(&f), 0);
     cr_assert_eq(wk_prepare_all(f.ctx, WK_OBJECT(f.model)), 0);
-    cr_assert_eq(f.ctx->params, memory);
+    cr_assert_eq(f.ctx->strategy.params, memory);
     close_all(&f);
 }
 
@@ -94,13 +94,13 @@ Test(prepare, handles_work_before_and_after_with_a_plain_error)
 
 Test(prepare, what_this_build_cannot_do_is_refused_with_the_setting_named)
 {
-    static const char *const pairs[][2] = {{"MUSTER_STRATEGY", "zero1"},
+    static const char *const pairs[][2] = {{"MUSTER_MESH_PP", "3"},
                                            {"MUSTER_MIXED_PRECISION", "fp8"},
                                            {"MUSTER_MESH_TP", "2"},
                                            {"MUSTER_MESH_DP", "4"},
                                            {"MUSTER_MESH_DP_SHARD", "2"}};
-    static const char *const said[] = {"strategy zero1", "mixed_precision fp8", "mesh.tp 2",
-                                       "mesh.dp is 4", "mesh.dp_shard 2"};
+    static const char *const said[] = {"mesh.pp 3", "mixed_precision fp8", "mesh.tp 2",
+                                       "mesh.dp is 4", "mesh.dp_shard 2 contradicts"};
     for (int i = 0; i < 5; i++) {
         struct fixture f;
         open_with(&f, pairs[i]);
@@ -109,6 +109,35 @@ Test(prepare, what_this_build_cannot_do_is_refused_with_the_setting_named)
         cr_assert_eq(wk_prepare_all(f.ctx, WK_OBJECT(f.model)), wk_status(f.ctx));
         close_all(&f);
     }
+}
+
+static int prepare_under(struct fixture *f, const char *strategy, struct wk_optimizer *optimizer)
+{
+    const char *const pair[] = {"MUSTER_STRATEGY", strategy};
+    open_with(f, pair);
+    return optimizer ? wk_prepare_all(f->ctx, WK_OBJECT(f->model), WK_OBJECT(optimizer))
+                     : wk_prepare_all(f->ctx, WK_OBJECT(f->model));
+}
+
+Test(prepare, strategies_that_cut_refuse_what_cannot_be_cut)
+{
+    static const char *const names[] = {"zero1", "zero2", "fsdp"};
+    for (int i = 0; i < 3; i++) {
+        struct fixture f;
+        cr_assert_eq(prepare_under(&f, names[i], NULL), WK_EINVAL);
+        cr_assert(strstr(wk_last_error(f.ctx), "there is no optimizer"));
+        close_all(&f);
+        struct wk_optimizer *muon;
+        struct wk_muon_options options = {1e-3, 0.95, true, 0.1, {1e-3, 0.9, 0.95, 1e-8, 0.1}};
+        cr_assert_eq(wk_muon_new(&options, &muon), 0);
+        cr_assert_eq(prepare_under(&f, names[i], muon), WK_EUNSUPPORTED);
+        cr_assert(strstr(wk_last_error(f.ctx), "whole tensors"), "%s", wk_last_error(f.ctx));
+        close_all(&f);
+        wk_optimizer_free(muon);
+    }
+    struct fixture f;
+    cr_assert_eq(prepare_under(&f, "ddp", NULL), 0);
+    close_all(&f);
 }
 
 Test(prepare, objects_that_do_not_fit_together_are_refused)
@@ -154,11 +183,11 @@ Test(prepare, a_gradient_that_is_not_finite_stops_before_the_parameters_are_touc
     cr_assert(wk_next(f.loader, &batch));
     wk_forward(f.model, &batch, NULL);
     wk_backward(f.model);
-    float before = f.ctx->params[3];
-    f.ctx->grads[7] = INFINITY;
+    float before = f.ctx->strategy.params[3];
+    f.ctx->strategy.grads[7] = INFINITY;
     wk_clip_grad_norm(f.model, 1.0f, NULL);
     cr_assert_eq(wk_step(f.optimizer), WK_EOVERFLOW);
-    cr_assert_eq(f.ctx->params[3], before);
+    cr_assert_eq(f.ctx->strategy.params[3], before);
     cr_assert_eq(wk_steps(f.ctx), 0);
     cr_assert_not(wk_next(f.loader, &batch));
     close_all(&f);

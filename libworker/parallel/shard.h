@@ -1,0 +1,68 @@
+/* Who owns which elements of a model that is cut over the ranks: arithmetic, nothing else.
+ *
+ * The model's arena is covered by units (buckets, or blocks of layers) that are communicated whole.
+ * Each unit is padded to `world` equal rows, row r is rank r's:
+ *
+ *     model's arena    |── unit 0 ──|──── unit 1 ────|─ unit 2 ─|
+ *     padded arena     |r0|r1|r2|·  |r0 |r1 |r2·|    |r0|r1|r2|·|    units start on SHARD_PAGE
+ *     shard of rank 1  |r1|r1 |r1|                                   its rows, one after the other
+ *
+ * Rows are equal because collectives move equal counts; what a rank owns of the model is not: the
+ * last rows of a unit may be padding in part or in whole. Plain data, any thread. Source of the
+ * scheme: Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
+ */
+#ifndef PARALLEL_SHARD_H
+#define PARALLEL_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/error.h"
+
+enum {
+    SHARD_ALIGN = 16,  /* elements: rows start on cache lines */
+    SHARD_PAGE = 1024, /* elements: units can be given back to the system one by one */
+};
+
+struct shard_unit {
+    size_t offset, count; /* elements of the model's arena */
+    size_t place;         /* where it starts in the padded arena */
+    size_t row;           /* elements of each rank */
+    size_t shard;         /* where the row starts in every rank's shard */
+};
+
+struct shard_plan {
+    int world;
+    int n_units;
+    struct shard_unit *units; /* by offset, covering the model's arena without gap */
+    size_t padded;            /* elements of the padded arena */
+    size_t shard;             /* elements of one rank's shard */
+};
+
+/* `ends[n_units]`: where each unit ends in the model's arena, rising; 0 < world. WK_ENOMEM. */
+int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, int world,
+                    struct error *err);
+void shard_plan_fini(struct shard_plan *plan); /* takes zeroed memory */
+
+/* The part of elements [offset, offset + count) of the model's arena, which lie in unit `unit`,
+ * that is in `rank`'s row. */
+struct shard_piece {
+    size_t first; /* relative to offset */
+    size_t count; /* 0: nothing of it */
+    size_t at;    /* in the rank's shard */
+};
+struct shard_piece shard_piece(const struct shard_plan *plan, int unit, int rank, size_t offset,
+                               size_t count);
+
+/* The unit that element `offset` of the model's arena is in. */
+int shard_unit_of(const struct shard_plan *plan, size_t offset);
+
+/* Elements of the model's arena that are `rank`'s, padding not counted. */
+size_t shard_owned(const struct shard_plan *plan, int rank);
+
+/* Copy what `from_rank`'s shard under plan `from` and `to_rank`'s under plan `to` have in common.
+ * Both plans are of the same model. */
+void shard_carry(const struct shard_plan *from, int from_rank, const float *from_shard,
+                 const struct shard_plan *to, int to_rank, float *to_shard);
+
+#endif

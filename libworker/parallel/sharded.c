@@ -1,0 +1,488 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/nn/param.h"
+#include "libworker/optim/clip.h"
+#include "libworker/parallel/custom.h"
+#include "libworker/parallel/pages.h"
+#include "libworker/parallel/sharded.h"
+
+static size_t unit_elements(const struct sharded *s, int unit)
+{
+    return s->plan.units[unit].row * (size_t)s->plan.world;
+}
+
+/* Up to where the next unit may begin: whole pages. */
+static void drop_unit(const struct sharded *s, float *arena, int unit)
+{
+    size_t pages = (unit_elements(s, unit) + SHARD_PAGE - 1) / SHARD_PAGE;
+    pages_drop(arena + s->plan.units[unit].place, pages * SHARD_PAGE);
+}
+
+static float *row_of(const struct sharded *s, float *arena, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    return arena + u->place + u->row * (size_t)s->options.rank;
+}
+
+static void count_live(struct sharded *s, int unit, int sign)
+{
+    size_t bytes = unit_elements(s, unit) * sizeof(float);
+    s->live_bytes = sign > 0 ? s->live_bytes + bytes : s->live_bytes - bytes;
+    if (s->live_bytes > s->peak_bytes)
+        s->peak_bytes = s->live_bytes;
+}
+
+static void note(struct sharded *s, int code)
+{
+    if (!s->failure)
+        s->failure = code;
+}
+
+/* Where units end: blocks under FSDP with hooks, else the buckets of DDP. */
+static int cut_units(struct sharded *s, size_t **ret_ends, int *ret_count, struct error *err)
+{
+    const struct wk_model *model = s->model;
+    size_t n = (size_t)model->n_params;
+    size_t *ends = calloc(n, sizeof(*ends));
+    struct bucket *buckets = calloc(n, sizeof(*buckets));
+    int *bucket_of = calloc(n, sizeof(*bucket_of));
+    int count = 0;
+    if (!ends || !buckets || !bucket_of) {
+        free(ends);
+        free(buckets);
+        free(bucket_of);
+        return error_set(err, WK_ENOMEM, "no memory to cut %zu parameters", n);
+    }
+    if (s->hooked) {
+        for (size_t i = 0; i < n; i++)
+            if (i + 1 == n || model->params[i + 1].block != model->params[i].block)
+                ends[count++] = i + 1 == n ? model->count : model->params[i + 1].offset;
+    } else {
+        count = bucket_cut(model->params, model->n_params, model->count, &s->options.sizes, buckets,
+                           bucket_of);
+        for (int i = 0; i < count; i++)
+            ends[count - 1 - i] = buckets[i].offset + buckets[i].count;
+    }
+    free(buckets);
+    free(bucket_of);
+    *ret_ends = ends;
+    *ret_count = count;
+    return 0;
+}
+
+/* The optimizer's view: one entry for each piece of a parameter in this rank's shard. */
+static void fill_own(struct sharded *s)
+{
+    for (int i = 0; i < s->model->n_params; i++) {
+        const struct param *param = &s->model->params[i];
+        struct shard_piece piece =
+            shard_piece(&s->plan, s->unit_of[i], s->options.rank, param->offset, param->count);
+        s->own_of[i] = -1;
+        if (!piece.count)
+            continue;
+        struct param *own = &s->own[s->n_own];
+        *own = *param;
+        own->count = piece.count;
+        own->offset = piece.at;
+        own->data = s->own_params + piece.at;
+        own->grad = s->own_grads + piece.at;
+        s->own_of[i] = s->n_own++;
+    }
+}
+
+static void bind_pointers(struct sharded *s)
+{
+    s->model->param_arena = s->params;
+    s->model->grad_arena = s->grads;
+    s->model->forward_done = false;
+    for (int i = 0; i < s->model->n_params; i++) {
+        struct param *param = &s->model->params[i];
+        const struct shard_unit *unit = &s->plan.units[s->unit_of[i]];
+        size_t at = unit->place + (param->offset - unit->offset);
+        param->data = s->params + at;
+        param->grad = s->grads + at;
+    }
+}
+
+static int allocate(struct sharded *s, struct error *err)
+{
+    size_t n = (size_t)s->model->n_params;
+    s->params = pages_new(s->plan.padded);
+    s->grads = pages_new(s->plan.padded);
+    s->own_params = pages_new(s->plan.shard);
+    s->own_grads = s->options.sharding == SHARDING_ZERO1 ? s->grads : pages_new(s->plan.shard);
+    s->own = calloc(n + 1, sizeof(*s->own));
+    s->own_of = calloc(n, sizeof(*s->own_of));
+    s->unit_of = calloc(n, sizeof(*s->unit_of));
+    s->ready = calloc(n, sizeof(*s->ready));
+    s->units = calloc((size_t)s->plan.n_units, sizeof(*s->units));
+    if (!s->params || !s->grads || !s->own_params || !s->own_grads || !s->own || !s->own_of ||
+        !s->unit_of || !s->ready || !s->units)
+        return error_set(err, WK_ENOMEM, "no memory for a shard of %zu parameters", s->plan.shard);
+    return 0;
+}
+
+/* Initial values unit by unit, so that no rank ever holds more of them than one. */
+static void fill_initial(struct sharded *s)
+{
+    struct wk_model *model = s->model;
+    for (int u = 0; u < s->plan.n_units; u++) {
+        const struct shard_unit *unit = &s->plan.units[u];
+        for (int i = 0; i < model->n_params; i++) {
+            if (s->unit_of[i] != u)
+                continue;
+            if (model_is_custom(model))
+                custom_fill(model, i);
+            else
+                param_fill(&model->params[i], model->seed);
+        }
+        memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
+        if (s->options.sharding == SHARDING_FSDP) {
+            drop_unit(s, s->params, u);
+            continue;
+        }
+        s->units[u].gathered = true;
+        count_live(s, u, 1);
+    }
+    model->seed_waits = false;
+}
+
+int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
+                 struct error *err)
+{
+    size_t *ends = NULL;
+    int count = 0;
+    *s = (struct sharded){.options = *options, .model = model, .next = -1};
+    s->hooked = options->sharding == SHARDING_FSDP && !model_is_custom(model);
+    int rc = cut_units(s, &ends, &count, err);
+    if (rc)
+        return rc;
+    rc = shard_plan_init(&s->plan, ends, count, options->world, err);
+    free(ends);
+    if (!rc)
+        rc = allocate(s, err);
+    if (rc) {
+        sharded_fini(s);
+        return rc;
+    }
+    for (int i = 0; i < model->n_params; i++) {
+        s->unit_of[i] = shard_unit_of(&s->plan, model->params[i].offset);
+        s->units[s->unit_of[i]].n_params++;
+    }
+    bind_pointers(s);
+    fill_own(s);
+    fill_initial(s);
+    return 0;
+}
+
+void sharded_fini(struct sharded *s)
+{
+    if (s->own_grads != s->grads)
+        pages_free(s->own_grads, s->plan.shard);
+    pages_free(s->params, s->plan.padded);
+    pages_free(s->grads, s->plan.padded);
+    pages_free(s->own_params, s->plan.shard);
+    free(s->own);
+    free(s->own_of);
+    free(s->unit_of);
+    free(s->ready);
+    free(s->units);
+    shard_plan_fini(&s->plan);
+    *s = (struct sharded){0};
+}
+
+/* Parameters: shard to arena */
+
+static void start_gather(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    const struct shard_unit *place = &s->plan.units[unit];
+    if (u->gathered || s->failure)
+        return;
+    u->gathered = true;
+    count_live(s, unit, 1);
+    float *own = row_of(s, s->params, unit);
+    memcpy(own, s->own_params + place->shard, place->row * sizeof(float));
+    int rc = wk_all_gather(s->comm, own, s->params + place->place, place->row, WK_F32, &u->gather);
+    if (rc)
+        note(s, rc);
+}
+
+static int await_gather(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    int rc = wk_wait(u->gather);
+    u->gather = NULL;
+    if (rc)
+        note(s, rc);
+    return s->failure;
+}
+
+static void release(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    if (!u->gathered)
+        return;
+    (void)await_gather(s, unit);
+    u->gathered = false;
+    count_live(s, unit, -1);
+    drop_unit(s, s->params, unit);
+}
+
+static int gather_every_unit(struct sharded *s)
+{
+    for (int i = 0; i < s->plan.n_units; i++)
+        start_gather(s, i);
+    for (int i = 0; i < s->plan.n_units; i++)
+        (void)await_gather(s, i);
+    return s->failure;
+}
+
+void sharded_use(struct sharded *s, struct wk_comm *comm)
+{
+    s->comm = comm;
+    s->depth = 0; /* a pass that failed did not leave its blocks */
+}
+
+int sharded_gather_all(struct sharded *s, struct wk_comm *comm)
+{
+    sharded_use(s, comm);
+    return s->options.sharding == SHARDING_FSDP ? gather_every_unit(s) : 0;
+}
+
+void sharded_release_all(struct sharded *s)
+{
+    for (int i = 0; i < s->plan.n_units && s->options.sharding == SHARDING_FSDP; i++)
+        release(s, i);
+}
+
+int sharded_refresh(struct sharded *s, struct wk_comm *comm)
+{
+    s->failure = 0;
+    sharded_use(s, comm);
+    if (s->options.sharding == SHARDING_FSDP) {
+        sharded_release_all(s);
+        return 0;
+    }
+    for (int i = 0; i < s->plan.n_units; i++) {
+        if (s->units[i].gathered)
+            count_live(s, i, -1);
+        s->units[i].gathered = false;
+    }
+    return gather_every_unit(s);
+}
+
+int sharded_updated(struct sharded *s, struct wk_comm *comm)
+{
+    return sharded_refresh(s, comm);
+}
+
+/* Block 0 may serve a tied head inside the last block's brackets, so it stays for the whole step;
+ * the last block is needed again at once. */
+static bool stays_after_forward(const struct sharded *s, int unit)
+{
+    return s->options.keep_gathered || unit == 0 || unit == s->plan.n_units - 1;
+}
+
+static void start_reduce(struct sharded *s, int unit);
+
+static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
+{
+    struct sharded *s = arg;
+    int step = pass == MODEL_FORWARD ? 1 : -1;
+    int ahead = s->depth++ ? 0 : s->options.prefetch; /* a tied head's block 0 is no road sign */
+    start_gather(s, block);
+    for (int next = block + step; ahead-- > 0 && next >= 0 && next < s->plan.n_units; next += step)
+        start_gather(s, next);
+    int rc = await_gather(s, block);
+    return rc ? error_set(err, rc, "gathering block %d: %s", block, wk_comm_error(s->comm)) : 0;
+}
+
+static int after_block(void *arg, int block, enum model_pass pass, struct error *err)
+{
+    struct sharded *s = arg;
+    (void)err;
+    s->depth--;
+    if (pass == MODEL_FORWARD) {
+        if (!stays_after_forward(s, block))
+            release(s, block);
+        return 0;
+    }
+    if (block == 0)
+        return 0; /* sharded_flush: its gradient may still grow */
+    if (s->reducing && s->next == block)
+        start_reduce(s, s->next--);
+    release(s, block);
+    return 0;
+}
+
+int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *err)
+{
+    int n = s->plan.n_units, rc = 0;
+    s->depth = 0;
+    for (int i = 0; i < n && !rc && s->hooked; i++) {
+        int block = pass == MODEL_FORWARD ? i : n - 1 - i;
+        rc = before_block(s, block, pass, err);
+        rc = rc ? rc : after_block(s, block, pass, err);
+    }
+    return rc;
+}
+
+/* Gradients: arena to shard */
+
+static void collect(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    const struct shard_unit *place = &s->plan.units[unit];
+    if (!u->reduced || u->collected)
+        return;
+    int rc = wk_wait(u->reduce);
+    u->reduce = NULL;
+    u->collected = true;
+    s->reduces--;
+    if (rc)
+        note(s, rc);
+    if (s->options.sharding == SHARDING_ZERO1)
+        return;
+    const float *sum = row_of(s, s->grads, unit);
+    float *own = s->own_grads + place->shard;
+    for (size_t i = 0; i < place->row; i++)
+        own[i] += sum[i];
+    drop_unit(s, s->grads, unit);
+    count_live(s, unit, -1);
+}
+
+static void start_reduce(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    const struct shard_unit *place = &s->plan.units[unit];
+    for (int i = s->plan.n_units - 1;
+         i > unit && s->reduces >= SHARDED_REDUCES_MAX && s->options.sharding != SHARDING_ZERO1;
+         i--)
+        collect(s, i);
+    u->reduced = true;
+    s->reduces++;
+    if (s->options.sharding != SHARDING_ZERO1)
+        count_live(s, unit, 1);
+    if (s->failure)
+        return;
+    int rc = wk_reduce_scatter(s->comm, s->grads + place->place, row_of(s, s->grads, unit),
+                               place->row, WK_F32, WK_SUM, &u->reduce);
+    if (rc)
+        note(s, rc);
+}
+
+static void start_due(struct sharded *s)
+{
+    while (s->next >= 0 && s->units[s->next].missing == 0)
+        start_reduce(s, s->next--);
+}
+
+void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
+{
+    sharded_use(s, comm);
+    s->passing = true;
+    s->reducing = last || s->options.sharding != SHARDING_ZERO1;
+    if (!s->reducing)
+        return;
+    s->next = s->plan.n_units - 1;
+    s->reduces = 0;
+    memset(s->ready, 0, (size_t)s->model->n_params * sizeof(*s->ready));
+    for (int i = 0; i < s->plan.n_units; i++) {
+        s->units[i].missing = s->units[i].n_params;
+        s->units[i].reduced = s->units[i].collected = false;
+    }
+    if (last && !s->failure) {
+        int rc =
+            wk_all_reduce(comm, s->extras, SHARDED_EXTRAS_MAX, WK_F32, WK_SUM, &s->extras_work);
+        if (rc)
+            note(s, rc);
+    }
+}
+
+void sharded_ready(struct sharded *s, int index)
+{
+    if (!s->passing || !s->reducing || s->ready[index])
+        return;
+    s->ready[index] = true;
+    s->units[s->unit_of[index]].missing--;
+    /* Under hooks the end of a block is what counts: gathers and sums then follow each other in the
+     * same order on every rank. */
+    if (!s->hooked)
+        start_due(s);
+}
+
+void sharded_flush(struct sharded *s)
+{
+    while (s->reducing && s->next >= 0)
+        start_reduce(s, s->next--);
+    if (s->hooked)
+        sharded_release_all(s);
+}
+
+/* ZERO1 sums in place: rows move together, each to a place at or before its own. */
+static void compact_rows(struct sharded *s)
+{
+    for (int i = 0; i < s->plan.n_units; i++) {
+        const struct shard_unit *unit = &s->plan.units[i];
+        memmove(s->own_grads + unit->shard, row_of(s, s->grads, i), unit->row * sizeof(float));
+    }
+}
+
+int sharded_finish(struct sharded *s)
+{
+    if (!s->passing)
+        return s->failure;
+    for (int i = s->plan.n_units - 1; i >= 0 && s->reducing; i--)
+        collect(s, i);
+    int rc = wk_wait(s->extras_work);
+    s->extras_work = NULL;
+    if (rc)
+        note(s, rc);
+    if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
+        compact_rows(s);
+    s->passing = s->reducing = false;
+    return s->failure;
+}
+
+void sharded_drain(struct sharded *s)
+{
+    for (int i = 0; i < s->plan.n_units; i++) {
+        (void)wk_wait(s->units[i].gather);
+        (void)wk_wait(s->units[i].reduce);
+        s->units[i].gather = s->units[i].reduce = NULL;
+        s->units[i].reduced = s->units[i].collected = false;
+    }
+    (void)wk_wait(s->extras_work);
+    s->extras_work = NULL;
+    s->passing = s->reducing = false;
+    s->reduces = 0;
+    s->next = -1;
+}
+
+int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret)
+{
+    double squares = clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
+    int rc = wk_all_reduce(comm, &squares, 1, WK_F64, WK_SUM, NULL);
+    if (!rc)
+        *ret = squares;
+    return rc;
+}
+
+void sharded_clear(struct sharded *s)
+{
+    memset(s->extras, 0, sizeof(s->extras));
+    if (s->options.sharding == SHARDING_ZERO1) {
+        memset(s->grads, 0, s->plan.padded * sizeof(float));
+        return;
+    }
+    memset(s->own_grads, 0, s->plan.shard * sizeof(float));
+    pages_drop(s->grads, s->plan.padded);
+}
+
+struct model_hooks sharded_hooks(struct sharded *s)
+{
+    return s->hooked ? (struct model_hooks){before_block, after_block, s} : (struct model_hooks){0};
+}

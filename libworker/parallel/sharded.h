@@ -1,0 +1,123 @@
+/* A model whose training state is cut over the ranks. What each rank keeps of P parameters over N
+ * ranks, in bytes (float32; o is the optimizer's state per parameter, 8 for Adam):
+ *
+ *               parameters      gradients     shard of both and o      reduced
+ *     ZERO1     4P              4P            (4 + o) P/N              once per window
+ *     ZERO2     4P              buckets       (8 + o) P/N              every backward pass
+ *     FSDP      blocks in use   buckets       (8 + o) P/N              every backward pass
+ *
+ * Units (buckets, under FSDP blocks) are the plan's. Model and optimizer see two arenas in address
+ * space; what is not in use of them is given back to the system (pages.h), so pointers never move.
+ * The optimizer works on the shard, described to it by a table of its own (`own`).
+ *
+ * Collectives are started in an order that depends on the model alone: units from the last to the
+ * first, gathers by block. A rank whose share of a batch is empty makes them through
+ * sharded_empty_pass. One thread.
+ */
+#ifndef PARALLEL_SHARDED_H
+#define PARALLEL_SHARDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <worker/comm.h>
+
+#include "common/base/error.h"
+#include "libworker/nn/model.h"
+#include "libworker/parallel/bucket.h"
+#include "libworker/parallel/shard.h"
+
+enum sharding { SHARDING_ZERO1, SHARDING_ZERO2, SHARDING_FSDP };
+
+enum {
+    SHARDED_REDUCES_MAX = 2,  /* units of gradients on their way at once */
+    SHARDED_PREFETCH_MAX = 8, /* blocks gathered ahead, at most */
+    SHARDED_EXTRAS_MAX = 16,  /* numbers summed beside the gradients */
+};
+
+struct sharded_options {
+    enum sharding sharding;
+    int rank, world;
+    struct bucket_sizes sizes;
+    int prefetch;       /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
+    bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
+};
+
+struct sharded_unit {
+    struct wk_work *gather, *reduce;
+    bool gathered;  /* the parameters are in the arena (once `gather` is done) */
+    bool reduced;   /* of this pass: on its way or done */
+    bool collected; /* of this pass: added to the shard */
+    int missing;    /* gradients of this pass not yet announced */
+    int n_params;
+};
+
+struct sharded {
+    struct sharded_options options;
+    struct wk_model *model; /* borrowed */
+    bool hooked;            /* gathers by block; else everything before a pass */
+    struct shard_plan plan;
+    float *params, *grads;         /* [plan.padded], pages */
+    float *own_params, *own_grads; /* [plan.shard]; own_grads lies in `grads` under ZERO1 */
+    struct param *own;             /* [n_own], this rank's pieces, as the optimizer sees them */
+    int n_own;
+    int *own_of;                /* [model->n_params]: which of `own`, or -1 */
+    struct sharded_unit *units; /* [plan.n_units] */
+    int *unit_of;               /* [model->n_params] */
+    bool *ready;                /* [model->n_params] in this pass */
+    float extras[SHARDED_EXTRAS_MAX];
+    struct wk_work *extras_work;
+    struct wk_comm *comm;          /* of the passes under way; borrowed */
+    bool passing;                  /* between begin and finish */
+    bool reducing;                 /* this pass sums over the ranks */
+    int depth;                     /* blocks entered and not left */
+    int next;                      /* unit to start next; -1 when all are */
+    int reduces;                   /* on their way */
+    int failure;                   /* first code a collective failed with */
+    size_t live_bytes, peak_bytes; /* of both arenas, by count of units in use */
+};
+
+/* Allocate, bind the model's pointers and fill in its initial values. WK_ENOMEM. */
+int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
+                 struct error *err);
+void sharded_fini(struct sharded *s); /* takes zeroed memory; after sharded_drain */
+
+/* What the model calls at its blocks: FSDP's gathers. `s` must not move afterwards. */
+struct model_hooks sharded_hooks(struct sharded *s);
+
+/* The shard changed by other means than sharded_updated (loaded, carried over): the parameters in
+ * the arena are stale. Gathers them where the strategy keeps them. */
+int sharded_refresh(struct sharded *s, struct wk_comm *comm);
+
+/* Blocks for use without a pass of ours: everything gathered, or given back (FSDP; else nothing).
+ */
+int sharded_gather_all(struct sharded *s, struct wk_comm *comm);
+void sharded_release_all(struct sharded *s);
+
+/* The communicator for gathers of the coming passes. */
+void sharded_use(struct sharded *s, struct wk_comm *comm);
+
+/* A backward pass begins; `last` of its window or not. Extras are summed with the last one. */
+void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last);
+void sharded_ready(struct sharded *s, int index);
+void sharded_flush(struct sharded *s);
+
+/* Make the collectives of a pass that this rank has no samples for. */
+int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *err);
+
+/* Wait for everything of the pass. 0 or the first failure. */
+int sharded_finish(struct sharded *s);
+
+/* After a failure and before the end: wait for what is still under way. */
+void sharded_drain(struct sharded *s);
+
+/* Sum over all ranks of the squares of the reduced gradient. Collective. */
+int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret);
+
+/* own_params holds the next step's. ZeRO gathers them, FSDP gives back the old ones. Collective. */
+int sharded_updated(struct sharded *s, struct wk_comm *comm);
+
+/* Gradients and extras of the window are not wanted any more. */
+void sharded_clear(struct sharded *s);
+
+#endif

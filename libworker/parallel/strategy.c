@@ -1,0 +1,175 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/optim/clip.h"
+#include "libworker/parallel/custom.h"
+#include "libworker/parallel/strategy.h"
+
+enum { ARENA_ALIGN_BYTES = 64 };
+
+static float *arena(size_t count)
+{
+    size_t bytes =
+        (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
+    float *data = aligned_alloc(ARENA_ALIGN_BYTES, bytes);
+    if (data)
+        memset(data, 0, bytes);
+    return data;
+}
+
+static int init_whole(struct strategy *st, const struct bucket_sizes *sizes, struct error *err)
+{
+    struct wk_model *model = st->model;
+    st->grad_count = model->count + SHARDED_EXTRAS_MAX;
+    st->params = arena(model->count);
+    st->grads = arena(st->grad_count);
+    if (!st->params || !st->grads)
+        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+    st->extras = st->grads + model->count;
+    int rc = model_bind(model, st->params, st->grads);
+    if (rc)
+        return error_set(err, rc, "the model does not take its memory");
+    if (model_is_custom(model))
+        custom_apply_initial(model);
+    struct ddp_arena grads = {model->params, model->n_params, st->grads, st->grad_count};
+    return ddp_init(&st->ddp, &grads, sizes, err);
+}
+
+int strategy_init(struct strategy *st, struct wk_model *model,
+                  const struct strategy_options *options, struct error *err)
+{
+    *st = (struct strategy){.ready = true, .is_sharded = options->is_sharded, .model = model};
+    if (!st->is_sharded)
+        return init_whole(st, &options->shard.sizes, err);
+    int rc = sharded_init(&st->shard, model, &options->shard, err);
+    if (!rc) {
+        st->extras = st->shard.extras;
+        model->hooks = sharded_hooks(&st->shard);
+    }
+    return rc;
+}
+
+void strategy_fini(struct strategy *st)
+{
+    if (!st->ready)
+        return;
+    strategy_drain(st);
+    if (st->is_sharded) {
+        st->model->hooks = (struct model_hooks){0};
+        sharded_fini(&st->shard);
+    }
+    ddp_fini(&st->ddp);
+    free(st->params);
+    free(st->grads);
+    *st = (struct strategy){0};
+}
+
+struct strategy_range strategy_range(struct strategy *st)
+{
+    if (!st->is_sharded)
+        return (struct strategy_range){st->model->params, st->model->n_params, st->model->count,
+                                       st->params, st->grads};
+    struct sharded *s = &st->shard;
+    const struct param *last = s->n_own ? &s->own[s->n_own - 1] : NULL;
+    return (struct strategy_range){s->own, s->n_own, last ? last->offset + last->count : 0,
+                                   s->own_params, s->own_grads};
+}
+
+const struct param *strategy_own(struct strategy *st, int index, size_t *ret_first)
+{
+    const struct param *param = &st->model->params[index];
+    *ret_first = 0;
+    if (!st->is_sharded)
+        return param;
+    struct sharded *s = &st->shard;
+    if (s->own_of[index] < 0)
+        return NULL;
+    *ret_first =
+        shard_piece(&s->plan, s->unit_of[index], s->options.rank, param->offset, param->count)
+            .first;
+    return &s->own[s->own_of[index]];
+}
+
+void strategy_use(struct strategy *st, struct wk_comm *comm)
+{
+    if (st->is_sharded)
+        sharded_use(&st->shard, comm);
+}
+
+int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err)
+{
+    return st->is_sharded ? sharded_empty_pass(&st->shard, pass, err) : 0;
+}
+
+int strategy_gather(struct strategy *st, struct wk_comm *comm)
+{
+    return st->is_sharded ? sharded_gather_all(&st->shard, comm) : 0;
+}
+
+void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
+{
+    if (st->is_sharded)
+        sharded_begin(&st->shard, comm, last);
+    else if (last)
+        ddp_begin(&st->ddp, comm);
+}
+
+void strategy_ready(struct strategy *st, int index)
+{
+    if (st->is_sharded)
+        sharded_ready(&st->shard, index);
+    else
+        ddp_ready(&st->ddp, index);
+}
+
+void strategy_flush(struct strategy *st)
+{
+    if (st->is_sharded)
+        sharded_flush(&st->shard);
+    else
+        ddp_flush(&st->ddp);
+}
+
+int strategy_finish(struct strategy *st)
+{
+    return st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
+}
+
+void strategy_drain(struct strategy *st)
+{
+    if (!st->ready)
+        return;
+    if (st->is_sharded)
+        sharded_drain(&st->shard);
+    else
+        (void)ddp_finish(&st->ddp);
+}
+
+int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret)
+{
+    if (st->is_sharded)
+        return sharded_squares(&st->shard, comm, ret);
+    *ret = clip_sum_squares(st->model->kernels, st->grads, st->model->count);
+    return 0;
+}
+
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct wk_comm *comm,
+                    double scale, struct error *err)
+{
+    struct strategy_range range = strategy_range(st);
+    int rc = optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
+    if (rc || !st->is_sharded)
+        return rc;
+    rc = sharded_updated(&st->shard, comm);
+    return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
+}
+
+void strategy_clear(struct strategy *st)
+{
+    if (!st->ready)
+        return;
+    if (st->is_sharded)
+        sharded_clear(&st->shard);
+    else
+        memset(st->grads, 0, st->grad_count * sizeof(*st->grads));
+}

@@ -1,0 +1,79 @@
+/* One face for all ways to spread training over data-parallel ranks, so that step/ reads the same
+ * for each: where parameters and gradients live, how gradients are summed, who updates what.
+ *
+ * `extras` are numbers of the step that are summed with the gradients at no cost of their own. One
+ * thread; the communicator may be aborted by any thread meanwhile.
+ */
+#ifndef PARALLEL_STRATEGY_H
+#define PARALLEL_STRATEGY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libworker/optim/optimizer.h"
+#include "libworker/parallel/ddp.h"
+#include "libworker/parallel/sharded.h"
+
+struct strategy_options {
+    bool is_sharded; /* else DDP, which needs `shard.sizes` only */
+    struct sharded_options shard;
+};
+
+struct strategy {
+    bool ready; /* init was called */
+    bool is_sharded;
+    struct wk_model *model;
+    float *extras; /* [SHARDED_EXTRAS_MAX] */
+    /* DDP: */
+    float *params, *grads; /* [model->count], [grad_count] */
+    size_t grad_count;
+    struct ddp ddp;
+    /* else: */
+    struct sharded shard;
+};
+
+/* Give the model its memory and initial values. WK_ENOMEM. */
+int strategy_init(struct strategy *st, struct wk_model *model,
+                  const struct strategy_options *options, struct error *err);
+void strategy_fini(struct strategy *st); /* takes zeroed memory; waits for what is under way */
+
+/* What this rank's optimizer works on: a table of parameters over a range of `count`. */
+struct strategy_range {
+    const struct param *params;
+    int n_params;
+    size_t count;
+    float *data, *grads;
+};
+struct strategy_range strategy_range(struct strategy *st);
+
+/* This rank's piece of parameter `index` as the optimizer knows it, NULL if it has none; and which
+ * element of the parameter it begins with. */
+const struct param *strategy_own(struct strategy *st, int index, size_t *ret_first);
+
+/* Forward: collectives that this rank's pass needs. A share without samples makes them too. */
+void strategy_use(struct strategy *st, struct wk_comm *comm);
+int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err);
+
+/* All parameters where the model reads them, until the next step. Collective when sharded. */
+int strategy_gather(struct strategy *st, struct wk_comm *comm);
+
+/* A backward pass, the last of its window or not; then its end, waiting for its sums. */
+void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);
+void strategy_ready(struct strategy *st, int index);
+void strategy_flush(struct strategy *st);
+int strategy_finish(struct strategy *st);
+
+/* Wait for whatever is under way on an aborted communicator and forget the window. */
+void strategy_drain(struct strategy *st);
+
+/* Sum of squares of the summed gradient. Collective when sharded. */
+int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret);
+
+/* One optimizer step with gradients times `scale`, then what others need of it. Collective when
+ * sharded; a failure then leaves this rank's shard a step ahead. */
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct wk_comm *comm,
+                    double scale, struct error *err);
+
+void strategy_clear(struct strategy *st); /* gradients and extras */
+
+#endif

@@ -1,0 +1,301 @@
+/* Agreeing on a state that is cut over the members: nobody can send what it does not hold. If all
+ * parts of one step are among the members, they are carried over to the new cut; if one is missing,
+ * everybody loads the last checkpoint and goes on in place.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "libworker/parallel/pages.h"
+#include "libworker/step/context.h"
+
+static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
+{
+    return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+}
+
+/* Member that holds part `part` of the cut that `like` has a part of, or -1. */
+static int holder(const struct wk_context *ctx, const struct member *members,
+                  const struct member *like, int64_t part)
+{
+    for (int i = 0; i < ctx->world; i++) {
+        const struct member *m = &members[i];
+        if (m->has_state && m->part == part && m->born == like->born && m->step == like->step &&
+            m->parts_of == like->parts_of)
+            return i;
+    }
+    return -1;
+}
+
+/* A member of a complete set of parts, the furthest; -1 if no set is complete. */
+static int whole_set(const struct wk_context *ctx, const struct member *members)
+{
+    int best = -1;
+    for (int i = 0; i < ctx->world; i++) {
+        bool complete = members[i].has_state && members[i].part >= 0;
+        for (int64_t part = 0; complete && part < members[i].parts_of; part++)
+            complete = holder(ctx, members, &members[i], part) >= 0;
+        if (complete && (best < 0 || members[i].step > members[best].step))
+            best = i;
+    }
+    return best;
+}
+
+static bool in_place(const struct wk_context *ctx, const struct member *members,
+                     const struct member *set)
+{
+    bool same = set->parts_of == ctx->world;
+    for (int i = 0; i < ctx->world; i++)
+        same = same && holder(ctx, members, set, i) == i;
+    return same;
+}
+
+/* Everything flat that a rank holds a shard of. */
+enum { FLAT_MAX = 1 + OPTIMIZER_STATES_MAX };
+struct flats {
+    float *data[FLAT_MAX];
+    int count;
+};
+
+static struct flats flats_of(struct wk_context *ctx)
+{
+    struct flats flats = {.data = {ctx->strategy.shard.own_params}, .count = 1};
+    for (int i = 0; ctx->optimizer && i < ctx->optimizer->ops->n_states; i++)
+        flats.data[flats.count++] = ctx->optimizer->state[i];
+    return flats;
+}
+
+/* What is left of the cut before. */
+struct old_cut {
+    struct shard_plan plan;
+    int part;
+    size_t held;           /* elements that optimizer states have; the rest is padding */
+    float *data[FLAT_MAX]; /* [plan.shard] each, NULL on a member that had no part */
+};
+
+static int plan_again(struct wk_context *ctx, int world, struct shard_plan *ret, struct error *err)
+{
+    const struct shard_plan *now = &ctx->strategy.shard.plan;
+    size_t *ends = calloc((size_t)now->n_units, sizeof(*ends));
+    if (!ends)
+        return error_set(err, WK_ENOMEM, "no memory for a plan");
+    for (int i = 0; i < now->n_units; i++)
+        ends[i] = now->units[i].offset + now->units[i].count;
+    int rc = shard_plan_init(ret, ends, now->n_units, world, err);
+    free(ends);
+    return rc;
+}
+
+static void old_cut_fini(struct old_cut *old)
+{
+    for (int i = 0; i < FLAT_MAX; i++)
+        free(old->data[i]);
+    shard_plan_fini(&old->plan);
+}
+
+static int keep_old(struct wk_context *ctx, const struct member *set, bool had_part,
+                    struct old_cut *ret, struct error *err)
+{
+    struct strategy_range range = strategy_range(&ctx->strategy);
+    struct flats flats = flats_of(ctx);
+    *ret = (struct old_cut){.part = ctx->strategy.shard.options.rank};
+    int rc = plan_again(ctx, (int)set->parts_of, &ret->plan, err);
+    for (int i = 0; i < flats.count && !rc; i++) {
+        ret->data[i] = calloc(ret->plan.shard, sizeof(float));
+        if (!ret->data[i])
+            rc = error_set(err, WK_ENOMEM, "no memory to carry a shard over");
+        else if (had_part)
+            memcpy(ret->data[i], flats.data[i], range.count * sizeof(float));
+    }
+    return rc;
+}
+
+/* Every part of every flat array goes to everybody, who keep what is theirs. */
+static int carry_parts(struct wk_context *ctx, const struct member *members,
+                       const struct member *set, struct old_cut *old, struct error *err)
+{
+    struct sharded *s = &ctx->strategy.shard;
+    struct flats flats = flats_of(ctx);
+    float *part_data = calloc(old->plan.shard, sizeof(*part_data));
+    float *mine = calloc(s->plan.shard, sizeof(*mine));
+    int rc = part_data && mine ? 0 : error_set(err, WK_ENOMEM, "no memory to carry a shard over");
+    size_t kept = strategy_range(&ctx->strategy).count;
+    for (int f = 0; f < flats.count && !rc; f++) {
+        for (int64_t part = 0; part < set->parts_of && !rc; part++) {
+            int from = holder(ctx, members, set, part);
+            if (from == ctx->rank)
+                memcpy(part_data, old->data[f], old->plan.shard * sizeof(float));
+            rc = wk_broadcast(ctx->comm, part_data, old->plan.shard, WK_F32, from, NULL);
+            if (rc)
+                (void)comm_failed(ctx, rc, err);
+            else
+                shard_carry(&old->plan, (int)part, part_data, &s->plan, ctx->rank, mine);
+        }
+        if (!rc)
+            memcpy(flats.data[f], mine, kept * sizeof(float));
+    }
+    free(part_data);
+    free(mine);
+    return rc;
+}
+
+struct word {
+    struct train_numbers numbers;
+    double loss;
+};
+
+static int carry_over(struct wk_context *ctx, const struct member *members, int source,
+                      struct error *err)
+{
+    const struct member set = members[source];
+    bool had_part = members[ctx->rank].has_state && members[ctx->rank].part >= 0 &&
+                    members[ctx->rank].born == set.born && members[ctx->rank].step == set.step;
+    struct word word = {.loss = ctx->loss};
+    state_numbers(ctx, &word.numbers);
+    int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    if (rc)
+        return comm_failed(ctx, rc, err);
+    if (!in_place(ctx, members, &set)) {
+        struct old_cut old = {0};
+        rc = keep_old(ctx, &set, had_part, &old, err);
+        ctx->has_state = false; /* until all of it has arrived */
+        if (!rc)
+            rc = prepare_cut(ctx, err);
+        if (!rc)
+            rc = carry_parts(ctx, members, &set, &old, err);
+        old_cut_fini(&old);
+    }
+    if (rc)
+        return rc;
+    state_adopt(ctx, &word.numbers);
+    ctx->loss = word.loss;
+    return 0;
+}
+
+/* Rank 0's choice of a checkpoint: the one asked for, or below `before` the newest beside it. */
+static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PATH_MAX],
+                  struct error *err)
+{
+    const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
+    const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    char beside[CHECKPOINT_PATH_MAX];
+    int64_t *steps;
+    int count;
+    *ret = 0;
+    if (*ctx->resume_from)
+        wanted = ctx->resume_from;
+    if (before == INT64_MAX && *wanted && strcmp(wanted, "latest") != 0)
+        return str_copy(ret, CHECKPOINT_PATH_MAX, wanted);
+    if (strcmp(wanted, "latest") == 0 || !*wanted) {
+        if (before == INT64_MAX && !*wanted && ctx->numbers.step == 0 && !ctx->fell_back)
+            return 0;
+        if (before == INT64_MAX && *dir)
+            return state_newest(ctx, ret, err);
+        (void)str_copy(beside, sizeof(beside), dir);
+    } else {
+        (void)str_copy(beside, sizeof(beside), wanted);
+        if (strrchr(beside, '/'))
+            *strrchr(beside, '/') = 0;
+    }
+    int rc = checkpoint_list(beside, &steps, &count, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < count; i++)
+        if (steps[i] < before)
+            rc = checkpoint_path(beside, steps[i], ret);
+    free(steps);
+    return rc;
+}
+
+/* The worst code of any member. */
+static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
+{
+    int32_t code = own;
+    int rc = wk_all_reduce(ctx->comm, &code, 1, WK_I32, WK_MIN, NULL);
+    *ret = code;
+    return rc ? comm_failed(ctx, rc, err) : 0;
+}
+
+/* All load their parts of one checkpoint; a damaged one gives way to the one before it, for all. */
+static int load_together(struct wk_context *ctx, struct error *err)
+{
+    int64_t before = INT64_MAX;
+    for (;;) {
+        char path[CHECKPOINT_PATH_MAX] = "";
+        struct error own = {0};
+        int code = ctx->rank == 0 ? choose(ctx, before, path, &own) : 0;
+        int rc = worst(ctx, code, &code, err);
+        if (!rc && code)
+            return own.code ? (*err = own, code)
+                            : error_set(err, code, "rank 0 found no checkpoint");
+        if (!rc)
+            rc = wk_broadcast(ctx->comm, path, sizeof(path), WK_U8, 0, NULL)
+                     ? comm_failed(ctx, WK_EPEER, err)
+                     : 0;
+        if (rc)
+            return rc;
+        if (!*path && before == INT64_MAX && !ctx->fell_back)
+            return 0; /* the start */
+        if (!*path)
+            return error_set(err, before == INT64_MAX ? WK_EPEER : WK_EIO,
+                             "no checkpoint to go back to: a part of the state is gone with its "
+                             "rank, and checkpoint.dir or resume_from names none that loads");
+        code = state_load(ctx, path, &own);
+        rc = worst(ctx, code, &code, err);
+        if (rc)
+            return rc;
+        if (!code) {
+            ctx->saved_step = ctx->numbers.step;
+            context_notice(ctx, "resumed from step %lld", (long long)ctx->numbers.step);
+            return 0;
+        }
+        if (code != WK_EIO && code != WK_ENOTFOUND)
+            return own.code ? (*err = own, own.code)
+                            : error_set(err, code, "another rank could not load %s", path);
+        context_notice(ctx, "%s; taking the one before it",
+                       own.code ? own.text : "another rank could not load its part");
+        before = checkpoint_step_of(path);
+        ctx->fell_back = true;
+    }
+}
+
+/* Nobody has anything, or not all of it. */
+static int begin_again(struct wk_context *ctx, const struct member *members, struct error *err)
+{
+    int64_t lost_step = -1;
+    for (int i = 0; i < ctx->world; i++)
+        if (members[i].has_state && members[i].step > lost_step)
+            lost_step = members[i].step;
+    ctx->fell_back = lost_step >= 0;
+    if (ctx->fell_back)
+        context_notice(ctx,
+                       "a part of the state at step %lld went with its rank: going back to the "
+                       "last checkpoint, in place",
+                       (long long)lost_step);
+    ctx->has_state = false;
+    const struct sharded_options *cut = &ctx->strategy.shard.options;
+    int rc = cut->rank == ctx->rank && cut->world == ctx->world ? 0 : prepare_cut(ctx, err);
+    if (!rc)
+        rc = load_together(ctx, err);
+    ctx->fell_back = false;
+    return rc;
+}
+
+int state_agree_shards(struct wk_context *ctx, struct error *err)
+{
+    struct member *members;
+    int rc = state_gather(ctx, &members, err);
+    if (rc)
+        return rc;
+    int source = whole_set(ctx, members);
+    rc = source < 0 ? begin_again(ctx, members, err) : carry_over(ctx, members, source, err);
+    free(members);
+    if (!rc && sharded_refresh(&ctx->strategy.shard, ctx->comm))
+        rc = comm_failed(ctx, ctx->strategy.shard.failure, err);
+    if (rc)
+        return rc;
+    ctx->has_state = true;
+    ctx->torn = false;
+    ctx->born = ctx->generation;
+    return 0;
+}

@@ -1,0 +1,161 @@
+/* Every element has one owner, whatever the sizes and the number of ranks. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/parallel/pages.h"
+#include "libworker/parallel/shard.h"
+
+enum { ELEMENTS_MAX = 4096 };
+
+/* Unit sizes from `seed`: small, large, one element, multiples of the alignment. */
+static int cut(unsigned seed, size_t ends[8])
+{
+    static const size_t sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 255, 333};
+    int n = 1 + (int)(seed % 5);
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        at += sizes[(seed / 7 + (unsigned)i * 3 + seed * (unsigned)i) % 10];
+        ends[i] = at;
+    }
+    return n;
+}
+
+Test(shard, every_element_has_one_owner_and_one_place)
+{
+    for (unsigned seed = 0; seed < 200; seed++)
+        for (int world = 1; world <= 9; world++) {
+            size_t ends[8], owned = 0;
+            int n = cut(seed, ends);
+            struct shard_plan plan;
+            unsigned char owners[ELEMENTS_MAX] = {0};
+            cr_assert_eq(shard_plan_init(&plan, ends, n, world, NULL), 0);
+            for (int rank = 0; rank < world; rank++) {
+                unsigned char places[ELEMENTS_MAX] = {0};
+                owned += shard_owned(&plan, rank);
+                for (size_t i = 0; i < ends[n - 1]; i++) {
+                    struct shard_piece p = shard_piece(&plan, shard_unit_of(&plan, i), rank, i, 1);
+                    if (!p.count)
+                        continue;
+                    cr_assert(p.first == 0 && p.at < plan.shard && !places[p.at]);
+                    places[p.at] = 1;
+                    owners[i]++;
+                }
+            }
+            cr_assert_eq(owned, ends[n - 1]);
+            for (size_t i = 0; i < ends[n - 1]; i++)
+                cr_assert_eq(owners[i], 1);
+            shard_plan_fini(&plan);
+        }
+}
+
+Test(shard, rows_are_aligned_and_units_apart)
+{
+    for (unsigned seed = 0; seed < 200; seed++)
+        for (int world = 1; world <= 9; world++) {
+            size_t ends[8], end = 0, shard = 0;
+            int n = cut(seed, ends);
+            struct shard_plan plan;
+            cr_assert_eq(shard_plan_init(&plan, ends, n, world, NULL), 0);
+            for (int i = 0; i < n; i++) {
+                const struct shard_unit *u = &plan.units[i];
+                cr_assert(u->row % SHARD_ALIGN == 0 && u->place % SHARD_PAGE == 0);
+                cr_assert(u->place >= end && u->row * (size_t)world >= u->count);
+                cr_assert(u->row * (size_t)world < u->count + (size_t)world * SHARD_ALIGN);
+                cr_assert_eq(u->shard, shard);
+                end = u->place + u->row * (size_t)world;
+                shard += u->row;
+            }
+            cr_assert(plan.padded >= end && plan.shard == shard);
+            shard_plan_fini(&plan);
+        }
+}
+
+Test(shard, pieces_of_a_range_are_those_of_its_elements)
+{
+    size_t ends[8];
+    int n = cut(11, ends);
+    struct shard_plan plan;
+    cr_assert_eq(shard_plan_init(&plan, ends, n, 3, NULL), 0);
+    for (int unit = 0; unit < n; unit++) {
+        const struct shard_unit *u = &plan.units[unit];
+        for (size_t from = 0; from < u->count; from++)
+            for (size_t count = 1; from + count <= u->count; count++)
+                for (int rank = 0; rank < 3; rank++) {
+                    size_t held = 0, first = 0, at = 0;
+                    for (size_t i = count; i-- > 0;) {
+                        struct shard_piece one =
+                            shard_piece(&plan, unit, rank, u->offset + from + i, 1);
+                        held += one.count;
+                        first = one.count ? i : first;
+                        at = one.count ? one.at : at;
+                    }
+                    struct shard_piece p = shard_piece(&plan, unit, rank, u->offset + from, count);
+                    cr_assert_eq(p.count, held);
+                    cr_assert(!held || (p.first == first && p.at == at));
+                }
+    }
+    shard_plan_fini(&plan);
+}
+
+Test(shard, carrying_over_moves_every_element_between_any_two_worlds)
+{
+    static float whole[ELEMENTS_MAX], from[ELEMENTS_MAX * 2], to[ELEMENTS_MAX * 2];
+    for (unsigned seed = 0; seed < 40; seed++)
+        for (int before = 1; before <= 5; before++)
+            for (int after = 1; after <= 5; after++) {
+                size_t ends[8], other[8];
+                int n = cut(seed, ends), m = 0;
+                /* The other cut is another strategy's: fewer units over the same elements. */
+                for (int i = n % 2; i < n; i += 2)
+                    other[m++] = ends[i];
+                if (!m || other[m - 1] != ends[n - 1])
+                    other[m++] = ends[n - 1];
+                struct shard_plan a, b;
+                cr_assert_eq(shard_plan_init(&a, ends, n, before, NULL), 0);
+                cr_assert_eq(shard_plan_init(&b, other, m, after, NULL), 0);
+                for (size_t i = 0; i < ends[n - 1]; i++)
+                    whole[i] = (float)(i + 1);
+                for (int r = 0; r < after; r++) {
+                    memset(to, 0, sizeof(to));
+                    for (int q = 0; q < before; q++) {
+                        memset(from, 0, sizeof(from));
+                        for (int u = 0; u < n; u++) {
+                            struct shard_piece p =
+                                shard_piece(&a, u, q, a.units[u].offset, a.units[u].count);
+                            memcpy(from + p.at, whole + a.units[u].offset + p.first,
+                                   p.count * sizeof(float));
+                        }
+                        shard_carry(&a, q, from, &b, r, to);
+                    }
+                    for (int u = 0; u < m; u++) {
+                        struct shard_piece p =
+                            shard_piece(&b, u, r, b.units[u].offset, b.units[u].count);
+                        cr_assert_eq(memcmp(to + p.at, whole + b.units[u].offset + p.first,
+                                            p.count * sizeof(float)),
+                                     0);
+                    }
+                }
+                shard_plan_fini(&a);
+                shard_plan_fini(&b);
+            }
+}
+
+Test(pages, what_is_given_back_is_zero_and_costs_nothing)
+{
+    enum { COUNT = 1 << 18, FROM = 1000, PART = 100000 };
+    float *pages = pages_new(COUNT);
+    cr_assert_not_null(pages);
+    cr_assert_eq(pages_resident(pages, COUNT), 0);
+    for (size_t i = 0; i < COUNT; i++)
+        pages[i] = 1;
+    cr_assert_eq(pages_resident(pages, COUNT), COUNT * sizeof(float));
+    pages_drop(pages + FROM, PART);
+    size_t freed = COUNT * sizeof(float) - pages_resident(pages, COUNT);
+    cr_assert(freed <= PART * sizeof(float) && freed + 2 * 65536 >= PART * sizeof(float));
+    for (size_t i = 0; i < COUNT; i++)
+        cr_assert_eq(pages[i], i < FROM || i >= FROM + PART ? 1 : 0);
+    pages_drop(pages + 5, 7);
+    cr_assert(pages[4] == 1 && pages[5] == 0 && pages[11] == 0 && pages[12] == 1);
+    pages_free(pages, COUNT);
+}
