@@ -293,7 +293,7 @@ static void on_signal(void *arg, int fd, uint32_t epoll_events)
     (void)epoll_events;
     if (read(fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
-    if (args_flag(&p->args, "stop-workers") && !p->stopping) {
+    if (args_flag(&p->args, "stop-workers") && !p->stopping && running(p) > 0) {
         log_info(&p->log, "ending workers before leaving", log_int("workers", running(p)));
         p->stopping = true;
         agent_stop_workers(p->agent);

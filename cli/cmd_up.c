@@ -17,7 +17,9 @@
 
 #include "cli/client.h"
 #include "cli/table.h"
+#include "common/base/arena.h"
 #include "common/base/str.h"
+#include "common/base/tree.h"
 #include "common/env/paths.h"
 #include "common/env/proc.h"
 #include "common/rpc/message.h"
@@ -27,6 +29,7 @@ enum {
     UP_ARGS_MAX = 32,
     UP_START_MS = 15000,
     UP_POLL_MS = 50,
+    UP_WATCH_MS = 200,
     UP_RESTARTS_MAX = 10, /* of one child within UP_RESTART_WINDOW_MS */
     UP_RESTART_WINDOW_MS = 60000,
     UP_STOP_MS = 20000,
@@ -60,7 +63,7 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "HOST:PORT",
      .fallback = "127.0.0.1:7480",
-     .help = "REST and the page; port 0 takes a free one"},
+     .help = "REST and the page; port 0 takes a free one; off = none"},
     {0},
 };
 static const char *const examples[] = {"muster up --nodes 2 --slots 1", NULL};
@@ -80,6 +83,7 @@ struct child {
     char words[UP_ARGS_MAX][PATH_MAX];
     const char *argv[UP_ARGS_MAX + 1];
     int argc;
+    long log_start; /* size of its log when it was started last */
     struct proc proc;
     bool running;
     int restarts;
@@ -87,9 +91,12 @@ struct child {
 };
 
 struct up {
+    int signals; /* signalfd of SIGINT, SIGTERM, SIGHUP: ends it at any moment */
     char program[PATH_MAX];
     char data[PATH_MAX / 2];
     char rpc[256], http[256];
+    char before[PATH_MAX];                   /* where `current` pointed; "" = nowhere */
+    bool pointed;                            /* it points to us now */
     struct child children[UP_NODES_MAX + 1]; /* the coordinator first */
     int count;
 };
@@ -119,6 +126,7 @@ static int start(struct up *up, struct child *child, struct error *err)
     int log = open(child->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log < 0)
         return error_errno(err, errno, "cannot write %s", child->log);
+    child->log_start = lseek(log, 0, SEEK_END);
     struct proc_fd fds[] = {{.from = log, .to = STDOUT_FILENO}, {.from = log, .to = STDERR_FILENO}};
     struct proc_spawn how = {
         .path = up->program,
@@ -135,19 +143,45 @@ static int start(struct up *up, struct child *child, struct error *err)
     return rc;
 }
 
-/* The end of a child's log: what a person needs to see when it did not start. */
-static void print_tail(const char *path)
+/* A log line as a sentence: the message of a JSON line that is a warning or worse. */
+static void print_line(const char *line, size_t size)
 {
-    char text[2048];
-    FILE *file = fopen(path, "re");
+    struct arena arena;
+    struct tree *tree;
+    struct error ignored;
+    arena_init(&arena, 1 << 20);
+    struct tree_input input = {.text = line, .size = size};
+    if (size == 0 || line[0] != '{') {
+        fprintf(stderr, "%.*s\n", (int)size, line);
+    } else if (tree_parse_json(&input, &arena, &tree, &ignored) == 0) {
+        const char *level = "", *message = "", *hint = "";
+        (void)tree_read_string(tree_get(tree, "level"), &level, &ignored);
+        (void)tree_read_string(tree_get(tree, "message"), &message, &ignored);
+        if (tree_get(tree, "hint"))
+            (void)tree_read_string(tree_get(tree, "hint"), &hint, &ignored);
+        if (strcmp(level, "error") == 0 || strcmp(level, "warn") == 0)
+            fprintf(stderr, "%s%s%s\n", message, *hint ? "; " : "", hint);
+    }
+    arena_fini(&arena);
+}
+
+/* What a child that ended said since it was started. */
+static void print_failure(const struct child *child)
+{
+    char text[16384];
+    FILE *file = fopen(child->log, "re");
     if (!file)
         return;
-    if (fseek(file, -(long)sizeof(text) + 1, SEEK_END) != 0)
-        rewind(file);
-    size_t size = fread(text, 1, sizeof(text) - 1, file);
+    size_t size = 0;
+    if (fseek(file, child->log_start, SEEK_SET) == 0)
+        size = fread(text, 1, sizeof(text), file);
     fclose(file);
-    text[size] = '\0';
-    fprintf(stderr, "%s", text);
+    for (size_t at = 0; at < size;) {
+        const char *end = memchr(text + at, '\n', size - at);
+        size_t length = end ? (size_t)(end - text) - at : size - at;
+        print_line(text + at, length);
+        at += length + 1;
+    }
 }
 
 static int reap(struct child *child, struct proc_exit *ret)
@@ -190,42 +224,76 @@ static bool answers(const char *url)
     return rc == 0;
 }
 
+static bool interrupted(const struct up *up, int wait_ms)
+{
+    struct pollfd wait = {.fd = up->signals, .events = POLLIN};
+    return poll(&wait, 1, wait_ms) > 0;
+}
+
 /* The coordinator writes its addresses once it serves; the file of a run before is older. */
-static int wait_for_coordinator(struct up *up, time_t started, struct error *err)
+static int wait_for_coordinator(struct up *up, time_t started, bool page, struct error *err)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/http.url", up->data);
+    snprintf(path, sizeof(path), "%s/%s", up->data, page ? "http.url" : "rpc.url");
     for (int64_t end = now_ms() + UP_START_MS; now_ms() < end;) {
         struct proc_exit exit;
         struct stat info;
         if (reap(&up->children[0], &exit) == 0) {
-            print_tail(up->children[0].log);
+            print_failure(&up->children[0]);
             return error_set(err, E_FAILED_PRECONDITION, "the coordinator did not start");
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
-            read_first_line(up->data, "http.url", up->http, sizeof(up->http)) == 0 &&
+            (!page || read_first_line(up->data, "http.url", up->http, sizeof(up->http)) == 0) &&
             read_first_line(up->data, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up->rpc))
             return 0;
-        poll(NULL, 0, UP_POLL_MS);
+        if (interrupted(up, UP_POLL_MS))
+            return error_set(err, E_CANCELLED, "interrupted");
     }
     return error_set(err, E_DEADLINE_EXCEEDED, "the coordinator does not answer; its log is %s",
                      up->children[0].log);
 }
 
-/* current -> DATA, so that client verbs find address and token. */
-static int point_current(const struct up *up, struct error *err)
+static int make_dirs(const char *path, struct error *err);
+
+/* current -> DATA, so that client verbs find address and token. Without a home there is none. */
+static void point_current(struct up *up)
 {
     char dir[512], next[640], link[640];
-    int rc = paths_data_dir(dir, sizeof(dir), err);
-    if (rc != 0)
-        return rc;
+    struct error err;
+    if (paths_data_dir(dir, sizeof(dir), &err) != 0 || make_dirs(dir, &err) != 0) {
+        fprintf(stderr, "muster: %s; name the cluster with MUSTER_ADDR and MUSTER_TOKEN\n",
+                err.text);
+        return;
+    }
     snprintf(link, sizeof(link), "%s/current", dir);
     snprintf(next, sizeof(next), "%s/current.%d", dir, (int)getpid());
+    ssize_t size = readlink(link, up->before, sizeof(up->before) - 1);
+    up->before[size > 0 ? size : 0] = '\0';
     if (symlink(up->data, next) != 0 || rename(next, link) != 0) {
-        rc = error_errno(err, errno, "cannot write %s", link);
+        fprintf(stderr, "muster: cannot write %s: %s\n", link, strerror(errno));
         unlink(next);
+        return;
     }
-    return rc;
+    up->pointed = true;
+}
+
+/* At the end `current` points where it did before, if it is still ours. */
+static void restore_current(const struct up *up)
+{
+    char dir[512], link[640], next[640], target[PATH_MAX];
+    struct error ignored;
+    if (!up->pointed || paths_data_dir(dir, sizeof(dir), &ignored) != 0)
+        return;
+    snprintf(link, sizeof(link), "%s/current", dir);
+    snprintf(next, sizeof(next), "%s/current.%d", dir, (int)getpid());
+    ssize_t size = readlink(link, target, sizeof(target) - 1);
+    target[size > 0 ? size : 0] = '\0';
+    if (strcmp(target, up->data) != 0)
+        return;
+    if (!up->before[0] || strcmp(up->before, up->data) == 0)
+        unlink(link);
+    else if (symlink(up->before, next) == 0 && rename(next, link) != 0)
+        unlink(next);
 }
 
 static int make_dirs(const char *path, struct error *err)
@@ -255,13 +323,15 @@ static int prepare(struct up *up, const struct args *args, struct error *err)
     if (size < 0)
         return error_errno(err, errno, "cannot find this program's own file");
     up->program[size] = '\0';
-    rc = paths_data_dir(base, sizeof(base), err);
-    if (rc == 0)
-        rc = make_dirs(base, err);
-    if (rc == 0 && data)
+    if (data) {
         rc = paths_absolute(up->data, sizeof(up->data), data, err);
-    else if (rc == 0)
-        rc = paths_join(up->data, sizeof(up->data), base, "local", err);
+    } else {
+        rc = paths_data_dir(base, sizeof(base), err);
+        if (rc == 0)
+            rc = paths_join(up->data, sizeof(up->data), base, "local", err);
+        else
+            error_hint(err, "name a folder with --data");
+    }
     return rc == 0 ? make_dirs(up->data, err) : rc;
 }
 
@@ -287,7 +357,8 @@ static int start_coordinator(struct up *up, const struct args *args, struct erro
     add_word(child, "%s", args_text(args, "http"));
     time_t started = time(NULL);
     int rc = start(up, child, err);
-    return rc == 0 ? wait_for_coordinator(up, started, err) : rc;
+    bool page = strcmp(args_text(args, "http"), "off") != 0;
+    return rc == 0 ? wait_for_coordinator(up, started, page, err) : rc;
 }
 
 static int start_agent(struct up *up, const struct args *args, int index, struct error *err)
@@ -330,7 +401,7 @@ static int keep(struct up *up, struct error *err)
             child->restarts = 0;
         }
         if (++child->restarts > UP_RESTARTS_MAX) {
-            print_tail(child->log);
+            print_failure(child);
             return error_set(err, E_INTERNAL, "%s ends again and again; its log is %s", child->name,
                              child->log);
         }
@@ -343,15 +414,21 @@ static int keep(struct up *up, struct error *err)
     return 0;
 }
 
-static void stop_child(struct child *child)
+static void ask_to_stop(struct child *child)
+{
+    struct error ignored;
+    if (child->running)
+        proc_signal(&child->proc, SIGTERM, &ignored);
+}
+
+/* Waits for a child that was asked; a second signal would tell an agent to leave its workers. */
+static void await_stop(struct child *child)
 {
     struct error ignored;
     struct proc_exit exit;
-    if (!child->running)
-        return;
-    proc_signal(&child->proc, SIGTERM, &ignored);
-    for (int64_t end = now_ms() + UP_STOP_MS; now_ms() < end && reap(child, &exit) != 0;)
-        poll(NULL, 0, UP_POLL_MS);
+    for (int64_t end = now_ms() + UP_STOP_MS; child->running && now_ms() < end;)
+        if (reap(child, &exit) != 0)
+            poll(NULL, 0, UP_POLL_MS);
     if (child->running) {
         proc_signal(&child->proc, SIGKILL, &ignored);
         proc_wait(&child->proc, true, &exit, &ignored);
@@ -362,14 +439,14 @@ static void stop_child(struct child *child)
 
 static void stop_all(struct up *up)
 {
-    struct error ignored;
-    if (up->count > 0)
-        stop_child(&up->children[0]);
+    if (up->count > 0) {
+        ask_to_stop(&up->children[0]);
+        await_stop(&up->children[0]);
+    }
     for (int i = 1; i < up->count; i++)
-        if (up->children[i].running)
-            proc_signal(&up->children[i].proc, SIGTERM, &ignored);
+        ask_to_stop(&up->children[i]);
     for (int i = 1; i < up->count; i++)
-        stop_child(&up->children[i]);
+        await_stop(&up->children[i]);
 }
 
 static void banner(const struct up *up, int nodes)
@@ -377,7 +454,7 @@ static void banner(const struct up *up, int nodes)
     printf("%smuster is up%s: a coordinator and %d node%s\n", colour_bold(stdout),
            colour_off(stdout), nodes, nodes == 1 ? "" : "s");
     printf("  page   %s\n  rpc    %s\n  data   %s (logs, and the admin token in admin.token)\n",
-           up->http, up->rpc, up->data);
+           up->http[0] ? up->http : "off", up->rpc, up->data);
     printf("In another terminal: muster run -- COMMAND      Ctrl-C here ends everything.\n");
     fflush(stdout);
 }
@@ -392,8 +469,7 @@ static int run(const struct args *args)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    int fd = signalfd(-1, &signals, SFD_CLOEXEC);
-    if (!up || fd < 0) {
+    if (!up || (up->signals = signalfd(-1, &signals, SFD_CLOEXEC)) < 0) {
         free(up);
         return EXIT_UNREACHABLE;
     }
@@ -402,19 +478,21 @@ static int run(const struct args *args)
     if (rc == 0)
         rc = start_coordinator(up, args, &err);
     if (rc == 0)
-        rc = point_current(up, &err);
+        point_current(up);
     for (int i = 0; rc == 0 && i < nodes; i++)
         rc = start_agent(up, args, i, &err);
     if (rc == 0)
         banner(up, nodes);
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    while (rc == 0 && poll(&wait, 1, 200) == 0)
+    while (rc == 0 && !interrupted(up, UP_WATCH_MS))
         rc = keep(up, &err);
     if (rc == 0)
         fprintf(stderr, "\nstopping; jobs go on at the next `muster up` on %s\n", up->data);
     stop_all(up);
-    close(fd);
+    restore_current(up);
+    close(up->signals);
     free(up);
+    if (rc == E_CANCELLED)
+        return 130;
     return rc == 0 ? EXIT_DONE : (client_fail(&err), EXIT_UNREACHABLE);
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/arena.h"
@@ -61,12 +60,11 @@ static int parse_file(struct input *in, const char *path)
     return rc;
 }
 
+/* By its name: a spec that is not there is a mistake, not a program. */
 static bool is_spec_file(const char *word)
 {
-    struct stat info;
-    return strcmp(word, "-") == 0 ||
-           ((str_ends(word, ".yaml") || str_ends(word, ".yml") || str_ends(word, ".json")) &&
-            stat(word, &info) == 0 && S_ISREG(info.st_mode));
+    return strcmp(word, "-") == 0 || str_ends(word, ".yaml") || str_ends(word, ".yml") ||
+           str_ends(word, ".json");
 }
 
 /* The map at `key`, made if it is not there. */
@@ -168,17 +166,32 @@ static int set_command(struct input *in)
     return tree_map_set(&in->arena, in->spec, "command", command);
 }
 
+/* The program's own word: of a list its first, of a text what stands before the first space. */
+static size_t program_of(const struct tree *command, const char **ret)
+{
+    const struct tree *first =
+        command && command->kind == TREE_LIST ? tree_at(command, 0) : command;
+    *ret = first && first->kind == TREE_STRING ? first->string : "";
+    if (first && first->kind == TREE_BOOL)
+        *ret = first->boolean ? "true" : "false"; /* the programs of those names */
+    size_t length = first == command ? strcspn(*ret, " \t") : strlen(*ret);
+    for (size_t i = length; i > 0; i--)
+        if ((*ret)[i - 1] == '/') {
+            *ret += i;
+            return length - i;
+        }
+    return length;
+}
+
 /* A name from the program's, where none was given: "build/examples/gpt" is "gpt". */
 static void set_default_name(struct input *in)
 {
-    struct tree *command = tree_get(in->spec, "command");
-    struct tree *program = command ? tree_at(command, 0) : NULL;
-    if (tree_get(in->spec, "name") || !program || program->kind != TREE_STRING)
+    const char *base;
+    size_t length = program_of(tree_get(in->spec, "command"), &base);
+    if (tree_get(in->spec, "name"))
         return;
-    const char *base = strrchr(program->string, '/');
-    base = base ? base + 1 : program->string;
     char name[33] = "";
-    for (size_t i = 0; i < sizeof(name) - 1 && base[i]; i++) {
+    for (size_t i = 0; i < sizeof(name) - 1 && i < length; i++) {
         char c = base[i] >= 'A' && base[i] <= 'Z' ? (char)(base[i] - 'A' + 'a') : base[i];
         bool fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (i && (c == '.'));
         name[i] = fine ? c : (i ? '-' : 'j');
@@ -233,7 +246,13 @@ static int apply_options(struct input *in)
 static int build(struct input *in, Muster__JobSpec **ret)
 {
     const char *file = args_text(in->args, "file");
-    bool word_is_file = !file && in->args->word_count == 1 && is_spec_file(in->args->words[0]);
+    bool word_is_file = !file && in->args->word_count > 0 && is_spec_file(in->args->words[0]);
+    if (word_is_file && in->args->word_count > 1) {
+        error_set(in->err, E_INVALID_ARGUMENT, "both a spec file (%s) and a command were given",
+                  in->args->words[0]);
+        error_hint(in->err, "to replace the spec's command: -f %s -- COMMAND", in->args->words[0]);
+        return E_INVALID_ARGUMENT;
+    }
     int rc = 0;
     if (file || word_is_file)
         rc = parse_file(in, file ? file : in->args->words[0]);
@@ -249,7 +268,7 @@ static int build(struct input *in, Muster__JobSpec **ret)
     char here[1024];
     if (!tree_get(in->spec, "workdir") && getcwd(here, sizeof(here)))
         tree_map_set(&in->arena, in->spec, "workdir", tree_string(&in->arena, here));
-    if (!tree_get(in->spec, "command")) {
+    if (!file && !word_is_file && !tree_get(in->spec, "command")) {
         error_set(in->err, E_INVALID_ARGUMENT, "the job has no command");
         error_field(in->err, "command");
         error_hint(in->err, "give one after --, as in: muster run -N 2 -- python3 train.py");

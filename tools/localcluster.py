@@ -61,6 +61,36 @@ def kill(pid, number):
         pass
 
 
+def cgroups(pids):
+    """Folders of the workers' own cgroups: what a real machine loses with its power."""
+    found = set()
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        except OSError:
+            continue
+        for number, controllers, path in (line.split(":", 2) for line in lines):
+            if "/muster." in path:
+                root = Path("/sys/fs/cgroup") / controllers if controllers else Path("/sys/fs/cgroup")
+                found |= {root / path.lstrip("/"), Path("/sys/fs/cgroup/unified") / path.lstrip("/")}
+    return found
+
+
+def power_off(pids):
+    """End all of them at once: first nobody moves, then nobody lives. Their cgroups go too."""
+    groups = cgroups(pids)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            kill(pid, number)
+    for group in groups:
+        end = time.monotonic() + 2
+        while group.is_dir() and time.monotonic() < end:
+            try:
+                group.rmdir()
+            except OSError:
+                time.sleep(0.01)
+
+
 class Cluster:
     def __init__(self, folder, muster=MUSTER):
         self.folder = Path(folder)
@@ -129,10 +159,7 @@ class Cluster:
 
     def kill_node(self, name):
         """As a power failure: agent, shims and workers end at once, nobody says goodbye."""
-        victims = self.node_processes(name)
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in victims:
-                kill(pid, number)
+        power_off(self.node_processes(name))
         self.agents.pop(name).wait()
 
     def kill_coordinator(self):
@@ -205,9 +232,7 @@ class Cluster:
         if self.coordinator and self.coordinator.poll() is None:
             victims.add(self.coordinator.pid)
         table = processes()
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in victims:
-                kill(pid, number)
+        power_off(victims)
         for process in [self.coordinator, *self.agents.values()]:
             if process:
                 process.wait()
