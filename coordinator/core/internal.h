@@ -47,7 +47,7 @@ void node_restored(struct step *step, struct node *node);
 void node_set_state(struct step *step, struct node *node, enum node_state state,
                     const struct reason *reason);
 void node_lease_due(struct step *step, struct node *node);
-void node_renew_lease(struct step *step, struct node *node);
+void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms);
 void node_lose(struct step *step, struct node *node, const struct reason *reason);
 /* Peers say they lost its ranks: with the connection gone that is a verdict. */
 bool node_peers_lost_it(const struct node *node);
@@ -67,6 +67,7 @@ int job_living(const struct job *job); /* workers that have not ended */
 void job_submit(struct step *step);
 void job_cancel(struct step *step);
 void job_restored(struct step *step, struct job *job);
+void job_resumed(struct step *step, struct job *job); /* the coordinator itself stood still */
 void job_settle(struct step *step, struct job *job);
 void job_set_state(struct step *step, struct job *job, enum job_state state,
                    const struct reason *reason);

@@ -291,6 +291,13 @@ void job_settle(struct step *step, struct job *job)
         cluster_wake_job(step->cluster, job, wake_at(job, step->now_ms));
 }
 
+void job_resumed(struct step *step, struct job *job)
+{
+    job->current.since_ms = job->forming.since_ms = step->now_ms;
+    job->progress_at_ms = step->now_ms;
+    step_look(step, job);
+}
+
 /* Monotonic times of an earlier life say nothing in this one (the machine may have restarted). */
 void job_restored(struct step *step, struct job *job)
 {

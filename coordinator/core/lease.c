@@ -1,6 +1,8 @@
 /* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease,
  * or the word of those who spoke with its ranks, is the verdict. Silence is none while a gang with
- * ranks there goes on taking steps: they take part in each, only their agent cannot be heard. */
+ * ranks there goes on taking steps: they take part in each, only their agent cannot be heard. Nor
+ * is what nobody listened to: after a pause of the coordinator itself everybody has a lease again,
+ * and a verdict that comes late hears first what has arrived meanwhile. */
 #include <string.h>
 
 #include "coordinator/core/internal.h"
@@ -8,10 +10,12 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
-void node_renew_lease(struct step *step, struct node *node)
+void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms)
 {
-    node->lease_until_ms = step->now_ms + LEASE_MS;
-    if (node->timer.index == 0) /* an armed timer comes too early and looks again */
+    node->lease_until_ms = step->now_ms + lease_ms;
+    node->late_verdict = false;
+    /* a timer that comes too early looks again */
+    if (node->timer.index == 0 || node->timer.key > node->lease_until_ms)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
 }
 
@@ -60,6 +64,11 @@ void node_lease_due(struct step *step, struct node *node)
         return;
     if (node->lease_until_ms > step->now_ms) {
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
+        return;
+    }
+    if (step->now_ms - node->timer.key > PUNCTUAL_MS && !node->late_verdict) {
+        node->late_verdict = true;
+        cluster_wake_node(step->cluster, node, step->now_ms + LAST_WORD_MS);
         return;
     }
     if (believe_on(step, node))

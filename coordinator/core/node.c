@@ -153,7 +153,7 @@ static void hear(struct step *step, struct node *node)
     node->connected = true;
     node->gone = false;
     node->seen_wall_ms = step->wall_ms;
-    node_renew_lease(step, node);
+    node_grant_lease(step, node, LEASE_MS);
 }
 
 void node_register(struct step *step)
@@ -285,7 +285,7 @@ void node_restored(struct step *step, struct node *node)
         return;
     struct reason reason;
     reason_set(&reason, REASON_COORDINATOR_RESTARTED,
-               "the coordinator restarted; its agent has a lease to speak up");
+               "the coordinator restarted; its agent has time to speak up");
     node_set_state(step, node, NODE_UNREACHABLE, &reason);
-    node_renew_lease(step, node);
+    node_grant_lease(step, node, RESTORED_LEASE_MS);
 }

@@ -36,8 +36,10 @@ int64_t group_join_deadline(const struct job *job, const struct group *group)
 int64_t group_patience_ends(const struct job *job)
 {
     const struct group *group = &job->current;
-    if (group->broken)
-        return job->broken_at_ms + BROKEN_PATIENCE_MS;
+    if (group->broken) {
+        bool earlier = job->broken_at_ms < group->since_ms; /* an earlier break, or we were away */
+        return (earlier ? group->since_ms : job->broken_at_ms) + BROKEN_PATIENCE_MS;
+    }
     for (int rank = 0; group->joined && rank < group->world; rank++)
         if (worker_finished(job_worker(job, group->members[rank])))
             return job->progress_at_ms + FINISH_PATIENCE_MS;

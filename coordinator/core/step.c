@@ -114,6 +114,22 @@ static void tick(struct step *step)
     }
 }
 
+/* Nobody was heard while the coordinator itself stood still (stopped, swapped out, its machine
+ * asleep): whoever it waits for has its time again. */
+static void notice_absence(struct step *step)
+{
+    int64_t due_ms = core_wake_at(step->cluster);
+    if (due_ms == INT64_MAX || step->now_ms - due_ms < ABSENCE_MS)
+        return;
+    for (struct node *node = cluster_first_node(step->cluster); node;
+         node = cluster_next_node(step->cluster, node))
+        if (node->state != NODE_LOST)
+            node_grant_lease(step, node, LEASE_MS);
+    for (struct job *job = cluster_first_active_job(step->cluster); job;
+         job = cluster_next_active_job(step->cluster, job))
+        job_resumed(step, job);
+}
+
 static void restored(struct step *step)
 {
     cluster_rebuild_use(step->cluster, step->now_ms, step->wall_ms);
@@ -225,6 +241,7 @@ void coordinator_step(struct cluster *cluster, const struct event *event, struct
                         .now_ms = event->now_ms,
                         .wall_ms = event->wall_ms};
     cluster_set_now(cluster, event->now_ms, event->wall_ms);
+    notice_absence(&step);
     dispatch(&step);
     tick(&step);
     settle_all(&step);

@@ -21,6 +21,10 @@
 enum {
     BEAT_MS = 1000,             /* agents report at least this often */
     LEASE_MS = 3000,            /* silence that ends the belief in a node */
+    RESTORED_LEASE_MS = 10000,  /* the first one after a restart: agents must find us again */
+    ABSENCE_MS = 500,           /* so late, we ourselves stood still: silence says nothing */
+    PUNCTUAL_MS = 50,           /* a verdict later than this first hears who waits to be heard */
+    LAST_WORD_MS = 250,         /* for so long */
     EVIDENCE_MS = LEASE_MS,     /* steps of its gang speak for a silent node so long */
     STOP_GRACE_MS = 10000,      /* between SIGTERM and SIGKILL */
     STOP_SLACK_MS = 30000,      /* a worker that outlives grace and this is named in the reason */

@@ -124,6 +124,7 @@ struct node {
     bool gone;      /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* what the administrator set; survives restarts */
     int64_t lease_until_ms;
+    bool late_verdict; /* derived: its lease was seen to be over too late; it has a last word */
     int64_t joined_wall_ms, seen_wall_ms;
     uint64_t desired_version; /* rises when what should run on it changes */
     /* derived from the workers placed on it */

@@ -584,3 +584,75 @@ Test(stories, ports_are_not_shared_on_one_address)
     cr_expect(x >= 20000 && x <= 20099 && y >= 20000 && y <= 20099);
     cr_expect_neq(x, y);
 }
+
+static void pause_of_the_coordinator(int64_t ms)
+{
+    s.now_ms += ms;
+    story_send(&s, &(struct event){.kind = EVENT_TICK});
+    for (int i = 0; i < s.nodes_count; i++) /* what had queued up is heard one by one */
+        story_report(&s, s.nodes[i].name);
+}
+
+Test(stories, a_pause_of_the_coordinator_is_nobody_elses_silence)
+{
+    running_pair(&pair);
+    story_wait(&s, 5000);
+    for (int64_t ms = 500; ms <= 60000; ms += 167) {
+        pause_of_the_coordinator(ms);
+        story_wait(&s, 1000 + ms % 7);
+    }
+    story_expect(&s, "");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+    story_node_dies(&s, "b");
+    pause_of_the_coordinator(100);
+    story_wait(&s, LEASE_MS + 1000);
+    cr_expect(strstr(s.trace, "b lost lease_expired\n"), "%s", s.trace);
+}
+
+Test(stories, a_pause_just_over_the_lease_hears_first_what_has_queued_up)
+{
+    running_pair(&pair);
+    story_wait(&s, 5000);
+    const struct node *b = cluster_node(s.cluster, "b");
+    for (int late_ms = PUNCTUAL_MS + 1; late_ms < 2000; late_ms += 13) {
+        while (b->timer.key < b->lease_until_ms) { /* until the next look is the verdict */
+            s.now_ms = core_wake_at(s.cluster);
+            story_send(&s, &(struct event){.kind = EVENT_TICK});
+        }
+        s.now_ms = b->lease_until_ms + late_ms;
+        story_report(&s, "a"); /* its turn comes first, and time with it */
+        s.now_ms += 5;
+        story_report(&s, "b");
+        story_wait(&s, 1000);
+    }
+    story_expect(&s, "");
+}
+
+Test(stories, a_pause_while_a_gang_forms_takes_no_time_from_it)
+{
+    running_pair(&rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    pause_of_the_coordinator(START_TIMEOUT_MS + 1000);
+    story_worker(&s, "j1", 0, NULL)->never_joins = false;
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(stories, after_a_restart_agents_have_time_to_find_us)
+{
+    running_pair(&pair);
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    s.trace[0] = 0;
+    story_report(&s, "a");
+    s.nodes[1].silent = true;
+    story_wait(&s, RESTORED_LEASE_MS - 1500);
+    s.nodes[1].silent = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    s.nodes[0].silent = s.nodes[1].silent = true;
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "a lost lease_expired\nb lost lease_expired\nj1 restarting node_lost\n");
+}
