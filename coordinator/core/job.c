@@ -30,7 +30,7 @@ static const unsigned allowed[] = {
     [JOB_REFORMING] =
         BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
-    [JOB_PREEMPTING] = BIT(RESTARTING) | BIT(STOPPING),
+    [JOB_PREEMPTING] = BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED),
     [JOB_SUCCEEDED] = 0,
     [JOB_FAILED] = 0,
@@ -232,7 +232,7 @@ static void settle_runtime(struct step *step, struct job *job)
 {
     struct reason reason;
     if (!job->runtime_deadline_ms || step->now_ms < job->runtime_deadline_ms ||
-        job->state == JOB_STOPPING)
+        job->state == JOB_STOPPING || job_state_ended(job->state))
         return;
     reason_set(&reason, REASON_MAX_RUNTIME, "ran longer than its max_runtime");
     reason_hint(&reason, "raise max_runtime; it can go on from its last checkpoint");

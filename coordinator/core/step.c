@@ -7,7 +7,10 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
-enum { ROUNDS_MAX = 1000 }; /* settle and place feed each other; each round must end something */
+enum {
+    ROUNDS_MAX = 1000, /* settle and place feed each other; each round must end something */
+    RESTART_LEAP = 1 << 20,
+};
 
 static void note(struct map *map, struct job *job)
 {
@@ -197,12 +200,14 @@ static void settle_all(struct step *step)
 }
 
 /* Numbers that stay ahead of what an earlier life of this coordinator gave out without storing it:
- * wall time rises faster than versions do. */
+ * wall time rises faster than versions do, and should it have jumped back, a leap is more than what
+ * is shown between two times a job is stored. */
 static uint64_t next_version(const struct step *step, uint64_t version)
 {
     bool restart = step->event->kind == EVENT_RESTORED;
     uint64_t floor = restart && step->wall_ms > 0 ? (uint64_t)step->wall_ms : 0;
-    return version + 1 > floor ? version + 1 : floor;
+    uint64_t next = version + (restart ? RESTART_LEAP : 1);
+    return next > floor ? next : floor;
 }
 
 static void flush(struct step *step)

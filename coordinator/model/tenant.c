@@ -55,7 +55,7 @@ int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, stru
     if (facts->name[0] == 0)
         return refuse("name", "1 to 63 bytes", err);
     if (facts->weight < 1 || facts->weight > TENANT_WEIGHT_MAX)
-        return refuse("weight", "1 to 1000", err);
+        return refuse("weight", "1 to 10000", err);
     if (facts->guaranteed_slots < 0 || facts->guaranteed_slots > TENANT_SLOTS_MAX)
         return refuse("guaranteed_slots", "0 or more", err);
     if (facts->limit_slots < 0 || facts->limit_slots > TENANT_SLOTS_MAX ||

@@ -63,22 +63,43 @@ static void release_leaving(struct plan *plan)
                 view_release(&plan->view, job, &job->workers[i]);
 }
 
-static bool borrows(const struct tenant *tenant)
+static int living_slots(const struct job *job, const struct node *node)
 {
-    return tenant->slots_used > tenant->guaranteed_slots;
+    int slots = 0;
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].state != WORKER_EXITED &&
+            (!node || strcmp(job->workers[i].node, node->name) == 0))
+            slots += job->spec->resources.slots;
+    return slots;
+}
+
+/* Ended, it would be owed its place again at once: what its tenant is guaranteed covers it, also
+ * after what the plan takes from that tenant. */
+static bool is_protected(const struct plan *plan, const struct job *job)
+{
+    const struct tenant *tenant = job->tenant;
+    int slots = tenant->slots_used - living_slots(job, NULL) +
+                queue_slots_of(job->spec, job->spec->nodes_min);
+    if (tenant == plan->job->tenant)
+        return false;
+    for (int i = 0; i < plan->count; i++)
+        if (plan->concessions[i].job->tenant == tenant && plan->concessions[i].job != job)
+            slots -= living_slots(plan->concessions[i].job, plan->concessions[i].node);
+    return slots <= tenant->guaranteed_slots;
 }
 
 static bool make_giver(const struct plan *plan, struct job *job, struct giver *ret)
 {
     bool running = job->state == JOB_STARTING || job->state == JOB_RUNNING ||
                    job->state == JOB_REFORMING;
-    bool reclaims = plan->owed && job->tenant != plan->job->tenant && borrows(job->tenant);
+    bool reclaims = plan->owed && job->tenant != plan->job->tenant && !is_protected(plan, job);
     if (!running || is_finishing(job))
         return false;
     *ret = (struct giver){
         .job = job,
         .lost_work = preempt_lost_work(job, cluster_wall(plan->view.cluster)),
-        .may_end = job->spec->priority < plan->job->spec->priority || reclaims,
+        .may_end = (job->spec->priority < plan->job->spec->priority && !is_protected(plan, job)) ||
+                   reclaims,
         .may_shrink = preempt_may_shrink(job) &&
                       (job->spec->priority <= plan->job->spec->priority || reclaims),
         .surplus = job->current.nodes - job->spec->nodes_min,
@@ -221,7 +242,8 @@ static bool find(struct plan *plan, const struct giver *givers, int count)
         if (givers[i].may_shrink && givers[i].surplus > 0 && shrink(plan, &givers[i]))
             return true;
     for (int i = 0; i < count && plan->count < plan->max; i++) {
-        if (!givers[i].may_end || !is_on_useful(plan, givers[i].job))
+        if (!givers[i].may_end || is_protected(plan, givers[i].job) ||
+            !is_on_useful(plan, givers[i].job))
             continue;
         end(plan, &givers[i]);
         if (scheduler_fits(&plan->view, &plan->request))

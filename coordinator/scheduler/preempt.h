@@ -7,6 +7,8 @@
  *   3. what a tenant is guaranteed is reclaimed in the same two ways from tenants that use more
  *      than they are guaranteed, whatever the priority
  *
+ * A gang that its tenant's guarantee covers ends for nobody but its own tenant.
+ *
  * Nobody gives anything if that would not be enough, or if those who already leave are enough.
  */
 #ifndef SCHEDULER_PREEMPT_H

@@ -72,6 +72,37 @@ static void remember_ends(struct stage *stage, const struct cluster *cluster)
     }
 }
 
+/* Quotas hold: a tenant beyond its limit takes nothing more (a limit may come after its jobs). */
+static void check_limits(struct stage *stage, const struct cluster *cluster)
+{
+    for (int i = 0; i < SIM_TENANTS_MAX; i++) {
+        struct sim_tenant *mine = &stage->tenants[i];
+        const struct tenant *tenant = cluster_tenant(cluster, mine->name);
+        int used = tenant ? tenant->slots_used : 0;
+        if (stage->looked_at == cluster && tenant && tenant->limit_slots &&
+            used > tenant->limit_slots && used > mine->used)
+            world_fail(stage->world, "tenant %s uses %d slots, its limit is %d", mine->name, used,
+                       tenant->limit_slots);
+        mine->used = used;
+    }
+    stage->looked_at = cluster;
+}
+
+/* Nobody with an equal or higher priority gave way, but to whom it was guaranteed. */
+static void check_preemptions(struct stage *stage, const struct cluster *cluster)
+{
+    for (int i = 0; i < stage->jobs_count; i++) {
+        const struct job *job =
+            stage->jobs[i].id[0] ? cluster_job(cluster, stage->jobs[i].id) : NULL;
+        const struct job *to = job && job->state == JOB_PREEMPTING && job->gives_to[0]
+                                   ? cluster_job(cluster, job->gives_to)
+                                   : NULL;
+        if (to && to->spec->priority <= job->spec->priority && !to->tenant->guaranteed_slots)
+            world_fail(stage->world, "%s gives way to %s, which has no higher priority", job->id,
+                       to->id);
+    }
+}
+
 static void trace_states(struct stage *stage, const struct cluster *cluster)
 {
     static char last[SIM_JOBS_MAX][32]; /* one world per process */
@@ -102,6 +133,8 @@ void stage_check_cluster(struct stage *stage)
         world_fail(stage->world, "%s", err.text);
     check_promises(stage, cluster);
     check_checkpoints(stage, cluster);
+    check_limits(stage, cluster);
+    check_preemptions(stage, cluster);
     remember_ends(stage, cluster);
 }
 

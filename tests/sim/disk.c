@@ -46,10 +46,17 @@ static struct sim_file *open_file(void *self, const char *path)
     return file;
 }
 
+static bool fails(void *self)
+{
+    const struct program *program = self;
+    return program->world->disk_fails_until_ms[program->machine] > program->world->now_ms;
+}
+
 static int disk_append_file(void *self, const char *path, const void *data, size_t size,
                             struct error *err)
 {
-    (void)err;
+    if (fails(self))
+        return error_set(err, E_RESOURCE_EXHAUSTED, "%s cannot be written", path);
     insist(buf_append(&open_file(self, path)->data, data, size) == 0);
     return 0;
 }
@@ -57,9 +64,10 @@ static int disk_append_file(void *self, const char *path, const void *data, size
 static int disk_write_file(void *self, const char *path, const void *data, size_t size, int mode,
                            struct error *err)
 {
+    if (fails(self))
+        return error_set(err, E_RESOURCE_EXHAUSTED, "%s cannot be written", path);
     struct sim_file *file = open_file(self, path);
     (void)mode;
-    (void)err;
     buf_clear(&file->data);
     insist(buf_append(&file->data, data, size) == 0);
     file->synced = size;

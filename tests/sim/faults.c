@@ -2,6 +2,7 @@
  * some are not. After the given time all is mended and nothing breaks any more. */
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/assert.h"
 #include "coordinator/store/store_memory.h"
@@ -14,6 +15,10 @@ enum fault {
     FAULT_CUT,
     FAULT_KILL,
     FAULT_STORE,
+    FAULT_HANG,
+    FAULT_STALL,
+    FAULT_CLOCK,
+    FAULT_DISK,
     FAULT_COUNT,
 };
 
@@ -22,6 +27,9 @@ enum {
     DOWN_MAX_MS = 8000,
     CUT_MAX_MS = 6000,
     STORE_FAILURES_MAX = 3,
+    STALL_MAX_MS = 5000,
+    DISK_MAX_MS = 5000,
+    CLOCK_JUMP_MAX_MS = 3600 * 1000,
 };
 
 struct faults {
@@ -99,6 +107,54 @@ static void kill_process(struct faults *faults)
     }
 }
 
+/* One of a gang that trains stands still for ever: SIGSTOP, a lost disk, a deadlock. */
+static void hang_process(struct faults *faults)
+{
+    struct sim_node *node = any_node(faults);
+    for (int i = node->processes_count - 1; i >= 0; i--) {
+        struct process *process = node->processes[i];
+        if (!process_lives(process) || process->state != PROCESS_TRAINING ||
+            process->world_size < 2 || process->hung)
+            continue;
+        process->hung = true;
+        process->program->stalled_until_ms = INT64_MAX - 1;
+        world_note(process->world, "%s/%llu on %s hangs", process->key.job,
+                   (unsigned long long)process->key.uid, node->name);
+        faults->stage->hangs++;
+        return;
+    }
+}
+
+/* Its disk is slow, or its machine swaps: the program stands still for a while. */
+static void stall_program(struct faults *faults)
+{
+    struct stage *stage = faults->stage;
+    struct sim_node *node = any_node(faults);
+    struct program *program = rng_chance(&faults->rng, 0.5)
+                                  ? stage->coordinator ? stage->coordinator_program : NULL
+                              : node->agent ? node->agent_program
+                                            : NULL;
+    if (!program || !program->alive)
+        return;
+    program->stalled_until_ms = soon(faults, STALL_MAX_MS);
+    world_note(stage->world, "%s stands still for %lld ms", program->name,
+               (long long)(program->stalled_until_ms - stage->world->now_ms));
+    stage->stalls++;
+}
+
+static void jump_clock(struct faults *faults)
+{
+    struct stage *stage = faults->stage;
+    int machine = (int)rng_between(&faults->rng, 0, stage->nodes_count);
+    int64_t by_ms = rng_between(&faults->rng, -CLOCK_JUMP_MAX_MS, CLOCK_JUMP_MAX_MS);
+    if (rng_chance(&faults->rng, 0.5))
+        by_ms /= 1000;
+    stage->world->wall_skew_ms[machine] += by_ms;
+    world_note(stage->world, "the clock of machine %d jumps by %lld ms", machine,
+               (long long)by_ms);
+    stage->clock_jumps++;
+}
+
 static void strike(struct faults *faults, enum fault fault)
 {
     struct stage *stage = faults->stage;
@@ -126,6 +182,21 @@ static void strike(struct faults *faults, enum fault fault)
                                   (int)rng_between(&faults->rng, 1, STORE_FAILURES_MAX),
                                   E_RESOURCE_EXHAUSTED);
         stage->store_failures++;
+        break;
+    case FAULT_HANG:
+        hang_process(faults);
+        break;
+    case FAULT_STALL:
+        stall_program(faults);
+        break;
+    case FAULT_CLOCK:
+        jump_clock(faults);
+        break;
+    case FAULT_DISK:
+        world->disk_fails_until_ms[node->machine] = soon(faults, DISK_MAX_MS);
+        if (rng_chance(&faults->rng, 0.3))
+            world->disk_fails_until_ms[0] = soon(faults, DISK_MAX_MS);
+        stage->disk_failures++;
         break;
     case FAULT_COUNT:
         break;
@@ -170,7 +241,8 @@ static void calm_due(struct world *world, void *arg)
     if (!stage->calm)
         world_note(world, "nothing breaks from now on");
     stage->calm = true;
-    world->loss = world->duplicate = 0;
+    world->loss = world->duplicate = world->reorder = 0;
+    memset(world->disk_fails_until_ms, 0, sizeof world->disk_fails_until_ms);
     for (int a = 0; a < SIM_MACHINES_MAX; a++)
         for (int b = 0; b < SIM_MACHINES_MAX; b++)
             world->cut[a][b] = false;
@@ -194,6 +266,7 @@ void faults_init(struct stage *stage, int64_t until_ms)
     world->loss = rng_chance(&faults->rng, 0.5) ? rng_double(&faults->rng) * 0.1 : 0;
     world->duplicate = rng_chance(&faults->rng, 0.5) ? rng_double(&faults->rng) * 0.1 : 0;
     world->delay_max_ms = (int)rng_between(&faults->rng, 1, 100);
+    world->reorder = rng_chance(&faults->rng, 0.3) ? rng_double(&faults->rng) * 0.05 : 0;
     world_at(world, world->now_ms + 1, fault_due, faults);
     if (stage->doomed)
         world_at(world, world->now_ms + rng_between(&faults->rng, 1, until_ms - world->now_ms),

@@ -79,7 +79,7 @@ void process_signal(struct process *process, int signal)
 {
     if (!process_lives(process))
         return;
-    if (signal == SIGTERM && process->script.ignores_term)
+    if (signal == SIGTERM && (process->script.ignores_term || process->hung))
         return;
     process_die(process, &(struct worker_exit){.signal = signal});
 }

@@ -23,6 +23,7 @@ enum {
     PROCESSES_MAX = 64,
     RESULT_MAX = 1200,
     ALSO_MAX = 1000,
+    FAULTS_COUNTED = 10,
 };
 
 struct options {
@@ -36,7 +37,7 @@ struct result { /* what a world's process tells its parent */
     bool failed;
     uint64_t digest, happenings;
     int64_t virtual_ms;
-    int faults[6];
+    int faults[FAULTS_COUNTED];
     char failure[RESULT_MAX];
 };
 
@@ -81,7 +82,11 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
                     stage->node_losses,
                     stage->cuts,
                     stage->kills,
-                    stage->store_failures};
+                    stage->store_failures,
+                    stage->hangs,
+                    stage->stalls,
+                    stage->clock_jumps,
+                    stage->disk_failures};
     memcpy(ret->faults, faults, sizeof faults);
     memcpy(ret->failure, world->failure, sizeof world->failure);
 }
@@ -133,7 +138,7 @@ static void finish_child(struct child *child, struct result *ret)
 struct summary {
     int64_t done, failed, virtual_ms;
     uint64_t happenings;
-    int faults[6];
+    int faults[FAULTS_COUNTED];
 };
 
 static void take_result(struct summary *sum, const struct child *child, const struct result *result)
@@ -141,7 +146,7 @@ static void take_result(struct summary *sum, const struct child *child, const st
     sum->done++;
     sum->virtual_ms += result->virtual_ms;
     sum->happenings += result->happenings;
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < FAULTS_COUNTED; i++)
         sum->faults[i] += result->faults[i];
     if (!result->failed)
         return;
@@ -192,10 +197,12 @@ static int run_all(const struct options *options)
     }
     (void)printf("%lld worlds, %lld failed; %.1f h of virtual time, %llu happenings; coordinator "
                  "crashes %d, agent crashes %d, machines lost %d, networks cut %d, workers killed "
-                 "%d, disks full %d\n",
+                 "%d, stores failing %d, workers hung %d, programs stalled %d, clocks jumped %d, "
+                 "disks failing %d\n",
                  (long long)sum.done, (long long)sum.failed, (double)sum.virtual_ms / 3600000,
                  (unsigned long long)sum.happenings, sum.faults[0], sum.faults[1], sum.faults[2],
-                 sum.faults[3], sum.faults[4], sum.faults[5]);
+                 sum.faults[3], sum.faults[4], sum.faults[5], sum.faults[6], sum.faults[7],
+                 sum.faults[8], sum.faults[9]);
     return sum.failed ? 1 : 0;
 }
 

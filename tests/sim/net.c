@@ -10,6 +10,7 @@
 #include "tests/sim/world.h"
 
 enum {
+    REORDER_MAX_MS = 2000, /* what overtakes it may be this much younger */
     REPEAT_MAX_MS = 3000, /* a repeated request may come this much later */
     LOCAL_DELAY_MS = 1,
     REFUSED_MS = 2,
@@ -118,8 +119,11 @@ static bool is_cut(const struct world *world, const struct program *a, const str
 
 static int64_t delay(struct world *world, const struct program *a, const struct program *b)
 {
-    return a->machine == b->machine ? rng_between(&world->net_rng, 0, LOCAL_DELAY_MS)
-                                    : rng_between(&world->net_rng, 0, world->delay_max_ms);
+    if (a->machine == b->machine)
+        return rng_between(&world->net_rng, 0, LOCAL_DELAY_MS);
+    if (rng_chance(&world->net_rng, world->reorder))
+        return rng_between(&world->net_rng, 0, REORDER_MAX_MS);
+    return rng_between(&world->net_rng, 0, world->delay_max_ms);
 }
 
 /* Lost on the way: the transport notices after a while, or the deadline does. */

@@ -38,6 +38,7 @@ struct process {
     struct worker_exit exit;
     bool forgotten; /* its run directory is gone */
     bool trained;   /* has been in a whole gang: it has state */
+    bool hung;      /* stands still, hears no SIGTERM */
     /* the program; NULL once it has ended */
     struct program *program;
     struct rpc_client *hub;

@@ -216,7 +216,7 @@ void stage_describe(const struct stage *stage, char *ret, size_t size)
             continue;
         used += (size_t)snprintf(ret + used, size - used, "; %s (%s) %s: %s", mine->name, mine->id,
                                  job ? job_state_name(job->state) : "not accepted",
-                                 job ? job->reason.text : "");
+                                 job ? job->reason.text : mine->refusal);
     }
     for (int n = 0; n < stage->nodes_count; n++)
         for (int i = 0; i < stage->nodes[n].processes_count && used < size; i++)

@@ -14,6 +14,9 @@ struct sim_job {                    /* of the client's workload */
     int nodes_min, nodes_max, workers;
     const char *elastic;
     int priority;
+    const char *tenant;
+    char refusal[128];     /* what the last refused submit was told */
+    int max_runtime_s; /* 0 = none */
     int64_t submit_at_ms, cancel_at_ms; /* 0 = never */
     bool cancel_acknowledged, asking;
     uint64_t acknowledged_step; /* newest checkpoint the coordinator said yes to */
@@ -21,6 +24,13 @@ struct sim_job {                    /* of the client's workload */
     /* as of the last turn */
     uint64_t generation, checkpoint_step, checkpoint_generation;
     bool broken;
+};
+
+struct sim_tenant { /* set by the client at the start */
+    const char *name;
+    int weight, guaranteed, limit;
+    bool set, asking, exists;
+    int used; /* slots, when last looked at */
 };
 
 struct membership_seen { /* what the ranks of one generation were told: all the same */
@@ -44,6 +54,8 @@ struct stage {
     struct rpc_client *client;
     struct sim_job jobs[SIM_JOBS_MAX];
     int jobs_count;
+    struct sim_tenant tenants[SIM_TENANTS_MAX];
+    const struct cluster *looked_at; /* the cluster of the last turn: another one was read back */
     struct membership_seen *memberships;
     int memberships_count, memberships_capacity;
     struct sim_node *doomed; /* goes down once and never comes back; NULL = none */
@@ -51,6 +63,7 @@ struct stage {
     bool calm; /* faults are over */
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
+    int hangs, stalls, clock_jumps, disk_failures;
 };
 
 void stage_init(struct stage *stage, struct world *world);

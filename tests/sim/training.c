@@ -176,7 +176,9 @@ static bool meet_peers(struct process *process)
         if (rank == process->rank)
             continue;
         struct process *peer = peer_of(process, rank);
-        bool unreachable = peer && process->world->cut[process->node->machine][peer->node->machine];
+        bool unreachable =
+            peer && (process->world->cut[process->node->machine][peer->node->machine] ||
+                     (peer->hung && process_lives(peer)));
         cut |= unreachable;
         bool stalled = unreachable && process->stalled_since_ms &&
                        process->world->now_ms - process->stalled_since_ms > STALL_MS;

@@ -32,6 +32,8 @@ static void submitted(void *arg, const struct error *err, const ProtobufCMessage
     const Muster__Job *answer = (const Muster__Job *)message;
     job->asking = false;
     if (err->code)
+        (void)str_copy(job->refusal, sizeof job->refusal, err->text);
+    if (err->code)
         return; /* submit_due asks again */
     if (job->id[0])
         return;
@@ -58,7 +60,7 @@ static const char *const *argv_of(const struct script *s, char (*words)[24], cha
 
 static void send_submit(struct stage *stage, struct sim_job *job)
 {
-    char words[ARGS_MAX][24], *argv[ARGS_MAX], priority[16];
+    char words[ARGS_MAX][24], *argv[ARGS_MAX], priority[16], runtime[16];
     Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
     Muster__JobSpec__Range nodes = MUSTER__JOB_SPEC__RANGE__INIT;
     Muster__JobSpec__Checkpoint checkpoint = MUSTER__JOB_SPEC__CHECKPOINT__INIT;
@@ -74,6 +76,10 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     spec.nodes = &nodes;
     spec.workers_per_node = (uint32_t)job->workers;
     spec.priority = priority;
+    spec.tenant = (char *)(uintptr_t)job->tenant;
+    (void)snprintf(runtime, sizeof runtime, "%ds", job->max_runtime_s);
+    if (job->max_runtime_s)
+        spec.max_runtime = runtime;
     spec.elastic = (char *)(uintptr_t)job->elastic;
     checkpoint.dir = (char *)(uintptr_t) "/ckpt";
     checkpoint.keep = 2;
@@ -130,6 +136,53 @@ static void cancel_due(struct world *world, void *arg)
     program_run(world->stage->client_program);
 }
 
+static void tenant_set(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct sim_tenant *tenant = arg;
+    (void)message;
+    tenant->asking = false;
+    tenant->set = err->code == 0;
+    tenant->exists |= err->code == E_ALREADY_EXISTS; /* by a call whose answer was lost, or not yet
+                                                       * for good: only a yes is a promise */
+    if (err->code == E_NOT_FOUND)
+        tenant->exists = false;
+}
+
+static void tenant_due(struct world *world, void *arg)
+{
+    struct sim_tenant *tenant = arg;
+    Muster__SetTenantRequest request = MUSTER__SET_TENANT_REQUEST__INIT;
+    struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
+    if (tenant->set)
+        return;
+    if (!tenant->asking) {
+        request.name = (char *)(uintptr_t)tenant->name;
+        request.weight = (uint32_t)tenant->weight;
+        request.guaranteed_slots = (uint32_t)tenant->guaranteed;
+        request.limit_slots = (uint32_t)tenant->limit;
+        request.create = !tenant->exists;
+        tenant->asking =
+            rpc_client_call(world->stage->client, &muster__coordinator__descriptor, "SetTenant",
+                            &request.base, &options, tenant_set, tenant, NULL) == 0;
+    }
+    world_at(world, world->now_ms + ASK_AGAIN_MS, tenant_due, tenant);
+    program_run(world->stage->client_program);
+}
+
+/* "red" is limited, "blue" is guaranteed something. Every job must fit into the limit. */
+static void tenants_init(struct stage *stage, struct rng *rng)
+{
+    int total = 0;
+    for (int i = 0; i < stage->nodes_count; i++)
+        total += stage->nodes[i].slots;
+    stage->tenants[0] = (struct sim_tenant){
+        .name = "red", .weight = 1, .limit = (int)rng_between(rng, total / 2 + 1, total)};
+    stage->tenants[1] = (struct sim_tenant){
+        .name = "blue", .weight = 2, .guaranteed = (int)rng_between(rng, 1, total)};
+    for (int i = 0; i < SIM_TENANTS_MAX; i++)
+        world_at(stage->world, stage->world->now_ms, tenant_due, &stage->tenants[i]);
+}
+
 static void draw_script(struct rng *rng, struct script *script)
 {
     *script = (struct script){.aware = rng_chance(rng, 0.8),
@@ -156,10 +209,12 @@ static int min_slots(const struct stage *stage)
 void workload_init(struct stage *stage)
 {
     static const char *const elastic[] = {"in_place", "in_place", "in_place", "restart", "off"};
+    static const char *const tenants[] = {"default", "default", "red", "blue"};
     struct world *world = stage->world;
     struct rng rng;
     int lasting = stage->nodes_count - (stage->doomed != NULL); /* what a job may need */
     rng_fork(&world->rng, &rng);
+    tenants_init(stage, &rng);
     stage->jobs_count = (int)rng_between(&rng, 2, SIM_JOBS_MAX);
     for (int i = 0; i < stage->jobs_count; i++) {
         struct sim_job *job = &stage->jobs[i];
@@ -173,6 +228,12 @@ void workload_init(struct stage *stage)
         job->script.deaf_once &= job->script.aware && job->nodes_min * job->workers > 1;
         job->elastic = elastic[rng_below(&rng, 5)];
         job->priority = (int)rng_between(&rng, -1, 1);
+        job->tenant = tenants[rng_below(&rng, 4)];
+        if (job->nodes_min * job->workers > stage->tenants[0].limit &&
+            strcmp(job->tenant, stage->tenants[0].name) == 0)
+            job->tenant = "default";
+        if (rng_chance(&rng, 0.3))
+            job->max_runtime_s = (int)rng_between(&rng, 20, 120);
         job->submit_at_ms = world->now_ms + rng_between(&rng, 0, SUBMIT_SPAN_MS);
         if (rng_chance(&rng, 0.15))
             job->cancel_at_ms = job->submit_at_ms + rng_between(&rng, 0, CANCEL_SPAN_MS);

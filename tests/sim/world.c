@@ -106,7 +106,9 @@ static int64_t clock_now(void *self)
 static int64_t clock_wall(void *self)
 {
     const struct program *program = self;
-    int64_t skew_ms = program->machine * 7; /* machines disagree a little */
+    /* Machines disagree a little, and jump. */
+    int64_t skew_ms =
+        program->machine * 7 + program->world->wall_skew_ms[program->machine];
     return wall_start_ms + program->world->now_ms + skew_ms;
 }
 
@@ -159,6 +161,13 @@ void program_run(struct program *program)
     struct world *world = program->world;
     if (!program->alive || program->running)
         return;
+    if (program->stalled_until_ms > world->now_ms) {
+        if (program->stalled_until_ms < program->wake_ms) {
+            program->wake_ms = program->stalled_until_ms;
+            world_at(world, program->wake_ms, turn, program);
+        }
+        return;
+    }
     program->running = true;
     int64_t next_ms = loop_turn(program->loop);
     program->running = false;

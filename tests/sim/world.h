@@ -22,6 +22,7 @@ enum {
     SIM_MACHINES_MAX = 6, /* machine 0 holds the coordinator and the client */
     SIM_NODES_MAX = SIM_MACHINES_MAX - 1,
     SIM_JOBS_MAX = 12,
+    SIM_TENANTS_MAX = 2,
     SIM_PROCESSES_MAX = 4096,
 };
 
@@ -40,6 +41,7 @@ struct program {
     struct loop *loop;
     struct rng rng;
     int64_t wake_ms;                             /* of the queued turn, INT64_MAX = none */
+    int64_t stalled_until_ms;                    /* stopped, or waits for a disk: does nothing */
     void (*after_turn)(struct program *program); /* checks, or its own end */
     void *owner;
     struct program *next;
@@ -62,10 +64,12 @@ struct world {
     struct net_listener *listeners;
     struct net_dialer *dialers;
     uint64_t next_peer;
-    double loss, duplicate;
+    double loss, duplicate, reorder;
     int delay_max_ms;
     bool cut[SIM_MACHINES_MAX][SIM_MACHINES_MAX];
     struct strmap files[SIM_MACHINES_MAX]; /* path -> struct sim_file */
+    int64_t wall_skew_ms[SIM_MACHINES_MAX];       /* clocks jump */
+    int64_t disk_fails_until_ms[SIM_MACHINES_MAX];
     struct stage *stage;
     char failure[1024]; /* "" = none */
     jmp_buf *give_up;
