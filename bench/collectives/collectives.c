@@ -2,6 +2,7 @@
  *
  *     bench_collectives arena|shm|tcp BYTES...   all-reduce of f32 by two ranks: in arenas, in
  *                                                ordinary memory, over loopback TCP
+ *     bench_collectives tcp2|tcp4 BYTES...       with so many connections
  *     bench_collectives stream BYTES...          what TCP itself needs to carry what an all-reduce
  *                                                sends: both ways at once over one connection
  *     bench_collectives copy BYTES...            memcpy on both cores at once
@@ -39,6 +40,7 @@ struct shared {
 
 struct task {
     const char *who;
+    int connections; /* of tcp */
     const size_t *sizes;
     int n;
     struct shared *shared;
@@ -74,13 +76,13 @@ static void fill(float *data, size_t count, int rank)
     uint32_t x = 2463534242u + (uint32_t)rank;
     for (size_t i = 0; i < count; i++) {
         x ^= x << 13, x ^= x >> 17, x ^= x << 5;
-        data[i] = (float)x / 4294967296.0f - 0.5f;
+        data[i] = ((float)x / 4294967296.0f - 0.5f) * 1e-30f; /* sums must not overflow */
     }
 }
 
 static int all_reduce(struct wk_comm *comm, float *data, size_t count)
 {
-    return wk_all_reduce(comm, data, count, WK_F32, WK_MEAN, NULL);
+    return wk_all_reduce(comm, data, count, WK_F32, WK_SUM, NULL);
 }
 
 /* The same number of calls on every rank: rank 0 times some and tells. */
@@ -311,7 +313,8 @@ static int run_ranks(const struct task *task, bool one_host)
                                        .endpoints = endpoints,
                                        .hosts = hosts,
                                        .generation = 1,
-                                       .timeout_ms = 60000};
+                                       .timeout_ms = 60000,
+                                       .tcp_connections = task->connections};
         pids[r] = fork();
         if (pids[r] == 0)
             _exit(be_rank(listeners[r], &options, task));
@@ -378,9 +381,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s arena|shm|tcp|stream|copy|kill BYTES...\n", argv[0]);
         return 2;
     }
+    task.connections = strcmp(task.who, "tcp2") == 0 ? 2 : strcmp(task.who, "tcp4") == 0 ? 4 : 1;
     if (strcmp(task.who, "kill") == 0)
         return run_kills(&task, sizes[0]);
     if (strcmp(task.who, "stream") == 0 || strcmp(task.who, "copy") == 0)
         return run_plain(&task);
-    return run_ranks(&task, strcmp(task.who, "tcp") != 0);
+    return run_ranks(&task, strncmp(task.who, "tcp", 3) != 0);
 }

@@ -145,7 +145,9 @@ static int run(struct wk_comm *comm, const struct request *rq)
         return alone(comm, rq);
     if (rq->kind == KIND_ALL_TO_ALL_V)
         return by_links_run(comm, rq);
-    return comm->locals == comm->world ? shared_run(comm, rq) : by_links_run(comm, rq);
+    if (comm->locals == comm->world)
+        return shared_run(comm, rq);
+    return two_level_fits(comm, rq) ? two_level_run(comm, rq) : by_links_run(comm, rq);
 }
 
 int collective_run(struct wk_comm *comm, const struct request *rq)

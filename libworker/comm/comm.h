@@ -44,6 +44,7 @@ struct comm_options {
     uint64_t generation;
     int connect_timeout_ms; /* to have every rank connected; 0 = 30 s */
     int timeout_ms;         /* of one operation from its start; 0 = no limit */
+    int tcp_connections;    /* for the data of a pair, the same on all ranks; 0 = 1, at most 4 */
     /* Asked every few milliseconds while connecting; true ends it with WK_EABORT. May be NULL. */
     bool (*cancelled)(void *arg);
     void *cancelled_arg;

@@ -1,6 +1,6 @@
 /* The inside of a communicator, for the files of this folder and their tests.
  *
- *     collective.c   which way an operation goes: shared.c or by_links.c
+ *     collective.c   which way an operation goes: shared.c, two_level.c or by_links.c
  *     shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
  *     by_links.c     plans: what each rank sends, reduces and receives
  *     transfer.c     carries a plan out over the links
@@ -190,6 +190,7 @@ struct wk_comm {
     char bind_host[80]; /* for the listeners of groups */
     int *hosts;         /* [world] */
     int timeout_ms;
+    int tcp_connections;
     int spin_us;
     struct peer *peers; /* [world]; the own one unused */
     struct segment segment;
@@ -198,6 +199,7 @@ struct wk_comm {
     bool fences;     /* the kernel cannot: see board.h */
     int locals, local_index;
     int *local_ranks; /* [locals], ascending, with this one */
+    bool even_hosts;  /* several, each with the same number of consecutive ranks, at least 2 */
     uint64_t board_sequence;
     struct registered arenas[COMM_ARENAS_MAX];
     int arena_count;
@@ -299,7 +301,8 @@ struct reduce_plan {
     char *dst;
     size_t dst_size; /* bytes of an element there */
     size_t count, done;
-    size_t ready; /* bytes of dst that are final: what gated outs follow */
+    size_t ready;    /* bytes of dst that are final: what gated outs follow */
+    bool rest_apart; /* what is to be received comes from other peers than the summands */
 };
 
 /* Every operation over links begins with it: headers to and from all others. */
@@ -356,6 +359,10 @@ void request_describe(const struct header *header, char *ret_text, size_t bytes)
 /* --- the ways: 0 or the failure */
 int by_links_run(struct wk_comm *comm, const struct request *rq);
 int shared_run(struct wk_comm *comm, const struct request *rq);
+int two_level_run(struct wk_comm *comm, const struct request *rq);
+
+/* Is it worth it, and possible as far as one rank can tell? The same answer on every rank. */
+bool two_level_fits(const struct wk_comm *comm, const struct request *rq);
 
 /* --- work.c */
 int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work);

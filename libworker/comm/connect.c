@@ -29,6 +29,7 @@ struct wk_comm *comm_alloc(const struct comm_options *options)
     comm->world = options->world;
     comm->generation = options->generation;
     comm->timeout_ms = options->timeout_ms;
+    comm->tcp_connections = options->tcp_connections;
     comm->bell_fd = comm->epoll_fd = -1;
     snprintf(comm->name, sizeof(comm->name), "world");
     memcpy(comm->secret, options->secret, sizeof(comm->secret));
@@ -130,14 +131,16 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
 {
     struct peer *peer = &comm->peers[p];
     struct met *met = &meeting->met[p];
-    int rc, data_fd = met->data_fd;
+    peer->remote = !meeting_same_host(meeting, p);
+    int rc, connections = peer->remote ? meeting_connections(meeting) : 0;
+    struct met found = *met;
     peer->control_fd = met->control_fd;
     peer->handles = met->handles;
-    peer->remote = !meeting_same_host(meeting, p);
     comm->has_remote |= peer->remote;
-    *met = (struct met){-1, -1, false, {-1, -1, -1}};
+    *met = met_nothing();
     if (peer->remote) {
-        rc = link_tcp_new(data_fd, &peer->link, err);
+        link_tcp_prepare(peer->control_fd);
+        rc = link_tcp_new(found.data_fds, connections, &peer->link, err);
     } else {
         struct link_shm_options options = {comm->rank, p, comm->world, &comm->segment,
                                            peer->handles};
@@ -147,9 +150,24 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
         if (rc == 0)
             peer->head = link_shm_head(peer->link);
     }
-    if (rc == 0 && (wait_watch(comm, p) != 0 || wait_watch_data(comm, p, data_fd) != 0))
+    int watched = rc == 0 ? wait_watch(comm, p) : 0;
+    for (int i = 0; rc == 0 && watched == 0 && i < connections; i++)
+        watched = wait_watch_data(comm, p, found.data_fds[i]);
+    if (watched != 0)
         rc = error_set(err, WK_ENOMEM, "cannot watch the sockets of rank %d", p);
     return rc;
+}
+
+static bool hosts_are_even(const struct wk_comm *comm)
+{
+    int each = comm->locals;
+    if (each < 2 || comm->world % each != 0 || comm->world == each)
+        return false;
+    for (int p = 0; p < comm->world; p++)
+        for (int q = 0; q < comm->world; q++)
+            if ((comm->hosts[p] == comm->hosts[q]) != (p / each == q / each))
+                return false;
+    return true;
 }
 
 /* Where everybody is. */
@@ -164,6 +182,7 @@ static void survey(struct wk_comm *comm, const struct comm_options *options)
         if (!options->hosts || options->hosts[p] == options->hosts[comm->rank])
             comm->local_ranks[comm->locals++] = p;
     }
+    comm->even_hosts = hosts_are_even(comm);
     if (comm->world > 1 && endpoint_parse(options->endpoints[comm->rank], &own, NULL) == 0)
         snprintf(comm->bind_host, sizeof(comm->bind_host), "%s", own.host);
 }

@@ -52,6 +52,7 @@ static int connect_members(struct wk_comm *parent, struct comm_listener *listene
                                    .hosts = hosts,
                                    .generation = parent->generation,
                                    .timeout_ms = parent->timeout_ms,
+                                   .tcp_connections = parent->tcp_connections,
                                    .cancelled = parent_failed,
                                    .cancelled_arg = parent};
     for (int i = 0; i < n; i++) {

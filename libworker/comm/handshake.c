@@ -69,7 +69,7 @@ enum handshake_status hello_judge(const struct hello *hello, const struct creden
         return HANDSHAKE_REFUSED;
     /* Higher ranks connect to lower ones. */
     if (hello->world != self->world || hello->to != self->rank || hello->from <= self->rank ||
-        hello->from >= self->world || hello->channel > CHANNEL_DATA)
+        hello->from >= self->world || hello->channel >= CHANNELS_MAX)
         return HANDSHAKE_REFUSED;
     return HANDSHAKE_WELCOME;
 }

@@ -19,7 +19,9 @@
 
 enum { HANDSHAKE_NONCE_BYTES = 16 };
 
+/* From CHANNEL_DATA on: one for each data connection. */
 enum channel { CHANNEL_CONTROL, CHANNEL_DATA };
+enum { CHANNELS_MAX = 64 };
 
 enum handshake_status {
     HANDSHAKE_WELCOME,

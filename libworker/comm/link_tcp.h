@@ -1,5 +1,6 @@
-/* A link over one connected TCP socket. Large transfers go straight between the socket and their
- * place; what must be looked at before it moves (headers, summands) passes through a buffer.
+/* A link over TCP connections. With several, stripes of the stream go over them in turn: the kernel
+ * carries them at once, each with its own window. Large transfers go straight between a socket and
+ * their place; what must be looked at before it moves (headers, summands) passes through a buffer.
  */
 #ifndef COMM_LINK_TCP_H
 #define COMM_LINK_TCP_H
@@ -7,7 +8,11 @@
 #include "common/base/error.h"
 #include "libworker/comm/link.h"
 
-/* Takes over `fd` (a connected stream socket; made non-blocking), also on failure. */
-int link_tcp_new(int fd, struct link **ret, struct error *err);
+/* Takes over fds[count] (connected stream sockets, in the same order on both sides; made
+ * non-blocking), also on failure. */
+int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err);
+
+/* As any of our connections should be set: no delay, and an end when the other host is gone. */
+void link_tcp_prepare(int fd);
 
 #endif

@@ -23,8 +23,22 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
     if (!meeting->met)
         return error_set(err, WK_ENOMEM, "no memory to connect %d ranks", options->world);
     for (int p = 0; p < options->world; p++)
-        meeting->met[p] = (struct met){-1, -1, false, {-1, -1, -1}};
+        meeting->met[p] = met_nothing();
     return 0;
+}
+
+struct met met_nothing(void)
+{
+    struct met met = {.control_fd = -1, .handles = {-1, -1, -1}};
+    for (int i = 0; i < COMM_TCP_MAX; i++)
+        met.data_fds[i] = -1;
+    return met;
+}
+
+int meeting_connections(const struct meeting *meeting)
+{
+    int wish = meeting->options->tcp_connections;
+    return wish < 1 ? 1 : wish > COMM_TCP_MAX ? (int)COMM_TCP_MAX : wish;
 }
 
 static void close_if_open(int fd)
@@ -38,7 +52,8 @@ void meeting_fini(struct meeting *meeting)
     for (int p = 0; meeting->met && p < meeting->options->world; p++) {
         const struct met *met = &meeting->met[p];
         close_if_open(met->control_fd);
-        close_if_open(met->data_fd);
+        for (int i = 0; i < COMM_TCP_MAX; i++)
+            close_if_open(met->data_fds[i]);
         close_if_open(met->handles.memory_fd);
         close_if_open(met->handles.bell_fd);
         close_if_open(met->handles.process_fd);

@@ -5,13 +5,14 @@
 #ifndef COMM_MEETING_H
 #define COMM_MEETING_H
 
+#include "libworker/comm/comm_internal.h"
 #include "libworker/comm/endpoint.h"
 #include "libworker/comm/handshake.h"
 #include "libworker/comm/segment.h"
 
 struct met {
     int control_fd;                 /* -1 until connected */
-    int data_fd;                    /* of a rank of another host */
+    int data_fds[COMM_TCP_MAX];     /* of a rank of another host */
     bool settled;                   /* it has every connection too */
     struct segment_handles handles; /* of a rank of the same host */
 };
@@ -52,6 +53,10 @@ int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, stru
 
 /* Hand our shared memory to a rank of this host and take its own. */
 int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err);
+struct met met_nothing(void);
+
+/* Data connections of a pair. */
+int meeting_connections(const struct meeting *meeting);
 bool meeting_same_host(const struct meeting *meeting, int peer);
 
 #endif

@@ -35,7 +35,12 @@ struct door {
 static bool complete(const struct meeting *meeting, int p)
 {
     const struct met *met = &meeting->met[p];
-    return met->control_fd >= 0 && (meeting_same_host(meeting, p) || met->data_fd >= 0);
+    if (met->control_fd < 0 || meeting_same_host(meeting, p))
+        return met->control_fd >= 0;
+    for (int i = 0; i < meeting_connections(meeting); i++)
+        if (met->data_fds[i] < 0)
+            return false;
+    return true;
 }
 
 static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
@@ -84,7 +89,10 @@ static int *place_of(struct meeting *meeting, const struct stranger *stranger)
         return NULL;
     if (stranger->hello.channel == CHANNEL_CONTROL)
         return met->control_fd < 0 ? &met->control_fd : NULL;
-    return !same_host && met->data_fd < 0 ? &met->data_fd : NULL;
+    int which = (int)stranger->hello.channel - CHANNEL_DATA;
+    if (same_host || which >= meeting_connections(meeting))
+        return NULL;
+    return met->data_fds[which] < 0 ? &met->data_fds[which] : NULL;
 }
 
 /* Takes over the stranger's descriptor. */

@@ -63,7 +63,7 @@ static int attempt(struct meeting *meeting, const struct endpoint *endpoint, str
     return 0;
 }
 
-static int dial_channel(struct meeting *meeting, int peer, enum channel channel, int *ret_fd,
+static int dial_channel(struct meeting *meeting, int peer, uint32_t channel, int *ret_fd,
                         struct error *err)
 {
     const char *text = meeting->options->endpoints[peer];
@@ -97,7 +97,7 @@ int meeting_dial(struct meeting *meeting, int peer, struct error *err)
     int rc = dial_channel(meeting, peer, CHANNEL_CONTROL, &met->control_fd, err);
     if (rc == 0 && meeting_same_host(meeting, peer))
         return meeting_trade_handles(meeting, peer, err);
-    if (rc == 0)
-        rc = dial_channel(meeting, peer, CHANNEL_DATA, &met->data_fd, err);
+    for (int i = 0; rc == 0 && i < meeting_connections(meeting); i++)
+        rc = dial_channel(meeting, peer, CHANNEL_DATA + (uint32_t)i, &met->data_fds[i], err);
     return rc;
 }

@@ -10,13 +10,7 @@
 #include <string.h>
 
 #include "libworker/comm/arena.h"
-#include "libworker/comm/board.h"
-
-/* Where every rank's data can be read and, for an all-reduce in place, written. */
-struct views {
-    const char *in[COMM_WORLD_MAX];
-    char *out[COMM_WORLD_MAX];
-};
+#include "libworker/comm/shared.h"
 
 static struct located locate(struct wk_comm *comm, const struct request *rq)
 {
@@ -61,6 +55,18 @@ static int announce(struct wk_comm *comm, uint32_t *arena)
     return 0;
 }
 
+int shared_locate(struct wk_comm *comm, const struct request *rq, struct located *ret)
+{
+    struct located located = locate(comm, rq);
+    int rc = announce(comm, &located.in_arena);
+    if (rc == 0)
+        rc = announce(comm, &located.out_arena);
+    comm->header.place =
+        (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));
+    *ret = located;
+    return rc;
+}
+
 /* Its announcement was sent before its post, so it is there to be read. */
 static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset)
 {
@@ -73,7 +79,7 @@ static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t of
     return mapping->data && offset < mapping->bytes ? mapping->data + offset : NULL;
 }
 
-static int look(struct wk_comm *comm, const struct request *rq, struct views *views)
+int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views)
 {
     size_t in_bytes = request_in_bytes(rq, comm->world);
     size_t out_bytes = request_out_bytes(rq, comm->world);
@@ -241,7 +247,7 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
 {
     struct views views;
     struct tally tally = {.at = 0};
-    int rc = look(comm, rq, &views);
+    int rc = shared_look(comm, rq, &views);
     if (rc != 0)
         return rc;
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
@@ -268,14 +274,10 @@ int shared_run(struct wk_comm *comm, const struct request *rq)
     size_t most = request_bytes(rq, comm->world);
     if (most <= POST_TAIL_BYTES + POST_MORE_BYTES)
         return run_small(comm, rq);
-    struct located located = locate(comm, rq);
-    int rc = announce(comm, &located.in_arena);
-    if (rc == 0)
-        rc = announce(comm, &located.out_arena);
+    struct located located;
+    int rc = shared_locate(comm, rq, &located);
     if (rc != 0)
         return rc;
-    comm->header.place =
-        (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));
     board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
     if (rc != 0)

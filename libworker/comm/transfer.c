@@ -245,6 +245,10 @@ static int receive(struct wk_comm *comm, struct reduce_plan *reduction, enum pha
         done = true;
         if (reduction)
             moved = take_summands(comm, reduction, &done);
+        if (reduction && reduction->rest_apart) {
+            bool rest_done;
+            moved |= take_rest(comm, &rest_done);
+        }
         break;
     case PHASE_REST:
         moved = take_rest(comm, &done);

@@ -174,19 +174,22 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
         bool needed = peer->wanted || peer->out_at < peer->out_count;
         if (p == comm->rank || !needed)
             continue;
-        if (atomic_load(&peer->left) && (!peer->remote || peer->ended)) {
-            char what[DESCRIPTION_BYTES];
-            request_describe(&comm->header, what, sizeof(what));
-            comm_fail(comm, WK_EPEER, -1, "%s: %s: rank %d has left the communicator", comm->name,
-                      what, p);
-        } else if (peer->ended && now_ms - peer->ended_ms >= LEFT_GRACE_MS) {
-            char what[DESCRIPTION_BYTES];
-            request_describe(&comm->header, what, sizeof(what));
-            comm_fail(comm, WK_EPEER, p, "%s: %s: the connection to rank %d broke", comm->name,
-                      what, p);
-        } else if (peer->ended) {
+        bool left = atomic_load(&peer->left) && (!peer->remote || peer->ended);
+        if (!left && !peer->ended)
+            continue;
+        /* It may have left because somebody else failed: that one's word comes first. Over TCP it
+         * can still be on its way. */
+        control_sweep(comm);
+        if (peer->ended && now_ms - peer->ended_ms < LEFT_GRACE_MS) {
             grace_ms = LEFT_GRACE_MS;
+            continue;
         }
+        char what[DESCRIPTION_BYTES];
+        request_describe(&comm->header, what, sizeof(what));
+        comm_fail(comm, WK_EPEER, left ? -1 : p,
+                  left ? "%s: %s: rank %d has left the communicator"
+                       : "%s: %s: the connection to rank %d broke",
+                  comm->name, what, p);
     }
     return grace_ms;
 }

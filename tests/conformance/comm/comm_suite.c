@@ -155,6 +155,10 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
         c.dtype = large[d];
         failure = try_sizes(&c, threads ? thread_large_counts : large_counts, 1);
     }
+    for (int d = 0; !failure && ranks->world == 16 && d < 2; d++) {
+        c.dtype = large[d];
+        failure = try_sizes(&c, &counts[7], 1);
+    }
     if (!failure)
         failure = try_async(&c);
     shared->hash[rank] = c.hash;
@@ -165,7 +169,7 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
     struct wk_comm_statistics statistics;
     wk_comm_statistics(comm, &statistics);
     if (!failure && arena && ranks->world > 1 && ranks->world <= WORLD_MAX &&
-        ranks->hosts == HOSTS_SHARED && statistics.in_place == 0)
+        (ranks->hosts == HOSTS_SHARED || ranks->world == 4) && statistics.in_place == 0)
         snprintf(shared->failure, sizeof(shared->failure), "arenas were not used in place");
     if (!arena) {
         free(c.in);
@@ -180,6 +184,7 @@ struct run {
     enum ranks_hosts hosts;
     int world;
     bool arena;
+    int tcp_connections;
 };
 
 static int run_once(const struct run *run, uint64_t *ret_hashes)
@@ -191,6 +196,7 @@ static int run_once(const struct run *run, uint64_t *ret_hashes)
                           .hosts = run->hosts,
                           .world = run->world,
                           .timeout_ms = 60000,
+                          .tcp_connections = run->tcp_connections,
                           .generation = 3,
                           .wrong_secret_of = -1,
                           .arg = shared};
@@ -212,7 +218,7 @@ static int same_bits(enum ranks_kind kind, int world)
         {.hosts = HOSTS_SHARED, .arena = true},
         {.hosts = HOSTS_APART},
         {.hosts = HOSTS_MIXED},
-        {.hosts = HOSTS_MIXED, .arena = true},
+        {.hosts = HOSTS_MIXED, .arena = true, .tcp_connections = 3},
         {.hosts = HOSTS_SHARED, .arena = true},
     };
     uint64_t first[RANKS_MAX], next[RANKS_MAX];

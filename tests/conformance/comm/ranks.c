@@ -24,16 +24,19 @@ static void prepare(const struct ranks *ranks, struct meeting_place *place)
 {
     for (int r = 0; r < ranks->world; r++) {
         struct error err = {0};
-        if (comm_listen("127.0.0.1", &place->listeners[r], &err) != 0) {
+        char address[32];
+        place->hosts[r] = ranks->hosts == HOSTS_SHARED  ? 7
+                          : ranks->hosts == HOSTS_APART ? r
+                                                        : r / 2;
+        /* Every host has an address of its own. */
+        snprintf(address, sizeof(address), "127.0.0.%d", 2 + place->hosts[r]);
+        if (comm_listen(address, &place->listeners[r], &err) != 0) {
             fprintf(stderr, "comm_listen: %s\n", err.text);
             abort();
         }
         snprintf(place->texts[r], sizeof(place->texts[r]), "%s",
                  comm_listener_endpoint(place->listeners[r]));
         place->endpoints[r] = place->texts[r];
-        place->hosts[r] = ranks->hosts == HOSTS_SHARED  ? 7
-                          : ranks->hosts == HOSTS_APART ? r
-                                                        : r / 2;
     }
 }
 
@@ -54,6 +57,7 @@ static int be_rank(const struct ranks *ranks, struct meeting_place *place, int r
         .generation = ranks->generation,
         .connect_timeout_ms = ranks->connect_timeout_ms ? ranks->connect_timeout_ms : 10000,
         .timeout_ms = ranks->timeout_ms,
+        .tcp_connections = ranks->tcp_connections,
     };
     memset(options.secret, rank == ranks->wrong_secret_of ? 1 : 2, sizeof(options.secret));
     struct wk_comm *comm = NULL;

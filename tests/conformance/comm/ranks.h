@@ -17,6 +17,7 @@ struct ranks {
     int world;
     int timeout_ms;
     int connect_timeout_ms; /* 0 = 10 s */
+    int tcp_connections;    /* of a pair; 0 = 1 */
     uint64_t generation;
     int wrong_secret_of; /* rank that has another secret, or -1 */
     void *arg;
