@@ -18,7 +18,19 @@ export function table(titles, rows, empty) {
   return h("div", { class: "scroll" },
     h("table", {},
       h("thead", {}, h("tr", {}, titles.map((t) => h("th", { scope: "col", class: t.startsWith(">") ? "number" : undefined }, t.replace(/^>/, ""))))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: titles[i].startsWith(">") ? "number" : undefined }, cell ?? "")))))));
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: titles[i].startsWith(">") ? "number" : undefined, "data-title": titles[i].replace(/^>/, "") }, cell ?? "")))))));
+}
+
+// Show `fresh` in `place` unless it looks the same already: focus and selected text survive a refresh.
+export function show(place, fresh) {
+  const nodes = Array.isArray(fresh) ? fresh : [fresh];
+  const text = nodes.map((n) => (typeof n === "string" ? n : n.outerHTML)).join("");
+  if (place.dataset.shown === text) return;
+  if (!getSelection().isCollapsed && place.contains(getSelection().anchorNode)) return;
+  const focus = place.contains(document.activeElement) ? document.activeElement.textContent : null;
+  place.replaceChildren(...nodes);
+  place.dataset.shown = text;
+  if (focus) [...place.querySelectorAll("a, button")].find((e) => e.textContent === focus)?.focus();
 }
 
 export function age(wallMs) {
@@ -46,7 +58,12 @@ export function count(value) {
   return `${Math.round(n)}`;
 }
 
-export const time = (wallMs) => (Number(wallMs) ? new Date(Number(wallMs)).toLocaleTimeString() : "–");
+// The hour today, with the day before it on other days.
+export function time(wallMs) {
+  if (!Number(wallMs)) return "–";
+  const at = new Date(Number(wallMs));
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+}
 export const step = (job) => (Number(job.total_steps) ? `${job.step || 0} / ${job.total_steps}` : `${job.step || 0}`);
 export const loss = (value) => (Number(value) > 0 ? Number(value).toFixed(4) : "–");
 export const ended = (word) => ["succeeded", "failed", "cancelled"].includes(word);

@@ -1,7 +1,7 @@
 // The cluster's event log, newest first.
 
 import * as api from "./api.js";
-import { h, state, table, time } from "./dom.js";
+import { h, show, state, table, time } from "./dom.js";
 
 const SHOWN_MAX = 1000;
 
@@ -16,7 +16,7 @@ export function eventsView(root) {
       after = answer.next || after;
       if (all.length && !(answer.events || []).length) return;
       all = all.concat(answer.events || []).slice(-SHOWN_MAX);
-      body.replaceChildren(table([">#", "Time", "What", "Job", "Node", ">Generation", "Reason"],
+      show(body, table([">#", "Time", "What", "Job", "Node", ">Generation", "Reason"],
         all.slice().reverse().map((e) => [
           e.seq, time(e.wall_ms), e.to ? h("span", {}, `${e.from} → `, state(e.to)) : e.kind,
           e.job ? h("a", { href: `#/jobs/${encodeURIComponent(e.job)}` }, e.job) : "", e.node,

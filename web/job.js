@@ -1,7 +1,7 @@
 // One job: where it is, its loss as it falls, what its workers print, and what happened to it.
 
 import * as api from "./api.js";
-import { age, bytes, count, ended, h, loss, state, step, table, time } from "./dom.js";
+import { age, bytes, count, ended, h, loss, show, state, step, table, time } from "./dom.js";
 
 const LOG_LINES_MAX = 2000;
 
@@ -67,6 +67,7 @@ class Logs {
     const answer = await api.getLogs(id, { rank, cursor: this.cursor, tail: this.cursor === undefined ? 500 : undefined, tail_lines: this.cursor === undefined ? 500 : undefined });
     if (rank !== this.filter.value) return;
     this.cursor = answer.cursor;
+    this.list.classList.toggle("nothing", !this.list.childElementCount && !(answer.lines || []).length);
     const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 40;
     for (const line of answer.lines || []) {
       this.list.append(h("div", { class: line.is_stderr ? "stderr" : undefined },
@@ -90,6 +91,13 @@ function facts(job) {
   return h("dl", {}, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
+// The command as a shell would take it, and the whole spec behind a fold.
+function specOf(job) {
+  const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  return [h("h2", {}, "Command"), h("pre", { class: "command" }, (job.spec?.command || []).map(quote).join(" ")),
+    h("details", {}, h("summary", {}, "The whole spec"), h("pre", {}, JSON.stringify(job.spec, null, 2)))];
+}
+
 function updateRanks(filter, world) {
   const wanted = Math.max(1, world || 1) + 1;
   while (filter.options.length > wanted) filter.remove(filter.options.length - 1);
@@ -103,33 +111,34 @@ export function jobView(root, id) {
   const cancel = h("button", { class: "quiet", onclick: async () => {
     if (confirm(`End job ${id}? Its workers are stopped.`)) await api.cancelJob(id);
   } }, "Cancel job");
-  const info = h("section"), workers = h("section"), events = h("section");
+  const info = h("section"), spec = h("section"), workers = h("section"), events = h("section");
   const canvas = h("canvas", { role: "img", "aria-label": "Loss by step" });
   const list = h("div", { class: "log", tabindex: "0", role: "log", "aria-label": "Output of the workers" });
   const filter = h("select", { "aria-label": "Rank" }, h("option", { value: "-1" }, "all ranks"));
   root.replaceChildren(
-    h("p", {}, h("a", { href: "#/" }, "← all jobs")), title, reason, bar, info,
+    h("p", { class: "top" }, h("a", { href: "#/" }, "← all jobs"), cancel), title, reason, bar, info,
     h("section", {}, h("h2", {}, "Loss"), h("div", { class: "chart" }, canvas)),
     h("section", {}, h("h2", {}, "Output ", filter), list),
-    workers, events, h("p", {}, cancel));
+    workers, spec, events);
   const metrics = new Metrics(canvas);
   const logs = new Logs(list, filter);
   return {
     async refresh() {
       const job = await api.getJob(id);
-      title.replaceChildren(`${job.spec?.name || job.id} `, h("span", { class: "dim" }, job.id), " ", state(job.state));
-      reason.replaceChildren(job.reason?.text || "", job.reason?.hint ? h("span", { class: "hint" }, ` → ${job.reason.hint}`) : "");
+      show(title, [`${job.spec?.name || job.id} `, h("span", { class: "dim" }, job.id), " ", state(job.state)]);
+      show(reason, [job.reason?.text || "", job.reason?.hint ? h("span", { class: "hint" }, ` → ${job.reason.hint}`) : ""]);
       bar.value = Number(job.total_steps) ? Number(job.step || 0) / Number(job.total_steps) : ended(job.state) ? 1 : 0;
       cancel.hidden = ended(job.state);
-      info.replaceChildren(facts(job));
+      show(info, facts(job));
+      show(spec, specOf(job));
       updateRanks(filter, job.world);
-      workers.replaceChildren(h("h2", {}, "Workers"), table([">Rank", "Node", "State", ">PID", ">Step", "Ended"],
-        (job.workers || []).map((w) => [w.rank || 0, w.node, state(w.state), w.pid, w.step || 0, w.exit?.text]), "No workers now."));
+      show(workers, [h("h2", {}, "Workers"), table([">Rank", "Node", "State", ">PID", ">Step", "Ended"],
+        (job.workers || []).map((w) => [w.rank || 0, w.node, state(w.state), w.pid, w.step || 0, w.exit?.text]), "No workers now.")]);
       await Promise.all([metrics.refresh(job.id), logs.refresh(job.id)]);
       const { events: happened = [] } = await api.getJobEvents(job.id);
-      events.replaceChildren(h("h2", {}, "What happened"), h("ol", { class: "events" }, happened.slice().reverse().map((e) =>
+      show(events, [h("h2", {}, "What happened"), h("ol", { class: "events" }, happened.slice().reverse().map((e) =>
         h("li", {}, h("span", { class: "dim" }, time(e.wall_ms)), " ", e.to ? [`${e.from} → `, state(e.to)] : h("b", {}, e.kind),
-          Number(e.generation) ? h("span", { class: "dim" }, ` generation ${e.generation}`) : "", e.reason?.text ? `: ${e.reason.text}` : ""))));
+          Number(e.generation) ? h("span", { class: "dim" }, ` generation ${e.generation}`) : "", e.reason?.text ? `: ${e.reason.text}` : "")))]);
     },
     close() {
       metrics.close();

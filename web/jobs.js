@@ -1,7 +1,7 @@
 // All jobs, newest first, with the reason for every state.
 
 import * as api from "./api.js";
-import { age, count, h, loss, state, step, table } from "./dom.js";
+import { age, count, h, loss, show, state, step, table } from "./dom.js";
 
 export function jobsView(root) {
   const body = h("div");
@@ -13,11 +13,11 @@ export function jobsView(root) {
       const byState = {};
       for (const job of jobs) byState[job.state] = (byState[job.state] || 0) + 1;
       summary.textContent = Object.entries(byState).map(([word, n]) => `${n} ${word}`).join(" · ");
-      body.replaceChildren(table(
+      show(body, table(
         ["Job", "Name", "State", ">World", ">Step", ">Loss", ">Tokens/s", ">Age", "Reason"],
         jobs.map((job) => [
           h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, job.id),
-          job.spec?.name, state(job.state), job.world || 0, step(job), loss(job.loss),
+          h("a", { href: `#/jobs/${encodeURIComponent(job.id)}` }, job.spec?.name || job.id), state(job.state), job.world || 0, step(job), loss(job.loss),
           Number(job.tokens_per_second) > 0 ? count(job.tokens_per_second) : "–",
           age(job.submitted_wall_ms), job.reason?.text,
         ]),

@@ -1,7 +1,7 @@
 // Nodes: what they have, who uses it, and the three switches an administrator needs.
 
 import * as api from "./api.js";
-import { age, bytes, h, state, table } from "./dom.js";
+import { age, bytes, h, show, state, table } from "./dom.js";
 
 function switches(node, refresh) {
   const button = (action) => h("button", { class: "quiet", onclick: async () => {
@@ -17,13 +17,14 @@ export function nodesView(root) {
   const view = {
     async refresh() {
       const { nodes = [] } = await api.listNodes();
-      body.replaceChildren(table(
-        ["Node", "State", ">Slots", ">CPUs", ">Memory", "GPU", "Address", ">Seen", "Jobs", ""],
+      show(body, table(
+        ["Node", "State", ">Slots", ">CPUs", ">Memory", "GPU", "Address", ">Seen", "Jobs", "Reason", ""],
         nodes.map((node) => [
           node.name, state(node.state), `${node.slots_used || 0} / ${node.slots || 0}`,
           `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes), node.gpus?.[0]?.model || "–",
           node.address, age(node.seen_wall_ms),
-          h("span", {}, (node.jobs || []).map((id) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, `${id} `)), node.reason?.text || ""),
+          h("span", {}, (node.jobs || []).map((id) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, `${id} `))),
+          node.state === "ready" ? "" : node.reason?.text || "",
           switches(node, view.refresh),
         ]),
         "No nodes. On a machine: muster agent --coordinator URL --token-file FILE"));
