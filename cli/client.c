@@ -14,7 +14,7 @@
 #include "common/env/paths.h"
 #include "common/rpc/message.h"
 
-enum { CONFIG_MAX_BYTES = 64 << 10, CALL_TIMEOUT_MS = 15000 };
+enum { CONFIG_MAX_BYTES = 64 << 10, CALL_TIMEOUT_MS = 6000 };
 
 const char *const output_formats[] = {"table", "json", "yaml", NULL};
 
@@ -144,7 +144,9 @@ int client_call(struct client *client, const char *method, const void *request,
 int client_fail(const struct error *err)
 {
     fflush(stdout);
-    fprintf(stderr, "muster: %s\n", err->text[0] ? err->text : error_name(err->code));
+    /* A refusal of the command line names the verb already. */
+    const char *prefix = str_starts(err->text, "muster ") ? "" : "muster: ";
+    fprintf(stderr, "%s%s\n", prefix, err->text[0] ? err->text : error_name(err->code));
     if (err->field[0] && !strstr(err->text, err->field))
         fprintf(stderr, "        field: %s\n", err->field);
     if (err->hint[0])

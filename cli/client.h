@@ -42,7 +42,7 @@ struct client {
 int client_open(const struct args *args, struct client *ret, struct error *err);
 void client_close(struct client *client); /* zeroed memory is fine */
 
-/* One call, 15 s unless `options` says otherwise; brief unavailability is waited out. The answer
+/* One call, 6 s unless `options` says otherwise; brief unavailability is waited out. The answer
  * is freed with rpc_message_free. */
 int client_call(struct client *client, const char *method, const void *request,
                 const struct rpc_options *options, void *ret_answer, struct error *err);

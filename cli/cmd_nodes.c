@@ -54,10 +54,10 @@ static void node_row(struct table *table, const Muster__Node *node)
     struct buf jobs = {0};
     for (size_t i = 0; i < node->n_jobs; i++)
         buf_printf(&jobs, "%s%s", i ? " " : "", node->jobs[i]);
-    if (node->reason && node->reason->text[0])
-        buf_printf(&jobs, "%s%s", jobs.size ? "; " : "", node->reason->text);
     table_cell(table, "%s", buf_cstr(&jobs));
     buf_fini(&jobs);
+    bool told = node->state != MUSTER__NODE__STATE__ready && node->reason;
+    table_cell(table, "%s", told ? node->reason->text : "");
 }
 
 static int run_list(const struct args *args)
@@ -68,8 +68,9 @@ static int run_list(const struct args *args)
     if (code != 0)
         return code;
     if (!client_printed(args, answer)) {
-        static const char *const titles[] = {"NAME", "STATE",   ">SLOTS", ">CPUS", ">MEMORY",
-                                             "GPU",  "ADDRESS", ">SEEN",  "JOBS",  NULL};
+        static const char *const titles[] = {"NAME",    "STATE",  ">SLOTS",  ">CPUS",
+                                             ">MEMORY", "GPU",    "ADDRESS", ">SEEN",
+                                             "JOBS",    "REASON", NULL};
         struct table table;
         table_init(&table, titles);
         for (size_t i = 0; i < answer->n_nodes; i++)

@@ -1,9 +1,14 @@
 /* muster ps: jobs, newest first */
 #include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/client.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
+
+enum { REASON_COLUMNS = 60 }; /* on a terminal */
 
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
@@ -41,7 +46,9 @@ static void job_row(struct table *table, const Muster__Job *job)
     table_cell(table, "%s",
                job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
     table_cell(table, "%s", age_text(job->submitted_wall_ms, age));
-    table_cell(table, "%.60s", job->reason ? job->reason->text : "");
+    const char *reason = job->reason ? job->reason->text : "";
+    bool whole = strlen(reason) <= REASON_COLUMNS || !isatty(STDOUT_FILENO);
+    table_cell(table, "%.*s%s", whole ? INT_MAX : REASON_COLUMNS - 1, reason, whole ? "" : "…");
 }
 
 static int run(const struct args *args)

@@ -34,6 +34,25 @@ static void show_reason(const Muster__Reason *reason)
         printf("            → %s\n", reason->hint);
 }
 
+/* As a shell would take it. */
+static void print_word(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "@%+=:,./-_";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        printf(" %s", word);
+        return;
+    }
+    printf(" '");
+    for (; *word; word++) {
+        if (*word == '\'')
+            printf("'\\''");
+        else
+            putchar(*word);
+    }
+    putchar('\'');
+}
+
 static void show_facts(const Muster__Job *job)
 {
     char age[FORMAT_MAX], rate[FORMAT_MAX], time[FORMAT_MAX];
@@ -70,7 +89,7 @@ static void show_facts(const Muster__Job *job)
     if (job->spec) {
         printf("command    ");
         for (size_t i = 0; i < job->spec->n_command; i++)
-            printf(" %s", job->spec->command[i]);
+            print_word(job->spec->command[i]);
         putchar('\n');
     }
 }

@@ -48,7 +48,10 @@ static const char *const run_examples[] = {
 };
 static const struct args_command run_command = {
     .program = "muster run",
-    .summary = "submit a job, follow it, exit with its code",
+    .summary = "submit a job, follow it, exit 0 if it succeeds and 1 if not",
+    .description =
+        "Output of the workers goes to stdout, what happens to the job to stderr. Ctrl-C "
+        "stops following; the job goes on.",
     .options = run_options,
     .examples = run_examples,
 };

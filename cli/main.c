@@ -1,4 +1,5 @@
 /* `muster`: finds the verb, parses its table, runs it. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,5 +92,10 @@ int main(int argc, char **argv)
     const struct verb *verb = find_verb(name);
     if (!verb)
         return unknown_verb(name);
-    return run_verb(verb, argc - 2, argv + 2);
+    int code = run_verb(verb, argc - 2, argv + 2);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "muster: the output could not be written: %s\n", strerror(errno));
+        code = code ? code : EXIT_JOB_FAILED;
+    }
+    return code;
 }
