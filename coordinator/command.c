@@ -51,6 +51,24 @@ static const struct args_option options[] = {
     {.name = "insecure-bind",
      .kind = ARGS_FLAG,
      .help = "allow addresses other machines reach although nothing is encrypted"},
+    {.name = "keep-jobs",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = 1000000,
+     .fallback = "10000",
+     .value_name = "N",
+     .help = "ended jobs beyond the newest N are forgotten with their output"},
+    {.name = "keep-for",
+     .kind = ARGS_OPTION,
+     .type = ARGS_DURATION,
+     .fallback = "30d",
+     .value_name = "TIME",
+     .help = "and those that ended longer ago"},
+    {.name = "restore",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "begin with a backup (`muster backup`); the data directory must be empty"},
     {.name = "log-level",
      .kind = ARGS_OPTION,
      .choices = levels,
@@ -67,6 +85,7 @@ static const struct args_option options[] = {
 static const char *const examples[] = {
     "muster coordinator --data /var/lib/muster",
     "muster coordinator --data ./data --rpc tcp://0.0.0.0:7440 --insecure-bind",
+    "muster coordinator --data ./new --restore /backup/muster-2026-11-20.db",
     NULL,
 };
 
@@ -184,14 +203,17 @@ static int check_addresses(struct program *program, const struct args *args, str
 }
 
 /* The kept port may have been taken by somebody else since: then any other. */
-static int start_coordinator(struct program *program, const char *wanted, struct error *err)
+static int start_coordinator(struct program *program, const struct args *args, struct error *err)
 {
+    const char *wanted = args_text(args, "rpc");
     struct coordinator_options how = {
         .data_dir = program->data,
         .rpc_url = program->rpc,
         .version = MUSTER_VERSION,
         .commit = MUSTER_COMMIT,
         .log = &program->log,
+        .keep_jobs = (int)args_integer(args, "keep-jobs"),
+        .keep_ms = args_integer(args, "keep-for"),
     };
     int rc = coordinator_new(&how, &program->env, program->loop, program->store,
                              &program->coordinator, err);
@@ -253,10 +275,12 @@ static int start(struct program *program, const struct args *args, struct error 
         rc = find_data(program, args, err);
     if (rc == 0)
         rc = check_addresses(program, args, err);
+    if (rc == 0 && args_text(args, "restore"))
+        rc = store_sqlite_restore(program->data, args_text(args, "restore"), err);
     if (rc == 0)
         rc = store_sqlite_open(program->data, &program->store, err);
     if (rc == 0)
-        rc = start_coordinator(program, args_text(args, "rpc"), err);
+        rc = start_coordinator(program, args, err);
     if (rc == 0)
         rc = start_rest(program, args_text(args, "http"), err);
     if (rc == 0)

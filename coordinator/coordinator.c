@@ -172,6 +172,9 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
     self->driver.loop = self->loop;
     self->driver.store = self->store;
     self->driver.log = options->log;
+    self->driver.data_dir = options->data_dir;
+    self->driver.retention.keep_jobs = options->keep_jobs;
+    self->driver.retention.keep_ms = options->keep_ms;
     int rc = driver_init(&self->driver, err);
     if (rc == 0)
         rc = ensure_cluster_id(self, err);

@@ -24,6 +24,8 @@ struct coordinator_options {
     const char *rpc_url;  /* to listen on; "tcp://127.0.0.1:0" takes a free port */
     const char *version, *commit; /* of this build; NULL = "" */
     const struct log *log;        /* NULL = silent; outlives the coordinator */
+    int keep_jobs;                /* ended ones; 0 = RETENTION_KEEP_JOBS */
+    int64_t keep_ms;              /* since their end; 0 = RETENTION_KEEP_DAYS */
     int max_in_flight;            /* RPC requests held at once; 0 = the default */
 };
 

@@ -96,6 +96,23 @@ static void load_tenant(void *arg, const struct store_tenant *from)
         load->rc = cluster_set_tenant(load->cluster, &facts, load->err);
 }
 
+/* A restored store gives out no number that may have been given out after its backup. */
+static int load_first_job(struct driver *driver, struct cluster *cluster, struct error *err)
+{
+    char text[STORE_META_VALUE_MAX + 1];
+    int64_t first = 0;
+    int rc = driver->store->verbs->get_meta(driver->store, STORE_FIRST_JOB_KEY, text, err);
+    if (rc == E_NOT_FOUND) {
+        error_clear(err);
+        return 0;
+    }
+    if (rc == 0)
+        rc = parse_i64(text, 0, INT64_MAX, &first, err);
+    if (rc == 0)
+        cluster_skip_sequences(cluster, (uint64_t)first);
+    return rc;
+}
+
 static int load_cluster(struct driver *driver, struct cluster *cluster, struct error *err)
 {
     static const struct store_loader loader = {.parse_spec = service_parse_spec};
@@ -103,7 +120,11 @@ static int load_cluster(struct driver *driver, struct cluster *cluster, struct e
     int rc = driver->store->verbs->list_tenants(driver->store, load_tenant, &tenants, err);
     if (rc == 0)
         rc = tenants.rc;
-    return rc < 0 ? rc : driver->store->verbs->load(driver->store, &loader, cluster, err);
+    if (rc == 0)
+        rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
+    if (rc == 0)
+        rc = load_first_job(driver, cluster, err);
+    return rc;
 }
 
 static int load(struct driver *driver, struct error *err)
@@ -135,6 +156,7 @@ void driver_fini(struct driver *driver)
         loop_timer_cancel(driver->loop, &driver->tick);
         loop_timer_cancel(driver->loop, &driver->retry);
     }
+    retention_fini(driver);
     actions_fini(&driver->actions);
     free(driver->changes);
     driver->changes = NULL;
@@ -393,9 +415,11 @@ int driver_start(struct driver *driver, struct error *err)
     struct event event = {.kind = EVENT_RESTORED};
     step(driver, &event);
     int rc = commit(driver, err);
-    if (rc == 0)
-        perform(driver);
-    return rc;
+    if (rc < 0)
+        return rc;
+    perform(driver);
+    retention_start(driver);
+    return 0;
 }
 
 void driver_turn_end(void *arg)
@@ -406,5 +430,8 @@ void driver_turn_end(void *arg)
         refuse_from_now(driver, &err);
     else
         perform(driver);
+    /* What was performed may have stepped: its jobs are still needed. */
+    if (driver->actions.count == 0 && retention_turn_end(driver, &err) < 0)
+        refuse_from_now(driver, &err);
     service_turn_end(driver->service);
 }

@@ -18,6 +18,7 @@
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/core/action.h"
 #include "coordinator/core/event.h"
+#include "coordinator/retention.h"
 #include "coordinator/store/store.h"
 
 enum { DRIVER_RETRY_MS = 1000 }; /* between attempts to write to a store that failed */
@@ -33,6 +34,8 @@ struct driver {
     struct change *changes; /* to be written beside them */
     int changes_count, changes_capacity;
     struct loop_timer tick, retry;
+    struct retention retention;
+    const char *data_dir; /* the program's; outlives the driver */
     bool refusing;
     bool unreadable; /* and what the store holds could not be loaded: reads are refused too */
     char why[256];   /* while refusing */

@@ -48,6 +48,8 @@ const struct route routes[] = {
     {"POST", "/v1/tokens/{id}:revoke", .call = "RevokeToken", .body = ROUTE_OPTIONAL_BODY,
      .summary = "Revoke a token"},
     {"GET", "/v1/audit", .call = "ListAudit", .summary = "Who changed what"},
+    {"POST", "/v1/backup", .call = "Backup", .body = ROUTE_OPTIONAL_BODY,
+     .summary = "Copy the store to a file on the coordinator's machine"},
     {"POST", "/v1/login", ROUTE_LOGIN, .summary = "Exchange a token for a session cookie"},
     {"POST", "/v1/logout", ROUTE_LOGOUT, .summary = "End the session"},
     {"GET", "/healthz", ROUTE_HEALTH, .summary = "200 while the program runs"},

@@ -44,6 +44,7 @@ const struct service_method service_methods[] = {
     {"Coordinator", "CreateToken", ACCESS_ADMIN, .change = call_create_token, .written = written_new_token},
     {"Coordinator", "RevokeToken", ACCESS_ADMIN, .change = call_revoke_token, .written = written_token},
     {"Coordinator", "ListAudit", ACCESS_ADMIN, .read = call_list_audit},
+    {"Coordinator", "Backup", ACCESS_ADMIN, .change = call_backup},
     {"Nodes", "RegisterNode", ACCESS_AGENT, .change = call_register_node, .done = done_register_node},
     {"Nodes", "Report", ACCESS_AGENT, .change = call_report, .done = done_report},
     {"Nodes", "Poll", ACCESS_AGENT, .read = call_poll},
@@ -128,6 +129,7 @@ void service_free(struct service *service)
     if (!service)
         return;
     loop_timer_cancel(service->options.loop, &service->again);
+    loop_timer_cancel(service->options.loop, &service->backup);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         call_free(e->value);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = map_next(e))
@@ -236,12 +238,17 @@ void service_trace(struct service_call *call, const char *object, const char *de
     keep_text(call->trace->detail, sizeof call->trace->detail, detail);
 }
 
+void service_write_audit(struct service_call *call, const struct error *err)
+{
+    write_audit(call->service, call->caller, call->method, call->trace, err);
+    call->trace->written = true;
+}
+
 void service_write(struct service_call *call, struct change *change)
 {
     struct service *service = call->service;
     change->request = call->id;
-    write_audit(service, call->caller, call->method, call->trace, NULL);
-    call->trace->written = true;
+    service_write_audit(call, NULL);
     service->options.host.write(service->options.host.self, change);
 }
 
@@ -548,6 +555,15 @@ bool service_audit(struct service *service, const struct action *action, struct 
     audit_of(service, call->caller, call->method, call->trace, action->error, ret);
     call->trace->written = true;
     return true;
+}
+
+void service_forget_job(struct service *service, const char *job)
+{
+    rpc_message_free(strmap_remove(&service->specs, job));
+    strmap_remove(&service->late, job);
+    (void)logs_forget(service->logs, job, NULL);
+    (void)metrics_forget(service->metrics, job, NULL); /* what stays is looked for at a start */
+    wake_job(service, job);
 }
 
 void service_events_recorded(struct service *service)

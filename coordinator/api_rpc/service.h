@@ -110,6 +110,8 @@ void service_perform(struct service *service, const struct action *action);
 void service_written(struct service *service, const struct change *change);
 void service_events_recorded(struct service *service);
 void service_fail_request(struct service *service, uint64_t request, const struct error *err);
+/* The job is gone, or never was: so are its output and series, and who waits for it is told. */
+void service_forget_job(struct service *service, const char *job);
 void service_turn_end(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
 void service_peer_gone(struct service *service, uint64_t peer);

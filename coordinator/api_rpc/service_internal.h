@@ -83,7 +83,9 @@ struct service {
     uint64_t next_id;
     struct map calls; /* by id */
     struct access *access;
-    struct loop_timer uses; /* armed while uses of tokens are not stored yet */
+    struct loop_timer backup; /* next step of the backup under way */
+    uint64_t backup_call;     /* who waits for it; 0 = none is under way */
+    struct loop_timer uses;   /* armed while uses of tokens are not stored yet */
     bool uses_armed;
     struct strmap rooms; /* waiting key -> struct list of calls */
     struct list ready;
@@ -126,6 +128,7 @@ void service_trace(struct service_call *call, const char *object, const char *de
 
 /* Store this and the audit entry in one transaction, then call the method's `written`. */
 void service_write(struct service_call *call, struct change *change);
+void service_write_audit(struct service_call *call, const struct error *err); /* NULL = it worked */
 
 /* The job's spec as a message, kept; never NULL. */
 Muster__JobSpec *service_spec(struct service *service, const struct job *job);
@@ -174,6 +177,9 @@ void written_new_token(struct service *, struct service_call *);
 void call_revoke_token(struct service *, struct service_call *, const struct service_request *);
 void written_token(struct service *, struct service_call *);
 void call_list_audit(struct service *, struct service_call *, bool last_chance);
+
+/* backup_call.c */
+void call_backup(struct service *, struct service_call *, const struct service_request *);
 
 /* node_calls.c */
 void call_register_node(struct service *, struct service_call *, const struct service_request *);

@@ -203,6 +203,33 @@ uint64_t cluster_next_sequence(struct cluster *cluster)
     return cluster->next_sequence++;
 }
 
+void cluster_skip_sequences(struct cluster *cluster, uint64_t first)
+{
+    if (cluster->next_sequence < first)
+        cluster->next_sequence = first;
+}
+
+void cluster_remove_job(struct cluster *cluster, struct job *job)
+{
+    char key[KEY_MAX];
+    insist(job_state_ended(job->state));
+    never(job->waiting || map_find(&cluster->active, job->sequence));
+    if (cluster_job_named(cluster, job->spec->name) == job) {
+        struct job *older = cluster_prev_job(cluster, job);
+        while (older && strcmp(older->spec->name, job->spec->name) != 0)
+            older = cluster_prev_job(cluster, older);
+        strmap_remove(&cluster->jobs_by_name, job->spec->name);
+        if (older)
+            insist(strmap_set(&cluster->jobs_by_name, older->spec->name, older, NULL) == 0);
+    }
+    if (job->idempotency_key[0] && key_name(job->spec->tenant, job->idempotency_key, key) &&
+        strmap_get(&cluster->jobs_by_key, key) == job)
+        strmap_remove(&cluster->jobs_by_key, key);
+    strmap_remove(&cluster->jobs_by_id, job->id);
+    map_remove(&cluster->jobs, job->sequence);
+    job_free(job);
+}
+
 struct rng *cluster_rng(struct cluster *cluster)
 {
     return &cluster->rng;

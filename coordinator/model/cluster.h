@@ -219,10 +219,10 @@ struct job {
     /* restart budget */
     int restarts; /* in total */
     int restarts_without_progress;
-    int nodes_min, nodes_max; /* by EVENT_JOB_SCALE; 0 = as its spec said */
+    int nodes_min, nodes_max;      /* by EVENT_JOB_SCALE; 0 = as its spec said */
     char gives_to[JOB_ID_MAX + 1]; /* leaving workers and preemption: for whom; "" = nobody */
-    uint64_t progress_step; /* best step when the last failure was seen */
-    int same_cause;         /* consecutive failures with the same cause and no new step */
+    uint64_t progress_step;        /* best step when the last failure was seen */
+    int same_cause;                /* consecutive failures with the same cause and no new step */
     char last_cause[256];
     uint64_t charged_generation; /* newest one when the last failure was charged: what dies of those
                                   * generations later is the same failure */
@@ -289,6 +289,11 @@ int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not
 int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err);
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err);
 uint64_t cluster_next_sequence(struct cluster *cluster);
+/* No number below `first` is given out again: jobs that had them are forgotten, their ids are not.
+ */
+void cluster_skip_sequences(struct cluster *cluster, uint64_t first);
+/* Forget and free an ended job none of whose workers live. Never in the middle of a step. */
+void cluster_remove_job(struct cluster *cluster, struct job *job);
 struct rng *cluster_rng(struct cluster *cluster);
 void node_free(struct node *node); /* NULL is fine */
 void job_free(struct job *job);    /* releases the spec; NULL is fine */

@@ -306,6 +306,17 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     return rc;
 }
 
+int logs_forget(struct logs *logs, const char *job, struct error *err)
+{
+    char path[PATH_MAX];
+    struct job_log *log = strmap_remove(&logs->jobs, job);
+    if (log)
+        job_log_free(log);
+    if (str_printf(path, sizeof path, "%s/%s", logs->dir, job) < 0)
+        return error_set(err, E_INVALID_ARGUMENT, "path too long");
+    return logs->disk.remove_tree(logs->disk.self, path, err);
+}
+
 struct reader { /* of one read */
     struct logs *logs;
     const char *job;

@@ -68,6 +68,9 @@ void logs_free(struct logs *logs);
 int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chunk,
                 struct error *err);
 
+/* All of a job's output goes. */
+int logs_forget(struct logs *logs, const char *job, struct error *err);
+
 /* A job without output gives an empty page. */
 int logs_read(struct logs *logs, const char *job, const struct logs_query *query,
               struct arena *arena, struct logs_page *ret, struct error *err);

@@ -276,6 +276,16 @@ int metrics_append(struct metrics *metrics, const char *id, const struct metric_
 }
 
 /* Evenly chosen among those after the step; the newest sample is always the last point. */
+int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
+{
+    char path[PATH_MAX];
+    forget_job(metrics, id);
+    int rc = path_of(metrics, id, path);
+    if (rc < 0)
+        return error_set(err, rc, "path too long");
+    return metrics->disk.remove_tree(metrics->disk.self, path, err);
+}
+
 static bool pick(const struct series *series, const struct metrics_query *query,
                  struct arena *arena, struct metric_series *ret)
 {

@@ -60,6 +60,9 @@ void metrics_free(struct metrics *metrics);
 int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
                    int count, struct error *err);
 
+/* All of a job's series go. */
+int metrics_forget(struct metrics *metrics, const char *id, struct error *err);
+
 /* Series by name, in `arena`. The first and the last point are always among those given. */
 int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
                  struct arena *arena, struct metric_series **ret, int *ret_count,

@@ -36,6 +36,9 @@ enum {
     STORE_META_VALUE_MAX = 255,
 };
 
+/* The meta key of the first job number that may be given out, written by a restore. */
+#define STORE_FIRST_JOB_KEY "first_job"
+
 /* Builds a spec from the JSON a job was stored with. On success the caller holds one reference. */
 typedef int (*store_parse_spec_fn)(void *arg, const char *json, struct spec **ret,
                                    struct error *err);
@@ -111,6 +114,8 @@ struct store_verbs {
     int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
     int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
                   struct error *err);
+    /* The job's row goes; its events stay until they are too many. */
+    int (*forget_job)(struct store *store, uint64_t sequence, struct error *err);
     int (*commit)(struct store *store, struct error *err);
     void (*rollback)(struct store *store);
 
@@ -124,6 +129,14 @@ struct store_verbs {
                       store_audit_fn fn, void *arg, struct error *err);
     /* E_NOT_FOUND if the key was never put. `ret` has STORE_META_VALUE_MAX + 1 bytes. */
     int (*get_meta)(struct store *store, const char *key, char *ret, struct error *err);
+
+    /* Copy everything to the file `path` (absolute; E_ALREADY_EXISTS if it is there) while the
+     * store goes on: begin once, step outside of transactions until *ret_done, then it is durable
+     * under its name. A failing step, or end, gives it up and leaves no file. One at a time.
+     * E_UNIMPLEMENTED where there is nothing to copy. */
+    int (*backup_begin)(struct store *store, const char *path, struct error *err);
+    int (*backup_step)(struct store *store, bool *ret_done, struct error *err);
+    void (*backup_end)(struct store *store);
 
     void (*close)(struct store *store); /* an open transaction is undone; frees the store */
 };

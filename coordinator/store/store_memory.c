@@ -18,6 +18,7 @@ struct document { /* of a job (with spec and secret) or a node */
 struct pending { /* one write of the open transaction */
     enum {
         PENDING_JOB,
+        PENDING_FORGET,
         PENDING_NODE,
         PENDING_TOKEN,
         PENDING_TENANT,
@@ -124,6 +125,16 @@ static int put_job(struct store *store, const struct job *job, struct error *err
     document->text = rc == 0 ? buf_take(&buf, &document->size) : NULL;
     buf_fini(&buf);
     return rc == 0 && (!document->text || !document->spec) ? out_of_memory(err) : rc;
+}
+
+static int forget_job(struct store *store, uint64_t sequence, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    if (!pending)
+        return out_of_memory(err);
+    pending->kind = PENDING_FORGET;
+    pending->sequence = sequence;
+    return 0;
 }
 
 static int put_node(struct store *store, const struct node *node, struct error *err)
@@ -246,6 +257,9 @@ static int apply(struct store_memory *self, struct pending *pending)
     case PENDING_JOB:
         rc = map_set(&self->jobs, pending->sequence, pending->document, &old);
         document_free(old);
+        break;
+    case PENDING_FORGET:
+        document_free(map_remove(&self->jobs, pending->sequence));
         break;
     case PENDING_NODE:
         rc = strmap_set(&self->nodes, pending->key, pending->document, &old);
@@ -422,6 +436,23 @@ static int get_meta(struct store *store, const char *key, char *ret, struct erro
     return str_copy(ret, STORE_META_VALUE_MAX + 1, value);
 }
 
+static int backup_begin(struct store *store, const char *path, struct error *err)
+{
+    (void)store, (void)path;
+    return error_set(err, E_UNIMPLEMENTED, "a store in memory has no backup");
+}
+
+static int backup_step(struct store *store, bool *ret_done, struct error *err)
+{
+    (void)ret_done;
+    return backup_begin(store, "", err);
+}
+
+static void backup_end(struct store *store)
+{
+    (void)store;
+}
+
 static void close_store(struct store *store)
 {
     struct store_memory *self = self_of(store);
@@ -455,6 +486,7 @@ static const struct store_verbs memory_verbs = {
     .put_audit = put_audit,
     .put_meta = put_meta,
     .record = record,
+    .forget_job = forget_job,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,
@@ -462,6 +494,9 @@ static const struct store_verbs memory_verbs = {
     .list_tenants = list_tenants,
     .list_audit = list_audit,
     .get_meta = get_meta,
+    .backup_begin = backup_begin,
+    .backup_step = backup_step,
+    .backup_end = backup_end,
     .close = close_store,
 };
 

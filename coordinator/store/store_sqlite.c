@@ -76,6 +76,15 @@ static int put_job(struct store *store, const struct job *job, struct error *err
     return rc;
 }
 
+static int forget_job(struct store *store, uint64_t sequence, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_FORGET_JOB);
+    sqlite3_bind_int64(stmt, 1, (sqlite3_int64)sequence);
+    return run(self, stmt, "forget job", err);
+}
+
 static int put_node(struct store *store, const struct node *node, struct error *err)
 {
     struct store_sqlite *self = self_of(store);
@@ -282,6 +291,7 @@ static int get_meta(struct store *store, const char *key, char *ret, struct erro
 static void close_store(struct store *store)
 {
     struct store_sqlite *self = self_of(store);
+    store_sqlite_backup_end(store);
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(self->statements[i]);
     sqlite3_close(self->db);
@@ -299,6 +309,7 @@ static const struct store_verbs sqlite_verbs = {
     .put_audit = store_sqlite_put_audit,
     .put_meta = put_meta,
     .record = record,
+    .forget_job = forget_job,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,
@@ -306,6 +317,9 @@ static const struct store_verbs sqlite_verbs = {
     .list_tenants = store_sqlite_list_tenants,
     .list_audit = store_sqlite_list_audit,
     .get_meta = get_meta,
+    .backup_begin = store_sqlite_backup_begin,
+    .backup_step = store_sqlite_backup_step,
+    .backup_end = store_sqlite_backup_end,
     .close = close_store,
 };
 

@@ -16,6 +16,14 @@ enum { STORE_APPLICATION_ID = 0x4d535452 }; /* "MSTR" */
 /* `data_dir` must exist. */
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err);
 
+/* Make DATA/muster.db of a backup; `data_dir` must not have one (E_ALREADY_EXISTS). The file is
+ * checked first; after a crash on the way there is none, or all of it. What happened since the
+ * backup is not known to it, but agents know: job numbers go on RESTORE_SKIPS_JOBS further on, and
+ * generations and workers of unfinished jobs RESTORE_SKIPS further on, so that no id, run folder or
+ * generation of that time is met again. */
+enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
+int store_sqlite_restore(const char *data_dir, const char *backup, struct error *err);
+
 /* For tests: bound the file to `pages` pages from now on (0 takes the bound away), so that writes
  * meet a full disk. */
 int store_sqlite_limit_pages(struct store *store, int pages, struct error *err);

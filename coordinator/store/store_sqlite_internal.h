@@ -19,6 +19,7 @@
                " ended_wall_ms, secret, spec, document) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"   \
                " ON CONFLICT (sequence) DO UPDATE SET state = ?5, ended_wall_ms = ?7,"             \
                " document = ?10")                                                                  \
+    X(FORGET_JOB, "DELETE FROM jobs WHERE sequence = ?1")                                          \
     X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
                 " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
     X(PUT_TOKEN, "INSERT INTO tokens (hash, id, name, role, tenant, created_wall_ms,"              \
@@ -75,6 +76,7 @@ struct store_sqlite {
     bool in_transaction;
     uint64_t last_event, open_event;
     uint64_t last_audit, open_audit;
+    struct store_backup *backup; /* under way, or NULL */
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
@@ -118,6 +120,14 @@ static inline const char *column(sqlite3_stmt *stmt, int at)
     const char *text = (const char *)sqlite3_column_text(stmt, at);
     return text ? text : "";
 }
+
+/* Owner, integrity and version of a file that is open. */
+int store_sqlite_check(sqlite3 *db, struct error *err);
+
+/* store_sqlite_backup.c */
+int store_sqlite_backup_begin(struct store *, const char *path, struct error *);
+int store_sqlite_backup_step(struct store *, bool *ret_done, struct error *);
+void store_sqlite_backup_end(struct store *);
 
 /* store_sqlite_access.c */
 int store_sqlite_put_token(struct store *, const struct store_token *, struct error *);

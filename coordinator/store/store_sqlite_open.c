@@ -95,6 +95,15 @@ static int check_owner(sqlite3 *db, int *ret_version, struct error *err)
     return 0;
 }
 
+int store_sqlite_check(sqlite3 *db, struct error *err)
+{
+    int version = 0;
+    int rc = check_owner(db, &version, err);
+    if (rc == 0 && version == 0)
+        rc = error_set(err, E_FAILED_PRECONDITION, "the file holds no coordinator's data");
+    return rc < 0 ? rc : check_integrity(db, err);
+}
+
 static int prepare_file(sqlite3 *db, struct error *err)
 {
     char mark[64];

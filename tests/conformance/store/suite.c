@@ -504,6 +504,34 @@ static void the_audit_trail_is_numbered_without_gaps(struct store_world *world)
     cr_assert_eq(audit(world, (struct store_events_query){.after = 2, .limit = 8}).count, 1);
 }
 
+static void forgotten_jobs_are_gone_and_their_events_stay(struct store_world *world)
+{
+    struct job *kept = make_job(40), *job = make_job(41);
+    begin(world);
+    put_job(world, kept);
+    put_job(world, job);
+    put_record(world, job->id, "job_state");
+    commit(world);
+    begin(world);
+    cr_assert_eq(world->store->verbs->forget_job(world->store, 41, NULL), 0);
+    world->store->verbs->rollback(world->store);
+    struct cluster *cluster = load(world);
+    cr_assert(cluster_job(cluster, job->id));
+    cluster_free(cluster);
+    begin(world);
+    cr_assert_eq(world->store->verbs->forget_job(world->store, 41, NULL), 0);
+    commit(world);
+    world->reopen(world);
+    cluster = load(world);
+    cr_assert(cluster_job(cluster, kept->id));
+    cr_assert_null(cluster_job(cluster, job->id));
+    cluster_free(cluster);
+    struct seen of = events(world, (struct store_events_query){.job = job->id, .limit = 2});
+    cr_assert_eq(of.count, 1);
+    job_free(kept);
+    job_free(job);
+}
+
 /* A full disk: the transaction fails as a whole, what was there stays readable, and later
  * transactions work again. */
 static void full_disk_loses_nothing(struct store_world *world)
@@ -555,6 +583,7 @@ void store_suite(void (*make)(struct store_world *ret))
         tokens_and_words_stay,
         tokens_and_tenants_are_replaced_not_doubled,
         the_audit_trail_is_numbered_without_gaps,
+        forgotten_jobs_are_gone_and_their_events_stay,
         full_disk_loses_nothing,
     };
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {

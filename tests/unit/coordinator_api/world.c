@@ -64,8 +64,11 @@ static void read_token(struct world *world, const char *role, char ret[TOKEN_MAX
 static void start(struct world *world)
 {
     struct error err = {0};
-    struct coordinator_options options = {
-        .data_dir = world->dir, .rpc_url = "nowhere://", .version = "test"};
+    struct coordinator_options options = {.data_dir = world->dir,
+                                          .rpc_url = "nowhere://",
+                                          .version = "test",
+                                          .keep_jobs = world->keep_jobs,
+                                          .keep_ms = world->keep_ms};
     cr_assert_eq(coordinator_new(&options, &world->env, world->loop, world->store,
                                  &world->coordinator, &err),
                  0, "%s", err.text);

@@ -22,6 +22,8 @@ struct world {
     struct loop *loop;
     struct store *store;
     struct coordinator *coordinator;
+    int keep_jobs; /* of the next start; 0 = as usual */
+    int64_t keep_ms;
     char admin[TOKEN_MAX], agent[TOKEN_MAX];
 };
 

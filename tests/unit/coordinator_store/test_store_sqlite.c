@@ -293,3 +293,110 @@ Test(store_sqlite, kill_9_loses_nothing_acknowledged)
         before = stored;
     }
 }
+
+static void put_meta(struct store *store, const char *key, long value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%ld", value);
+    cr_assert_eq(store->verbs->begin(store, NULL), 0);
+    cr_assert_eq(store->verbs->put_meta(store, key, text, NULL), 0);
+    cr_assert_eq(store->verbs->commit(store, NULL), 0);
+}
+
+static long get_meta(struct store *store, const char *key)
+{
+    char value[STORE_META_VALUE_MAX + 1];
+    return store->verbs->get_meta(store, key, value, NULL) == 0 ? strtol(value, NULL, 10) : -1;
+}
+
+static void fill(struct store *store, int events)
+{
+    cr_assert_eq(store->verbs->begin(store, NULL), 0);
+    for (int i = 0; i < events; i++) {
+        struct record record = {.kind = "x", .reason.rank = -1};
+        uint64_t seq;
+        memset(record.reason.text, 'y', 400);
+        cr_assert_eq(store->verbs->record(store, &record, &seq, NULL), 0);
+    }
+    cr_assert_eq(store->verbs->commit(store, NULL), 0);
+}
+
+Test(store_sqlite, a_backup_holds_what_was_written_while_it_was_made)
+{
+    char copy[96], new_dir[96], partial[128];
+    struct error err = {0};
+    struct store *store = must_open();
+    fill(store, 8000);
+    snprintf(copy, sizeof copy, "%s/copy.db", dir);
+    snprintf(partial, sizeof partial, "%s.partial", copy);
+    cr_assert_eq(store->verbs->backup_begin(store, copy, &err), 0, "%s", err.text);
+    cr_assert_eq(store->verbs->backup_begin(store, copy, &err), E_FAILED_PRECONDITION);
+    bool done = false;
+    long steps = 0;
+    while (!done) {
+        put_meta(store, "during", ++steps);
+        cr_assert_neq(access(copy, F_OK), 0, "half a backup has the name of a whole one");
+        cr_assert_eq(store->verbs->backup_step(store, &done, &err), 0, "%s", err.text);
+    }
+    cr_assert_gt(steps, 2, "one step copied everything: nobody else had a turn");
+    cr_assert_eq(access(copy, F_OK), 0);
+    cr_assert_neq(access(partial, F_OK), 0);
+    cr_assert_eq(store->verbs->backup_begin(store, copy, &err), E_ALREADY_EXISTS);
+    store_close(store);
+    cr_assert_eq(store_sqlite_restore(dir, copy, &err), E_ALREADY_EXISTS);
+    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
+    cr_assert_eq(mkdir(new_dir, 0700), 0);
+    cr_assert_eq(store_sqlite_restore(new_dir, copy, &err), 0, "%s", err.text);
+    cr_assert_eq(store_sqlite_open(new_dir, &store, &err), 0, "%s", err.text);
+    cr_assert_eq(get_meta(store, "during"), steps);
+    cr_assert_eq(get_meta(store, STORE_FIRST_JOB_KEY), RESTORE_SKIPS_JOBS);
+    store_close(store);
+}
+
+Test(store_sqlite, a_restore_takes_no_damaged_and_no_foreign_file)
+{
+    char copy[96], path[128], new_dir[96];
+    struct error err = {0};
+    sqlite3 *db;
+    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
+    snprintf(copy, sizeof copy, "%s/foreign.db", dir);
+    snprintf(path, sizeof path, "%s/muster.db", new_dir);
+    cr_assert_eq(mkdir(new_dir, 0700), 0);
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    exec_raw(db, "CREATE TABLE cookies (x)");
+    sqlite3_close(db);
+    cr_assert_eq(store_sqlite_restore(new_dir, copy, &err), E_FAILED_PRECONDITION);
+    cr_assert_neq(store_sqlite_restore(new_dir, "/nonexistent/backup.db", &err), 0);
+    cr_assert_neq(access(path, F_OK), 0);
+}
+
+Test(store_sqlite, a_restore_steps_over_what_may_have_happened_since)
+{
+    char copy[128], new_dir[96], text[16384] = "";
+    struct error err = {0};
+    struct store *store = must_open();
+    sqlite3 *db = open_raw();
+    exec_raw(db, "INSERT INTO jobs VALUES"
+                 " (7,'j7','a','default','running',10,0,zeroblob(32),'{}',"
+                 "  '{\"next_generation\":5,\"next_uid\":6}'),"
+                 " (8,'j8','b','default','failed',10,20,zeroblob(32),'{}',"
+                 "  '{\"next_generation\":5,\"next_uid\":6}')");
+    sqlite3_close(db);
+    snprintf(copy, sizeof copy, "%s/copy.db", dir);
+    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
+    cr_assert_eq(mkdir(new_dir, 0700), 0);
+    cr_assert_eq(store->verbs->backup_begin(store, copy, &err), 0, "%s", err.text);
+    for (bool done = false; !done;)
+        cr_assert_eq(store->verbs->backup_step(store, &done, &err), 0, "%s", err.text);
+    store_close(store);
+    cr_assert_eq(store_sqlite_restore(new_dir, copy, &err), 0, "%s", err.text);
+    snprintf(copy, sizeof copy, "%s/muster.db", new_dir);
+    cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db,
+                              "SELECT document ->> 'next_generation', document ->> 'next_uid'"
+                              " FROM jobs ORDER BY sequence",
+                              collect, text, NULL),
+                 SQLITE_OK);
+    sqlite3_close(db);
+    cr_assert_str_eq(text, "1000005|1000006|\n5|6|\n");
+}

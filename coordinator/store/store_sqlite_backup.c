@@ -1,0 +1,198 @@
+/* Backup while the store works (https://www.sqlite.org/backup.html: what the same connection writes
+ * meanwhile goes to the copy too), and a data directory made of a backup.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/store/data_dir.h"
+#include "coordinator/store/store_sqlite.h"
+#include "coordinator/store/store_sqlite_internal.h"
+
+enum { STEP_PAGES = 256 }; /* a mebibyte: a few milliseconds */
+
+struct store_backup {
+    sqlite3 *to;
+    sqlite3_backup *copy;
+    char path[PATH_MAX], partial[PATH_MAX + 16];
+};
+
+static int open_new(const char *path, sqlite3 **ret, struct error *err)
+{
+    if (unlink(path) < 0 && errno != ENOENT) /* of a try that was killed */
+        return error_errno(err, errno, "%s", path);
+    mode_t old = umask(0077);
+    int rc = sqlite3_open_v2(path, ret,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                                 SQLITE_OPEN_NOFOLLOW,
+                             NULL);
+    umask(old);
+    return rc == SQLITE_OK ? 0 : store_sqlite_error(*ret, rc, path, err);
+}
+
+static int sync_folder_of(const char *path, struct error *err)
+{
+    char folder[PATH_MAX];
+    (void)str_copy(folder, sizeof folder, path);
+    *strrchr(folder, '/') = 0;
+    int fd = open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", folder);
+    int rc = fsync(fd) < 0 ? error_errno(err, errno, "%s", folder) : 0;
+    close(fd);
+    return rc;
+}
+
+/* Under its name only once it is whole and on disk; never over another file. */
+static int publish(const char *partial, const char *path, struct error *err)
+{
+    if (link(partial, path) < 0)
+        return error_errno(err, errno, "%s", path);
+    (void)unlink(partial);
+    return sync_folder_of(path, err);
+}
+
+int store_sqlite_backup_begin(struct store *store, const char *path, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    if (self->backup)
+        return error_set(err, E_FAILED_PRECONDITION, "a backup to %s is under way",
+                         self->backup->path);
+    if (access(path, F_OK) == 0)
+        return error_set(err, E_ALREADY_EXISTS, "%s exists", path);
+    struct store_backup *backup = calloc(1, sizeof *backup);
+    if (!backup)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    self->backup = backup;
+    int rc = str_copy(backup->path, sizeof backup->path, path);
+    if (rc == 0)
+        rc = str_printf(backup->partial, sizeof backup->partial, "%s.partial", path);
+    if (rc < 0)
+        (void)error_set(err, rc, "the path is too long");
+    else
+        rc = open_new(backup->partial, &backup->to, err);
+    if (rc == 0) {
+        backup->copy = sqlite3_backup_init(backup->to, "main", self->db, "main");
+        if (!backup->copy)
+            rc = store_sqlite_error(backup->to, sqlite3_errcode(backup->to), "backup", err);
+    }
+    if (rc < 0)
+        store_sqlite_backup_end(store);
+    return rc;
+}
+
+int store_sqlite_backup_step(struct store *store, bool *ret_done, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    struct store_backup *backup = self->backup;
+    insist(backup);
+    never(self->in_transaction);
+    int step = sqlite3_backup_step(backup->copy, STEP_PAGES);
+    *ret_done = false;
+    if (step == SQLITE_OK || step == SQLITE_BUSY || step == SQLITE_LOCKED)
+        return 0;
+    int rc = 0, finished = sqlite3_backup_finish(backup->copy);
+    backup->copy = NULL;
+    if (step != SQLITE_DONE || finished != SQLITE_OK)
+        rc = store_sqlite_error(backup->to, step != SQLITE_DONE ? step : finished, "backup", err);
+    sqlite3_close(backup->to);
+    backup->to = NULL;
+    if (rc == 0)
+        rc = publish(backup->partial, backup->path, err);
+    *ret_done = rc == 0;
+    store_sqlite_backup_end(store);
+    return rc;
+}
+
+void store_sqlite_backup_end(struct store *store)
+{
+    struct store_sqlite *self = self_of(store);
+    struct store_backup *backup = self->backup;
+    if (!backup)
+        return;
+    if (backup->copy)
+        sqlite3_backup_finish(backup->copy);
+    sqlite3_close(backup->to);
+    if (backup->partial[0])
+        (void)unlink(backup->partial);
+    free(backup);
+    self->backup = NULL;
+}
+
+/* Restore */
+
+static int step_over(sqlite3 *db, struct error *err)
+{
+    char sql[1024];
+    (void)str_printf(sql, sizeof sql,
+                     "BEGIN IMMEDIATE;"
+                     "INSERT OR REPLACE INTO meta SELECT '" STORE_FIRST_JOB_KEY "',"
+                     " coalesce(max(sequence), 0) + %d FROM jobs;"
+                     "UPDATE jobs SET document = json_set(document,"
+                     " '$.next_generation', (document ->> 'next_generation') + %d,"
+                     " '$.next_uid', (document ->> 'next_uid') + %d)"
+                     " WHERE state NOT IN ('succeeded', 'failed', 'cancelled');"
+                     "COMMIT",
+                     RESTORE_SKIPS_JOBS, RESTORE_SKIPS, RESTORE_SKIPS);
+    return store_sqlite_exec(db, sql, err);
+}
+
+static int copy_all(sqlite3 *from, sqlite3 *to, struct error *err)
+{
+    sqlite3_backup *copy = sqlite3_backup_init(to, "main", from, "main");
+    if (!copy)
+        return store_sqlite_error(to, sqlite3_errcode(to), "restore", err);
+    int step = sqlite3_backup_step(copy, -1);
+    int rc = step == SQLITE_DONE ? 0 : store_sqlite_error(to, step, "restore", err);
+    sqlite3_backup_finish(copy);
+    return rc;
+}
+
+static int copy_checked(const char *backup, const char *partial, struct error *err)
+{
+    sqlite3 *from = NULL, *to = NULL;
+    int opened = sqlite3_open_v2(backup, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = opened == SQLITE_OK ? store_sqlite_check(from, err)
+                                 : store_sqlite_error(from, opened, "open", err);
+    if (rc < 0)
+        rc = error_wrap(err, "%s", backup);
+    if (rc == 0)
+        rc = open_new(partial, &to, err);
+    if (rc == 0)
+        rc = copy_all(from, to, err);
+    if (rc == 0) /* one file, without a log beside it, that can be renamed */
+        rc = store_sqlite_exec(to, "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL", err);
+    if (rc == 0)
+        rc = step_over(to, err);
+    sqlite3_close(to);
+    sqlite3_close(from);
+    return rc;
+}
+
+int store_sqlite_restore(const char *data_dir, const char *backup, struct error *err)
+{
+    char path[PATH_MAX], partial[PATH_MAX + 16];
+    int lock = -1;
+    if (str_printf(path, sizeof path, "%s/muster.db", data_dir) < 0)
+        return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
+    (void)str_printf(partial, sizeof partial, "%s.partial", path);
+    int rc = data_dir_lock(data_dir, &lock, err);
+    if (rc < 0)
+        return rc;
+    if (access(path, F_OK) == 0) {
+        rc = error_set(err, E_ALREADY_EXISTS, "%s exists", path);
+        error_hint(err, "restore into an empty data directory");
+    } else {
+        rc = copy_checked(backup, partial, err);
+    }
+    if (rc == 0)
+        rc = publish(partial, path, err);
+    data_dir_unlock(lock);
+    return rc;
+}
