@@ -196,9 +196,9 @@ static int run(const struct gpt_options *options)
                        WK_OBJECT(t.scheduler));
         train(&t, options);
     } else if (!wk_status(t.ctx)) {
-        (void)fprintf(stderr, "gpt: an option has no possible value: %s\n", "see --help");
+        (void)fprintf(stderr, "gpt: an option has no possible value: see --help\n");
     }
-    int code = finish(&t, options);
+    int code = rc && !wk_status(t.ctx) ? (wk_close(t.ctx), 2) : finish(&t, options);
     wk_scheduler_free(t.scheduler);
     wk_optimizer_free(t.optimizer);
     wk_loader_free(t.loader);

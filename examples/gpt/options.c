@@ -79,6 +79,37 @@ static int take(struct gpt_options *options, int argc, char **argv, int *at)
     return taken < 0 ? refuse("not a value for", name) : 0;
 }
 
+/* What would otherwise fail deep inside a model, or ask for more memory than there is. */
+static int check(const struct gpt_options *options)
+{
+    const struct {
+        const char *name;
+        long long value, least, most;
+    } ranges[] = {
+        {"layers", options->layers, 1, 1000},
+        {"heads", options->heads, 1, 1024},
+        {"width", options->width, 1, 65536},
+        {"context", options->context, 1, 1 << 20},
+        {"vocab", options->vocab, 0, 1 << 24},
+        {"batch", options->batch, 1, 1 << 20},
+        {"steps", options->steps, 1, 1LL << 40},
+        {"sample", options->sample, 0, 1 << 20},
+        {"accumulate", options->accumulate, 0, 1 << 20},
+    };
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most) {
+            (void)fprintf(stderr, "gpt: --%s is %lld; %lld to %lld are possible\n", ranges[i].name,
+                          ranges[i].value, ranges[i].least, ranges[i].most);
+            return -1;
+        }
+    if (options->width % options->heads) {
+        (void)fprintf(stderr, "gpt: --width %lld is not a multiple of --heads %lld\n",
+                      (long long)options->width, (long long)options->heads);
+        return -1;
+    }
+    return 0;
+}
+
 int gpt_options_parse(int argc, char **argv, struct gpt_options *ret)
 {
     struct gpt_options options = {0};
@@ -88,6 +119,8 @@ int gpt_options_parse(int argc, char **argv, struct gpt_options *ret)
     for (int i = 1; i < argc; i++)
         if (take(&options, argc, argv, &i))
             return -1;
+    if (!options.help && check(&options))
+        return -1;
     *ret = options;
     return 0;
 }
