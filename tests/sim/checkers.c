@@ -30,6 +30,18 @@ static void check_promises(struct stage *stage, const struct cluster *cluster)
     }
 }
 
+/* One idempotency key makes one job, however often it was asked for. */
+static void check_keys(struct stage *stage, const struct cluster *cluster)
+{
+    int made[SIM_JOBS_MAX] = {0};
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job))
+        for (int i = 0; i < stage->jobs_count; i++)
+            if (strcmp(job->spec->name, stage->jobs[i].name) == 0 && ++made[i] > 1)
+                world_fail(stage->world, "%s was made twice, the second time as %s",
+                           stage->jobs[i].name, job->id);
+}
+
 /* No checkpoint of a generation that is over, or is known to be broken, is taken: what is new this
  * turn is of the generation that trained when the turn began or ended. */
 static void check_checkpoints(struct stage *stage, const struct cluster *cluster)
@@ -132,6 +144,7 @@ void stage_check_cluster(struct stage *stage)
         invariant_check_since(stage->memory, cluster, &err) < 0)
         world_fail(stage->world, "%s", err.text);
     check_promises(stage, cluster);
+    check_keys(stage, cluster);
     check_checkpoints(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);

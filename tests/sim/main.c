@@ -1,9 +1,10 @@
-/* sim --seeds N [--seed S] [--trace] [--jobs P] [--twice] [--also FILE]
+/* sim --seeds N [--seed S] [--trace] [--jobs P] [--twice] [--first] [--also FILE]
  *
  * Runs N worlds from seed S (1), each in a process of its own, P (2) at a time. A failing seed
  * prints one line that says what failed and the command that shows it again; exit code 1. --trace
  * (with one seed) prints what happens. --twice runs each seed twice and compares: the same seed is
- * the same world. --also runs the seeds at the line starts of a file (regressions.txt) first.
+ * the same world. --first ends with the first failure. --also runs the seeds at the line starts of
+ * a file (regressions.txt) first.
  */
 #include <setjmp.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ enum {
 
 struct options {
     int64_t seed, seeds, processes;
-    bool trace, twice;
+    bool trace, twice, first;
     int64_t also[ALSO_MAX];
     int also_count;
 };
@@ -183,6 +184,8 @@ static int run_all(const struct options *options)
     int64_t next = 0, count = options->also_count + options->seeds;
     int running = 0;
     while (next < count || running > 0) {
+        if (options->first && sum.failed > 0)
+            next = count;
         while (running < options->processes && next < count) {
             children[running] = (struct child){.seed = seed_at(options, next++)};
             start_child(&children[running++], options);
@@ -244,6 +247,8 @@ int main(int argc, char **argv)
             options.trace = true;
         else if (strcmp(argv[i], "--twice") == 0)
             options.twice = true;
+        else if (strcmp(argv[i], "--first") == 0)
+            options.first = true;
         else if (strcmp(argv[i], "--also") == 0)
             ok = i + 1 < argc && read_also(argv[++i], &options);
         else
@@ -254,7 +259,7 @@ int main(int argc, char **argv)
     if (!ok || options.seed < 1 || options.seeds < 1 || options.processes < 1 ||
         options.processes > PROCESSES_MAX) {
         (void)fprintf(stderr, "usage: sim [--seeds N] [--seed S] [--jobs P] [--trace] [--twice] "
-                              "[--also FILE]\n");
+                              "[--first] [--also FILE]\n");
         return 2;
     }
     return run_all(&options);

@@ -1,0 +1,140 @@
+#!/usr/bin/python3
+"""Do the simulator's checkers have teeth? Breaks a scratch copy of the last commit in one planted way after
+another, builds the simulator there and tells which seed finds it:
+
+    tests/sim/plant.py [--seeds 1000] [--scratch DIR] [NAME...]
+
+One JSON line per plant; exit code 1 if one is not found or does not apply any more. Not part of CI: it
+builds the control plane once and again for each plant (about ten minutes on two cores).
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# name, file, text that stands there exactly once, what replaces it
+PLANTS = [
+    ("generation-not-bumped", "coordinator/core/group.c",
+     ".generation = job->next_generation++,",
+     ".generation = job->next_generation > 1 ? job->next_generation - 1 : job->next_generation++,"),
+    ("broken-generation-commits", "coordinator/core/checkpoint.c",
+     "group->published && !group->broken &&", "group->published &&"),
+    ("old-generation-commits", "coordinator/core/checkpoint.c",
+     "checkpoint->generation == group->generation &&", ""),
+    ("old-report-taken-for-news", "coordinator/core/node.c",
+     "if (sequence > node->last_report) {", "if (sequence > 0) {"),
+    ("late-registration-empties-the-node", "coordinator/core/node.c",
+     "    if (news) {\n        workers_take", "    if (news || node) {\n        workers_take"),
+    ("old-agent-not-fenced", "coordinator/core/node.c",
+     "if (node && is_past(node, facts->incarnation)) {", "if (node && !node) {"),
+    ("idempotency-key-ignored", "coordinator/core/job.c",
+     "if (keyed && answer_repeated(step, key))", "if (keyed && !key[0] && answer_repeated(step, key))"),
+    ("two-ranks-swap-on-reform", "coordinator/core/group.c",
+     "    ranks_assign(requests, world, group.members);",
+     "    ranks_assign(requests, world, group.members);\n"
+     "    if (world > 1 && formation->kept_count > 1)\n        group.members[1] = group.members[0];"),
+    ("lost-node-keeps-its-workers", "coordinator/core/lease.c",
+     "        lose_workers(step, node, job);\n"
+     "        insist(map_get(&node->jobs, job->sequence) == NULL);",
+     "        if (job->workers_count < 2)\n            lose_workers(step, node, job);\n        break;"),
+    ("stop-never-sent", "coordinator/core/worker.c",
+     "    worker->should_stop = true;\n", "    worker->should_stop = worker->rank % 2 == 0;\n"),
+    ("limit-ignored", "coordinator/scheduler/queue.c",
+     "    if (!tenant->limit_slots)\n        return nodes;", "    if (tenant->weight)\n        return nodes;"),
+    ("priority-ignored-by-preemption", "coordinator/scheduler/preempt.c",
+     "(job->spec->priority < plan->job->spec->priority && !is_protected(plan, job))",
+     "(job->sequence > plan->job->sequence)"),
+    ("guaranteed-gangs-end-for-priority", "coordinator/scheduler/preempt.c",
+     "return slots <= tenant->guaranteed_slots;", "return slots < 0;"),
+    ("replacement-on-a-node-of-the-gang", "coordinator/core/reform.c",
+     "                              .avoid = job,\n                              .avoid_group = base};", "};"),
+    ("membership-before-all-joined", "coordinator/core/group.c",
+     "        if (!has_asked(job_worker(job, uid), group->generation))\n            return false;",
+     "        if (rank < 1 && !has_asked(job_worker(job, uid), group->generation))\n            return false;"),
+    ("slot-given-twice", "coordinator/scheduler/scheduler.c",
+     "            node->slot_map[slot / 64] |= UINT64_C(1) << (slot % 64);", "            (void)slot;"),
+    ("assignment-generation-falls", "coordinator/model/gang.c",
+     ".generation = worker->should_stop || !member ? worker->generation : group->generation,",
+     ".generation = group->generation,"),
+    ("acknowledged-before-stored", "coordinator/driver.c",
+     "    if (commit(driver, &err) < 0)\n        refuse_from_now(driver, &err);\n    else\n        perform(driver);",
+     "    for (int i = 0; i < driver->actions.count; i++)\n"
+     "        if (driver->actions.items[i].kind == ACTION_ANSWER)\n"
+     "            service_perform(driver->service, &driver->actions.items[i]);\n"
+     "    if (commit(driver, &err) < 0)\n        refuse_from_now(driver, &err);\n    else\n        perform(driver);"),
+    ("giving-way-never-ends", "coordinator/core/preempt.c",
+     "    if (job_living(job) > 0) {", "    if (job_living(job) >= 0) {"),
+    ("evidence-never-fades", "coordinator/core/lease.c",
+     "                     step->now_ms - job->stepped_at_ms <= EVIDENCE_MS;",
+     "                     step->now_ms - job->stepped_at_ms <= 1000 * EVIDENCE_MS;"),
+    ("given-back-node-stays-a-member", "coordinator/core/reform.c",
+     " && !is_given_back(job, base, node_rank))", ")"),
+    ("restart-forgets-checkpoints", "coordinator/core/checkpoint.c",
+     "            step_store(step, job);\n", ""),
+    ("ended-job-comes-back", "coordinator/core/job.c",
+     "    cluster_job_moved(step->cluster, job, waits(state));\n    if (waits(state))",
+     "    if (state != JOB_CANCELLED)\n        cluster_job_moved(step->cluster, job, waits(state));\n"
+     "    if (waits(state))"),
+]
+
+
+def run(command, cwd, log):
+    return subprocess.run(command, cwd=cwd, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+
+
+def prepare(scratch, log):
+    scratch.mkdir(parents=True, exist_ok=True)
+    archive = subprocess.Popen(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x"], cwd=scratch, stdin=archive.stdout, check=True)
+    archive.wait()
+    if run(["cmake", "-S", ".", "-B", "build", "-G", "Ninja"], scratch, log) or run(
+            ["ninja", "-C", "build", "-j2", "sim"], scratch, log):
+        sys.exit(f"plant: the copy in {scratch} does not build; see {log.name}")
+
+
+def try_plant(scratch, plant, seeds, log):
+    name, file, old, new = plant
+    path = scratch / file
+    text = path.read_text()
+    if text.count(old) != 1:
+        return {"plant": name, "found": None, "why": f"its text stands {text.count(old)} times in {file}"}
+    try:
+        path.write_text(text.replace(old, new))
+        if run(["ninja", "-C", "build", "-j2", "sim"], scratch, log):
+            return {"plant": name, "found": None, "why": "does not build"}
+        out = subprocess.run(["build/tests/sim/sim", "--seeds", str(seeds), "--first"], cwd=scratch,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
+    finally:
+        path.write_text(text)
+    failed = re.search(r"FAILED seed (\d+) (.*)", out)
+    return {"plant": name, "found": int(failed[1]) if failed else None,
+            "why": failed[2][:160] if failed else f"not within {seeds} seeds"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--scratch", type=Path)
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    plants = [p for p in PLANTS if not args.names or p[0] in args.names]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="muster-plant-") as temporary:
+        scratch = args.scratch or Path(temporary)
+        with open(scratch / "plant.log", "w", encoding="utf-8") as log:
+            prepare(scratch, log)
+            for plant in plants:
+                result = try_plant(scratch, plant, args.seeds, log)
+                missed += result["found"] is None
+                print(json.dumps(result), flush=True)
+    print(f"{len(plants) - missed} of {len(plants)} planted faults found within {args.seeds} seeds")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
