@@ -125,7 +125,8 @@ static void round_qkv(const struct attention *a)
 {
     int64_t stride = (a->heads + 2 * a->kv_heads) * a->size;
     if (a->low)
-        (void)rounded(a->kernels, a->low, a->low->left, a->qkv, a->samples * a->length * stride);
+        (void)rounded_floats(a->kernels, a->low, a->low->left, a->qkv,
+                             a->samples * a->length * stride);
 }
 
 void attention_forward(const struct attention *a, float *out)
@@ -144,7 +145,8 @@ void attention_backward(const struct attention *a, float *dqkv, const float *dou
     int64_t width = a->heads * a->size;
     round_qkv(a);
     if (a->low)
-        (void)rounded(a->kernels, a->low, a->low->right, dout, a->samples * a->length * width);
+        (void)rounded_floats(a->kernels, a->low, a->low->right, dout,
+                             a->samples * a->length * width);
     for (int64_t i = 0; i < a->samples * a->heads; i++) {
         struct head head = head_at(a, i);
         for (int64_t first = last; first >= 0; first -= ATTENTION_BLOCK)

@@ -60,14 +60,15 @@ static float put_first(const struct linear *l, float *y, const float *residual, 
     return residual || l->bias ? 1 : 0;
 }
 
-void linear_forward(const struct linear *l, float *y, const float *x, const float *residual,
+void linear_forward(const struct linear *l, float *y, struct operand x, const float *residual,
                     int64_t rows)
 {
     uint16_t *room = l->low ? l->low->left : NULL;
-    const uint16_t *low = rounded(l->kernels, l->low, room, x, rows * l->in);
+    const uint16_t *low = rounded(l->kernels, l->low, room, &x, rows * l->in);
     float keep = put_first(l, y, residual, rows);
-    product(l->kernels, (int64_t[]){rows, l->out, l->in}, (struct factor){x, l->in, false, low},
-            weight_of(l, false), (struct result){y, l->out, keep, l->low});
+    product(l->kernels, (int64_t[]){rows, l->out, l->in},
+            (struct factor){x.data, l->in, false, low}, weight_of(l, false),
+            (struct result){y, l->out, keep, l->low});
 }
 
 static void announce(const struct linear *l)
@@ -76,22 +77,22 @@ static void announce(const struct linear *l)
         model_announce(l->model, l->first + i);
 }
 
-void linear_backward(const struct linear *l, float *dx, const float *x, const float *dy,
+void linear_backward(const struct linear *l, float *dx, struct operand x, const float *dy,
                      int64_t rows)
 {
     const struct kernel_table *k = l->kernels;
     uint16_t *left = l->low ? l->low->left : NULL, *right = l->low ? l->low->right : NULL;
-    const uint16_t *x_low = rounded(k, l->low, left, x, rows * l->in);
-    const uint16_t *dy_low = rounded(k, l->low, right, dy, rows * l->out);
+    const uint16_t *x_low = rounded(k, l->low, left, &x, rows * l->in);
+    const uint16_t *dy_low = rounded_floats(k, l->low, right, dy, rows * l->out);
     struct result dweight = {l->dweight, l->turned ? l->in : l->out, 1, l->low};
 
     if (l->dbias)
         k->bias_backward(l->dbias, dy, rows, l->out);
     if (l->turned)
         product(k, (int64_t[]){l->out, l->in, rows}, (struct factor){dy, l->out, true, dy_low},
-                (struct factor){x, l->in, false, x_low}, dweight);
+                (struct factor){x.data, l->in, false, x_low}, dweight);
     else
-        product(k, (int64_t[]){l->in, l->out, rows}, (struct factor){x, l->in, true, x_low},
+        product(k, (int64_t[]){l->in, l->out, rows}, (struct factor){x.data, l->in, true, x_low},
                 (struct factor){dy, l->out, false, dy_low}, dweight);
     announce(l);
     if (dx)

@@ -32,13 +32,13 @@ struct linear linear_at(struct wk_model *model, int weight_index);
 struct linear linear_joined(struct wk_model *model, int first, int n);
 
 /* y = x weight + bias, plus `residual`[rows, out] unless it is NULL. */
-void linear_forward(const struct linear *linear, float *y, const float *x, const float *residual,
+void linear_forward(const struct linear *linear, float *y, struct operand x, const float *residual,
                     int64_t rows);
 
 /* dweight += x^T dy, dbias += column sums of dy, announced; then dx[rows, in] = dy[rows, out]
  * weight^T unless dx is NULL. x is the forward pass's.
  */
-void linear_backward(const struct linear *linear, float *dx, const float *x, const float *dy,
+void linear_backward(const struct linear *linear, float *dx, struct operand x, const float *dy,
                      int64_t rows);
 
 #endif

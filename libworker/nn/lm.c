@@ -106,7 +106,7 @@ static int lm_forward(struct wk_model *model, const struct wk_batch *batch, doub
     if (rc)
         return rc;
     struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
-    norm_forward(&norm, g->memory.final, stream(g), rows_of(g));
+    lm_norm_forward(g, &norm, g->memory.final, stream(g));
     struct head_loss head = head_of(g);
     *ret_loss = head_loss_forward(&head, g->memory.logits, g->memory.final) / batch->denominator;
     return leave_head(g, MODEL_FORWARD, err);
@@ -166,6 +166,12 @@ static int lm_backward(struct wk_model *model, float scale, struct error *err)
     return rc ? rc : embed_backward(g, err);
 }
 
+static struct operand row_of(const struct operand *rows, int64_t offset)
+{
+    return (struct operand){rows->data ? rows->data + offset : NULL,
+                            rows->low ? rows->low + offset : NULL};
+}
+
 static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
                      struct error *err)
 {
@@ -176,12 +182,13 @@ static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float
     if (rc)
         return rc;
     struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
-    norm_forward(&norm, g->memory.final, stream(g), rows_of(g));
+    lm_norm_forward(g, &norm, g->memory.final, stream(g));
     struct head_loss head = head_of(g);
     head.rows = 1;
     for (int64_t i = 0; i < batch->samples; i++) {
         int64_t last = (i + 1) * batch->length - 1;
-        head_logits(&head, ret_logits + i * head.vocab, g->memory.final + last * head.width);
+        head_logits(&head, ret_logits + i * head.vocab,
+                    row_of(&g->memory.final, last * head.width));
     }
     return leave_head(g, MODEL_FORWARD, err);
 }

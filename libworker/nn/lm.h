@@ -31,34 +31,37 @@ struct lm_shape {
 
 /* What one layer keeps from forward to backward. */
 struct lm_layer {
-    float *input;  /* [N, C], the output of what comes before; not its own */
-    float *stats1; /* [2, N] */
-    float *norm1;  /* [N, C] */
-    float *qkv;    /* [N, Q], queries and keys rotated */
-    float *probs;  /* [samples, heads, length, length] */
-    float *mixed;  /* [N, heads * size], values mixed by attention */
-    float *middle; /* [N, C], after the attention's residual */
-    float *stats2; /* [2, N] */
-    float *norm2;  /* [N, C] */
-    float *hidden; /* [N, U] */
-    float *active; /* [N, I] */
-    float *output; /* [N, C] */
+    float *input;          /* [N, C], the output of what comes before; not its own */
+    float *stats1;         /* [2, N] */
+    struct operand norm1;  /* [N, C]; operands are kept rounded where the model computes so */
+    float *qkv;            /* [N, Q], queries and keys rotated */
+    float *probs;          /* [samples, heads, length, length] */
+    struct operand mixed;  /* [N, heads * size], values mixed by attention */
+    float *middle;         /* [N, C], after the attention's residual */
+    float *stats2;         /* [2, N] */
+    struct operand norm2;  /* [N, C] */
+    float *hidden;         /* [N, U] */
+    struct operand active; /* [N, I] */
+    float *output;         /* [N, C] */
 };
 
 struct lm_memory {
-    float *embedded;    /* [N, C] */
-    float *final_stats; /* [2, N] */
-    float *final;       /* [N, C] */
-    float *logits;      /* [N, V]; probabilities after the loss, gradients after its backward */
-    float *dx;          /* [N, C], gradient of the residual stream */
-    float *dnorm;       /* [N, max(C, heads * size)], of a sub-layer's input or of `mixed` */
-    float *dqkv;        /* [N, Q] */
-    float *dhidden;     /* [N, U] */
-    float *dactive;     /* [N, I] */
-    float *scratch;     /* [ATTENTION_BLOCK, length] */
-    float *cos, *sin;   /* [length, size / 2], with rope_theta */
-    float *low;         /* room of low products, as floats */
+    float *embedded;      /* [N, C] */
+    float *final_stats;   /* [2, N] */
+    struct operand final; /* [N, C] */
+    float *logits;        /* [N, V]; probabilities after the loss, gradients after its backward */
+    float *dx;            /* [N, C], gradient of the residual stream */
+    float *dnorm;         /* [N, max(C, heads * size)], of a sub-layer's input or of `mixed` */
+    float *dqkv;          /* [N, Q] */
+    float *dhidden;       /* [N, U] */
+    float *dactive;       /* [N, I] */
+    float *scratch;       /* [ATTENTION_BLOCK, length] */
+    float *cos, *sin;     /* [length, size / 2], with rope_theta */
+    float *low;           /* room of low products, as floats */
+    float *tile;          /* [max(MLP_TILE, I, LM_TILE_ROWS * C)], what is about to be rounded */
 };
+
+enum { LM_TILE_ROWS = 8 };
 
 /* What the memory is laid out for. */
 struct lm_layout {
@@ -95,5 +98,8 @@ void lm_layer_backward(struct lm *lm, int i);
 
 /* The norm whose weight is parameter `index`; `stats` is [2, N]. */
 struct norm lm_norm(struct lm *lm, int index, float *stats);
+
+/* y[N, C] from x[N, C] through the norm, in float or rounded as y wants it. */
+void lm_norm_forward(struct lm *lm, const struct norm *norm, struct operand y, const float *x);
 
 #endif

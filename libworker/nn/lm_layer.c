@@ -73,6 +73,7 @@ static struct block block_at(struct lm *g, int i)
         .gated = s->gated,
         .hidden = layer->hidden,
         .active = layer->active,
+        .tile = g->memory.tile,
         .dactive = g->memory.dactive,
         .dhidden = g->memory.dhidden,
     };
@@ -88,20 +89,48 @@ static struct block block_at(struct lm *g, int i)
     return b;
 }
 
+void lm_norm_forward(struct lm *g, const struct norm *norm, struct operand y, const float *x)
+{
+    int64_t rows = rows_of(g), width = norm->width;
+    if (!y.low) {
+        norm_forward(norm, y.data, x, rows);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r += LM_TILE_ROWS) {
+        int64_t n = rows - r < LM_TILE_ROWS ? rows - r : LM_TILE_ROWS;
+        struct norm part = *norm;
+        part.mean += r;
+        part.rstd += r;
+        norm_forward(&part, g->memory.tile, x + r * width, n);
+        norm->kernels->narrow(y.low + r * width, g->model.low->type, g->memory.tile,
+                              (size_t)(n * width));
+    }
+}
+
+/* A backward buffer serves as room for the values in float. */
+static void mix(struct lm *g, const struct attention *attention, struct operand mixed)
+{
+    float *out = mixed.low ? g->memory.dnorm : mixed.data;
+    attention_forward(attention, out);
+    if (mixed.low)
+        g->model.kernels->narrow(mixed.low, g->model.low->type, out,
+                                 (size_t)(rows_of(g) * g->shape.heads * g->shape.size));
+}
+
 void lm_layer_forward(struct lm *g, int i)
 {
     struct lm_layer *layer = &g->layers[i];
     struct block b = block_at(g, i);
     int64_t rows = rows_of(g);
 
-    norm_forward(&b.norm1, layer->norm1, layer->input, rows);
+    lm_norm_forward(g, &b.norm1, layer->norm1, layer->input);
     linear_forward(&b.qkv, layer->qkv, layer->norm1, NULL, rows);
     if (g->shape.rope_theta > 0)
         g->model.kernels->rope(&b.rope, layer->qkv);
-    attention_forward(&b.attention, layer->mixed);
+    mix(g, &b.attention, layer->mixed);
     linear_forward(&b.proj, layer->middle, layer->mixed, layer->input, rows);
 
-    norm_forward(&b.norm2, layer->norm2, layer->middle, rows);
+    lm_norm_forward(g, &b.norm2, layer->norm2, layer->middle);
     mlp_forward(&b.mlp, layer->output, layer->norm2, layer->middle, rows);
 }
 

@@ -4,6 +4,7 @@
 
 #include "libworker/nn/attention.h"
 #include "libworker/nn/lm.h"
+#include "libworker/nn/mlp.h"
 
 /* Counts on a first pass (slab NULL) and hands out views on a second, from the same list. */
 struct layout {
@@ -16,6 +17,16 @@ static void view(struct layout *layout, float **ret_view, int64_t count)
     layout->total += slab_rounded((size_t)count);
     if (layout->slab)
         *ret_view = slab_take(layout->slab, (size_t)count);
+}
+
+static void view_operand(struct layout *layout, const struct lm *g, struct operand *ret_operand,
+                         int64_t count)
+{
+    float *data = NULL;
+    view(layout, &data, g->layout.low ? (count + 1) / 2 : count);
+    if (layout->slab)
+        *ret_operand = g->layout.low ? (struct operand){.low = (uint16_t *)data}
+                                     : (struct operand){.data = data};
 }
 
 static int64_t larger(int64_t a, int64_t b)
@@ -33,15 +44,15 @@ static void lay_out_layer(struct layout *layout, const struct lm *g, struct lm_l
     const struct lm_shape *s = &g->shape;
     int64_t n = g->layout.samples * g->layout.length, c = s->width;
     view(layout, &layer->stats1, 2 * n);
-    view(layout, &layer->norm1, n * c);
+    view_operand(layout, g, &layer->norm1, n * c);
     view(layout, &layer->qkv, n * qkv_width(s));
     view(layout, &layer->probs, n * s->heads * g->layout.length);
-    view(layout, &layer->mixed, n * s->heads * s->size);
+    view_operand(layout, g, &layer->mixed, n * s->heads * s->size);
     view(layout, &layer->middle, n * c);
     view(layout, &layer->stats2, 2 * n);
-    view(layout, &layer->norm2, n * c);
+    view_operand(layout, g, &layer->norm2, n * c);
     view(layout, &layer->hidden, n * s->inner * (s->gated ? 2 : 1));
-    view(layout, &layer->active, n * s->inner);
+    view_operand(layout, g, &layer->active, n * s->inner);
 }
 
 /* Room for the largest left and right factor of a layer or the head, and for a block of
@@ -53,6 +64,7 @@ static void lay_out_low(struct layout *layout, struct lm *g)
     int64_t n = g->layout.samples * g->layout.length;
     int64_t widest = larger(larger(qkv_width(s), s->inner * 2), larger(s->vocab, s->width));
     int64_t each = (n * widest + 1) / 2, probs = ATTENTION_BLOCK * g->layout.length / 2;
+    view(layout, &g->memory.tile, larger(larger(MLP_TILE, s->inner), LM_TILE_ROWS * s->width));
     view(layout, &g->memory.low, 2 * each + 2 * probs);
     if (!layout->slab)
         return;
@@ -77,7 +89,7 @@ static void lay_out(struct layout *layout, struct lm *g)
         view(layout, &g->layers[i].output, n * c);
     }
     view(layout, &m->final_stats, 2 * n);
-    view(layout, &m->final, n * c);
+    view_operand(layout, g, &m->final, n * c);
     view(layout, &m->logits, n * s->vocab);
     view(layout, &m->dx, n * c);
     view(layout, &m->dnorm, n * larger(c, s->heads * s->size));

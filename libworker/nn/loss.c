@@ -5,12 +5,12 @@ static struct factor table_of(const struct head_loss *h, bool turned)
     return (struct factor){h->table, h->width, turned, h->table_low};
 }
 
-void head_logits(const struct head_loss *h, float *logits, const float *x)
+void head_logits(const struct head_loss *h, float *logits, struct operand x)
 {
     uint16_t *room = h->low ? h->low->left : NULL;
-    const uint16_t *x_low = rounded(h->kernels, h->low, room, x, h->rows * h->width);
+    const uint16_t *x_low = rounded(h->kernels, h->low, room, &x, h->rows * h->width);
     product(h->kernels, (int64_t[]){h->rows, h->vocab, h->width},
-            (struct factor){x, h->width, false, x_low}, table_of(h, true),
+            (struct factor){x.data, h->width, false, x_low}, table_of(h, true),
             (struct result){logits, h->vocab, 0, h->low});
 }
 
@@ -19,25 +19,25 @@ static struct kernel_entropy entropy_of(const struct head_loss *h)
     return (struct kernel_entropy){h->rows, h->vocab, h->targets, h->smoothing};
 }
 
-double head_loss_forward(const struct head_loss *h, float *logits, const float *x)
+double head_loss_forward(const struct head_loss *h, float *logits, struct operand x)
 {
     struct kernel_entropy entropy = entropy_of(h);
     head_logits(h, logits, x);
     return h->kernels->cross_entropy_forward(&entropy, logits);
 }
 
-void head_loss_backward(const struct head_loss *h, float *dx, float *probs, const float *x,
+void head_loss_backward(const struct head_loss *h, float *dx, float *probs, struct operand x,
                         float scale)
 {
     const struct kernel_table *k = h->kernels;
     struct kernel_entropy entropy = entropy_of(h);
     k->cross_entropy_backward(&entropy, probs, scale);
     uint16_t *left = h->low ? h->low->left : NULL, *right = h->low ? h->low->right : NULL;
-    const uint16_t *x_low = rounded(k, h->low, left, x, h->rows * h->width);
-    const uint16_t *d_low = rounded(k, h->low, right, probs, h->rows * h->vocab);
+    const uint16_t *x_low = rounded(k, h->low, left, &x, h->rows * h->width);
+    const uint16_t *d_low = rounded_floats(k, h->low, right, probs, h->rows * h->vocab);
     product(k, (int64_t[]){h->vocab, h->width, h->rows},
             (struct factor){probs, h->vocab, true, d_low},
-            (struct factor){x, h->width, false, x_low},
+            (struct factor){x.data, h->width, false, x_low},
             (struct result){h->dtable, h->width, 1, h->low});
     product(k, (int64_t[]){h->rows, h->width, h->vocab},
             (struct factor){probs, h->vocab, false, d_low}, table_of(h, false),

@@ -21,14 +21,14 @@ struct head_loss {
 };
 
 /* logits[rows, vocab] = x[rows, width] table^T. */
-void head_logits(const struct head_loss *head, float *logits, const float *x);
+void head_logits(const struct head_loss *head, float *logits, struct operand x);
 
 /* As head_logits, then logits become probabilities; returns the sum of the rows' losses. */
-double head_loss_forward(const struct head_loss *head, float *logits, const float *x);
+double head_loss_forward(const struct head_loss *head, float *logits, struct operand x);
 
 /* probs become the logits' gradient times scale; dx[rows, width] is overwritten, dtable added to.
  */
-void head_loss_backward(const struct head_loss *head, float *dx, float *probs, const float *x,
+void head_loss_backward(const struct head_loss *head, float *dx, float *probs, struct operand x,
                         float scale);
 
 /* Sum of squares of difference[count] = x - target; back, dx = 2 * scale * difference. */

@@ -6,20 +6,26 @@
 
 #include "libworker/nn/linear.h"
 
+/* Elements activated before they are rounded: they stay in the first-level cache. A row is taken
+ * whole. */
+enum { MLP_TILE = 4096 };
+
 struct mlp {
     struct linear up, down; /* [width, inner] or [width, 2 * inner]; [inner, width] */
     bool gated;
-    float *hidden;  /* [rows, up.out], before the activation; kept from forward to backward */
-    float *active;  /* [rows, inner], after it; likewise */
-    float *dactive; /* [rows, inner], backward only */
-    float *dhidden; /* [rows, up.out], likewise; may be dactive where not gated */
+    float *hidden; /* [rows, up.out], before the activation; kept from forward to backward */
+    struct operand active; /* [rows, inner], after it; likewise */
+    float *tile;           /* [MLP_TILE], where `active` is rounded */
+    float *dactive;        /* [rows, inner], backward only */
+    float *dhidden;        /* [rows, up.out], likewise; may be dactive where not gated */
 };
 
 /* y[rows, width] = residual[rows, width] + mlp(x[rows, width]). */
-void mlp_forward(const struct mlp *mlp, float *y, const float *x, const float *residual,
+void mlp_forward(const struct mlp *mlp, float *y, struct operand x, const float *residual,
                  int64_t rows);
 
 /* dx overwritten with the gradient of x; the weights' gradients are added to. */
-void mlp_backward(const struct mlp *mlp, float *dx, const float *x, const float *dy, int64_t rows);
+void mlp_backward(const struct mlp *mlp, float *dx, struct operand x, const float *dy,
+                  int64_t rows);
 
 #endif

@@ -126,9 +126,9 @@ static struct linear layer_at(struct mlp_model *m, int i)
     return linear_at(&m->model, 1 + 2 * i);
 }
 
-static const float *input_of(const struct mlp_model *m, int i)
+static struct operand input_of(const struct mlp_model *m, int i)
 {
-    return i ? m->active[i - 1] : m->window;
+    return (struct operand){.data = i ? m->active[i - 1] : m->window};
 }
 
 static int layer_forward(struct mlp_model *m, int i, struct error *err)

@@ -16,6 +16,14 @@ struct low {
     uint16_t *left, *right; /* room for the largest factors of a layer */
 };
 
+/* What a layer reads in both passes: in float, or rounded once and for all where it computes in
+ * bf16 or f16. One of the two; where both are NULL there is nothing.
+ */
+struct operand {
+    float *data;
+    uint16_t *low;
+};
+
 /* A factor: rows are `stride` elements apart; `turned` uses its transpose. */
 struct factor {
     const float *data;
@@ -36,8 +44,12 @@ struct result {
 void product(const struct kernel_table *kernels, const int64_t size[3], struct factor a,
              struct factor b, struct result c);
 
-/* x[count] rounded into `room`, or NULL where `low` is. */
+/* x[count] rounded: as it is, or into `room`; NULL where `low` is. */
 const uint16_t *rounded(const struct kernel_table *kernels, const struct low *low, uint16_t *room,
-                        const float *x, int64_t count);
+                        const struct operand *x, int64_t count);
+
+/* The same of plain floats. */
+const uint16_t *rounded_floats(const struct kernel_table *kernels, const struct low *low,
+                               uint16_t *room, const float *x, int64_t count);
 
 #endif

@@ -1,6 +1,5 @@
-/* Each layer's backward pass against central differences of its forward pass, with the plain
- * kernels and with the fast ones: a function of random inputs is reduced to one number by random
- * weights, summed in double, and every input and parameter is nudged up and down.
+/* Each layer's backward pass against central differences of its forward pass, with plain and with
+ * fast kernels: random weights reduce a function of random inputs to one number, summed in double.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -104,6 +103,12 @@ static void with_plain_and_fast(with_kernels_fn *check_with)
     check_with(kernel_cpu());
 }
 
+/* The first input as layers take it. */
+static struct operand x_of(const struct subject *s)
+{
+    return (struct operand){.data = s->inputs[0]};
+}
+
 /* linear: x[5, 7] -> [5, 6] */
 enum { ROWS = 5, IN = 7, OUT = 6 };
 
@@ -121,13 +126,13 @@ static struct linear linear_of(struct subject *s, int weight, int64_t in, int64_
 static void linear_out(struct subject *s)
 {
     struct linear linear = linear_of(s, 1, IN, OUT);
-    linear_forward(&linear, s->out, s->inputs[0], s->inputs[3], ROWS);
+    linear_forward(&linear, s->out, x_of(s), s->inputs[3], ROWS);
 }
 
 static void linear_back(struct subject *s)
 {
     struct linear linear = linear_of(s, 1, IN, OUT);
-    linear_backward(&linear, s->grads[0], s->inputs[0], s->dout, ROWS);
+    linear_backward(&linear, s->grads[0], x_of(s), s->dout, ROWS);
     memcpy(s->grads[3], s->dout, s->counts[3] * sizeof(float)); /* the residual's own */
 }
 
@@ -198,7 +203,7 @@ static struct mlp mlp_of(struct subject *s, float memory[3][ROWS * OUT])
     return (struct mlp){.up = linear_of(s, 1, IN, OUT),
                         .down = linear_of(s, 3, OUT, IN),
                         .hidden = memory[0],
-                        .active = memory[1],
+                        .active = {.data = memory[1]},
                         .dactive = memory[2],
                         .dhidden = memory[2]};
 }
@@ -208,7 +213,7 @@ static void mlp_out(struct subject *s)
     static const float residual[ROWS * IN];
     float memory[3][ROWS * OUT];
     struct mlp mlp = mlp_of(s, memory);
-    mlp_forward(&mlp, s->out, s->inputs[0], residual, ROWS);
+    mlp_forward(&mlp, s->out, x_of(s), residual, ROWS);
 }
 
 static void mlp_back(struct subject *s)
@@ -216,8 +221,8 @@ static void mlp_back(struct subject *s)
     static const float residual[ROWS * IN];
     float memory[3][ROWS * OUT];
     struct mlp mlp = mlp_of(s, memory);
-    mlp_forward(&mlp, s->out, s->inputs[0], residual, ROWS);
-    mlp_backward(&mlp, s->grads[0], s->inputs[0], s->dout, ROWS);
+    mlp_forward(&mlp, s->out, x_of(s), residual, ROWS);
+    mlp_backward(&mlp, s->grads[0], x_of(s), s->dout, ROWS);
 }
 
 static void check_mlp(const struct kernel_table *kernels)
@@ -340,15 +345,15 @@ static void loss_out(struct subject *s)
 {
     float logits[ROWS * OUT];
     struct head_loss head = head_of(s);
-    s->out[0] = (float)head_loss_forward(&head, logits, s->inputs[0]);
+    s->out[0] = (float)head_loss_forward(&head, logits, x_of(s));
 }
 
 static void loss_back(struct subject *s)
 {
     float logits[ROWS * OUT];
     struct head_loss head = head_of(s);
-    head_loss_forward(&head, logits, s->inputs[0]);
-    head_loss_backward(&head, s->grads[0], logits, s->inputs[0], s->dout[0]);
+    head_loss_forward(&head, logits, x_of(s));
+    head_loss_backward(&head, s->grads[0], logits, x_of(s), s->dout[0]);
 }
 
 static void check_loss(const struct kernel_table *kernels)
@@ -447,7 +452,7 @@ static struct mlp gated_of(struct subject *s, float memory[4][ROWS * OUT])
                       .down = {.kernels = s->kernels, .in = OUT / 2, .out = IN, .turned = true},
                       .gated = true,
                       .hidden = memory[0],
-                      .active = memory[1],
+                      .active = {.data = memory[1]},
                       .dactive = memory[2],
                       .dhidden = memory[3]};
     mlp.up.weight = s->inputs[1];
@@ -461,15 +466,15 @@ static void gated_out(struct subject *s)
 {
     float memory[4][ROWS * OUT];
     struct mlp mlp = gated_of(s, memory);
-    mlp_forward(&mlp, s->out, s->inputs[0], s->inputs[0], ROWS);
+    mlp_forward(&mlp, s->out, x_of(s), s->inputs[0], ROWS);
 }
 
 static void gated_back(struct subject *s)
 {
     float memory[4][ROWS * OUT];
     struct mlp mlp = gated_of(s, memory);
-    mlp_forward(&mlp, s->out, s->inputs[0], s->inputs[0], ROWS);
-    mlp_backward(&mlp, s->grads[0], s->inputs[0], s->dout, ROWS);
+    mlp_forward(&mlp, s->out, x_of(s), s->inputs[0], ROWS);
+    mlp_backward(&mlp, s->grads[0], x_of(s), s->dout, ROWS);
     for (size_t i = 0; i < ROWS * IN; i++)
         s->grads[0][i] += s->dout[i]; /* the residual's own */
 }
@@ -490,10 +495,10 @@ Test(gradients, gated_mlp)
 }
 
 /* rotation: x[6, 2 heads of 4] at positions 0, 1, 2, 0, 1, 2 */
+static const float angles[2][6] = {{1, 1, 0.5f, 0.9f, -0.4f, 0.6f}, {0, 0, 0.8f, 0.4f, 0.9f, 0.8f}};
+
 static void rope_out(struct subject *s)
 {
-    static const float angles[2][6] = {{1, 1, 0.5f, 0.9f, -0.4f, 0.6f},
-                                       {0, 0, 0.8f, 0.4f, 0.9f, 0.8f}};
     struct kernel_rope rope = {6, 3, 2, 4, 9, angles[0], angles[1], false};
     memcpy(s->out, s->inputs[0], s->out_count * sizeof(float));
     s->kernels->rope(&rope, s->out);
@@ -501,8 +506,6 @@ static void rope_out(struct subject *s)
 
 static void rope_back(struct subject *s)
 {
-    static const float angles[2][6] = {{1, 1, 0.5f, 0.9f, -0.4f, 0.6f},
-                                       {0, 0, 0.8f, 0.4f, 0.9f, 0.8f}};
     struct kernel_rope rope = {6, 3, 2, 4, 9, angles[0], angles[1], true};
     memcpy(s->grads[0], s->dout, s->out_count * sizeof(float));
     s->kernels->rope(&rope, s->grads[0]);
