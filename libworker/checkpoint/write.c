@@ -363,9 +363,12 @@ static int open_draft(struct draft *draft, struct error *err)
     int rc = file_make_dirs(dir, err);
     if (rc)
         return rc;
+    char ticket[16] = "";
+    if (draft->shards > 1)
+        (void)str_printf(ticket, sizeof(ticket), "-%06x", about->ticket);
     if (checkpoint_path(dir, step, draft->path) ||
-        str_printf(draft->temporary, sizeof(draft->temporary), "%s/.step-%08lld-%06x.tmp", dir,
-                   step, about->ticket))
+        str_printf(draft->temporary, sizeof(draft->temporary), "%s/.step-%08lld%s.tmp", dir, step,
+                   ticket))
         return error_set(err, WK_EINVAL, "the path %s is too long", dir);
     /* One writer's own folder starts empty; the ranks of one ticket share theirs. */
     if (draft->shards == 1)

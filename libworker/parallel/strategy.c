@@ -58,6 +58,9 @@ void strategy_fini(struct strategy *st)
         st->model->hooks = (struct model_hooks){0};
         sharded_fini(&st->shard);
     }
+    st->model->param_arena = st->model->grad_arena = NULL;
+    for (int i = 0; i < st->model->n_params; i++)
+        st->model->params[i].data = st->model->params[i].grad = NULL;
     ddp_fini(&st->ddp);
     free(st->params);
     free(st->grads);

@@ -49,8 +49,6 @@ static bool end_together(struct wk_context *ctx)
     int rc = wk_barrier(ctx->comm, NULL);
     if (rc)
         (void)context_break(ctx, rc);
-    else
-        ctx->save_over = ctx->strategy.is_sharded;
     return !rc;
 }
 

@@ -169,7 +169,8 @@ int wk_close(struct wk_context *ctx)
     if (!ctx)
         return 1;
     int code = exit_code(ctx);
-    if (!code)
+    /* Where each rank holds a part, a loop left early may have been left by this rank alone. */
+    if (!code && !ctx->strategy.is_sharded)
         save_last(ctx);
     saver_free(ctx->saver);
     context_leave(ctx);

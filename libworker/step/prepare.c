@@ -202,6 +202,8 @@ static int bind_optimizer(struct wk_context *ctx, struct error *err)
 int prepare_cut(struct wk_context *ctx, struct error *err)
 {
     strategy_fini(&ctx->strategy);
+    if (!model_is_custom(ctx->model))
+        (void)wk_model_init(ctx->model, ctx->model->seed);
     int rc = bind_model(ctx, err);
     return rc ? rc : bind_optimizer(ctx, err);
 }
@@ -283,12 +285,8 @@ void prepare_undo(struct wk_context *ctx)
     if (ctx->optimizer && prepare_context_of_optimizer(ctx->optimizer) == ctx)
         ctx->optimizer->ops = ctx->bound.original;
     if (ctx->model && prepare_context_of_model(ctx->model) == ctx) {
-        struct wk_model *model = ctx->model;
-        model->grad_ready = NULL;
-        model->grad_ready_arg = NULL;
-        model->param_arena = model->grad_arena = NULL;
-        for (int i = 0; i < model->n_params; i++)
-            model->params[i].data = model->params[i].grad = NULL;
+        ctx->model->grad_ready = NULL;
+        ctx->model->grad_ready_arg = NULL;
     }
     strategy_fini(&ctx->strategy);
 }

@@ -175,7 +175,7 @@ static bool agree_last(struct wk_context *ctx, bool wanted)
 
 void save_last(struct wk_context *ctx)
 {
-    if (!mine(ctx) || ctx->save_over)
+    if (!mine(ctx))
         return;
     (void)saver_wait(ctx->saver, NULL);
     bool wanted =

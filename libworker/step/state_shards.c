@@ -184,19 +184,14 @@ static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PA
     *ret = 0;
     if (*ctx->resume_from)
         wanted = ctx->resume_from;
-    if (before == INT64_MAX && *wanted && strcmp(wanted, "latest") != 0)
-        return str_copy(ret, CHECKPOINT_PATH_MAX, wanted);
-    if (strcmp(wanted, "latest") == 0 || !*wanted) {
-        if (before == INT64_MAX && !*wanted && ctx->numbers.step == 0 && !ctx->fell_back)
-            return 0;
-        if (before == INT64_MAX && *dir)
-            return state_newest(ctx, ret, err);
-        (void)str_copy(beside, sizeof(beside), dir);
-    } else {
-        (void)str_copy(beside, sizeof(beside), wanted);
-        if (strrchr(beside, '/'))
-            *strrchr(beside, '/') = 0;
-    }
+    if (!*wanted)
+        return 0;
+    bool latest = strcmp(wanted, "latest") == 0;
+    if (before == INT64_MAX)
+        return latest ? state_newest(ctx, ret, err) : str_copy(ret, CHECKPOINT_PATH_MAX, wanted);
+    (void)str_copy(beside, sizeof(beside), latest ? dir : wanted);
+    if (!latest && strrchr(beside, '/'))
+        *strrchr(beside, '/') = 0;
     int rc = checkpoint_list(beside, &steps, &count, err);
     if (rc)
         return rc;
@@ -237,9 +232,9 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (!*path && before == INT64_MAX && !ctx->fell_back)
             return 0; /* the start */
         if (!*path)
-            return error_set(err, before == INT64_MAX ? WK_EPEER : WK_EIO,
+            return error_set(err, before == INT64_MAX ? WK_ENOTFOUND : WK_EIO,
                              "no checkpoint to go back to: a part of the state is gone with its "
-                             "rank, and checkpoint.dir or resume_from names none that loads");
+                             "rank, and none has been committed that loads");
         code = state_load(ctx, path, &own);
         rc = worst(ctx, code, &code, err);
         if (rc)

@@ -53,7 +53,8 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
  * unless memory is out (WK_ENOMEM): after a failure it only serves wk_last_error and wk_close. */
 WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx);
 
-/* Save what is to be saved, leave the others, free. Prepared objects stay the caller's and go back
+/* Save what is to be saved (under zero1, zero2 and fsdp the end of the loop has, which all ranks reach
+ * together; a loop left earlier saves nothing), leave the others, free. Prepared objects stay the caller's and go back
  * to being unprepared. Returns the exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when
  * the job was asked to stop, WK_EXIT_PEER when it ended because another rank did. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76 };

@@ -144,6 +144,7 @@ static int fake_commit(struct session *session, bool done, const struct checkpoi
         rc = error_set(err, WK_EABORT, "generation is over");
     } else if (done) {
         cluster->commits++;
+        (void)str_copy(cluster->resume_from, sizeof(cluster->resume_from), claim->path);
     }
     leave(cluster);
     return rc;
