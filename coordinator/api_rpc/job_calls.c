@@ -370,9 +370,11 @@ void call_list_checkpoints(struct service *service, struct service_call *call, b
     answer.checkpoints = wire_pointers(&arena, (size_t)job->checkpoints_count);
     bool whole = answer.checkpoints;
     for (int i = 0; whole && i < job->checkpoints_count; i++) {
-        answer.checkpoints[i] = wire_checkpoint(&arena, &job->checkpoints[i]);
-        whole = answer.checkpoints[i];
-        answer.n_checkpoints++;
+        if (job_checkpoint_spare(job, i))
+            continue; /* its files are being removed */
+        Muster__Checkpoint *one = wire_checkpoint(&arena, &job->checkpoints[i]);
+        answer.checkpoints[answer.n_checkpoints++] = one;
+        whole = one;
     }
     if (whole)
         service_answer(call, &answer.base);

@@ -1,4 +1,5 @@
-/* A checkpoint counts when this says so: only of the generation that trains now. */
+/* A checkpoint counts when this says so: only of the generation that trains now, or that ends and
+ * has no successor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,10 @@ static int check_fence(struct step *step, const struct job *job, struct error *e
         strcmp(worker->node, node->name) != 0)
         return error_set(err, E_ABORTED, "this worker does not run on node '%s'",
                          step->event->checkpoint.node);
-    bool trains = !job_state_ended(job->state) && group->published && !group->broken &&
-                  !job->forming.open && checkpoint->generation == group->generation &&
-                  worker_living(worker) && group_rank_of(group, worker->uid) >= 0;
+    bool whole = !group->broken || job_gang_ends(job);
+    bool trains = !job_state_ended(job->state) && group->published && whole && !job->forming.open &&
+                  checkpoint->generation == group->generation && worker_living(worker) &&
+                  group_rank_of(group, worker->uid) >= 0;
     if (trains)
         return 0;
     error_set(err, E_ABORTED, "generation %llu is over: its checkpoint of step %llu is not taken",
@@ -36,56 +38,78 @@ static int check_values(const struct checkpoint *checkpoint, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-/* By step, ascending; one of the same step is replaced. False if exactly this one is there. */
-static bool insert(struct job *job, const struct checkpoint *checkpoint)
+static bool is_before(const struct checkpoint *checkpoint, const struct checkpoint *than)
 {
-    int at = job->checkpoints_count;
-    while (at > 0 && job->checkpoints[at - 1].step > checkpoint->step)
-        at--;
-    if (at > 0 && job->checkpoints[at - 1].step == checkpoint->step) {
-        struct checkpoint *old = &job->checkpoints[at - 1];
-        bool same =
-            old->generation == checkpoint->generation && strcmp(old->path, checkpoint->path) == 0;
-        if (!same)
-            *old = *checkpoint;
-        return !same;
-    }
+    if (checkpoint->generation != than->generation)
+        return checkpoint->generation < than->generation;
+    return checkpoint->step < than->step;
+}
+
+static const struct checkpoint *find_path(const struct job *job, const char *path)
+{
+    for (int i = 0; i < job->checkpoints_count; i++)
+        if (strcmp(job->checkpoints[i].path, path) == 0)
+            return &job->checkpoints[i];
+    return NULL;
+}
+
+static void drop(struct job *job, int at)
+{
+    job->checkpoints_count--;
+    memmove(job->checkpoints + at, job->checkpoints + at + 1,
+            sizeof *job->checkpoints * (size_t)(job->checkpoints_count - at));
+}
+
+static void insert(struct job *job, const struct checkpoint *checkpoint)
+{
+    const struct checkpoint *overwritten = find_path(job, checkpoint->path);
+    if (overwritten)
+        drop(job, (int)(overwritten - job->checkpoints));
     struct checkpoint *items =
         realloc(job->checkpoints, sizeof *items * ((size_t)job->checkpoints_count + 1));
     insist(items);
     job->checkpoints = items;
+    int at = job->checkpoints_count;
+    while (at > 0 && is_before(checkpoint, &items[at - 1]))
+        at--;
     memmove(items + at + 1, items + at, sizeof *items * (size_t)(job->checkpoints_count - at));
     items[at] = *checkpoint;
     job->checkpoints_count++;
-    return true;
-}
-
-static void drop_first(struct job *job, int count)
-{
-    job->checkpoints_count -= count;
-    memmove(job->checkpoints, job->checkpoints + count,
-            sizeof *job->checkpoints * (size_t)job->checkpoints_count);
-}
-
-/* Paths beyond `keep`, oldest first, taken off the list; NULL-terminated, NULL if there are none.
- */
-static const char **prune(struct job *job)
-{
-    int keep = job->spec->checkpoint_keep;
-    int beyond = keep > 0 ? job->checkpoints_count - keep : 0;
-    const char **paths = NULL;
-    if (beyond > 0) {
-        paths = calloc((size_t)beyond + 1, sizeof *paths);
-        insist(paths);
-        for (int i = 0; i < beyond; i++) {
-            paths[i] = strdup(job->checkpoints[i].path);
-            insist(paths[i]);
-        }
-        drop_first(job, beyond);
-    }
     if (job->checkpoints_count > JOB_CHECKPOINTS_MAX)
-        drop_first(job, job->checkpoints_count - JOB_CHECKPOINTS_MAX);
-    return paths;
+        drop(job, 0);
+}
+
+/* What the answer to an earlier commit told to remove: that one has been heard, or a repeat of it
+ * would have come before this. */
+static void forget_spare(struct job *job)
+{
+    bool spare[JOB_CHECKPOINTS_MAX + 1];
+    int count = job->checkpoints_count;
+    insist(count <= JOB_CHECKPOINTS_MAX);
+    for (int i = 0; i < count; i++)
+        spare[i] = job_checkpoint_spare(job, i);
+    for (int i = count - 1; i >= 0; i--)
+        if (spare[i])
+            drop(job, i);
+}
+
+/* Paths to be removed, oldest first; NULL-terminated, NULL if there are none. They stay on the list
+ * until the next commit: who asks again because the answer was lost is told again. */
+static const char **list_spare(const struct job *job)
+{
+    const char **paths = calloc((size_t)job->checkpoints_count + 1, sizeof *paths);
+    int count = 0;
+    insist(paths);
+    for (int i = 0; i < job->checkpoints_count; i++) {
+        if (!job_checkpoint_spare(job, i))
+            continue;
+        paths[count] = strdup(job->checkpoints[i].path);
+        insist(paths[count++]);
+    }
+    if (count)
+        return paths;
+    free(paths);
+    return NULL;
 }
 
 static void record_checkpoint(struct step *step, struct job *job,
@@ -114,13 +138,16 @@ void checkpoint_commit(struct step *step)
     }
     const char **paths = NULL;
     if (step->event->checkpoint.done) {
+        const struct checkpoint *old = find_path(job, checkpoint.path);
         if (!checkpoint.wall_ms)
             checkpoint.wall_ms = step->wall_ms;
-        if (insert(job, &checkpoint)) {
-            paths = step->event->request ? prune(job) : NULL; /* nobody would remove them */
+        if (!old || old->generation != checkpoint.generation || old->step != checkpoint.step) {
+            forget_spare(job);
+            insert(job, &checkpoint);
             record_checkpoint(step, job, &checkpoint);
             step_store(step, job);
         }
+        paths = step->event->request ? list_spare(job) : NULL;
     }
     step_answer_job(step, job, false);
     if (paths)

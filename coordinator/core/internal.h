@@ -67,6 +67,7 @@ int job_living(const struct job *job); /* workers that have not ended */
 void job_submit(struct step *step);
 void job_cancel(struct step *step);
 void job_restored(struct step *step, struct job *job);
+bool job_gang_ends(const struct job *job); /* all are told to stop: nothing forms any more */
 void job_resumed(struct step *step, struct job *job); /* the coordinator itself stood still */
 void job_settle(struct step *step, struct job *job);
 void job_set_state(struct step *step, struct job *job, enum job_state state,
@@ -96,6 +97,9 @@ bool group_all_finished(const struct job *job, const struct group *group);
 
 /* patience.c: how long a group may take; INT64_MAX = no end */
 int64_t group_join_deadline(const struct job *job, const struct group *group);
+/* It has not asked to join, and at now_ms its time for that is over. */
+bool group_waits_for(const struct job *job, const struct group *group, const struct worker *worker,
+                     int64_t now_ms);
 int64_t group_patience_ends(const struct job *job); /* broken though nobody died; some finished */
 
 /* restart.c */

@@ -79,8 +79,8 @@ static int check_member(const struct cluster *cluster, const struct job *job,
     const struct node *node = cluster_node(cluster, worker->node);
     if (!node)
         return BROKEN(err, "job %s: rank %d is on no node", job->id, rank);
-    bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING ||
-                 job->state == JOB_PREEMPTING;
+    bool ended =
+        job_state_ended(job->state) || job->state == JOB_STOPPING || job->state == JOB_PREEMPTING;
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
         return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
@@ -224,7 +224,7 @@ int invariant_check(const struct cluster *cluster, struct error *err)
 
 struct seen { /* what a job was after the step before */
     enum job_state state;
-    uint64_t next_generation, next_uid, version, last_checkpoint;
+    uint64_t next_generation, next_uid, version, last_checkpoint, last_of;
 };
 
 struct invariant_memory {
@@ -259,14 +259,16 @@ static int check_since(const struct job *job, struct seen *seen, struct error *e
         return BROKEN(err, "job %s: generations or uids fell", job->id);
     if (job->version < seen->version)
         return BROKEN(err, "job %s: its version fell", job->id);
-    if (step < seen->last_checkpoint)
+    uint64_t of = last ? last->generation : 0; /* a later one may have gone back */
+    if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
         return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
                       (unsigned long long)seen->last_checkpoint, (unsigned long long)step);
     *seen = (struct seen){.state = job->state,
                           .next_generation = job->next_generation,
                           .next_uid = job->next_uid,
                           .version = job->version,
-                          .last_checkpoint = step};
+                          .last_checkpoint = step,
+                          .last_of = of};
     return 0;
 }
 

@@ -291,6 +291,11 @@ void job_settle(struct step *step, struct job *job)
         cluster_wake_job(step->cluster, job, wake_at(job, step->now_ms));
 }
 
+bool job_gang_ends(const struct job *job)
+{
+    return job->state == JOB_STOPPING || job->state == JOB_PREEMPTING;
+}
+
 void job_resumed(struct step *step, struct job *job)
 {
     job->current.since_ms = job->forming.since_ms = step->now_ms;

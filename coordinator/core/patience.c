@@ -1,36 +1,43 @@
 /* How long a group may take for what it has to do. Pure. */
 #include "coordinator/core/internal.h"
 
-static bool is_unjoined(const struct worker *worker, uint64_t generation)
+/* How long one that has not asked to join may take. A process that lives and whose agent speaks for
+ * it comes at its next boundary, however far that is, and nothing is gained by starting it again;
+ * but its peers would have named one they waited for in vain. */
+static int64_t time_to_join(const struct job *job, const struct worker *worker)
 {
-    return worker_living(worker) && worker->joining != generation && worker->joined != generation;
+    if (worker->joined == 0)
+        return START_TIMEOUT_MS;
+    bool given_up = job->current.generation && worker->lost_in == job->current.generation;
+    return given_up || worker_finished(worker) ? JOIN_TIMEOUT_MS : SURVIVOR_TIMEOUT_MS;
 }
 
-/* Someone has yet to start, load and join for the first time: that takes longer. */
-static bool has_fresh_member(const struct job *job, const struct group *group)
+bool group_waits_for(const struct job *job, const struct group *group, const struct worker *worker,
+                     int64_t now_ms)
 {
-    for (int rank = 0; rank < group->world; rank++) {
-        const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker->joined == 0 && worker_living(worker))
-            return true;
-    }
-    return false;
+    bool asked = worker_living(worker) &&
+                 (worker->joining == group->generation || worker->joined == group->generation);
+    return !asked && (worker_living(worker) || worker_finished(worker)) &&
+           now_ms >= group->since_ms + time_to_join(job, worker);
 }
 
 int64_t group_join_deadline(const struct job *job, const struct group *group)
 {
-    bool aware = false, unjoined = false, held = false;
+    bool aware = false, held = false;
+    int64_t patience_ms = INT64_MAX;
     if (group->joined)
         return INT64_MAX;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
         aware |= worker->aware;
         held |= worker->held;
-        unjoined |= is_unjoined(worker, group->generation) || worker_finished(worker);
+        if (group_waits_for(job, group, worker, INT64_MAX) &&
+            time_to_join(job, worker) < patience_ms)
+            patience_ms = time_to_join(job, worker);
     }
-    if (!unjoined || held || (group->published && !aware))
+    if (patience_ms == INT64_MAX || held || (group->published && !aware))
         return INT64_MAX;
-    return group->since_ms + (has_fresh_member(job, group) ? START_TIMEOUT_MS : JOIN_TIMEOUT_MS);
+    return group->since_ms + patience_ms;
 }
 
 int64_t group_patience_ends(const struct job *job)

@@ -120,14 +120,14 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
     return true;
 }
 
-static void name_missing(const struct job *job, const struct group *group, struct failure *ret)
+static void name_missing(const struct job *job, const struct group *group, int64_t now_ms,
+                         struct failure *ret)
 {
     char ranks[200] = "";
     int missing = 0;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker_living(worker) &&
-            (worker->joining == group->generation || worker->joined == group->generation))
+        if (!group_waits_for(job, group, worker, now_ms))
             continue;
         size_t used = strlen(ranks);
         (void)str_printf(ranks + used, sizeof ranks - used, "%s%d", missing++ ? ", " : "", rank);
@@ -150,7 +150,7 @@ static bool find_late(struct step *step, const struct job *job, struct failure *
     const struct group *group = job->forming.generation ? &job->forming : &job->current;
     if (step->now_ms < group_join_deadline(job, group))
         return false;
-    name_missing(job, group, ret);
+    name_missing(job, group, step->now_ms, ret);
     (void)str_copy(ret->cause, sizeof ret->cause, "join_timeout");
     ret->charged = ret->whole = true;
     ret->growth_only = group == &job->forming && !group->open;

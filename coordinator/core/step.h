@@ -19,22 +19,23 @@
 #include "coordinator/core/event.h"
 
 enum {
-    BEAT_MS = 1000,             /* agents report at least this often */
-    LEASE_MS = 3000,            /* silence that ends the belief in a node */
-    RESTORED_LEASE_MS = 10000,  /* the first one after a restart: agents must find us again */
-    ABSENCE_MS = 500,           /* so late, we ourselves stood still: silence says nothing */
-    PUNCTUAL_MS = 50,           /* a verdict later than this first hears who waits to be heard */
-    LAST_WORD_MS = 250,         /* for so long */
-    EVIDENCE_MS = LEASE_MS,     /* steps of its gang speak for a silent node so long */
-    STOP_GRACE_MS = 10000,      /* between SIGTERM and SIGKILL */
-    STOP_SLACK_MS = 30000,      /* a worker that outlives grace and this is named in the reason */
-    JOIN_TIMEOUT_MS = 30000,    /* members of a re-formed group must join within this */
-    START_TIMEOUT_MS = 60000,   /* the same with members that are started afresh */
-    UNAWARE_AFTER_MS = 2000,    /* started and said nothing: a program that does not know us */
-    BROKEN_PATIENCE_MS = 3000,  /* peers lost each other, yet nobody died: form again */
-    FINISH_PATIENCE_MS = 60000, /* some finished, the rest make no progress */
-    CRASH_LOOP_LIMIT = 3,       /* same cause without a new step */
-    GROW_BACKOFF_MS = 10000,    /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
+    BEAT_MS = 1000,               /* agents report at least this often */
+    LEASE_MS = 3000,              /* silence that ends the belief in a node */
+    RESTORED_LEASE_MS = 10000,    /* the first one after a restart: agents must find us again */
+    ABSENCE_MS = 500,             /* so late, we ourselves stood still: silence says nothing */
+    PUNCTUAL_MS = 50,             /* a verdict later than this first hears who waits to be heard */
+    LAST_WORD_MS = 250,           /* for so long */
+    EVIDENCE_MS = LEASE_MS,       /* steps of its gang speak for a silent node so long */
+    STOP_GRACE_MS = 10000,        /* between SIGTERM and SIGKILL */
+    STOP_SLACK_MS = 30000,        /* a worker that outlives grace and this is named in the reason */
+    JOIN_TIMEOUT_MS = 30000,      /* members whose peers gave them up must join within this */
+    SURVIVOR_TIMEOUT_MS = 600000, /* others that live: they may evaluate, load or save for long */
+    START_TIMEOUT_MS = 60000,     /* members that are started afresh */
+    UNAWARE_AFTER_MS = 2000,      /* started and said nothing: a program that does not know us */
+    BROKEN_PATIENCE_MS = 3000,    /* peers lost each other, yet nobody died: form again */
+    FINISH_PATIENCE_MS = 60000,   /* some finished, the rest make no progress */
+    CRASH_LOOP_LIMIT = 3,         /* same cause without a new step */
+    GROW_BACKOFF_MS = 10000,      /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
 };
 

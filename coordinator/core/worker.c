@@ -143,6 +143,8 @@ static bool take_broken(struct step *step, struct job *job, struct worker *worke
                         const struct worker_report *report)
 {
     struct group *group = &job->current;
+    if (job_gang_ends(job)) /* its ranks leave each other one by one: nothing is lost by that */
+        return false;
     if (!report->broken || report->broken != group->generation || !group->published)
         return false;
     bool first = worker->broken != report->broken;

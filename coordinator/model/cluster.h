@@ -213,7 +213,7 @@ struct job {
     struct group current, forming;
     struct worker *workers; /* by uid, ascending */
     int workers_count, workers_capacity;
-    struct checkpoint *checkpoints; /* by step, ascending; committed ones only */
+    struct checkpoint *checkpoints; /* committed ones, by generation and step, ascending */
     int checkpoints_count;
     uint8_t secret[SECRET_BYTES]; /* worker tokens and handshake secrets are derived from it */
     /* restart budget */
@@ -280,6 +280,8 @@ int cluster_nodes_count(const struct cluster *cluster);
 int cluster_jobs_count(const struct cluster *cluster);
 struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
+/* checkpoints[at] is not kept: beyond spec->checkpoint_keep, or training has gone back behind it. */
+bool job_checkpoint_spare(const struct job *job, int at);
 int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not a member */
 
 /* Changes, for core and for loading the store. The cluster takes ownership: it frees nodes with

@@ -250,6 +250,15 @@ Test(stories, cancel_ends_a_worker_that_ignores_it)
     cr_expect_eq(s.error.code, 0, "cancelling twice is fine");
 }
 
+static int kept_checkpoints(const char *id)
+{
+    const struct job *job = story_job(&s, id);
+    int kept = 0;
+    for (int i = 0; i < job->checkpoints_count; i++)
+        kept += !job_checkpoint_spare(job, i);
+    return kept;
+}
+
 Test(stories, a_stale_checkpoint_is_refused)
 {
     running_pair(&pair);
@@ -268,7 +277,104 @@ Test(stories, a_stale_checkpoint_is_refused)
     story_commit(&s, "j1", 0, 2, 300);
     cr_expect_eq(s.pruned, 1);
     cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000100");
-    cr_expect_eq(story_job(&s, "j1")->checkpoints_count, 2);
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+    s.pruned = 0;
+    story_commit(&s, "j1", 0, 2, 300);
+    cr_expect_eq(s.pruned, 1, "the answer was lost: who asks again is told again");
+    story_commit(&s, "j1", 0, 2, 400);
+    cr_expect_eq(s.pruned, 1, "only what is new");
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000200");
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+}
+
+Test(stories, a_checkpoint_of_a_later_generation_supersedes_higher_steps_of_earlier_ones)
+{
+    running_pair(&pair);
+    story_commit(&s, "j1", 0, 1, 100);
+    story_commit(&s, "j1", 0, 1, 200);
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    s.pruned = 0;
+    story_commit(&s, "j1", 0, 2, 150); /* 200 was damaged: they went on from 100 */
+    cr_assert_eq(s.error.code, 0);
+    cr_expect_eq(job_last_checkpoint(story_job(&s, "j1"))->step, 150);
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000200");
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+    story_commit(&s, "j1", 0, 2, 200); /* the same folder, written anew */
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000100");
+    cr_expect_eq(job_last_checkpoint(story_job(&s, "j1"))->generation, 2);
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+}
+
+Test(stories, a_gang_that_ends_may_save_though_its_ranks_leave_one_by_one)
+{
+    running_pair(&rigid);
+    struct story_worker *saves = story_worker(&s, "j1", 0, NULL);
+    saves->ignores_term = true;
+    story_cancel(&s, "j1");
+    story_follow(&s);
+    saves->broken = 1;
+    saves->lost_ranks[0] = 1;
+    saves->lost_count = 1;
+    story_report(&s, "a");
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    cr_expect_eq(kept_checkpoints("j1"), 1);
+    saves->ignores_term = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 stopping cancelled\nj1 cancelled cancelled\n");
+}
+
+Test(stories, survivors_in_a_long_phase_of_their_own_are_waited_for)
+{
+    running_pair(&rigid);
+    struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
+    evaluates->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_wait(&s, SURVIVOR_TIMEOUT_MS / 2);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    evaluates->never_joins = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+    evaluates->never_joins = true;
+    story_exit(&s, "j1", 1, 4);
+    story_wait(&s, SURVIVOR_TIMEOUT_MS - 2000);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    story_wait(&s, 4000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(stories, a_survivor_its_peers_gave_up_has_less_time)
+{
+    running_pair(&rigid);
+    story_worker(&s, "j1", 1, NULL)->never_joins = true; /* hangs */
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL);
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_count = 1;
+    story_report(&s, "a");
+    story_wait(&s, BROKEN_PATIENCE_MS + JOIN_TIMEOUT_MS - 1000);
+    story_expect(&s, "j1 reforming peers_lost\n");
+    story_wait(&s, 3000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(stories, growth_waits_for_who_is_busy)
+{
+    running_pair(&(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
+    evaluates->never_joins = true;
+    story_node_up(&s, "c", 1);
+    story_wait(&s, START_TIMEOUT_MS + 10000);
+    story_expect(&s, "c ready reported\nj1 reforming growing\n");
+    evaluates->never_joins = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 3);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
 }
 
 Test(stories, a_coordinator_restart_changes_nothing)
