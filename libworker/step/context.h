@@ -104,6 +104,7 @@ struct wk_context {
     bool agreed_stop, agreed_leave, agreed_save;
     uint32_t ticket, saves; /* of the save agreed on; how many rank 0 wanted */
     bool has_state;         /* what this rank holds is training state, not just initial values */
+    bool is_partial;        /* it is neither: some of it came from a member that was lost then */
     bool ended;             /* wk_next has returned false for good */
 
     struct rng rng;               /* drawn from in this step */
@@ -171,7 +172,7 @@ int state_agree_shards(struct wk_context *ctx, struct error *err);
 
 /* What each member says about itself, gathered as 64-bit numbers. */
 struct member {
-    int64_t has_state, step, count, params, loaders, schedulers, states;
+    int64_t has_state, is_partial, step, count, params, loaders, schedulers, states;
     int64_t digest;               /* of the parameters' names and shapes */
     int64_t sharding;             /* its strategy; -1 = ddp */
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */

@@ -32,6 +32,7 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
     for (int i = 0; i < ctx->n_schedulers; i++)
         scheduler_set_step(ctx->schedulers[i], numbers->schedulers[i]);
     ctx->has_state = true;
+    ctx->is_partial = false;
 }
 
 static int name_tensor(struct checkpoint_tensor *tensor, const char *prefix,
@@ -204,6 +205,10 @@ static int first_state(struct wk_context *ctx, struct error *err)
     }
     if (rc)
         return rc;
+    if (!*wanted && ctx->is_partial)
+        return error_set(err, WK_ESTATE,
+                         "the last rank that held the training state was lost while it was sending "
+                         "it, and there is no checkpoint");
     if (!*wanted) {
         ctx->has_state = true;
         return 0;
@@ -233,6 +238,7 @@ static struct member describe(const struct wk_context *ctx)
 {
     return (struct member){
         .has_state = ctx->has_state,
+        .is_partial = ctx->is_partial,
         .step = ctx->numbers.step,
         .count = (int64_t)ctx->model->count,
         .params = ctx->model->n_params,
@@ -270,19 +276,25 @@ static int check_alike(const struct wk_context *ctx, const struct member *member
     return 0;
 }
 
-/* The member whose state all continue with: the furthest, the lowest rank among equals; rank 0 when
- * nobody has any. Whether it has to be sent goes to *ret_differ. */
+/* The member whose state all continue with: the furthest, the lowest rank among equals. When nobody
+ * has any, the lowest rank that still holds initial values, if there is one. Whether it has to be
+ * sent goes to *ret_differ. */
 static int choose_source(const struct member *members, int world, bool *ret_differ)
 {
-    int source = -1;
+    int source = -1, initial = -1;
     *ret_differ = false;
-    for (int i = 0; i < world; i++)
+    for (int i = 0; i < world; i++) {
         if (members[i].has_state && (source < 0 || members[i].step > members[source].step))
             source = i;
+        if (!members[i].is_partial && initial < 0)
+            initial = i;
+    }
     for (int i = 0; i < world; i++)
         if (source < 0 || !members[i].has_state || members[i].step != members[source].step)
             *ret_differ = true;
-    return source < 0 ? 0 : source;
+    if (source >= 0)
+        return source;
+    return initial >= 0 ? initial : 0;
 }
 
 /* What the source says before its tensors. */
@@ -293,55 +305,160 @@ struct word {
     char text[512];
 };
 
-/* One array for all parameters, or one for each. */
-static int send_state(struct wk_context *ctx, int state, int source)
+/* An array of the state. Broadcast in pieces, so that a rank which only listens needs room for one.
+ */
+struct array {
+    float *data;
+    size_t count;
+};
+
+enum { PIECE_ELEMENTS = 1 << 22 };
+
+/* The parameters, then each state of the optimizer: one array for all parameters, or one for each.
+ * malloc'd, the caller frees. */
+static int state_arrays(const struct wk_context *ctx, struct array **ret, int *ret_count,
+                        struct error *err)
 {
     const struct wk_optimizer *optimizer = ctx->optimizer;
-    int rc = 0;
-    if (optimizer->state[state])
-        return wk_broadcast(ctx->comm, optimizer->state[state], ctx->model->count, WK_F32, source,
-                            NULL);
-    for (int i = 0; i < ctx->model->n_params && !rc; i++) {
-        struct optimizer_view view = optimizer_state_view(optimizer, state, &ctx->model->params[i]);
-        if (view.dims)
-            rc = wk_broadcast(ctx->comm, view.data, view.count, WK_F32, source, NULL);
+    int n_states = optimizer ? optimizer->ops->n_states : 0, n = 0;
+    size_t most = 1 + (size_t)n_states * (size_t)ctx->model->n_params;
+    struct array *arrays = calloc(most, sizeof(*arrays));
+    if (!arrays)
+        return error_set(err, WK_ENOMEM, "no memory for a table of %zu arrays", most);
+    arrays[n++] = (struct array){ctx->strategy.params, ctx->model->count};
+    for (int s = 0; s < n_states; s++) {
+        if (optimizer->state[s]) {
+            arrays[n++] = (struct array){optimizer->state[s], ctx->model->count};
+            continue;
+        }
+        for (int i = 0; i < ctx->model->n_params; i++) {
+            struct optimizer_view view = optimizer_state_view(optimizer, s, &ctx->model->params[i]);
+            if (view.dims)
+                arrays[n++] = (struct array){view.data, view.count};
+        }
     }
-    return rc;
+    *ret = arrays;
+    *ret_count = n;
+    return 0;
 }
 
-static int send_tensors(struct wk_context *ctx, int source)
+/* How a rank takes part while the source sends. Whoever may be needed as the next source must not
+ * lose what it holds before all of the new has come: the source may die on the way. */
+enum part {
+    PART_SEND,
+    PART_LISTEN, /* it holds this very state: what comes is dropped */
+    PART_STAGE,  /* it holds an older state: what comes waits aside until it is whole */
+    PART_FILL,   /* it has nothing to lose: in place */
+};
+
+struct transfer {
+    struct wk_comm *comm;
+    int source;
+    enum part part;
+    float *aside; /* LISTEN: one piece; STAGE: everything, array after array */
+};
+
+static int transfer_init(struct wk_context *ctx, const struct member *members, int source,
+                         struct transfer *ret, struct error *err)
 {
-    int rc = wk_broadcast(ctx->comm, ctx->strategy.params, ctx->model->count, WK_F32, source, NULL);
-    int n_states = ctx->optimizer ? ctx->optimizer->ops->n_states : 0;
-    for (int s = 0; s < n_states && !rc; s++)
-        rc = send_state(ctx, s, source);
+    struct array *arrays;
+    int count;
+    int rc = state_arrays(ctx, &arrays, &count, err);
+    if (rc)
+        return rc;
+    size_t all = 0;
+    for (int i = 0; i < count; i++)
+        all += arrays[i].count;
+    free(arrays);
+    *ret = (struct transfer){.comm = ctx->comm, .source = source, .part = PART_FILL};
+    const struct member *own = &members[ctx->rank];
+    if (ctx->rank == source)
+        ret->part = PART_SEND;
+    else if (own->has_state)
+        ret->part = own->step == members[source].step ? PART_LISTEN : PART_STAGE;
+    size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
+    if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
+        ret->aside = malloc(wanted * sizeof(float));
+    if (ret->part == PART_LISTEN && !ret->aside)
+        return error_set(err, WK_ENOMEM, "no memory for a piece of the state");
+    if (ret->part == PART_STAGE && !ret->aside) {
+        context_notice(ctx, "no memory to keep step %lld until step %lld has come",
+                       (long long)own->step, (long long)members[source].step);
+        ret->part = PART_FILL;
+    }
+    return 0;
+}
+
+static int transfer_run(const struct transfer *transfer, const struct array *arrays, int count)
+{
+    int rc = 0;
+    float *aside = transfer->aside;
+    for (int i = 0; i < count; i++)
+        for (size_t at = 0; at < arrays[i].count && !rc; at += PIECE_ELEMENTS) {
+            size_t left = arrays[i].count - at;
+            size_t n = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+            float *to = aside ? aside : arrays[i].data + at;
+            rc = wk_broadcast(transfer->comm, to, n, WK_F32, transfer->source, NULL);
+            if (transfer->part == PART_STAGE)
+                aside += n;
+        }
     return rc;
 }
 
-static int spread(struct wk_context *ctx, int source, bool fresh, struct error *err)
+static void take_staged(const struct transfer *transfer, const struct array *arrays, int count)
+{
+    const float *from = transfer->aside;
+    for (int i = 0; i < count; i++) {
+        memcpy(arrays[i].data, from, arrays[i].count * sizeof(float));
+        from += arrays[i].count;
+    }
+}
+
+static int send_tensors(struct wk_context *ctx, const struct transfer *transfer, struct error *err)
+{
+    struct array *arrays;
+    int count;
+    int rc = state_arrays(ctx, &arrays, &count, err);
+    if (rc)
+        return rc;
+    if (transfer->part == PART_FILL) {
+        ctx->has_state = false;
+        ctx->is_partial = true;
+    }
+    rc = transfer_run(transfer, arrays, count);
+    if (rc)
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else if (transfer->part == PART_STAGE)
+        take_staged(transfer, arrays, count);
+    free(arrays);
+    return rc;
+}
+
+static int spread(struct wk_context *ctx, const struct member *members, int source,
+                  struct error *err)
 {
     struct word word = {0};
+    struct transfer transfer;
+    int rc = transfer_init(ctx, members, source, &transfer, err);
+    if (rc)
+        return rc;
     if (ctx->rank == source) {
         struct error why = {0};
-        word.code = fresh ? first_state(ctx, &why) : 0;
+        word.code = members[source].has_state ? 0 : first_state(ctx, &why);
         (void)str_copy(word.text, sizeof(word.text), why.text);
         state_numbers(ctx, &word.numbers);
         word.loss = ctx->loss;
     }
-    int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
     if (rc)
-        return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
-    if (word.code)
-        return error_set(err, word.code, "%s", word.text);
-    /* From here to the last broadcast this rank is neither what it was nor what it is to be. */
-    bool had_state = ctx->has_state;
-    ctx->has_state = ctx->rank == source;
-    rc = send_tensors(ctx, source);
-    if (rc) {
-        if (ctx->rank != source && had_state)
-            context_notice(ctx, "the state of rank %d did not arrive whole", source);
-        return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
-    }
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else if (word.code)
+        rc = error_set(err, word.code, "%s", word.text);
+    else
+        rc = send_tensors(ctx, &transfer, err);
+    free(transfer.aside);
+    if (rc)
+        return rc;
     state_adopt(ctx, &word.numbers);
     ctx->loss = word.loss;
     return 0;
@@ -376,7 +493,7 @@ int state_agree(struct wk_context *ctx, struct error *err)
     bool differ;
     int source = choose_source(members, ctx->world, &differ);
     if (differ)
-        rc = spread(ctx, source, !members[source].has_state, err);
+        rc = spread(ctx, members, source, err);
     free(members);
     return rc;
 }

@@ -159,6 +159,7 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
         struct old_cut old = {0};
         rc = keep_old(ctx, &set, had_part, &old, err);
         ctx->has_state = false; /* until all of it has arrived */
+        ctx->is_partial = true;
         if (!rc)
             rc = prepare_cut(ctx, err);
         if (!rc)
@@ -259,9 +260,10 @@ static int begin_again(struct wk_context *ctx, const struct member *members, str
 {
     int64_t lost_step = -1;
     for (int i = 0; i < ctx->world; i++)
-        if (members[i].has_state && members[i].step > lost_step)
+        if ((members[i].has_state || members[i].is_partial) && members[i].step > lost_step)
             lost_step = members[i].step;
     ctx->fell_back = lost_step >= 0;
+    ctx->is_partial = ctx->is_partial || ctx->has_state;
     if (ctx->fell_back)
         context_notice(ctx,
                        "a part of the state at step %lld went with its rank: going back to the "
@@ -290,6 +292,7 @@ int state_agree_shards(struct wk_context *ctx, struct error *err)
     if (rc)
         return rc;
     ctx->has_state = true;
+    ctx->is_partial = false;
     ctx->torn = false;
     ctx->born = ctx->generation;
     return 0;
