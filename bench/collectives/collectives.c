@@ -1,8 +1,11 @@
-/* One turn of each thing that is compared; run.py alternates them with the peers.
+/* One turn of each thing that is compared; run.py alternates them with the peers. Two ranks, but
+ * for the last lines.
  *
  *     bench_collectives arena|shm|tcp BYTES...   all-reduce of f32 by two ranks: in arenas, in
  *                                                ordinary memory, over loopback TCP
  *     bench_collectives tcp2|tcp4 BYTES...       with so many connections
+ *     bench_collectives hosts|hosts-flat BYTES   two hosts of two ranks: in arenas, which makes it
+ *                                                two levels, or not
  *     bench_collectives stream BYTES...          what TCP itself needs to carry what an all-reduce
  *                                                sends: both ways at once over one connection
  *     bench_collectives copy BYTES...            memcpy on both cores at once
@@ -27,7 +30,7 @@
 
 #include "libworker/comm/comm.h"
 
-enum { RANKS = 2, BATCHES = 5, CALLS_MAX = 20000, SIZES_MAX = 32, KILLS_MAX = 1000 };
+enum { RANKS = 2, RANKS_MAX = 4, BATCHES = 5, CALLS_MAX = 20000, SIZES_MAX = 32, KILLS_MAX = 1000 };
 #define BATCH_US 15000.0
 
 /* What both ranks see. */
@@ -41,6 +44,8 @@ struct shared {
 struct task {
     const char *who;
     int connections; /* of tcp */
+    int world;
+    bool in_arena;
     const size_t *sizes;
     int n;
     struct shared *shared;
@@ -85,6 +90,27 @@ static int all_reduce(struct wk_comm *comm, float *data, size_t count)
     return wk_all_reduce(comm, data, count, WK_F32, WK_SUM, NULL);
 }
 
+/* Both peers and we must have computed the same: the sum of what the ranks were given. */
+static int verify(struct wk_comm *comm, float *data, size_t count)
+{
+    int world = wk_comm_world(comm);
+    float *other = malloc(count * sizeof(*other)), *sum = calloc(count, sizeof(*sum));
+    int rc = other && sum ? 0 : -1;
+    for (int r = 0; rc == 0 && r < world; r++) {
+        fill(other, count, r);
+        for (size_t i = 0; i < count; i++)
+            sum[i] = r == 0 ? other[i] : sum[i] + other[i];
+    }
+    fill(data, count, wk_comm_rank(comm));
+    if (rc == 0)
+        rc = all_reduce(comm, data, count);
+    if (rc == 0)
+        rc = memcmp(data, sum, count * sizeof(*sum)) == 0 ? 0 : -1;
+    free(other);
+    free(sum);
+    return rc;
+}
+
 /* The same number of calls on every rank: rank 0 times some and tells. */
 static int calls_for(struct wk_comm *comm, float *data, size_t count)
 {
@@ -103,7 +129,8 @@ static int time_size(struct wk_comm *comm, float *data, size_t bytes, double *re
 {
     size_t count = bytes / sizeof(*data);
     double batches[BATCHES];
-    fill(data, count, wk_comm_rank(comm));
+    if (verify(comm, data, count) != 0)
+        return -1;
     int calls = calls_for(comm, data, count);
     for (int b = 0; b < BATCHES && calls > 0; b++) {
         if (wk_barrier(comm, NULL) != 0)
@@ -124,7 +151,7 @@ static int reduce_sizes(struct wk_comm *comm, const struct task *task)
     struct wk_arena *arena = NULL;
     for (int i = 0; i < task->n; i++)
         most = task->sizes[i] > most ? task->sizes[i] : most;
-    bool in_arena = strcmp(task->who, "arena") == 0;
+    bool in_arena = task->in_arena;
     if (in_arena && (wk_arena_new(most, &arena) != 0 || wk_comm_register(comm, arena) != 0))
         return -1;
     float *data = in_arena ? wk_arena_data(arena) : malloc(most);
@@ -150,7 +177,7 @@ static void bind_to_core(int rank)
     if (sched_getaffinity(0, sizeof(all), &all) != 0 || CPU_COUNT(&all) < RANKS)
         return;
     for (int c = 0; c < CPU_SETSIZE; c++)
-        if (CPU_ISSET(c, &all) && seen++ == rank)
+        if (CPU_ISSET(c, &all) && seen++ == rank % CPU_COUNT(&all))
             CPU_SET(c, &one);
     (void)sched_setaffinity(0, sizeof(one), &one);
 }
@@ -282,34 +309,34 @@ static int be_rank(struct comm_listener *listener, const struct comm_options *op
     return rc != 0;
 }
 
-static int join(const pid_t *pids, int killed)
+static int join(const pid_t *pids, int n, int killed)
 {
     int bad = 0, status;
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < n; r++) {
         bool ended = waitpid(pids[r], &status, 0) == pids[r];
         bad |= !ended || (r != killed && status != 0);
     }
     return bad;
 }
 
-static int run_ranks(const struct task *task, bool one_host)
+static int run_ranks(const struct task *task, int ranks_per_host)
 {
-    struct comm_listener *listeners[RANKS];
-    const char *endpoints[RANKS];
-    int hosts[RANKS];
-    pid_t pids[RANKS];
+    struct comm_listener *listeners[RANKS_MAX];
+    const char *endpoints[RANKS_MAX];
+    int hosts[RANKS_MAX];
+    pid_t pids[RANKS_MAX];
     bool kills = !task->sizes;
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < task->world; r++) {
         if (comm_listen("127.0.0.1", &listeners[r], NULL) != 0)
             return 1;
         endpoints[r] = comm_listener_endpoint(listeners[r]);
-        hosts[r] = one_host ? 0 : r;
+        hosts[r] = r / ranks_per_host;
     }
     task->shared->ready = 0;
     fflush(stdout);
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < task->world; r++) {
         struct comm_options options = {.rank = r,
-                                       .world = RANKS,
+                                       .world = task->world,
                                        .endpoints = endpoints,
                                        .hosts = hosts,
                                        .generation = 1,
@@ -319,17 +346,17 @@ static int run_ranks(const struct task *task, bool one_host)
         if (pids[r] == 0)
             _exit(be_rank(listeners[r], &options, task));
     }
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < task->world; r++)
         comm_listener_close(listeners[r]);
     double killed_us = 0;
     if (kills) {
-        while (task->shared->ready < RANKS)
+        while (task->shared->ready < task->world)
             usleep(200);
         usleep(3000);
         killed_us = now_us();
         kill(pids[1], SIGKILL);
     }
-    int bad = join(pids, kills ? 1 : -1);
+    int bad = join(pids, task->world, kills ? 1 : -1);
     task->shared->took_us = task->shared->at_us - killed_us;
     return bad;
 }
@@ -348,7 +375,7 @@ static int run_plain(const struct task *task)
         bind_to_core(r);
         _exit(streams ? time_stream(task, fds[r], r) : time_copy(task, r));
     }
-    return join(pids, -1);
+    return join(pids, RANKS, -1);
 }
 
 static int run_kills(struct task *task, size_t kills)
@@ -358,7 +385,7 @@ static int run_kills(struct task *task, size_t kills)
     size_t n = kills < KILLS_MAX ? kills : KILLS_MAX;
     task->sizes = NULL;
     for (size_t i = 0; i < n && !bad; i++) {
-        bad = run_ranks(task, true);
+        bad = run_ranks(task, RANKS);
         took[i] = task->shared->took_us;
     }
     if (!bad && n > 0) {
@@ -372,13 +399,15 @@ static int run_kills(struct task *task, size_t kills)
 int main(int argc, char **argv)
 {
     size_t sizes[SIZES_MAX];
-    struct task task = {.who = argc > 1 ? argv[1] : "", .sizes = sizes};
+    struct task task = {.who = argc > 1 ? argv[1] : "", .world = RANKS, .sizes = sizes};
     for (int i = 2; i < argc && task.n < SIZES_MAX; i++)
         sizes[task.n++] = strtoul(argv[i], NULL, 10);
     task.shared =
         mmap(NULL, sizeof(*task.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (task.n == 0 || task.shared == MAP_FAILED) {
-        fprintf(stderr, "usage: %s arena|shm|tcp|stream|copy|kill BYTES...\n", argv[0]);
+        fprintf(stderr,
+                "usage: %s arena|shm|tcp|tcp2|tcp4|hosts|hosts-flat|stream|copy|kill BYTES...\n",
+                argv[0]);
         return 2;
     }
     task.connections = strcmp(task.who, "tcp2") == 0 ? 2 : strcmp(task.who, "tcp4") == 0 ? 4 : 1;
@@ -386,5 +415,11 @@ int main(int argc, char **argv)
         return run_kills(&task, sizes[0]);
     if (strcmp(task.who, "stream") == 0 || strcmp(task.who, "copy") == 0)
         return run_plain(&task);
-    return run_ranks(&task, strncmp(task.who, "tcp", 3) != 0);
+    if (strncmp(task.who, "hosts", 5) == 0) {
+        task.world = 2 * RANKS;
+        task.in_arena = strcmp(task.who, "hosts") == 0;
+        return run_ranks(&task, RANKS);
+    }
+    task.in_arena = strcmp(task.who, "arena") == 0;
+    return run_ranks(&task, strncmp(task.who, "tcp", 3) == 0 ? 1 : RANKS);
 }

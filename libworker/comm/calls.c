@@ -70,7 +70,7 @@ static int check(struct wk_comm *comm, const struct request *rq)
     if (rq->root < 0 || rq->root >= comm->world)
         return comm_argument_error(comm, WK_EINVAL, "root %d is not one of %d ranks", rq->root,
                                    comm->world);
-    if (rq->count > PTRDIFF_MAX / 8 / (size_t)comm->world)
+    if (rq->count > PTRDIFF_MAX / 8 / COMM_WORLD_MAX)
         return comm_argument_error(comm, WK_EINVAL, "a count of %zu does not fit memory",
                                    rq->count);
     if (rq->count > 0 && !has_buffers(comm, rq))

@@ -22,39 +22,6 @@ bool header_agrees(const struct header *a, const struct header *b)
     return memcmp(a, &other, sizeof(*a)) == 0;
 }
 
-bool request_tallies(const struct request *rq)
-{
-    return rq->finishes && (rq->finish.ret_squares || rq->finish.ret_nonfinite);
-}
-
-size_t request_out_size(const struct request *rq)
-{
-    bool converts = rq->finishes && rq->finish.converts;
-    return wk_dtype_bytes(converts ? rq->finish.out_dtype : rq->dtype);
-}
-
-size_t request_in_bytes(const struct request *rq, int world)
-{
-    size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
-    bool rows =
-        rq->kind == KIND_REDUCE_SCATTER || rq->kind == KIND_ALL_TO_ALL || rq->kind == KIND_SCATTER;
-    return rows ? bytes * (size_t)world : bytes;
-}
-
-size_t request_out_bytes(const struct request *rq, int world)
-{
-    size_t bytes = rq->count * request_out_size(rq);
-    bool rows =
-        rq->kind == KIND_ALL_GATHER || rq->kind == KIND_ALL_TO_ALL || rq->kind == KIND_GATHER;
-    return rows ? bytes * (size_t)world : bytes;
-}
-
-size_t request_bytes(const struct request *rq, int world)
-{
-    size_t in = request_in_bytes(rq, world), out = request_out_bytes(rq, world);
-    return in > out ? in : out;
-}
-
 struct reduction request_reduction(const struct wk_comm *comm, const struct request *rq,
                                    struct tally *tally)
 {

@@ -9,7 +9,7 @@
  *     connect.c      makes all of it from endpoints (handshake.c, segment.c, link_*.c)
  *     group.c        communicators of some of the ranks
  *
- * One thread at a time runs an operation (`running` under `lock`); it alone uses links, plans and
+ * One thread at a time runs an operation (who has the `gate`); it alone uses links, plans and
  * the epoll. Failing is open to all: `failure` is set once, under fail_lock.
  * Lock order: lock, control_lock, fail_lock, a child's.
  */
@@ -229,7 +229,8 @@ struct wk_comm {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool running, closing, has_thread;
+    _Atomic unsigned gate; /* see work.c */
+    bool closing, has_thread;
     pthread_t thread;
     struct wk_work *first, *last;
     int queued;
@@ -334,17 +335,53 @@ int collective_run(struct wk_comm *comm, const struct request *rq);
 void collective_head(struct wk_comm *comm, const struct request *rq);
 bool header_agrees(const struct header *a, const struct header *b);
 
-/* Bytes of the operation's whole vector at this rank. */
-size_t request_bytes(const struct request *rq, int world);
+/* Inline: small operations ask several times, and a tenth of a microsecond is all they have. */
+static inline size_t dtype_bytes(enum wk_dtype dtype)
+{
+    static const uint8_t bytes[] = {
+#define X(name, size, text) size,
+        WK_DTYPE_LIST(X)
+#undef X
+    };
+    return bytes[dtype];
+}
 
-/* Bytes of `in`, of `out`. */
-size_t request_in_bytes(const struct request *rq, int world);
-size_t request_out_bytes(const struct request *rq, int world);
-size_t request_out_size(const struct request *rq);
+static inline size_t request_out_size(const struct request *rq)
+{
+    bool converts = rq->finishes && rq->finish.converts;
+    return dtype_bytes(converts ? rq->finish.out_dtype : rq->dtype);
+}
+
+/* Bytes of `in`, of `out`, of the larger. */
+static inline size_t request_in_bytes(const struct request *rq, int world)
+{
+    size_t bytes = rq->count * dtype_bytes(rq->dtype);
+    bool rows =
+        rq->kind == KIND_REDUCE_SCATTER || rq->kind == KIND_ALL_TO_ALL || rq->kind == KIND_SCATTER;
+    return rows ? bytes * (size_t)world : bytes;
+}
+
+static inline size_t request_out_bytes(const struct request *rq, int world)
+{
+    size_t bytes = rq->count * request_out_size(rq);
+    bool rows =
+        rq->kind == KIND_ALL_GATHER || rq->kind == KIND_ALL_TO_ALL || rq->kind == KIND_GATHER;
+    return rows ? bytes * (size_t)world : bytes;
+}
+
+static inline size_t request_bytes(const struct request *rq, int world)
+{
+    size_t in = request_in_bytes(rq, world), out = request_out_bytes(rq, world);
+    return in > out ? in : out;
+}
+
+static inline bool request_tallies(const struct request *rq)
+{
+    return rq->finishes && (rq->finish.ret_squares || rq->finish.ret_nonfinite);
+}
 
 struct reduction request_reduction(const struct wk_comm *comm, const struct request *rq,
                                    struct tally *tally);
-bool request_tallies(const struct request *rq);
 
 /* All ranks' shares of the tally, summed in rank order, to where the caller wants them. */
 struct share {

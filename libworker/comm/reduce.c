@@ -257,6 +257,11 @@ static void reduce_block(const struct reduction *r, const void *const *sources, 
 void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count)
 {
     const struct reduction *r = reduction;
+    if (count <= REDUCE_BLOCK) {
+        if (count > 0)
+            reduce_block(r, sources, dst, count);
+        return;
+    }
     size_t size = wk_dtype_bytes(r->dtype);
     size_t first_size = r->partial ? reduce_partial_bytes(r->dtype) : size;
     size_t out_size = r->open ? reduce_partial_bytes(r->dtype)

@@ -66,26 +66,41 @@ int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     return code;
 }
 
-/* Called and left with comm->lock held. */
-static void run_locked(struct wk_comm *comm, const struct request *request, int *ret_code)
+/* The gate: RUNNING belongs to whoever runs an operation; QUEUED says that some wait for it, is
+ * changed under comm->lock, and sends blocking calls to the end of the queue. With neither set a
+ * call takes the gate in one atomic step. */
+enum { GATE_RUNNING = 1, GATE_QUEUED = 2 };
+
+static bool gate_enter(struct wk_comm *comm)
 {
-    comm->running = true;
-    pthread_mutex_unlock(&comm->lock);
-    *ret_code = collective_run(comm, request);
+    unsigned closed = 0;
+    return atomic_compare_exchange_strong(&comm->gate, &closed, GATE_RUNNING);
+}
+
+static void gate_leave(struct wk_comm *comm)
+{
+    if (!(atomic_fetch_and(&comm->gate, ~(unsigned)GATE_RUNNING) & GATE_QUEUED))
+        return;
     pthread_mutex_lock(&comm->lock);
-    comm->running = false;
-    if (comm->first)
-        pthread_cond_broadcast(&comm->changed);
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
 }
 
 static struct wk_work *pop(struct wk_comm *comm)
 {
     struct wk_work *work = comm->first;
     comm->first = work->next;
-    if (!comm->first)
+    if (!comm->first) {
         comm->last = NULL;
+        atomic_fetch_and(&comm->gate, ~(unsigned)GATE_QUEUED);
+    }
     comm->queued--;
     return work;
+}
+
+static bool may_run_next(struct wk_comm *comm)
+{
+    return comm->first && !(atomic_fetch_or(&comm->gate, GATE_RUNNING) & GATE_RUNNING);
 }
 
 static void *progress(void *arg)
@@ -93,13 +108,15 @@ static void *progress(void *arg)
     struct wk_comm *comm = arg;
     pthread_mutex_lock(&comm->lock);
     for (;;) {
-        while (!comm->closing && (!comm->first || comm->running))
+        while (!comm->closing && !may_run_next(comm))
             pthread_cond_wait(&comm->changed, &comm->lock);
         if (comm->closing)
             break;
         struct wk_work *work = pop(comm);
-        int code;
-        run_locked(comm, &work->request, &code);
+        pthread_mutex_unlock(&comm->lock);
+        int code = collective_run(comm, &work->request);
+        pthread_mutex_lock(&comm->lock);
+        atomic_fetch_and(&comm->gate, ~(unsigned)GATE_RUNNING);
         work_end(work, code);
     }
     pthread_mutex_unlock(&comm->lock);
@@ -136,6 +153,7 @@ static int enqueue(struct wk_comm *comm, const struct request *request, struct w
         comm->first = work;
     comm->last = work;
     comm->queued++;
+    atomic_fetch_or(&comm->gate, GATE_QUEUED);
     pthread_cond_broadcast(&comm->changed);
     *ret = work;
     return 0;
@@ -150,13 +168,14 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
         free(request->row_space);
         return rc;
     }
-    pthread_mutex_lock(&comm->lock);
-    bool here = !ret_work && !comm->running && !comm->first;
-    if (here)
-        run_locked(comm, request, &rc);
-    else
+    if (!ret_work && gate_enter(comm)) {
+        rc = collective_run(comm, request);
+        gate_leave(comm);
+    } else {
+        pthread_mutex_lock(&comm->lock);
         rc = enqueue(comm, request, &work);
-    pthread_mutex_unlock(&comm->lock);
+        pthread_mutex_unlock(&comm->lock);
+    }
     if (!work)
         free(request->row_space);
     if (rc == 0 && ret_work)
@@ -209,7 +228,7 @@ int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
 static void stop(struct wk_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
-    bool unfinished = comm->running || comm->first;
+    bool unfinished = (atomic_load(&comm->gate) & GATE_RUNNING) || comm->first;
     comm->closing = true;
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
