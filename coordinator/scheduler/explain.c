@@ -54,7 +54,7 @@ static void count_node(const struct view_node *at, const struct request *request
     census->free += !held;
 }
 
-static void take_census(const struct view *view, const struct request *request, struct census *ret)
+static void take_census(struct view *view, const struct request *request, struct census *ret)
 {
     int *large = malloc(sizeof *large * ((size_t)view->count + 1));
     insist(large);
@@ -179,7 +179,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
     return true;
 }
 
-int explain_all(const struct view *view, const struct request *request, struct reason *ret, int max)
+int explain_all(struct view *view, const struct request *request, struct reason *ret, int max)
 {
     static const enum reason_kind order[] = {REASON_NO_NODES,         REASON_CONSTRAINT_UNMET,
                                              REASON_TOO_LARGE,        REASON_TOO_FEW_NODES,
@@ -199,7 +199,7 @@ int explain_all(const struct view *view, const struct request *request, struct r
     return count;
 }
 
-void explain_refusal(const struct view *view, const struct request *request, struct reason *ret)
+void explain_refusal(struct view *view, const struct request *request, struct reason *ret)
 {
     (void)explain_all(view, request, ret, 1);
 }

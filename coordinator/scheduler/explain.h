@@ -7,10 +7,10 @@
 /* The first blocker: what would still be missing if everything before it in this list were mended:
  * no_nodes, constraint_unmet, too_large, topology_unmet, too_few_nodes, behind, waiting_for_slots.
  */
-void explain_refusal(const struct view *view, const struct request *request, struct reason *ret);
+void explain_refusal(struct view *view, const struct request *request, struct reason *ret);
 
 /* All of them, at most `max`; returns how many. */
-int explain_all(const struct view *view, const struct request *request, struct reason *ret,
+int explain_all(struct view *view, const struct request *request, struct reason *ret,
                 int max);
 
 #endif

@@ -1,5 +1,6 @@
 #include "coordinator/scheduler/gang.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,82 +10,47 @@
 #define RACK_LABEL "rack"
 _Static_assert(CLUSTER_NODES_MAX <= 0xffffff, "a node's index fits into its score");
 
-struct order { /* what qsort_r's comparison needs */
-    const struct view *view;
-    const char *topology; /* "" = none */
-};
-
-/* NULL sorts before every value and is never chosen: a node without the label shares it with none.
- */
-static const char *value_of(const struct order *order, int index)
+/* Nodes of one value of a label get one number, in order of the first node's name; 0 = no value. */
+static int number_values(struct view *view, const char *label, size_t offset)
 {
-    return node_label(order->view->nodes[index].node, order->topology);
-}
-
-static int compare(const void *a, const void *b, void *arg)
-{
-    const struct order *order = arg;
-    int x = *(const int *)a, y = *(const int *)b;
-    if (order->topology[0]) {
-        const char *v = value_of(order, x), *w = value_of(order, y);
-        int difference = v && w ? strcmp(v, w) : (v != NULL) - (w != NULL);
-        if (difference)
-            return difference;
-    }
-    int free_x = order->view->nodes[x].slots_free, free_y = order->view->nodes[y].slots_free;
-    if (free_x != free_y)
-        return free_x < free_y ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
-/* Start and size of the largest run of one value; the first of equals. */
-static int largest_run(const struct order *order, const int *candidates, int count, int *ret_start)
-{
-    int best = 0;
-    for (int start = 0; start < count;) {
-        const char *value = value_of(order, candidates[start]);
-        int end = start + 1;
-        while (end < count && value && value_of(order, candidates[end]) &&
-               strcmp(value, value_of(order, candidates[end])) == 0)
-            end++;
-        if (value && end - start > best) {
-            best = end - start;
-            *ret_start = start;
-        }
-        start = end;
-    }
-    return best;
-}
-
-int gang_largest_group(const struct view *view, const struct request *request, int *candidates,
-                       int count)
-{
-    struct order order = {.view = view, .topology = request->spec->topology};
-    if (!order.topology[0] || count == 0)
-        return count;
-    qsort_r(candidates, (size_t)count, sizeof *candidates, compare, &order);
-    int start = 0;
-    int size = largest_run(&order, candidates, count, &start);
-    memmove(candidates, candidates + start, sizeof *candidates * (size_t)size);
-    return size;
-}
-
-static void number_racks(struct view *view)
-{
-    struct strmap racks = {0};
-    view->racks = 1; /* number 0: those that tell none */
+    struct strmap values = {0};
+    int count = 1;
     for (int i = 0; i < view->count; i++) {
-        const char *rack = node_label(view->nodes[i].node, RACK_LABEL);
-        if (!rack)
-            continue;
-        uintptr_t number = (uintptr_t)strmap_get(&racks, rack);
-        if (number == 0) {
-            number = (uintptr_t)view->racks++;
-            insist(strmap_set(&racks, rack, (void *)number, NULL) == 0);
+        const char *value = node_label(view->nodes[i].node, label);
+        uintptr_t number = value ? (uintptr_t)strmap_get(&values, value) : 0;
+        if (value && number == 0) {
+            number = (uintptr_t)count++;
+            insist(strmap_set(&values, value, (void *)number, NULL) == 0);
         }
-        view->nodes[i].rack = (int)number;
+        *(int *)((char *)&view->nodes[i] + offset) = (int)number;
     }
-    strmap_fini(&racks);
+    strmap_fini(&values);
+    return count;
+}
+
+/* The value with the most candidates; of equals the one of the first node. A node without the label
+ * shares it with none. */
+int gang_largest_group(struct view *view, const struct request *request, int *candidates, int count)
+{
+    const char *label = request->spec->topology;
+    if (!label[0] || count == 0)
+        return count;
+    if (!view->topology || strcmp(view->topology, label) != 0)
+        view->groups = number_values(view, label, offsetof(struct view_node, group));
+    view->topology = label;
+    int *sizes = calloc((size_t)view->groups, sizeof *sizes), best = 0, kept = 0;
+    insist(sizes);
+    for (int i = 0; i < count; i++)
+        sizes[view->nodes[candidates[i]].group]++;
+    sizes[0] = 0;
+    for (int group = 1; group < view->groups; group++)
+        if (sizes[group] > sizes[best])
+            best = group;
+    for (int i = 0; i < count && best > 0; i++)
+        if (view->nodes[candidates[i]].group == best)
+            candidates[kept++] = candidates[i];
+    free(sizes);
+    return kept;
 }
 
 /* Order of racks: the tightest that holds all that is wanted; if none does, the fullest first, so
@@ -140,7 +106,7 @@ static void pack(struct view *view, int *candidates, int count, int wanted)
     int *counts = NULL;
     insist(scores);
     if (wanted > 1 && view->racks == 0)
-        number_racks(view);
+        view->racks = number_values(view, RACK_LABEL, offsetof(struct view_node, rack));
     if (wanted > 1 && view->racks > 1) {
         counts = calloc((size_t)view->racks * 2, sizeof *counts);
         insist(counts);

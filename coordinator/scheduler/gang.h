@@ -10,8 +10,9 @@
  * be: the tightest rack that holds all, else the roomiest first; in a rack the tightest nodes. */
 int gang_choose(struct view *view, const struct request *request, int *candidates, int count);
 
-/* The largest number of candidates that share the topology's value (all, without a topology). */
-int gang_largest_group(const struct view *view, const struct request *request, int *candidates,
+/* The largest number of candidates that share the topology's value (all, without a topology); they
+ * come first then. */
+int gang_largest_group(struct view *view, const struct request *request, int *candidates,
                        int count);
 
 #endif

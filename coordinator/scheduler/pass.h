@@ -11,7 +11,7 @@
 #include "coordinator/scheduler/scheduler.h"
 
 enum {
-    PASS_REFUSALS_MAX = 16,     /* different requests that are remembered as refused */
+    PASS_REFUSALS_MAX = 128,    /* different requests that are remembered as refused */
     PASS_RESERVATIONS_MAX = 16, /* jobs in front that nobody may delay */
 };
 

@@ -32,6 +32,7 @@ struct view_node {
     int64_t held_at_ms; /* it is kept for then: who is gone before may use it; INT64_MAX = no time is
                          * known, so nobody may */
     int rack;           /* number of its rack in this view; 0 = it tells none */
+    int group;          /* the same for the value of `topology` */
 };
 
 struct view {
@@ -42,6 +43,8 @@ struct view {
     int *roomy; /* indices of the nodes that are open and not full, ascending; shrinks lazily */
     int roomy_count;
     int racks; /* 0 = not numbered yet */
+    const char *topology; /* the label the groups are numbered for; NULL = none yet */
+    int groups;
     int available; /* nodes that are open, not full, and not kept without a time: 0 ends a pass */
 };
 

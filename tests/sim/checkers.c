@@ -101,6 +101,23 @@ static void check_limits(struct stage *stage, const struct cluster *cluster)
     stage->looked_at = cluster;
 }
 
+/* A machine that is down is known to be lost before long, whatever its peers said last. */
+static void check_lost(struct stage *stage, const struct cluster *cluster)
+{
+    enum { NOTICE_MS = 30000 };
+    int64_t now_ms = stage->world->now_ms;
+    for (int i = 0; i < stage->nodes_count; i++) {
+        const struct sim_node *mine = &stage->nodes[i];
+        const struct node *node = cluster_node(cluster, mine->name);
+        if (node && mine->down_since_ms && node->state != NODE_LOST &&
+            now_ms - mine->down_since_ms > NOTICE_MS &&
+            now_ms - stage->coordinator_since_ms > NOTICE_MS)
+            world_fail(stage->world, "%s is down for %lld ms and is %s (%s)", mine->name,
+                       (long long)(now_ms - mine->down_since_ms), node_state_name(node->state),
+                       node->reason.text);
+    }
+}
+
 /* Nobody with an equal or higher priority gave way, but to whom it was guaranteed. */
 static void check_preemptions(struct stage *stage, const struct cluster *cluster)
 {
@@ -141,6 +158,8 @@ void stage_check_cluster(struct stage *stage)
         return;
     if (stage->world->trace)
         trace_states(stage, cluster);
+    if (stage->looked_at != cluster) /* it was read back: leases begin anew */
+        stage->coordinator_since_ms = stage->world->now_ms;
     if (invariant_check(cluster, &err) < 0 ||
         invariant_check_since(stage->memory, cluster, &err) < 0)
         world_fail(stage->world, "%s", err.text);
@@ -149,6 +168,7 @@ void stage_check_cluster(struct stage *stage)
     check_checkpoints(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
+    check_lost(stage, cluster);
     remember_ends(stage, cluster);
 }
 

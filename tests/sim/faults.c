@@ -107,14 +107,26 @@ static void kill_process(struct faults *faults)
     }
 }
 
-/* One of a gang that trains stands still for ever: SIGSTOP, a lost disk, a deadlock. */
+static bool one_hangs_already(const struct stage *stage, const char *job)
+{
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = 0; i < stage->nodes[n].processes_count; i++) {
+            const struct process *process = stage->nodes[n].processes[i];
+            if (process->hung && process_lives(process) && strcmp(process->key.job, job) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* One of a gang that trains stands still for ever: SIGSTOP, a lost disk, a deadlock. Its peers tell;
+ * of a gang that hangs as a whole nobody could. */
 static void hang_process(struct faults *faults)
 {
     struct sim_node *node = any_node(faults);
     for (int i = node->processes_count - 1; i >= 0; i--) {
         struct process *process = node->processes[i];
         if (!process_lives(process) || process->state != PROCESS_TRAINING ||
-            process->world_size < 2 || process->hung)
+            process->world_size < 2 || one_hangs_already(faults->stage, process->key.job))
             continue;
         process->hung = true;
         process->program->stalled_until_ms = INT64_MAX - 1;

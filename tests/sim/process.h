@@ -64,6 +64,7 @@ struct sim_node { /* a machine with (now and then) an agent */
     bool open;
     struct program *agent_program;
     struct agent *agent;
+    int64_t down_since_ms; /* its machine is down; 0 = up */
 };
 
 void sim_launcher_init(struct sim_node *node);

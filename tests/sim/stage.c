@@ -65,6 +65,7 @@ void stage_start_coordinator(struct stage *stage)
         start_again_later(stage, &err);
         return;
     }
+    stage->coordinator_since_ms = stage->world->now_ms;
     program->after_turn = coordinator_after_turn;
     program_run(program);
 }
@@ -126,6 +127,7 @@ void stage_start_agent(struct stage *stage, struct sim_node *node)
     if (agent_new(&options, &node->agent_program->env, node->agent_program->loop, &node->launcher,
                   &node->agent, &err) < 0)
         world_fail(stage->world, "agent of %s does not start: %s", node->name, err.text);
+    node->down_since_ms = 0;
     node->agent_program->after_turn = agent_after_turn;
     free(token);
     program_run(node->agent_program);
@@ -145,6 +147,7 @@ void stage_crash_agent(struct stage *stage, struct sim_node *node, bool machine)
         stage->agent_crashes++;
         return;
     }
+    node->down_since_ms = stage->world->now_ms;
     sim_node_lose_processes(node);
     sim_disk_crash(stage->world, node->machine);
     stage->node_losses++;

@@ -47,6 +47,7 @@ struct stage {
     int nodes_count;
     struct program *coordinator_program;
     struct coordinator *coordinator;
+    int64_t coordinator_since_ms;
     struct store *store;
     struct invariant_memory *memory;
     uint64_t stored_checkpoints;
