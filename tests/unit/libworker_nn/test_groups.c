@@ -85,6 +85,25 @@ Test(parts, of_every_elementwise_optimizer_make_the_whole)
     }
 }
 
+/* Tensors of one kind with a gap between them: every element of both is updated. */
+Test(parts, with_gaps_are_complete)
+{
+    static const struct param gapped[2] = {
+        {.name = "a", .dims = 2, .shape = {2, 5}, .count = 10, .decay = true},
+        {.name = "b", .dims = 2, .shape = {2, 5}, .count = 10, .offset = 16, .decay = true},
+    };
+    float x[26], grads[26] = {0};
+    for (int i = 0; i < 26; i++)
+        x[i] = 1;
+    struct wk_optimizer *o = make(1);
+    cr_assert_eq(optimizer_bind(o, gapped, 2, 0, 26, NULL), 0);
+    cr_assert_eq(optimizer_step(o, x, grads, 1, NULL), 0);
+    for (int i = 0; i < 26; i++)
+        if (i < 10 || i >= 16)
+            cr_expect_lt(x[i], 1, "[%d]", i);
+    wk_optimizer_free(o);
+}
+
 Test(parts, are_refused_where_whole_tensors_are_needed)
 {
     for (int kind = ELEMENTWISE; kind < KINDS; kind++) {

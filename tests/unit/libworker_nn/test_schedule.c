@@ -121,6 +121,20 @@ Test(schedule, one_after_the_other)
         expect_factors(&o, &step, &torch[step], 1);
 }
 
+/* Each part counts from its own start. */
+Test(schedule, three_after_each_other)
+{
+    const struct wk_schedule_options parts[3] = {
+        {.kind = WK_SCHEDULE_LINEAR, .total_steps = 2},
+        {.kind = WK_SCHEDULE_LINEAR, .total_steps = 4},
+        {.kind = WK_SCHEDULE_CONSTANT, .warmup_steps = 2},
+    };
+    struct wk_schedule_options o = {
+        .kind = WK_SCHEDULE_SEQUENCE, .parts = parts, .n_parts = 3, .ends = {2, 5}};
+    expect_factors(&o, (int64_t[]){0, 1, 2, 3, 4, 5, 6, 7},
+                   (double[]){1, 0.5, 1, 0.75, 0.5, 0.5, 1, 1}, 8);
+}
+
 Test(schedule, several_at_once)
 {
     double base = 0.5;
