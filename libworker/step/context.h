@@ -103,6 +103,7 @@ struct wk_context {
     bool torn;      /* sharded: this shard is a step ahead of what was committed */
     bool agreed_stop, agreed_leave, agreed_save;
     uint32_t ticket, saves; /* of the save agreed on; how many rank 0 wanted */
+    bool triggered;         /* wk_trigger was called here since the last check */
     bool has_state;         /* what this rank holds is training state, not just initial values */
     bool is_partial;        /* it is neither: some of it came from a member that was lost then */
     bool ended;             /* wk_next has returned false for good */

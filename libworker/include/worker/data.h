@@ -67,4 +67,39 @@ WK_API int64_t wk_loader_batches(const struct wk_loader *loader); /* of one epoc
 WK_API int64_t wk_loader_position(const struct wk_loader *loader);
 WK_API int wk_loader_seek(struct wk_loader *loader, int64_t position);
 
+/* How index batches of `batch` samples are dealt to ranks, for programs with data of their own: the
+ * rules of Hugging Face Accelerate, element by element (accelerate/data_loader.py,
+ * BatchSamplerShard; with even_batches and without split_batches also IterableDatasetShard). Pure
+ * arithmetic: any thread, any batch, no state, so streams that can seek are entered anywhere.
+ *
+ * Ranks take turns by batches, or share each batch with split_batches. What is missing in the last
+ * round is filled from the beginning with even_batches, so that all ranks make as many steps; else
+ * it is shorter on some ranks or missing there.
+ */
+struct wk_deal {
+    int64_t samples;
+    int64_t batch; /* of one rank; of all ranks with split_batches */
+    bool split_batches, even_batches, drop_last;
+};
+
+/* WK_EINVAL: a batch that the ranks cannot share evenly, nothing to share, no rank. The others
+ * assume 0. */
+WK_API int wk_deal_check(const struct wk_deal *deal, int world);
+
+/* Batches that `rank` gets; exactly as many have elements. */
+WK_API int64_t wk_deal_batches(const struct wk_deal *deal, int rank, int world);
+
+/* Positions, in sampler order, of the elements of `rank`'s batch k. Returns how many. */
+WK_API int64_t wk_deal_batch(const struct wk_deal *deal, int rank, int world, int64_t k,
+                             int64_t *ret_indices);
+
+/* Elements of round k over all ranks that are no filling; they come before it, in rank order. */
+WK_API int64_t wk_deal_real(const struct wk_deal *deal, int world, int64_t k);
+
+/* This rank's values[samples, width] of a batch from wk_next, put together in global order:
+ * ret_all[global_samples, width] on every rank, exactly one row for each sample. All ranks call it.
+ * Nothing is written in a broken generation. */
+WK_API int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch,
+                                 const float *values, int64_t width, float *ret_all);
+
 #endif

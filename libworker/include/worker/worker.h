@@ -24,6 +24,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <worker/checkpoint.h>
 #include <worker/comm.h>
@@ -53,10 +54,11 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
  * unless memory is out (WK_ENOMEM): after a failure it only serves wk_last_error and wk_close. */
 WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx);
 
-/* Save what is to be saved (under zero1, zero2 and fsdp the end of the loop has, which all ranks reach
- * together; a loop left earlier saves nothing), leave the others, free. Prepared objects stay the caller's and go back
- * to being unprepared. Returns the exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when
- * the job was asked to stop, WK_EXIT_PEER when it ended because another rank did. NULL gives 1. */
+/* Save what is to be saved (under zero1, zero2 and fsdp the end of the loop has, which all ranks
+ * reach together; a loop left earlier saves nothing), leave the others, free. Prepared objects stay
+ * the caller's and go back to being unprepared. Returns the exit code for main: 0, 1 after an
+ * error, WK_EXIT_STOPPED when the job was asked to stop, WK_EXIT_PEER when it ended because another
+ * rank did. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76 };
 WK_API int wk_close(struct wk_context *ctx);
 
@@ -73,6 +75,8 @@ WK_API int wk_rank(const struct wk_context *ctx);
 WK_API int wk_world(const struct wk_context *ctx);
 WK_API int wk_local_rank(const struct wk_context *ctx);
 WK_API bool wk_is_main(const struct wk_context *ctx); /* rank 0 */
+WK_API bool wk_is_local_main(const struct wk_context *ctx);
+WK_API bool wk_is_last(const struct wk_context *ctx);
 WK_API uint64_t wk_generation(const struct wk_context *ctx);
 
 /* What wk_prepare takes; made by the macros below. */
@@ -165,6 +169,31 @@ WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 /* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation
  * ends meanwhile *value stays what it was, and the next wk_next sees to the rest. */
 WK_API int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op);
+
+/* Things the ranks do together. All of them call; in a broken generation nothing happens. */
+
+/* Wait for everybody. */
+WK_API int wk_wait_for_all(struct wk_context *ctx);
+
+/* Rank 0 (with `local` the first of each machine) runs what stands between the two before the
+ * others do, such as filling a cache they then read. */
+WK_API int wk_main_first_begin(struct wk_context *ctx, bool local);
+WK_API int wk_main_first_end(struct wk_context *ctx, bool local);
+
+/* The part of 0 … total-1 that is this rank's: contiguous, sizes differ by one at most with the
+ * larger ones first (17 over 4: 5, 4, 4, 4). With `pad` every rank gets as many as the largest, the
+ * missing ones to be filled with the last item: then *ret_count may reach beyond total. Local. */
+WK_API void wk_split(const struct wk_context *ctx, int64_t total, bool pad, int64_t *ret_first,
+                     int64_t *ret_count);
+
+/* Early stopping and the like: any rank pulls, all learn of it at the next check, which resets it.
+ */
+WK_API void wk_trigger(struct wk_context *ctx);
+WK_API bool wk_triggered(struct wk_context *ctx);
+
+/* fprintf on rank 0, nothing elsewhere. Local. */
+WK_API void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The communicator of the present generation, for collectives of the program's own; valid until the
  * next wk_next. NULL while there is none. */
