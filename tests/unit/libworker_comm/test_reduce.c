@@ -69,8 +69,7 @@ enum { N = 9001, SOURCES = 5 };
 static void run(enum wk_dtype dtype, enum wk_op op, int sources, const void *const *from, void *to)
 {
     char *scratch = malloc(REDUCE_SCRATCH_BYTES);
-    struct reduction reduction = {
-        .dtype = dtype, .op = op, .sources = sources, .scratch = scratch};
+    struct reduction reduction = {.dtype = dtype, .op = op, .sources = sources, .scratch = scratch};
     reduce(&reduction, from, to, N);
     free(scratch);
 }
@@ -136,4 +135,73 @@ Test(reduce, halves_are_rounded_once)
     run(WK_BF16, WK_SUM, 3, from, out);
     for (int i = 0; i < N; i++)
         cr_assert_eq(bf16_to_f32(out[i]), 258);
+}
+
+static void run_finished(const struct finish *finish, size_t step, const float *const *from,
+                         uint16_t *out)
+{
+    char *scratch = malloc(REDUCE_SCRATCH_BYTES);
+    struct reduction reduction = {
+        .dtype = WK_F32, .op = WK_SUM, .sources = 2, .scratch = scratch, .finish = *finish};
+    for (size_t at = 0; at < N; at += step) {
+        const void *sources[] = {from[0] + at, from[1] + at};
+        reduce(&reduction, sources, out + at, N - at < step ? N - at : step);
+    }
+    free(scratch);
+}
+
+Test(reduce, what_is_learned_on_the_way_does_not_depend_on_the_pieces)
+{
+    static float a[N], b[N];
+    static uint16_t whole[N], pieces[N];
+    const float *from[] = {a, b};
+    double plain = 0;
+    for (int i = 0; i < N; i++) {
+        a[i] = (float)(rand() - RAND_MAX / 2) * 1e-9f;
+        b[i] = (float)(rand() - RAND_MAX / 2) * 1e-9f;
+        double v = (double)((a[i] + b[i]) * 0.25f);
+        plain += v * v;
+    }
+    struct tally one = {.at = 0};
+    struct finish finish = {.active = true, .out = WK_BF16, .scale = 0.25, .tally = &one};
+    run_finished(&finish, N, from, whole);
+    cr_assert(fabs(tally_squares(&one) - plain) < 1e-12 * plain && !one.nonfinite);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(whole[i], bf16_from_f32((a[i] + b[i]) * 0.25f));
+    static const size_t steps[] = {1, 7, 100, 2048, 2049};
+    for (int s = 0; s < 5; s++) {
+        struct tally many = {.at = 0};
+        finish.tally = &many;
+        run_finished(&finish, steps[s], from, pieces);
+        cr_assert(memcmp(one.lanes, many.lanes, sizeof(one.lanes)) == 0, "step %zu", steps[s]);
+        cr_assert(memcmp(whole, pieces, sizeof(whole)) == 0);
+    }
+    b[N - 1] = -INFINITY;
+    run_finished(&finish, N, from, whole);
+    cr_assert(finish.tally->nonfinite);
+}
+
+Test(reduce, a_running_sum_goes_on_with_the_same_bits)
+{
+    static uint16_t in[4][N], at_once[N], in_turn[N];
+    static float running[N];
+    const void *all[] = {in[0], in[1], in[2], in[3]};
+    char *scratch = malloc(REDUCE_SCRATCH_BYTES);
+    for (int s = 0; s < 4; s++)
+        for (int i = 0; i < N; i++)
+            in[s][i] = f16_from_f32((float)(rand() % 2000) * 0.01f);
+    run(WK_F16, WK_MEAN, 4, all, at_once);
+    struct reduction first = {
+        .dtype = WK_F16, .op = WK_MEAN, .sources = 2, .open = true, .scratch = scratch};
+    reduce(&first, all, running, N);
+    const void *rest[] = {running, in[2], in[3]};
+    struct reduction second = {.dtype = WK_F16,
+                               .op = WK_MEAN,
+                               .sources = 3,
+                               .divisor = 4,
+                               .partial = true,
+                               .scratch = scratch};
+    reduce(&second, rest, in_turn, N);
+    cr_assert(memcmp(at_once, in_turn, sizeof(at_once)) == 0);
+    free(scratch);
 }
