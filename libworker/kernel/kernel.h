@@ -223,6 +223,10 @@ struct kernel_table {
     void (*blend)(float *out, const struct kernel_blend *blend, const float *x, const float *y,
                   size_t count);
 
+    /* In place: x[i] becomes 0 with chance 1 - keep, else x[i] / keep; which of them depends on
+     * (key, i) only. Source: Srivastava et al. 2014. */
+    void (*dropout)(float *x, size_t count, uint64_t key, float keep);
+
     /* out = x in bf16 or f16, to nearest even. */
     void (*narrow)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
     /* out = x in float. */

@@ -5,6 +5,7 @@
 #include "libworker/nn/loss.h"
 #include "libworker/nn/norm.h"
 #include "libworker/nn/param.h"
+#include "libworker/nn/random.h"
 
 enum { TABLE, POSITIONS };
 
@@ -55,6 +56,24 @@ static float *stream(const struct lm *g)
     return g->layers[g->shape.layers - 1].output;
 }
 
+/* A key for each sample, of what makes it this sample in this step. */
+static uint64_t sample_key(const struct lm *g, int64_t sample)
+{
+    const struct wk_batch *batch = &g->model.batch;
+    uint64_t hash = g->model.dropout_seed ^ random_bits((uint64_t)batch->position, 0);
+    for (int64_t i = 0; i < batch->length; i++)
+        hash = (hash ^ (uint64_t)batch->tokens[sample * batch->length + i]) * 0x100000001b3u;
+    return hash;
+}
+
+void lm_drop(struct lm *g, float *x, uint64_t place)
+{
+    int64_t each = g->layout.length * g->shape.width;
+    for (int64_t i = 0; i < g->layout.samples && g->dropping; i++)
+        g->model.kernels->dropout(x + i * each, (size_t)each, random_bits(sample_key(g, i), place),
+                                  1 - g->model.dropout);
+}
+
 static int embed(struct lm *g, const int32_t *tokens, struct error *err)
 {
     struct wk_model *m = &g->model;
@@ -65,6 +84,7 @@ static int embed(struct lm *g, const int32_t *tokens, struct error *err)
     const float *positions = g->shape.rope_theta > 0 ? NULL : m->params[POSITIONS].data;
     m->kernels->embedding_forward(g->memory.embedded, tokens, m->params[TABLE].data, positions,
                                   size);
+    lm_drop(g, g->memory.embedded, 0);
     return model_leave(m, 0, MODEL_FORWARD, err);
 }
 
@@ -101,6 +121,7 @@ static int lm_forward(struct wk_model *model, const struct wk_batch *batch, doub
 {
     struct lm *g = lm_of(model);
     int rc = lm_reserve(g, batch->samples, batch->length, err);
+    g->dropping = model->dropout > 0;
     rc = rc ? rc : trunk_forward(g, batch->tokens, err);
     rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
     if (rc)
@@ -148,6 +169,7 @@ static int embed_backward(struct lm *g, struct error *err)
     int rc = model_enter(m, 0, MODEL_BACKWARD, err);
     if (rc)
         return rc;
+    lm_drop(g, g->memory.dx, 0);
     m->kernels->embedding_backward(m->params[TABLE].grad,
                                    learned ? m->params[POSITIONS].grad : NULL, m->batch.tokens,
                                    g->memory.dx, size);
@@ -176,6 +198,7 @@ static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float
                      struct error *err)
 {
     struct lm *g = lm_of(model);
+    g->dropping = false;
     int rc = lm_reserve(g, batch->samples, batch->length, err);
     rc = rc ? rc : trunk_forward(g, batch->tokens, err);
     rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
@@ -208,6 +231,7 @@ static const struct model_ops lm_ops = {
     .backward = lm_backward,
     .logits = lm_logits,
     .free = lm_free,
+    .drops = true,
 };
 
 int lm_new(const struct lm_shape *shape, int n_params, struct lm **ret_lm)

@@ -56,6 +56,7 @@ struct lm_memory {
     float *dhidden;       /* [N, U] */
     float *dactive;       /* [N, I] */
     float *scratch;       /* [ATTENTION_BLOCK, length] */
+    float *branch;        /* [N, C], what a half adds, or its gradient; with dropout */
     float *cos, *sin;     /* [length, size / 2], with rope_theta */
     float *low;           /* room of low products, as floats */
     float *tile;          /* [max(MLP_TILE, I, LM_TILE_ROWS * C)], what is about to be rounded */
@@ -66,7 +67,7 @@ enum { LM_TILE_ROWS = 8 };
 /* What the memory is laid out for. */
 struct lm_layout {
     int64_t samples, length;
-    bool recompute, low;
+    bool recompute, low, dropout;
 };
 
 struct lm {
@@ -74,6 +75,7 @@ struct lm {
     struct lm_shape shape;
     struct lm_layout layout;
     struct lm_layer *layers; /* with recompute all share what is not input or output */
+    bool dropping;           /* in this pass */
     int held;                /* the layer whose activations are in shared memory */
     struct lm_memory memory;
     uint16_t *probs_low, *dprobs_low; /* [ATTENTION_BLOCK, length] */
@@ -95,6 +97,10 @@ int lm_reserve(struct lm *lm, int64_t samples, int64_t length, struct error *err
  */
 void lm_layer_forward(struct lm *lm, int i);
 void lm_layer_backward(struct lm *lm, int i);
+
+/* Drop from x[N, C] what this pass drops at `place`, a number of its own for each such x; forward
+ * on values and backward on gradients alike. Nothing outside training passes. */
+void lm_drop(struct lm *lm, float *x, uint64_t place);
 
 /* The norm whose weight is parameter `index`; `stats` is [2, N]. */
 struct norm lm_norm(struct lm *lm, int index, float *stats);

@@ -117,6 +117,32 @@ static void mix(struct lm *g, const struct attention *attention, struct operand 
                                  (size_t)(rows_of(g) * g->shape.heads * g->shape.size));
 }
 
+/* Where each half of a layer drops; 0 is the embedding. */
+static uint64_t place_of(int layer, int half)
+{
+    return (uint64_t)(1 + 2 * layer + half);
+}
+
+/* stream[N, C] = input + what is left of the half's branch. */
+static void add_branch(struct lm *g, float *stream, const float *input, uint64_t place)
+{
+    size_t count = (size_t)(rows_of(g) * g->shape.width);
+    lm_drop(g, g->memory.branch, place);
+    g->model.kernels->blend(stream, &(struct kernel_blend){1, 1}, input, g->memory.branch, count);
+}
+
+/* The gradient of a half's branch from that of the stream. */
+static const float *branch_gradient(struct lm *g, uint64_t place)
+{
+    size_t count = (size_t)(rows_of(g) * g->shape.width);
+    if (!g->dropping)
+        return g->memory.dx;
+    g->model.kernels->blend(g->memory.branch, &(struct kernel_blend){1, 0}, g->memory.dx,
+                            g->memory.dx, count);
+    lm_drop(g, g->memory.branch, place);
+    return g->memory.branch;
+}
+
 void lm_layer_forward(struct lm *g, int i)
 {
     struct lm_layer *layer = &g->layers[i];
@@ -128,10 +154,20 @@ void lm_layer_forward(struct lm *g, int i)
     if (g->shape.rope_theta > 0)
         g->model.kernels->rope(&b.rope, layer->qkv);
     mix(g, &b.attention, layer->mixed);
-    linear_forward(&b.proj, layer->middle, layer->mixed, layer->input, rows);
+    if (g->dropping) {
+        linear_forward(&b.proj, g->memory.branch, layer->mixed, NULL, rows);
+        add_branch(g, layer->middle, layer->input, place_of(i, 0));
+    } else {
+        linear_forward(&b.proj, layer->middle, layer->mixed, layer->input, rows);
+    }
 
     lm_norm_forward(g, &b.norm2, layer->norm2, layer->middle);
-    mlp_forward(&b.mlp, layer->output, layer->norm2, layer->middle, rows);
+    if (g->dropping) {
+        mlp_forward(&b.mlp, g->memory.branch, layer->norm2, NULL, rows);
+        add_branch(g, layer->output, layer->middle, place_of(i, 1));
+    } else {
+        mlp_forward(&b.mlp, layer->output, layer->norm2, layer->middle, rows);
+    }
 }
 
 void lm_layer_backward(struct lm *g, int i)
@@ -141,10 +177,10 @@ void lm_layer_backward(struct lm *g, int i)
     int64_t rows = rows_of(g);
     float *dx = g->memory.dx, *dnorm = g->memory.dnorm, *dqkv = g->memory.dqkv;
 
-    mlp_backward(&b.mlp, dnorm, layer->norm2, dx, rows);
+    mlp_backward(&b.mlp, dnorm, layer->norm2, branch_gradient(g, place_of(i, 1)), rows);
     norm_backward(&b.norm2, dx, layer->middle, dnorm, rows);
 
-    linear_backward(&b.proj, dnorm, layer->mixed, dx, rows);
+    linear_backward(&b.proj, dnorm, layer->mixed, branch_gradient(g, place_of(i, 0)), rows);
     attention_backward(&b.attention, dqkv, dnorm);
     b.rope.back = true;
     if (g->shape.rope_theta > 0)

@@ -97,6 +97,8 @@ static void lay_out(struct layout *layout, struct lm *g)
     view(layout, &m->dhidden, n * s->inner * (s->gated ? 2 : 1));
     view(layout, &m->dactive, n * s->inner);
     view(layout, &m->scratch, ATTENTION_BLOCK * g->layout.length);
+    if (g->layout.dropout)
+        view(layout, &m->branch, n * c);
     if (s->rope_theta > 0) {
         view(layout, &m->cos, g->layout.length * s->size / 2);
         view(layout, &m->sin, g->layout.length * s->size / 2);
@@ -120,10 +122,12 @@ static void fill_angles(struct lm *g)
 
 int lm_reserve(struct lm *g, int64_t samples, int64_t length, struct error *err)
 {
-    struct lm_layout wanted = {samples, length, g->model.recompute, g->model.low != NULL};
+    struct lm_layout wanted = {samples, length, g->model.recompute, g->model.low != NULL,
+                               g->model.dropout > 0};
     struct lm_layout *present = &g->layout;
     if (present->samples == samples && present->length == length &&
-        present->recompute == wanted.recompute && present->low == wanted.low)
+        present->recompute == wanted.recompute && present->low == wanted.low &&
+        present->dropout == wanted.dropout)
         return 0;
     *present = wanted;
     struct layout counted = {0};

@@ -20,7 +20,7 @@ struct mlp {
     float *dhidden;        /* [rows, up.out], likewise; may be dactive where not gated */
 };
 
-/* y[rows, width] = residual[rows, width] + mlp(x[rows, width]). */
+/* y[rows, width] = mlp(x[rows, width]) plus `residual`[rows, width] unless it is NULL. */
 void mlp_forward(const struct mlp *mlp, float *y, struct operand x, const float *residual,
                  int64_t rows);
 

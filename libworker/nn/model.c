@@ -29,6 +29,18 @@ int wk_model_label_smoothing(struct wk_model *model, double share)
     return 0;
 }
 
+int wk_model_dropout(struct wk_model *model, double share, uint64_t seed)
+{
+    if (!(share >= 0 && share < 1))
+        return WK_EINVAL;
+    if (!model->ops->drops)
+        return WK_EUNSUPPORTED;
+    model->dropout = (float)share;
+    model->dropout_seed = seed;
+    model->forward_done = false;
+    return 0;
+}
+
 void wk_model_recompute(struct wk_model *model, bool on)
 {
     model->recompute = on;

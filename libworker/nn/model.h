@@ -47,6 +47,7 @@ struct model_ops {
     int (*backward)(struct wk_model *, float scale, struct error *); /* by the denominator too */
     int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
+    bool drops;                      /* heeds model->dropout */
 };
 
 /* Whose parameters a pass is about to use. Block 0 holds the embeddings, block 1 + i layer i, the
@@ -91,6 +92,8 @@ struct wk_model {
     struct low low_storage;
     bool recompute; /* keep only each layer's input, compute its activations again backward */
     float label_smoothing; /* in [0, 1) */
+    float dropout;         /* share dropped, in [0, 1) */
+    uint64_t dropout_seed;
     struct model_hooks hooks;
 
     /* Called in backward order, once per parameter and backward pass, when that pass adds nothing

@@ -83,6 +83,14 @@ WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
 /* Spread a share of every target over the whole vocabulary: in [0, 1), 0 at first. WK_EINVAL. */
 WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
 
+/* While training, drop this share of the embeddings and of what each half of a layer adds to the
+ * stream (Srivastava et al. 2014): in [0, 1), 0 at first; set 0 for evaluation, wk_generate never
+ * drops. What is dropped depends on the seed, the global batch's position and the sample's tokens,
+ * so it is the same however samples are dealt to ranks. WK_EINVAL; WK_EUNSUPPORTED for a model
+ * without it.
+ */
+WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
+
 /* Keep only each layer's input from forward to backward and compute the rest again: the same bits
  * for about a third more time and a fraction of the memory. Models without layers ignore it.
  */

@@ -466,6 +466,7 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .factored_squares = factored_squares,
     .factored_apply = factored_apply,
     .blend = blend,
+    .dropout = dropout,
     .narrow = narrow,
     .widen = widen,
 };

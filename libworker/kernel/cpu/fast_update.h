@@ -8,6 +8,7 @@
 
 #include "libworker/kernel/kernel.h"
 #include "libworker/precision/half.h"
+#include "libworker/precision/noise.h"
 
 static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
@@ -142,6 +143,14 @@ static void blend(float *out, const struct kernel_blend *b, const float *x, cons
 #pragma omp simd
     for (size_t i = 0; i < count; i++)
         out[i] = k.a * x[i] + k.b * y[i];
+}
+
+static void dropout(float *x, size_t count, uint64_t key, float keep)
+{
+    const uint64_t limit = (uint64_t)((double)keep * 0x1p32); /* kept below it */
+    const float grown = 1.0f / keep;
+    for (size_t i = 0; i < count; i++)
+        x[i] = noise_bits(key, i) < limit ? x[i] * grown : 0.0f;
 }
 
 static void narrow(uint16_t *restrict out, enum wk_dtype type, const float *restrict x,

@@ -5,6 +5,7 @@
 
 #include "libworker/kernel/cpu/cpu.h"
 #include "libworker/precision/half.h"
+#include "libworker/precision/noise.h"
 
 static const double GELU_SCALE = 0.79788456080286535588; /* sqrt(2 / pi) */
 static const double GELU_CUBIC = 0.044715;
@@ -455,6 +456,12 @@ static void blend(float *out, const struct kernel_blend *b, const float *x, cons
         out[i] = b->a * x[i] + b->b * y[i];
 }
 
+static void dropout(float *x, size_t count, uint64_t key, float keep)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = (double)noise_bits(key, i) < (double)keep * 0x1p32 ? x[i] / keep : 0;
+}
+
 static void narrow(uint16_t *out, enum wk_dtype type, const float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -504,6 +511,7 @@ static const struct kernel_table reference = {
     .factored_squares = factored_squares,
     .factored_apply = factored_apply,
     .blend = blend,
+    .dropout = dropout,
     .narrow = narrow,
     .widen = widen,
 };

@@ -343,6 +343,71 @@ Test(models, denominator_counts_targets_that_count)
     fixture_free(&f);
 }
 
+/* The slope is that of the pass with the same things dropped; twice the same pass drops the same.
+ */
+Test(models, with_dropout_have_the_gradient_of_what_is_left)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct wk_batch batch = batch_of(1);
+        struct fixture f = busy(kind, kernel_cpu());
+        double whole = loss_of(f.model, &batch);
+        if (kind == MLP) {
+            cr_expect_eq(wk_model_dropout(f.model, 0.2, 1), WK_EUNSUPPORTED);
+            fixture_free(&f);
+            continue;
+        }
+        cr_assert_eq(wk_model_dropout(f.model, 0.2, 1), 0);
+        double loss = loss_of(f.model, &batch);
+        cr_expect_neq(loss, whole);
+        backward(&f);
+        float *expected = malloc(f.model->count * sizeof(float));
+        memcpy(expected, f.grads, f.model->count * sizeof(float));
+        for (int i = 0; i < f.model->n_params; i += 5) {
+            const struct param *param = &f.model->params[i];
+            float *direction = fixture_normal(param->name, param->count, 1);
+            double along = 0, square = 0;
+            for (size_t j = 0; j < param->count; j++) {
+                along += (double)param->grad[j] * (double)direction[j];
+                square += (double)param->grad[j] * (double)param->grad[j];
+            }
+            double measured = slope(f.model, param, direction, &batch);
+            cr_expect_float_eq(measured, along, 3e-4 + 8e-3 * sqrt(square), "%s of %s: %g, not %g",
+                               param->name, kind_names[kind], measured, along);
+            free(direction);
+        }
+        wk_model_recompute(f.model, true);
+        cr_expect_eq(loss_of(f.model, &batch), loss);
+        backward(&f);
+        cr_expect_eq(memcmp(expected, f.grads, f.model->count * sizeof(float)), 0);
+        batch.position = 1;
+        cr_expect_neq(loss_of(f.model, &batch), loss);
+        cr_assert_eq(wk_model_dropout(f.model, 0, 1), 0);
+        cr_expect_eq(loss_of(f.model, &batch), whole);
+        cr_expect_eq(wk_model_dropout(f.model, 1, 1), WK_EINVAL);
+        free(expected);
+        fixture_free(&f);
+    }
+}
+
+/* A sample drops the same whatever samples lie beside it: the sum over pieces is the whole. */
+Test(models, drop_the_same_however_samples_are_dealt)
+{
+    struct wk_batch batch = batch_of(SAMPLES);
+    struct fixture f = busy(GPT, kernel_cpu());
+    cr_assert_eq(wk_model_dropout(f.model, 0.3, 7), 0);
+    batch.denominator = 1;
+    double whole = loss_of(f.model, &batch), sum = 0;
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        struct wk_batch piece = batch;
+        piece.tokens += i * LENGTH;
+        piece.targets += i * LENGTH;
+        piece.samples = 1;
+        sum += loss_of(f.model, &piece);
+    }
+    cr_expect_float_eq(sum, whole, 1e-6 * whole);
+    fixture_free(&f);
+}
+
 Test(models, refuse_shapes_that_make_no_sense)
 {
     struct wk_model *model = NULL;

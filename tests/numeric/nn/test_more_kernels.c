@@ -154,6 +154,27 @@ static void check_narrow(const struct kernel_table *fast, const struct kernel_ta
     free(x);
 }
 
+static void check_dropout(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 100003 };
+    float *ours = malloc(COUNT * sizeof(float)), *theirs = malloc(COUNT * sizeof(float));
+    double sum = 0;
+    for (int i = 0; i < COUNT; i++)
+        ours[i] = theirs[i] = 1;
+    fast->dropout(ours, COUNT, 5, 0.75f);
+    plain->dropout(theirs, COUNT, 5, 0.75f);
+    for (int i = 0; i < COUNT; i++)
+        sum += (double)ours[i];
+    cr_expect_float_eq(sum / COUNT, 1, 0.01); /* five deviations */
+    same(ours, theirs, COUNT, "dropout", fast);
+    free(theirs);
+}
+
+Test(kernels, dropout_keeps_the_mean)
+{
+    with_every_build(check_dropout);
+}
+
 Test(kernels, narrow_widen_and_blend)
 {
     with_every_build(check_narrow);
