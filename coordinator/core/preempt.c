@@ -22,8 +22,7 @@ static void give_way(struct step *step, struct job *job, const struct job *to, b
 {
     struct reason reason;
     reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s", to->id,
-               to->spec->name,
-               reclaimed ? "its tenant is guaranteed" : "has a higher priority");
+               to->spec->name, reclaimed ? "its tenant is guaranteed" : "has a higher priority");
     reason_hint(&reason, "it goes on from its last checkpoint when there is room");
     (void)str_copy(job->gives_to, sizeof job->gives_to, to->id);
     for (int i = 0; i < job->workers_count; i++)

@@ -74,8 +74,8 @@ void job_scale(struct step *step)
         step_refuse(step, &err);
         return;
     }
-    struct spec *wanted = spec_resize(job->spec, step->event->job_scale.nodes_min,
-                                      step->event->job_scale.nodes_max);
+    struct spec *wanted =
+        spec_resize(job->spec, step->event->job_scale.nodes_min, step->event->job_scale.nodes_max);
     int rc = scheduler_possible(step->cluster, wanted, &err);
     spec_release(wanted);
     if (rc < 0) {

@@ -280,9 +280,10 @@ int cluster_nodes_count(const struct cluster *cluster);
 int cluster_jobs_count(const struct cluster *cluster);
 struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
-/* checkpoints[at] is not kept: beyond spec->checkpoint_keep, or training has gone back behind it. */
+/* checkpoints[at] is not kept: beyond spec->checkpoint_keep, or training has gone back behind it.
+ */
 bool job_checkpoint_spare(const struct job *job, int at);
-int group_rank_of(const struct group *group, uint64_t uid);          /* -1 = not a member */
+int group_rank_of(const struct group *group, uint64_t uid); /* -1 = not a member */
 
 /* Changes, for core and for loading the store. The cluster takes ownership: it frees nodes with
  * node_free and jobs with job_free, which free their arrays with free(). On failure the caller

@@ -31,7 +31,8 @@ void group_give_port(struct cluster *cluster, struct job *job, const struct grou
 void group_fini(struct group *group);
 
 struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the one there is */
-void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots); /* below 0: gives back */
+void tenant_take(struct cluster *cluster, struct tenant *tenant,
+                 int slots); /* below 0: gives back */
 void tenants_fini(struct cluster *cluster);
 
 #endif

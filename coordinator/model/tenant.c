@@ -115,9 +115,9 @@ void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_m
             continue;
         int world = job->current.world ? job->current.world : spec_world(spec, spec->nodes_min);
         int64_t end_ms = job->ended_wall_ms ? job->ended_wall_ms : wall_ms;
-        job->tenant->use += world * spec->resources.slots *
-                            (decay((double)(wall_ms - end_ms)) -
-                             decay((double)(wall_ms - job->started_wall_ms)));
+        job->tenant->use +=
+            world * spec->resources.slots *
+            (decay((double)(wall_ms - end_ms)) - decay((double)(wall_ms - job->started_wall_ms)));
     }
 }
 

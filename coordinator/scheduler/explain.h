@@ -10,7 +10,6 @@
 void explain_refusal(struct view *view, const struct request *request, struct reason *ret);
 
 /* All of them, at most `max`; returns how many. */
-int explain_all(struct view *view, const struct request *request, struct reason *ret,
-                int max);
+int explain_all(struct view *view, const struct request *request, struct reason *ret, int max);
 
 #endif

@@ -69,8 +69,8 @@ static void explain_ahead(const struct job *job, const struct ahead *ahead, stru
     size_t used = 0;
     for (int i = 0; i < ahead->count && i < NAMED_MAX && used < sizeof names - 1; i++) {
         const struct job *other = ahead->named[i];
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)",
-                       i ? ", " : "", other->id, other->spec->name, other->spec->priority) < 0)
+        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
+                       other->id, other->spec->name, other->spec->priority) < 0)
             break;
         used = strlen(names);
     }
@@ -110,15 +110,15 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
         return false;
     qsort(found, (size_t)count, sizeof found[0], compare);
     for (int i = 0; i < count && i < NAMED_MAX && used < sizeof names - 1; i++) {
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)",
-                       i ? ", " : "", found[i]->id, found[i]->spec->name,
-                       found[i]->spec->priority) < 0)
+        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
+                       found[i]->id, found[i]->spec->name, found[i]->spec->priority) < 0)
             break;
         used = strlen(names);
     }
-    reason_set(ret, REASON_PRIORITY, "%d running job%s of its own or a higher priority need not "
-               "give way: %s%s", count, count == 1 ? "" : "s", names,
-               count > NAMED_MAX ? " and others" : "");
+    reason_set(ret, REASON_PRIORITY,
+               "%d running job%s of its own or a higher priority need not "
+               "give way: %s%s",
+               count, count == 1 ? "" : "s", names, count > NAMED_MAX ? " and others" : "");
     reason_hint(ret, "a priority above theirs would make them give way");
     return true;
 }
@@ -190,8 +190,10 @@ static void add_estimate(const struct pass *pass, struct forecast *forecast)
         return;
     int64_t left_s = (forecast->starts_at_ms - pass->view.now_ms) / 1000;
     (void)str_copy(hint, sizeof hint, first->hint);
-    reason_hint(first, "%.160s; at the latest in about %lld s if those who run keep to their "
-                "max_runtime", hint, (long long)left_s);
+    reason_hint(first,
+                "%.160s; at the latest in about %lld s if those who run keep to their "
+                "max_runtime",
+                hint, (long long)left_s);
 }
 
 static void look(struct pass *pass, const struct job *job, struct forecast *ret)
@@ -214,8 +216,7 @@ static void look(struct pass *pass, const struct job *job, struct forecast *ret)
     ret->starts_at_ms = verdict.starts_at_ms;
     explain(pass, job, &verdict, &ahead, ret);
     if (!verdict.limited)
-        ret->concessions_count =
-            preempt_plan(pass, job, ret->concessions, PLAN_CONCESSIONS_MAX);
+        ret->concessions_count = preempt_plan(pass, job, ret->concessions, PLAN_CONCESSIONS_MAX);
     add_estimate(pass, ret);
 }
 

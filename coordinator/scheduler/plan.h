@@ -6,13 +6,13 @@
 #include "coordinator/scheduler/preempt.h"
 
 enum {
-    WHAT_IF_MAX = 8,        /* jobs gone, nodes drained: each */
+    WHAT_IF_MAX = 8, /* jobs gone, nodes drained: each */
     PLAN_REASONS_MAX = 8,
-    PLAN_DEPTH_MAX = 2000,  /* jobs in front that are looked at */
+    PLAN_DEPTH_MAX = 2000, /* jobs in front that are looked at */
     PLAN_CONCESSIONS_MAX = 32,
 };
 
-struct what_if { /* zeroed but for job or spec: as things are */
+struct what_if {             /* zeroed but for job or spec: as things are */
     const struct job *job;   /* one that waits; NULL = `spec` is of a job that was not submitted */
     const struct spec *spec; /* in place of the job's own: other sizes, constraints, priority */
     const struct node *drained[WHAT_IF_MAX];
@@ -26,8 +26,8 @@ struct forecast {
     struct placement placement; /* where, if it starts */
     int concessions_count;      /* who would give way, if it does not */
     struct concession concessions[PLAN_CONCESSIONS_MAX];
-    int64_t starts_at_ms; /* loop time; 0 = nobody can say */
-    int ahead;            /* jobs that wait before it */
+    int64_t starts_at_ms;                    /* loop time; 0 = nobody can say */
+    int ahead;                               /* jobs that wait before it */
     struct reason reasons[PLAN_REASONS_MAX]; /* every blocker, each with what would unblock it */
     int reasons_count;
 };

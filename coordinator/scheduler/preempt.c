@@ -9,7 +9,7 @@
 struct giver { /* a gang that could give way */
     struct job *job;
     int64_t lost_work;
-    int surplus;    /* nodes beyond its minimum */
+    int surplus; /* nodes beyond its minimum */
     bool may_end, may_shrink, reclaimed;
 };
 
@@ -90,8 +90,8 @@ static bool is_protected(const struct plan *plan, const struct job *job)
 
 static bool make_giver(const struct plan *plan, struct job *job, struct giver *ret)
 {
-    bool running = job->state == JOB_STARTING || job->state == JOB_RUNNING ||
-                   job->state == JOB_REFORMING;
+    bool running =
+        job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING;
     bool reclaims = plan->owed && job->tenant != plan->job->tenant && !is_protected(plan, job);
     if (!running || is_finishing(job))
         return false;
@@ -142,8 +142,7 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
 
 static bool is_useful(const struct plan *plan, const struct view_node *node)
 {
-    return node && node->open &&
-           (!node->held_for || node->held_for == plan->job->sequence) &&
+    return node && node->open && (!node->held_for || node->held_for == plan->job->sequence) &&
            !unmet_constraint(node->node, plan->job->spec) &&
            node_large_enough(node->node, plan->job->spec);
 }
@@ -174,8 +173,8 @@ static void renew(struct plan *plan)
         const struct concession *concession = &plan->concessions[c];
         for (int i = 0; i < concession->job->workers_count; i++) {
             const struct worker *worker = &concession->job->workers[i];
-            if (!leaves(worker) && (!concession->node ||
-                                    strcmp(worker->node, concession->node->name) == 0))
+            if (!leaves(worker) &&
+                (!concession->node || strcmp(worker->node, concession->node->name) == 0))
                 view_release(to, concession->job, worker);
         }
     }
@@ -273,8 +272,7 @@ static void spare(struct plan *plan)
 static bool is_owed(const struct pass *pass, const struct job *job)
 {
     int slots = pass->queue.lines[job->tenant->number].slots;
-    return slots + queue_slots_of(job->spec, job->spec->nodes_min) <=
-           job->tenant->guaranteed_slots;
+    return slots + queue_slots_of(job->spec, job->spec->nodes_min) <= job->tenant->guaranteed_slots;
 }
 
 int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max)

@@ -12,7 +12,6 @@ struct option { /* a node it could use */
     const char *value; /* of its topology */
 };
 
-
 static int64_t earliest(const int64_t *ends, int count)
 {
     int64_t best = INT64_MAX;
@@ -59,7 +58,8 @@ static int64_t ready_at(const struct view *view, const struct view_node *node,
     int count = 0;
     if (!node->open)
         return INT64_MAX;
-    for (struct map_entry *e = map_first(&node->node->jobs); e && count < JOBS_MAX; e = map_next(e)) {
+    for (struct map_entry *e = map_first(&node->node->jobs); e && count < JOBS_MAX;
+         e = map_next(e)) {
         jobs[count] = e->value;
         ends[count] = scheduler_release_at(e->value, view->now_ms);
         count++;
@@ -121,8 +121,8 @@ static int64_t best_run(const struct option *options, int count, int least, int 
     int64_t best = 0;
     for (int start = 0, end; start < count; start = end) {
         end = start + 1;
-        while (end < count && (!options[start].value ||
-                               strcmp(options[start].value, options[end].value) == 0))
+        while (end < count &&
+               (!options[start].value || strcmp(options[start].value, options[end].value) == 0))
             end++;
         if (end - start < least)
             continue;

@@ -11,8 +11,7 @@
 
 static bool is_available(const struct view_node *node)
 {
-    return node->open && node->slots_free > 0 &&
-           !(node->held_for && node->held_at_ms == INT64_MAX);
+    return node->open && node->slots_free > 0 && !(node->held_for && node->held_at_ms == INT64_MAX);
 }
 
 static void view_node_init(struct view_node *ret, const struct node *node)
@@ -91,7 +90,8 @@ void view_release(struct view *view, const struct job *job, const struct worker 
     if (!node || worker->state == WORKER_EXITED)
         return;
     bool before = is_available(node);
-    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX; slot++)
+    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX;
+         slot++)
         node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
     node->slots_free += each->slots;
     node->cpus_milli_free += each->cpus_milli;
@@ -143,7 +143,7 @@ static bool is_kept_from(const struct view_node *node, const struct request *req
 {
     return node->held_for && node->held_for != request->sequence &&
            !(request->release_at_ms > 0 && node->held_at_ms != INT64_MAX &&
-                               request->release_at_ms <= node->held_at_ms);
+             request->release_at_ms <= node->held_at_ms);
 }
 
 static bool is_placed(const struct view_node *node, const struct placement *placement)

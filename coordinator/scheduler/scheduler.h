@@ -9,7 +9,8 @@
  *   pass.h            all of these together, for core, for `why` and for what-if
  *   preempt.h         who gives way
  *
- * Every order is decided: nodes by rack, free slots, then name; topology groups by size, then value.
+ * Every order is decided: nodes by rack, free slots, then name; topology groups by size, then
+ * value.
  */
 #ifndef SCHEDULER_SCHEDULER_H
 #define SCHEDULER_SCHEDULER_H
@@ -29,8 +30,8 @@ struct view_node {
     bool open;          /* may get new workers now */
     bool counted;       /* is or will soon be there: not lost, cordoned or draining */
     uint64_t held_for;  /* sequence of the waiting job it is kept for, 0 = none */
-    int64_t held_at_ms; /* it is kept for then: who is gone before may use it; INT64_MAX = no time is
-                         * known, so nobody may */
+    int64_t held_at_ms; /* it is kept for then: who is gone before may use it; INT64_MAX = no time
+                         * is known, so nobody may */
     int rack;           /* number of its rack in this view; 0 = it tells none */
     int group;          /* the same for the value of `topology` */
 };
@@ -42,7 +43,7 @@ struct view {
     int64_t now_ms;
     int *roomy; /* indices of the nodes that are open and not full, ascending; shrinks lazily */
     int roomy_count;
-    int racks; /* 0 = not numbered yet */
+    int racks;            /* 0 = not numbered yet */
     const char *topology; /* the label the groups are numbered for; NULL = none yet */
     int groups;
     int available; /* nodes that are open, not full, and not kept without a time: 0 ends a pass */
@@ -52,7 +53,7 @@ struct request {
     const struct spec *spec;
     int nodes_min, nodes_max;
     int64_t release_at_ms; /* when it will have given its nodes back; 0 or INT64_MAX = unknown */
-    uint64_t sequence; /* of the job that asks: what is kept for it is not kept from it */
+    uint64_t sequence;     /* of the job that asks: what is kept for it is not kept from it */
     bool least; /* take nodes_min only, though where nodes_max would be near each other */
     const struct job *avoid; /* nodes with a living worker of this job are not taken; may be NULL */
     const struct group *avoid_group; /* of that job: nor are nodes of its members, dead or alive */

@@ -118,8 +118,8 @@ static bool one_hangs_already(const struct stage *stage, const char *job)
     return false;
 }
 
-/* One of a gang that trains stands still for ever: SIGSTOP, a lost disk, a deadlock. Its peers tell;
- * of a gang that hangs as a whole nobody could. */
+/* One of a gang that trains stands still for ever: SIGSTOP, a lost disk, a deadlock. Its peers
+ * tell; of a gang that hangs as a whole nobody could. */
 static void hang_process(struct faults *faults)
 {
     struct sim_node *node = any_node(faults);
@@ -162,8 +162,7 @@ static void jump_clock(struct faults *faults)
     if (rng_chance(&faults->rng, 0.5))
         by_ms /= 1000;
     stage->world->wall_skew_ms[machine] += by_ms;
-    world_note(stage->world, "the clock of machine %d jumps by %lld ms", machine,
-               (long long)by_ms);
+    world_note(stage->world, "the clock of machine %d jumps by %lld ms", machine, (long long)by_ms);
     stage->clock_jumps++;
 }
 

@@ -11,7 +11,7 @@
 
 enum {
     REORDER_MAX_MS = 2000, /* what overtakes it may be this much younger */
-    REPEAT_MAX_MS = 3000, /* a repeated request may come this much later */
+    REPEAT_MAX_MS = 3000,  /* a repeated request may come this much later */
     LOCAL_DELAY_MS = 1,
     REFUSED_MS = 2,
     GONE_MAX_MS = 50,

@@ -23,7 +23,7 @@ PLANTS = [
      ".generation = job->next_generation++,",
      ".generation = job->next_generation > 1 ? job->next_generation - 1 : job->next_generation++,"),
     ("broken-generation-commits", "coordinator/core/checkpoint.c",
-     "group->published && !group->broken &&", "group->published &&"),
+     "bool whole = !group->broken || job_gang_ends(job);", "bool whole = true;"),
     ("old-generation-commits", "coordinator/core/checkpoint.c",
      "checkpoint->generation == group->generation &&", ""),
     ("old-report-taken-for-news", "coordinator/core/node.c",

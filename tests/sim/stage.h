@@ -15,8 +15,8 @@ struct sim_job {                    /* of the client's workload */
     const char *elastic;
     int priority;
     const char *tenant;
-    char refusal[128];     /* what the last refused submit was told */
-    int max_runtime_s; /* 0 = none */
+    char refusal[128];                  /* what the last refused submit was told */
+    int max_runtime_s;                  /* 0 = none */
     int64_t submit_at_ms, cancel_at_ms; /* 0 = never */
     bool cancel_acknowledged, asking;
     uint64_t acknowledged_step; /* newest checkpoint the coordinator said yes to */

@@ -143,7 +143,7 @@ static void tenant_set(void *arg, const struct error *err, const ProtobufCMessag
     tenant->asking = false;
     tenant->set = err->code == 0;
     tenant->exists |= err->code == E_ALREADY_EXISTS; /* by a call whose answer was lost, or not yet
-                                                       * for good: only a yes is a promise */
+                                                      * for good: only a yes is a promise */
     if (err->code == E_NOT_FOUND)
         tenant->exists = false;
 }

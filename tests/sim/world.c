@@ -107,8 +107,7 @@ static int64_t clock_wall(void *self)
 {
     const struct program *program = self;
     /* Machines disagree a little, and jump. */
-    int64_t skew_ms =
-        program->machine * 7 + program->world->wall_skew_ms[program->machine];
+    int64_t skew_ms = program->machine * 7 + program->world->wall_skew_ms[program->machine];
     return wall_start_ms + program->world->now_ms + skew_ms;
 }
 

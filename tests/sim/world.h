@@ -67,8 +67,8 @@ struct world {
     double loss, duplicate, reorder;
     int delay_max_ms;
     bool cut[SIM_MACHINES_MAX][SIM_MACHINES_MAX];
-    struct strmap files[SIM_MACHINES_MAX]; /* path -> struct sim_file */
-    int64_t wall_skew_ms[SIM_MACHINES_MAX];       /* clocks jump */
+    struct strmap files[SIM_MACHINES_MAX];  /* path -> struct sim_file */
+    int64_t wall_skew_ms[SIM_MACHINES_MAX]; /* clocks jump */
     int64_t disk_fails_until_ms[SIM_MACHINES_MAX];
     struct stage *stage;
     char failure[1024]; /* "" = none */

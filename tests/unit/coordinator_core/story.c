@@ -343,8 +343,7 @@ const char *story_submit(struct story *story, const struct story_spec *spec)
 
 void story_tenant(struct story *story, const char *name, int weight, int guaranteed, int limit)
 {
-    struct tenant facts = {
-        .weight = weight, .guaranteed_slots = guaranteed, .limit_slots = limit};
+    struct tenant facts = {.weight = weight, .guaranteed_slots = guaranteed, .limit_slots = limit};
     struct event event = {.kind = EVENT_TENANT_SET, .request = ++story->next_request};
     (void)str_copy(facts.name, sizeof facts.name, name);
     event.tenant_set.facts = &facts;

@@ -118,8 +118,8 @@ Test(sharing, a_limit_is_never_passed_and_holds_nobody_else_up)
     cr_expect_str_eq(reasons[0].kind, "tenant_limit");
     cr_expect_eq(state("j3"), JOB_RUNNING);
     cr_expect_leq(cluster_tenant(s.cluster, "red")->slots_used, 2);
-    story_submit(&s, &(struct story_spec){
-                         .name = "big", .nodes_min = 3, .nodes_max = 3, .tenant = "red"});
+    story_submit(
+        &s, &(struct story_spec){.name = "big", .nodes_min = 3, .nodes_max = 3, .tenant = "red"});
     cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
     cr_expect_str_eq(s.error.field, "tenant");
 }
@@ -394,4 +394,33 @@ Test(sharing, draining_moves_a_gang_to_a_free_node_and_uncordon_lets_it_be_used)
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);
     cr_expect_eq(state("j2"), JOB_RUNNING);
+}
+
+/* A reservation is never delayed: while every job keeps to its max_runtime and no node fails, the
+ * start of the job in front moves nearer or stays, however many others come behind it. */
+Test(sharing, a_reserved_start_is_never_delayed)
+{
+    static const char *const times[] = {"1m", "5m", "20m", NULL};
+    for (unsigned seed = 1; seed <= 40; seed++) {
+        unsigned random = seed * 2654435761u;
+        int64_t reserved_ms = INT64_MAX;
+        finish();
+        begin();
+        nodes(4);
+        for (int i = 0; i < 4; i++)
+            submit_bounded("early", 1, times[(random >> (2 * i)) % 3]);
+        submit_bounded("front", 2 + (int)(random >> 8) % 3, NULL);
+        const struct job *front = story_job(&s, "j5");
+        for (int i = 0; i < 30 && front->state == JOB_QUEUED; i++) {
+            random = random * 1664525u + 1013904223u;
+            submit_bounded("later", 1 + (int)(random >> 28) % 2, times[(random >> 16) % 4]);
+            story_wait(&s, 20000 + (int64_t)(random >> 20) % 60000);
+            if (front->state != JOB_QUEUED)
+                break;
+            cr_assert_neq(front->starts_at_ms, 0, "all that run say how long");
+            cr_assert_leq(front->starts_at_ms, reserved_ms, "seed %u: delayed by %lld ms", seed,
+                          (long long)(front->starts_at_ms - reserved_ms));
+            reserved_ms = front->starts_at_ms;
+        }
+    }
 }
