@@ -115,7 +115,8 @@ static int load_first_job(struct driver *driver, struct cluster *cluster, struct
 
 static int load_cluster(struct driver *driver, struct cluster *cluster, struct error *err)
 {
-    static const struct store_loader loader = {.parse_spec = service_parse_spec};
+    struct strmap specs = {0};
+    struct store_loader loader = {.parse_spec = service_parse_spec, .arg = &specs};
     struct tenants_load tenants = {.cluster = cluster, .err = err};
     int rc = driver->store->verbs->list_tenants(driver->store, load_tenant, &tenants, err);
     if (rc == 0)
@@ -124,6 +125,7 @@ static int load_cluster(struct driver *driver, struct cluster *cluster, struct e
         rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
     if (rc == 0)
         rc = load_first_job(driver, cluster, err);
+    strmap_fini(&specs);
     return rc;
 }
 

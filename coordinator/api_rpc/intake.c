@@ -109,25 +109,42 @@ static int build(const Muster__JobSpec *message, const char *json, struct arena 
     return spec_build(&input, ret, err);
 }
 
-int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
+static int check_counts(const Muster__JobSpec *message, struct error *err)
 {
     if (message->n_command > SPEC_ARGS_MAX || message->n_env > SPEC_ENV_MAX ||
         message->n_constraints > SPEC_LABELS_MAX)
         return error_set(err, E_INVALID_ARGUMENT,
                          "spec: at most %d words of command, %d of env, %d constraints",
                          SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX);
+    return 0;
+}
+
+int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
+                       struct error *err)
+{
     struct arena arena;
-    struct buf json;
     arena_init(&arena, 1 << 20);
-    buf_init(&json, SPEC_TEXT_MAX_BYTES);
-    int rc = transcode_to_json(&message->base, NULL, &json, err);
+    int rc = check_counts(message, err);
     if (rc == 0)
-        rc = build(message, buf_cstr(&json), &arena, ret, err);
-    else if (rc == E_RESOURCE_EXHAUSTED)
-        rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
-                       SPEC_TEXT_MAX_BYTES >> 10);
-    buf_fini(&json);
+        rc = build(message, json, &arena, ret, err);
     arena_fini(&arena);
+    return rc;
+}
+
+int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
+{
+    struct buf json;
+    buf_init(&json, SPEC_TEXT_MAX_BYTES);
+    int rc = check_counts(message, err);
+    if (rc == 0) {
+        rc = transcode_to_json(&message->base, NULL, &json, err);
+        if (rc == E_RESOURCE_EXHAUSTED)
+            rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
+                           SPEC_TEXT_MAX_BYTES >> 10);
+    }
+    if (rc == 0)
+        rc = intake_stored_spec(message, buf_cstr(&json), ret, err);
+    buf_fini(&json);
     return rc;
 }
 

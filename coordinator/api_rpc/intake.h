@@ -22,6 +22,10 @@ int intake_name(const char *name, const char *field, struct error *err);
 /* Validates by spec_build and keeps the message's JSON in it. The caller gets one reference. */
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err);
 
+/* The same from the JSON it was stored as. */
+int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
+                       struct error *err);
+
 /* Fill `ret` (zeroed by the caller). */
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
 

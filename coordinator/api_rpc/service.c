@@ -670,13 +670,21 @@ Muster__JobSpec *service_spec(struct service *service, const struct job *job)
 
 int service_parse_spec(void *arg, const char *json, struct spec **ret, struct error *err)
 {
-    (void)arg;
+    enum { SHARED_MAX = 4096 };
+    struct strmap *shared = arg;
+    struct spec *known = shared ? strmap_get(shared, json) : NULL;
+    if (known) {
+        *ret = spec_hold(known);
+        return 0;
+    }
     ProtobufCMessage *message;
     int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, err);
     if (rc < 0)
         return rc;
-    rc = intake_spec((const Muster__JobSpec *)message, ret, err);
+    rc = intake_stored_spec((const Muster__JobSpec *)message, json, ret, err);
     rpc_message_free(message);
+    if (rc == 0 && shared && strmap_count(shared) < SHARED_MAX)
+        (void)strmap_set(shared, json, *ret, NULL); /* unshared is only slower */
     return rc;
 }
 

@@ -116,7 +116,8 @@ void service_turn_end(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
 void service_peer_gone(struct service *service, uint64_t peer);
 
-/* The spec a job was stored with (store_parse_spec_fn; `arg` is not used). */
+/* The spec a job was stored with (store_parse_spec_fn). `arg` is NULL or a struct strmap that is
+ * empty at first, borrows what it holds, and makes jobs of the same words share one spec. */
 int service_parse_spec(void *arg, const char *json, struct spec **ret, struct error *err);
 
 /* For /metrics. */
