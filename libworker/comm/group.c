@@ -88,8 +88,10 @@ static int adopt(struct wk_comm *parent, struct wk_comm *group, const char *name
 void group_leave(struct wk_comm *comm)
 {
     pthread_mutex_lock(&comm->fail_lock);
-    for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling)
+    for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling) {
         child->parent = NULL;
+        comm_fail(child, WK_EABORT, -1, "%s: its parent was closed", child->name);
+    }
     comm->first_child = NULL;
     pthread_mutex_unlock(&comm->fail_lock);
     struct wk_comm *parent = comm->parent;

@@ -167,6 +167,7 @@ static float *reduce_widened(const struct reduction *r, const void *const *sourc
     return sum;
 }
 
+/* As above: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define FINISH(type, bits_type, exponent)                                                          \
     WIDE static void scale_##type(type *values, double by, size_t n)                               \
     {                                                                                              \
@@ -202,6 +203,8 @@ static float *reduce_widened(const struct reduction *r, const void *const *sourc
             tally->lanes[(tally->at + i) % TALLY_LANES] += (double)values[i] * (double)values[i];  \
         tally->at += n;                                                                            \
     }
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 typedef uint32_t __attribute__((aligned(1), may_alias)) b32;
 typedef uint64_t __attribute__((aligned(1), may_alias)) b64;

@@ -17,6 +17,6 @@ struct views {
 int shared_locate(struct wk_comm *comm, const struct request *rq, struct located *ret);
 
 /* Map what the posts of the others name. 0 or the failure. */
-int shared_look(struct wk_comm *comm, const struct request *rq, struct views *ret);
+int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views);
 
 #endif
