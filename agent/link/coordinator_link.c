@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/link/held.h"
 #include "agent/link/wire.h"
 #include "common/base/str.h"
 
-enum { NODE_NAME_BYTES = 64 };
+enum { NODE_NAME_BYTES = 64, POLL_ARENA_MAX_BYTES = 1 << 20 };
 
 enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED };
 
@@ -28,6 +29,8 @@ struct coordinator_link {
     bool closing;
     bool register_in_flight, poll_in_flight;
     uint64_t poll_version;
+    bool poll_incomplete; /* of the last answer */
+    struct held held;
     uint64_t sequence;
     struct report_call reports[LINK_REPORTS_MAX];
     struct loop_timer again_timer;
@@ -106,6 +109,8 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
     works(link);
     link->state = LINK_REGISTERED;
     link->poll_version = 0;
+    link->poll_incomplete = false;
+    held_fini(&link->held); /* another cluster may have taken its place */
     link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer);
     act_now(link);
 }
@@ -140,7 +145,9 @@ static void take_desired(struct coordinator_link *link, const Muster__NodePollAn
     struct assignment **list = calloc(all + 1, sizeof(struct assignment *));
     int rc = list ? 0 : E_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < all && !rc; i++)
-        if (!(rc = wire_assignment(answer->assignments[i], &list[count], &err)))
+        if (!(rc = wire_assignment(answer->assignments[i],
+                                   held_find(&link->held, answer->assignments[i]->job),
+                                   &list[count], &err)))
             count++;
     /* All or nothing: what is missing from the list would be stopped. */
     if (rc)
@@ -150,6 +157,28 @@ static void take_desired(struct coordinator_link *link, const Muster__NodePollAn
     for (int i = 0; i < count; i++)
         assignment_release(list[i]);
     free(list);
+}
+
+/* What jobs share may take several answers; only then can the desired state be told. */
+static void take_answer(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
+{
+    struct error own = {0};
+    bool news =
+        answer->version != link->poll_version || answer->version == 0 || link->poll_incomplete;
+    if (held_take(&link->held, answer, &own)) {
+        complain(link, &own);
+        link->poll_version = 0;
+        act_later(link);
+        return;
+    }
+    if (!answer->incomplete) {
+        held_keep_only(&link->held, answer);
+        if (news)
+            take_desired(link, answer);
+    }
+    link->poll_version = answer->version;
+    link->poll_incomplete = answer->incomplete;
+    act_now(link);
 }
 
 static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *message)
@@ -171,10 +200,7 @@ static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *
         return;
     }
     works(link);
-    if (answer->version != link->poll_version || answer->version == 0)
-        take_desired(link, answer);
-    link->poll_version = answer->version;
-    act_now(link);
+    take_answer(link, answer);
 }
 
 static void send_poll(struct coordinator_link *link)
@@ -182,11 +208,20 @@ static void send_poll(struct coordinator_link *link)
     Muster__NodePollRequest request = MUSTER__NODE_POLL_REQUEST__INIT;
     struct rpc_options options = {.timeout_ms = LINK_POLL_MS};
     struct error err = {0};
+    struct arena arena;
+    arena_init(&arena, POLL_ARENA_MAX_BYTES);
     request.node = link->node;
     request.incarnation = link->incarnation;
     request.version = link->poll_version;
-    if (rpc_client_call(link->client, &muster__nodes__descriptor, "Poll", &request.base, &options,
-                        on_poll, link, &err)) {
+    request.incomplete = link->poll_incomplete;
+    int rc = held_fill(&link->held, &arena, &request);
+    if (rc)
+        error_set(&err, rc, "no memory for a poll");
+    else
+        rc = rpc_client_call(link->client, &muster__nodes__descriptor, "Poll", &request.base,
+                             &options, on_poll, link, &err);
+    arena_fini(&arena);
+    if (rc) {
         complain(link, &err);
         act_later(link);
         return;
@@ -305,5 +340,6 @@ void coordinator_link_free(struct coordinator_link *link)
     link->closing = true;
     loop_timer_cancel(link->loop, &link->again_timer);
     rpc_client_free(link->client);
+    held_fini(&link->held);
     free(link);
 }

@@ -176,7 +176,8 @@ static void fill_members(struct assignment *a, const Muster__Membership *members
     a->members_count = (int)membership->n_members;
 }
 
-static int fill(struct assignment *a, const Muster__Assignment *m, struct error *err)
+static int fill(struct assignment *a, const Muster__Assignment *m, const Muster__JobShared *shared,
+                struct error *err)
 {
     bool failed = false;
     if (m->master_port > UINT16_MAX || m->secret.len > sizeof(a->secret) ||
@@ -202,20 +203,22 @@ static int fill(struct assignment *a, const Muster__Assignment *m, struct error 
     if (m->secret.len)
         memcpy(a->secret, m->secret.data, m->secret.len);
     a->secret_bytes = (int)m->secret.len;
-    if (m->spec)
-        fill_spec(a, m->spec, &failed);
-    fill_members(a, m->membership, &failed);
+    fill_spec(a, shared->spec, &failed);
+    fill_members(a, shared->membership, &failed);
     return failed ? error_set(err, E_RESOURCE_EXHAUSTED, "an assignment is too large") : 0;
 }
 
-int wire_assignment(const Muster__Assignment *message, struct assignment **ret, struct error *err)
+int wire_assignment(const Muster__Assignment *message, const Muster__JobShared *shared,
+                    struct assignment **ret, struct error *err)
 {
     struct assignment *a = assignment_new();
     if (!a)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for an assignment");
     int rc = wire_key(message->job, message->uid, &a->key, err);
+    if (!rc && (!shared || !shared->spec))
+        rc = error_set(err, E_INVALID_ARGUMENT, "job %s comes without its spec", a->key.job);
     if (!rc)
-        rc = fill(a, message, err);
+        rc = fill(a, message, shared, err);
     if (rc)
         assignment_release(a);
     else

@@ -16,8 +16,10 @@
  */
 enum { WIRE_LAST_OUTPUTS_MAX = 256 };
 
-/* A new assignment with one reference. E_INVALID_ARGUMENT for what no coordinator says. */
-int wire_assignment(const Muster__Assignment *message, struct assignment **ret, struct error *err);
+/* A new assignment with one reference. `shared`: what its job's workers have in common.
+ * E_INVALID_ARGUMENT for what no coordinator says. */
+int wire_assignment(const Muster__Assignment *message, const Muster__JobShared *shared,
+                    struct assignment **ret, struct error *err);
 
 /* The status of all workers. E_RESOURCE_EXHAUSTED when the arena is full. */
 int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,

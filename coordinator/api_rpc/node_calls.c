@@ -6,7 +6,6 @@
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"
-#include "coordinator/rendezvous/secret.h"
 
 enum { REPORT_ARENA_MAX_BYTES = 128 << 20 }; /* what the largest RPC message can unpack to */
 
@@ -15,9 +14,8 @@ static void step(struct service *service, struct event *event)
     service->options.host.step(service->options.host.self, event);
 }
 
-/* The node if this agent may speak for it; fills err otherwise. */
-static const struct node *speaker(struct service *service, const char *name, uint64_t incarnation,
-                                  struct error *err)
+const struct node *service_speaker(struct service *service, const char *name, uint64_t incarnation,
+                                   struct error *err)
 {
     const struct node *node = cluster_node(service_cluster(service), name);
     if (!node) {
@@ -144,7 +142,7 @@ void call_report(struct service *service, struct service_call *call,
     };
     struct worker_report *reports = NULL;
     int count = 0;
-    if (!speaker(service, message->node, message->incarnation, &err) ||
+    if (!service_speaker(service, message->node, message->incarnation, &err) ||
         intake_reports(&from, &arena, &reports, &count, &err) < 0) {
         service_fail(call, &err);
         arena_fini(&arena);
@@ -181,149 +179,6 @@ void done_report(struct service *service, struct service_call *call, const struc
     service_answer(call, &answer.base);
 }
 
-struct poll { /* an answer under construction */
-    struct service *service;
-    const struct node *node;
-    struct arena *arena;
-    Muster__NodePollAnswer *answer;
-    size_t capacity;
-    bool failed;
-};
-
-static Muster__Membership *membership(struct arena *arena, const struct assignment *from)
-{
-    size_t world = (size_t)from->world;
-    Muster__Membership *ret = arena_alloc(arena, sizeof *ret);
-    Muster__Member *members = arena_array(arena, world, sizeof *members);
-    if (!ret || !members)
-        return NULL;
-    muster__membership__init(ret);
-    ret->generation = from->group->generation;
-    ret->members = wire_pointers(arena, world);
-    if (!ret->members)
-        return NULL;
-    for (size_t rank = 0; rank < world; rank++) {
-        const struct worker *worker = job_worker(from->job, from->group->members[rank]);
-        if (!worker)
-            return NULL;
-        muster__member__init(&members[rank]);
-        members[rank].rank = (uint32_t)rank;
-        members[rank].endpoint = (char *)(uintptr_t)worker->endpoint;
-        members[rank].node = (char *)(uintptr_t)worker->node;
-        members[rank].host = (uint32_t)from->group->places[rank].node_rank;
-        ret->members[ret->n_members++] = &members[rank];
-    }
-    return ret;
-}
-
-static bool fill_group(struct poll *poll, const struct assignment *from, Muster__Assignment *ret)
-{
-    const struct cluster *cluster = service_cluster(poll->service);
-    const struct group *group = from->group;
-    ret->rank = (uint32_t)from->rank;
-    ret->world = (uint32_t)from->world;
-    ret->local_rank = (uint32_t)from->local_rank;
-    ret->local_world = (uint32_t)from->local_world;
-    ret->node_rank = (uint32_t)from->node_rank;
-    ret->node_count = (uint32_t)from->node_count;
-    const struct node *master = cluster_node(cluster, group->master_node);
-    if (master)
-        ret->master_addr = (char *)(uintptr_t)master->address;
-    ret->master_port = (uint32_t)group->master_port;
-    char *token = arena_alloc(poll->arena, WORKER_TOKEN_MAX);
-    uint8_t *secret = arena_alloc(poll->arena, SECRET_BYTES);
-    if (!token || !secret)
-        return false;
-    worker_token(from->job, from->worker->uid, from->generation, token);
-    generation_secret(from->job, from->generation, secret);
-    ret->token = token;
-    ret->secret.data = secret;
-    ret->secret.len = SECRET_BYTES;
-    if (from->published)
-        ret->membership = membership(poll->arena, from);
-    return !from->published || ret->membership;
-}
-
-static Muster__Assignment *assignment(struct poll *poll, const struct assignment *from)
-{
-    Muster__Assignment *ret = arena_alloc(poll->arena, sizeof *ret);
-    if (!ret)
-        return NULL;
-    muster__assignment__init(ret);
-    ret->job = (char *)(uintptr_t)from->job->id;
-    ret->uid = from->worker->uid;
-    ret->stop = from->stop;
-    ret->grace_ms = STOP_GRACE_MS;
-    ret->generation = from->generation;
-    ret->slot = (uint32_t)from->worker->slot;
-    ret->reform = from->reform;
-    ret->restarts = (uint32_t)from->job->restarts;
-    ret->spec = service_spec(poll->service, from->job);
-    const struct checkpoint *last = job_last_checkpoint(from->job);
-    if (last)
-        ret->resume_from = (char *)(uintptr_t)last->path;
-    if (from->group->generation == 0)
-        return ret;
-    return fill_group(poll, from, ret) ? ret : NULL;
-}
-
-static void add_assignment(void *arg, const struct assignment *from)
-{
-    struct poll *poll = arg;
-    Muster__Assignment *one = poll->failed ? NULL : assignment(poll, from);
-    if (!one || poll->answer->n_assignments == poll->capacity) {
-        poll->failed = true;
-        return;
-    }
-    poll->answer->assignments[poll->answer->n_assignments++] = one;
-}
-
-static void answer_poll(struct service *service, struct service_call *call, const struct node *node,
-                        uint64_t version)
-{
-    Muster__NodePollAnswer answer = MUSTER__NODE_POLL_ANSWER__INIT;
-    struct arena arena;
-    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    struct poll poll = {.service = service,
-                        .node = node,
-                        .arena = &arena,
-                        .answer = &answer,
-                        .capacity = INTAKE_WORKERS_MAX};
-    answer.version = version;
-    answer.assignments = wire_pointers(&arena, poll.capacity);
-    poll.failed = !answer.assignments;
-    cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
-    if (poll.failed) {
-        struct error err;
-        error_set(&err, E_RESOURCE_EXHAUSTED, "the desired state of node '%s' is too large",
-                  node->name);
-        service_fail(call, &err);
-    } else {
-        service_answer(call, &answer.base);
-    }
-    arena_fini(&arena);
-}
-
-void call_poll(struct service *service, struct service_call *call, bool last_chance)
-{
-    const Muster__NodePollRequest *message = (const void *)call->request;
-    struct error err = {0};
-    const struct node *node = speaker(service, message->node, message->incarnation, &err);
-    if (!node) {
-        service_fail(call, &err);
-        return;
-    }
-    service_link_agent(service, call->peer, node->name, node->incarnation);
-    uint64_t version = service->poll_epoch | (node->desired_version & UINT32_MAX);
-    if (message->version != version || last_chance) {
-        answer_poll(service, call, node, version);
-        return;
-    }
-    char key[NODE_NAME_MAX + 8];
-    (void)str_printf(key, sizeof key, "poll/%s", node->name);
-    service_wait(call, key, INT64_MAX);
-}
-
 void call_commit_checkpoint(struct service *service, struct service_call *call,
                             const struct service_request *request)
 {
@@ -341,7 +196,7 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
     if (message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__unknown)
         error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
     else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
-             speaker(service, message->node, message->incarnation, &err)) {
+             service_speaker(service, message->node, message->incarnation, &err)) {
         step(service, &event);
         return;
     }
@@ -363,7 +218,7 @@ void done_commit_checkpoint(struct service *service, struct service_call *call,
 static int may_use_board(struct service *service, const Muster__BoardRequest *message,
                          struct error *err)
 {
-    if (!speaker(service, message->node, message->incarnation, err))
+    if (!service_speaker(service, message->node, message->incarnation, err))
         return err->code;
     const struct job *job = cluster_job(service_cluster(service), message->job);
     const struct group *group = NULL;

@@ -186,6 +186,9 @@ void call_register_node(struct service *, struct service_call *, const struct se
 void done_register_node(struct service *, struct service_call *, const struct action *);
 void call_report(struct service *, struct service_call *, const struct service_request *);
 void done_report(struct service *, struct service_call *, const struct action *);
+/* The node if this agent may speak for it; NULL with err filled otherwise. */
+const struct node *service_speaker(struct service *service, const char *name, uint64_t incarnation,
+                                   struct error *err);
 void call_poll(struct service *, struct service_call *, bool last_chance);
 void call_commit_checkpoint(struct service *, struct service_call *,
                             const struct service_request *);

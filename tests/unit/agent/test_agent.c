@@ -90,6 +90,7 @@ static void answer_poll(struct stage *s, struct rpc_call *call)
     Muster__JobSpec specs[WANTS_MAX];
     char *commands[WANTS_MAX][3], tokens[WANTS_MAX][64];
     Muster__Membership memberships[WANTS_MAX];
+    Muster__JobShared shared[WANTS_MAX], *shares[WANTS_MAX];
     Muster__Member member = MUSTER__MEMBER__INIT, *members[] = {&member};
     member.endpoint = (char *)"tcp://e";
     for (int i = 0; i < s->wants_count; i++) {
@@ -110,7 +111,9 @@ static void answer_poll(struct stage *s, struct rpc_call *call)
         all[i].stop = want->stop;
         all[i].grace_ms = 300;
         all[i].token = tokens[i];
-        all[i].spec = &specs[i];
+        muster__job_shared__init(&shared[i]); /* one job: the newest membership counts */
+        shared[i].job = all[i].job;
+        shared[i].spec = &specs[i];
         all[i].secret.data = (uint8_t *)"01234567890123456789012345678901";
         all[i].secret.len = 32;
         if (want->formed) {
@@ -118,13 +121,16 @@ static void answer_poll(struct stage *s, struct rpc_call *call)
             memberships[i].generation = want->generation;
             memberships[i].members = members;
             memberships[i].n_members = 1;
-            all[i].membership = &memberships[i];
+            shared[i].membership = &memberships[i];
         }
         list[i] = &all[i];
+        shares[i] = &shared[i];
     }
     answer.version = s->version;
     answer.assignments = list;
     answer.n_assignments = (size_t)s->wants_count;
+    answer.shared = shares;
+    answer.n_shared = (size_t)s->wants_count;
     rpc_call_answer(call, &answer.base);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/core/environment.h"
+#include "agent/link/held.h"
 #include "agent/link/wire.h"
 #include "agent/outbox.h"
 
@@ -19,6 +20,7 @@ Test(wire, an_assignment_in_our_words)
     Muster__Training training = MUSTER__TRAINING__INIT;
     Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
     Muster__Assignment message = MUSTER__ASSIGNMENT__INIT;
+    Muster__JobShared shared = MUSTER__JOB_SHARED__INIT;
     char *command[] = {(char *)"python3", (char *)"t.py"};
     a.key = (char *)"A", a.value = (char *)"1", b.key = (char *)"B", b.value = (char *)"2";
     resources.slots = 2, resources.cpus = 1.5, resources.memory = (char *)"2GiB";
@@ -28,11 +30,12 @@ Test(wire, an_assignment_in_our_words)
     training.seed = 1ull << 40;
     spec.command = command, spec.n_command = 2, spec.env = env, spec.n_env = 2;
     spec.resources = &resources, spec.restart = &restart, spec.training = &training;
-    message.job = (char *)"j1", message.uid = 9, message.generation = 2, message.spec = &spec;
+    message.job = (char *)"j1", message.uid = 9, message.generation = 2;
+    shared.spec = &spec;
     message.master_port = 21000;
     struct assignment *got;
     struct error err;
-    cr_assert_eq(wire_assignment(&message, &got, &err), 0, "%s", err.text);
+    cr_assert_eq(wire_assignment(&message, &shared, &got, &err), 0, "%s", err.text);
     cr_expect_str_eq(got->command[1], "t.py");
     cr_expect_null(got->command[2]);
     cr_expect_str_eq(got->env[0].name, "A");
@@ -53,14 +56,18 @@ Test(wire, an_assignment_in_our_words)
 Test(wire, malformed_assignments_are_refused)
 {
     Muster__Assignment message = MUSTER__ASSIGNMENT__INIT;
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    Muster__JobShared shared = MUSTER__JOB_SHARED__INIT;
     struct assignment *got = NULL;
     struct error err;
-    cr_expect_eq(wire_assignment(&message, &got, &err), E_INVALID_ARGUMENT);
+    cr_expect_eq(wire_assignment(&message, &shared, &got, &err), E_INVALID_ARGUMENT);
     message.job = (char *)"a-job-id-that-is-longer-than-any-job-id-may-be";
-    cr_expect_eq(wire_assignment(&message, &got, &err), E_INVALID_ARGUMENT);
+    cr_expect_eq(wire_assignment(&message, &shared, &got, &err), E_INVALID_ARGUMENT);
     message.job = (char *)"j";
+    cr_expect_eq(wire_assignment(&message, &shared, &got, &err), E_INVALID_ARGUMENT);
+    shared.spec = &spec;
     message.master_port = 70000;
-    cr_expect_eq(wire_assignment(&message, &got, &err), E_INVALID_ARGUMENT);
+    cr_expect_eq(wire_assignment(&message, &shared, &got, &err), E_INVALID_ARGUMENT);
     cr_expect_null(got);
 }
 
@@ -69,19 +76,62 @@ Test(wire, a_membership_of_another_generation_is_none)
     Muster__Member member = MUSTER__MEMBER__INIT, *members[] = {&member};
     Muster__Membership membership = MUSTER__MEMBERSHIP__INIT;
     Muster__Assignment message = MUSTER__ASSIGNMENT__INIT;
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    Muster__JobShared shared = MUSTER__JOB_SHARED__INIT;
     struct arena arena = {0};
     struct assignment *got;
     member.endpoint = (char *)"tcp://e", member.node = (char *)"n";
     membership.members = members, membership.n_members = 1, membership.generation = 1;
-    message.job = (char *)"j", message.generation = 2, message.membership = &membership;
-    cr_assert_eq(wire_assignment(&message, &got, NULL), 0);
+    message.job = (char *)"j", message.generation = 2;
+    shared.membership = &membership, shared.spec = &spec;
+    cr_assert_eq(wire_assignment(&message, &shared, &got, NULL), 0);
     cr_expect_eq(got->members_count, 0);
     cr_expect_null(wire_membership(got, &arena));
     assignment_release(got);
     membership.generation = 2;
-    cr_assert_eq(wire_assignment(&message, &got, NULL), 0);
+    cr_assert_eq(wire_assignment(&message, &shared, &got, NULL), 0);
     cr_expect_str_eq(wire_membership(got, &arena)->members[0]->endpoint, "tcp://e");
     assignment_release(got);
+    arena_fini(&arena);
+}
+
+/* One answer of the coordinator: spec and membership of generation (0 = not told) of job j. */
+static void tell(struct held *held, const char *job, Muster__JobSpec *spec, uint64_t generation)
+{
+    Muster__Membership membership = MUSTER__MEMBERSHIP__INIT;
+    Muster__JobShared shared = MUSTER__JOB_SHARED__INIT, *all[] = {&shared};
+    Muster__NodePollAnswer answer = MUSTER__NODE_POLL_ANSWER__INIT;
+    membership.generation = generation;
+    shared.job = (char *)(uintptr_t)job;
+    shared.spec = spec;
+    shared.membership = generation ? &membership : NULL;
+    answer.shared = all, answer.n_shared = 1;
+    cr_assert_eq(held_take(held, &answer, NULL), 0);
+    held_keep_only(held, &answer);
+}
+
+Test(wire, what_jobs_share_is_held_until_they_are_gone)
+{
+    struct held held = {0};
+    struct arena arena = {0};
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    Muster__NodePollRequest request = MUSTER__NODE_POLL_REQUEST__INIT;
+    spec.name = (char *)"first";
+    tell(&held, "j", &spec, 0);
+    tell(&held, "j", NULL, 3);
+    tell(&held, "j", NULL, 0);
+    const Muster__JobShared *got = held_find(&held, "j");
+    cr_assert(got && got->spec && got->membership);
+    cr_expect_str_eq(got->spec->name, "first");
+    cr_expect_eq(got->membership->generation, 3);
+    cr_assert_eq(held_fill(&held, &arena, &request), 0);
+    cr_assert_eq(request.n_held, 1);
+    cr_expect_str_eq(request.held[0]->job, "j");
+    cr_expect_eq(request.held[0]->generation, 3);
+    tell(&held, "k", &spec, 0);
+    cr_expect_null(held_find(&held, "j"), "no longer named");
+    cr_expect_not_null(held_find(&held, "k"));
+    held_fini(&held);
     arena_fini(&arena);
 }
 

@@ -1,0 +1,221 @@
+/* Poll: what should run on a node, told to its agent. What the workers of a job share goes once,
+ * and only until the agent holds it, so an answer stays small whatever a node runs. */
+#include <string.h>
+
+#include "common/base/str.h"
+#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+#include "coordinator/core/step.h"
+#include "coordinator/rendezvous/secret.h"
+
+enum {
+    SHARED_MAX_BYTES = 2 << 20, /* in one answer; its assignments need as much at most */
+    MEMBERSHIP_MAX = 8192,      /* members */
+};
+
+struct poll { /* an answer under construction */
+    struct service *service;
+    const struct node *node;
+    struct arena *arena;
+    Muster__NodePollAnswer *answer;
+    Muster__JobHeld *const *held; /* by the agent that asks */
+    size_t held_count, capacity;
+    size_t shared_bytes;      /* specs and memberships in this answer */
+    const struct job *last;   /* whose shared part is the newest in the answer */
+    uint64_t last_generation; /* its membership that is held or told */
+    bool failed;
+};
+
+static Muster__Membership *membership(struct arena *arena, const struct assignment *from)
+{
+    size_t world = (size_t)from->world;
+    Muster__Membership *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Member *members = arena_array(arena, world, sizeof *members);
+    if (!ret || !members)
+        return NULL;
+    muster__membership__init(ret);
+    ret->generation = from->group->generation;
+    ret->members = wire_pointers(arena, world);
+    if (!ret->members)
+        return NULL;
+    for (size_t rank = 0; rank < world; rank++) {
+        const struct worker *worker = job_worker(from->job, from->group->members[rank]);
+        if (!worker)
+            return NULL;
+        muster__member__init(&members[rank]);
+        members[rank].rank = (uint32_t)rank;
+        members[rank].endpoint = (char *)(uintptr_t)worker->endpoint;
+        members[rank].node = (char *)(uintptr_t)worker->node;
+        members[rank].host = (uint32_t)from->group->places[rank].node_rank;
+        ret->members[ret->n_members++] = &members[rank];
+    }
+    return ret;
+}
+
+/* True if the part goes into this answer: one always does, however large. */
+static bool takes(struct poll *poll, const ProtobufCMessage *part)
+{
+    size_t bytes = protobuf_c_message_get_packed_size(part);
+    if (poll->shared_bytes > 0 && poll->shared_bytes + bytes > SHARED_MAX_BYTES) {
+        poll->answer->incomplete = true;
+        return false;
+    }
+    poll->shared_bytes += bytes;
+    return true;
+}
+
+/* Assignments come job by job. */
+static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
+{
+    Muster__NodePollAnswer *answer = poll->answer;
+    if (poll->last == job)
+        return answer->shared[answer->n_shared - 1];
+    Muster__JobShared *ret = arena_alloc(poll->arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__job_shared__init(ret);
+    ret->job = (char *)(uintptr_t)job->id;
+    const Muster__JobHeld *held = NULL;
+    for (size_t i = 0; i < poll->held_count && !held; i++)
+        if (strcmp(poll->held[i]->job, job->id) == 0)
+            held = poll->held[i];
+    Muster__JobSpec *spec = service_spec(poll->service, job);
+    if (!held && takes(poll, &spec->base))
+        ret->spec = spec;
+    poll->last = job;
+    poll->last_generation = held ? held->generation : 0;
+    answer->shared[answer->n_shared++] = ret;
+    return ret;
+}
+
+/* A gang too large for any message is left without membership: its program has to do without. */
+static bool share_membership(struct poll *poll, const struct assignment *from,
+                             Muster__JobShared *shared)
+{
+    uint64_t generation = from->group->generation;
+    if (!from->published || shared->membership || poll->last_generation == generation ||
+        from->world > MEMBERSHIP_MAX)
+        return true;
+    Muster__Membership *told = membership(poll->arena, from);
+    if (told && takes(poll, &told->base))
+        shared->membership = told;
+    poll->last_generation = generation;
+    return told;
+}
+
+static bool fill_group(struct poll *poll, const struct assignment *from, Muster__Assignment *ret)
+{
+    const struct cluster *cluster = service_cluster(poll->service);
+    const struct group *group = from->group;
+    ret->rank = (uint32_t)from->rank;
+    ret->world = (uint32_t)from->world;
+    ret->local_rank = (uint32_t)from->local_rank;
+    ret->local_world = (uint32_t)from->local_world;
+    ret->node_rank = (uint32_t)from->node_rank;
+    ret->node_count = (uint32_t)from->node_count;
+    const struct node *master = cluster_node(cluster, group->master_node);
+    if (master)
+        ret->master_addr = (char *)(uintptr_t)master->address;
+    ret->master_port = (uint32_t)group->master_port;
+    char *token = arena_alloc(poll->arena, WORKER_TOKEN_MAX);
+    uint8_t *secret = arena_alloc(poll->arena, SECRET_BYTES);
+    if (!token || !secret)
+        return false;
+    worker_token(from->job, from->worker->uid, from->generation, token);
+    generation_secret(from->job, from->generation, secret);
+    ret->token = token;
+    ret->secret.data = secret;
+    ret->secret.len = SECRET_BYTES;
+    return true;
+}
+
+static Muster__Assignment *assignment(struct poll *poll, const struct assignment *from)
+{
+    Muster__Assignment *ret = arena_alloc(poll->arena, sizeof *ret);
+    Muster__JobShared *shared = shared_of(poll, from->job);
+    if (!ret || !shared || !share_membership(poll, from, shared))
+        return NULL;
+    muster__assignment__init(ret);
+    ret->job = (char *)(uintptr_t)from->job->id;
+    ret->uid = from->worker->uid;
+    ret->stop = from->stop;
+    ret->grace_ms = STOP_GRACE_MS;
+    ret->generation = from->generation;
+    ret->slot = (uint32_t)from->worker->slot;
+    ret->reform = from->reform;
+    ret->restarts = (uint32_t)from->job->restarts;
+    const struct checkpoint *last = job_last_checkpoint(from->job);
+    if (last)
+        ret->resume_from = (char *)(uintptr_t)last->path;
+    if (from->group->generation == 0)
+        return ret;
+    return fill_group(poll, from, ret) ? ret : NULL;
+}
+
+static void add_assignment(void *arg, const struct assignment *from)
+{
+    struct poll *poll = arg;
+    if (poll->failed || poll->answer->n_assignments == poll->capacity) {
+        poll->failed = true;
+        return;
+    }
+    Muster__Assignment *one = assignment(poll, from);
+    poll->failed = !one;
+    if (!one)
+        return;
+    poll->answer->assignments[poll->answer->n_assignments++] = one;
+}
+
+static void answer_poll(struct service *service, struct service_call *call, const struct node *node,
+                        uint64_t version)
+{
+    const Muster__NodePollRequest *message = (const void *)call->request;
+    Muster__NodePollAnswer answer = MUSTER__NODE_POLL_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    struct poll poll = {.service = service,
+                        .node = node,
+                        .arena = &arena,
+                        .answer = &answer,
+                        .capacity = INTAKE_WORKERS_MAX};
+    /* What an agent holds of another life of this coordinator may not be what is meant now. */
+    if ((message->version & ~(uint64_t)UINT32_MAX) == service->poll_epoch) {
+        poll.held = message->held;
+        poll.held_count = message->n_held;
+    }
+    answer.version = version;
+    answer.assignments = wire_pointers(&arena, poll.capacity);
+    answer.shared = wire_pointers(&arena, poll.capacity);
+    poll.failed = !answer.assignments || !answer.shared;
+    cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
+    if (poll.failed) {
+        struct error err;
+        error_set(&err, E_RESOURCE_EXHAUSTED, "the desired state of node '%s' is too large",
+                  node->name);
+        service_fail(call, &err);
+    } else {
+        service_answer(call, &answer.base);
+    }
+    arena_fini(&arena);
+}
+
+void call_poll(struct service *service, struct service_call *call, bool last_chance)
+{
+    const Muster__NodePollRequest *message = (const void *)call->request;
+    struct error err = {0};
+    const struct node *node = service_speaker(service, message->node, message->incarnation, &err);
+    if (!node) {
+        service_fail(call, &err);
+        return;
+    }
+    service_link_agent(service, call->peer, node->name, node->incarnation);
+    uint64_t version = service->poll_epoch | (node->desired_version & UINT32_MAX);
+    if (message->version != version || message->incomplete || last_chance) {
+        answer_poll(service, call, node, version);
+        return;
+    }
+    char key[NODE_NAME_MAX + 8];
+    (void)str_printf(key, sizeof key, "poll/%s", node->name);
+    service_wait(call, key, INT64_MAX);
+}
