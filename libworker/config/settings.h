@@ -63,6 +63,11 @@
       "address peers reach this machine at; empty = the one that leads to MASTER_ADDR")            \
     X(LOG_FILE, "log_file", TEXT, "", 0, 0, NULL,                                                  \
       "JSON lines file that rank 0 appends metrics to; empty = none")                              \
+    X(LOG_CSV, "log_csv", TEXT, "", 0, 0, NULL, "the same as CSV: step, time, name, value")        \
+    X(LOG_TENSORBOARD, "log_tensorboard", TEXT, "", 0, 0, NULL,                                    \
+      "folder of TensorBoard event files that rank 0 writes; empty = none")                        \
+    X(TRACE_FILE, "trace_file", TEXT, "", 0, 0, NULL,                                              \
+      "Chrome trace of rank 0's steps; empty = none")                                              \
     X(LOG_EVERY, "log_every", INTEGER, "10", 0, INT64_MAX, NULL,                                   \
       "steps between progress lines on rank 0's standard output; 0 = none")
 

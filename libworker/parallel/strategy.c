@@ -156,14 +156,16 @@ int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret)
     return 0;
 }
 
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct wk_comm *comm,
-                    double scale, struct error *err)
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
+                    struct error *err)
 {
     struct strategy_range range = strategy_range(st);
-    int rc = optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
-    if (rc || !st->is_sharded)
-        return rc;
-    rc = sharded_updated(&st->shard, comm);
+    return optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
+}
+
+int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
+{
+    int rc = st->is_sharded ? sharded_updated(&st->shard, comm) : 0;
     return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
 }
 

@@ -69,10 +69,11 @@ void strategy_drain(struct strategy *st);
 /* Sum of squares of the summed gradient. Collective when sharded. */
 int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret);
 
-/* One optimizer step with gradients times `scale`, then what others need of it. Collective when
- * sharded; a failure then leaves this rank's shard a step ahead. */
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct wk_comm *comm,
-                    double scale, struct error *err);
+/* One optimizer step of this rank's range with gradients times `scale`; then what others need of
+ * it, which is collective when sharded. If that fails this rank's shard is a step ahead. */
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
+                    struct error *err);
+int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 void strategy_clear(struct strategy *st); /* gradients and extras */
 

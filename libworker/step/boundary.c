@@ -84,7 +84,9 @@ bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
                 return false;
             continue;
         }
+        profile_begin(&ctx->profile, PROFILE_CHECKPOINT);
         save_if_due(ctx);
+        profile_end(&ctx->profile);
         if (!finished(ctx, loader))
             return true;
         ctx->ended = end_together(ctx);

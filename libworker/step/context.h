@@ -33,6 +33,7 @@
 #include "libworker/optim/schedule.h"
 #include "libworker/parallel/strategy.h"
 #include "libworker/session/session.h"
+#include "libworker/track/profile.h"
 #include "libworker/track/track.h"
 
 /* Numbers that are summed over the ranks with the gradients. Ranks that hold parts of one state
@@ -121,6 +122,7 @@ struct wk_context {
     bool save_again; /* under lock: the last one was refused because its generation was over */
 
     struct track track;
+    struct profile profile; /* of this rank's steps */
     bool track_open, track_failed;
     double norm; /* of the gradient, where it was measured in this window; else 0 */
 };

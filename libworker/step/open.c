@@ -110,14 +110,18 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     ctx->numbers.total_steps = settings_integer(&ctx->settings, SETTING_TOTAL_STEPS);
     rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
     ctx->numbers.rng = ctx->rng;
+    bool first = ctx->rank == 0;
     struct track_options track = {
-        .path = ctx->rank == 0 ? settings_text(&ctx->settings, SETTING_LOG_FILE) : "",
+        .path = first ? settings_text(&ctx->settings, SETTING_LOG_FILE) : "",
+        .csv = first ? settings_text(&ctx->settings, SETTING_LOG_CSV) : "",
+        .events = first ? settings_text(&ctx->settings, SETTING_LOG_TENSORBOARD) : "",
         .progress = seams->quiet ? NULL : stdout,
         .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
     };
     rc = track_init(&ctx->track, &track, context_now_ms(), err);
     ctx->track_open = !rc;
-    return rc;
+    const char *trace = first ? settings_text(&ctx->settings, SETTING_TRACE_FILE) : "";
+    return rc ? rc : profile_init(&ctx->profile, trace, ctx->rank, err);
 }
 
 int context_open(const struct wk_options *options, const struct context_seams *seams,
@@ -180,6 +184,7 @@ int wk_close(struct wk_context *ctx)
     comm_listener_close(ctx->listener);
     if (ctx->track_open)
         track_fini(&ctx->track);
+    profile_fini(&ctx->profile);
     settings_fini(&ctx->settings);
     signal_unwatch();
     (void)pthread_mutex_destroy(&ctx->lock);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/str.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
@@ -33,7 +34,9 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
         return false;
     struct error err = {0};
     struct loader_place place = {ctx->rank, ctx->world};
+    profile_begin(&ctx->profile, PROFILE_DATA);
     int rc = loader_next(loader, &place, ret_batch, &err);
+    profile_end(&ctx->profile);
     if (rc < 0)
         (void)context_fail(ctx, &err);
     if (rc <= 0)
@@ -69,10 +72,12 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
         return WK_ESTATE;
     if (!idle(ctx)) {
         struct error err = {0};
+        profile_begin(&ctx->profile, PROFILE_FORWARD);
         strategy_use(&ctx->strategy, ctx->comm);
         int rc = model_forward(model, batch, &loss, &err);
         if (!rc && batch->samples == 0)
             rc = strategy_empty_pass(&ctx->strategy, MODEL_FORWARD, &err);
+        profile_end(&ctx->profile);
         (void)pass_failed(ctx, rc, &err);
         ctx->pass_loss = loss;
     }
@@ -169,9 +174,11 @@ int wk_backward(struct wk_model *model)
         begin_pass(ctx);
     ctx->custom_begun = false;
     bool empty = !model_is_custom(model) && model->batch.samples == 0;
+    profile_begin(&ctx->profile, PROFILE_BACKWARD);
     int rc = model_is_custom(model) ? 0 : model_backward(model, 1, &err);
     if (!rc && empty)
         rc = strategy_empty_pass(&ctx->strategy, MODEL_BACKWARD, &err);
+    profile_end(&ctx->profile);
     if (pass_failed(ctx, rc, &err) || ctx->phase == STEP_BROKEN) {
         strategy_drain(&ctx->strategy);
         return ctx->error.code;
@@ -196,7 +203,9 @@ static bool finish_sums(struct wk_context *ctx)
         return false;
     if (ctx->reduced)
         return true;
+    profile_begin(&ctx->profile, PROFILE_EXPOSED);
     int rc = strategy_finish(&ctx->strategy);
+    profile_end(&ctx->profile);
     if (rc) {
         (void)context_break(ctx, rc);
         return false;
@@ -246,6 +255,7 @@ static void commit(struct wk_context *ctx)
     ctx->agreed_save = extras[EXTRA_SAVE] > 0 && extras[EXTRA_BUSY] == 0;
     ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
     ctx->numbers.step++;
+    profile_step(&ctx->profile, ctx->numbers.step + 1);
     ctx->numbers.rng = ctx->rng;
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
@@ -270,6 +280,18 @@ static void log_one(struct wk_context *ctx, const char *name, double value)
     }
 }
 
+/* Seconds per step by phase, of this rank. */
+static void report_profile(struct wk_context *ctx)
+{
+    double seconds[PROFILE_COUNT];
+    profile_take(&ctx->profile, seconds);
+    for (int i = 0; i < PROFILE_COUNT; i++) {
+        char name[METRIC_NAME_MAX + 1];
+        (void)str_printf(name, sizeof(name), "profile/%s", profile_name((enum profile_phase)i));
+        log_one(ctx, name, seconds[i]);
+    }
+}
+
 static void report(struct wk_context *ctx, double tokens)
 {
     if (ctx->session)
@@ -291,6 +313,7 @@ static void report(struct wk_context *ctx, double tokens)
         log_one(ctx, "learning_rate", step.rate);
         if (ctx->norm > 0)
             log_one(ctx, "grad_norm", ctx->norm);
+        report_profile(ctx);
     }
     ctx->norm = 0;
 }
@@ -310,7 +333,14 @@ int wk_step(struct wk_optimizer *optimizer)
     if (!isfinite(ctx->grad_scale) || !isfinite((double)ctx->strategy.extras[EXTRA_LOSS]))
         return fail(ctx, WK_EOVERFLOW, "the loss or the norm of the gradient is not finite");
     struct error err = {0};
-    int rc = strategy_update(&ctx->strategy, optimizer, ctx->comm, ctx->grad_scale, &err);
+    profile_begin(&ctx->profile, PROFILE_OPTIMIZER);
+    int rc = strategy_update(&ctx->strategy, optimizer, ctx->grad_scale, &err);
+    profile_end(&ctx->profile);
+    if (!rc) {
+        profile_begin(&ctx->profile, PROFILE_EXPOSED);
+        rc = strategy_spread(&ctx->strategy, ctx->comm, &err);
+        profile_end(&ctx->profile);
+    }
     if (rc) {
         ctx->torn = ctx->strategy.is_sharded;
         return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);

@@ -6,48 +6,96 @@
 
 #include "common/base/buf.h"
 #include "common/base/parse.h"
+#include "libworker/track/events.h"
 #include "libworker/track/track.h"
+
+static int open_one(const char *path, const char *setting, FILE **ret, struct error *err)
+{
+    if (!path || !*path)
+        return 0;
+    *ret = fopen(path, "ae");
+    return *ret ? 0 : error_errno(err, errno, "%s %s", setting, path);
+}
 
 int track_init(struct track *track, const struct track_options *options, int64_t now_ms,
                struct error *err)
 {
     *track = (struct track){.options = *options, .since_ms = now_ms, .since_step = -1};
-    track->options.path = NULL; /* not kept: only used here */
-    if (!*options->path)
-        return 0;
-    track->file = fopen(options->path, "ae");
-    if (!track->file)
-        return error_errno(err, errno, "log_file %s", options->path);
-    return 0;
+    track->options.path = track->options.csv = track->options.events = NULL; /* only used here */
+    int rc = open_one(options->path, "log_file", &track->file, err);
+    if (!rc)
+        rc = open_one(options->csv, "log_csv", &track->csv, err);
+    if (!rc && track->csv && ftell(track->csv) == 0 &&
+        fputs("step,time,name,value\n", track->csv) < 0)
+        rc = error_set(err, WK_EIO, "log_csv %s cannot be written", options->csv);
+    if (!rc && options->events && *options->events)
+        rc = events_open(options->events, &track->events, err);
+    if (rc)
+        track_fini(track);
+    return rc;
 }
 
 void track_fini(struct track *track)
 {
     if (track->file)
         (void)fclose(track->file);
+    if (track->csv)
+        (void)fclose(track->csv);
+    if (track->events)
+        (void)fclose(track->events);
     *track = (struct track){0};
+}
+
+/* One measured figure, with when. */
+struct figure {
+    int64_t step;
+    const char *name;
+    double value;
+    double wall_s;
+    char time[FORMAT_MAX], number[FORMAT_MAX];
+};
+
+static int write_json(FILE *file, const struct figure *f)
+{
+    struct buf line = {0};
+    (void)buf_printf(&line, "{\"time\":\"%s\",\"step\":%lld,\"name\":", f->time,
+                     (long long)f->step);
+    (void)buf_json_string(&line, f->name, strlen(f->name));
+    /* JSON has no word for what is not finite; proto3 JSON's strings serve. */
+    const char *quote = f->value - f->value == 0 ? "" : "\"";
+    (void)buf_printf(&line, ",\"value\":%s%s%s}\n", quote, f->number, quote);
+    int rc = buf_failed(&line) ? WK_ENOMEM : 0;
+    if (!rc && (fputs(buf_cstr(&line), file) < 0 || fflush(file)))
+        rc = WK_EIO;
+    buf_fini(&line);
+    return rc;
+}
+
+/* Names are wk_log's: nothing in them needs quoting. */
+static int write_csv(FILE *file, const struct figure *f)
+{
+    int written = fprintf(file, "%lld,%s,%s,%s\n", (long long)f->step, f->time, f->name, f->number);
+    return written < 0 || fflush(file) ? WK_EIO : 0;
 }
 
 int track_metric(struct track *track, int64_t step, const char *name, double value)
 {
-    if (!track->file)
-        return 0;
+    struct figure figure = {.step = step, .name = name, .value = value};
     struct timespec now;
+    int rc = 0;
+    if (!track->file && !track->csv && !track->events)
+        return 0;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    char time_text[FORMAT_MAX], number[FORMAT_MAX];
-    struct buf line = {0};
-    (void)buf_printf(&line, "{\"time\":\"%s\",\"step\":%lld,\"name\":",
-                     format_time((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, time_text),
-                     (long long)step);
-    (void)buf_json_string(&line, name, strlen(name));
-    format_f64(value, number);
-    /* JSON has no word for what is not finite; proto3 JSON's strings serve. */
-    const char *quote = value - value == 0 ? "" : "\"";
-    (void)buf_printf(&line, ",\"value\":%s%s%s}\n", quote, number, quote);
-    int rc = buf_failed(&line) ? WK_ENOMEM : 0;
-    if (!rc && (fputs(buf_cstr(&line), track->file) < 0 || fflush(track->file)))
-        rc = WK_EIO;
-    buf_fini(&line);
+    figure.wall_s = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    (void)format_time((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000, figure.time);
+    format_f64(value, figure.number);
+    if (track->file)
+        rc = write_json(track->file, &figure);
+    if (track->csv && !rc)
+        rc = write_csv(track->csv, &figure);
+    struct events_scalar scalar = {figure.wall_s, step, name, value};
+    if (track->events && !rc)
+        rc = events_scalar(track->events, &scalar);
     return rc;
 }
 

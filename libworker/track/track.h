@@ -1,6 +1,6 @@
-/* Where metrics go on this machine: an optional file of JSON lines, and one progress line for
- * people every so often. (The coordinator's charts are fed through session/.) Used by rank 0 only;
- * one thread.
+/* Where metrics go on this machine: files of JSON lines, CSV and TensorBoard events as wanted, and
+ * one progress line for people every so often. (The coordinator's charts are fed through session/.)
+ * Used by rank 0 only; one thread.
  */
 #ifndef TRACK_TRACK_H
 #define TRACK_TRACK_H
@@ -11,14 +11,16 @@
 #include "common/base/error.h"
 
 struct track_options {
-    const char *path; /* appended to; "" = none */
-    FILE *progress;   /* borrowed; NULL = none */
-    int64_t every;    /* steps between progress lines; 0 = none */
+    const char *path;   /* JSON lines, appended to; "" = none, as below */
+    const char *csv;    /* step,time,name,value; appended to */
+    const char *events; /* folder of TensorBoard event files */
+    FILE *progress;     /* borrowed; NULL = none */
+    int64_t every;      /* steps between progress lines; 0 = none */
 };
 
 struct track {
     struct track_options options;
-    FILE *file;
+    FILE *file, *csv, *events;
     int64_t since_ms; /* monotonic, of the progress line before */
     int64_t since_step;
     double tokens; /* since then */
@@ -36,7 +38,7 @@ int track_init(struct track *track, const struct track_options *options, int64_t
                struct error *err);
 void track_fini(struct track *track);
 
-/* One metric of one step as a JSON line. WK_EIO once the file refuses it. */
+/* One metric of one step to every file there is. WK_EIO once one refuses it. */
 int track_metric(struct track *track, int64_t step, const char *name, double value);
 
 /* Count a step; every so often print a line and return the tokens per second since the last one,

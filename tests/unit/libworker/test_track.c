@@ -1,8 +1,12 @@
 #include <criterion/criterion.h>
+#include <glob.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "libworker/track/profile.h"
 #include "libworker/track/track.h"
 #include "tests/lib/tmpdir.h"
 
@@ -44,4 +48,113 @@ Test(track, progress_counts_tokens_between_lines)
     cr_assert_str_eq(text, "step 2/4  loss 2.0000  rate 0.01  500 tokens/s\n");
     free(text);
     track_fini(&track);
+}
+
+/* Bit by bit, from the polynomial: not the code under test. */
+static uint32_t plain_masked_crc(const unsigned char *bytes, size_t size)
+{
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
+    }
+    crc = ~crc;
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+static size_t next_record(FILE *file, unsigned char ret[512])
+{
+    uint64_t size;
+    uint32_t crc;
+    if (fread(&size, 8, 1, file) != 1)
+        return 0;
+    cr_assert_eq(fread(&crc, 4, 1, file), 1);
+    cr_assert_eq(crc, plain_masked_crc((unsigned char *)&size, 8));
+    cr_assert(size > 0 && size < 512);
+    cr_assert_eq(fread(ret, size, 1, file), 1);
+    cr_assert_eq(fread(&crc, 4, 1, file), 1);
+    cr_assert_eq(crc, plain_masked_crc(ret, size));
+    return size;
+}
+
+Test(track, event_files_are_tensorboards)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct track track;
+    struct track_options options = {.path = "", .events = tmpdir_path(&dir, "events")};
+    unsigned char record[512];
+    cr_assert_eq(track_init(&track, &options, 0, NULL), 0);
+    cr_assert_eq(track_metric(&track, 300, "loss", 2.5), 0);
+    track_fini(&track);
+    glob_t found;
+    cr_assert_eq(glob(tmpdir_path(&dir, "events/events.out.tfevents.*"), 0, NULL, &found), 0);
+    FILE *file = fopen(found.gl_pathv[0], "r");
+    /* wall_time (9 bytes), then file_version = 3, length-delimited. */
+    cr_assert_eq(next_record(file, record), 9 + 2 + 13);
+    cr_assert_eq(memcmp(record + 9,
+                        "\x1a\x0d"
+                        "brain.Event:2",
+                        15),
+                 0);
+    /* step 300; summary { value { tag "loss", simple_value 2.5f } } */
+    size_t size = next_record(file, record);
+    static const char expected[] = "\x10\xac\x02\x2a\x0d\x0a\x0b\x0a\x04"
+                                   "loss\x15\x00\x00\x20\x40";
+    cr_assert_eq(size, 9 + sizeof(expected) - 1);
+    cr_assert_eq(memcmp(record + 9, expected, sizeof(expected) - 1), 0);
+    cr_assert_eq(next_record(file, record), 0);
+    fclose(file);
+    globfree(&found);
+    tmpdir_remove(&dir);
+}
+
+Test(track, csv_has_one_header_however_often_it_is_opened)
+{
+    struct tmpdir dir = tmpdir_make();
+    char line[256];
+    for (int round = 0; round < 2; round++) {
+        struct track track;
+        struct track_options options = {.path = "", .csv = tmpdir_path(&dir, "log.csv")};
+        cr_assert_eq(track_init(&track, &options, 0, NULL), 0);
+        cr_assert_eq(track_metric(&track, round + 1, "loss", 2.5), 0);
+        track_fini(&track);
+    }
+    FILE *file = fopen(tmpdir_path(&dir, "log.csv"), "r");
+    cr_assert_str_eq(fgets(line, sizeof(line), file), "step,time,name,value\n");
+    cr_assert(fgets(line, sizeof(line), file) && strncmp(line, "1,", 2) == 0);
+    cr_assert(strstr(line, ",loss,2.5\n"));
+    cr_assert(fgets(line, sizeof(line), file) && strncmp(line, "2,", 2) == 0);
+    fclose(file);
+    tmpdir_remove(&dir);
+}
+
+Test(track, phases_do_not_count_twice_and_the_trace_is_json)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct profile profile;
+    double seconds[PROFILE_COUNT];
+    cr_assert_eq(profile_init(&profile, tmpdir_path(&dir, "trace.json"), 3, NULL), 0);
+    profile_begin(&profile, PROFILE_BACKWARD);
+    profile_begin(&profile, PROFILE_EXPOSED);
+    usleep(20000);
+    profile_end(&profile);
+    profile_end(&profile);
+    profile_step(&profile, 2);
+    profile_step(&profile, 3);
+    profile_take(&profile, seconds);
+    cr_assert(seconds[PROFILE_EXPOSED] >= 0.01 && seconds[PROFILE_BACKWARD] < 0.005);
+    profile_take(&profile, seconds);
+    cr_assert_eq(seconds[PROFILE_EXPOSED], 0);
+    profile_fini(&profile);
+    json_t *trace = json_load_file(tmpdir_path(&dir, "trace.json"), 0, NULL);
+    cr_assert_not_null(trace);
+    cr_assert_eq(json_array_size(trace), 3);
+    json_t *event = json_array_get(trace, 1);
+    cr_assert_str_eq(json_string_value(json_object_get(event, "name")), "exposed_communication");
+    cr_assert_str_eq(json_string_value(json_object_get(event, "ph")), "X");
+    cr_assert(json_real_value(json_object_get(event, "dur")) >= 20000);
+    cr_assert_eq(json_integer_value(json_object_get(event, "pid")), 3);
+    json_decref(trace);
+    tmpdir_remove(&dir);
 }

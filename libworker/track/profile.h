@@ -1,0 +1,57 @@
+/* Where the time of a step goes, and a Chrome trace of it (chrome://tracing, ui.perfetto.dev;
+ * format: "Trace Event Format", complete events). Owned by the context; one thread. Phases do not
+ * overlap: what is begun inside another is taken off the outer one.
+ */
+#ifndef TRACK_PROFILE_H
+#define TRACK_PROFILE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/error.h"
+
+#define PROFILE_PHASES(X)                                                                          \
+    X(DATA, "data")                                                                                \
+    X(FORWARD, "forward")                                                                          \
+    X(BACKWARD, "backward")                                                                        \
+    X(EXPOSED, "exposed_communication") /* waiting for others with nothing left to compute */      \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(CHECKPOINT, "checkpoint")
+
+enum profile_phase {
+#define X(id, name) PROFILE_##id,
+    PROFILE_PHASES(X)
+#undef X
+        PROFILE_COUNT
+};
+
+enum { PROFILE_NESTED_MAX = 4, PROFILE_TRACE_EVENTS_MAX = 100000 };
+
+const char *profile_name(enum profile_phase phase);
+
+struct profile {
+    double seconds[PROFILE_COUNT]; /* since profile_take */
+    int64_t steps;                 /* likewise */
+    struct {
+        enum profile_phase phase;
+        int64_t begun_ns, inner_ns;
+    } open[PROFILE_NESTED_MAX];
+    int depth;
+    FILE *trace; /* NULL: none */
+    int rank;
+    int64_t step; /* being worked on, for the trace */
+    int64_t events;
+};
+
+/* `path` "" writes no trace. WK_EIO. */
+int profile_init(struct profile *profile, const char *path, int rank, struct error *err);
+void profile_fini(struct profile *profile); /* ends the trace file; takes zeroed memory */
+
+void profile_begin(struct profile *profile, enum profile_phase phase);
+void profile_end(struct profile *profile); /* the innermost */
+void profile_step(struct profile *profile, int64_t next);
+
+/* Mean seconds per step since the last call. */
+void profile_take(struct profile *profile, double ret_seconds[PROFILE_COUNT]);
+
+#endif
