@@ -168,6 +168,9 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     int rc = token_of(api, request, &token, &err);
     if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
         rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
+    if (rc == 0 && changes(request) && !(access_role(caller->role) & ACCESS_READERS))
+        rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s changes nothing here",
+                       caller->role);
     if (rc == 0)
         rc = request_message(request, match, &message, &err);
     struct exchange *exchange = rc == 0 ? calloc(1, sizeof *exchange) : NULL;

@@ -89,7 +89,7 @@ def workers_of(cluster, names):
 
 
 def check(cluster, load, standing):
-    jobs = wait_for("all jobs end", 60, lambda: (lambda found: found if all(j["state"] in ("succeeded", "failed", "cancelled") for i, j in found.items() if i not in standing) else None)(all_jobs(cluster)), every=0.2)
+    jobs = wait_for("all jobs end", 60 + ROUNDS, lambda: (lambda found: found if all(j["state"] in ("succeeded", "failed", "cancelled") for i, j in found.items() if i not in standing) else None)(all_jobs(cluster)), every=0.2)
     lost = [job for job in load.jobs.values() if job not in jobs]
     assert not lost, f"acknowledged and lost: {lost}"
     assert len(set(load.jobs.values())) == len(load.jobs), "two keys, one job"

@@ -191,6 +191,86 @@ Test(access, every_method_lets_in_whom_the_table_says_and_nobody_else)
                  "a method of the schema is not in the table");
 }
 
+/* Whatever the fields hold: an answer, the same when repeated, and never our mistake. */
+static void fill_field(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field, bool large)
+{
+    static char many[20001];
+    void *at = (char *)message + field->offset;
+    memset(many, 'x', sizeof many - 1);
+    if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        return;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_STRING:
+        *(char **)at = large ? many : (char *)"\xff\"\n{$(reboot)}'; DROP TABLE jobs;--";
+        return;
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        *(uint32_t *)at = large ? UINT32_MAX : 1;
+        return;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        *(uint64_t *)at = large ? UINT64_MAX : 1;
+        return;
+    case PROTOBUF_C_TYPE_BOOL:
+        *(protobuf_c_boolean *)at = large;
+        return;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        *(double *)at = large ? 1e308 : -1;
+        return;
+    case PROTOBUF_C_TYPE_BYTES:
+        *(ProtobufCBinaryData *)at = (ProtobufCBinaryData){sizeof many - 1, (uint8_t *)many};
+        return;
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return;
+    }
+}
+
+static void try_nonsense(const struct service_method *method, bool large)
+{
+    bool nodes = strcmp(method->service, "Nodes") == 0;
+    const ProtobufCServiceDescriptor *service =
+        nodes ? &muster__nodes__descriptor : &muster__coordinator__descriptor;
+    const ProtobufCMethodDescriptor *descriptor =
+        protobuf_c_service_descriptor_get_method_by_name(service, method->name);
+    char storage[512] = {0};
+    ProtobufCMessage *message = (void *)storage;
+    descriptor->input->message_init(message);
+    for (unsigned i = 0; i < descriptor->input->n_fields; i++)
+        fill_field(message, &descriptor->input->fields[i], large);
+    int codes[2];
+    for (int i = 0; i < 2; i++) {
+        struct answer answer;
+        struct call call = {.service = service,
+                            .method = method->name,
+                            .message = message,
+                            .token = nodes ? world.agent : world.admin,
+                            .key = large ? "key" : NULL,
+                            .timeout_ms = 300};
+        call_now(&world, &call, &answer);
+        codes[i] = answer.err.code;
+        cr_assert_neq(codes[i], E_INTERNAL, "%s: %s", method->name, answer.err.text);
+        answer_fini(&answer);
+    }
+    cr_assert_eq(codes[0], codes[1], "%s answers a repeat with %s, not %s", method->name,
+                 error_name(codes[1]), error_name(codes[0]));
+}
+
+Test(access, every_method_answers_nonsense_and_does_so_again)
+{
+    for (const struct service_method *method = service_methods; method->name; method++) {
+        try_nonsense(method, false);
+        try_nonsense(method, true);
+    }
+}
+
 /* The very same answer, so that nobody learns which ids there are. */
 static void same_as_absent(const char *method, void *message, char **id, const char *token,
                            const char *theirs)

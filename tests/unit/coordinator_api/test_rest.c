@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/env/disk_os.h"
+#include "coordinator/api_rest/routes.h"
 
 enum { ANSWER_MAX = 1 << 20 };
 
@@ -129,7 +130,7 @@ struct http {
 
 static int request(struct http how)
 {
-    static char text[ANSWER_MAX];
+    static char text[4 << 20];
     const char *with = how.token ? how.token : token;
     int size = snprintf(text, sizeof text,
                         "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s%s%s%s"
@@ -405,4 +406,79 @@ Test(rest, the_page_and_its_parts_are_served)
     }
     cr_assert_eq(request((struct http){"GET", "/metrics"}), 200);
     cr_assert(strstr(answer, "muster_jobs{state=\"queued\"} 0\n"), "%s", answer);
+}
+
+/* Every path of the table, with every kind of wrong token and every kind of wrong body. */
+
+static void example_path(const struct route *route, char ret[128])
+{
+    const char *open = strchr(route->path, '{');
+    if (open)
+        snprintf(ret, 128, "%.*snone%s", (int)(open - route->path), route->path,
+                 strchr(open, '}') + 1);
+    else
+        snprintf(ret, 128, "%s", route->path);
+}
+
+static bool open_to_all(const struct route *route)
+{
+    return route->kind == ROUTE_HEALTH || route->kind == ROUTE_READY ||
+           route->kind == ROUTE_OPENAPI || route->kind == ROUTE_LOGIN ||
+           route->kind == ROUTE_LOGOUT || (route->call && strcmp(route->call, "Version") == 0);
+}
+
+static void new_token(const char *body, char ret[128])
+{
+    cr_assert_eq(request((struct http){"POST", "/v1/tokens", body}), 201, "%s", answer);
+    const char *at = strstr(answer, "\"plain\":\"");
+    cr_assert(at && sscanf(at, "\"plain\":\"%127[^\"]", ret) == 1, "%s", answer);
+}
+
+Test(rest, no_path_lets_a_wrong_token_in)
+{
+    char revoked[128], expired[128], path[128];
+    new_token("{\"name\":\"r\",\"role\":\"admin\"}", revoked);
+    new_token("{\"name\":\"e\",\"role\":\"admin\",\"expires\":\"1ms\"}", expired);
+    cr_assert_eq(request((struct http){"POST", "/v1/tokens/r:revoke"}), 200, "%s", answer);
+    const char *const wrong[] = {"-", "mst_admin_nonsense",
+                                 "mst_worker_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+                                 revoked, expired};
+    for (const struct route *route = routes; route->path; route++) {
+        if (open_to_all(route))
+            continue;
+        example_path(route, path);
+        struct http how = {route->method, path, NULL, NULL, ""};
+        cr_assert_eq(request(how), 401, "%s %s without a token: %s", how.method, path, answer);
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            how.token = wrong[i];
+            cr_assert_eq(request(how), 401, "%s %s with %s: %s", how.method, path, wrong[i],
+                         answer);
+        }
+        how.token = agent_token;
+        cr_assert_eq(request(how), 403, "%s %s with an agent's: %s", how.method, path, answer);
+    }
+}
+
+Test(rest, no_path_fails_at_a_wrong_body_or_at_the_same_request_again)
+{
+    static char large[2 << 20];
+    char path[128];
+    memset(large, ' ', sizeof large - 1);
+    large[0] = '{';
+    for (const struct route *route = routes; route->path; route++) {
+        if (route->body == ROUTE_NO_BODY)
+            continue;
+        example_path(route, path);
+        const char *const bodies[] = {
+            "{", "[]", "null", "{\"nope\":1}", "\xff\xfe", "{\"a\":{\"a\":"};
+        for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+            struct http how = {route->method, path, bodies[i]};
+            int first = request(how);
+            cr_assert_eq(first, 400, "%s %s with %s: %s", how.method, path, bodies[i], answer);
+            cr_assert_eq(request(how), first, "%s %s again: %s", how.method, path, answer);
+        }
+        int status = request((struct http){route->method, path, large});
+        cr_assert(status == 413 || status == -1, "%s %s with 2 MiB: %d %s", route->method, path,
+                  status, answer);
+    }
 }
