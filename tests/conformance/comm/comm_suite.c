@@ -221,7 +221,7 @@ static int same_bits(enum ranks_kind kind, int world)
         {.hosts = HOSTS_MIXED, .arena = true, .tcp_connections = 3},
         {.hosts = HOSTS_SHARED, .arena = true},
     };
-    uint64_t first[RANKS_MAX], next[RANKS_MAX];
+    uint64_t first[RANKS_MAX] = {0}, next[RANKS_MAX] = {0};
     int bad = 0;
     /* A race detector wants breadth, not repetition. */
     size_t n = sizeof(runs) / sizeof(runs[0]) - (kind == RANKS_THREADS);
