@@ -53,6 +53,8 @@
       "\"200 steps\" or a time such as \"10m\"; empty = only at the end")                          \
     X(CHECKPOINT_KEEP, "checkpoint.keep", INTEGER, "3", 0, 100000, NULL,                           \
       "how many stay on disk; 0 = all")                                                            \
+    X(CHECKPOINT_PATIENCE, "checkpoint.patience", DURATION, "10m", 0, INT64_MAX, NULL,             \
+      "how long an unreachable coordinator is asked to commit one, and the last one is tried")     \
     X(RESUME_FROM, "resume_from", TEXT, "", 0, 0, NULL,                                            \
       "checkpoint to start from: a path, or \"latest\" of checkpoint.dir")                         \
     X(COMM_TIMEOUT, "comm_timeout", DURATION, "30m", 1000, INT64_MAX, NULL,                        \

@@ -45,9 +45,16 @@ static bool finished(const struct wk_context *ctx, const struct wk_loader *loade
  * its last step is still replaced. */
 static bool end_together(struct wk_context *ctx)
 {
-    save_last(ctx);
-    int rc = wk_barrier(ctx->comm, NULL);
-    if (rc)
+    struct error err = {0};
+    int rc = save_last(ctx, &err);
+    /* What a newer generation is to do again is no failure. */
+    if (rc && (rc == WK_EABORT || boundary_behind(ctx)))
+        rc = WK_EABORT;
+    else if (rc)
+        (void)context_fail(ctx, &err);
+    else
+        rc = wk_barrier(ctx->comm, NULL);
+    if (rc && !ctx->error.code)
         (void)context_break(ctx, rc);
     return !rc;
 }
@@ -55,7 +62,7 @@ static bool end_together(struct wk_context *ctx)
 static bool stop(struct wk_context *ctx)
 {
     struct error err = {0};
-    save_last(ctx);
+    (void)save_last(ctx, NULL);
     (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
                     (long long)ctx->numbers.step);
     (void)context_fail(ctx, &err);

@@ -118,8 +118,12 @@ struct wk_context {
     int64_t saved_step; /* newest handed to the saver */
     int64_t saved_ms;   /* when */
     bool save_asked;
-    bool save_over;  /* sharded: the last one was taken together, nobody waits for another */
-    bool save_again; /* under lock: the last one was refused because its generation was over */
+    bool save_over;        /* sharded: the last one was taken together, nobody waits for another */
+    int64_t patience_ms;   /* with a coordinator that cannot be reached, and with the last one */
+    bool save_again;       /* under lock: the last one failed; from save_again_ms on */
+    int64_t save_again_ms; /* under lock */
+    int64_t save_pause_ms; /* under lock: before the one after the next failure */
+    bool closing;          /* under lock: nothing is waited for any more */
 
     struct track track;
     struct profile profile; /* of this rank's steps */
@@ -205,8 +209,9 @@ void save_announce(struct wk_context *ctx, float *extras);
 /* At a boundary: start a checkpoint if one is due. */
 void save_if_due(struct wk_context *ctx);
 
-/* Save the present state unless it is saved, and wait for it. */
-void save_last(struct wk_context *ctx);
+/* Save the present state unless it is saved, and wait for it; tried again for as long as
+ * checkpoint.patience or a stop request's grace allows, and no newer generation is announced. */
+int save_last(struct wk_context *ctx, struct error *err);
 
 /* signal.c: SIGTERM as a request to stop */
 

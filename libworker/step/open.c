@@ -172,10 +172,16 @@ int wk_close(struct wk_context *ctx)
 {
     if (!ctx)
         return 1;
+    struct error err = {0};
     int code = exit_code(ctx);
     /* Where each rank holds a part, a loop left early may have been left by this rank alone. */
-    if (!code && !ctx->strategy.is_sharded)
-        save_last(ctx);
+    if (!code && !ctx->strategy.is_sharded && save_last(ctx, &err)) {
+        (void)context_fail(ctx, &err);
+        code = exit_code(ctx);
+    }
+    (void)pthread_mutex_lock(&ctx->lock);
+    ctx->closing = true;
+    (void)pthread_mutex_unlock(&ctx->lock);
     saver_free(ctx->saver);
     context_leave(ctx);
     prepare_undo(ctx);

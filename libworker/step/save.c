@@ -8,10 +8,49 @@
 #include "common/base/str.h"
 #include "libworker/step/context.h"
 
+enum {
+    ASK_PAUSE_MS = 200,
+    AGAIN_MS = 1000, /* after a failure, doubled with each further one */
+    AGAIN_MOST_MS = 60000,
+    SIGNAL_GRACE_MS = 10000, /* of a stop signal that nobody said a grace with */
+};
+
+/* What is left of the time that saving may take which began at `since_ms`. Any thread. */
+static int64_t left_ms(struct wk_context *ctx, int64_t since_ms)
+{
+    int64_t past_ms = context_now_ms() - since_ms, grace_ms;
+    int64_t left = ctx->patience_ms - past_ms;
+    if (ctx->session && ctx->session->ops->stopping(ctx->session, &grace_ms))
+        return left < grace_ms ? left : grace_ms;
+    if (boundary_stopping(ctx) && left > SIGNAL_GRACE_MS - past_ms)
+        return SIGNAL_GRACE_MS - past_ms;
+    return left;
+}
+
+static bool worth_waiting(struct wk_context *ctx, uint64_t generation, int64_t since_ms)
+{
+    (void)pthread_mutex_lock(&ctx->lock);
+    bool over = ctx->closing || ctx->generation != generation;
+    (void)pthread_mutex_unlock(&ctx->lock);
+    return !over && left_ms(ctx, since_ms) > 0;
+}
+
+/* On the saver's thread. The coordinator may be away for a while; training goes on meanwhile. */
 static int ask(struct wk_context *ctx, bool done, const struct checkpoint_claim *claim,
                struct error *err)
 {
-    return ctx->session->ops->commit(ctx->session, done, claim, err);
+    int64_t since_ms = context_now_ms();
+    for (;;) {
+        struct error own = {0};
+        int rc = ctx->session->ops->commit(ctx->session, done, claim, &own);
+        bool away = rc == WK_EUNAVAILABLE || rc == WK_ETIMEOUT;
+        if (!away || !worth_waiting(ctx, claim->generation, since_ms)) {
+            if (rc && err)
+                *err = own;
+            return rc;
+        }
+        (void)usleep(ASK_PAUSE_MS * 1000);
+    }
 }
 
 static int prepare_commit(void *arg, const struct checkpoint_claim *claim, struct error *err)
@@ -27,17 +66,29 @@ static int done_commit(void *arg, const struct checkpoint_claim *claim, struct e
 static void report(void *arg, int64_t step, const struct error *err)
 {
     struct wk_context *ctx = arg;
-    if (!err->code)
-        return;
-    context_notice(ctx, "no checkpoint of step %lld: %s", (long long)step, err->text);
+    if (err->code)
+        context_notice(ctx, "no checkpoint of step %lld: %s", (long long)step, err->text);
     (void)pthread_mutex_lock(&ctx->lock);
-    ctx->save_again = err->code == WK_EABORT;
+    /* A refusal because the generation was over says nothing about the next generation. */
+    int64_t pause_ms = err->code == WK_EABORT ? 0 : ctx->save_pause_ms;
+    ctx->save_again = err->code != 0;
+    ctx->save_again_ms = context_now_ms() + pause_ms;
+    if (!err->code)
+        ctx->save_pause_ms = AGAIN_MS;
+    else if (pause_ms)
+        ctx->save_pause_ms = pause_ms < AGAIN_MOST_MS / 2 ? 2 * pause_ms : AGAIN_MOST_MS;
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 
 int save_open(struct wk_context *ctx, struct error *err)
 {
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    int64_t comm_timeout_ms = settings_integer(&ctx->settings, SETTING_COMM_TIMEOUT);
+    ctx->patience_ms = settings_integer(&ctx->settings, SETTING_CHECKPOINT_PATIENCE);
+    /* The other ranks wait in a barrier for the last one. */
+    if (ctx->patience_ms > comm_timeout_ms / 2)
+        ctx->patience_ms = comm_timeout_ms / 2;
+    ctx->save_pause_ms = AGAIN_MS;
     ctx->saved_ms = context_now_ms();
     if (!*dir)
         return 0;
@@ -61,10 +112,19 @@ int save_open(struct wk_context *ctx, struct error *err)
 static bool take_again(struct wk_context *ctx)
 {
     (void)pthread_mutex_lock(&ctx->lock);
-    bool again = ctx->save_again;
-    ctx->save_again = false;
+    bool again = ctx->save_again && context_now_ms() >= ctx->save_again_ms;
+    ctx->save_again = ctx->save_again && !again;
     (void)pthread_mutex_unlock(&ctx->lock);
     return again;
+}
+
+/* Whether the present state is not in a checkpoint, as far as is known. */
+static bool unsaved(struct wk_context *ctx)
+{
+    (void)pthread_mutex_lock(&ctx->lock);
+    bool failed = ctx->save_again;
+    (void)pthread_mutex_unlock(&ctx->lock);
+    return ctx->numbers.step > 0 && (failed || ctx->saved_step != ctx->numbers.step);
 }
 
 /* Whether a boundary at `step` is one to save at. */
@@ -109,6 +169,9 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .numbers = &numbers,
         .about = &about,
     };
+    (void)pthread_mutex_lock(&ctx->lock);
+    ctx->save_again = false;
+    (void)pthread_mutex_unlock(&ctx->lock);
     rc = saver_take(ctx->saver, &what, err);
     if (rc == WK_ENOMEM)
         rc = saver_now(ctx->saver, &what, err);
@@ -157,6 +220,13 @@ void save_if_due(struct wk_context *ctx)
         (void)start(ctx, false, NULL);
 }
 
+/* Whether a write that failed with this may do better later. */
+static bool may_pass(int code)
+{
+    return code == WK_EABORT || code == WK_EUNAVAILABLE || code == WK_ETIMEOUT ||
+           code == WK_ENOMEM || code == WK_EIO;
+}
+
 /* Everybody is at the same step: rank 0 says whether to save, and its word holds for all. */
 static bool agree_last(struct wk_context *ctx, bool wanted)
 {
@@ -173,15 +243,29 @@ static bool agree_last(struct wk_context *ctx, bool wanted)
     return word[0];
 }
 
-void save_last(struct wk_context *ctx)
+int save_last(struct wk_context *ctx, struct error *err)
 {
     if (!mine(ctx))
-        return;
+        return 0;
+    int64_t since_ms = context_now_ms(), pause_ms = ASK_PAUSE_MS;
     (void)saver_wait(ctx->saver, NULL);
-    bool wanted =
-        take_again(ctx) || (ctx->saved_step != ctx->numbers.step && ctx->numbers.step > 0);
-    if (agree_last(ctx, wanted))
-        (void)start(ctx, true, NULL);
+    int rc = 0;
+    bool wanted = unsaved(ctx);
+    while (agree_last(ctx, wanted)) {
+        rc = start(ctx, true, err);
+        if (rc && ctx->rank == 0) {
+            int64_t left = left_ms(ctx, since_ms);
+            wanted = may_pass(rc) && left > 0 && !boundary_behind(ctx);
+            if (wanted)
+                (void)usleep((useconds_t)(left < pause_ms ? left : pause_ms) * 1000);
+            pause_ms = pause_ms < AGAIN_MOST_MS / 2 ? 2 * pause_ms : AGAIN_MOST_MS;
+        } else {
+            wanted = false;
+        }
+    }
+    if (rc)
+        (void)error_wrap(err, "the last state is not saved");
+    return rc;
 }
 
 int wk_save(struct wk_context *ctx)

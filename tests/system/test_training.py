@@ -129,7 +129,22 @@ def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(ma
     assert 1 <= len(kept) <= 3 and all(Path(c["path"], "manifest.json").exists() for c in kept)
 
 
-def test_a_full_disk_under_the_checkpoints_does_not_end_training(make_cluster, text, tmp_path):
+def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, text, tmp_path):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "1000000 steps", "--env", "MUSTER_CHECKPOINT_PATIENCE=1s",
+                         "--", *gpt(text, 1500))
+    before = reach(cluster, job, 20)
+    pids = {int(w["pid"]) for w in before["workers"]}
+    cluster.kill_coordinator()
+    wait_for("the ranks to end without a coordinator", 60, lambda: not pids & set(processes()))
+    cluster.start_coordinator()
+    ended = cluster.wait_state(job, "succeeded", seconds=60)
+    assert int(ended["restarts"]) == 1
+    assert int(ended["last_checkpoint"]["step"]) == 1500
+    assert "the last state is not saved" in cluster.muster("logs", job).stdout
+
+
+def test_a_full_disk_under_the_checkpoints_ends_training_no_sooner(make_cluster, text, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a small file system")
     small = tmp_path / "small"
@@ -138,8 +153,9 @@ def test_a_full_disk_under_the_checkpoints_does_not_end_training(make_cluster, t
         pytest.skip("mounting a tmpfs is not allowed here")
     try:
         cluster = make_cluster(nodes=1, slots=1)
-        job = cluster.submit("--checkpoint", small / "k", "--checkpoint-every", "50 steps", "--", *gpt(text, 200, "--width", "64"))
-        ended = cluster.wait_state(job, "succeeded", seconds=60)
+        job = cluster.submit("--checkpoint", small / "k", "--checkpoint-every", "50 steps", "--restarts", "0",
+                             "--env", "MUSTER_CHECKPOINT_PATIENCE=1s", "--", *gpt(text, 200, "--width", "64"))
+        ended = cluster.wait_state(job, "failed", seconds=60)
         assert int(ended["step"]) == 200
         assert "checkpoint" in cluster.muster("logs", job).stdout
     finally:

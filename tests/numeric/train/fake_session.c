@@ -139,7 +139,11 @@ static int fake_commit(struct session *session, bool done, const struct checkpoi
 {
     struct fake_cluster *cluster = enter(session);
     int rc = 0;
-    if (!done && (cluster->refuse_prepares > 0 || claim->generation != cluster->generation)) {
+    if (cluster->fail_commits > 0) {
+        cluster->fail_commits--;
+        rc = error_set(err, cluster->fail_code, "the test wants no commit");
+    } else if (!done &&
+               (cluster->refuse_prepares > 0 || claim->generation != cluster->generation)) {
         cluster->refuse_prepares--;
         rc = error_set(err, WK_EABORT, "generation is over");
     } else if (done) {

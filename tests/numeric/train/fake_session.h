@@ -22,6 +22,7 @@ struct fake_cluster {
     int lost_reports;
     int commits;                    /* checkpoints done */
     int refuse_prepares;            /* so many are refused as of an old generation */
+    int fail_commits, fail_code;    /* so many calls fail with this */
     int64_t last_step, total_steps; /* told by progress */
     bool two_hosts;                 /* each worker on a host of its own: TCP between them */
     char resume_from[CHECKPOINT_PATH_MAX];

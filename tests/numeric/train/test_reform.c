@@ -275,6 +275,53 @@ static void a_refused_checkpoint_is_taken_again_and_leaves_nothing(void)
     tmpdir_remove(&dir);
 }
 
+/* One worker that ends after its steps while the first `calls` about checkpoints fail with `code`.
+ */
+static void end_with_failing_commits(int calls, int code, const char *patience, struct scene *scene)
+{
+    struct tmpdir dir = tmpdir_make();
+    fake_init(&scene->cluster);
+    fake_form(&scene->cluster, (const int[]){0}, 1);
+    scene->cluster.fail_commits = calls;
+    scene->cluster.fail_code = code;
+    toy_set(&scene->toys[0], "checkpoint.dir", dir.path);
+    toy_set(&scene->toys[0], "checkpoint.patience", patience);
+    start(scene, 0);
+    pthread_join(scene->threads[0], NULL);
+    bool saved = access(tmpdir_path(&dir, "step-00000060/manifest.json"), F_OK) == 0;
+    CHECK(saved == (scene->cluster.commits > 0));
+    CHECK(access(tmpdir_path(&dir, ".step-00000060.tmp"), F_OK) != 0);
+    fake_fini(&scene->cluster);
+    tmpdir_remove(&dir);
+}
+
+static void a_coordinator_that_is_away_at_the_end_is_waited_for(void)
+{
+    static struct scene scene;
+    end_with_failing_commits(3, WK_EUNAVAILABLE, "20s", &scene);
+    CHECK(scene.toys[0].status == 0 && scene.toys[0].exit_code == 0);
+    CHECK(scene.cluster.commits == 1);
+}
+
+static void a_last_checkpoint_that_failed_is_taken_again(void)
+{
+    static struct scene scene;
+    end_with_failing_commits(1, WK_ENOMEM, "20s", &scene);
+    CHECK(scene.toys[0].status == 0 && scene.toys[0].exit_code == 0);
+    CHECK(scene.cluster.commits == 1);
+}
+
+static void an_end_that_cannot_be_saved_is_no_success(void)
+{
+    static struct scene scenes[2];
+    end_with_failing_commits(1000000, WK_EUNAVAILABLE, "300ms", &scenes[0]);
+    CHECK(scenes[0].toys[0].status == WK_EUNAVAILABLE && scenes[0].toys[0].exit_code == 1);
+    CHECK(strstr(scenes[0].toys[0].error, "the last state is not saved"));
+    end_with_failing_commits(1000000, WK_ENOMEM, "300ms", &scenes[1]);
+    CHECK(scenes[1].toys[0].status == WK_ENOMEM && scenes[1].toys[0].exit_code == 1);
+    CHECK(scenes[0].cluster.commits + scenes[1].cluster.commits == 0);
+}
+
 static void a_member_that_waits_for_a_generation_can_be_stopped(void)
 {
     static struct scene scene;
@@ -303,6 +350,9 @@ int main(int argc, char **argv)
         CHECK_CASE(nobody_leaves_before_all_have_arrived),
         CHECK_CASE(a_stop_request_saves_and_ends_with_its_own_code),
         CHECK_CASE(a_refused_checkpoint_is_taken_again_and_leaves_nothing),
+        CHECK_CASE(a_coordinator_that_is_away_at_the_end_is_waited_for),
+        CHECK_CASE(a_last_checkpoint_that_failed_is_taken_again),
+        CHECK_CASE(an_end_that_cannot_be_saved_is_no_success),
         CHECK_CASE(a_member_that_waits_for_a_generation_can_be_stopped),
         {0},
     };
