@@ -14,10 +14,10 @@
 #include "proto/node.pb-c.h"
 
 enum {
-    OUTBOX_LOG_BYTES = 256 << 10, /* of text in one report */
-    OUTBOX_METRICS_MAX = 16384,   /* kept; the oldest go first */
+    OUTBOX_LOG_BYTES = 256 << 10,     /* of text in one report */
+    OUTBOX_METRICS_MAX = 16384,       /* kept; the oldest go first */
     OUTBOX_METRICS_PER_REPORT = 8192, /* some 600 KB */
-    OUTBOX_CHUNKS_MAX = 64, /* workers whose output is in one report */
+    OUTBOX_CHUNKS_MAX = 64,           /* workers whose output is in one report */
 };
 
 struct outbox_worker { /* whose output there is more of */

@@ -69,10 +69,9 @@ static void on_join(void *arg, struct rpc_call *call)
 {
     struct worker_socket *socket = arg;
     const Muster__WorkerJoinRequest *m = (const void *)rpc_call_request(call);
-    struct agent_event event = {.kind = AGENT_EVENT_JOIN,
-                                .join = {.generation = m->generation,
-                                         .step = m->step,
-                                         .endpoint = m->endpoint}};
+    struct agent_event event = {
+        .kind = AGENT_EVENT_JOIN,
+        .join = {.generation = m->generation, .step = m->step, .endpoint = m->endpoint}};
     if (!admit(socket, call, m->job, m->uid, &event.key))
         return;
     if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > AGENT_ENDPOINT_MAX) {

@@ -16,9 +16,9 @@ struct worker_socket;
 struct rpc_client;
 
 enum {
-    SOCKET_CALLS_MAX = 4096,  /* in flight: two long polls per worker and then some */
+    SOCKET_CALLS_MAX = 4096,   /* in flight: two long polls per worker and then some */
     SOCKET_METRICS_MAX = 4096, /* samples in one Progress: as many as a session sends */
-    SOCKET_BEAT_MS = 500,     /* what workers are told to send Progress at */
+    SOCKET_BEAT_MS = 500,      /* what workers are told to send Progress at */
     SOCKET_FORWARD_MS = 20000,
 };
 

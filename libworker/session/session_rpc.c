@@ -20,7 +20,7 @@
 
 enum {
     HELLO_TIMEOUT_MS = 30000,
-    POLL_TIMEOUT_MS = 30000, /* of Join and Watch */
+    POLL_TIMEOUT_MS = 30000,   /* of Join and Watch */
     COMMIT_TIMEOUT_MS = 10000, /* who asks goes on asking */
     LOST_TIMEOUT_MS = 10000,
     PAUSE_MS = 200, /* before trying again what failed at once */

@@ -47,9 +47,10 @@ WK_API int wk_grad_ready(struct wk_model *model, int index);
  * the first wk_backward after it is off again. Ranks switch together. */
 WK_API int wk_no_sync(struct wk_model *model, bool on);
 
-/* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next or
- * wk_step. Only strategy fsdp needs it (it costs the memory that the strategy saves); elsewhere it does
- * nothing. All ranks call it. WK_ESTATE before wk_prepare, or a failure of the collective. */
+/* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next
+ * or wk_step. Only strategy fsdp needs it (it costs the memory that the strategy saves); elsewhere
+ * it does nothing. All ranks call it. WK_ESTATE before wk_prepare, or a failure of the collective.
+ */
 WK_API int wk_gather_parameters(struct wk_model *model);
 
 #endif
