@@ -25,6 +25,7 @@ enum {
     LOST_TIMEOUT_MS = 10000,
     PAUSE_MS = 200, /* before trying again what failed at once */
     BEAT_DEFAULT_MS = 1000,
+    STOP_GRACE_MS = 10000, /* where a stop comes without one */
     LOST_RANKS_MAX = 64,
 };
 
@@ -55,9 +56,11 @@ static void watch_later(struct session_rpc *s, int64_t delay_ms)
 static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *answer)
 {
     (void)pthread_mutex_lock(&s->lock);
-    if (answer->stop && !s->stopping) {
+    if (answer->stop) {
+        int64_t stop_at_ms = session_wall_ms() + answer->grace_ms;
+        if (!s->stopping || stop_at_ms < s->stop_at_ms)
+            s->stop_at_ms = stop_at_ms;
         s->stopping = true;
-        s->stop_at_ms = session_wall_ms() + answer->grace_ms;
     }
     bool newer = answer->generation > s->target;
     if (newer)
@@ -206,8 +209,15 @@ static int fill_group(const Muster__WorkerJoinAnswer *answer, struct session_gro
 static int take_join(struct session_rpc *s, const Muster__WorkerJoinAnswer *answer,
                      struct session_group *ret, struct error *err)
 {
-    if (answer->stop)
+    if (answer->stop) {
+        /* The loop asks `stopping` next; Watch brings the grace. */
+        (void)pthread_mutex_lock(&s->lock);
+        if (!s->stopping)
+            s->stop_at_ms = session_wall_ms() + STOP_GRACE_MS;
+        s->stopping = true;
+        (void)pthread_mutex_unlock(&s->lock);
         return error_set(err, WK_ESTOPPED, "asked to stop");
+    }
     int rc = answer->ready ? fill_group(answer, ret, err) : 0;
     if (rc)
         return rc;

@@ -235,7 +235,8 @@ int context_break(struct wk_context *ctx, int code)
     strategy_drain(&ctx->strategy);
     if (ctx->saver && ctx->strategy.is_sharded)
         saver_cancel(ctx->saver); /* a shard of it may never come */
-    if (mend && code == WK_EPEER) {
+    /* In a gang that is asked to stop whoever leaves is no loss. */
+    if (mend && code == WK_EPEER && !boundary_stopping(ctx)) {
         context_notice(ctx, "generation %llu is broken: %s", (unsigned long long)ctx->generation,
                        err.text);
         report_lost(ctx);

@@ -31,6 +31,7 @@ struct hub {
     uint64_t generation;   /* told by Hello and Watch */
     bool membership_ready; /* Joins of `generation` are answered */
     bool stop;
+    bool stop_by_join; /* Watch does not tell */
     bool refuse_commit;
     const char *prune[3];
     uint64_t watch, join; /* parked calls */
@@ -70,11 +71,11 @@ static void settle_watch(struct hub *hub)
         return;
     const Muster__WorkerWatchRequest *request =
         (const Muster__WorkerWatchRequest *)rpc_call_request(call);
-    if (request->generation >= hub->generation && !hub->stop)
+    if (request->generation >= hub->generation && (!hub->stop || hub->stop_by_join))
         return;
     Muster__WorkerWatchAnswer answer = MUSTER__WORKER_WATCH_ANSWER__INIT;
     answer.generation = hub->generation;
-    answer.stop = hub->stop;
+    answer.stop = hub->stop && !hub->stop_by_join;
     answer.grace_ms = 4000;
     hub->watch = 0;
     rpc_call_answer(call, &answer.base);
@@ -398,6 +399,24 @@ static void a_stop_ends_waiting(void)
     hub_end(&hub);
 }
 
+static void a_stop_that_only_join_tells_is_known_to_the_loop(void)
+{
+    struct hub hub;
+    struct joining joining;
+    int64_t grace_ms = 0;
+    hub_start(&hub, 1);
+    hub.stop_by_join = true;
+    struct session *session = session_to(&hub);
+    join_start(&joining, session, 0);
+    usleep(50000);
+    change(&hub, 1, false, true);
+    pthread_join(joining.thread, NULL);
+    CHECK(joining.code == WK_ESTOPPED);
+    CHECK(session->ops->stopping(session, &grace_ms) && grace_ms > 0);
+    session->ops->free(session);
+    hub_end(&hub);
+}
+
 static void metrics_go_in_batches_and_the_last_ones_before_the_end(void)
 {
     struct hub hub;
@@ -460,6 +479,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_superseded_generation_is_left_for_the_newer_one),
         CHECK_CASE(news_are_told_and_who_does_not_leave_is_aborted),
         CHECK_CASE(a_stop_ends_waiting),
+        CHECK_CASE(a_stop_that_only_join_tells_is_known_to_the_loop),
         CHECK_CASE(metrics_go_in_batches_and_the_last_ones_before_the_end),
         CHECK_CASE(lost_ranks_are_reported),
         CHECK_CASE(commits_are_asked_refused_and_prune),
