@@ -14,6 +14,21 @@ bool boundary_behind(struct wk_context *ctx)
     return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
 }
 
+bool boundary_evaluates(struct wk_context *ctx)
+{
+    if (boundary_stopping(ctx))
+        return false;
+    if (!boundary_behind(ctx))
+        return true;
+    context_notice(ctx, "evaluation ends early: generation %llu is over",
+                   (unsigned long long)ctx->generation);
+    /* What was evaluated in part is neither summed nor logged. Shards are left after a step only.
+     */
+    if (ctx->phase == STEP_BOUNDARY && !ctx->strategy.is_sharded)
+        (void)context_break(ctx, WK_EABORT);
+    return false;
+}
+
 /* Into the next generation. false: the error is sticky. */
 static bool renew(struct wk_context *ctx)
 {

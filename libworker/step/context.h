@@ -222,6 +222,8 @@ int signal_count(void); /* stop signals of this process so far */
 /* boundary.c: what happens between steps, before a training batch is dealt. true: deal one. */
 bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader);
 bool boundary_stopping(struct wk_context *ctx);
+/* Whether evaluation may go on: the others wait for this rank in a newer generation, or to stop. */
+bool boundary_evaluates(struct wk_context *ctx);
 bool boundary_behind(struct wk_context *ctx); /* a newer generation is announced */
 
 #endif

@@ -30,7 +30,7 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
     if (!ctx)
         return false;
     bool training = !loader->options.evaluation;
-    if (training ? !boundary_pass(ctx, loader) : idle(ctx))
+    if (training ? !boundary_pass(ctx, loader) : idle(ctx) || !boundary_evaluates(ctx))
         return false;
     struct error err = {0};
     struct loader_place place = {ctx->rank, ctx->world};

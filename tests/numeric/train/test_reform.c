@@ -199,6 +199,35 @@ static void generations_may_follow_each_other_without_a_loss(void)
     check_curve(&scene, "ranks exchanged twice");
 }
 
+/* Between two steps, as an evaluation loader would find it. */
+static bool evaluate_at_25(void *arg, struct wk_context *ctx)
+{
+    struct scene *scene = arg;
+    if (wk_steps(ctx) != 25)
+        return false;
+    CHECK(boundary_evaluates(ctx));
+    fake_form(&scene->cluster, (const int[]){0}, 1);
+    CHECK(!boundary_evaluates(ctx));
+    double value = 7;
+    CHECK(wk_reduce_value(ctx, &value, WK_SUM) == 0 && value == 7);
+    CHECK(!boundary_evaluates(ctx));
+    return false;
+}
+
+static void evaluation_gives_way_to_a_new_generation(void)
+{
+    static struct scene scene;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0}, 1);
+    scene.toys[0].stepped = evaluate_at_25;
+    scene.toys[0].arg = &scene;
+    start(&scene, 0);
+    finish(&scene);
+    CHECK(scene.toys[0].status == 0 && scene.cluster.generation == 2);
+    CHECK(strstr(scene.toys[0].notices, "evaluation ends early"));
+    check_curve(&scene, "a new generation during evaluation");
+}
+
 static bool dawdle_at_the_end(void *arg, struct wk_context *ctx)
 {
     bool *arrived = arg;
@@ -347,6 +376,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_lost_rank_0_is_replaced_by_one_without_state),
         CHECK_CASE(states_with_shapes_of_their_own_travel_too),
         CHECK_CASE(generations_may_follow_each_other_without_a_loss),
+        CHECK_CASE(evaluation_gives_way_to_a_new_generation),
         CHECK_CASE(nobody_leaves_before_all_have_arrived),
         CHECK_CASE(a_stop_request_saves_and_ends_with_its_own_code),
         CHECK_CASE(a_refused_checkpoint_is_taken_again_and_leaves_nothing),
