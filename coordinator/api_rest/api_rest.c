@@ -164,7 +164,7 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     struct error err = {0};
     const char *token;
     ProtobufCMessage *message = NULL;
-    const struct store_token *caller;
+    const struct store_token *caller = NULL;
     int rc = token_of(api, request, &token, &err);
     if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
         rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);

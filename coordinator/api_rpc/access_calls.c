@@ -416,11 +416,12 @@ void call_list_audit(struct service *service, struct service_call *call, bool la
     answer.next = message->after;
     answer.entries = wire_pointers(&arena, (size_t)query.limit);
     struct store *store = service->options.store;
-    if (!answer.entries)
-        fail_too_large(call);
-    else if (store->verbs->list_audit(store, &query, add_entry, &page, &err) < 0)
+    int rc = 0;
+    if (answer.entries)
+        rc = store->verbs->list_audit(store, &query, add_entry, &page, &err);
+    if (rc < 0)
         service_fail(call, &err);
-    else if (page.failed)
+    else if (!answer.entries || page.failed)
         fail_too_large(call);
     else
         service_answer(call, &answer.base);

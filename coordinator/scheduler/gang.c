@@ -63,8 +63,11 @@ static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
             best = r;
     for (int r = 0; r < racks; r++) {
         ret_rank[r] = 1;
-        for (int other = 0; other < racks && best < 0; other++)
-            ret_rank[r] += counts[other] > counts[r] || (counts[other] == counts[r] && other < r);
+        for (int other = 0; other < racks && best < 0; other++) {
+            bool larger = counts[other] > counts[r];
+            bool earlier = other < r && counts[other] == counts[r];
+            ret_rank[r] += larger || earlier;
+        }
     }
     if (best >= 0)
         ret_rank[best] = 0;

@@ -108,7 +108,7 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
             found[count++] = other;
     if (count == 0)
         return false;
-    qsort(found, (size_t)count, sizeof found[0], compare);
+    qsort(found, (size_t)count, sizeof(const struct job *), compare);
     for (int i = 0; i < count && i < NAMED_MAX && used < sizeof names - 1; i++) {
         if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        found[i]->id, found[i]->spec->name, found[i]->spec->priority) < 0)

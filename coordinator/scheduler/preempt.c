@@ -129,8 +129,9 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
             continue;
         if (count == capacity) {
             capacity = capacity * 2 + 16;
-            givers = realloc(givers, sizeof *givers * (size_t)capacity);
-            insist(givers);
+            struct giver *more = realloc(givers, sizeof *givers * (size_t)capacity);
+            insist(more);
+            givers = more;
         }
         givers[count++] = giver;
     }

@@ -90,22 +90,22 @@ int lm_new(const struct lm_shape *shape, int n_params, struct lm **ret_lm);
 int lm_layer_index(const struct lm_shape *shape, int layer);
 
 /* Lay the memory out for this many samples of this length. WK_ENOMEM. */
-int lm_reserve(struct lm *lm, int64_t samples, int64_t length, struct error *err);
+int lm_reserve(struct lm *g, int64_t samples, int64_t length, struct error *err);
 
 /* layers[i].output from layers[i].input, and back: memory.dx goes from the gradient of the output
  * to that of the input.
  */
-void lm_layer_forward(struct lm *lm, int i);
-void lm_layer_backward(struct lm *lm, int i);
+void lm_layer_forward(struct lm *g, int i);
+void lm_layer_backward(struct lm *g, int i);
 
 /* Drop from x[N, C] what this pass drops at `place`, a number of its own for each such x; forward
  * on values and backward on gradients alike. Nothing outside training passes. */
-void lm_drop(struct lm *lm, float *x, uint64_t place);
+void lm_drop(struct lm *g, float *x, uint64_t place);
 
 /* The norm whose weight is parameter `index`; `stats` is [2, N]. */
-struct norm lm_norm(struct lm *lm, int index, float *stats);
+struct norm lm_norm(struct lm *g, int index, float *stats);
 
 /* y[N, C] from x[N, C] through the norm, in float or rounded as y wants it. */
-void lm_norm_forward(struct lm *lm, const struct norm *norm, struct operand y, const float *x);
+void lm_norm_forward(struct lm *g, const struct norm *norm, struct operand y, const float *x);
 
 #endif

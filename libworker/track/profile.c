@@ -8,7 +8,7 @@
 const char *profile_name(enum profile_phase phase)
 {
     static const char *const names[] = {
-#define X(id, name) [PROFILE_##id] = name,
+#define X(id, name) [PROFILE_##id] = (name),
         PROFILE_PHASES(X)
 #undef X
     };

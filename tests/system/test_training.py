@@ -13,6 +13,8 @@ from localcluster import ROOT, processes, wait_for
 
 GPT = ROOT / "build/examples/gpt"
 SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32", "--batch", "8"]
+# Slow enough not to be over while something is killed and comes back.
+SLOWER = ["--width", "64", "--context", "64", "--batch", "16"]
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +70,10 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
 def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=2, slots=1)
     steps = 800
-    slower = ("--width", "64", "--context", "64", "--batch", "16")  # so that it is not over before the node is back
-    reference = cluster.submit("-N", "2", "--", *gpt(text, steps, *slower))
+    reference = cluster.submit("-N", "2", "--", *gpt(text, steps, *SLOWER))
     cluster.wait_state(reference, "succeeded", seconds=90)
     expected = losses(cluster, reference)
-    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps, *slower))
+    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps, *SLOWER))
     reach(cluster, job, 150)
     now = cluster.job(job)
     assert int(now["world"]) == 2
@@ -96,7 +97,7 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
 
 def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
     cluster = make_cluster(nodes=2, slots=1)
-    job = cluster.submit("-N", "2", "--", *gpt(text, 2500))
+    job = cluster.submit("-N", "2", "--", *gpt(text, 1200, *SLOWER))
     before = reach(cluster, job, 50)
     pids = sorted(int(w["pid"]) for w in before["workers"])
     cluster.kill_coordinator()
@@ -112,7 +113,7 @@ def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
 
 def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=1, slots=2)
-    arguments = gpt(text, 3000)
+    arguments = gpt(text, 6000)
     whole = cluster.submit("--", *arguments)
     cluster.wait_state(whole, "succeeded", seconds=60)
     expected = losses(cluster, whole)

@@ -13,7 +13,7 @@ struct onednn;
 /* NULL where the library, the instruction or memory is missing. Keeps one plan per shape of
  * product; one thread at a time. */
 struct onednn *onednn_new(void);
-void onednn_free(struct onednn *library); /* NULL is fine */
+void onednn_free(struct onednn *o); /* NULL is fine */
 
 /* True when done; false when it has no kernel for this product. Runs on the calling thread alone.
  */
