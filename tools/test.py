@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 2)
 PYTHON = "/usr/bin/python3"
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
-TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults",
+TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups",
                 "test_train_ranks", "test_train_reform"]
 TSAN_TESTS = "^(test_loop_threads|unit_session|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_r(anks|eform))$"
 

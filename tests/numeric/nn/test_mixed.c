@@ -11,7 +11,7 @@
 #include "libworker/precision/scaler.h"
 #include "tests/numeric/nn/fixture.h"
 
-enum { SAMPLES = 4, LENGTH = 32, VOCAB = 16, STEPS = 40, COUNT = SAMPLES * LENGTH };
+enum { SAMPLES = 4, LENGTH = 32, VOCAB = 16, STEPS = 28, COUNT = SAMPLES * LENGTH };
 
 static const struct wk_gpt_config config = {2, 2, 32, LENGTH, VOCAB};
 static const struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
@@ -72,7 +72,8 @@ static double step(struct run *r)
     return loss;
 }
 
-/* Losses stay within a share of the first one. */
+/* Losses stay within a share of the first one. Not for longer: from step 30 on the loss is small, the
+ * updates jump, and any two roundings part. */
 static void follow(enum wk_dtype type, double tolerance)
 {
     struct run plain = run_new(WK_F32, 1), mixed = run_new(type, type == WK_F16 ? 65536 : 1);
@@ -92,12 +93,12 @@ static void follow(enum wk_dtype type, double tolerance)
 
 Test(mixed, bf16_follows_float)
 {
-    follow(WK_BF16, 0.015);
+    follow(WK_BF16, 0.002);
 }
 
 Test(mixed, f16_follows_float)
 {
-    follow(WK_F16, 0.003);
+    follow(WK_F16, 0.001);
 }
 
 /* A scale that is too large overflows the first steps, which are skipped, and is found in the end.

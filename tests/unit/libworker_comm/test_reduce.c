@@ -176,9 +176,11 @@ Test(reduce, what_is_learned_on_the_way_does_not_depend_on_the_pieces)
         cr_assert(memcmp(one.lanes, many.lanes, sizeof(one.lanes)) == 0, "step %zu", steps[s]);
         cr_assert(memcmp(whole, pieces, sizeof(whole)) == 0);
     }
+    struct tally wild = {.at = 0};
+    finish.tally = &wild;
     b[N - 1] = -INFINITY;
     run_finished(&finish, N, from, whole);
-    cr_assert(finish.tally->nonfinite);
+    cr_assert(wild.nonfinite);
 }
 
 Test(reduce, a_running_sum_goes_on_with_the_same_bits)
