@@ -72,8 +72,8 @@ static double step(struct run *r)
     return loss;
 }
 
-/* Losses stay within a share of the first one. Not for longer: from step 30 on the loss is small, the
- * updates jump, and any two roundings part. */
+/* Losses stay within a share of the first one. Not for longer: from step 30 on the loss is small,
+ * the updates jump, and any two roundings part. */
 static void follow(enum wk_dtype type, double tolerance)
 {
     struct run plain = run_new(WK_F32, 1), mixed = run_new(type, type == WK_F16 ? 65536 : 1);
