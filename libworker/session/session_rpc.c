@@ -22,11 +22,8 @@ enum {
     HELLO_TIMEOUT_MS = 30000,
     POLL_TIMEOUT_MS = 30000,   /* of Join and Watch */
     COMMIT_TIMEOUT_MS = 10000, /* who asks goes on asking */
-    LOST_TIMEOUT_MS = 10000,
-    PAUSE_MS = 200, /* before trying again what failed at once */
     BEAT_DEFAULT_MS = 1000,
     STOP_GRACE_MS = 10000, /* where a stop comes without one */
-    LOST_RANKS_MAX = 64,
 };
 
 static struct session_rpc *of(struct session *session)
@@ -86,7 +83,7 @@ static void watch_done(void *arg, const struct error *err, const ProtobufCMessag
     bool stopping = s->stopping;
     (void)pthread_mutex_unlock(&s->lock);
     /* A stopping worker's Watch is answered at once, every time. */
-    watch_later(s, err->code || stopping ? PAUSE_MS : 0);
+    watch_later(s, err->code || stopping ? SESSION_PAUSE_MS : 0);
 }
 
 static void watch(void *arg)
@@ -101,7 +98,7 @@ static void watch(void *arg)
     (void)pthread_mutex_unlock(&s->lock);
     if (rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "Watch", &request.base,
                         &options, watch_done, s, NULL))
-        watch_later(s, PAUSE_MS);
+        watch_later(s, SESSION_PAUSE_MS);
 }
 
 /* ---- the slots, on other threads ---- */
@@ -124,45 +121,6 @@ static bool slot_stopping(struct session *session, int64_t *ret_grace_ms)
     (void)pthread_mutex_unlock(&s->lock);
     *ret_grace_ms = left_ms > 0 ? left_ms : 0;
     return stopping;
-}
-
-struct lost {
-    struct session_rpc *session;
-    Muster__WorkerLostPeersRequest request;
-    uint32_t ranks[LOST_RANKS_MAX];
-};
-
-static void lost_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
-{
-    (void)err;
-    (void)answer;
-    free(arg);
-}
-
-static void send_lost(void *arg)
-{
-    struct lost *lost = arg;
-    struct rpc_options options = {.timeout_ms = LOST_TIMEOUT_MS, .retry = true};
-    if (rpc_client_call(lost->session->hub.client, &muster__worker_hub__descriptor, "LostPeers",
-                        &lost->request.base, &options, lost_done, lost, NULL))
-        free(lost);
-}
-
-static void slot_lost(struct session *session, uint64_t generation, const int *ranks, int n_ranks)
-{
-    struct session_rpc *s = of(session);
-    struct lost *lost = calloc(1, sizeof(*lost));
-    if (!lost)
-        return; /* the agent sees its own workers die; others report too */
-    lost->session = s;
-    muster__worker_lost_peers_request__init(&lost->request);
-    lost->request.job = s->job;
-    lost->request.uid = s->uid;
-    lost->request.generation = generation;
-    lost->request.ranks = lost->ranks;
-    for (int i = 0; i < n_ranks && i < LOST_RANKS_MAX; i++)
-        lost->ranks[lost->request.n_ranks++] = (uint32_t)ranks[i];
-    loop_post(s->hub.loop, send_lost, lost);
 }
 
 /* Wait until a generation above `above` is known. */
@@ -271,7 +229,7 @@ static int slot_join(struct session *session, const char *endpoint, uint64_t abo
             return rc;
         }
         if (rc < 0)
-            usleep(PAUSE_MS * 1000);
+            usleep(SESSION_PAUSE_MS * 1000);
     }
 }
 
@@ -334,8 +292,9 @@ static void slot_free(struct session *session)
     release(s);
 }
 
-static const struct session_ops ops = {slot_join,      slot_target, slot_stopping, session_progress,
-                                       session_metric, slot_lost,   slot_commit,   slot_free};
+static const struct session_ops ops = {slot_join,        slot_target,    slot_stopping,
+                                       session_progress, session_metric, session_lost,
+                                       slot_commit,      slot_free};
 
 static int hello(struct session_rpc *s, struct error *err)
 {

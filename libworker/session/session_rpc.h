@@ -1,5 +1,5 @@
-/* What the parts of the session with an agent share: session_rpc.c (membership, stop, checkpoints)
- * and session_progress.c (steps and metrics). Private to session/.
+/* What the parts of the session with an agent share: session_rpc.c (membership, stop, checkpoints),
+ * session_progress.c (steps and metrics) and session_lost.c (lost peers). Private to session/.
  *
  * The training thread and the saver's thread call the slots, the loop's thread does the talking;
  * what both touch is under `lock`.
@@ -14,6 +14,8 @@
 
 enum {
     SESSION_METRICS_MAX = 16384, /* kept between beats; the oldest go first */
+    SESSION_LOST_MAX = 64,       /* ranks told of one generation */
+    SESSION_PAUSE_MS = 200,      /* before trying again what failed at once */
 };
 
 struct session_metric {
@@ -40,12 +42,15 @@ struct session_rpc {
     bool posted;                    /* flush_soon is on its way to the loop */
     struct session_metric *metrics; /* ring [SESSION_METRICS_MAX] */
     size_t metrics_first, metrics_count;
-    size_t metrics_sending; /* of them, the first ones: in the Progress in flight */
-    bool sending;           /* a Progress is in flight */
-    bool closing;           /* no further one by the loop: the end sends the rest itself */
+    size_t metrics_sending;   /* of them, the first ones: in the Progress in flight */
+    bool sending;             /* a Progress is in flight */
+    bool closing;             /* no further one by the loop: the end sends the rest itself */
+    uint64_t lost_generation; /* newest one that peers were lost of, 0 = none */
+    uint32_t lost_ranks[SESSION_LOST_MAX];
+    size_t lost_count;
 
     /* The loop's thread only. */
-    struct loop_timer watch_timer, beat_timer, leave_timer;
+    struct loop_timer watch_timer, beat_timer, leave_timer, lost_timer;
     uint64_t leaving; /* generation the leave timer is about */
     int64_t sent_ms;
     uint64_t sent_generation; /* of the last Progress */
@@ -57,6 +62,8 @@ int64_t session_wall_ms(void);
 /* The slots of these names. */
 void session_progress(struct session *session, int64_t step, int64_t total_steps);
 void session_metric(struct session *session, int64_t step, const char *name, double value);
+
+void session_lost(struct session *session, uint64_t generation, const int *ranks, int n_ranks);
 
 /* Wait for what is in flight and send the rest, for a bounded time: the job's last step is then
  * known before its process ends. No Progress follows. */

@@ -45,10 +45,10 @@ struct process {
     char token[AGENT_TOKEN_MAX + 1], hub_url[NET_URL_MAX], endpoint[64];
     uint64_t generation, step;
     uint64_t asked; /* newest generation it asked to join */
-    bool lost, watching, joining, committing, ending;
+    bool watching, joining, committing, ending;
     int end_code;
     uint64_t reported;
-    int64_t stalled_since_ms;
+    int64_t stalled_since_ms, told_lost_ms;
     struct loop_timer timer;
 };
 

@@ -223,7 +223,7 @@ static void enter(struct process *process, const Muster__WorkerJoinAnswer *answe
     process->step = seen->base_step;
     process->state = PROCESS_TRAINING;
     process->trained = true;
-    process->lost = false;
+    process->told_lost_ms = 0;
     process->stalled_since_ms = 0;
     world_note(process->world, "%s/%llu trains as rank %u of %u in generation %llu from step %llu",
                process->key.job, (unsigned long long)process->key.uid, process->rank,

@@ -13,8 +13,9 @@
 enum {
     CALL_MS = 3000,
     LONG_POLL_MS = 5000,
-    WRITE_MAX_MS = 600, /* of a checkpoint's files */
-    STALL_MS = 2000,    /* a peer behind a cut network counts as lost after this */
+    WRITE_MAX_MS = 600,   /* of a checkpoint's files */
+    LOST_AGAIN_MS = 2000, /* a loss is told until a newer generation is known */
+    STALL_MS = 2000,      /* a peer behind a cut network counts as lost after this */
     BUG_CODE = 3,
     PEER_CODE = 1,
 };
@@ -40,7 +41,7 @@ static void tell_progress(struct process *process)
 static void tell_lost(struct process *process, uint32_t *ranks, size_t count)
 {
     Muster__WorkerLostPeersRequest request = MUSTER__WORKER_LOST_PEERS_REQUEST__INIT;
-    process->lost = true;
+    process->told_lost_ms = process->world->now_ms;
     request.job = process->key.job;
     request.uid = process->key.uid;
     request.generation = process->generation;
@@ -211,7 +212,9 @@ static bool crashes(struct process *process)
 
 void training_step(struct process *process)
 {
-    if (process->lost || !meet_peers(process) || crashes(process)) {
+    bool told =
+        process->told_lost_ms && process->world->now_ms - process->told_lost_ms < LOST_AGAIN_MS;
+    if (told || !meet_peers(process) || crashes(process)) {
         session_tick_in(process, process->script.step_ms);
         return;
     }

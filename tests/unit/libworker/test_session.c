@@ -36,7 +36,7 @@ struct hub {
     const char *prune[3];
     uint64_t watch, join; /* parked calls */
     /* What was heard. */
-    int hellos, progresses, joins;
+    int hellos, progresses, joins, losses;
     uint64_t step, total_steps, lost_generation;
     size_t metrics;
     uint32_t lost[4];
@@ -169,6 +169,7 @@ static void on_lost(void *arg, struct rpc_call *call)
         (const Muster__WorkerLostPeersRequest *)rpc_call_request(call);
     Muster__WorkerLostPeersAnswer answer = MUSTER__WORKER_LOST_PEERS_ANSWER__INIT;
     pthread_mutex_lock(&hub->lock);
+    hub->losses++;
     hub->lost_generation = request->generation;
     hub->n_lost = request->n_ranks;
     for (size_t i = 0; i < request->n_ranks && i < 4; i++)
@@ -439,6 +440,24 @@ static void lost_ranks_are_reported(void)
     struct session *session = session_to(&hub);
     session->ops->lost(session, 3, (const int[]){0, 2}, 2);
     EVENTUALLY(&hub, hub.lost_generation == 3 && hub.n_lost == 2 && hub.lost[1] == 2);
+    session->ops->lost(session, 3, (const int[]){2, 1}, 2);
+    EVENTUALLY(&hub, hub.n_lost == 3 && hub.lost[2] == 1);
+    session->ops->free(session);
+    hub_end(&hub);
+}
+
+/* The agent that answered may have died before the coordinator heard of it. */
+static void a_loss_is_told_again_until_a_newer_generation_is_known(void)
+{
+    struct hub hub;
+    hub_start(&hub, 3);
+    struct session *session = session_to(&hub);
+    session->ops->lost(session, 3, (const int[]){1}, 1);
+    EVENTUALLY(&hub, hub.losses == 2 && hub.lost_generation == 3 && hub.lost[0] == 1);
+    change(&hub, 4, false, false);
+    EVENTUALLY(&hub, session->ops->target(session) == 4);
+    session->ops->lost(session, 4, (const int[]){0}, 1);
+    EVENTUALLY(&hub, hub.lost_generation == 4 && hub.n_lost == 1 && hub.lost[0] == 0);
     session->ops->free(session);
     hub_end(&hub);
 }
@@ -482,6 +501,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_stop_that_only_join_tells_is_known_to_the_loop),
         CHECK_CASE(metrics_go_in_batches_and_the_last_ones_before_the_end),
         CHECK_CASE(lost_ranks_are_reported),
+        CHECK_CASE(a_loss_is_told_again_until_a_newer_generation_is_known),
         CHECK_CASE(commits_are_asked_refused_and_prune),
         {0},
     };
