@@ -11,17 +11,6 @@ static void replace_assignment(struct agent_worker *worker, struct assignment *a
     assignment_release(old);
 }
 
-/* It never ran, and now never will: an exited worker like any other, so that the coordinator needs
- * no second way to hear of it. */
-static void end_before_start(struct agent_worker *worker, const char *why,
-                             struct agent_actions *actions)
-{
-    struct worker_exit exit = {.signal = SIGTERM};
-    (void)str_copy(exit.text, sizeof(exit.text), why);
-    worker->shipped = true;
-    agent_worker_ended(worker, &exit, actions);
-}
-
 static void start(struct agent_core *core, struct assignment *assignment,
                   struct agent_actions *actions)
 {
@@ -33,19 +22,47 @@ static void start(struct agent_core *core, struct assignment *assignment,
     worker->desired = true;
     replace_assignment(worker, assignment);
     if (assignment->stop) {
-        end_before_start(worker, "stopped before it started", actions);
+        agent_worker_unstarted(worker, "stopped before it started", actions);
         return;
     }
     if (core->stopping_all) {
-        end_before_start(worker, "the agent is leaving", actions);
+        agent_worker_unstarted(worker, "the agent is leaving", actions);
         return;
     }
-    worker->process = true;
+    worker->waits = true;
     agent_worker_hold_token(worker, assignment->token);
-    struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_START);
-    action->key = worker->key;
-    action->assignment = assignment_hold(assignment);
-    agent_worker_remember(worker, actions);
+}
+
+static bool share_slots(const struct assignment *a, const struct assignment *b)
+{
+    return a->slot < b->slot + b->slots && b->slot < a->slot + a->slots;
+}
+
+/* What the coordinator gave away again while this agent stood still may run here yet, started by an
+ * answer that was on its way for long: it ends before anybody else has its slots. */
+static bool slots_are_free(const struct agent_core *core, const struct agent_worker *worker)
+{
+    for (const struct agent_worker *w = core->workers; w; w = w->next) {
+        bool unknown = !w->assignment && !w->desired;
+        if (w->process &&
+            (unknown || (w->assignment && share_slots(w->assignment, worker->assignment))))
+            return false;
+    }
+    return true;
+}
+
+void agent_desired_start(struct agent_core *core, struct agent_actions *actions)
+{
+    for (struct agent_worker *w = core->workers; w; w = w->next) {
+        if (!w->waits || !slots_are_free(core, w))
+            continue;
+        w->waits = false;
+        w->process = true;
+        struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_START);
+        action->key = w->key;
+        action->assignment = assignment_hold(w->assignment);
+        agent_worker_remember(w, actions);
+    }
 }
 
 static void take_one(struct agent_core *core, struct assignment *assignment,

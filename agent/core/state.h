@@ -22,6 +22,10 @@ bool agent_worker_runs(const struct agent_worker *worker);
 void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
 void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
                         struct agent_actions *actions);
+/* It never ran, and now never will: an exited worker like any other, so that the coordinator needs
+ * no second way to hear of it. */
+void agent_worker_unstarted(struct agent_worker *worker, const char *why,
+                            struct agent_actions *actions);
 /* Forget it if nobody wants to hear of it any more. */
 void agent_worker_bury_if_done(struct agent_core *core, struct agent_worker *worker,
                                struct agent_actions *actions);
@@ -32,6 +36,8 @@ bool agent_worker_buried(const struct agent_core *core, const struct worker_key 
 /* desired.c: what should run against what does */
 void agent_desired_take(struct agent_core *core, const struct agent_event *event,
                         struct agent_actions *actions);
+/* Start those that waited for slots which are free by now. */
+void agent_desired_start(struct agent_core *core, struct agent_actions *actions);
 
 /* hub.c: calls of workers */
 void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,

@@ -195,6 +195,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
         worker_event(core, event, actions);
         break;
     }
+    agent_desired_start(core, actions);
     int64_t next_ms = keep_time(core, event->now_ms, actions);
     if (next_ms < INT64_MAX)
         agent_actions_add(actions, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
@@ -239,6 +240,7 @@ void agent_core_check(const struct agent_core *core)
             insist(order < 0 || (order == 0 && w->key.uid < w->next->key.uid));
         }
         never(w->state == AGENT_WORKER_EXITED && w->process);
+        insist(implies(w->waits, w->state == AGENT_WORKER_STARTING && !w->process));
         never(w->state == AGENT_WORKER_EXITED && (w->join.request || w->watch.request));
         never(w->state == AGENT_WORKER_STOPPING && w->watch.request);
         insist(implies(w->state == AGENT_WORKER_JOINED, w->memory.generation > 0));

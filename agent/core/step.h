@@ -2,7 +2,7 @@
  * what does (workers), and the difference becomes actions. No clock, file, process or socket is
  * touched here; one thread.
  *
- *            START                  Join answered
+ *     its slots are free: START      Join answered
  *   (new) ───────────► starting ───────────────────► joined ◄─┐ newer generation joined
  *     │                   │  │ stop or absent          │  └───┘
  *     │ stop before it    │  └──────────► stopping ◄───┘
@@ -56,6 +56,7 @@ struct agent_worker { /* read only outside the core */
     struct assignment *assignment; /* newest, held; NULL when adopted and not yet desired */
     bool desired;                  /* named by the last DESIRED */
     bool process;                  /* the launcher has it: it will say EXITED once */
+    bool waits; /* STARTING, but for its slots: somebody whom nobody wants any more has yet to end */
     bool shipped;                  /* with EXITED: its output is with the coordinator */
     int64_t pid;
     struct worker_memory memory; /* aware, generation joined, step */

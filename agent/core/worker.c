@@ -90,6 +90,10 @@ void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent
             worker->kill_at_ms = kill_at_ms;
         return;
     }
+    if (worker->waits) {
+        agent_worker_unstarted(worker, "stopped before it started", actions);
+        return;
+    }
     agent_worker_become(worker, AGENT_WORKER_STOPPING);
     worker->kill_at_ms = kill_at_ms;
     agent_actions_add(actions, AGENT_ACTION_TERMINATE)->key = worker->key;
@@ -106,6 +110,16 @@ void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *e
     worker->exit = *exit;
     agent_hub_close(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);
+}
+
+void agent_worker_unstarted(struct agent_worker *worker, const char *why,
+                            struct agent_actions *actions)
+{
+    struct worker_exit exit = {.signal = SIGTERM};
+    (void)str_copy(exit.text, sizeof(exit.text), why);
+    worker->shipped = true;
+    worker->waits = false;
+    agent_worker_ended(worker, &exit, actions);
 }
 
 bool agent_worker_buried(const struct agent_core *core, const struct worker_key *key)

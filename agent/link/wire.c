@@ -265,7 +265,7 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
     muster__worker_status__init(ret);
     ret->job = unconst(w->key.job);
     ret->uid = w->key.uid;
-    ret->state = wire_state(w->state);
+    ret->state = w->waits ? MUSTER__WORKER__STATE__assigned : wire_state(w->state);
     ret->pid = w->pid;
     ret->generation = w->memory.generation;
     ret->joining = w->joining;

@@ -106,6 +106,7 @@ static void answer_poll(struct stage *s, struct rpc_call *call)
                          (int)want->generation);
         all[i].job = (char *)"job";
         all[i].uid = want->uid;
+        all[i].slot = (uint32_t)i;
         all[i].generation = want->generation;
         all[i].world = 1;
         all[i].stop = want->stop;

@@ -135,6 +135,7 @@ struct want { /* an assignment in short */
     uint64_t uid, generation;
     bool formed, stop;
     uint32_t grace_ms;
+    uint32_t slot, slots;
 };
 
 static struct assignment *assignment_of(const struct want *want)
@@ -146,6 +147,8 @@ static struct assignment *assignment_of(const struct want *want)
     a->stop = want->stop;
     a->grace_ms = want->grace_ms;
     a->world = 1;
+    a->slot = want->slot;
+    a->slots = want->slots;
     a->token = arena_printf(&a->arena, "token-%llu-%llu", (unsigned long long)want->uid,
                             (unsigned long long)want->generation);
     if (want->formed) {
@@ -273,6 +276,34 @@ Test(agent_step, stop_before_the_start_is_an_exit)
     DESIRE(s, "report", {.uid = 1, .generation = 1, .stop = true});
     cr_expect_eq(worker(&s, 1)->state, AGENT_WORKER_EXITED);
     DESIRE_NOTHING(s, "forget(j/1)");
+    story_end(&s);
+}
+
+/* What the coordinator gave away while this agent stood still: a late answer started the old one. */
+Test(agent_step, nobody_starts_on_slots_where_another_still_runs)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "start(j/1@1) remember(j/1:0)", {.uid = 1, .generation = 1, .slot = 2, .slots = 2});
+    DESIRE(s, "term(j/1) report start(j/3@2) remember(j/3:0)",
+           {.uid = 2, .generation = 2, .slot = 3, .slots = 1},
+           {.uid = 3, .generation = 2, .slot = 4, .slots = 1});
+    cr_expect(worker(&s, 2)->waits);
+    EXPECT(s, EVENT(TICK), "");
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report start(j/2@2) remember(j/2:0)");
+    story_end(&s);
+}
+
+Test(agent_step, who_waits_for_slots_can_be_stopped)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    struct worker_found found = {.key = KEY("j", 1), .pid = 42};
+    EXPECT(s, EVENT(FOUND, .found = &found), ""); /* nobody knows which slots it has */
+    DESIRE(s, "term(j/1) report", {.uid = 2, .generation = 2, .slots = 1});
+    DESIRE(s, "report", {.uid = 2, .generation = 2, .slots = 1, .stop = true});
+    cr_expect_eq(worker(&s, 2)->state, AGENT_WORKER_EXITED);
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
     story_end(&s);
 }
 
