@@ -99,6 +99,18 @@ size_t wk_arena_bytes(const struct wk_arena *arena)
     return arena->bytes;
 }
 
+/* Only what is in memory: an arena may be mostly holes, and what is not written stays one. */
+static void copy_present(const struct wk_arena *arena, char *to)
+{
+    off_t from = 0, end = (off_t)arena->bytes;
+    while (from < end && (from = lseek(arena->memory_fd, from, SEEK_DATA)) >= 0) {
+        off_t hole = lseek(arena->memory_fd, from, SEEK_HOLE);
+        hole = hole < 0 || hole > end ? end : hole;
+        memcpy(to + from, arena->data + from, (size_t)(hole - from));
+        from = hole;
+    }
+}
+
 int arena_revoke(struct wk_arena *arena)
 {
     int fd = memory_new(arena->bytes);
@@ -108,7 +120,7 @@ int arena_revoke(struct wk_arena *arena)
             close(fd);
         return WK_ENOMEM;
     }
-    memcpy(copy, arena->data, arena->bytes);
+    copy_present(arena, copy);
     munmap(copy, arena->bytes);
     void *data =
         mmap(arena->data, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);

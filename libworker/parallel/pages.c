@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <worker/comm.h>
+
 #include "libworker/parallel/pages.h"
 
 static size_t page_bytes(void)
@@ -16,43 +18,60 @@ static size_t whole_pages(size_t count)
     return (count * sizeof(float) + page - 1) / page * page;
 }
 
-float *pages_new(size_t count)
+int pages_init(struct pages *pages, size_t count, bool shared)
 {
+    *pages = (struct pages){.count = count};
     if (!count)
-        return NULL;
-    void *pages = mmap(NULL, whole_pages(count), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (pages == MAP_FAILED)
-        return NULL;
+        return 0;
+    if (shared) {
+        int rc = wk_arena_new(whole_pages(count), &pages->arena);
+        if (rc)
+            return rc;
+        pages->data = wk_arena_data(pages->arena);
+    } else {
+        void *data = mmap(NULL, whole_pages(count), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (data == MAP_FAILED)
+            return WK_ENOMEM;
+        pages->data = data;
+    }
     /* Huge pages would keep what was given back next to what is in use. */
-    (void)madvise(pages, whole_pages(count), MADV_NOHUGEPAGE);
-    return pages;
+    (void)madvise(pages->data, whole_pages(count), MADV_NOHUGEPAGE);
+    return 0;
 }
 
-void pages_free(float *pages, size_t count)
+void pages_fini(struct pages *pages)
 {
-    if (pages)
-        (void)munmap(pages, whole_pages(count));
+    if (pages->arena)
+        wk_arena_free(pages->arena);
+    else if (pages->data)
+        (void)munmap(pages->data, whole_pages(pages->count));
+    *pages = (struct pages){0};
 }
 
-void pages_drop(float *first, size_t count)
+void pages_drop(const struct pages *pages, size_t first, size_t count)
 {
-    uintptr_t page = page_bytes(), begin = (uintptr_t)first, end = (uintptr_t)(first + count);
+    float *at = pages->data + first;
+    uintptr_t page = page_bytes(), begin = (uintptr_t)at, end = (uintptr_t)(at + count);
     uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
-    if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
-        memset(first, 0, count * sizeof(*first));
+    /* Private pages come back as zeros when they are forgotten; shared ones have to be taken out of
+     * the memory behind them. */
+    int how = pages->arena ? MADV_REMOVE : MADV_DONTNEED;
+    if (from >= to || madvise((void *)from, to - from, how)) {
+        memset(at, 0, count * sizeof(*at));
         return;
     }
-    memset(first, 0, from - begin);
+    memset(at, 0, from - begin);
     memset((void *)to, 0, end - to);
 }
 
-size_t pages_resident(const float *first, size_t count)
+size_t pages_resident(const struct pages *pages, size_t first, size_t count)
 {
     enum { SEEN = 1024 };
     unsigned char seen[SEEN];
     size_t page = page_bytes(), resident = 0;
-    uintptr_t at = (uintptr_t)first / page * page, end = (uintptr_t)(first + count);
+    const float *begin = pages->data + first;
+    uintptr_t at = (uintptr_t)begin / page * page, end = (uintptr_t)(begin + count);
     while (at < end) {
         size_t left = (end - at + page - 1) / page, n = left < SEEN ? left : SEEN;
         if (mincore((void *)at, n * page, seen))

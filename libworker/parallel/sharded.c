@@ -5,7 +5,6 @@
 #include "libworker/nn/param.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
-#include "libworker/parallel/pages.h"
 #include "libworker/parallel/sharded.h"
 
 static size_t unit_elements(const struct sharded *s, int unit)
@@ -14,10 +13,11 @@ static size_t unit_elements(const struct sharded *s, int unit)
 }
 
 /* Up to where the next unit may begin: whole pages. */
-static void drop_unit(const struct sharded *s, float *arena, int unit)
+static void drop_unit(const struct sharded *s, const struct pages *arena, int unit)
 {
     size_t pages = (unit_elements(s, unit) + SHARD_PAGE - 1) / SHARD_PAGE;
-    pages_drop(arena + s->plan.units[unit].place, pages * SHARD_PAGE);
+    size_t first = s->plan.units[unit].place, count = pages * SHARD_PAGE;
+    pages_drop(arena, first, count < arena->count - first ? count : arena->count - first);
 }
 
 static float *row_of(const struct sharded *s, float *arena, int unit)
@@ -109,17 +109,21 @@ static void bind_pointers(struct sharded *s)
 static int allocate(struct sharded *s, struct error *err)
 {
     size_t n = (size_t)s->model->n_params;
-    s->params = pages_new(s->plan.padded);
-    s->grads = pages_new(s->plan.padded);
-    s->own_params = pages_new(s->plan.shard);
-    s->own_grads = s->options.sharding == SHARDING_ZERO1 ? s->grads : pages_new(s->plan.shard);
+    bool apart = s->options.sharding != SHARDING_ZERO1;
+    int rc = pages_init(&s->param_pages, s->plan.padded, true);
+    rc = rc ? rc : pages_init(&s->grad_pages, s->plan.padded, true);
+    rc = rc ? rc : pages_init(&s->own_param_pages, s->plan.shard, false);
+    rc = rc ? rc : pages_init(&s->own_grad_pages, apart ? s->plan.shard : 0, false);
+    s->params = s->param_pages.data;
+    s->grads = s->grad_pages.data;
+    s->own_params = s->own_param_pages.data;
+    s->own_grads = apart ? s->own_grad_pages.data : s->grads;
     s->own = calloc(n + 1, sizeof(*s->own));
     s->own_of = calloc(n, sizeof(*s->own_of));
     s->unit_of = calloc(n, sizeof(*s->unit_of));
     s->ready = calloc(n, sizeof(*s->ready));
     s->units = calloc((size_t)s->plan.n_units, sizeof(*s->units));
-    if (!s->params || !s->grads || !s->own_params || !s->own_grads || !s->own || !s->own_of ||
-        !s->unit_of || !s->ready || !s->units)
+    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units)
         return error_set(err, WK_ENOMEM, "no memory for a shard of %zu parameters", s->plan.shard);
     return 0;
 }
@@ -140,7 +144,7 @@ static void fill_initial(struct sharded *s)
         }
         memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
         if (s->options.sharding == SHARDING_FSDP) {
-            drop_unit(s, s->params, u);
+            drop_unit(s, &s->param_pages, u);
             continue;
         }
         s->units[u].gathered = true;
@@ -179,11 +183,10 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
 
 void sharded_fini(struct sharded *s)
 {
-    if (s->own_grads != s->grads)
-        pages_free(s->own_grads, s->plan.shard);
-    pages_free(s->params, s->plan.padded);
-    pages_free(s->grads, s->plan.padded);
-    pages_free(s->own_params, s->plan.shard);
+    pages_fini(&s->param_pages);
+    pages_fini(&s->grad_pages);
+    pages_fini(&s->own_param_pages);
+    pages_fini(&s->own_grad_pages);
     free(s->own);
     free(s->own_of);
     free(s->unit_of);
@@ -191,6 +194,12 @@ void sharded_fini(struct sharded *s)
     free(s->units);
     shard_plan_fini(&s->plan);
     *s = (struct sharded){0};
+}
+
+int sharded_meet(struct sharded *s, struct wk_comm *comm)
+{
+    int rc = wk_comm_register(comm, s->param_pages.arena);
+    return rc ? rc : wk_comm_register(comm, s->grad_pages.arena);
 }
 
 /* Parameters: shard to arena */
@@ -228,7 +237,7 @@ static void release(struct sharded *s, int unit)
     (void)await_gather(s, unit);
     u->gathered = false;
     count_live(s, unit, -1);
-    drop_unit(s, s->params, unit);
+    drop_unit(s, &s->param_pages, unit);
 }
 
 static int gather_every_unit(struct sharded *s)
@@ -350,7 +359,7 @@ static void collect(struct sharded *s, int unit)
     float *own = s->own_grads + place->shard;
     for (size_t i = 0; i < place->row; i++)
         own[i] += sum[i];
-    drop_unit(s, s->grads, unit);
+    drop_unit(s, &s->grad_pages, unit);
     count_live(s, unit, -1);
 }
 
@@ -479,7 +488,7 @@ void sharded_clear(struct sharded *s)
         return;
     }
     memset(s->own_grads, 0, s->plan.shard * sizeof(float));
-    pages_drop(s->grads, s->plan.padded);
+    pages_drop(&s->grad_pages, 0, s->plan.padded);
 }
 
 struct model_hooks sharded_hooks(struct sharded *s)

@@ -25,6 +25,7 @@
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/bucket.h"
+#include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
 
 enum sharding { SHARDING_ZERO1, SHARDING_ZERO2, SHARDING_FSDP };
@@ -57,8 +58,9 @@ struct sharded {
     struct wk_model *model; /* borrowed */
     bool hooked;            /* gathers by block; else everything before a pass */
     struct shard_plan plan;
-    float *params, *grads;         /* [plan.padded], pages */
+    float *params, *grads;         /* [plan.padded] */
     float *own_params, *own_grads; /* [plan.shard]; own_grads lies in `grads` under ZERO1 */
+    struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* what they lie in */
     struct param *own;             /* [n_own], this rank's pieces, as the optimizer sees them */
     int n_own;
     int *own_of;                /* [model->n_params]: which of `own`, or -1 */
@@ -81,6 +83,9 @@ struct sharded {
 int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
                  struct error *err);
 void sharded_fini(struct sharded *s); /* takes zeroed memory; after sharded_drain */
+
+/* Another communicator, whose ranks will see both arenas in place. WK_ENOMEM. */
+int sharded_meet(struct sharded *s, struct wk_comm *comm);
 
 /* What the model calls at its blocks: FSDP's gathers. `s` must not move afterwards. */
 struct model_hooks sharded_hooks(struct sharded *s);

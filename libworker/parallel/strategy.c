@@ -22,9 +22,9 @@ static int init_whole(struct strategy *st, const struct bucket_sizes *sizes, str
     struct wk_model *model = st->model;
     st->grad_count = model->count + SHARDED_EXTRAS_MAX;
     st->params = arena(model->count);
-    st->grads = arena(st->grad_count);
-    if (!st->params || !st->grads)
+    if (!st->params || wk_arena_new(st->grad_count * sizeof(*st->grads), &st->arena))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+    st->grads = wk_arena_data(st->arena);
     st->extras = st->grads + model->count;
     int rc = model_bind(model, st->params, st->grads);
     if (rc)
@@ -63,8 +63,14 @@ void strategy_fini(struct strategy *st)
         st->model->params[i].data = st->model->params[i].grad = NULL;
     ddp_fini(&st->ddp);
     free(st->params);
-    free(st->grads);
+    wk_arena_free(st->arena);
     *st = (struct strategy){0};
+}
+
+int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
+{
+    int rc = st->is_sharded ? sharded_meet(&st->shard, comm) : wk_comm_register(comm, st->arena);
+    return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
 }
 
 struct strategy_range strategy_range(struct strategy *st)

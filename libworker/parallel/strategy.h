@@ -26,6 +26,7 @@ struct strategy {
     float *extras; /* [SHARDED_EXTRAS_MAX] */
     /* DDP: */
     float *params, *grads; /* [model->count], [grad_count] */
+    struct wk_arena *arena; /* what grads lie in */
     size_t grad_count;
     struct ddp ddp;
     /* else: */
@@ -36,6 +37,9 @@ struct strategy {
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err);
 void strategy_fini(struct strategy *st); /* takes zeroed memory; waits for what is under way */
+
+/* Once with every communicator, before it is used here: its ranks will sum in place. WK_ENOMEM. */
+int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 /* What this rank's optimizer works on: a table of parameters over a range of `count`. */
 struct strategy_range {

@@ -77,7 +77,7 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     (void)pthread_mutex_unlock(&ctx->lock);
     ctx->rank = options->rank;
     ctx->world = options->world;
-    return 0;
+    return ctx->strategy.ready ? strategy_meet(&ctx->strategy, comm, err) : 0;
 }
 
 static int join_alone(struct wk_context *ctx, struct error *err)

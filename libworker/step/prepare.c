@@ -182,7 +182,7 @@ static int bind_model(struct wk_context *ctx, struct error *err)
     int rc = strategy_init(&ctx->strategy, model, &options, err);
     model->grad_ready = step_grad_ready;
     model->grad_ready_arg = ctx;
-    return rc;
+    return rc || !ctx->comm ? rc : strategy_meet(&ctx->strategy, ctx->comm, err);
 }
 
 static int bind_optimizer(struct wk_context *ctx, struct error *err)

@@ -141,21 +141,28 @@ Test(shard, carrying_over_moves_every_element_between_any_two_worlds)
             }
 }
 
-Test(pages, what_is_given_back_is_zero_and_costs_nothing)
+static void give_back_and_look(bool shared)
 {
     enum { COUNT = 1 << 18, FROM = 1000, PART = 100000 };
-    float *pages = pages_new(COUNT);
-    cr_assert_not_null(pages);
-    cr_assert_eq(pages_resident(pages, COUNT), 0);
+    struct pages pages;
+    cr_assert_eq(pages_init(&pages, COUNT, shared), 0);
+    cr_assert_eq(pages_resident(&pages, 0, COUNT), 0);
     for (size_t i = 0; i < COUNT; i++)
-        pages[i] = 1;
-    cr_assert_eq(pages_resident(pages, COUNT), COUNT * sizeof(float));
-    pages_drop(pages + FROM, PART);
-    size_t freed = COUNT * sizeof(float) - pages_resident(pages, COUNT);
+        pages.data[i] = 1;
+    cr_assert_eq(pages_resident(&pages, 0, COUNT), COUNT * sizeof(float));
+    pages_drop(&pages, FROM, PART);
+    size_t freed = COUNT * sizeof(float) - pages_resident(&pages, 0, COUNT);
     cr_assert(freed <= PART * sizeof(float) && freed + 2 * 65536 >= PART * sizeof(float));
     for (size_t i = 0; i < COUNT; i++)
-        cr_assert_eq(pages[i], i < FROM || i >= FROM + PART ? 1 : 0);
-    pages_drop(pages + 5, 7);
-    cr_assert(pages[4] == 1 && pages[5] == 0 && pages[11] == 0 && pages[12] == 1);
-    pages_free(pages, COUNT);
+        cr_assert_eq(pages.data[i], i < FROM || i >= FROM + PART ? 1 : 0);
+    pages_drop(&pages, 5, 7);
+    cr_assert(pages.data[4] == 1 && pages.data[5] == 0 && pages.data[11] == 0 &&
+              pages.data[12] == 1);
+    pages_fini(&pages);
+}
+
+Test(pages, what_is_given_back_is_zero_and_costs_nothing)
+{
+    give_back_and_look(false);
+    give_back_and_look(true);
 }
