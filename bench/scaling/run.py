@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Weak scaling of training: one rank against two with twice the batch, a core for each rank, turns
-alternating in one run. Says where a step's time goes by the step profile of rank 0. Under root ranks
-run at the highest ordinary priority, so that other work on the machine is measured less.
+alternating in one run, and against two trainings at once that have nothing to do with each other:
+what the machine itself takes for using both cores, and so the roof. Says where a step's time goes by
+the step profile of rank 0. Under root ranks run at the highest ordinary priority, so that other work
+on the machine is measured less.
 
     run.py [--rounds N] [--strategy NAME] [PROGRAM...]
 
-With several builds of bench_scaling each is measured against the first one's single rank: how a
+With several builds of bench_scaling each is measured against the first one's single ranks: how a
 change is compared with what was before it.
 """
 import argparse
@@ -40,16 +42,16 @@ def pinned(core):
 
 
 class Group:
-    """The ranks of one training, which take a turn together."""
+    """Processes that take a turn together: the ranks of one training, or `apart` one training each."""
 
-    def __init__(self, program, world, strategy):
+    def __init__(self, program, count, strategy, apart=False):
         port = str(free_port())
         cores = sorted(os.sched_getaffinity(0))
         self.turns = []
         self.ranks = []
-        for rank in range(world):
-            place = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} if world > 1 else {}
+        for rank in range(count):
+            place = {"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank),
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} if not apart else {}
             environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1",
                                MUSTER_STRATEGY=strategy, **place)
             environment.pop("OPENBLAS_CORETYPE", None)
@@ -67,7 +69,7 @@ class Group:
         lines = [[float(word) for word in rank.stdout.readline().split()] for rank in self.ranks]
         if any(line[-1] != lines[0][-1] for line in lines):
             raise SystemExit(f"bench scaling: the ranks' losses differ: {lines}")
-        self.turns.append(lines[0])
+        self.turns.append([max(line[0] for line in lines), *lines[0][1:]])
 
     def column(self, index):
         return statistics.median(turn[index] for turn in self.turns[WARM:])
@@ -79,17 +81,21 @@ class Group:
             rank.wait(timeout=60)
 
 
-def report(program, one, two, strategy):
-    ratio = one.column(0) / two.column(0)
-    print(json.dumps({"bench": "scaling", "metric": f"two ranks vs one, weak, {strategy}",
-                      "ours": round(2 * TOKENS / two.column(0) * 1e3),
-                      "peer": round(TOKENS / one.column(0) * 1e3), "peer_name": "one rank",
-                      "ratio": round(ratio, 3), "unit": "token/s", "target": TARGET, "floor": FLOOR,
-                      "program": str(program)}), flush=True)
-    for name, group in (("one", one), ("two", two)):
-        print(json.dumps({"bench": "scaling", "metric": f"milliseconds of a step, {name}",
-                          **{phase: round(group.column(1 + i), 2) for i, phase in enumerate(PHASES)},
-                          "step": round(group.column(0), 2), "in_place": group.turns[-1][7]}), flush=True)
+def throughput(metric, ours, peer, peer_name, limits):
+    """Turns lie side by side in time, so the ratio is the median of their ratios."""
+    ratios = [a[0] / b[0] for a, b in zip(peer.turns[WARM:], ours.turns[WARM:])]
+    print(json.dumps({"bench": "scaling", "metric": metric,
+                      "ours": round(len(ours.ranks) * TOKENS / ours.column(0) * 1e3),
+                      "peer": round(len(peer.ranks) * TOKENS / peer.column(0) * 1e3), "peer_name": peer_name,
+                      "ratio": round(statistics.median(ratios), 3),
+                      "unit": "token/s", **limits}), flush=True)
+
+
+def phases(name, group):
+    print(json.dumps({"bench": "scaling", "metric": f"milliseconds of a step, {name}", "unit": "ms",
+                      "ours": round(group.column(0), 2),
+                      **{phase: round(group.column(1 + i), 2) for i, phase in enumerate(PHASES)},
+                      "collectives_in_place": int(group.turns[-1][7])}), flush=True)
 
 
 def main():
@@ -106,13 +112,21 @@ def main():
         print("bench scaling: SKIPPED, two ranks need two cores", file=sys.stderr)
         return 0
     one = Group(chosen.programs[0], 1, "ddp")
+    apart = Group(chosen.programs[0], 2, "ddp", apart=True)
     pairs = [Group(program, 2, chosen.strategy) for program in chosen.programs]
     for _ in range(chosen.rounds + WARM):
-        for group in [one, *pairs]:
+        for group in [one, *pairs, apart]:
             group.turn()
-    for program, two in zip(chosen.programs, pairs):
-        report(program, one, two, chosen.strategy)
-    for group in [one, *pairs]:
+    limits = {"target": TARGET, "floor": FLOOR}
+    phases("one rank", one)
+    phases("two trainings at once", apart)
+    throughput("two trainings at once, weak", apart, one, "one rank", {})
+    for program, pair in zip(chosen.programs, pairs):
+        which = f"{chosen.strategy}" + (f", {program}" if len(pairs) > 1 else "")
+        phases(f"two ranks, {which}", pair)
+        throughput(f"two ranks, weak, {which}", pair, one, "one rank", limits)
+        throughput(f"two ranks against the roof, {which}", pair, apart, "two trainings at once", {})
+    for group in [one, *pairs, apart]:
         group.close()
     return 0
 

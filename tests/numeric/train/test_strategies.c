@@ -44,8 +44,18 @@ static void configure(struct toy *toy, const struct variant *v)
         toy_set(toy, "fsdp.reshard_after_forward", v->reshard);
 }
 
+/* Ranks of one host sum and gather where the gradients and parameters lie. */
+static bool looks_in_place(void *arg, struct wk_context *ctx)
+{
+    struct wk_comm_statistics statistics;
+    wk_comm_statistics(wk_communicator(ctx), &statistics);
+    *(bool *)arg = wk_world(ctx) == 1 || statistics.in_place > 0;
+    return false;
+}
+
 static void run(const struct variant *v, struct outcome *ret)
 {
+    static bool in_place[RANKS_MAX];
     static const int workers[RANKS_MAX] = {0, 1, 2, 3};
     static struct toy toys[RANKS_MAX];
     static float weights[RANKS_MAX][WEIGHTS_MAX];
@@ -58,6 +68,9 @@ static void run(const struct variant *v, struct outcome *ret)
     for (int i = 0; i < v->ranks; i++) {
         toys[i].session = fake_session(&cluster, i);
         toys[i].weights = weights[i];
+        toys[i].stepped = looks_in_place;
+        toys[i].arg = &in_place[i];
+        in_place[i] = false;
         configure(&toys[i], v);
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
@@ -67,6 +80,7 @@ static void run(const struct variant *v, struct outcome *ret)
             fprintf(stderr, "%s, rank %d of %d: %s\n%s", v->strategy, i, v->ranks, toys[i].error,
                     toys[i].notices);
         CHECK(toys[i].status == 0 && toys[i].exit_code == 0);
+        CHECK(in_place[i]);
         CHECK(memcmp(toys[i].losses, toys[0].losses, sizeof(toys[0].losses)) == 0);
         CHECK(memcmp(toys[i].norms, toys[0].norms, sizeof(toys[0].norms)) == 0);
         CHECK(memcmp(weights[i], weights[0], sizeof(weights[0])) == 0);
