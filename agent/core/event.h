@@ -8,6 +8,7 @@
 
 #include "agent/core/assignment.h"
 #include "agent/core/launch.h"
+#include "agent/core/wait.h"
 
 enum agent_event_kind {
     AGENT_EVENT_TICK,         /* the time that was asked for has come */
@@ -54,6 +55,7 @@ struct agent_event {
         } watch;
         struct {
             uint64_t generation, step, total_steps;
+            const struct worker_wait *wait; /* NULL = it goes on */
         } progress;
         struct {
             uint64_t generation;

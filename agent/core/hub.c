@@ -94,6 +94,7 @@ void agent_hub_progress(struct agent_worker *worker, const struct agent_event *e
     if (event->progress.generation >= worker->memory.generation) {
         worker->memory.step = event->progress.step;
         worker->memory.total_steps = event->progress.total_steps;
+        worker->wait = event->progress.wait ? *event->progress.wait : (struct worker_wait){0};
     }
     answer(worker, event->request, AGENT_ANSWER_PROGRESS, actions);
 }
@@ -142,6 +143,7 @@ static void joined(struct agent_worker *worker, struct agent_actions *actions)
     worker->joining = 0;
     worker->lost_ranks_count = 0;
     worker->broken = 0;
+    worker->wait = (struct worker_wait){0};
     agent_worker_hold_token(worker, assignment->token);
     agent_worker_remember(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);

@@ -65,6 +65,7 @@ struct agent_worker { /* read only outside the core */
     uint64_t broken;
     uint32_t lost_ranks[AGENT_LOST_RANKS_MAX]; /* ascending, in generation `broken` */
     int lost_ranks_count;
+    struct worker_wait wait; /* in its generation, as it told last */
     struct worker_exit exit;
     char start_error[AGENT_START_ERROR_MAX + 1];
     struct agent_parked join, watch;

@@ -107,6 +107,7 @@ void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *e
     agent_worker_become(worker, AGENT_WORKER_EXITED);
     worker->process = false;
     worker->joining = 0;
+    worker->wait = (struct worker_wait){0};
     worker->exit = *exit;
     agent_hub_close(worker, actions);
     agent_actions_add(actions, AGENT_ACTION_REPORT);

@@ -259,6 +259,23 @@ static Muster__Exit *wire_exit(const struct worker_exit *exit, bool last_output,
     return message;
 }
 
+static Muster__Wait *wire_wait(const struct worker_wait *wait, struct arena *arena)
+{
+    Muster__Wait *message = arena_alloc(arena, sizeof(*message));
+    if (!message)
+        return NULL;
+    muster__wait__init(message);
+    message->communicator = unconst(wait->communicator);
+    message->operation = unconst(wait->operation);
+    message->sequence = wait->sequence;
+    message->bytes = wait->bytes;
+    message->waited_ms = wait->waited_ms;
+    message->ranks = (uint32_t *)(uintptr_t)wait->ranks;
+    message->n_ranks = (size_t)wait->ranks_named;
+    message->ranks_count = (uint32_t)wait->ranks_count;
+    return message;
+}
+
 static bool wire_worker(const struct agent_worker *w, bool last_output, struct arena *arena,
                         Muster__WorkerStatus *ret)
 {
@@ -280,6 +297,8 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
         ret->n_lost_ranks = (size_t)w->lost_ranks_count;
     }
     ret->start_error = unconst(w->start_error);
+    if (w->wait.waited_ms && !(ret->wait = wire_wait(&w->wait, arena)))
+        return false;
     if (w->state == AGENT_WORKER_EXITED)
         ret->exit = wire_exit(&w->exit, last_output, arena);
     return w->state != AGENT_WORKER_EXITED || ret->exit;

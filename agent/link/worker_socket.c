@@ -110,6 +110,23 @@ static void take_metrics(struct worker_socket *socket, const Muster__WorkerProgr
     }
 }
 
+static bool take_wait(const Muster__Wait *from, struct worker_wait *ret)
+{
+    *ret = (struct worker_wait){0};
+    if (!from || !from->waited_ms)
+        return false;
+    (void)str_copy(ret->communicator, sizeof(ret->communicator), from->communicator);
+    (void)str_copy(ret->operation, sizeof(ret->operation), from->operation);
+    ret->sequence = from->sequence;
+    ret->bytes = from->bytes;
+    ret->waited_ms = from->waited_ms;
+    ret->ranks_named = from->n_ranks < WAIT_RANKS_MAX ? (int)from->n_ranks : WAIT_RANKS_MAX;
+    memcpy(ret->ranks, from->ranks, sizeof(ret->ranks[0]) * (size_t)ret->ranks_named);
+    bool more = from->ranks_count > (uint32_t)ret->ranks_named && from->ranks_count <= INT32_MAX;
+    ret->ranks_count = more ? (int)from->ranks_count : ret->ranks_named;
+    return true;
+}
+
 static void on_progress(void *arg, struct rpc_call *call)
 {
     struct worker_socket *socket = arg;
@@ -117,6 +134,9 @@ static void on_progress(void *arg, struct rpc_call *call)
     struct agent_event event = {
         .kind = AGENT_EVENT_PROGRESS,
         .progress = {.generation = m->generation, .step = m->step, .total_steps = m->total_steps}};
+    struct worker_wait wait;
+    if (take_wait(m->wait, &wait))
+        event.progress.wait = &wait;
     if (!admit(socket, call, m->job, m->uid, &event.key))
         return;
     take_metrics(socket, m);

@@ -257,6 +257,24 @@ static const struct exit_info *intake_exit(const Muster__Exit *from, struct aren
     return ret;
 }
 
+static const struct collective_wait *intake_wait(const Muster__Wait *from, struct arena *arena)
+{
+    struct collective_wait *ret = arena_zalloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    (void)str_copy(ret->communicator, sizeof ret->communicator, from->communicator);
+    (void)str_copy(ret->operation, sizeof ret->operation, from->operation);
+    ret->sequence = from->sequence;
+    ret->bytes = from->bytes > INT64_MAX ? INT64_MAX : (int64_t)from->bytes;
+    ret->waited_ms = from->waited_ms;
+    ret->ranks_named =
+        from->n_ranks < COLLECTIVE_RANKS_MAX ? (int)from->n_ranks : COLLECTIVE_RANKS_MAX;
+    memcpy(ret->ranks, from->ranks, sizeof ret->ranks[0] * (size_t)ret->ranks_named);
+    bool more = from->ranks_count > (uint32_t)ret->ranks_named && from->ranks_count <= INT32_MAX;
+    ret->ranks_count = more ? (int)from->ranks_count : ret->ranks_named;
+    return ret;
+}
+
 static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
                          struct worker_report *ret, struct error *err)
 {
@@ -281,6 +299,8 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         .loss = NAN,
         .tokens_per_second = NAN,
     };
+    if (from->wait && from->wait->waited_ms && !(ret->wait = intake_wait(from->wait, arena)))
+        return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
     int rc = worker_state(from->state, &ret->state, err);
     if (rc < 0 || ret->state != WORKER_EXITED)
         return rc;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "coordinator/core/step.h"
+
 static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
 {
     return (char *)(uintptr_t)from;
@@ -69,6 +71,23 @@ static Muster__Worker__State worker_state(enum worker_state state)
     return MUSTER__WORKER__STATE__unknown;
 }
 
+static Muster__Wait *wire_wait(struct arena *arena, const struct collective_wait *wait)
+{
+    Muster__Wait *ret = arena_alloc(arena, sizeof *ret);
+    if (!ret)
+        return NULL;
+    muster__wait__init(ret);
+    ret->communicator = text(wait->communicator);
+    ret->operation = text(wait->operation);
+    ret->sequence = wait->sequence;
+    ret->bytes = (uint64_t)wait->bytes;
+    ret->waited_ms = (uint32_t)wait->waited_ms;
+    ret->ranks = (uint32_t *)(uintptr_t)wait->ranks;
+    ret->n_ranks = (size_t)wait->ranks_named;
+    ret->ranks_count = (uint32_t)wait->ranks_count;
+    return ret;
+}
+
 static Muster__Worker *wire_worker(struct arena *arena, const struct worker *worker)
 {
     Muster__Worker *ret = arena_alloc(arena, sizeof *ret);
@@ -84,6 +103,9 @@ static Muster__Worker *wire_worker(struct arena *arena, const struct worker *wor
     ret->step = worker->step;
     ret->generation = worker->generation;
     if (worker->state == WORKER_EXITED && !(ret->exit = wire_exit(arena, &worker->exit)))
+        return NULL;
+    if (worker->state != WORKER_EXITED && worker->wait.waited_ms &&
+        !(ret->wait = wire_wait(arena, &worker->wait)))
         return NULL;
     return ret;
 }
@@ -162,6 +184,16 @@ static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
     return copy;
 }
 
+/* The stored one, unless the job stands still: that passes, and is told while it is so. */
+static Muster__Reason *wire_job_reason(struct arena *arena, const struct job *job)
+{
+    struct reason stalled;
+    if (!core_stalled(job, &stalled))
+        return wire_reason(arena, &job->reason);
+    const struct reason *kept = arena_copy(arena, &stalled, sizeof stalled);
+    return kept ? wire_reason(arena, kept) : NULL;
+}
+
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers)
 {
@@ -174,7 +206,7 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
     if (spec && !ret->spec)
         return NULL;
     ret->state = job_state(job->state);
-    ret->reason = wire_reason(arena, &job->reason);
+    ret->reason = wire_job_reason(arena, job);
     wire_progress(job, ret);
     const struct checkpoint *last = job_last_checkpoint(job);
     if (last && !(ret->last_checkpoint = wire_checkpoint(arena, last)))

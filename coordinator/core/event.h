@@ -30,8 +30,9 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     bool aware;
     const uint32_t *lost_ranks;
     int lost_ranks_count;
-    const struct exit_info *exit;   /* with WORKER_EXITED */
-    const char *start_error;        /* "" = none */
+    const struct collective_wait *wait; /* NULL = it goes on */
+    const struct exit_info *exit;       /* with WORKER_EXITED */
+    const char *start_error;            /* "" = none */
     double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
 };
 

@@ -46,7 +46,12 @@ void coordinator_step(struct cluster *cluster, const struct event *event, struct
  * ACTION_WAKE_AT of a step. */
 int64_t core_wake_at(const struct cluster *cluster);
 
-/* Every blocker of a waiting job, or the job's reason; returns how many were written. Pure. */
+/* Whether ranks of a running job have waited for others for longer than a second; then who waits
+ * for whom and in what. Pure. */
+bool core_stalled(const struct job *job, struct reason *ret);
+
+/* Every blocker of a waiting job, who stalls a running one, or the job's reason; returns how many
+ * were written. Pure. */
 int core_why(const struct cluster *cluster, const struct job *job, struct reason *ret, int max);
 
 #endif

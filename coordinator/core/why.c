@@ -42,6 +42,8 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = explain_place(cluster, job, ret, max);
     else if (places)
         count = 1;
+    if (core_stalled(job, ret))
+        count = 1;
     if (count == 0)
         ret[count++] = job->reason;
     return count;

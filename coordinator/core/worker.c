@@ -230,6 +230,15 @@ static bool take_join(struct step *step, struct job *job, struct worker *worker,
     return changed;
 }
 
+static void take_wait(struct step *step, struct job *job, struct worker *worker,
+                      const struct worker_report *report)
+{
+    bool waits = report->wait && report->generation == worker->joined;
+    if (waits != (worker->wait.waited_ms != 0))
+        step_show(step, job);
+    worker->wait = waits ? *report->wait : (struct collective_wait){0};
+}
+
 static void take_worker(struct step *step, struct job *job, struct worker *worker,
                         const struct worker_report *report)
 {
@@ -240,6 +249,7 @@ static void take_worker(struct step *step, struct job *job, struct worker *worke
     }
     changed |= take_join(step, job, worker, report);
     take_progress(step, job, worker, report);
+    take_wait(step, job, worker, report);
     changed |= take_broken(step, job, worker, report);
     if (!worker_living(worker)) /* its own node was just declared lost? then not by its own word */
         return;

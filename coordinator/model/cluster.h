@@ -31,6 +31,7 @@ enum {
     SECRET_BYTES = 32,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
+    COLLECTIVE_RANKS_MAX = 16,
     EXIT_PEER_LOST = 76, /* WK_EXIT_PEER: how a worker ends because a peer did */
     EXIT_NOT_STARTED = 127,
 };
@@ -148,6 +149,15 @@ struct exit_info {
     int64_t wall_ms;
 };
 
+struct collective_wait { /* in a collective, for other ranks */
+    char communicator[32];
+    char operation[128];      /* "all_reduce #7 (sum of 1000 f32, 4000 bytes)" */
+    uint64_t sequence;        /* of the operation in its communicator */
+    int64_t bytes, waited_ms; /* waited_ms 0 = it does not wait */
+    uint32_t ranks[COLLECTIVE_RANKS_MAX];
+    int ranks_named, ranks_count; /* in `ranks`, and all there are */
+};
+
 struct worker {
     uint64_t uid;
     char node[NODE_NAME_MAX + 1];
@@ -170,8 +180,9 @@ struct worker {
     int rank;            /* in that group */
     struct exit_info exit;
     /* derived, not stored */
-    uint64_t stamp;     /* of the last inventory or report that named it */
-    int64_t started_ms; /* first seen running */
+    uint64_t stamp;              /* of the last inventory or report that named it */
+    int64_t started_ms;          /* first seen running */
+    struct collective_wait wait; /* in generation `joined` */
 };
 
 /* One membership: ranks 0..world-1 are workers[members[rank]] by uid. */

@@ -86,4 +86,8 @@ int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_tab
                    struct error *err);
 void comm_table_fini(struct comm_table *table);
 
+/* Of this communicator and its groups, the one that has waited longest, and for whom: as ranks of
+ * `comm`, which is no group itself. Any thread; not while `comm` is closed. */
+void comm_longest_wait(struct wk_comm *comm, struct wk_comm_status *ret);
+
 #endif

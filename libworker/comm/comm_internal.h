@@ -189,6 +189,7 @@ struct wk_comm {
     uint8_t secret[COMM_SECRET_BYTES];
     char bind_host[80]; /* for the listeners of groups */
     int *hosts;         /* [world] */
+    int *origins;       /* of a group: [world] ranks in the communicator that is no group */
     int timeout_ms;
     int tcp_connections;
     int spin_us;

@@ -84,6 +84,7 @@ void comm_release(struct wk_comm *comm)
     free(comm->sources);
     free(comm->summands);
     free(comm->hosts);
+    free(comm->origins);
     free(comm->local_ranks);
     free(comm->scratch);
     pthread_cond_destroy(&comm->changed);

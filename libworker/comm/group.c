@@ -68,9 +68,15 @@ static int connect_members(struct wk_comm *parent, struct comm_listener *listene
     return 0;
 }
 
-static int adopt(struct wk_comm *parent, struct wk_comm *group, const char *name)
+static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct seat *members,
+                 const char *name)
 {
     bool failed;
+    group->origins = calloc((size_t)group->world, sizeof(*group->origins));
+    if (!group->origins)
+        return comm_argument_error(parent, WK_ENOMEM, "no memory for a group");
+    for (int p = 0; p < group->world; p++)
+        group->origins[p] = parent->origins ? parent->origins[members[p].rank] : members[p].rank;
     snprintf(group->name, sizeof(group->name), "%.20s/%.10s", parent->name, name ? name : "group");
     for (int i = 0; i < parent->arena_count; i++)
         (void)wk_comm_register(group, parent->arenas[i].arena);
@@ -145,7 +151,11 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
         int n = members_of(comm, seats, split->color);
         rc = connect_members(comm, listener, seats, n, &group);
         if (rc == 0)
-            rc = adopt(comm, group, split->name);
+            rc = adopt(comm, group, seats, split->name);
+        if (rc != 0) {
+            wk_comm_close(group);
+            group = NULL;
+        }
     }
     comm_listener_close(listener);
     free(seats);

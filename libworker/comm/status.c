@@ -79,6 +79,22 @@ void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret)
     }
 }
 
+void comm_longest_wait(struct wk_comm *comm, struct wk_comm_status *ret)
+{
+    struct wk_comm_status group;
+    int named = (int)(sizeof(ret->waiting) / sizeof(ret->waiting[0]));
+    wk_comm_status(comm, ret);
+    for (int i = 0; comm->origins && i < ret->waiting_count && i < named; i++)
+        ret->waiting[i] = comm->origins[ret->waiting[i]];
+    pthread_mutex_lock(&comm->fail_lock);
+    for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling) {
+        comm_longest_wait(child, &group);
+        if (group.waiting_us > ret->waiting_us)
+            *ret = group;
+    }
+    pthread_mutex_unlock(&comm->fail_lock);
+}
+
 /* For the runner. Once all have arrived, a peer that takes nothing holds us up as well. */
 int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes)
 {

@@ -70,6 +70,10 @@ struct session {
      * `generation` fail. Set by the context before the first join; any thread. */
     void (*abort)(void *arg, uint64_t generation);
     void *abort_arg;
+    /* What the collectives of the present generation wait for, told onwards while it is long. NULL:
+     * nobody can say. Set and called as `abort`. */
+    void (*status)(void *arg, struct wk_comm_status *ret);
+    void *status_arg;
 };
 
 struct session_address {

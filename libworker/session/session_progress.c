@@ -28,7 +28,31 @@ struct batch {
     Muster__MetricSample samples[METRICS_BATCH];
     Muster__MetricSample *list[METRICS_BATCH];
     struct session_metric metrics[METRICS_BATCH];
+    struct wk_comm_status status;
+    Muster__Wait wait;
+    uint32_t ranks[sizeof(((struct wk_comm_status *)0)->waiting) / sizeof(int)];
 };
+
+/* Under lock. */
+static void put_wait(struct session_rpc *s, struct batch *batch)
+{
+    struct wk_comm_status *status = &batch->status;
+    size_t named = sizeof(batch->ranks) / sizeof(batch->ranks[0]);
+    if (!s->wait.waiting_us)
+        return;
+    *status = s->wait;
+    muster__wait__init(&batch->wait);
+    batch->wait.communicator = status->name;
+    batch->wait.operation = status->operation;
+    batch->wait.sequence = status->sequence;
+    batch->wait.bytes = status->bytes;
+    batch->wait.waited_ms = (uint32_t)(status->waiting_us / 1000);
+    batch->wait.ranks_count = (uint32_t)status->waiting_count;
+    batch->wait.ranks = batch->ranks;
+    for (size_t i = 0; i < named && i < batch->wait.ranks_count; i++)
+        batch->ranks[batch->wait.n_ranks++] = (uint32_t)status->waiting[i];
+    batch->request.wait = &batch->wait;
+}
 
 /* What is new, as a message; the metrics stay in the ring until it has arrived. NULL when another
  * is in flight, the end has begun (unless this is its own), or there is no memory.
@@ -50,6 +74,7 @@ static struct batch *take_batch(struct session_rpc *s, bool last)
     batch->request.generation = s->generation;
     batch->request.step = (uint64_t)s->step;
     batch->request.total_steps = (uint64_t)s->total_steps;
+    put_wait(s, batch);
     size_t n = s->metrics_count < METRICS_BATCH ? s->metrics_count : METRICS_BATCH;
     for (size_t i = 0; i < n; i++) {
         struct session_metric *metric = &batch->metrics[i];
@@ -126,7 +151,7 @@ static void beat(void *arg)
     free(batch);
 }
 
-static void flush_soon(void *arg)
+void session_send_soon(void *arg)
 {
     struct session_rpc *s = arg;
     (void)pthread_mutex_lock(&s->lock);
@@ -140,8 +165,7 @@ static void flush_soon(void *arg)
     beat_at(s, !news && due_ms > now_ms ? due_ms : now_ms);
 }
 
-/* Under lock: have the loop send what is new. */
-static bool mark_dirty(struct session_rpc *s)
+bool session_dirty(struct session_rpc *s)
 {
     bool post = !s->posted;
     s->dirty = s->posted = true;
@@ -154,10 +178,11 @@ void session_progress(struct session *session, int64_t step, int64_t total_steps
     (void)pthread_mutex_lock(&s->lock);
     s->step = step;
     s->total_steps = total_steps;
-    bool post = mark_dirty(s);
+    s->wait.waiting_us = 0;
+    bool post = session_dirty(s);
     (void)pthread_mutex_unlock(&s->lock);
     if (post)
-        loop_post(s->hub.loop, flush_soon, s);
+        loop_post(s->hub.loop, session_send_soon, s);
 }
 
 void session_metric(struct session *session, int64_t step, const char *name, double value)
@@ -173,10 +198,10 @@ void session_metric(struct session *session, int64_t step, const char *name, dou
         &s->metrics[(s->metrics_first + s->metrics_count++) % SESSION_METRICS_MAX];
     *metric = (struct session_metric){.step = step, .wall_ms = session_wall_ms(), .value = value};
     (void)str_copy(metric->name, sizeof(metric->name), name);
-    bool post = mark_dirty(s);
+    bool post = session_dirty(s);
     (void)pthread_mutex_unlock(&s->lock);
     if (post)
-        loop_post(s->hub.loop, flush_soon, s);
+        loop_post(s->hub.loop, session_send_soon, s);
 }
 
 /* Until the Progress in flight has arrived, or the time is up. */

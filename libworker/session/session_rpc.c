@@ -315,6 +315,7 @@ static int hello(struct session_rpc *s, struct error *err)
     s->beat_ms = answer->beat_ms ? answer->beat_ms : BEAT_DEFAULT_MS;
     rpc_message_free(message);
     loop_post(s->hub.loop, watch, s);
+    loop_post(s->hub.loop, session_look, s);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* What the parts of the session with an agent share: session_rpc.c (membership, stop, checkpoints),
- * session_progress.c (steps and metrics) and session_lost.c (lost peers). Private to session/.
+ * session_progress.c (steps and metrics), session_wait.c (waits in collectives) and session_lost.c
+ * (lost peers). Private to session/.
  *
  * The training thread and the saver's thread call the slots, the loop's thread does the talking;
  * what both touch is under `lock`.
@@ -39,18 +40,19 @@ struct session_rpc {
     int64_t stop_at_ms; /* wall clock: when the grace is over */
     int64_t step, total_steps;
     bool dirty;                     /* step or metrics wait to be sent */
-    bool posted;                    /* flush_soon is on its way to the loop */
+    bool posted;                    /* session_send_soon is on its way to the loop */
     struct session_metric *metrics; /* ring [SESSION_METRICS_MAX] */
     size_t metrics_first, metrics_count;
-    size_t metrics_sending;   /* of them, the first ones: in the Progress in flight */
-    bool sending;             /* a Progress is in flight */
-    bool closing;             /* no further one by the loop: the end sends the rest itself */
-    uint64_t lost_generation; /* newest one that peers were lost of, 0 = none */
+    size_t metrics_sending;     /* of them, the first ones: in the Progress in flight */
+    bool sending;               /* a Progress is in flight */
+    bool closing;               /* no further one by the loop: the end sends the rest itself */
+    struct wk_comm_status wait; /* long, of `generation`; waiting_us 0 = none */
+    uint64_t lost_generation;   /* newest one that peers were lost of, 0 = none */
     uint32_t lost_ranks[SESSION_LOST_MAX];
     size_t lost_count;
 
     /* The loop's thread only. */
-    struct loop_timer watch_timer, beat_timer, leave_timer, lost_timer;
+    struct loop_timer watch_timer, beat_timer, leave_timer, lost_timer, look_timer;
     uint64_t leaving; /* generation the leave timer is about */
     int64_t sent_ms;
     uint64_t sent_generation; /* of the last Progress */
@@ -62,6 +64,13 @@ int64_t session_wall_ms(void);
 /* The slots of these names. */
 void session_progress(struct session *session, int64_t step, int64_t total_steps);
 void session_metric(struct session *session, int64_t step, const char *name, double value);
+
+/* Under lock: have the loop send what is new; whether session_send_soon is to be posted to it. */
+bool session_dirty(struct session_rpc *s);
+void session_send_soon(void *arg);
+
+/* Look each second whether the collectives wait; on the loop's thread, as session_send_soon. */
+void session_look(void *arg);
 
 void session_lost(struct session *session, uint64_t generation, const int *ranks, int n_ranks);
 

@@ -61,6 +61,15 @@ static void abort_generation(void *arg, uint64_t generation)
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 
+static void tell_status(void *arg, struct wk_comm_status *ret)
+{
+    struct wk_context *ctx = arg;
+    (void)pthread_mutex_lock(&ctx->lock);
+    if (ctx->comm)
+        comm_longest_wait(ctx->comm, ret);
+    (void)pthread_mutex_unlock(&ctx->lock);
+}
+
 static int open_session(struct wk_context *ctx, const struct context_seams *seams,
                         struct error *err)
 {
@@ -83,6 +92,8 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
     if (!rc && ctx->session) {
         ctx->session->abort = abort_generation;
         ctx->session->abort_arg = ctx;
+        ctx->session->status = tell_status;
+        ctx->session->status_arg = ctx;
     }
     return rc;
 }

@@ -95,6 +95,34 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     assert worst < 5e-3, f"the curve left that of an undisturbed run by {worst}"
 
 
+def test_a_rank_that_hangs_is_named_while_the_others_wait(make_cluster, text):
+    cluster = make_cluster(nodes=3, slots=1)
+    job = cluster.submit("-N", "3", "--", *gpt(text, 1500, *SLOWER))
+    before = reach(cluster, job, 20)
+    assert before["reason"]["kind"] == "all_joined"
+    victim = next(w for w in before["workers"] if int(w.get("rank") or 0) == 2)
+    os.kill(int(victim["pid"]), signal.SIGSTOP)
+
+    def stalled():
+        now = cluster.job(job)
+        waiting = [w for w in now["workers"] if w.get("wait")]
+        return now if now["reason"]["kind"] == "stalled" and len(waiting) == 2 else None
+    now = wait_for("the hang to be seen", 15, stalled)
+    shown = rf"rank 2 \(node {victim['node']}\) has not entered \w+ #\d+ \([^)]+\) of 'world' for \d+ s; ranks 0 and 1 wait; last step {now['step']}"
+    assert re.fullmatch(shown, now["reason"]["text"]), now["reason"]
+    assert int(now["reason"]["rank"]) == 2 and victim["pid"] in now["reason"]["hint"]
+    for verb in ("why", "show"):
+        text_of = cluster.muster(verb, job).stdout
+        assert re.search(r"rank 2 \(node \S+\) has not entered", text_of) and f"--rank 2" in text_of, text_of
+    assert cluster.rest("GET", f"/v1/jobs/{job}/why")[1]["reasons"][0]["kind"] == "stalled"
+    os.kill(int(victim["pid"]), signal.SIGCONT)
+    reach(cluster, job, int(now["step"]) + 20)
+    wait_for("nothing to be said of it", 10, lambda: cluster.job(job)["reason"]["kind"] == "all_joined")
+    assert int(cluster.job(job)["generation"]) == int(before["generation"])
+    cluster.muster("cancel", job)
+    cluster.wait_state(job, "cancelled", seconds=30)
+
+
 def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
     cluster = make_cluster(nodes=2, slots=1)
     job = cluster.submit("-N", "2", "--", *gpt(text, 1200, *SLOWER))

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libworker/comm/comm.h"
 #include "tests/conformance/comm/ranks.h"
 
 enum { WORLD = 6 };
@@ -153,6 +154,43 @@ static int watched(struct wk_comm *comm, int rank)
     return 0;
 }
 
+static void *watch_all(void *arg)
+{
+    struct watcher *watcher = arg;
+    for (int i = 0; i < 1000; i++) {
+        comm_longest_wait(watcher->comm, &watcher->status);
+        if (watcher->status.waiting_us > 20000)
+            break;
+        usleep(1000);
+    }
+    return NULL;
+}
+
+/* A wait in a group of a group is told with the ranks that the outermost communicator gives. */
+static int watched_in_a_group(struct wk_comm *comm, int rank)
+{
+    struct watcher watcher = {.comm = comm};
+    struct wk_split split = {"half", rank / 3, 0}, pairs = {"pair", rank % 3 > 0, 0};
+    struct wk_comm *half, *pair;
+    pthread_t thread;
+    CHECK(wk_comm_split(comm, &split, &half) == 0);
+    CHECK(wk_comm_split(half, &pairs, &pair) ==
+          0); /* 4 and 5 are 1 and 2 of 3, then 0 and 1 of 2 */
+    if (rank == 5)
+        usleep(300000);
+    if (rank == 4)
+        pthread_create(&thread, NULL, watch_all, &watcher);
+    CHECK(wk_barrier(pair, NULL) == 0);
+    if (rank == 4) {
+        pthread_join(thread, NULL);
+        CHECK(watcher.status.waiting_count == 1 && watcher.status.waiting[0] == 5);
+        CHECK(strcmp(watcher.status.name, "world/half/pair") == 0);
+    }
+    wk_comm_close(pair);
+    wk_comm_close(half);
+    return 0;
+}
+
 /* A failing group does not fail its parent; a failing parent fails its groups. */
 static int failures(struct wk_comm *comm, int rank)
 {
@@ -188,7 +226,8 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
     if (rc != 0)
         return 1;
     return by_axis(comm, rank) || by_list(comm, rank) || own_numbers(comm, rank) ||
-           objects(comm, rank) || watched(comm, rank) || failures(comm, rank);
+           objects(comm, rank) || watched(comm, rank) || watched_in_a_group(comm, rank) ||
+           failures(comm, rank);
 }
 
 int main(int argc, char **argv)

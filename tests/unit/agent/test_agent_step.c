@@ -219,6 +219,17 @@ Test(agent_step, a_worker_from_assignment_to_end)
                  .progress = {.generation = 1, .step = 10, .total_steps = 100}),
            "progress#7");
     cr_expect_eq(worker(&s, 1)->memory.step, 10);
+    struct worker_wait wait = {.communicator = "world", .sequence = 7, .waited_ms = 1200};
+    EXPECT(s,
+           ABOUT(PROGRESS, 1, .request = 7,
+                 .progress = {.generation = 1, .step = 10, .total_steps = 100, .wait = &wait}),
+           "progress#7");
+    cr_expect_eq(worker(&s, 1)->wait.sequence, 7);
+    EXPECT(s,
+           ABOUT(PROGRESS, 1, .request = 7,
+                 .progress = {.generation = 1, .step = 11, .total_steps = 100}),
+           "progress#7");
+    cr_expect_eq(worker(&s, 1)->wait.waited_ms, 0, "it goes on");
     EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true});
     DESIRE_NOTHING(s, "");

@@ -115,6 +115,7 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
                                         .aware = !story->unaware,
                                         .lost_ranks = w->lost_ranks,
                                         .lost_ranks_count = w->lost_count,
+                                        .wait = w->wait.waited_ms ? &w->wait : NULL,
                                         .exit = w->exited ? &w->exit : NULL,
                                         .start_error = "",
                                         .loss = NAN,

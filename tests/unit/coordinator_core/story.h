@@ -20,6 +20,7 @@ struct story_worker {
     bool exited, stopping, ignores_term, never_joins;
     int64_t term_at;
     struct exit_info exit;
+    struct collective_wait wait; /* waited_ms 0 = it goes on */
 };
 
 struct story_node {

@@ -3,6 +3,8 @@
 
 #include <criterion/criterion.h>
 
+#include <stdio.h>
+
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;
@@ -120,6 +122,61 @@ Test(stories, peers_that_lost_each_other_though_none_died_form_again_in_place)
     cr_expect_eq(job->current.members[0], 1);
     cr_expect_eq(job->current.members[1], 2);
     cr_expect_eq(job->restarts, 1);
+}
+
+static void waits(int rank, const char *communicator, uint64_t sequence, uint32_t for_rank)
+{
+    struct collective_wait *wait = &story_worker(&s, "j1", rank, NULL)->wait;
+    *wait = (struct collective_wait){.sequence = sequence,
+                                     .bytes = 26214400,
+                                     .waited_ms = 12000 + rank,
+                                     .ranks = {for_rank},
+                                     .ranks_named = 1,
+                                     .ranks_count = 1};
+    snprintf(wait->communicator, sizeof wait->communicator, "%s", communicator);
+    snprintf(wait->operation, sizeof wait->operation,
+             "all_reduce #%llu (sum of 6553600 f32, 26214400 bytes)", (unsigned long long)sequence);
+}
+
+static void expect_why(const char *kind, const char *text)
+{
+    struct reason reason;
+    story_report(&s, "a");
+    story_report(&s, "b");
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), &reason, 1), 1);
+    cr_expect_str_eq(reason.kind, kind);
+    cr_expect_str_eq(reason.text, text);
+}
+
+Test(stories, who_keeps_a_gang_waiting_is_named)
+{
+    static const struct story_spec four = {
+        .name = "four", .nodes_min = 2, .nodes_max = 2, .workers = 2, .slots = 1, .restart_max = 3};
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 2);
+    story_submit(&s, &four);
+    story_follow(&s);
+    story_progress(&s, "j1", 410);
+    expect_why("all_joined", "all 4 ranks have joined generation 1");
+    waits(0, "world", 1841, 2);
+    waits(1, "world", 1841, 0); /* it hears of rank 2 through rank 0 only */
+    waits(3, "world", 1841, 2);
+    expect_why("stalled", "rank 2 (node b) has not entered all_reduce #1841 (25.0 MiB) of 'world' "
+                          "for 12 s; ranks 0, 1 and 3 wait; last step 410");
+    waits(2, "world", 1840, 0); /* what it said before it was stopped */
+    expect_why("stalled", "rank 2 (node b) has not entered all_reduce #1841 (25.0 MiB) of 'world' "
+                          "for 12 s; ranks 0, 1 and 3 wait; last step 410");
+    for (int rank = 1; rank < 4; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
+    waits(0, "world", 5, 1);
+    waits(1, "world/axis 0", 3, 0);
+    expect_why("stalled",
+               "ranks 0 and 1 wait for each other for 12 s: rank 0 in all_reduce #5 "
+               "(25.0 MiB) of 'world', rank 1 in all_reduce #3 (25.0 MiB) of 'world/axis 0'; "
+               "last step 410");
+    for (int rank = 0; rank < 2; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
+    expect_why("all_joined", "all 4 ranks have joined generation 1");
 }
 
 Test(stories, an_agent_that_returns_within_its_lease_costs_nothing)

@@ -41,6 +41,8 @@ struct hub {
     size_t metrics;
     uint32_t lost[4];
     size_t n_lost;
+    uint32_t waited_ms, waits_for, waits_for_all;
+    char operation[64];
     char token[64];
     Muster__CommitCheckpointRequest__Phase phase;
     char path[256];
@@ -157,6 +159,11 @@ static void on_progress(void *arg, struct rpc_call *call)
     hub->step = request->step;
     hub->total_steps = request->total_steps;
     hub->metrics += request->n_metrics;
+    const Muster__Wait *wait = request->wait;
+    hub->waited_ms = wait ? wait->waited_ms : 0;
+    hub->waits_for = wait && wait->n_ranks ? wait->ranks[0] : 0;
+    hub->waits_for_all = wait ? wait->ranks_count : 0;
+    snprintf(hub->operation, sizeof(hub->operation), "%s", wait ? wait->operation : "");
     note_token(hub, call);
     pthread_mutex_unlock(&hub->lock);
     rpc_call_answer(call, &answer.base);
@@ -462,6 +469,56 @@ static void a_loss_is_told_again_until_a_newer_generation_is_known(void)
     hub_end(&hub);
 }
 
+struct collectives {
+    pthread_mutex_t lock;
+    struct wk_comm_status status;
+};
+
+static void tell_status(void *arg, struct wk_comm_status *ret)
+{
+    struct collectives *collectives = arg;
+    pthread_mutex_lock(&collectives->lock);
+    *ret = collectives->status;
+    pthread_mutex_unlock(&collectives->lock);
+}
+
+static void set_wait(struct collectives *collectives, int64_t waiting_us)
+{
+    pthread_mutex_lock(&collectives->lock);
+    collectives->status.waiting_us = waiting_us;
+    pthread_mutex_unlock(&collectives->lock);
+}
+
+static void a_long_wait_is_told_until_it_is_over(void)
+{
+    struct hub hub;
+    struct joining joining;
+    struct collectives collectives = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                      .status = {.name = "world",
+                                                 .operation = "barrier #9",
+                                                 .sequence = 9,
+                                                 .waiting_count = 20,
+                                                 .waiting = {3, 4}}};
+    hub_start(&hub, 1);
+    hub.membership_ready = true;
+    struct session *session = session_to(&hub);
+    session->status = tell_status;
+    session->status_arg = &collectives;
+    join_start(&joining, session, 0);
+    pthread_join(joining.thread, NULL);
+    CHECK(joining.code == 0);
+    session_group_fini(&joining.group);
+    set_wait(&collectives, 2500000);
+    EVENTUALLY(&hub, hub.waited_ms == 2500 && hub.waits_for == 3 && hub.waits_for_all == 20);
+    CHECK(strcmp(hub.operation, "barrier #9") == 0);
+    set_wait(&collectives, 5500000);
+    EVENTUALLY(&hub, hub.waited_ms == 5500);
+    set_wait(&collectives, 900000); /* everyday life */
+    EVENTUALLY(&hub, hub.waited_ms == 0);
+    session->ops->free(session);
+    hub_end(&hub);
+}
+
 static void commits_are_asked_refused_and_prune(void)
 {
     struct hub hub;
@@ -502,6 +559,7 @@ int main(int argc, char **argv)
         CHECK_CASE(metrics_go_in_batches_and_the_last_ones_before_the_end),
         CHECK_CASE(lost_ranks_are_reported),
         CHECK_CASE(a_loss_is_told_again_until_a_newer_generation_is_known),
+        CHECK_CASE(a_long_wait_is_told_until_it_is_over),
         CHECK_CASE(commits_are_asked_refused_and_prune),
         {0},
     };

@@ -1,0 +1,173 @@
+/* Who keeps a running gang waiting. A rank that hangs says nothing, but those that wait for it in a
+ * collective do: whoever is waited for and does not wait itself is behind. One that was stopped
+ * while it waited still seems to; it waits in an earlier operation than those that wait for it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/buf.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+enum { NAMED_MAX = 4, TEXT_MAX = sizeof(((struct reason *)0)->text) };
+
+struct stall {
+    const struct job *job;
+    int behind[NAMED_MAX];
+    int behind_count; /* all */
+    int waiting[NAMED_MAX];
+    int waiting_count;
+    const struct collective_wait *shown; /* of the first that waits for one that is behind */
+    int64_t waited_ms;                   /* longest */
+};
+
+static const struct worker *member(const struct job *job, int rank)
+{
+    return job_worker(job, job->current.members[rank]);
+}
+
+static bool waits(const struct job *job, const struct worker *worker)
+{
+    return worker_living(worker) && worker->joined == job->current.generation &&
+           worker->wait.waited_ms > 0;
+}
+
+/* `other` waits for this one, and this one is not where `other` is. */
+static bool is_behind(const struct job *job, const struct worker *worker,
+                      const struct worker *other)
+{
+    return !waits(job, worker) ||
+           (strcmp(worker->wait.communicator, other->wait.communicator) == 0 &&
+            worker->wait.sequence < other->wait.sequence);
+}
+
+/* By rank: the wait of another that shows this one to be behind. The caller frees. */
+static const struct collective_wait **find_behind(const struct job *job)
+{
+    uint32_t world = (uint32_t)job->current.world;
+    const struct collective_wait **ret = calloc(world, sizeof(struct collective_wait *));
+    insist(ret);
+    for (uint32_t rank = 0; rank < world; rank++) {
+        const struct worker *other = member(job, (int)rank);
+        for (int i = 0; waits(job, other) && i < other->wait.ranks_named; i++) {
+            uint32_t awaited = other->wait.ranks[i];
+            if (awaited < world && awaited != rank && !ret[awaited] &&
+                is_behind(job, member(job, (int)awaited), other))
+                ret[awaited] = &other->wait;
+        }
+    }
+    return ret;
+}
+
+static void add(int *ranks, int *count, int rank)
+{
+    if (*count < NAMED_MAX)
+        ranks[*count] = rank;
+    (*count)++;
+}
+
+static void look(struct stall *stall)
+{
+    const struct job *job = stall->job;
+    const struct collective_wait **shows = find_behind(job);
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = member(job, rank);
+        if (shows[rank]) {
+            add(stall->behind, &stall->behind_count, rank);
+            stall->shown = stall->shown ? stall->shown : shows[rank];
+        } else if (waits(job, worker)) {
+            add(stall->waiting, &stall->waiting_count, rank);
+            if (worker->wait.waited_ms > stall->waited_ms)
+                stall->waited_ms = worker->wait.waited_ms;
+        }
+    }
+    free(shows);
+}
+
+static bool anybody_waits(const struct job *job)
+{
+    for (int rank = 0; rank < job->current.world; rank++)
+        if (waits(job, member(job, rank)))
+            return true;
+    return false;
+}
+
+/* "ranks 0, 1, 3 and 9 more"; with the node of each: "rank 2 (node n3)". */
+static void put_ranks(struct buf *out, const struct job *job, const int *ranks, int count,
+                      bool nodes)
+{
+    int named = count < NAMED_MAX ? count : NAMED_MAX;
+    (void)buf_str(out, count == 1 ? "rank " : "ranks ");
+    for (int i = 0; i < named; i++) {
+        const char *before = i == 0 ? "" : i == count - 1 ? " and " : ", ";
+        (void)buf_printf(out, "%s%d", before, ranks[i]);
+        if (nodes)
+            (void)buf_printf(out, " (node %s)", member(job, ranks[i])->node);
+    }
+    if (count > named)
+        (void)buf_printf(out, " and %d more", count - named);
+}
+
+/* "all_reduce #7 (25.0 MiB) of 'world'" */
+static void put_operation(struct buf *out, const struct collective_wait *wait)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double amount = (double)wait->bytes;
+    size_t unit = 0;
+    for (; amount >= 1024 && unit < sizeof units / sizeof units[0] - 1; unit++)
+        amount /= 1024;
+    size_t name = strcspn(wait->operation, " ");
+    name += wait->operation[name] == ' ' ? 1 + strcspn(wait->operation + name + 1, " ") : 0;
+    (void)buf_printf(out, "%.*s (%.*f %s) of '%s'", (int)name, wait->operation, unit ? 1 : 0,
+                     amount, units[unit], wait->communicator);
+}
+
+static void put_behind(struct buf *out, const struct stall *stall)
+{
+    put_ranks(out, stall->job, stall->behind, stall->behind_count, true);
+    (void)buf_str(out, stall->behind_count == 1 ? " has not entered " : " have not entered ");
+    put_operation(out, stall->shown);
+    (void)buf_printf(out, " for %" PRId64 " s; ", stall->waited_ms / 1000);
+    put_ranks(out, stall->job, stall->waiting, stall->waiting_count, false);
+    (void)buf_str(out, stall->waiting_count == 1 ? " waits" : " wait");
+}
+
+/* Nobody is behind: they are in different collectives, or their data does not arrive. */
+static void put_circle(struct buf *out, const struct stall *stall)
+{
+    int named = stall->waiting_count < NAMED_MAX ? stall->waiting_count : NAMED_MAX;
+    put_ranks(out, stall->job, stall->waiting, stall->waiting_count, false);
+    (void)buf_printf(out, " wait for each other for %" PRId64 " s:", stall->waited_ms / 1000);
+    for (int i = 0; i < named; i++) {
+        (void)buf_printf(out, "%s rank %d in ", i ? "," : "", stall->waiting[i]);
+        put_operation(out, &member(stall->job, stall->waiting[i])->wait);
+    }
+}
+
+bool core_stalled(const struct job *job, struct reason *ret)
+{
+    struct stall stall = {.job = job};
+    struct buf text;
+    if (job->state != JOB_RUNNING || !job->current.joined || !anybody_waits(job))
+        return false;
+    look(&stall);
+    if (stall.waiting_count == 0)
+        return false;
+    buf_init(&text, TEXT_MAX);
+    if (stall.behind_count)
+        put_behind(&text, &stall);
+    else
+        put_circle(&text, &stall);
+    (void)buf_printf(&text, "; last step %" PRIu64, job->step);
+    reason_set(ret, REASON_STALLED, "%s", buf_cstr(&text));
+    buf_fini(&text);
+    int rank = stall.behind_count ? stall.behind[0] : stall.waiting[0];
+    const struct worker *worker = member(job, rank);
+    ret->rank = rank;
+    (void)str_copy(ret->node, sizeof ret->node, worker->node);
+    reason_hint(ret, "muster logs %s --rank %d has its last words; it is process %" PRId64 " on %s",
+                job->id, rank, worker->pid, worker->node);
+    return true;
+}
