@@ -9,7 +9,7 @@
  *     connect.c      makes all of it from endpoints (handshake.c, segment.c, link_*.c)
  *     group.c        communicators of some of the ranks
  *
- * One thread at a time runs an operation (who has the `gate`); it alone uses links, plans and
+ * One thread at a time runs an operation (who is through the gate, work.c); it alone uses links, plans and
  * the epoll. Failing is open to all: `failure` is set once, under fail_lock.
  * Lock order: lock, control_lock, fail_lock, a child's.
  */
@@ -230,7 +230,7 @@ struct wk_comm {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    _Atomic unsigned gate; /* see work.c */
+    _Atomic bool running, waiting; /* the gate, see work.c */
     bool closing, has_thread;
     pthread_t thread;
     struct wk_work *first, *last;

@@ -31,6 +31,7 @@ struct wk_comm *comm_alloc(const struct comm_options *options)
     comm->timeout_ms = options->timeout_ms;
     comm->tcp_connections = options->tcp_connections;
     comm->bell_fd = comm->epoll_fd = -1;
+    comm->fences = !board_prepare();
     snprintf(comm->name, sizeof(comm->name), "world");
     memcpy(comm->secret, options->secret, sizeof(comm->secret));
     comm->segment.memory_fd = -1;
@@ -175,7 +176,6 @@ static bool hosts_are_even(const struct wk_comm *comm)
 static void survey(struct wk_comm *comm, const struct comm_options *options)
 {
     struct endpoint own;
-    comm->fences = !board_prepare();
     for (int p = 0; p < comm->world; p++) {
         comm->hosts[p] = options->hosts ? options->hosts[p] : 0;
         if (p == comm->rank)

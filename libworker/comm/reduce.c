@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "libworker/comm/half.h"
+#include "libworker/precision/half.h"
 
 /* What arrives over a wire lies at any address. */
 typedef float f32 __attribute__((aligned(1)));
@@ -34,27 +34,37 @@ typedef uint8_t u8;
 #define LARGER(a, b)  ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-/* Integer sums go through the unsigned type: they wrap.
- * A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
-#define COMBINE(type, sum_type)                                                                    \
-    WIDE static void sum_##type(void *dst, const void *left, const void *right, size_t n)          \
+/* One step of a reduction over n elements: what it reads, the one or two places it writes, and what
+ * a float sum is multiplied by. */
+struct pass {
+    const void *left, *right;
+    void *dst, *also; /* `also` may be NULL */
+    double factor;
+};
+
+/* A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
+#define PASS(name, type, value)                                                                    \
+    WIDE static void name##_##type(const struct pass *pass, size_t n)                              \
     {                                                                                              \
-        const sum_type *a = left, *b = right;                                                      \
-        sum_type *out = dst;                                                                       \
-        EACH out[i] = (sum_type)(a[i] + b[i]);                                                     \
-    }                                                                                              \
-    WIDE static void max_##type(void *dst, const void *left, const void *right, size_t n)          \
-    {                                                                                              \
-        const type *a = left, *b = right;                                                          \
-        type *out = dst;                                                                           \
-        EACH out[i] = LARGER(a[i], b[i]);                                                          \
-    }                                                                                              \
-    WIDE static void min_##type(void *dst, const void *left, const void *right, size_t n)          \
-    {                                                                                              \
-        const type *a = left, *b = right;                                                          \
-        type *out = dst;                                                                           \
-        EACH out[i] = SMALLER(a[i], b[i]);                                                         \
-    }                                                                                              \
+        const type *a = pass->left, *b = pass->right;                                              \
+        type *out = pass->dst, *also = pass->also;                                                 \
+        const type factor = (type)pass->factor;                                                    \
+        (void)factor;                                                                              \
+        if (!also) {                                                                               \
+            EACH out[i] = (value);                                                                 \
+            return;                                                                                \
+        }                                                                                          \
+        EACH                                                                                       \
+        {                                                                                          \
+            const type v = (value);                                                                \
+            out[i] = v;                                                                            \
+            also[i] = v;                                                                           \
+        }                                                                                          \
+    }
+
+#define EXTREMES_AND_DIVIDE(type)                                                                  \
+    PASS(max, type, LARGER(a[i], b[i]))                                                            \
+    PASS(min, type, SMALLER(a[i], b[i]))                                                           \
     WIDE static void divide_##type(void *values, int divisor, size_t n)                            \
     {                                                                                              \
         type *v = values;                                                                          \
@@ -62,96 +72,112 @@ typedef uint8_t u8;
     }
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-COMBINE(f32, f32)
-COMBINE(f64, f64)
-COMBINE(i32, u32)
-COMBINE(i64, u64)
-COMBINE(u8, u8)
+/* Integer sums go through the unsigned type: they wrap. */
+PASS(sum, f32, (a[i] + b[i]) * factor)
+PASS(sum, f64, (a[i] + b[i]) * factor)
+PASS(sum, u32, a[i] + b[i])
+PASS(sum, u64, a[i] + b[i])
+PASS(sum, u8, (u8)(a[i] + b[i]))
+EXTREMES_AND_DIVIDE(f32)
+EXTREMES_AND_DIVIDE(f64)
+EXTREMES_AND_DIVIDE(i32)
+EXTREMES_AND_DIVIDE(i64)
+EXTREMES_AND_DIVIDE(u8)
 
 WIDE static void widen_f16(float *dst, const void *src, size_t n)
 {
     const u16 *in = src;
-    EACH dst[i] = f16_to_f32(in[i]);
+    EACH dst[i] = f32_of_f16(in[i]);
 }
 
 WIDE static void widen_bf16(float *dst, const void *src, size_t n)
 {
     const u16 *in = src;
-    EACH dst[i] = bf16_to_f32(in[i]);
+    EACH dst[i] = f32_of_bf16(in[i]);
 }
 
 WIDE static void narrow_f16(void *dst, const float *src, size_t n)
 {
     u16 *out = dst;
-    EACH out[i] = f16_from_f32(src[i]);
+    EACH out[i] = f16_of_f32(src[i]);
 }
 
 WIDE static void narrow_bf16(void *dst, const float *src, size_t n)
 {
     u16 *out = dst;
-    EACH out[i] = bf16_from_f32(src[i]);
+    EACH out[i] = bf16_of_f32(src[i]);
 }
 
 struct kernels {
-    void (*sum)(void *dst, const void *left, const void *right, size_t n);
-    void (*max)(void *dst, const void *left, const void *right, size_t n);
-    void (*min)(void *dst, const void *left, const void *right, size_t n);
+    void (*combine[WK_MIN + 1])(const struct pass *pass, size_t n); /* by enum wk_op */
     void (*divide)(void *values, int divisor, size_t n);
+    bool real;                                            /* its sums heed the factor */
     void (*widen)(float *dst, const void *src, size_t n); /* NULL: summed in its own type */
     void (*narrow)(void *dst, const float *src, size_t n);
 };
 
-#define OWN(type) sum_##type, max_##type, min_##type, divide_##type
+#define OWN(sum, type) {sum, sum, max_##type, min_##type}, divide_##type
 static const struct kernels kernels[] = {
-    [WK_F32] = {OWN(f32)},
-    [WK_F64] = {OWN(f64)},
-    [WK_F16] = {OWN(f32), widen_f16, narrow_f16},
-    [WK_BF16] = {OWN(f32), widen_bf16, narrow_bf16},
-    [WK_I32] = {OWN(i32)},
-    [WK_I64] = {OWN(i64)},
-    [WK_U8] = {OWN(u8)},
+    [WK_F32] = {OWN(sum_f32, f32), true},
+    [WK_F64] = {OWN(sum_f64, f64), true},
+    [WK_F16] = {OWN(sum_f32, f32), true, widen_f16, narrow_f16},
+    [WK_BF16] = {OWN(sum_f32, f32), true, widen_bf16, narrow_bf16},
+    [WK_I32] = {OWN(sum_u32, i32), false},
+    [WK_I64] = {OWN(sum_u64, i64), false},
+    [WK_U8] = {OWN(sum_u8, u8), false},
 };
 
-static void combine(const struct reduction *r, void *dst, const void *const pair[2], size_t n)
+/* What the sums still need when all sources are in. The last sum does as much of it as gives the
+ * same bits: dividing by a power of two is multiplying by its inverse. */
+struct rest {
+    double factor;
+    int divisor;  /* 0: none */
+    double scale; /* 0: none */
+};
+
+static struct rest rest_of(const struct reduction *r)
+{
+    struct rest rest = {.factor = 1};
+    bool folds = kernels[r->dtype].real && r->sources > 1;
+    int divisor = r->divisor ? r->divisor : r->sources;
+    if (r->open)
+        return rest;
+    if (r->op == WK_MEAN && folds && (divisor & (divisor - 1)) == 0)
+        rest.factor = 1.0 / divisor;
+    else if (r->op == WK_MEAN)
+        rest.divisor = divisor;
+    if (r->finish.active && r->finish.scale != 0 && r->finish.scale != 1)
+        rest.scale = r->finish.scale;
+    if (rest.scale != 0 && r->op == WK_SUM && folds) {
+        rest.factor = rest.scale;
+        rest.scale = 0;
+    }
+    return rest;
+}
+
+/* dst = all sources of the reduction, whose kernels take them as they are. The running sum is kept
+ * apart when there are more than two: `dst` may be one that is still to come. */
+static void combine(const struct reduction *r, const void *const *sources, struct pass last,
+                    size_t n)
 {
     const struct kernels *k = &kernels[r->dtype];
-    switch (r->op) {
-    case WK_SUM:
-    case WK_MEAN:
-        k->sum(dst, pair[0], pair[1], n);
-        return;
-    case WK_MAX:
-        k->max(dst, pair[0], pair[1], n);
-        return;
-    case WK_MIN:
-        k->min(dst, pair[0], pair[1], n);
-        return;
+    last.left = sources[0];
+    for (int s = 1; s < r->sources - 1; s++) {
+        struct pass pass = {last.left, sources[s], r->scratch, NULL, 1};
+        k->combine[r->op](&pass, n);
+        last.left = r->scratch;
     }
-}
-
-static void divide(const struct reduction *r, void *values, size_t n)
-{
-    if (r->op == WK_MEAN && !r->open)
-        kernels[r->dtype].divide(values, r->divisor ? r->divisor : r->sources, n);
-}
-
-/* The running sum is kept apart when there are more than two sources: `dst` may be one that is
- * still to come. */
-static void reduce_own(const struct reduction *r, const void *const *sources, void *dst, size_t n)
-{
-    const void *sum = sources[0];
-    for (int s = 1; s < r->sources; s++) {
-        void *to = s == r->sources - 1 ? dst : r->scratch;
-        combine(r, to, (const void *[]){sum, sources[s]}, n);
-        sum = to;
+    if (r->sources > 1) {
+        last.right = sources[r->sources - 1];
+        k->combine[r->op](&last, n);
+    } else if (last.dst != last.left) {
+        memmove(last.dst, last.left, n * wk_dtype_bytes(r->dtype));
     }
-    if (r->sources == 1 && dst != sources[0])
-        memmove(dst, sources[0], n * wk_dtype_bytes(r->dtype));
-    divide(r, dst, n);
 }
 
 /* Returns where the sums stand, in f32. */
-static float *reduce_widened(const struct reduction *r, const void *const *sources, size_t n)
+static float *combine_widened(const struct reduction *r, const void *const *sources, double factor,
+                              size_t n)
 {
     const struct kernels *k = &kernels[r->dtype];
     float *sum = r->scratch, *next = sum + REDUCE_BLOCK;
@@ -160,17 +186,18 @@ static float *reduce_widened(const struct reduction *r, const void *const *sourc
     else
         k->widen(sum, sources[0], n);
     for (int s = 1; s < r->sources; s++) {
+        struct pass pass = {sum, next, sum, NULL, s == r->sources - 1 ? factor : 1};
         k->widen(next, sources[s], n);
-        combine(r, sum, (const void *[]){sum, next}, n);
+        k->combine[r->op](&pass, n);
     }
-    divide(r, sum, n);
     return sum;
 }
 
 /* As above: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define FINISH(type, bits_type, exponent)                                                          \
-    WIDE static void scale_##type(type *values, double by, size_t n)                               \
+    WIDE static void scale_##type(void *sums, double by, size_t n)                                 \
     {                                                                                              \
+        type *values = sums;                                                                       \
         const type factor = (type)by;                                                              \
         EACH values[i] = values[i] * factor;                                                       \
     }                                                                                              \
@@ -211,72 +238,93 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) b64;
 FINISH(f32, b32, UINT32_C(0x7f800000))
 FINISH(f64, b64, UINT64_C(0x7ff0000000000000))
 
-static void finish_f32(const struct finish *finish, float *values, void *dst, size_t n)
+/* Sums in f32, of whatever type they came from, to results at `dst`. */
+static void finish_f32(const struct reduction *r, const struct rest *rest, float *values, size_t n,
+                       void *dst)
 {
-    if (finish->scale != 0 && finish->scale != 1)
-        scale_f32(values, finish->scale, n);
-    if (finish->tally)
-        tally_f32(finish->tally, values, n);
-    if (kernels[finish->out].narrow)
-        kernels[finish->out].narrow(dst, values, n);
+    const struct finish *finish = &r->finish;
+    enum wk_dtype out = finish->active ? finish->out : r->dtype;
+    if (rest->divisor)
+        divide_f32(values, rest->divisor, n);
+    if (rest->scale != 0)
+        scale_f32((f32 *)values, rest->scale, n);
+    if (finish->active && finish->tally)
+        tally_f32(finish->tally, (const f32 *)values, n);
+    if (kernels[out].narrow)
+        kernels[out].narrow(dst, values, n);
     else if (dst != values)
         memcpy(dst, values, n * sizeof(*values));
 }
 
-static void finish_f64(const struct finish *finish, double *values, size_t n)
+static void finish_own(const struct reduction *r, const struct rest *rest, void *values, size_t n)
 {
-    if (finish->scale != 0 && finish->scale != 1)
-        scale_f64((f64 *)values, finish->scale, n);
-    if (finish->tally)
-        tally_f64(finish->tally, (const f64 *)values, n);
+    if (rest->divisor)
+        kernels[r->dtype].divide(values, rest->divisor, n);
+    if (rest->scale != 0)
+        scale_f64(values, rest->scale, n);
+    if (r->finish.active && r->finish.tally)
+        tally_f64(r->finish.tally, values, n);
 }
 
-static void reduce_block(const struct reduction *r, const void *const *sources, void *dst, size_t n)
+static size_t out_bytes(const struct reduction *r)
 {
-    const struct finish *finish = &r->finish;
+    return r->open ? reduce_partial_bytes(r->dtype)
+                   : wk_dtype_bytes(r->finish.active ? r->finish.out : r->dtype);
+}
+
+static void reduce_block(const struct reduction *r, const void *const *sources, void *dst,
+                         void *also, size_t n)
+{
+    const struct rest rest = rest_of(r);
+    bool tallies = r->finish.active && r->finish.tally;
+    bool converts = r->finish.active && r->finish.out != r->dtype && !r->open;
+    bool at_once = !rest.divisor && rest.scale == 0 && !tallies && !converts && r->sources > 1;
     if (kernels[r->dtype].widen) {
-        float *sum = reduce_widened(r, sources, n);
+        float *sums = combine_widened(r, sources, rest.factor, n);
         if (r->open)
-            memcpy(dst, sum, n * sizeof(*sum));
-        else if (finish->active)
-            finish_f32(finish, sum, dst, n);
+            memcpy(dst, sums, n * sizeof(*sums));
         else
-            kernels[r->dtype].narrow(dst, sum, n);
+            finish_f32(r, &rest, sums, n, dst);
+    } else if (at_once) {
+        combine(r, sources, (struct pass){.dst = dst, .also = also, .factor = rest.factor}, n);
         return;
+    } else {
+        /* A converted result has other places than the sums. */
+        void *sums = converts ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
+        combine(r, sources, (struct pass){.dst = sums, .factor = rest.factor}, n);
+        if (r->dtype == WK_F32)
+            finish_f32(r, &rest, sums, n, dst);
+        else
+            finish_own(r, &rest, sums, n);
     }
-    if (!finish->active || r->open) {
-        reduce_own(r, sources, dst, n);
-        return;
-    }
-    /* A converted result has other places than the sums. */
-    void *sums = finish->out == r->dtype ? dst : (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2;
-    reduce_own(r, sources, sums, n);
-    if (r->dtype == WK_F32)
-        finish_f32(finish, sums, dst, n);
-    else
-        finish_f64(finish, sums, n);
+    if (also)
+        memcpy(also, dst, n * out_bytes(r));
 }
 
-void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count)
+void reduce_to_both(const struct reduction *r, const void *const *sources, void *dst, void *also,
+                    size_t count)
 {
-    const struct reduction *r = reduction;
     if (count <= REDUCE_BLOCK) {
         if (count > 0)
-            reduce_block(r, sources, dst, count);
+            reduce_block(r, sources, dst, also, count);
         return;
     }
-    size_t size = wk_dtype_bytes(r->dtype);
+    size_t size = wk_dtype_bytes(r->dtype), out_size = out_bytes(r);
     size_t first_size = r->partial ? reduce_partial_bytes(r->dtype) : size;
-    size_t out_size = r->open ? reduce_partial_bytes(r->dtype)
-                              : wk_dtype_bytes(r->finish.active ? r->finish.out : r->dtype);
     for (size_t at = 0; at < count; at += REDUCE_BLOCK) {
         size_t n = count - at < REDUCE_BLOCK ? count - at : REDUCE_BLOCK;
         const void *from[REDUCE_SOURCES_MAX];
         from[0] = (const char *)sources[0] + at * first_size;
         for (int s = 1; s < r->sources; s++)
             from[s] = (const char *)sources[s] + at * size;
-        reduce_block(r, from, (char *)dst + at * out_size, n);
+        reduce_block(r, from, (char *)dst + at * out_size,
+                     also ? (char *)also + at * out_size : NULL, n);
     }
+}
+
+void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count)
+{
+    reduce_to_both(reduction, sources, dst, NULL, count);
 }
 
 size_t reduce_partial_bytes(enum wk_dtype dtype)

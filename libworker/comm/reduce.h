@@ -49,6 +49,11 @@ struct reduction {
  * Pointers may be unaligned; `dst` may be one of the sources unless the finish converts. */
 void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count);
 
+/* The same results at two places, written together: a second pass over `dst` would cost a third of
+ * the time. `also` may be a source too, or NULL. */
+void reduce_to_both(const struct reduction *reduction, const void *const *sources, void *dst,
+                    void *also, size_t count);
+
 /* Bytes of an element of the running sum of `dtype`. */
 size_t reduce_partial_bytes(enum wk_dtype dtype);
 

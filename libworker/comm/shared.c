@@ -132,21 +132,22 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
 }
 
 /* Each sums its slice of everybody's buffers and writes it into all of them, a block at a time, so
- * that the copies come from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
+ * that what it copies comes from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
 static void all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
                                 const struct views *views, struct tally *tally)
 {
     size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
     struct slice slice = slice_of(rq->count, comm->world, comm->rank);
     struct reduction reduction = request_reduction(comm, rq, tally);
+    int next = (comm->rank + 1) % comm->world;
     for (size_t done = 0; done < slice.count; done += REDUCE_BLOCK) {
         size_t n = slice.count - done < REDUCE_BLOCK ? slice.count - done : REDUCE_BLOCK;
         size_t at = slice.first + done;
         char *own = (char *)rq->out + at * out_size;
         sum_views(comm, views, at * size);
-        reduce(&reduction, comm->sources, own, n);
+        reduce_to_both(&reduction, comm->sources, own, views->out[next] + at * out_size, n);
         for (int p = 0; p < comm->world; p++)
-            if (p != comm->rank)
+            if (p != comm->rank && p != next)
                 memcpy(views->out[p] + at * out_size, own, n * out_size);
     }
 }
@@ -216,7 +217,9 @@ static bool sum_pair(struct wk_comm *comm, const struct request *rq)
         return false;
     struct reduction reduction = {
         .dtype = rq->dtype, .op = rq->op, .sources = 2, .scratch = comm->scratch};
-    const void *sources[2] = {board_post_of(comm, 0)->data, board_post_of(comm, 1)->data};
+    const void *sources[2];
+    sources[comm->rank] = rq->in;
+    sources[1 - comm->rank] = board_post_of(comm, 1 - comm->rank)->data;
     reduce(&reduction, sources, rq->out, rq->count);
     return true;
 }
@@ -226,7 +229,7 @@ static int run_rows(struct wk_comm *comm, const struct request *rq)
     struct views views;
     struct tally tally = {.at = 0};
     for (int p = 0; p < comm->world; p++)
-        views.in[p] = board_post_of(comm, p)->data;
+        views.in[p] = p == comm->rank ? rq->in : board_post_of(comm, p)->data;
     if (rq->kind == KIND_ALL_REDUCE)
         all_reduce_small(comm, rq, &views);
     else

@@ -1,10 +1,13 @@
 /* Running what was asked for: blocking calls in the caller's thread when nothing is queued ahead of
  * them, which spares a small operation two thread switches; the rest goes through the queue. */
+#include <linux/membarrier.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "libworker/comm/arena.h"
 #include "libworker/comm/board.h"
@@ -66,20 +69,30 @@ int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     return code;
 }
 
-/* The gate: RUNNING belongs to whoever runs an operation; QUEUED says that some wait for it, is
- * changed under comm->lock, and sends blocking calls to the end of the queue. With neither set a
- * call takes the gate in one atomic step. */
-enum { GATE_RUNNING = 1, GATE_QUEUED = 2 };
+/* The gate: `running` belongs to whoever runs an operation; `waiting` says that some are queued, is
+ * changed under comm->lock and sends blocking calls to the end of the queue.
+ *
+ * Leaving is a plain store and a look at `waiting`, which may pass each other: an atomic step would
+ * hold the call up until its post has left the core. So who finds the gate taken and wants to sleep
+ * has the kernel put a barrier into the other threads and tries once more: whoever left before it
+ * is seen, whoever leaves after it sees `waiting`. */
+static bool gate_take(struct wk_comm *comm)
+{
+    bool free = false;
+    return atomic_compare_exchange_strong(&comm->running, &free, true);
+}
 
 static bool gate_enter(struct wk_comm *comm)
 {
-    unsigned closed = 0;
-    return atomic_compare_exchange_strong(&comm->gate, &closed, GATE_RUNNING);
+    return !atomic_load_explicit(&comm->waiting, memory_order_relaxed) && gate_take(comm);
 }
 
 static void gate_leave(struct wk_comm *comm)
 {
-    if (!(atomic_fetch_and(&comm->gate, ~(unsigned)GATE_RUNNING) & GATE_QUEUED))
+    atomic_store_explicit(&comm->running, false,
+                          comm->fences ? memory_order_seq_cst : memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!atomic_load(&comm->waiting))
         return;
     pthread_mutex_lock(&comm->lock);
     pthread_cond_broadcast(&comm->changed);
@@ -92,7 +105,7 @@ static struct wk_work *pop(struct wk_comm *comm)
     comm->first = work->next;
     if (!comm->first) {
         comm->last = NULL;
-        atomic_fetch_and(&comm->gate, ~(unsigned)GATE_QUEUED);
+        atomic_store(&comm->waiting, false);
     }
     comm->queued--;
     return work;
@@ -100,7 +113,13 @@ static struct wk_work *pop(struct wk_comm *comm)
 
 static bool may_run_next(struct wk_comm *comm)
 {
-    return comm->first && !(atomic_fetch_or(&comm->gate, GATE_RUNNING) & GATE_RUNNING);
+    if (!comm->first)
+        return false;
+    if (gate_take(comm))
+        return true;
+    if (!comm->fences)
+        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+    return gate_take(comm);
 }
 
 static void *progress(void *arg)
@@ -116,7 +135,7 @@ static void *progress(void *arg)
         pthread_mutex_unlock(&comm->lock);
         int code = collective_run(comm, &work->request);
         pthread_mutex_lock(&comm->lock);
-        atomic_fetch_and(&comm->gate, ~(unsigned)GATE_RUNNING);
+        atomic_store(&comm->running, false);
         work_end(work, code);
     }
     pthread_mutex_unlock(&comm->lock);
@@ -153,7 +172,7 @@ static int enqueue(struct wk_comm *comm, const struct request *request, struct w
         comm->first = work;
     comm->last = work;
     comm->queued++;
-    atomic_fetch_or(&comm->gate, GATE_QUEUED);
+    atomic_store(&comm->waiting, true);
     pthread_cond_broadcast(&comm->changed);
     *ret = work;
     return 0;
@@ -228,7 +247,7 @@ int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
 static void stop(struct wk_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
-    bool unfinished = (atomic_load(&comm->gate) & GATE_RUNNING) || comm->first;
+    bool unfinished = atomic_load(&comm->running) || comm->first;
     comm->closing = true;
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);

@@ -1,68 +1,11 @@
-/* Half precision against plain arithmetic, exhaustively; reductions against loops. */
+/* Reductions against loops. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/comm/half.h"
 #include "libworker/comm/reduce.h"
-
-static double f16_value(uint16_t half)
-{
-    int exponent = half >> 10 & 31, mantissa = half & 1023;
-    double value = exponent == 31  ? (mantissa ? NAN : INFINITY)
-                   : exponent == 0 ? ldexp(mantissa, -24)
-                                   : ldexp(mantissa + 1024, exponent - 25);
-    return half & 0x8000 ? -value : value;
-}
-
-Test(half, every_f16_has_its_value_and_comes_back)
-{
-    for (uint32_t h = 0; h < 65536; h++) {
-        double expected = f16_value((uint16_t)h), found = (double)f16_to_f32((uint16_t)h);
-        if (isnan(expected)) {
-            cr_assert(isnan(found) && isnan(f16_to_f32(f16_from_f32((float)found))));
-            continue;
-        }
-        cr_assert(found == expected && signbit(found) == signbit(expected), "%x: %g", h, found);
-        cr_assert_eq(f16_from_f32((float)found), h);
-    }
-}
-
-/* Between each two neighbours: below the middle goes down, above goes up, the middle to even. */
-Test(half, f16_rounds_to_nearest_even)
-{
-    for (uint16_t h = 0; h < 0x7c00; h++) {
-        double low = f16_value(h), high = h + 1 == 0x7c00 ? 65536.0 : f16_value(h + 1);
-        float middle = (float)((low + high) / 2);
-        uint16_t even = h % 2 ? h + 1 : h;
-        cr_assert_eq(f16_from_f32(middle), even, "%x", h);
-        cr_assert_eq(f16_from_f32(nextafterf(middle, 0)), h, "%x", h);
-        cr_assert_eq(f16_from_f32(nextafterf(middle, INFINITY)), h + 1, "%x", h);
-        cr_assert_eq(f16_from_f32(-middle), even | 0x8000);
-    }
-    cr_assert_eq(f16_from_f32(1e30f), 0x7c00);
-    cr_assert_eq(f16_from_f32(INFINITY), 0x7c00);
-}
-
-Test(half, bf16_rounds_to_nearest_even)
-{
-    for (uint32_t h = 0; h < 65536; h++) {
-        float value = bf16_to_f32((uint16_t)h);
-        if (isnan(value)) {
-            cr_assert(isnan(bf16_to_f32(bf16_from_f32(value))));
-            continue;
-        }
-        cr_assert_eq(bf16_from_f32(value), h);
-        if (isinf(value))
-            continue;
-        uint32_t bits = h << 16;
-        cr_assert_eq(bf16_from_f32(f32_from_bits(bits | 0x7fff)), h);
-        cr_assert_eq(bf16_from_f32(f32_from_bits(bits | 0x8001)), h + 1);
-        cr_assert_eq(bf16_from_f32(f32_from_bits(bits | 0x8000)), h + h % 2);
-    }
-    cr_assert(isnan(bf16_to_f32(bf16_from_f32(f32_from_bits(0x7f800001)))));
-}
+#include "libworker/precision/half.h"
 
 enum { N = 9001, SOURCES = 5 };
 
@@ -129,12 +72,12 @@ Test(reduce, halves_are_rounded_once)
     static uint16_t a[N], b[N], out[N];
     const void *from[] = {a, b, b};
     for (int i = 0; i < N; i++) {
-        a[i] = bf16_from_f32(256);
-        b[i] = bf16_from_f32(1);
+        a[i] = bf16_of_f32(256);
+        b[i] = bf16_of_f32(1);
     }
     run(WK_BF16, WK_SUM, 3, from, out);
     for (int i = 0; i < N; i++)
-        cr_assert_eq(bf16_to_f32(out[i]), 258);
+        cr_assert_eq(f32_of_bf16(out[i]), 258);
 }
 
 static void run_finished(const struct finish *finish, size_t step, const float *const *from,
@@ -167,7 +110,7 @@ Test(reduce, what_is_learned_on_the_way_does_not_depend_on_the_pieces)
     run_finished(&finish, N, from, whole);
     cr_assert(fabs(tally_squares(&one) - plain) < 1e-12 * plain && !one.nonfinite);
     for (int i = 0; i < N; i++)
-        cr_assert_eq(whole[i], bf16_from_f32((a[i] + b[i]) * 0.25f));
+        cr_assert_eq(whole[i], bf16_of_f32((a[i] + b[i]) * 0.25f));
     static const size_t steps[] = {1, 7, 100, 2048, 2049};
     for (int s = 0; s < 5; s++) {
         struct tally many = {.at = 0};
@@ -191,7 +134,7 @@ Test(reduce, a_running_sum_goes_on_with_the_same_bits)
     char *scratch = malloc(REDUCE_SCRATCH_BYTES);
     for (int s = 0; s < 4; s++)
         for (int i = 0; i < N; i++)
-            in[s][i] = f16_from_f32((float)(rand() % 2000) * 0.01f);
+            in[s][i] = f16_of_f32((float)(rand() % 2000) * 0.01f);
     run(WK_F16, WK_MEAN, 4, all, at_once);
     struct reduction first = {
         .dtype = WK_F16, .op = WK_MEAN, .sources = 2, .open = true, .scratch = scratch};
@@ -206,4 +149,80 @@ Test(reduce, a_running_sum_goes_on_with_the_same_bits)
     reduce(&second, rest, in_turn, N);
     cr_assert(memcmp(at_once, in_turn, sizeof(at_once)) == 0);
     free(scratch);
+}
+
+/* Every type, reduction and finish: both places get what one place gets, in place of the sources.
+ */
+static void check_both(struct reduction reduction, const void *bytes)
+{
+    static _Alignas(8) char from[3][N * 8], expected[N * 8];
+    const void *sources[] = {from[0], from[1], from[2]};
+    size_t out_bytes =
+        N * wk_dtype_bytes(reduction.finish.active ? reduction.finish.out : reduction.dtype);
+    struct tally one = {.at = 0}, two = {.at = 0};
+    for (int s = 0; s < 3; s++)
+        memcpy(from[s], (const char *)bytes + s * 16, sizeof(from[s]));
+    reduction.finish.tally = reduction.finish.tally ? &one : NULL;
+    reduce(&reduction, sources, expected, N);
+    reduction.finish.tally = reduction.finish.tally ? &two : NULL;
+    bool converts = reduction.finish.active && reduction.finish.out != reduction.dtype;
+    static char apart[2][N * 8];
+    char *dst = converts ? apart[0] : from[0], *also = converts ? apart[1] : from[1];
+    reduce_to_both(&reduction, sources, dst, also, N);
+    cr_assert(memcmp(dst, expected, out_bytes) == 0, "type %d op %d of %d, at the first place",
+              reduction.dtype, reduction.op, reduction.sources);
+    cr_assert(memcmp(also, expected, out_bytes) == 0, "type %d op %d of %d, at the second place",
+              reduction.dtype, reduction.op, reduction.sources);
+    cr_assert(memcmp(one.lanes, two.lanes, sizeof(one.lanes)) == 0);
+}
+
+Test(reduce, both_places_get_the_same)
+{
+    static _Alignas(8) char bytes[N * 8 + 32];
+    char *scratch = malloc(REDUCE_SCRATCH_BYTES);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)(i % 4 == 3 ? 0x3f : rand());
+    for (int type = WK_F32; type <= WK_U8; type++)
+        for (int op = WK_SUM; op <= WK_MIN; op++)
+            for (int sources = 1; sources <= 3; sources++) {
+                struct reduction plain = {.dtype = (enum wk_dtype)type,
+                                          .op = (enum wk_op)op,
+                                          .sources = sources,
+                                          .scratch = scratch};
+                struct reduction finished = plain;
+                finished.finish = (struct finish){.active = true, .scale = 0.3};
+                check_both(plain, bytes);
+                for (int out = WK_F32; out <= WK_BF16; out++) {
+                    struct tally wanted;
+                    finished.finish.out = (enum wk_dtype)out;
+                    if (!finish_valid(plain.dtype, (enum wk_dtype)out))
+                        continue;
+                    finished.finish.tally = NULL;
+                    check_both(finished, bytes);
+                    finished.finish.tally = &wanted;
+                    check_both(finished, bytes);
+                }
+            }
+    free(scratch);
+}
+
+/* Multiplying by the inverse of a power of two is dividing, subnormals included. */
+Test(reduce, means_are_divided_sums)
+{
+    static float in[8][N], out[N];
+    const void *from[8];
+    for (int s = 0; s < 8; s++) {
+        from[s] = in[s];
+        for (int i = 0; i < N; i++)
+            in[s][i] = ldexpf((float)(rand() - RAND_MAX / 2), i % 2 ? -170 : -20);
+    }
+    for (int sources = 1; sources <= 8; sources++) {
+        run(WK_F32, WK_MEAN, sources, from, out);
+        for (int i = 0; i < N; i++) {
+            float sum = in[0][i];
+            for (int s = 1; s < sources; s++)
+                sum += in[s][i];
+            cr_assert_eq(out[i], sum / (float)sources, "%d sources, at %d", sources, i);
+        }
+    }
 }
