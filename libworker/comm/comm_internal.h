@@ -9,9 +9,9 @@
  *     connect.c      makes all of it from endpoints (handshake.c, segment.c, link_*.c)
  *     group.c        communicators of some of the ranks
  *
- * One thread at a time runs an operation (who is through the gate, work.c); it alone uses links, plans and
- * the epoll. Failing is open to all: `failure` is set once, under fail_lock.
- * Lock order: lock, control_lock, fail_lock, a child's.
+ * One thread at a time runs an operation (who is through the gate, work.c); it alone uses links,
+ * plans and the epoll. Failing is open to all: `failure` is set once, under fail_lock. Lock order:
+ * lock, control_lock, fail_lock, a child's.
  */
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
