@@ -114,12 +114,11 @@ static int make_objects(struct training *t, const struct gpt_options *options)
                                                 .vocab = (int)vocabulary(options)},
                         &t->model);
     if (!rc)
-        rc = wk_adamw_new(&(struct wk_adamw_options){.rate = options->rate,
-                                                     .beta1 = 0.9,
-                                                     .beta2 = 0.95,
-                                                     .epsilon = 1e-8,
-                                                     .weight_decay = options->decay},
-                          &t->optimizer);
+        rc = wk_optimizer_new(t->ctx,
+                              &(struct wk_optimizer_options){.rate = options->rate,
+                                                             .weight_decay = options->decay,
+                                                             .beta2 = 0.95},
+                              &t->optimizer);
     int64_t warmup = options->warmup < options->steps ? options->warmup : 0;
     if (!rc)
         rc = wk_scheduler_new(t->optimizer,

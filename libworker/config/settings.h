@@ -36,6 +36,8 @@
     X(MESH_PP, "mesh.pp", INTEGER, "1", 1, 65536, NULL, "pipeline stages")                         \
     X(CLIP_GRAD_NORM, "clip_grad_norm", NUMBER, "0", 0, 1000000, NULL,                             \
       "largest gradient norm wk_step lets through; 0 = no limit")                                  \
+    X(OPTIMIZER, "optimizer", CHOICE, "adamw", 0, 0, "adamw|adam|sgd|lion|adafactor|muon",         \
+      "what wk_optimizer_new makes, in programs that leave the choice open")                       \
     X(SEED, "seed", INTEGER, "1337", 0, INT64_MAX, NULL, "start of every random sequence")         \
     X(TOTAL_STEPS, "total_steps", INTEGER, "0", 0, INT64_MAX, NULL,                                \
       "optimizer steps after which wk_next ends the loop; 0 = as the loader ends")                 \

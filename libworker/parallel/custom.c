@@ -123,12 +123,17 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     return 0;
 }
 
+static bool has(const struct wk_model *model, int index)
+{
+    return model && index >= 0 && index < model->n_params;
+}
+
 float *wk_parameter_data(struct wk_model *model, int index)
 {
-    return index < 0 || index >= model->n_params ? NULL : model->params[index].data;
+    return has(model, index) ? model->params[index].data : NULL;
 }
 
 float *wk_parameter_grad(struct wk_model *model, int index)
 {
-    return index < 0 || index >= model->n_params ? NULL : model->params[index].grad;
+    return has(model, index) ? model->params[index].grad : NULL;
 }

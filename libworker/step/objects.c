@@ -1,4 +1,6 @@
-/* Data objects as programs make them: their failures become the context's error. */
+/* Objects as programs make them in a context: their failures become the context's error. */
+#include <string.h>
+
 #include "libworker/step/context.h"
 
 static int tell(struct wk_context *ctx, int rc, const struct error *err)
@@ -27,4 +29,38 @@ int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *option
 {
     struct error err = {0};
     return tell(ctx, loader_new(options, ret_loader, &err), &err);
+}
+
+static int new_optimizer(const char *kind, const struct wk_optimizer_options *options,
+                         struct wk_optimizer **ret)
+{
+    double rate = options->rate, decay = options->weight_decay;
+    struct wk_adamw_options adam = {rate, 0.9, options->beta2 > 0 ? options->beta2 : 0.999, 1e-8,
+                                    decay};
+    if (strcmp(kind, "adamw") == 0)
+        return wk_adamw_new(&adam, ret);
+    if (strcmp(kind, "adam") == 0)
+        return wk_adam_new(&adam, ret);
+    if (strcmp(kind, "sgd") == 0)
+        return wk_sgd_new(&(struct wk_sgd_options){rate, 0.9, false, decay}, ret);
+    if (strcmp(kind, "lion") == 0)
+        return wk_lion_new(&(struct wk_lion_options){rate, 0.9, 0.99, decay}, ret);
+    if (strcmp(kind, "adafactor") == 0)
+        return wk_adafactor_new(
+            &(struct wk_adafactor_options){rate, 0.8, 1e-30, 1e-3, 1, false, decay}, ret);
+    return wk_muon_new(&(struct wk_muon_options){rate, 0.95, true, decay, adam}, ret);
+}
+
+int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *options,
+                     struct wk_optimizer **ret_optimizer)
+{
+    if (ctx->error.code)
+        return ctx->error.code;
+    struct error err = {0};
+    const char *kind = settings_text(&ctx->settings, SETTING_OPTIMIZER);
+    int rc = new_optimizer(kind, options, ret_optimizer);
+    if (rc)
+        (void)error_set(&err, rc, "an optimizer %s with rate %g, decay %g and beta2 %g", kind,
+                        options->rate, options->weight_decay, options->beta2);
+    return tell(ctx, rc, &err);
 }

@@ -26,7 +26,7 @@ static bool idle(const struct wk_context *ctx)
 
 bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
 {
-    struct wk_context *ctx = loader->owner;
+    struct wk_context *ctx = loader ? loader->owner : NULL;
     if (!ctx)
         return false;
     bool training = !loader->options.evaluation;

@@ -14,6 +14,7 @@
 
 #include <worker/export.h>
 
+struct wk_context;
 struct wk_optimizer;
 struct wk_scheduler;
 
@@ -75,6 +76,16 @@ struct wk_muon_options {
     struct wk_adamw_options others; /* its rate and weight_decay are not used */
 };
 WK_API int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer);
+
+/* The one that the setting `optimizer` names, with the usual values of all that is not given here:
+ * momentum 0.9 for SGD, fixed rates for Adafactor. WK_EINVAL, WK_ENOMEM.
+ */
+struct wk_optimizer_options {
+    double rate, weight_decay;
+    double beta2; /* of Adam, AdamW and Muon's others; 0 = 0.999 */
+};
+WK_API int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *options,
+                            struct wk_optimizer **ret_optimizer);
 
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
 

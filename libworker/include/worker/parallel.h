@@ -34,7 +34,8 @@ struct wk_buffer {
 WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
                          struct wk_model **ret_model);
 
-/* Where parameter `index` and its gradient live; NULL before wk_prepare or out of range. */
+/* Where parameter `index` and its gradient live; NULL before wk_prepare, out of range
+ * and for NULL, so what could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 

@@ -127,8 +127,8 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
                (int)(sizeof((const struct wk_object[]){__VA_ARGS__}) / sizeof(struct wk_object)))
 
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
- * when asked to stop and after an error. Of a training loader it is where everything that happens
- * between steps happens: checkpoints, stop requests, new generations. */
+ * when asked to stop, after an error and for NULL. Of a training loader it is where everything that
+ * happens between steps happens: checkpoints, stop requests, new generations. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Loss of this rank's share over the global batch's denominator: the ranks' losses add up to the

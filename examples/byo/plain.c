@@ -1,0 +1,128 @@
+/* A program with its own forward and backward passes: an embedding, a hidden layer with tanh and
+ * logits learn which byte of a text follows which. plain.c knows nothing of libworker; byo.c is the
+ * same program made distributed.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { BYTES = 256, WIDTH = 24, HIDDEN = 48, LENGTH = 8, BATCH = 20, TEXT_MAX = 1 << 20 };
+enum { EMBEDDING, INNER, OUTER, PARAMETERS };
+
+static const struct {
+    const char *name;
+    int rows, cols;
+} shape[PARAMETERS] = {
+    {"embedding", BYTES, WIDTH},
+    {"inner", WIDTH, HIDDEN},
+    {"outer", HIDDEN, BYTES},
+};
+static const float RATE = 0.5f;
+
+struct parameter {
+    float *data, *grad;
+};
+
+/* Small numbers that look random, the same in every run. */
+static void fill(float *values, int p)
+{
+    uint32_t state = 17 + (uint32_t)p;
+    for (int i = 0; i < shape[p].rows * shape[p].cols; i++) {
+        state = state * 1664525 + 1013904223;
+        values[i] = ((float)(state >> 8) / (1 << 24) - 0.5f) * 0.4f;
+    }
+}
+
+/* out[n] += x[m] w[m, n], where w is parameter p */
+static void product(const struct parameter *net, int p, float *out, const float *x)
+{
+    int n = shape[p].cols;
+    for (int i = 0; i < shape[p].rows; i++)
+        for (int j = 0; j < n; j++)
+            out[j] += x[i] * net[p].data[i * n + j];
+}
+
+/* dx[m] += dout[n] w[m, n]ᵀ and dw[m, n] += x[m] dout[n] */
+static void product_back(const struct parameter *net, int p, float *dx, const float *x,
+                         const float *dout)
+{
+    int n = shape[p].cols;
+    for (int i = 0; i < shape[p].rows; i++) {
+        for (int j = 0; j < n; j++) {
+            dx[i] += dout[j] * net[p].data[i * n + j];
+            net[p].grad[i * n + j] += x[i] * dout[j];
+        }
+    }
+}
+
+/* Logits become probabilities. Returns the loss. */
+static double softmax_loss(float *logits, int target)
+{
+    double sum = 0, chosen = (double)logits[target];
+    for (int j = 0; j < BYTES; j++)
+        sum += exp((double)logits[j]);
+    for (int j = 0; j < BYTES; j++)
+        logits[j] = (float)(exp((double)logits[j]) / sum);
+    return log(sum) - chosen;
+}
+
+/* One token: adds to the gradients; returns its loss. Both as parts of the batch's mean. */
+static double token_pass(const struct parameter *net, int token, int target)
+{
+    const float share = 1.0f / (BATCH * LENGTH);
+    float hidden[HIDDEN] = {0}, logits[BYTES] = {0}, dhidden[HIDDEN] = {0};
+    const float *x = net[EMBEDDING].data + token * WIDTH;
+    product(net, INNER, hidden, x);
+    for (int i = 0; i < HIDDEN; i++)
+        hidden[i] = tanhf(hidden[i]);
+    product(net, OUTER, logits, hidden);
+    double loss = softmax_loss(logits, target);
+
+    logits[target] -= 1;
+    for (int i = 0; i < BYTES; i++)
+        logits[i] *= share;
+    product_back(net, OUTER, dhidden, hidden, logits);
+    for (int i = 0; i < HIDDEN; i++)
+        dhidden[i] *= 1 - hidden[i] * hidden[i];
+    product_back(net, INNER, net[EMBEDDING].grad + token * WIDTH, x, dhidden);
+    return loss * (double)share;
+}
+
+static double pass(const struct parameter *net, const int32_t *tokens, const int32_t *targets,
+                   int64_t count)
+{
+    double loss = 0;
+    for (int64_t i = 0; i < count; i++)
+        loss += token_pass(net, tokens[i], targets[i]);
+    return loss;
+}
+
+int main(int argc, char **argv)
+{
+    static float start[PARAMETERS][BYTES * HIDDEN];
+    static float grad[PARAMETERS][BYTES * HIDDEN];
+    static int32_t text[TEXT_MAX];
+    struct parameter net[PARAMETERS];
+    const char *path = argc > 1 ? argv[1] : "LICENSE";
+
+    for (int p = 0; p < PARAMETERS; p++) {
+        fill(start[p], p);
+    }
+    for (int p = 0; p < PARAMETERS; p++)
+        net[p] = (struct parameter){start[p], grad[p]};
+
+    FILE *file = fopen(path, "r");
+    int size = 0;
+    while (file && size < TEXT_MAX && (text[size] = getc(file)) != EOF)
+        size++;
+    for (const int32_t *at = text; at + BATCH * LENGTH < text + size; at += BATCH * LENGTH) {
+        printf("loss %.5f\n", pass(net, at, at + 1, BATCH * LENGTH));
+        for (int p = 0; p < PARAMETERS; p++) {
+            for (int i = 0; i < shape[p].rows * shape[p].cols; i++) {
+                net[p].data[i] -= RATE * net[p].grad[i];
+                net[p].grad[i] = 0;
+            }
+        }
+    }
+    return size > BATCH * LENGTH ? 0 : 1;
+}

@@ -1,0 +1,108 @@
+"""The examples as their READMEs print them; a program of its own made distributed in 20 lines; one
+program under every strategy, by settings alone."""
+import difflib
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+
+import pytest
+from localcluster import ROOT
+
+EXAMPLES = ROOT / "build/examples"
+CHANGED_LINES_MAX = 20
+
+
+def quiet_environment(**more):
+    """This one without what a job or a launcher would have set."""
+    launchers = ("MUSTER", "SLURM", "OMPI", "PMI", "MV2")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(launchers)}
+    return {**kept, **more}
+
+
+def run(command, **settings):
+    done = subprocess.run(command, cwd=ROOT, env=quiet_environment(**settings), capture_output=True, text=True, errors="replace", timeout=120)
+    assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def run_ranks(world, command, **settings):
+    """As torchrun would; standard output of rank 0."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        number = str(port.getsockname()[1])
+    place = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": number}
+    ranks = [subprocess.Popen(command, cwd=ROOT, env=quiet_environment(RANK=str(r), LOCAL_RANK=str(r), **place, **settings),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace") for r in range(world)]
+    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0] * world, outputs
+    return outputs[0][0]
+
+
+def losses_of(log):
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line["value"] for line in lines if line["name"] == "loss"]
+
+
+def printed_commands(readme):
+    blocks = re.findall(r"```sh\n(.*?)```", readme.read_text(), re.S)
+    lines = [line.split(" # ")[0].split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("example", ["mlp", "byo", "gpt"])
+def test_the_readme_prints_commands_that_work(make_cluster, example):
+    cluster = make_cluster(nodes=2, slots=1)
+    for line in printed_commands(ROOT / "examples" / example / "README.md"):
+        words = shlex.split(os.path.expandvars(line.replace("$PWD", str(ROOT))))
+        if words[:2] == ["build/muster", "up"]:
+            continue  # the cluster of this test stands for it
+        if words[0] == "build/muster":
+            done = cluster.muster(*words[1:], timeout=120)
+            assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
+        else:
+            settings = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+            run(words[len(settings):], **settings)
+
+
+def test_a_program_is_made_distributed_in_twenty_lines(tmp_path):
+    plain, own = ((ROOT / "examples/byo" / name).read_text().splitlines() for name in ("plain.c", "byo.c"))
+    changes = list(difflib.ndiff(plain, own))
+    added, removed = (sum(line.startswith(sign) for line in changes) for sign in ("+ ", "- "))
+    assert 0 < added <= CHANGED_LINES_MAX and removed <= CHANGED_LINES_MAX
+
+    expected = [float(x) for x in re.findall(r"loss ([\d.]+)", run([EXAMPLES / "plain", "LICENSE"]))]
+    assert len(expected) > 50 and expected[-1] < expected[0]
+    for world in (1, 2):
+        log = tmp_path / f"{world}.jsonl"
+        run_ranks(world, [EXAMPLES / "byo", "LICENSE"], MUSTER_LOG_FILE=str(log))
+        seen = losses_of(log)
+        assert len(seen) == len(expected)
+        worst = max(abs(a - b) for a, b in zip(seen, expected))
+        assert worst < 2e-5, f"{world} ranks: {worst}"  # plain prints five digits
+
+
+def gpt_losses(tmp_path, world, **settings):
+    name = "-".join([str(world), *settings.values()]) + ".jsonl"
+    command = [EXAMPLES / "gpt", "--data", "LICENSE", "--steps", "12", "--layers", "2", "--width", "32", "--context", "32",
+               "--batch", "8", "--warmup", "2", "--sample", "0"]
+    run_ranks(world, command, MUSTER_LOG_FILE=str(tmp_path / name), **{f"MUSTER_{k.upper()}": v for k, v in settings.items()})
+    seen = losses_of(tmp_path / name)
+    assert len(seen) == 12
+    return seen
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero2", "fsdp"])
+def test_gpt_takes_its_strategy_from_settings_alone(tmp_path, strategy):
+    for more in ({}, {"gradient_accumulation_steps": "2"}, {"optimizer": "lion"}):
+        alone = gpt_losses(tmp_path, 1, **more)
+        spread = gpt_losses(tmp_path, 2, strategy=strategy, **more)
+        assert max(abs(a - b) for a, b in zip(alone, spread)) < 1e-4, more
+
+
+def test_every_optimizer_is_a_setting(tmp_path):
+    curves = {kind: tuple(gpt_losses(tmp_path, 1, optimizer=kind)) for kind in ("adamw", "adam", "sgd", "lion", "adafactor", "muon")}
+    assert len(set(curves.values())) == len(curves), "two of them did the same"
+    assert curves["adamw"] == tuple(gpt_losses(tmp_path, 1))
