@@ -53,6 +53,38 @@ static void print_word(const char *word)
     putchar('\'');
 }
 
+/* "ledger      98.2 % productive of 1h 2m: queue 3.0 s, start 0.4 s, …": parts of no time are left
+ * out. */
+static void show_ledger(const Muster__Ledger *ledger)
+{
+    char total[FORMAT_MAX], part[FORMAT_MAX];
+    if (!ledger || ledger->total <= 0)
+        return;
+    printf("ledger      %.1f %% productive of %s", 100 * ledger->productive / ledger->total,
+           format_duration((int64_t)(ledger->total * 1000), total));
+    const struct {
+        const char *name;
+        double seconds;
+    } parts[] = {{"queue", ledger->queue},
+                 {"start", ledger->start},
+                 {"productive", ledger->productive},
+                 {"checkpoint", ledger->checkpoint},
+                 {"rework", ledger->rework},
+                 {"recovery", ledger->recovery},
+                 {"hang", ledger->hang}};
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (parts[i].seconds <= 0)
+            continue;
+        printf("%s%s %s", before, parts[i].name,
+               format_duration((int64_t)(parts[i].seconds * 1000), part));
+        before = ", ";
+    }
+    if (ledger->rework_steps)
+        printf("; %" PRIu64 " steps done again", ledger->rework_steps);
+    putchar('\n');
+}
+
 static void show_facts(const Muster__Job *job)
 {
     char age[FORMAT_MAX], rate[FORMAT_MAX], time[FORMAT_MAX];
@@ -83,6 +115,7 @@ static void show_facts(const Muster__Job *job)
                job->last_checkpoint->path);
     printf("submitted   %s (%s ago)\n", format_time(job->submitted_wall_ms, time),
            age_text(job->submitted_wall_ms, age));
+    show_ledger(job->ledger);
     if (job->ended_wall_ms)
         printf("ended       %s, exit code %d\n", format_time(job->ended_wall_ms, time),
                job->exit_code);

@@ -44,6 +44,7 @@ static void shift_job(struct job *job, int64_t by_ms)
     shift(&job->runtime_deadline_ms, by_ms);
     shift(&job->current.since_ms, by_ms);
     shift(&job->forming.since_ms, by_ms);
+    ledger_shift(&job->ledger, by_ms);
 }
 
 /* Monotonic times were taken on the clock of their boot; wall time relates the two. After a reboot

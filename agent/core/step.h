@@ -56,8 +56,9 @@ struct agent_worker { /* read only outside the core */
     struct assignment *assignment; /* newest, held; NULL when adopted and not yet desired */
     bool desired;                  /* named by the last DESIRED */
     bool process;                  /* the launcher has it: it will say EXITED once */
-    bool waits; /* STARTING, but for its slots: somebody whom nobody wants any more has yet to end */
-    bool shipped;                  /* with EXITED: its output is with the coordinator */
+    bool
+        waits; /* STARTING, but for its slots: somebody whom nobody wants any more has yet to end */
+    bool shipped; /* with EXITED: its output is with the coordinator */
     int64_t pid;
     struct worker_memory memory; /* aware, generation joined, step */
     uint64_t joining;

@@ -78,6 +78,48 @@ static bool add_tenant(struct service *service, struct arena *arena,
     return one;
 }
 
+struct tenant_ledger {
+    int64_t ms[LEDGER_COUNT];
+    uint64_t rework_steps;
+};
+
+static void add_up(struct service *service, struct strmap *ledgers)
+{
+    const struct cluster *cluster = service_cluster(service);
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job)) {
+        int64_t ms[LEDGER_COUNT];
+        struct tenant_ledger *sum = strmap_get(ledgers, job->spec->tenant);
+        if (!sum)
+            continue;
+        (void)ledger_read(&job->ledger, service_now_ms(service), ms);
+        sum->rework_steps += job->ledger.rework_steps;
+        for (int i = 0; i < LEDGER_COUNT; i++)
+            sum->ms[i] += ms[i];
+    }
+}
+
+/* Where the seconds of each tenant's jobs went, in one pass over the jobs. */
+static bool add_ledgers(struct service *service, struct arena *arena,
+                        Muster__ListTenantsAnswer *ret)
+{
+    struct strmap ledgers = {0};
+    bool whole = true;
+    for (size_t i = 0; whole && i < ret->n_tenants; i++) {
+        struct tenant_ledger *one = arena_zalloc(arena, sizeof *one);
+        whole = one && strmap_set(&ledgers, ret->tenants[i]->name, one, NULL) == 0;
+    }
+    if (whole)
+        add_up(service, &ledgers);
+    for (size_t i = 0; whole && i < ret->n_tenants; i++) {
+        const struct tenant_ledger *one = strmap_get(&ledgers, ret->tenants[i]->name);
+        ret->tenants[i]->ledger = wire_ledger(arena, one->ms, one->rework_steps);
+        whole = ret->tenants[i]->ledger;
+    }
+    strmap_fini(&ledgers);
+    return whole;
+}
+
 void call_list_tenants(struct service *service, struct service_call *call, bool last_chance)
 {
     (void)last_chance;
@@ -103,7 +145,7 @@ void call_list_tenants(struct service *service, struct service_call *call, bool 
             continue;
         whole = add_tenant(service, &arena, tenant, &answer);
     }
-    if (whole)
+    if (whole && add_ledgers(service, &arena, &answer))
         service_answer(call, &answer.base);
     else
         fail_too_large(call);

@@ -308,23 +308,26 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
     return ret->exit ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
 }
 
+static void put_metric(struct worker_report *report, const char *name, double value)
+{
+    if (strcmp(name, "loss") == 0)
+        report->loss = value;
+    else if (strcmp(name, "tokens_per_second") == 0)
+        report->tokens_per_second = value;
+    else if (strcmp(name, "profile/checkpoint") == 0 && value >= 0)
+        report->saved_s += (value - report->saved_s) / ++report->saved_samples;
+}
+
 /* Samples name a job, not a worker: its first worker here carries them. */
 static void put_metrics(const struct intake_workers *from, struct worker_report *reports, int count)
 {
     for (size_t i = 0; i < from->metrics_count; i++) {
         const Muster__MetricSample *sample = from->metrics[i];
-        bool is_loss = strcmp(sample->name, "loss") == 0;
-        if (!is_loss && strcmp(sample->name, "tokens_per_second") != 0)
-            continue;
-        for (int j = 0; j < count; j++) {
-            if (strcmp(reports[j].job, sample->job) != 0)
-                continue;
-            if (is_loss)
-                reports[j].loss = sample->value;
-            else
-                reports[j].tokens_per_second = sample->value;
-            break;
-        }
+        int j = 0;
+        while (j < count && strcmp(reports[j].job, sample->job) != 0)
+            j++;
+        if (j < count)
+            put_metric(&reports[j], sample->name, sample->value);
     }
 }
 

@@ -216,6 +216,23 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
     return ret->reason ? ret : NULL;
 }
 
+Muster__Ledger *wire_ledger(struct arena *arena, const int64_t *ms, uint64_t rework_steps)
+{
+    Muster__Ledger *ret = arena_alloc(arena, sizeof *ret);
+    int64_t total_ms = 0;
+    if (!ret)
+        return NULL;
+    muster__ledger__init(ret);
+    for (int i = 0; i < LEDGER_COUNT; i++)
+        total_ms += ms[i];
+#define X(upper, lower) ret->lower = (double)ms[LEDGER_##upper] / 1000;
+    LEDGER_PHASES(X)
+#undef X
+    ret->total = (double)total_ms / 1000;
+    ret->rework_steps = rework_steps;
+    return ret;
+}
+
 static Muster__Node__State node_state(enum node_state state)
 {
     switch (state) {

@@ -27,6 +27,8 @@ Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason);
 Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint);
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers);
+/* `ms` has LEDGER_COUNT entries. */
+Muster__Ledger *wire_ledger(struct arena *arena, const int64_t *ms, uint64_t rework_steps);
 Muster__Node *wire_node(struct arena *arena, const struct node *node);
 Muster__Event *wire_event(struct arena *arena, const struct store_event *event); /* copies */
 

@@ -34,6 +34,8 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     const struct exit_info *exit;       /* with WORKER_EXITED */
     const char *start_error;            /* "" = none */
     double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
+    double saved_s; /* how long each step since the last report stood still to save, on average */
+    int saved_samples; /* that say so */
 };
 
 enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON };

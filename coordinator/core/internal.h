@@ -137,6 +137,12 @@ void job_scale(struct step *step);
 /* The numbers of nodes that were asked for last, as far as what runs now allows. */
 void scale_apply(struct step *step, struct job *job);
 
+/* ledger.c */
+/* Charge what has passed since the job was last touched; true if it is in another phase now, which
+ * a restart must know. */
+bool ledger_follow(struct job *job, int64_t now_ms);
+void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms);
+
 /* tenant.c */
 void tenant_set(struct step *step);
 

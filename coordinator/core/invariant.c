@@ -163,6 +163,26 @@ static int check_stray(const struct job *job, const struct worker *worker, struc
     return 0;
 }
 
+/* Each instant is charged once: the parts sum to the time since submission. */
+static int check_ledger(const struct job *job, struct error *err)
+{
+    const struct ledger *ledger = &job->ledger;
+    int64_t sum = 0;
+    for (int i = 0; i < LEDGER_COUNT; i++) {
+        if (ledger->ms[i] < 0)
+            return BROKEN(err, "job %s: less than nothing was %s", job->id,
+                          ledger_phase_name((enum ledger_phase)i));
+        sum += ledger->ms[i];
+    }
+    if (ledger->open && sum != ledger->at_ms - ledger->begun_ms)
+        return BROKEN(err, "job %s: its ledger has %lld of %lld ms", job->id, (long long)sum,
+                      (long long)(ledger->at_ms - ledger->begun_ms));
+    if (ledger->open && ledger->closed != job_state_ended(job->state))
+        return BROKEN(err, "job %s is %s and its ledger is %s", job->id, job_state_name(job->state),
+                      ledger->closed ? "closed" : "open");
+    return 0;
+}
+
 static int check_job(const struct cluster *cluster, const struct job *job, struct error *err)
 {
     int living = 0;
@@ -184,7 +204,8 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
         if (check_stray(job, worker, err) < 0)
             return err->code;
     }
-    return check_state(job, living, err);
+    int rc = check_state(job, living, err);
+    return rc < 0 ? rc : check_ledger(job, err);
 }
 
 static int check_port(const struct cluster *cluster, struct strmap *ports, const struct job *job,

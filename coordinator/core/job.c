@@ -83,6 +83,7 @@ static struct job *new_job(struct step *step)
     job->state = JOB_QUEUED;
     job->next_generation = job->next_uid = 1;
     job->submitted_wall_ms = step->wall_ms;
+    ledger_begin(&job->ledger, step->now_ms);
     reason_set(&job->reason, REASON_SUBMITTED, "accepted");
     return job;
 }
@@ -299,7 +300,7 @@ bool job_gang_ends(const struct job *job)
 void job_resumed(struct step *step, struct job *job)
 {
     job->current.since_ms = job->forming.since_ms = step->now_ms;
-    job->progress_at_ms = step->now_ms;
+    job->progress_at_ms = job->ledger.sign_ms = step->now_ms;
     step_look(step, job);
 }
 
@@ -314,6 +315,7 @@ void job_restored(struct step *step, struct job *job)
         job->grow_after_ms = now + GROW_BACKOFF_MAX_MS;
     job->current.since_ms = job->forming.since_ms = now;
     job->progress_at_ms = now;
+    ledger_restored(job, now, step->wall_ms);
     if (job->broken_at_ms)
         job->broken_at_ms = now;
     if (job->stop_deadline_ms)

@@ -216,6 +216,8 @@ static void flush(struct step *step)
         note(&step->shown, e->value);
     for (struct map_entry *e = map_first(&step->shown); e; e = map_next(e)) {
         struct job *job = e->value;
+        if (ledger_follow(job, step->now_ms))
+            note(&step->stored, job);
         job->version = next_version(step, job->version);
         (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof job->id, job->id);
     }

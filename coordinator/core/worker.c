@@ -156,6 +156,14 @@ static bool take_broken(struct step *step, struct job *job, struct worker *worke
     return first;
 }
 
+static void take_saved(struct job *job, const struct worker_report *report)
+{
+    static const double longest_ms = 1e12;
+    double ms = report->saved_s * 1000 * (double)(report->step - job->step);
+    if (ms > 0) /* not NAN either */
+        ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
+}
+
 static void take_progress(struct step *step, struct job *job, struct worker *worker,
                           const struct worker_report *report)
 {
@@ -176,6 +184,7 @@ static void take_progress(struct step *step, struct job *job, struct worker *wor
         job->tokens_per_second = report->tokens_per_second;
     if (report->step <= job->step)
         return;
+    take_saved(job, report);
     job->step = report->step;
     job->progress_at_ms = job->stepped_at_ms = step->now_ms;
     step_show(step, job);

@@ -14,6 +14,7 @@
 
 #include "common/base/heap.h"
 #include "common/base/map.h"
+#include "coordinator/model/ledger.h"
 #include "coordinator/model/spec.h"
 #include "coordinator/model/tenant.h"
 
@@ -255,6 +256,7 @@ struct job {
     int exit_code;
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     char idempotency_key[128];
+    struct ledger ledger;
     /* derived, not stored */
     struct tenant *tenant;
     int64_t progress_at_ms; /* its step rose or a worker finished */

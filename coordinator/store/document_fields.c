@@ -129,6 +129,32 @@ const struct field document_checkpoint_fields[] = {
     END_OF_FIELDS,
 };
 
+static const char *const phase_names[] = {LEDGER_PHASES(NAME_OF) NULL};
+
+/* What was charged to each phase, one member each. */
+#define PHASE_FIELD(upper, lower)                                                                  \
+    {.name = #lower "_ms",                                                                         \
+     .kind = FIELD_I64,                                                                            \
+     .offset = offsetof(struct ledger, ms) + LEDGER_##upper * sizeof(int64_t),                     \
+     .size = sizeof(int64_t)},
+
+static const struct field ledger_fields[] = {
+    /* clang-format off */
+    LEDGER_PHASES(PHASE_FIELD)
+    /* clang-format on */
+    ENUM_FIELD(ledger, phase, phase_names),
+    FIELD(ledger, BOOL, open),
+    FIELD(ledger, BOOL, closed),
+    FIELD(ledger, I64, begun_ms),
+    FIELD(ledger, I64, at_ms),
+    FIELD(ledger, I64, sign_ms),
+    FIELD(ledger, I64, typical_step_ms),
+    FIELD(ledger, U64, step),
+    FIELD(ledger, U64, best_step),
+    FIELD(ledger, U64, rework_steps),
+    END_OF_FIELDS,
+};
+
 const struct field document_job_fields[] = {
     FIELD(job, TEXT, id),
     FIELD(job, U64, sequence),
@@ -169,5 +195,6 @@ const struct field document_job_fields[] = {
     FIELD(job, I64, started_wall_ms),
     FIELD(job, I64, ended_wall_ms),
     FIELD(job, TEXT, idempotency_key),
+    STRUCT_FIELD(job, ledger, ledger_fields),
     END_OF_FIELDS,
 };

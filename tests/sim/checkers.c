@@ -133,6 +133,34 @@ static void check_preemptions(struct stage *stage, const struct cluster *cluster
     }
 }
 
+/* A job's ledger grows by what passes, to the millisecond, and not once it has ended; steps done
+ * again are no more than were. */
+static void check_ledgers(struct stage *stage, const struct cluster *cluster)
+{
+    int64_t now_ms = stage->world->now_ms, ms[LEDGER_COUNT];
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        const struct job *job = mine->id[0] ? cluster_job(cluster, mine->id) : NULL;
+        if (!job)
+            continue;
+        int64_t sum_ms = ledger_read(&job->ledger, now_ms, ms);
+        int64_t passed_ms = job->ledger.closed ? 0 : now_ms - mine->ledger_seen_ms;
+        bool same = stage->looked_at == cluster && mine->ledger_seen_ms && !mine->ledger_closed;
+        if (same && !job->ledger.closed && sum_ms - mine->ledger_ms != passed_ms)
+            world_fail(stage->world, "%s: %lld ms passed and its ledger grew by %lld", job->id,
+                       (long long)passed_ms, (long long)(sum_ms - mine->ledger_ms));
+        if (mine->ledger_closed && sum_ms != mine->ledger_ms)
+            world_fail(stage->world, "%s has ended and its ledger grows", job->id);
+        if (job->ledger.rework_steps > mine->redone + job->next_generation)
+            world_fail(stage->world, "%s did %llu steps again, its ledger says %llu", job->id,
+                       (unsigned long long)mine->redone,
+                       (unsigned long long)job->ledger.rework_steps);
+        mine->ledger_ms = sum_ms;
+        mine->ledger_seen_ms = now_ms;
+        mine->ledger_closed = job->ledger.closed && mine->ended[0];
+    }
+}
+
 static void trace_states(struct stage *stage, const struct cluster *cluster)
 {
     static char last[SIM_JOBS_MAX][32]; /* one world per process */
@@ -154,8 +182,10 @@ void stage_check_cluster(struct stage *stage)
 {
     struct error err = {0};
     const struct cluster *cluster = coordinator_cluster(stage->coordinator);
-    if (!cluster || !coordinator_ready(stage->coordinator, NULL))
+    if (!cluster || !coordinator_ready(stage->coordinator, NULL)) {
+        stage->looked_at = NULL; /* what comes next is read back, maybe to the same address */
         return;
+    }
     if (stage->world->trace)
         trace_states(stage, cluster);
     if (stage->looked_at != cluster) /* it was read back: leases begin anew */
@@ -166,6 +196,7 @@ void stage_check_cluster(struct stage *stage)
     check_promises(stage, cluster);
     check_keys(stage, cluster);
     check_checkpoints(stage, cluster);
+    check_ledgers(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_lost(stage, cluster);

@@ -73,6 +73,11 @@ PLANTS = [
      " && (!is_given_back(job, base, node_rank) || base->world))"),
     ("restart-forgets-checkpoints", "coordinator/core/checkpoint.c",
      "            step_store(step, job);\n", ""),
+    ("ledger-forgets-recovery", "coordinator/model/ledger.c",
+     "    ledger->ms[ledger->phase] += now_ms", "    if (ledger->phase != LEDGER_RECOVERY)\n        ledger->ms[ledger->phase] += now_ms"),
+    ("ledger-counts-twice-after-a-restart", "coordinator/core/ledger.c",
+     "    if (ledger->at_ms > now_ms)\n        ledger_shift(ledger, now_ms - ledger->at_ms);",
+     "    ledger->at_ms = now_ms;"),
     ("ended-job-comes-back", "coordinator/core/job.c",
      "    cluster_job_moved(step->cluster, job, waits(state));\n    if (waits(state))",
      "    if (state != JOB_CANCELLED)\n        cluster_job_moved(step->cluster, job, waits(state));\n"

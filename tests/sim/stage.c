@@ -66,6 +66,7 @@ void stage_start_coordinator(struct stage *stage)
         return;
     }
     stage->coordinator_since_ms = stage->world->now_ms;
+    stage->looked_at = NULL;
     program->after_turn = coordinator_after_turn;
     program_run(program);
 }

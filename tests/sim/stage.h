@@ -24,6 +24,9 @@ struct sim_job {                    /* of the client's workload */
     /* as of the last turn */
     uint64_t generation, checkpoint_step, checkpoint_generation;
     bool broken;
+    int64_t ledger_ms, ledger_seen_ms;
+    bool ledger_closed;
+    uint64_t best_step, redone; /* what its ranks really did */
 };
 
 struct sim_tenant { /* set by the client at the start */

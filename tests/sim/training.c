@@ -210,6 +210,16 @@ static bool crashes(struct process *process)
     return bug || bad_luck;
 }
 
+static void note_step(struct process *process)
+{
+    struct sim_job *job = workload_job(process->world->stage, process->key.job);
+    if (!job || process->rank != 0)
+        return;
+    job->redone += process->step <= job->best_step;
+    if (process->step > job->best_step)
+        job->best_step = process->step;
+}
+
 void training_step(struct process *process)
 {
     bool told =
@@ -219,6 +229,7 @@ void training_step(struct process *process)
         return;
     }
     process->step++;
+    note_step(process);
     tell_progress(process);
     maybe_commit(process);
     if (process->step >= (uint64_t)process->script.steps)

@@ -62,6 +62,18 @@ static void fill_workers(struct job *job)
 
 static void fill_history(struct job *job)
 {
+    job->ledger = (struct ledger){.phase = LEDGER_REWORK,
+                                  .open = true,
+                                  .closed = true,
+                                  .begun_ms = -17,
+                                  .at_ms = 18,
+                                  .sign_ms = 19,
+                                  .typical_step_ms = 20,
+                                  .step = 21,
+                                  .best_step = 22,
+                                  .rework_steps = 23};
+    for (int i = 0; i < LEDGER_COUNT; i++)
+        job->ledger.ms[i] = 5 + i;
     job->restarts = 3;
     job->restarts_without_progress = 2;
     job->progress_step = 180;

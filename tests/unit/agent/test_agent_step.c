@@ -290,7 +290,8 @@ Test(agent_step, stop_before_the_start_is_an_exit)
     story_end(&s);
 }
 
-/* What the coordinator gave away while this agent stood still: a late answer started the old one. */
+/* What the coordinator gave away while this agent stood still: a late answer started the old one.
+ */
 Test(agent_step, nobody_starts_on_slots_where_another_still_runs)
 {
     struct story s = story_begin();

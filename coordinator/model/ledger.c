@@ -1,0 +1,109 @@
+#include "coordinator/model/ledger.h"
+
+#include <string.h>
+
+enum { MEAN_PARTS = 8 }; /* a new step counts one part of so many in the running mean */
+
+const char *ledger_phase_name(enum ledger_phase phase)
+{
+    static const char *const names[] = {
+#define X(upper, lower) #lower,
+        LEDGER_PHASES(X)
+#undef X
+    };
+    return names[phase];
+}
+
+void ledger_begin(struct ledger *ledger, int64_t now_ms)
+{
+    *ledger = (struct ledger){.open = true, .begun_ms = now_ms, .at_ms = now_ms, .sign_ms = now_ms};
+}
+
+static bool trains(enum ledger_phase phase)
+{
+    return phase == LEDGER_PRODUCTIVE || phase == LEDGER_REWORK;
+}
+
+/* When patience ends; INT64_MAX for a program whose steps nobody knows. */
+static int64_t hangs_from_ms(const struct ledger *ledger)
+{
+    if (!trains(ledger->phase) || !ledger->typical_step_ms)
+        return INT64_MAX;
+    int64_t patience_ms = ledger->typical_step_ms * LEDGER_HANG_STEPS;
+    if (patience_ms < LEDGER_HANG_MIN_MS)
+        patience_ms = LEDGER_HANG_MIN_MS;
+    return ledger->sign_ms + patience_ms;
+}
+
+void ledger_charge(struct ledger *ledger, int64_t now_ms)
+{
+    if (!ledger->open || ledger->closed || now_ms <= ledger->at_ms)
+        return;
+    int64_t from_ms = hangs_from_ms(ledger);
+    if (from_ms < ledger->at_ms)
+        from_ms = ledger->at_ms;
+    int64_t hung_ms = now_ms > from_ms ? now_ms - from_ms : 0;
+    ledger->ms[LEDGER_HANG] += hung_ms;
+    ledger->ms[ledger->phase] += now_ms - ledger->at_ms - hung_ms;
+    ledger->at_ms = now_ms;
+}
+
+void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms)
+{
+    if (trains(phase) && !trains(ledger->phase))
+        ledger->sign_ms = now_ms;
+    ledger->phase = phase;
+}
+
+void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
+{
+    if (step > ledger->step) {
+        uint64_t again = step < ledger->best_step ? step : ledger->best_step;
+        if (again > ledger->step)
+            ledger->rework_steps += again - ledger->step;
+        int64_t each_ms = (now_ms - ledger->sign_ms) / (int64_t)(step - ledger->step);
+        bool known = ledger->typical_step_ms > 0;
+        int64_t mean_ms = known ? ledger->typical_step_ms : each_ms;
+        if (trains(ledger->phase))
+            ledger->typical_step_ms = mean_ms + (each_ms - mean_ms) / MEAN_PARTS;
+        if (trains(ledger->phase) && ledger->typical_step_ms < 1)
+            ledger->typical_step_ms = 1;
+        ledger->sign_ms = now_ms;
+    }
+    ledger->step = step;
+    if (step > ledger->best_step)
+        ledger->best_step = step;
+}
+
+static void take(int64_t *from, int64_t *to, int64_t *left)
+{
+    int64_t part = *left < *from ? *left : *from;
+    *from -= part;
+    *to += part;
+    *left -= part;
+}
+
+void ledger_saved(struct ledger *ledger, int64_t ms)
+{
+    enum ledger_phase first = ledger->phase == LEDGER_REWORK ? LEDGER_REWORK : LEDGER_PRODUCTIVE;
+    if (ms > 0 && ledger->open)
+        take(&ledger->ms[first], &ledger->ms[LEDGER_CHECKPOINT], &ms);
+}
+
+void ledger_shift(struct ledger *ledger, int64_t by_ms)
+{
+    ledger->begun_ms += by_ms;
+    ledger->at_ms += by_ms;
+    ledger->sign_ms += by_ms;
+}
+
+int64_t ledger_read(const struct ledger *ledger, int64_t now_ms, int64_t *ret_ms)
+{
+    struct ledger copy = *ledger;
+    int64_t sum = 0;
+    ledger_charge(&copy, now_ms);
+    memcpy(ret_ms, copy.ms, sizeof copy.ms);
+    for (int i = 0; i < LEDGER_COUNT; i++)
+        sum += copy.ms[i];
+    return sum;
+}
