@@ -91,7 +91,8 @@ bool agent_core_registered(const struct agent_core *core);
 
 /* May the bearer of `token` speak for this worker? The tokens it was given are compared in constant
  * time. One of an earlier generation is good where its bearer still has to learn of the new one
- * (`old_ok`: Hello, Join, Watch, Progress, LostPeers) and E_ABORTED elsewhere. E_NOT_FOUND,
+ * (`old_ok`: Hello, Join, Watch, Progress, LostPeers, a checkpoint that is done) and E_ABORTED
+ * elsewhere. E_NOT_FOUND,
  * E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no coordinator has spoken of yet: ask again.
  */
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,

@@ -34,13 +34,23 @@ static void fail(struct rpc_call *call, struct error *err)
     rpc_call_fail(call, err);
 }
 
+/* That a checkpoint is in place is said again until it was heard: it may have been taken while its
+ * generation still was the present one, and who is refused removes it. */
+static bool needs_present_generation(const struct rpc_call *call)
+{
+    const char *method = rpc_call_method(call);
+    if (strcmp(method, "WorkerHub.CommitCheckpoint") != 0)
+        return strcmp(method, "WorkerHub.Board") == 0;
+    const Muster__CommitCheckpointRequest *m = (const void *)rpc_call_request(call);
+    return m->phase != MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done;
+}
+
 /* Whose call this is; answers it itself if it may not be made. */
 static bool admit(struct worker_socket *socket, struct rpc_call *call, const char *job,
                   uint64_t uid, struct worker_key *ret)
 {
     struct error err = {0};
-    bool old_ok = strcmp(rpc_call_method(call), "WorkerHub.CommitCheckpoint") != 0 &&
-                  strcmp(rpc_call_method(call), "WorkerHub.Board") != 0;
+    bool old_ok = !needs_present_generation(call);
     int rc = wire_key(job, uid, ret, &err);
     if (!rc)
         rc = socket->events.authorize(socket->events.arg, ret, rpc_call_token(call), old_ok, &err);

@@ -123,6 +123,15 @@ static void record_checkpoint(struct step *step, struct job *job,
     record->generation = checkpoint->generation;
 }
 
+/* Its answer was lost: a worker that heard a refusal now would remove what counts. */
+static bool is_known(const struct step *step, const struct job *job)
+{
+    const struct checkpoint *checkpoint = &step->event->checkpoint.checkpoint;
+    const struct checkpoint *known = find_path(job, checkpoint->path);
+    return step->event->checkpoint.done && known && known->generation == checkpoint->generation &&
+           known->step == checkpoint->step;
+}
+
 void checkpoint_commit(struct step *step)
 {
     struct error err = {0};
@@ -130,7 +139,7 @@ void checkpoint_commit(struct step *step)
     struct job *job = cluster_job(step->cluster, step->event->checkpoint.job);
     if (!job)
         error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->checkpoint.job);
-    else if (check_values(&checkpoint, &err) == 0)
+    else if (check_values(&checkpoint, &err) == 0 && !is_known(step, job))
         (void)check_fence(step, job, &err);
     if (err.code) {
         step_refuse(step, &err);
@@ -138,10 +147,9 @@ void checkpoint_commit(struct step *step)
     }
     const char **paths = NULL;
     if (step->event->checkpoint.done) {
-        const struct checkpoint *old = find_path(job, checkpoint.path);
         if (!checkpoint.wall_ms)
             checkpoint.wall_ms = step->wall_ms;
-        if (!old || old->generation != checkpoint.generation || old->step != checkpoint.step) {
+        if (!is_known(step, job)) {
             forget_spare(job);
             insert(job, &checkpoint);
             record_checkpoint(step, job, &checkpoint);

@@ -1,8 +1,8 @@
 /* A checkpoint as a folder: step-00000200/ holds rank-00000-of-00001.safetensors, state.json and
  * manifest.json. It is whole or absent: everything is written into a folder of a temporary name and
  * synced, the gate is asked whether this generation may still commit, then the manifest is written
- * and the folder renamed. What a crash leaves behind has a name starting with a dot and is removed
- * by the next writer.
+ * and the folder renamed, in exchange with an older one of the same step if there is one. What a
+ * crash leaves behind has a name starting with a dot and is removed by the next writer.
  *
  * Under data parallelism every rank holds the same state and rank 0 writes all of it as one shard.
  * A state that is cut over ranks is written by all: each puts its shard and a note of what is in it
@@ -42,7 +42,7 @@ struct checkpoint_about {
     const char *strategy;
     /* Ranks that hold parts write a shard each; zeroed: one rank writes all. */
     int rank, shards;
-    uint32_t ticket; /* the same on all of them, another for each attempt */
+    uint32_t ticket; /* the same on all that write, another for each attempt */
 };
 
 /* What is said to whoever decides whether a checkpoint counts. */
@@ -55,7 +55,9 @@ struct checkpoint_claim {
 };
 
 /* `prepare` is asked before the manifest is written, `done` told after the rename. A refusal of
- * either ends the write with its code. NULL members agree. They run on the writing thread. */
+ * either ends the write with its code, and what was there before is there again; after `done` gave
+ * WK_EUNAVAILABLE or WK_ETIMEOUT nobody knows whether it counts, and it stays. NULL members agree.
+ * They run on the writing thread. */
 struct checkpoint_gate {
     void *arg;
     int (*prepare)(void *arg, const struct checkpoint_claim *claim, struct error *err);
@@ -103,8 +105,17 @@ int64_t checkpoint_step_of(const char *path);
 /* Remove the folder of one checkpoint; what is no step- folder is refused. Absent is fine. */
 int checkpoint_remove(const char *path, struct error *err);
 
-/* Remove what unfinished writes left in `dir`, but for the folder `keep`. */
-int checkpoint_sweep(const char *dir, const char *keep, struct error *err);
+/* The name of an unfinished write, which no other write has. WK_EINVAL if too long. */
+int checkpoint_temporary(const char *dir, int64_t step, uint64_t generation, uint32_t ticket,
+                         char ret[CHECKPOINT_PATH_MAX]);
+
+/* Where a committed one waits while another takes its place, on file systems that cannot exchange
+ * two folders. WK_EINVAL if too long. */
+int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX]);
+
+/* Remove what unfinished writes of this and older generations left in `dir`, but for the folder
+ * `keep`; a committed one that waits aside for nobody is put back. */
+int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err);
 
 /* Remove all but the newest `keep`; 0 keeps all. */
 int checkpoint_prune(const char *dir, int keep, struct error *err);

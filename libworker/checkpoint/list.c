@@ -1,6 +1,7 @@
 /* Which checkpoints are there, and which may go. */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,12 +14,29 @@
 #include "libworker/checkpoint/folder.h"
 
 static const char prefix[] = "step-";
+static const char aside_prefix[] = ".replaced-";
 
 enum { CHECKPOINTS_MAX = 1 << 20 };
 
 int checkpoint_path(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX])
 {
     if (str_printf(ret, CHECKPOINT_PATH_MAX, "%s/%s%08lld", dir, prefix, (long long)step))
+        return WK_EINVAL;
+    return 0;
+}
+
+int checkpoint_temporary(const char *dir, int64_t step, uint64_t generation, uint32_t ticket,
+                         char ret[CHECKPOINT_PATH_MAX])
+{
+    if (str_printf(ret, CHECKPOINT_PATH_MAX, "%s/.%s%08lld-%llu-%06x.tmp", dir, prefix,
+                   (long long)step, (unsigned long long)generation, (unsigned)ticket))
+        return WK_EINVAL;
+    return 0;
+}
+
+int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX])
+{
+    if (str_printf(ret, CHECKPOINT_PATH_MAX, "%s/%s%08lld.tmp", dir, aside_prefix, (long long)step))
         return WK_EINVAL;
     return 0;
 }
@@ -96,7 +114,35 @@ int checkpoint_remove(const char *path, struct error *err)
     return file_remove_folder(path, err);
 }
 
-int checkpoint_sweep(const char *dir, const char *keep, struct error *err)
+/* The generation in a name that checkpoint_temporary gives, 0 where there is none, or -1. */
+static int64_t unfinished_of(const char *name)
+{
+    unsigned long long step, generation = 0;
+    unsigned ticket;
+    size_t size = strlen(name);
+    if (!str_starts(name, ".step-") || size < 4 || strcmp(name + size - 4, ".tmp") != 0)
+        return -1;
+    (void)sscanf(name, ".step-%llu-%llu-%x.tmp", &step, &generation, &ticket);
+    return generation > INT64_MAX ? 0 : (int64_t)generation;
+}
+
+static int sweep_aside(const char *dir, const char *name, const char *path, struct error *err)
+{
+    char final[CHECKPOINT_PATH_MAX];
+    int64_t step;
+    const char *digits = name + strlen(aside_prefix);
+    char number[32];
+    if (str_copy(number, sizeof(number), digits) || strlen(number) < 4)
+        return 0;
+    number[strlen(number) - 4] = 0; /* ".tmp" */
+    if (parse_i64(number, 0, INT64_MAX, &step, NULL) || checkpoint_path(dir, step, final))
+        return 0;
+    if (access(final, F_OK) && rename(path, final) == 0)
+        return 0;
+    return file_remove_folder(path, err);
+}
+
+int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err)
 {
     DIR *folder = opendir(dir);
     if (!folder)
@@ -105,13 +151,13 @@ int checkpoint_sweep(const char *dir, const char *keep, struct error *err)
     int rc = 0;
     while (!rc && (entry = readdir(folder))) {
         char path[CHECKPOINT_PATH_MAX];
-        size_t size = strlen(entry->d_name);
-        bool unfinished = str_starts(entry->d_name, ".step-") && size > 4 &&
-                          strcmp(entry->d_name + size - 4, ".tmp") == 0;
-        if (!unfinished || str_printf(path, sizeof(path), "%s/%s", dir, entry->d_name) ||
-            strcmp(path, keep) == 0)
+        int64_t of = unfinished_of(entry->d_name);
+        if (str_printf(path, sizeof(path), "%s/%s", dir, entry->d_name) || strcmp(path, keep) == 0)
             continue;
-        rc = file_remove_folder(path, err);
+        if (str_starts(entry->d_name, aside_prefix))
+            rc = sweep_aside(dir, entry->d_name, path, err);
+        else if (of >= 0 && (uint64_t)of <= generation)
+            rc = file_remove_folder(path, err);
     }
     (void)closedir(folder);
     return rc;

@@ -25,6 +25,7 @@ struct draft {
     int shards;                          /* files of tensors; state.json comes after them */
     char path[CHECKPOINT_PATH_MAX];      /* final */
     char temporary[CHECKPOINT_PATH_MAX]; /* until renamed */
+    char older[CHECKPOINT_PATH_MAX];     /* where the one it replaced is; "" = nowhere */
     int folder;                          /* open on the temporary one */
     struct note note;                    /* of the own shard */
     size_t parts_room;
@@ -309,29 +310,76 @@ static int collect_shards(struct draft *draft, struct error *err)
     return rc;
 }
 
-/* A folder cannot be renamed over one that has files, so an older one steps aside first. */
-static int put_in_place(struct draft *draft, struct error *err)
+/* The folder that is left behind under the temporary name has the older content. */
+static int replace(struct draft *draft, struct error *err)
 {
-    char aside[CHECKPOINT_PATH_MAX];
-    int rc = str_printf(aside, sizeof(aside), "%s/.replaced-%08lld.tmp", draft->what->dir,
-                        (long long)draft->what->numbers->step);
+    if (renameat2(AT_FDCWD, draft->temporary, AT_FDCWD, draft->path, RENAME_EXCHANGE) == 0) {
+        memcpy(draft->older, draft->temporary, sizeof(draft->older));
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return error_errno(err, errno, "exchanging %s", draft->path);
+    /* A file system that cannot exchange: the older one steps aside first. */
+    int rc = checkpoint_aside(draft->what->dir, draft->what->numbers->step, draft->older);
     if (rc)
-        return error_set(err, WK_EINVAL, "the path %s is too long", draft->what->dir);
-    if (rename(draft->temporary, draft->path) == 0)
-        return file_sync_folder(draft->what->dir, err);
-    if (errno != ENOTEMPTY && errno != EEXIST)
-        return error_errno(err, errno, "renaming %s", draft->temporary);
-    rc = file_remove_folder(aside, err);
-    if (!rc && rename(draft->path, aside))
+        return error_set(err, rc, "the path %s is too long", draft->what->dir);
+    rc = file_remove_folder(draft->older, err);
+    if (!rc && rename(draft->path, draft->older))
         rc = error_errno(err, errno, "moving %s aside", draft->path);
     if (!rc && rename(draft->temporary, draft->path)) {
         rc = error_errno(err, errno, "renaming %s", draft->temporary);
-        (void)rename(aside, draft->path);
+        (void)rename(draft->older, draft->path);
     }
-    if (!rc)
-        rc = file_sync_folder(draft->what->dir, err);
-    if (!rc)
-        rc = file_remove_folder(aside, err);
+    return rc;
+}
+
+static int put_in_place(struct draft *draft, struct error *err)
+{
+    int rc = 0;
+    if (rename(draft->temporary, draft->path))
+        rc = errno == ENOTEMPTY || errno == EEXIST
+                 ? replace(draft, err)
+                 : error_errno(err, errno, "renaming %s", draft->temporary);
+    return rc ? rc : file_sync_folder(draft->what->dir, err);
+}
+
+/* Not so when a newer generation has put its own there meanwhile. */
+static bool still_in_place(const struct draft *draft)
+{
+    struct stat mine, there;
+    return fstat(draft->folder, &mine) == 0 && stat(draft->path, &there) == 0 &&
+           mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+/* It does not count: what was there before is there again. */
+static void take_back(struct draft *draft)
+{
+    if (!still_in_place(draft))
+        return;
+    if (!*draft->older) {
+        (void)rename(draft->path, draft->temporary);
+    } else if (strcmp(draft->older, draft->temporary) == 0) {
+        (void)renameat2(AT_FDCWD, draft->temporary, AT_FDCWD, draft->path, RENAME_EXCHANGE);
+    } else if (rename(draft->path, draft->temporary) == 0) {
+        (void)rename(draft->older, draft->path);
+    }
+    (void)file_sync_folder(draft->what->dir, NULL);
+}
+
+/* Whether nobody said no: then it may count, and stays. */
+static bool unheard(int code)
+{
+    return code == WK_EUNAVAILABLE || code == WK_ETIMEOUT;
+}
+
+static int tell_done(struct draft *draft, const struct checkpoint_claim *claim, struct error *err)
+{
+    const struct checkpoint_gate *gate = draft->what->gate;
+    int rc = gate && gate->done ? gate->done(gate->arg, claim, err) : 0;
+    if (rc && !unheard(rc))
+        take_back(draft);
+    else if (*draft->older && file_remove_folder(draft->older, rc ? NULL : err))
+        rc = rc ? rc : err->code;
     return rc;
 }
 
@@ -350,9 +398,7 @@ static int commit(struct draft *draft, struct error *err)
     if (!rc)
         rc = put_in_place(draft, err);
     claim.bytes = manifest_bytes(&draft->manifest);
-    if (!rc && gate && gate->done)
-        rc = gate->done(gate->arg, &claim, err);
-    return rc;
+    return rc ? rc : tell_done(draft, &claim, err);
 }
 
 static int open_draft(struct draft *draft, struct error *err)
@@ -363,18 +409,13 @@ static int open_draft(struct draft *draft, struct error *err)
     int rc = file_make_dirs(dir, err);
     if (rc)
         return rc;
-    char ticket[16] = "";
-    if (draft->shards > 1)
-        (void)str_printf(ticket, sizeof(ticket), "-%06x", about->ticket);
     if (checkpoint_path(dir, step, draft->path) ||
-        str_printf(draft->temporary, sizeof(draft->temporary), "%s/.step-%08lld%s.tmp", dir, step,
-                   ticket))
+        checkpoint_temporary(dir, step, about->generation, about->ticket, draft->temporary))
         return error_set(err, WK_EINVAL, "the path %s is too long", dir);
     /* One writer's own folder starts empty; the ranks of one ticket share theirs. */
-    if (draft->shards == 1)
-        rc = file_remove_folder(draft->temporary, err);
-    else if (about->rank == 0)
-        rc = checkpoint_sweep(dir, draft->temporary, err);
+    if (about->rank == 0)
+        rc = checkpoint_sweep(dir, about->generation, draft->shards > 1 ? draft->temporary : "",
+                              err);
     if (!rc && mkdir(draft->temporary, 0777) && (draft->shards == 1 || errno != EEXIST))
         rc = error_errno(err, errno, "making folder %s", draft->temporary);
     if (rc)

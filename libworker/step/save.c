@@ -143,6 +143,12 @@ static bool due(struct wk_context *ctx, int64_t step)
     return every > 0 && step / every > saved / every;
 }
 
+static uint32_t new_ticket(struct wk_context *ctx)
+{
+    uint64_t mixed = ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saves;
+    return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % EXTRA_TICKETS;
+}
+
 static int start(struct wk_context *ctx, bool wait, struct error *err)
 {
     struct checkpoint_tensor *tensors;
@@ -157,11 +163,11 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .world = ctx->world,
         .mesh_dp = ctx->world,
         .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
+        .ticket = ctx->strategy.is_sharded ? ctx->ticket : new_ticket(ctx),
     };
     if (ctx->strategy.is_sharded) {
         about.rank = ctx->rank;
         about.shards = ctx->world;
-        about.ticket = ctx->ticket;
     }
     struct checkpoint_write what = {
         .tensors = tensors,
@@ -189,12 +195,6 @@ static bool mine(const struct wk_context *ctx)
 {
     return ctx->saver && (ctx->rank == 0 || ctx->strategy.is_sharded) && ctx->model &&
            ctx->has_state;
-}
-
-static uint32_t new_ticket(struct wk_context *ctx)
-{
-    uint64_t mixed = ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saves;
-    return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % EXTRA_TICKETS;
 }
 
 void save_announce(struct wk_context *ctx, float *extras)

@@ -1,4 +1,5 @@
 /* Ranks leave, die and join while the loop runs; the losses are those of an undisturbed run. */
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -285,6 +286,18 @@ static void a_stop_request_saves_and_ends_with_its_own_code(void)
     tmpdir_remove(&dir);
 }
 
+static bool has_leftovers(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool found = false;
+    while (folder && (entry = readdir(folder)))
+        found |= strncmp(entry->d_name, ".step-", 6) == 0;
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
 static void a_refused_checkpoint_is_taken_again_and_leaves_nothing(void)
 {
     static struct scene scene;
@@ -299,7 +312,7 @@ static void a_refused_checkpoint_is_taken_again_and_leaves_nothing(void)
     CHECK(strstr(scene.toys[0].notices, "generation is over"));
     CHECK(scene.cluster.commits == 1);
     CHECK(access(tmpdir_path(&dir, "step-00000060/manifest.json"), F_OK) == 0);
-    CHECK(access(tmpdir_path(&dir, ".step-00000060.tmp"), F_OK) != 0);
+    CHECK(!has_leftovers(dir.path));
     fake_fini(&scene.cluster);
     tmpdir_remove(&dir);
 }
@@ -319,7 +332,7 @@ static void end_with_failing_commits(int calls, int code, const char *patience, 
     pthread_join(scene->threads[0], NULL);
     bool saved = access(tmpdir_path(&dir, "step-00000060/manifest.json"), F_OK) == 0;
     CHECK(saved == (scene->cluster.commits > 0));
-    CHECK(access(tmpdir_path(&dir, ".step-00000060.tmp"), F_OK) != 0);
+    CHECK(!has_leftovers(dir.path));
     fake_fini(&scene->cluster);
     tmpdir_remove(&dir);
 }

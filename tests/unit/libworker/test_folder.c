@@ -1,9 +1,12 @@
 /* Checkpoints on disk: whole or absent. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <worker/error.h>
@@ -233,6 +236,118 @@ Test(folder, a_step_written_again_replaces_the_old_one)
     cr_assert_eq(load(dir.path, 5, &back, NULL), 0);
     cr_assert_eq(weights[0], 2);
     cr_assert_eq(entries(dir.path), 1);
+    tmpdir_remove(&dir);
+}
+
+/* In the place of libc's: a file system without exchange, and where committed folders go. */
+static bool no_exchange;
+static int moved_away;
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    if (no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+int rename(const char *from, const char *to)
+{
+    moved_away += checkpoint_step_of(from) >= 0;
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+Test(folder, a_committed_step_is_there_at_every_moment_of_its_replacement)
+{
+    struct tmpdir dir = tmpdir_make();
+    cr_assert_eq(write_step(dir.path, 5, NULL, NULL), 0);
+    cr_assert_eq(write_step(dir.path, 5, NULL, NULL), 0);
+    cr_expect_eq(moved_away, 0, "it was moved away before the new one came");
+    no_exchange = true;
+    fill(3);
+    struct train_numbers back;
+    cr_assert_eq(write_step(dir.path, 5, NULL, NULL), 0);
+    fill(0);
+    cr_assert_eq(load(dir.path, 5, &back, NULL), 0);
+    cr_expect_eq(weights[0], 3);
+    cr_expect_eq(entries(dir.path), 1);
+    tmpdir_remove(&dir);
+}
+
+static int overtaken(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    fill(7);
+    cr_assert_eq(write_step(arg, claim->step, NULL, err), 0);
+    return error_set(err, WK_EABORT, "the generation is over");
+}
+
+static int away(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    (void)arg, (void)claim;
+    return error_set(err, WK_EUNAVAILABLE, "nobody answers");
+}
+
+/* What `done` refuses is not there, and what it had replaced is there again. */
+static void expect_refused(const char *dir)
+{
+    struct train_numbers back;
+    int asked = 0;
+    struct checkpoint_gate gate = {.arg = &asked, .done = refuse};
+    fill(1);
+    cr_assert_eq(write_step(dir, 5, &gate, NULL), WK_EABORT);
+    cr_expect_eq(entries(dir), 0, "it does not count and takes no place");
+    cr_assert_eq(write_step(dir, 5, NULL, NULL), 0);
+    fill(2);
+    cr_assert_eq(write_step(dir, 5, &gate, NULL), WK_EABORT);
+    cr_assert_eq(asked, 2);
+    cr_assert_eq(load(dir, 5, &back, NULL), 0);
+    cr_expect_eq(weights[0], 1);
+    cr_expect_eq(entries(dir), 1);
+}
+
+Test(folder, what_done_refuses_leaves_what_was_there)
+{
+    struct tmpdir dir = tmpdir_make(), other = tmpdir_make();
+    expect_refused(dir.path);
+    no_exchange = true;
+    expect_refused(other.path);
+    tmpdir_remove(&other);
+    tmpdir_remove(&dir);
+}
+
+Test(folder, what_done_may_have_taken_stays)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct train_numbers back;
+    struct checkpoint_gate gate = {.done = away};
+    fill(4);
+    cr_assert_eq(write_step(dir.path, 5, &gate, NULL), WK_EUNAVAILABLE);
+    cr_assert_eq(load(dir.path, 5, &back, NULL), 0);
+    gate = (struct checkpoint_gate){.arg = dir.path, .done = overtaken};
+    cr_assert_eq(write_step(dir.path, 5, &gate, NULL), WK_EABORT);
+    cr_assert_eq(load(dir.path, 5, &back, NULL), 0);
+    cr_expect_eq(weights[0], 7, "a newer one of the same step is none of ours to remove");
+    cr_expect_eq(entries(dir.path), 1);
+    tmpdir_remove(&dir);
+}
+
+Test(folder, leftovers_go_but_not_those_of_newer_generations)
+{
+    struct tmpdir dir = tmpdir_make();
+    char name[CHECKPOINT_PATH_MAX];
+    for (uint32_t i = 0; i < 2; i++) { /* about.generation is 3 */
+        cr_assert_eq(checkpoint_temporary(dir.path, 5, 3 + i, 9, name), 0);
+        cr_assert_eq(mkdir(name, 0700), 0);
+    }
+    cr_assert_eq(mkdir(tmpdir_path(&dir, ".step-00000070.tmp"), 0700), 0);
+    cr_assert_eq(mkdir(tmpdir_path(&dir, ".replaced-00000004.tmp"), 0700), 0);
+    cr_assert_eq(mkdir(tmpdir_path(&dir, ".replaced-00000009.tmp"), 0700), 0);
+    cr_assert_eq(mkdir(tmpdir_path(&dir, "step-00000009"), 0700), 0);
+    cr_assert_eq(write_step(dir.path, 5, NULL, NULL), 0);
+    cr_expect_eq(access(name, F_OK), 0);
+    cr_expect_eq(access(tmpdir_path(&dir, "step-00000004"), F_OK), 0, "a crash had moved it aside");
+    cr_expect_eq(entries(dir.path), 4); /* name, steps 4, 5 and 9 */
     tmpdir_remove(&dir);
 }
 
