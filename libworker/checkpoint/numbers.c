@@ -24,6 +24,11 @@ int numbers_write(const struct train_numbers *numbers, struct buf *out)
     (void)buf_printf(out, "  \"optimizer_steps\": %lld,\n", (long long)numbers->optimizer_steps);
     write_list(out, "loaders", numbers->loaders, numbers->n_loaders);
     write_list(out, "schedulers", numbers->schedulers, numbers->n_schedulers);
+    if (numbers->loss_scale > 0) {
+        (void)buf_printf(out, "  \"loss_scale\": %.17g,\n", numbers->loss_scale);
+        (void)buf_printf(out, "  \"clean_steps\": %lld,\n", (long long)numbers->clean_steps);
+        (void)buf_printf(out, "  \"skipped_steps\": %lld,\n", (long long)numbers->skipped_steps);
+    }
     (void)buf_printf(out, "  \"rng\": \"%s\"\n}\n", rng);
     return buf_failed(out) ? WK_ENOMEM : 0;
 }
@@ -53,6 +58,18 @@ static int read_list(const struct tree *root, const char *name, int64_t *ret, in
     return 0;
 }
 
+/* Only runs in fp16 write it. */
+static int read_scale(const struct tree *root, struct train_numbers *numbers, struct error *err)
+{
+    const struct tree *scale = tree_get(root, "loss_scale");
+    if (!scale)
+        return 0;
+    if (tree_read_f64(scale, &numbers->loss_scale, err) || !(numbers->loss_scale > 0))
+        return error_set(err, WK_EIO, "\"loss_scale\" is no positive number");
+    int rc = read_count(root, "clean_steps", &numbers->clean_steps, err);
+    return rc ? rc : read_count(root, "skipped_steps", &numbers->skipped_steps, err);
+}
+
 _Static_assert(NUMBERS_LOADERS_MAX == NUMBERS_SCHEDULERS_MAX, "read_list bounds both");
 
 static int read_all(const struct tree *root, struct train_numbers *numbers, struct error *err)
@@ -72,6 +89,8 @@ static int read_all(const struct tree *root, struct train_numbers *numbers, stru
         rc = read_list(root, "loaders", numbers->loaders, &numbers->n_loaders, err);
     if (!rc)
         rc = read_list(root, "schedulers", numbers->schedulers, &numbers->n_schedulers, err);
+    if (!rc)
+        rc = read_scale(root, numbers, err);
     const char *rng;
     if (!rc && (tree_read_string(tree_get(root, "rng"), &rng, err) ||
                 hex_decode(rng, &numbers->rng, sizeof(numbers->rng))))

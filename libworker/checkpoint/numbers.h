@@ -21,6 +21,9 @@ struct train_numbers {
     int64_t loaders[NUMBERS_LOADERS_MAX];       /* global samples dealt, by order of wk_prepare */
     int64_t schedulers[NUMBERS_SCHEDULERS_MAX]; /* their steps */
     struct rng rng;
+    /* Of fp16's loss scale; 0: there is none. */
+    double loss_scale;
+    int64_t clean_steps, skipped_steps;
 };
 
 /* Append as JSON; parse what numbers_write wrote. WK_EIO for anything else. */

@@ -25,6 +25,18 @@
       "how the model is spread over the ranks")                                                    \
     X(MIXED_PRECISION, "mixed_precision", CHOICE, "no", 0, 0, "no|fp16|bf16|fp8",                  \
       "type in which the heavy arithmetic runs")                                                   \
+    X(STOCHASTIC_ROUNDING, "stochastic_rounding", BOOL, "false", 0, 0, NULL,                       \
+      "bf16: round parameters up or down by chance, so that small updates count on average")       \
+    X(LOW_GRADIENTS, "low_gradients", BOOL, "false", 0, 0, NULL,                                   \
+      "zero1, zero2, fsdp: sum gradients in the type of mixed_precision: half the bytes, rounded") \
+    X(LOSS_SCALE_INITIAL, "loss_scale.initial", NUMBER, "65536", 0, INT64_MAX, NULL,               \
+      "fp16: what the loss is multiplied with at first")                                           \
+    X(LOSS_SCALE_GROWTH, "loss_scale.growth", NUMBER, "2", 1, 1024, NULL,                          \
+      "fp16: factor of the loss scale after loss_scale.interval steps without overflow")           \
+    X(LOSS_SCALE_BACKOFF, "loss_scale.backoff", NUMBER, "0.5", 0, 1, NULL,                         \
+      "fp16: the same after an overflow, whose step is skipped")                                   \
+    X(LOSS_SCALE_INTERVAL, "loss_scale.interval", INTEGER, "2000", 1, INT64_MAX, NULL,             \
+      "fp16: clean steps before the loss scale grows")                                             \
     X(ACCUMULATION, "gradient_accumulation_steps", INTEGER, "1", 1, 65536, NULL,                   \
       "batches per optimizer step")                                                                \
     X(MESH_DP, "mesh.dp", INTEGER, "0", 0, 65536, NULL, "data-parallel ranks")                     \

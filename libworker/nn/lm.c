@@ -74,6 +74,21 @@ void lm_drop(struct lm *g, float *x, uint64_t place)
                                   1 - g->model.dropout);
 }
 
+/* The same as the kernel, from tables in bf16 or f16. */
+static void look_up(struct lm *g, const int32_t *tokens)
+{
+    const struct wk_model *m = &g->model;
+    int64_t width = g->shape.width;
+    for (int64_t r = 0; r < rows_of(g); r++) {
+        float *out = g->memory.embedded + r * width;
+        model_look_up(m, &m->params[TABLE], tokens[r], out);
+        if (g->shape.rope_theta > 0)
+            continue;
+        model_look_up(m, &m->params[POSITIONS], r % g->layout.length, g->memory.tile);
+        m->kernels->add(out, g->memory.tile, (size_t)width);
+    }
+}
+
 static int embed(struct lm *g, const int32_t *tokens, struct error *err)
 {
     struct wk_model *m = &g->model;
@@ -82,8 +97,11 @@ static int embed(struct lm *g, const int32_t *tokens, struct error *err)
     if (rc)
         return rc;
     const float *positions = g->shape.rope_theta > 0 ? NULL : m->params[POSITIONS].data;
-    m->kernels->embedding_forward(g->memory.embedded, tokens, m->params[TABLE].data, positions,
-                                  size);
+    if (m->low)
+        look_up(g, tokens);
+    else
+        m->kernels->embedding_forward(g->memory.embedded, tokens, m->params[TABLE].data, positions,
+                                      size);
     lm_drop(g, g->memory.embedded, 0);
     return model_leave(m, 0, MODEL_FORWARD, err);
 }

@@ -92,7 +92,6 @@ static int reserve(struct mlp_model *m, int64_t rows, struct error *err)
 static void gather(struct mlp_model *m, const struct wk_batch *batch)
 {
     int64_t e = m->config.embedding, window = m->config.window;
-    const float *table = m->model.params[TABLE].data;
     for (int64_t r = 0; r < m->rows; r++) {
         for (int64_t w = 0; w < window; w++) {
             float *place = m->window + (r * window + w) * e;
@@ -100,7 +99,7 @@ static void gather(struct mlp_model *m, const struct wk_batch *batch)
             if (r % batch->length < back)
                 m->model.kernels->fill(place, 0, (size_t)e);
             else
-                memcpy(place, table + batch->tokens[r - back] * e, (size_t)e * sizeof(*place));
+                model_look_up(&m->model, &m->model.params[TABLE], batch->tokens[r - back], place);
         }
     }
 }

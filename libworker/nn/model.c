@@ -115,6 +115,20 @@ int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t
     return 0;
 }
 
+bool model_reads_low(const struct param *param)
+{
+    return param->dims > 1;
+}
+
+void model_look_up(const struct wk_model *model, const struct param *table, int64_t row, float *out)
+{
+    int64_t width = table->shape[1];
+    if (model->low)
+        model->kernels->widen(out, model->low->type, table->low + row * width, (size_t)width);
+    else
+        memcpy(out, table->data + row * width, (size_t)width * sizeof(*out));
+}
+
 void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low)
 {
     model->kernels->narrow(low, type, model->param_arena, model->count);

@@ -120,6 +120,14 @@ struct model_block model_block(const struct wk_model *model, int block);
 int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t *low,
                       struct error *err);
 
+/* In bf16 and f16 a model reads its matrices (parameters of two or more dimensions) from `low`
+ * only, embedding tables included, and its vectors from `data` only. */
+bool model_reads_low(const struct param *param);
+
+/* Row `row` of the embedding table `table`, as the model computes: out[table's width]. */
+void model_look_up(const struct wk_model *model, const struct param *table, int64_t row,
+                   float *out);
+
 /* low[count] from the parameters as they are now. */
 void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low);
 

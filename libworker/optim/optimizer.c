@@ -236,7 +236,7 @@ static void write_copy(const struct wk_optimizer *o, const float *params, size_t
         return;
     if (copy->stochastic)
         wk_narrow_stochastic(copy->low + offset, params + offset, count,
-                             copy->seed + noise_mix((uint64_t)o->steps), o->first + offset);
+                             noise_of_step(copy->seed, o->steps), o->first + offset);
     else
         o->kernels->narrow(copy->low + offset, copy->type, params + offset, count);
 }
@@ -264,6 +264,36 @@ int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, fl
     o->steps++;
     for (int i = 0; i < o->n_segments; i++)
         step_segment(o, &o->segments[i], params, grads, grad_scale);
+    return 0;
+}
+
+static void step_segment_low(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                             float *params, const struct optimizer_low *low, float grad_scale)
+{
+    struct optimizer_segment part = *segment;
+    for (size_t done = 0; done < segment->count; done += part.count) {
+        size_t left = segment->count - done;
+        part.offset = segment->offset + done;
+        part.count = left < OPTIMIZER_CHUNK ? left : OPTIMIZER_CHUNK;
+        o->kernels->widen(o->scratch, low->type, low->grads + part.offset, part.count);
+        if (segment->rate_scale > 0)
+            o->ops->step(o, &part, params + part.offset, o->scratch, grad_scale);
+        write_copy(o, params, part.offset, part.count);
+    }
+}
+
+int optimizer_step_low(struct wk_optimizer *o, float *params, const struct optimizer_low *low,
+                       float grad_scale, struct error *err)
+{
+    if (!o->segments || o->ops->whole_tensors)
+        return error_set(err, WK_ESTATE, "narrow gradients need a prepared element-wise optimizer");
+    if (!o->scratch)
+        o->scratch = malloc(OPTIMIZER_CHUNK * sizeof(*o->scratch));
+    if (!o->scratch)
+        return error_set(err, WK_ENOMEM, "no memory to widen gradients");
+    o->steps++;
+    for (int i = 0; i < o->n_segments; i++)
+        step_segment_low(o, &o->segments[i], params, low, grad_scale);
     return 0;
 }
 

@@ -98,7 +98,7 @@ struct wk_optimizer {
      * their own (whole_tensors): optimizer_state_view knows both. */
     float *state[OPTIMIZER_STATES_MAX];
     float *own;     /* what segments' own point into */
-    float *scratch; /* of whole_tensors */
+    float *scratch; /* of whole_tensors, and [OPTIMIZER_CHUNK] of optimizer_step_low */
     struct optimizer_copy copy;
 };
 
@@ -117,6 +117,14 @@ int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, i
  */
 int optimizer_step(struct wk_optimizer *optimizer, float *params, const float *grads,
                    float grad_scale, struct error *err);
+
+/* The same from gradients in bf16 or f16, widened piece by piece. Element-wise optimizers only. */
+struct optimizer_low {
+    const uint16_t *grads;
+    enum wk_dtype type;
+};
+int optimizer_step_low(struct wk_optimizer *optimizer, float *params,
+                       const struct optimizer_low *low, float grad_scale, struct error *err);
 
 /* Let every step write a low-precision copy (NULL: none any more); optimizer_write_copy writes it
  * now, after parameters were set by other means. Goes with the next optimizer_bind. WK_EINVAL for

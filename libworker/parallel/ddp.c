@@ -14,7 +14,9 @@ int ddp_init(struct ddp *ddp, const struct ddp_arena *arena, const struct bucket
     ddp->ready = calloc(n, sizeof(*ddp->ready));
     ddp->missing = calloc(n, sizeof(*ddp->missing));
     ddp->work = calloc(n, sizeof(struct wk_work *));
-    if (!ddp->buckets || !ddp->bucket_of || !ddp->ready || !ddp->missing || !ddp->work) {
+    ddp->wild = calloc(n, sizeof(*ddp->wild));
+    if (!ddp->buckets || !ddp->bucket_of || !ddp->ready || !ddp->missing || !ddp->work ||
+        !ddp->wild) {
         ddp_fini(ddp);
         return error_set(err, WK_ENOMEM, "no memory for gradient buckets");
     }
@@ -30,6 +32,7 @@ void ddp_fini(struct ddp *ddp)
     free(ddp->ready);
     free(ddp->missing);
     free(ddp->work);
+    free(ddp->wild);
     *ddp = (struct ddp){0};
 }
 
@@ -44,14 +47,22 @@ void ddp_begin(struct ddp *ddp, struct wk_comm *comm)
         ddp->missing[i] = ddp->buckets[i].params;
 }
 
+static int start_bucket(struct ddp *ddp, int index, struct wk_work **ret_work)
+{
+    const struct bucket *bucket = &ddp->buckets[index];
+    float *grads = ddp->grads + bucket->offset;
+    const struct wk_buffers buffers = {grads, grads, bucket->count, WK_F32};
+    const struct wk_reduce_options watch = {.ret_nonfinite = &ddp->wild[index]};
+    return ddp->watch ? wk_all_reduce_with(ddp->comm, &buffers, WK_SUM, &watch, ret_work)
+                      : wk_all_reduce(ddp->comm, grads, bucket->count, WK_F32, WK_SUM, ret_work);
+}
+
 static void start_due(struct ddp *ddp)
 {
     while (ddp->started < ddp->n_buckets && ddp->missing[ddp->started] == 0) {
-        const struct bucket *bucket = &ddp->buckets[ddp->started];
         struct wk_work *work = NULL;
         if (!ddp->failure)
-            ddp->failure = wk_all_reduce(ddp->comm, ddp->grads + bucket->offset, bucket->count,
-                                         WK_F32, WK_SUM, &work);
+            ddp->failure = start_bucket(ddp, ddp->started, &work);
         ddp->work[ddp->started++] = work;
     }
 }
@@ -84,4 +95,12 @@ int ddp_finish(struct ddp *ddp)
     }
     ddp->syncing = false;
     return rc;
+}
+
+bool ddp_finite(const struct ddp *ddp)
+{
+    int wild = 0;
+    for (int i = 0; i < ddp->n_buckets; i++)
+        wild |= ddp->wild[i];
+    return !wild;
 }

@@ -33,6 +33,8 @@ struct ddp {
     bool syncing;
     int started;
     int failure; /* first code a collective was refused with */
+    bool watch;  /* find out whether the sums are finite: costs no pass of its own */
+    int *wild;   /* [n_buckets], which are not */
 };
 
 /* `grads[count]`: all parameters and whatever else is to be summed behind them. */
@@ -57,5 +59,8 @@ void ddp_flush(struct ddp *ddp);
 
 /* Wait for all sums. 0, also without ddp_begin, or the first failure (WK_EPEER, WK_EABORT, …). */
 int ddp_finish(struct ddp *ddp);
+
+/* After ddp_finish of a watched pass: whether every sum is finite; the same on all ranks. */
+bool ddp_finite(const struct ddp *ddp);
 
 #endif

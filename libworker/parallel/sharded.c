@@ -6,6 +6,7 @@
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded.h"
+#include "libworker/parallel/sharded_low.h"
 
 static size_t unit_elements(const struct sharded *s, int unit)
 {
@@ -26,10 +27,10 @@ static float *row_of(const struct sharded *s, float *arena, int unit)
     return arena + u->place + u->row * (size_t)s->options.rank;
 }
 
-static void count_live(struct sharded *s, int unit, int sign)
+/* `element`: bytes, negative when the unit goes. */
+static void count_live(struct sharded *s, int unit, int element)
 {
-    size_t bytes = unit_elements(s, unit) * sizeof(float);
-    s->live_bytes = sign > 0 ? s->live_bytes + bytes : s->live_bytes - bytes;
+    s->live_bytes += unit_elements(s, unit) * (size_t)element;
     if (s->live_bytes > s->peak_bytes)
         s->peak_bytes = s->live_bytes;
 }
@@ -143,12 +144,12 @@ static void fill_initial(struct sharded *s)
                 param_fill(&model->params[i], model->seed);
         }
         memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
-        if (s->options.sharding == SHARDING_FSDP) {
+        if (s->options.sharding == SHARDING_FSDP || s->low.params) {
             drop_unit(s, &s->param_pages, u);
             continue;
         }
         s->units[u].gathered = true;
-        count_live(s, u, 1);
+        count_live(s, u, sizeof(float));
     }
     model->seed_waits = false;
 }
@@ -176,6 +177,11 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
         s->units[s->unit_of[i]].n_params++;
     }
     bind_pointers(s);
+    rc = sharded_low_init(s, err);
+    if (rc) {
+        sharded_fini(s);
+        return rc;
+    }
     fill_own(s);
     fill_initial(s);
     return 0;
@@ -183,6 +189,7 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
 
 void sharded_fini(struct sharded *s)
 {
+    sharded_low_fini(s);
     pages_fini(&s->param_pages);
     pages_fini(&s->grad_pages);
     pages_fini(&s->own_param_pages);
@@ -199,22 +206,34 @@ void sharded_fini(struct sharded *s)
 int sharded_meet(struct sharded *s, struct wk_comm *comm)
 {
     int rc = wk_comm_register(comm, s->param_pages.arena);
-    return rc ? rc : wk_comm_register(comm, s->grad_pages.arena);
+    rc = rc ? rc : wk_comm_register(comm, s->grad_pages.arena);
+    return rc || !s->low.params ? rc : sharded_low_meet(s, comm);
 }
 
 /* Parameters: shard to arena */
 
+static int gathered_element(const struct sharded *s)
+{
+    return s->low.params ? sizeof(uint16_t) : sizeof(float);
+}
+
+static int gather_floats(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    const struct shard_unit *place = &s->plan.units[unit];
+    float *own = row_of(s, s->params, unit);
+    memcpy(own, s->own_params + place->shard, place->row * sizeof(float));
+    return wk_all_gather(s->comm, own, s->params + place->place, place->row, WK_F32, ret_work);
+}
+
 static void start_gather(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
-    const struct shard_unit *place = &s->plan.units[unit];
     if (u->gathered || s->failure)
         return;
     u->gathered = true;
-    count_live(s, unit, 1);
-    float *own = row_of(s, s->params, unit);
-    memcpy(own, s->own_params + place->shard, place->row * sizeof(float));
-    int rc = wk_all_gather(s->comm, own, s->params + place->place, place->row, WK_F32, &u->gather);
+    count_live(s, unit, gathered_element(s));
+    int rc = s->low.params ? sharded_low_gather(s, unit, &u->gather)
+                           : gather_floats(s, unit, &u->gather);
     if (rc)
         note(s, rc);
 }
@@ -236,8 +255,11 @@ static void release(struct sharded *s, int unit)
         return;
     (void)await_gather(s, unit);
     u->gathered = false;
-    count_live(s, unit, -1);
-    drop_unit(s, &s->param_pages, unit);
+    count_live(s, unit, -gathered_element(s));
+    if (s->low.params)
+        sharded_low_drop(s, unit);
+    else
+        drop_unit(s, &s->param_pages, unit);
 }
 
 static int gather_every_unit(struct sharded *s)
@@ -258,6 +280,8 @@ void sharded_use(struct sharded *s, struct wk_comm *comm)
 int sharded_gather_all(struct sharded *s, struct wk_comm *comm)
 {
     sharded_use(s, comm);
+    if (s->low.params)
+        return sharded_low_show(s);
     return s->options.sharding == SHARDING_FSDP ? gather_every_unit(s) : 0;
 }
 
@@ -271,13 +295,20 @@ int sharded_refresh(struct sharded *s, struct wk_comm *comm)
 {
     s->failure = 0;
     sharded_use(s, comm);
+    int rc = 0;
+    if (s->low.params) {
+        sharded_low_hide(s);
+        rc = sharded_low_vectors(s);
+    }
+    if (rc)
+        note(s, rc);
     if (s->options.sharding == SHARDING_FSDP) {
         sharded_release_all(s);
-        return 0;
+        return s->failure;
     }
     for (int i = 0; i < s->plan.n_units; i++) {
         if (s->units[i].gathered)
-            count_live(s, i, -1);
+            count_live(s, i, -gathered_element(s));
         s->units[i].gathered = false;
     }
     return gather_every_unit(s);
@@ -295,7 +326,7 @@ static bool stays_after_forward(const struct sharded *s, int unit)
     return s->options.keep_gathered || unit == 0 || unit == s->plan.n_units - 1;
 }
 
-static void start_reduce(struct sharded *s, int unit);
+static void unit_done(struct sharded *s, int unit);
 
 static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
 {
@@ -321,8 +352,8 @@ static int after_block(void *arg, int block, enum model_pass pass, struct error 
     }
     if (block == 0)
         return 0; /* sharded_flush: its gradient may still grow */
-    if (s->reducing && s->next == block)
-        start_reduce(s, s->next--);
+    if (s->following && s->next == block)
+        unit_done(s, s->next--);
     release(s, block);
     return 0;
 }
@@ -353,6 +384,7 @@ static void collect(struct sharded *s, int unit)
     s->reduces--;
     if (rc)
         note(s, rc);
+    s->low.wild = s->low.wild || u->wild;
     if (s->options.sharding == SHARDING_ZERO1)
         return;
     const float *sum = row_of(s, s->grads, unit);
@@ -360,13 +392,21 @@ static void collect(struct sharded *s, int unit)
     for (size_t i = 0; i < place->row; i++)
         own[i] += sum[i];
     drop_unit(s, &s->grad_pages, unit);
-    count_live(s, unit, -1);
+    if (s->low.grads)
+        sharded_low_drop_grads(s, unit);
+    count_live(s, unit, -(int)sizeof(float));
+}
+
+static int sum_floats(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    const struct shard_unit *place = &s->plan.units[unit];
+    return wk_reduce_scatter(s->comm, s->grads + place->place, row_of(s, s->grads, unit),
+                             place->row, WK_F32, WK_SUM, ret_work);
 }
 
 static void start_reduce(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
-    const struct shard_unit *place = &s->plan.units[unit];
     for (int i = s->plan.n_units - 1;
          i > unit && s->reduces >= SHARDED_REDUCES_MAX && s->options.sharding != SHARDING_ZERO1;
          i--)
@@ -374,19 +414,28 @@ static void start_reduce(struct sharded *s, int unit)
     u->reduced = true;
     s->reduces++;
     if (s->options.sharding != SHARDING_ZERO1)
-        count_live(s, unit, 1);
+        count_live(s, unit, sizeof(float));
     if (s->failure)
         return;
-    int rc = wk_reduce_scatter(s->comm, s->grads + place->place, row_of(s, s->grads, unit),
-                               place->row, WK_F32, WK_SUM, &u->reduce);
+    int rc =
+        s->low.params ? sharded_low_reduce(s, unit, &u->reduce) : sum_floats(s, unit, &u->reduce);
     if (rc)
         note(s, rc);
+}
+
+/* This rank's gradients of a unit are final. */
+static void unit_done(struct sharded *s, int unit)
+{
+    if (s->low.grads)
+        sharded_low_take(s, unit);
+    if (s->reducing)
+        start_reduce(s, unit);
 }
 
 static void start_due(struct sharded *s)
 {
     while (s->next >= 0 && s->units[s->next].missing == 0)
-        start_reduce(s, s->next--);
+        unit_done(s, s->next--);
 }
 
 void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
@@ -394,7 +443,8 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
     sharded_use(s, comm);
     s->passing = true;
     s->reducing = last || s->options.sharding != SHARDING_ZERO1;
-    if (!s->reducing)
+    s->following = s->reducing || s->low.grads;
+    if (!s->following)
         return;
     s->next = s->plan.n_units - 1;
     s->reduces = 0;
@@ -413,7 +463,7 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
 
 void sharded_ready(struct sharded *s, int index)
 {
-    if (!s->passing || !s->reducing || s->ready[index])
+    if (!s->passing || !s->following || s->ready[index])
         return;
     s->ready[index] = true;
     s->units[s->unit_of[index]].missing--;
@@ -425,8 +475,8 @@ void sharded_ready(struct sharded *s, int index)
 
 void sharded_flush(struct sharded *s)
 {
-    while (s->reducing && s->next >= 0)
-        start_reduce(s, s->next--);
+    while (s->following && s->next >= 0)
+        unit_done(s, s->next--);
     if (s->hooked)
         sharded_release_all(s);
 }
@@ -450,10 +500,17 @@ int sharded_finish(struct sharded *s)
     s->extras_work = NULL;
     if (rc)
         note(s, rc);
-    if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
+    if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure && s->low.grads)
+        sharded_low_compact(s);
+    else if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
         compact_rows(s);
-    s->passing = s->reducing = false;
+    s->passing = s->reducing = s->following = false;
     return s->failure;
+}
+
+bool sharded_finite(const struct sharded *s)
+{
+    return !s->low.wild;
 }
 
 void sharded_drain(struct sharded *s)
@@ -466,14 +523,16 @@ void sharded_drain(struct sharded *s)
     }
     (void)wk_wait(s->extras_work);
     s->extras_work = NULL;
-    s->passing = s->reducing = false;
+    s->passing = s->reducing = s->following = false;
     s->reduces = 0;
     s->next = -1;
 }
 
 int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret)
 {
-    double squares = clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
+    double squares = sharded_low_own(s)
+                         ? sharded_low_squares(s)
+                         : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
     int rc = wk_all_reduce(comm, &squares, 1, WK_F64, WK_SUM, NULL);
     if (!rc)
         *ret = squares;
@@ -483,11 +542,13 @@ int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret)
 void sharded_clear(struct sharded *s)
 {
     memset(s->extras, 0, sizeof(s->extras));
-    if (s->options.sharding == SHARDING_ZERO1) {
+    sharded_low_clear(s);
+    if (s->options.sharding == SHARDING_ZERO1 && !sharded_low_own(s)) {
         memset(s->grads, 0, s->plan.padded * sizeof(float));
         return;
     }
-    memset(s->own_grads, 0, s->plan.shard * sizeof(float));
+    if (s->own_grads != s->grads)
+        memset(s->own_grads, 0, s->plan.shard * sizeof(float));
     pages_drop(&s->grad_pages, 0, s->plan.padded);
 }
 

@@ -25,6 +25,7 @@
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/bucket.h"
+#include "libworker/parallel/narrow.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
 
@@ -40,17 +41,31 @@ struct sharded_options {
     enum sharding sharding;
     int rank, world;
     struct bucket_sizes sizes;
-    int prefetch;       /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
+    int prefetch; /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
+    struct narrowing narrowing;
     bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
 };
 
 struct sharded_unit {
     struct wk_work *gather, *reduce;
+    int wild;       /* not 0: the sum that `reduce` made is not finite */
     bool gathered;  /* the parameters are in the arena (once `gather` is done) */
     bool reduced;   /* of this pass: on its way or done */
     bool collected; /* of this pass: added to the shard */
     int missing;    /* gradients of this pass not yet announced */
     int n_params;
+};
+
+/* What there is in bf16 and f16 besides (sharded_low.h). */
+struct sharded_low {
+    struct pages param_pages, grad_pages;
+    uint16_t *params; /* [plan.padded], what products read; NULL in float */
+    uint16_t *grads; /* [plan.padded], with narrowing.grads, else NULL; the shard's first (ZERO1) */
+    float *wide;     /* a piece of gradients on its way from one to the other; with `grads` */
+    int32_t *vectors; /* [n_vectors], the bits of all vectors, on their way to every rank */
+    size_t n_vectors;
+    bool shown; /* matrices lie in the float arena too */
+    bool wild;  /* a sum of this window was not finite */
 };
 
 struct sharded {
@@ -60,8 +75,9 @@ struct sharded {
     struct shard_plan plan;
     float *params, *grads;         /* [plan.padded] */
     float *own_params, *own_grads; /* [plan.shard]; own_grads lies in `grads` under ZERO1 */
+    struct sharded_low low;        /* of narrowing */
     struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* what they lie in */
-    struct param *own;             /* [n_own], this rank's pieces, as the optimizer sees them */
+    struct param *own; /* [n_own], this rank's pieces, as the optimizer sees them */
     int n_own;
     int *own_of;                /* [model->n_params]: which of `own`, or -1 */
     struct sharded_unit *units; /* [plan.n_units] */
@@ -72,6 +88,7 @@ struct sharded {
     struct wk_comm *comm;          /* of the passes under way; borrowed */
     bool passing;                  /* between begin and finish */
     bool reducing;                 /* this pass sums over the ranks */
+    bool following;                /* something is done with each unit once its gradients are in */
     int depth;                     /* blocks entered and not left */
     int next;                      /* unit to start next; -1 when all are */
     int reduces;                   /* on their way */
@@ -112,6 +129,9 @@ int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *er
 
 /* Wait for everything of the pass. 0 or the first failure. */
 int sharded_finish(struct sharded *s);
+
+/* In bf16 and f16: whether all sums of the window are finite; the same on all ranks. */
+bool sharded_finite(const struct sharded *s);
 
 /* After a failure and before the end: wait for what is still under way. */
 void sharded_drain(struct sharded *s);

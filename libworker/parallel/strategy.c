@@ -3,6 +3,7 @@
 
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/strategy.h"
 
 enum { ARENA_ALIGN_BYTES = 64 };
@@ -17,7 +18,18 @@ static float *arena(size_t count)
     return data;
 }
 
-static int init_whole(struct strategy *st, const struct bucket_sizes *sizes, struct error *err)
+static int init_low(struct strategy *st, const struct narrowing *narrowing, struct error *err)
+{
+    st->ddp.watch = narrowing_on(narrowing);
+    if (!narrowing_on(narrowing))
+        return 0;
+    st->low = calloc(st->model->count, sizeof(*st->low));
+    if (!st->low)
+        return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", st->model->count);
+    return model_set_compute(st->model, narrowing->type, st->low, err);
+}
+
+static int init_whole(struct strategy *st, const struct sharded_options *options, struct error *err)
 {
     struct wk_model *model = st->model;
     st->grad_count = model->count + SHARDED_EXTRAS_MAX;
@@ -32,15 +44,19 @@ static int init_whole(struct strategy *st, const struct bucket_sizes *sizes, str
     if (model_is_custom(model))
         custom_apply_initial(model);
     struct ddp_arena grads = {model->params, model->n_params, st->grads, st->grad_count};
-    return ddp_init(&st->ddp, &grads, sizes, err);
+    rc = ddp_init(&st->ddp, &grads, &options->sizes, err);
+    return rc ? rc : init_low(st, &options->narrowing, err);
 }
 
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err)
 {
-    *st = (struct strategy){.ready = true, .is_sharded = options->is_sharded, .model = model};
+    *st = (struct strategy){.ready = true,
+                            .is_sharded = options->is_sharded,
+                            .model = model,
+                            .narrowing = options->shard.narrowing};
     if (!st->is_sharded)
-        return init_whole(st, &options->shard.sizes, err);
+        return init_whole(st, &options->shard, err);
     int rc = sharded_init(&st->shard, model, &options->shard, err);
     if (!rc) {
         st->extras = st->shard.extras;
@@ -58,11 +74,13 @@ void strategy_fini(struct strategy *st)
         st->model->hooks = (struct model_hooks){0};
         sharded_fini(&st->shard);
     }
+    (void)model_set_compute(st->model, WK_F32, NULL, NULL);
     st->model->param_arena = st->model->grad_arena = NULL;
     for (int i = 0; i < st->model->n_params; i++)
         st->model->params[i].data = st->model->params[i].grad = NULL;
     ddp_fini(&st->ddp);
     free(st->params);
+    free(st->low);
     wk_arena_free(st->arena);
     *st = (struct strategy){0};
 }
@@ -82,6 +100,24 @@ struct strategy_range strategy_range(struct strategy *st)
     const struct param *last = s->n_own ? &s->own[s->n_own - 1] : NULL;
     return (struct strategy_range){s->own, s->n_own, last ? last->offset + last->count : 0,
                                    s->own_params, s->own_grads};
+}
+
+int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct error *err)
+{
+    struct strategy_range range = strategy_range(st);
+    struct optimizer_copy copy = {st->low, st->narrowing.type, st->narrowing.stochastic,
+                                  st->narrowing.seed};
+    int rc = optimizer_bind(optimizer, range.params, range.n_params, 0, range.count, err);
+    return rc || !st->low ? rc : optimizer_set_copy(optimizer, &copy, err);
+}
+
+int strategy_refresh(struct strategy *st, struct wk_comm *comm)
+{
+    if (st->is_sharded)
+        return sharded_refresh(&st->shard, comm);
+    if (st->low)
+        narrow_write(&st->narrowing, st->low, st->params, st->model->count, 0);
+    return 0;
 }
 
 const struct param *strategy_own(struct strategy *st, int index, size_t *ret_first)
@@ -144,6 +180,11 @@ int strategy_finish(struct strategy *st)
     return st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
 }
 
+bool strategy_finite(const struct strategy *st)
+{
+    return st->is_sharded ? sharded_finite(&st->shard) : ddp_finite(&st->ddp);
+}
+
 void strategy_drain(struct strategy *st)
 {
     if (!st->ready)
@@ -166,6 +207,9 @@ int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double 
                     struct error *err)
 {
     struct strategy_range range = strategy_range(st);
+    struct optimizer_low low = {st->shard.low.grads, st->narrowing.type};
+    if (st->is_sharded && sharded_low_own(&st->shard))
+        return optimizer_step_low(optimizer, range.data, &low, (float)scale, err);
     return optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
 }
 

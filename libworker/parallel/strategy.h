@@ -15,19 +15,21 @@
 #include "libworker/parallel/sharded.h"
 
 struct strategy_options {
-    bool is_sharded; /* else DDP, which needs `shard.sizes` only */
-    struct sharded_options shard;
+    bool is_sharded;              /* else DDP, which needs `shard.sizes` only */
+    struct sharded_options shard; /* its narrowing is DDP's too */
 };
 
 struct strategy {
     bool ready; /* init was called */
     bool is_sharded;
     struct wk_model *model;
+    struct narrowing narrowing;
     float *extras; /* [SHARDED_EXTRAS_MAX] */
     /* DDP: */
-    float *params, *grads; /* [model->count], [grad_count] */
+    float *params, *grads;  /* [model->count], [grad_count] */
     struct wk_arena *arena; /* what grads lie in */
     size_t grad_count;
+    uint16_t *low; /* [model->count], what products read; NULL in float */
     struct ddp ddp;
     /* else: */
     struct sharded shard;
@@ -50,6 +52,13 @@ struct strategy_range {
 };
 struct strategy_range strategy_range(struct strategy *st);
 
+/* Give the optimizer that range; its steps write the low copy where one is whole. */
+int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct error *err);
+
+/* The master parameters changed by other means than strategy_update (loaded, carried over): bring
+ * what the model reads up to date. Collective when sharded. */
+int strategy_refresh(struct strategy *st, struct wk_comm *comm);
+
 /* This rank's piece of parameter `index` as the optimizer knows it, NULL if it has none; and which
  * element of the parameter it begins with. */
 const struct param *strategy_own(struct strategy *st, int index, size_t *ret_first);
@@ -66,6 +75,10 @@ void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);
 void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
 int strategy_finish(struct strategy *st);
+
+/* In bf16 and f16, after the window's last finish: whether every sum of it is finite. The same on
+ * all ranks, found out while summing. */
+bool strategy_finite(const struct strategy *st);
 
 /* Wait for whatever is under way on an aborted communicator and forget the window. */
 void strategy_drain(struct strategy *st);

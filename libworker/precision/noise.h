@@ -18,6 +18,12 @@ static inline uint64_t noise_key(uint64_t seed)
     return noise_mix(seed + 0x9e3779b97f4a7c15u);
 }
 
+/* The seed of a training step's roundings. */
+static inline uint64_t noise_of_step(uint64_t seed, int64_t step)
+{
+    return seed + noise_mix((uint64_t)step);
+}
+
 static inline uint32_t noise_bits(uint64_t key, uint64_t index)
 {
     return (uint32_t)(noise_mix(key + (index + 1) * 0x9e3779b97f4a7c15u) >> 32);

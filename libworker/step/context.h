@@ -32,6 +32,7 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
 #include "libworker/parallel/strategy.h"
+#include "libworker/precision/scaler.h"
 #include "libworker/session/session.h"
 #include "libworker/track/profile.h"
 #include "libworker/track/track.h"
@@ -86,6 +87,12 @@ struct wk_context {
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
     int n_schedulers;
     struct strategy strategy;
+
+    /* Of mixed_precision. */
+    struct narrowing narrowing;
+    bool scales; /* fp16: losses are multiplied by the scaler's scale */
+    struct scaler scaler;
+    bool skipped; /* the last wk_step at a window's end left the parameters as they were */
 
     /* The step in flight. */
     enum step_phase phase;
@@ -179,9 +186,12 @@ int state_agree_shards(struct wk_context *ctx, struct error *err);
 
 /* What each member says about itself, gathered as 64-bit numbers. */
 struct member {
-    int64_t has_state, is_partial, step, count, params, loaders, schedulers, states;
+    int64_t has_state, is_partial, step;
+    int64_t windows; /* steps taken or skipped: what makes a state newer */
+    int64_t count, params, loaders, schedulers, states;
     int64_t digest;               /* of the parameters' names and shapes */
     int64_t sharding;             /* its strategy; -1 = ddp */
+    int64_t precision;            /* of mixed_precision and what goes with it */
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
 };
 int state_gather(struct wk_context *ctx, struct member **ret, struct error *err);
@@ -198,6 +208,21 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
                   struct error *err);
 void state_numbers(const struct wk_context *ctx, struct train_numbers *ret);
 void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
+
+/* mixed.c: what mixed_precision asks for */
+
+/* Read the settings of it: what is narrowed, and the loss scale. WK_EINVAL, WK_EUNSUPPORTED. */
+int mixed_open(struct wk_context *ctx, struct error *err);
+
+/* What the coming backward pass multiplies the loss with. */
+double mixed_scale(const struct wk_context *ctx);
+
+/* The window's sums are complete: whether they can be applied. In fp16 what is not finite makes
+ * *ret_skip true; elsewhere, or when no loss scale helps, it is an error. Once per window. */
+int mixed_judge(struct wk_context *ctx, bool *ret_skip, struct error *err);
+
+void mixed_numbers(const struct wk_context *ctx, struct train_numbers *ret);
+void mixed_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
 
 /* save.c */
 

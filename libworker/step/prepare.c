@@ -80,9 +80,6 @@ static int check_settings(const struct wk_context *ctx, struct error *err)
 {
     const struct settings *settings = &ctx->settings;
     static const enum setting ones[] = {SETTING_MESH_CP, SETTING_MESH_TP, SETTING_MESH_PP};
-    const char *precision = settings_text(settings, SETTING_MIXED_PRECISION);
-    if (strcmp(precision, "no") != 0)
-        return refuse(err, "mixed_precision", precision);
     for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
         if (settings_integer(settings, ones[i]) != 1)
             return refuse(err, setting_rows[ones[i]].name, settings_text(settings, ones[i]));
@@ -131,6 +128,12 @@ static int check_objects(const struct wk_context *ctx, struct error *err)
         return error_set(err, WK_EINVAL, "there is no model to train");
     if (prepare_context_of_model(ctx->model))
         return error_set(err, WK_ESTATE, "the model is prepared in another context");
+    if (narrowing_on(&ctx->narrowing) && model_is_custom(ctx->model))
+        return error_set(err, WK_EUNSUPPORTED,
+                         "mixed_precision %s chooses what libworker's own passes compute in, and a "
+                         "custom model's are the program's: leave it at \"no\" and narrow inside "
+                         "them (wk_narrow)",
+                         settings_text(&ctx->settings, SETTING_MIXED_PRECISION));
     enum sharding sharding;
     if (strategy_of(ctx, &sharding)) {
         const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
@@ -173,6 +176,7 @@ static int bind_model(struct wk_context *ctx, struct error *err)
         .shard.world = ctx->world,
         .shard.prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
         .shard.keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
+        .shard.narrowing = ctx->narrowing,
         .shard.sizes.first_bytes =
             (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
         .shard.sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
@@ -189,8 +193,7 @@ static int bind_optimizer(struct wk_context *ctx, struct error *err)
 {
     if (!ctx->optimizer)
         return 0;
-    struct strategy_range range = strategy_range(&ctx->strategy);
-    int rc = optimizer_bind(ctx->optimizer, range.params, range.n_params, 0, range.count, err);
+    int rc = strategy_bind(&ctx->strategy, ctx->optimizer, err);
     if (rc || prepare_context_of_optimizer(ctx->optimizer))
         return rc;
     ctx->bound = (struct bound_optimizer){*ctx->optimizer->ops, ctx->optimizer->ops, ctx};
@@ -222,6 +225,8 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
                    struct error *err)
 {
     int rc = check_settings(ctx, err);
+    if (!rc)
+        rc = mixed_open(ctx, err);
     for (int i = 0; i < n_objects && !rc; i++)
         rc = take_object(ctx, &objects[i], err);
     if (!rc)
@@ -233,6 +238,7 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
         ctx->n_loaders = ctx->n_schedulers = 0;
         return rc;
     }
+    ctx->narrowing.steps = ctx->optimizer ? &ctx->optimizer->steps : NULL;
     rc = bind_model(ctx, err);
     if (!rc)
         rc = bind_optimizer(ctx, err);

@@ -15,6 +15,7 @@ void state_numbers(const struct wk_context *ctx, struct train_numbers *ret)
     numbers.n_schedulers = ctx->n_schedulers;
     for (int i = 0; i < ctx->n_schedulers; i++)
         numbers.schedulers[i] = ctx->schedulers[i]->step;
+    mixed_numbers(ctx, &numbers);
     *ret = numbers;
 }
 
@@ -25,6 +26,7 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
     /* The program's word of today counts, not that of the run the state comes from. */
     ctx->numbers.total_steps = total_steps;
     ctx->rng = numbers->rng;
+    mixed_adopt(ctx, numbers);
     if (ctx->optimizer)
         ctx->optimizer->steps = numbers->optimizer_steps;
     for (int i = 0; i < ctx->n_loaders; i++)
@@ -240,6 +242,7 @@ static struct member describe(const struct wk_context *ctx)
         .has_state = ctx->has_state,
         .is_partial = ctx->is_partial,
         .step = ctx->numbers.step,
+        .windows = ctx->numbers.step + ctx->scaler.skipped,
         .count = (int64_t)ctx->model->count,
         .params = ctx->model->n_params,
         .loaders = ctx->n_loaders,
@@ -247,6 +250,8 @@ static struct member describe(const struct wk_context *ctx)
         .states = ctx->optimizer ? ctx->optimizer->ops->n_states : -1,
         .digest = digest(ctx->model),
         .sharding = ctx->strategy.is_sharded ? (int64_t)ctx->strategy.shard.options.sharding : -1,
+        .precision = (int64_t)ctx->narrowing.type << 2 | ctx->narrowing.stochastic << 1 |
+                     ctx->narrowing.grads,
         .born = (int64_t)ctx->born,
         .part = ctx->torn ? -1 : ctx->strategy.shard.options.rank,
         .parts_of = ctx->strategy.shard.options.world,
@@ -268,6 +273,11 @@ static int check_alike(const struct wk_context *ctx, const struct member *member
                              (long long)own->count, (long long)own->params);
         if (other->sharding != own->sharding)
             return error_set(err, WK_EMISMATCH, "rank %d has another strategy", i);
+        if (other->precision != own->precision)
+            return error_set(err, WK_EMISMATCH,
+                             "rank %d has another mixed_precision, stochastic_rounding or "
+                             "low_gradients",
+                             i);
         if (other->loaders != own->loaders || other->schedulers != own->schedulers ||
             other->states != own->states)
             return error_set(err, WK_EMISMATCH,
@@ -284,13 +294,13 @@ static int choose_source(const struct member *members, int world, bool *ret_diff
     int source = -1, initial = -1;
     *ret_differ = false;
     for (int i = 0; i < world; i++) {
-        if (members[i].has_state && (source < 0 || members[i].step > members[source].step))
+        if (members[i].has_state && (source < 0 || members[i].windows > members[source].windows))
             source = i;
         if (!members[i].is_partial && initial < 0)
             initial = i;
     }
     for (int i = 0; i < world; i++)
-        if (source < 0 || !members[i].has_state || members[i].step != members[source].step)
+        if (source < 0 || !members[i].has_state || members[i].windows != members[source].windows)
             *ret_differ = true;
     if (source >= 0)
         return source;
@@ -375,7 +385,7 @@ static int transfer_init(struct wk_context *ctx, const struct member *members, i
     if (ctx->rank == source)
         ret->part = PART_SEND;
     else if (own->has_state)
-        ret->part = own->step == members[source].step ? PART_LISTEN : PART_STAGE;
+        ret->part = own->windows == members[source].windows ? PART_LISTEN : PART_STAGE;
     size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
     if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
         ret->aside = malloc(wanted * sizeof(float));
@@ -495,5 +505,5 @@ int state_agree(struct wk_context *ctx, struct error *err)
     if (differ)
         rc = spread(ctx, members, source, err);
     free(members);
-    return rc;
+    return rc ? rc : strategy_refresh(&ctx->strategy, ctx->comm);
 }

@@ -20,8 +20,8 @@ static int holder(const struct wk_context *ctx, const struct member *members,
 {
     for (int i = 0; i < ctx->world; i++) {
         const struct member *m = &members[i];
-        if (m->has_state && m->part == part && m->born == like->born && m->step == like->step &&
-            m->parts_of == like->parts_of)
+        if (m->has_state && m->part == part && m->born == like->born &&
+            m->windows == like->windows && m->parts_of == like->parts_of)
             return i;
     }
     return -1;
@@ -35,7 +35,7 @@ static int whole_set(const struct wk_context *ctx, const struct member *members)
         bool complete = members[i].has_state && members[i].part >= 0;
         for (int64_t part = 0; complete && part < members[i].parts_of; part++)
             complete = holder(ctx, members, &members[i], part) >= 0;
-        if (complete && (best < 0 || members[i].step > members[best].step))
+        if (complete && (best < 0 || members[i].windows > members[best].windows))
             best = i;
     }
     return best;
@@ -149,7 +149,8 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
 {
     const struct member set = members[source];
     bool had_part = members[ctx->rank].has_state && members[ctx->rank].part >= 0 &&
-                    members[ctx->rank].born == set.born && members[ctx->rank].step == set.step;
+                    members[ctx->rank].born == set.born &&
+                    members[ctx->rank].windows == set.windows;
     struct word word = {.loss = ctx->loss};
     state_numbers(ctx, &word.numbers);
     int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
@@ -287,7 +288,7 @@ int state_agree_shards(struct wk_context *ctx, struct error *err)
     int source = whole_set(ctx, members);
     rc = source < 0 ? begin_again(ctx, members, err) : carry_over(ctx, members, source, err);
     free(members);
-    if (!rc && sharded_refresh(&ctx->strategy.shard, ctx->comm))
+    if (!rc && strategy_refresh(&ctx->strategy, ctx->comm))
         rc = comm_failed(ctx, ctx->strategy.shard.failure, err);
     if (rc)
         return rc;

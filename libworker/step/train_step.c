@@ -125,19 +125,23 @@ static void fill_extras(struct wk_context *ctx)
 }
 
 /* A backward pass begins: whether it is the window's last decides if its gradients are summed. */
-static void begin_pass(struct wk_context *ctx)
+static int begin_pass(struct wk_context *ctx)
 {
+    if (ctx->phase == STEP_REDUCING)
+        return fail(ctx, WK_ESTATE,
+                    "wk_backward, but the gradients of this step are on their way to the other "
+                    "ranks already: wk_step comes first, or a larger gradient_accumulation_steps");
     if (ctx->window < 1)
         ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
     ctx->strategy.extras[EXTRA_LOSS] += (float)ctx->pass_loss;
     ctx->pass_loss = 0;
-    bool last = ctx->micro + 1 >= ctx->window && !ctx->no_sync && !ctx->reduced;
+    bool last = ctx->micro + 1 >= ctx->window && !ctx->no_sync;
     if (last) {
         ctx->phase = STEP_REDUCING;
         fill_extras(ctx);
     }
-    if (!ctx->reduced)
-        strategy_begin(&ctx->strategy, ctx->comm, last);
+    strategy_begin(&ctx->strategy, ctx->comm, last);
+    return 0;
 }
 
 void step_grad_ready(void *arg, int index)
@@ -154,10 +158,9 @@ int wk_grad_ready(struct wk_model *model, int index)
         return WK_EINVAL;
     if (idle(ctx))
         return ctx->error.code;
-    if (!ctx->custom_begun) {
-        ctx->custom_begun = true;
-        begin_pass(ctx);
-    }
+    if (!ctx->custom_begun && begin_pass(ctx))
+        return ctx->error.code;
+    ctx->custom_begun = true;
     strategy_ready(&ctx->strategy, index);
     return 0;
 }
@@ -170,12 +173,12 @@ int wk_backward(struct wk_model *model)
         return WK_ESTATE;
     if (idle(ctx))
         return ctx->error.code;
-    if (!ctx->custom_begun)
-        begin_pass(ctx);
+    if (!ctx->custom_begun && begin_pass(ctx))
+        return ctx->error.code;
     ctx->custom_begun = false;
     bool empty = !model_is_custom(model) && model->batch.samples == 0;
     profile_begin(&ctx->profile, PROFILE_BACKWARD);
-    int rc = model_is_custom(model) ? 0 : model_backward(model, 1, &err);
+    int rc = model_is_custom(model) ? 0 : model_backward(model, mixed_scale(ctx), &err);
     if (!rc && empty)
         rc = strategy_empty_pass(&ctx->strategy, MODEL_BACKWARD, &err);
     profile_end(&ctx->profile);
@@ -211,7 +214,7 @@ static bool finish_sums(struct wk_context *ctx)
         return false;
     }
     ctx->reduced = true;
-    ctx->grad_scale = 1.0 / ctx->micro;
+    ctx->grad_scale = 1.0 / (ctx->micro * mixed_scale(ctx));
     return true;
 }
 
@@ -245,27 +248,34 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
     return ctx->error.code;
 }
 
-/* Everything of the step in flight becomes the state. */
-static void commit(struct wk_context *ctx)
+/* The window is over: what it used of the data and what the ranks agreed on becomes the state. */
+static void close_window(struct wk_context *ctx)
 {
     const float *extras = ctx->strategy.extras;
-    ctx->loss = (double)extras[EXTRA_LOSS] / ctx->micro;
     ctx->agreed_stop = extras[EXTRA_STOP] > 0;
     ctx->agreed_leave = extras[EXTRA_LEAVE] > 0;
-    ctx->agreed_save = extras[EXTRA_SAVE] > 0 && extras[EXTRA_BUSY] == 0;
+    /* What was to be saved is the step after, which a skipped one does not reach. */
+    ctx->agreed_save = !ctx->skipped && extras[EXTRA_SAVE] > 0 && extras[EXTRA_BUSY] == 0;
     ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
-    ctx->numbers.step++;
     profile_step(&ctx->profile, ctx->numbers.step + 1);
     ctx->numbers.rng = ctx->rng;
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
-    for (int i = 0; i < ctx->n_schedulers; i++)
-        ctx->scheduler_due[i] = true;
     strategy_clear(&ctx->strategy);
     ctx->micro = ctx->window = 0;
     ctx->reduced = ctx->clipped = false;
     ctx->grad_scale = 1;
     ctx->phase = STEP_BOUNDARY;
+}
+
+/* Everything of the step in flight becomes the state. */
+static void commit(struct wk_context *ctx)
+{
+    ctx->loss = (double)ctx->strategy.extras[EXTRA_LOSS] / ctx->micro;
+    ctx->numbers.step++;
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        ctx->scheduler_due[i] = true;
+    close_window(ctx);
 }
 
 static void log_one(struct wk_context *ctx, const char *name, double value)
@@ -311,11 +321,29 @@ static void report(struct wk_context *ctx, double tokens)
     if (rate >= 0) {
         log_one(ctx, "tokens_per_second", rate);
         log_one(ctx, "learning_rate", step.rate);
+        if (ctx->scales) {
+            log_one(ctx, "loss_scale", ctx->scaler.scale);
+            log_one(ctx, "skipped_steps", (double)ctx->scaler.skipped);
+        }
         if (ctx->norm > 0)
             log_one(ctx, "grad_norm", ctx->norm);
         report_profile(ctx);
     }
     ctx->norm = 0;
+}
+
+/* Parameters and optimizer state take the step, on all ranks that hold parts of them. */
+static int update(struct wk_context *ctx, struct wk_optimizer *optimizer, struct error *err)
+{
+    profile_begin(&ctx->profile, PROFILE_OPTIMIZER);
+    int rc = strategy_update(&ctx->strategy, optimizer, ctx->grad_scale, err);
+    profile_end(&ctx->profile);
+    if (rc)
+        return rc;
+    profile_begin(&ctx->profile, PROFILE_EXPOSED);
+    rc = strategy_spread(&ctx->strategy, ctx->comm, err);
+    profile_end(&ctx->profile);
+    return rc;
 }
 
 int wk_step(struct wk_optimizer *optimizer)
@@ -325,33 +353,32 @@ int wk_step(struct wk_optimizer *optimizer)
         return WK_ESTATE;
     for (int i = 0; i < ctx->n_schedulers; i++)
         ctx->scheduler_due[i] = false;
+    if (!idle(ctx) && ctx->micro == 0)
+        return fail(ctx, WK_ESTATE,
+                    "wk_step without wk_backward: no gradients came since the last step");
     if (!at_window_end(ctx) || !finish_sums(ctx))
         return ctx->error.code;
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);
     if (!ctx->clipped && limit > 0 && !clip(ctx, limit))
         return ctx->error.code;
-    if (!isfinite(ctx->grad_scale) || !isfinite((double)ctx->strategy.extras[EXTRA_LOSS]))
-        return fail(ctx, WK_EOVERFLOW, "the loss or the norm of the gradient is not finite");
     struct error err = {0};
-    profile_begin(&ctx->profile, PROFILE_OPTIMIZER);
-    int rc = strategy_update(&ctx->strategy, optimizer, ctx->grad_scale, &err);
-    profile_end(&ctx->profile);
-    if (!rc) {
-        profile_begin(&ctx->profile, PROFILE_EXPOSED);
-        rc = strategy_spread(&ctx->strategy, ctx->comm, &err);
-        profile_end(&ctx->profile);
+    double tokens = ctx->window_tokens;
+    if (mixed_judge(ctx, &ctx->skipped, &err))
+        return context_fail(ctx, &err);
+    if (ctx->skipped) {
+        close_window(ctx);
+        return 0;
     }
+    int rc = update(ctx, optimizer, &err);
     if (rc) {
         ctx->torn = ctx->strategy.is_sharded;
         return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);
     }
-    double tokens = ctx->window_tokens;
     ctx->window_tokens = 0;
     commit(ctx);
     report(ctx, tokens);
     return 0;
 }
-
 int wk_scheduler_step(struct wk_scheduler *scheduler)
 {
     struct wk_context *ctx = prepare_context_of_optimizer(scheduler->optimizer);

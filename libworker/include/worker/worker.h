@@ -35,6 +35,7 @@
 #include <worker/nn.h>
 #include <worker/optim.h>
 #include <worker/parallel.h>
+#include <worker/precision.h>
 #include <worker/types.h>
 
 struct wk_context;
@@ -143,9 +144,19 @@ WK_API int wk_backward(struct wk_model *model);
  * boundaries does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
 WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
 
-/* Update the parameters, at the end of an accumulation window; else nothing. WK_EOVERFLOW when the
- * gradient is not finite: the parameters stay as they were. */
+/* Update the parameters, at the end of an accumulation window; else nothing. A loss or gradient
+ * that is not finite (without mixed_precision: a loss or a measured norm) is WK_EOVERFLOW, and the
+ * parameters stay as they were; but with mixed_precision fp16 that step is skipped on all ranks,
+ * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. */
 WK_API int wk_step(struct wk_optimizer *optimizer);
+
+/* With mixed_precision fp16: whether the last wk_step at a window's end skipped its update, how
+ * many did so far, and the loss scale, which starts at 65536, doubles after 2000 steps without
+ * overflow and halves with each (settings loss_scale.*). Losses are never shown scaled; gradients
+ * are, until wk_step. Else false, 0 and 1. */
+WK_API bool wk_step_skipped(const struct wk_context *ctx);
+WK_API int64_t wk_skipped_steps(const struct wk_context *ctx);
+WK_API double wk_loss_scale(const struct wk_context *ctx);
 
 /* Once per optimizer step taken: nothing when the last wk_step took none. */
 WK_API int wk_scheduler_step(struct wk_scheduler *scheduler);

@@ -1,0 +1,37 @@
+/* How the parameters a model's products read are made from the master parameters, which stay in
+ * float: a policy, decided once in wk_prepare. Plain data; one thread.
+ *
+ *     master (float) ──narrow_write──► low (bf16, f16) ──► products
+ *
+ * A model reads its matrices from the low copy and its vectors from the master (nn/model.h). The
+ * rounding of an element depends on its place in the model and on the step only, so every strategy
+ * and world computes with the same copy.
+ */
+#ifndef PARALLEL_NARROW_H
+#define PARALLEL_NARROW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libworker/kernel/kernel.h"
+
+struct narrowing {
+    const struct kernel_table *kernels;
+    enum wk_dtype type;   /* WK_BF16 or WK_F16; WK_F32: there is no low copy */
+    bool stochastic;      /* bf16: up or down by chance */
+    uint64_t seed;        /* of that */
+    const int64_t *steps; /* the optimizer's count, which chance goes by; borrowed, NULL: 0 */
+    bool grads;           /* where parts are on different ranks: gradients are summed in `type` */
+};
+
+static inline bool narrowing_on(const struct narrowing *n)
+{
+    return n->type != WK_F32;
+}
+
+/* out[count] from x[count], which are elements `first` and following of the model. */
+void narrow_write(const struct narrowing *n, uint16_t *out, const float *x, size_t count,
+                  uint64_t first);
+
+#endif

@@ -1,0 +1,212 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/parallel/sharded_low.h"
+
+enum { PIECE = 16384 }; /* elements widened at a time: they stay in cache */
+
+static size_t elements_of(const struct sharded *s, int unit)
+{
+    return s->plan.units[unit].row * (size_t)s->plan.world;
+}
+
+static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    return arena + u->place + u->row * (size_t)s->options.rank;
+}
+
+/* Pages are counted in floats; units begin and end at even places. */
+static int new_arena(size_t count, struct pages *pages, uint16_t **ret)
+{
+    int rc = pages_init(pages, (count + 1) / 2, true);
+    *ret = (uint16_t *)pages->data;
+    return rc;
+}
+
+static void drop_unit(const struct sharded *s, const struct pages *pages, int unit)
+{
+    pages_drop(pages, s->plan.units[unit].place / 2, elements_of(s, unit) / 2);
+}
+
+static int allocate(struct sharded *s)
+{
+    struct sharded_low *low = &s->low;
+    int rc = new_arena(s->plan.padded, &low->param_pages, &low->params);
+    for (int i = 0; i < s->model->n_params; i++)
+        low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
+    low->vectors = calloc(low->n_vectors + 1, sizeof(*low->vectors));
+    if (rc || !low->vectors || !s->options.narrowing.grads)
+        return low->vectors ? rc : WK_ENOMEM;
+    rc = new_arena(s->plan.padded, &low->grad_pages, &low->grads);
+    low->wide = malloc(PIECE * sizeof(*low->wide));
+    return low->wide ? rc : WK_ENOMEM;
+}
+
+int sharded_low_init(struct sharded *s, struct error *err)
+{
+    const struct narrowing *narrowing = &s->options.narrowing;
+    if (!narrowing_on(narrowing))
+        return 0;
+    if (allocate(s))
+        return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", s->plan.padded);
+    int rc = model_set_compute(s->model, narrowing->type, NULL, err);
+    for (int i = 0; i < s->model->n_params; i++)
+        s->model->params[i].low = s->low.params + (s->model->params[i].data - s->params);
+    return rc;
+}
+
+void sharded_low_fini(struct sharded *s)
+{
+    pages_fini(&s->low.param_pages);
+    pages_fini(&s->low.grad_pages);
+    free(s->low.wide);
+    free(s->low.vectors);
+    s->low = (struct sharded_low){0};
+}
+
+int sharded_low_meet(struct sharded *s, struct wk_comm *comm)
+{
+    int rc = wk_comm_register(comm, s->low.param_pages.arena);
+    return rc || !s->low.grads ? rc : wk_comm_register(comm, s->low.grad_pages.arena);
+}
+
+int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    const struct narrowing *narrowing = &s->options.narrowing;
+    uint16_t *own = row_of(s, s->low.params, unit);
+    narrow_write(narrowing, own, s->own_params + u->shard, u->row,
+                 u->offset + u->row * (size_t)s->options.rank);
+    return wk_all_gather(s->comm, own, s->low.params + u->place, u->row, narrowing->type, ret_work);
+}
+
+void sharded_low_drop(struct sharded *s, int unit)
+{
+    drop_unit(s, &s->low.param_pages, unit);
+}
+
+void sharded_low_drop_grads(struct sharded *s, int unit)
+{
+    drop_unit(s, &s->low.grad_pages, unit);
+}
+
+/* Bits are added to zeros, so they arrive as they are. */
+int sharded_low_vectors(struct sharded *s)
+{
+    struct sharded_low *low = &s->low;
+    size_t at = 0;
+    if (!low->n_vectors)
+        return 0;
+    memset(low->vectors, 0, low->n_vectors * sizeof(*low->vectors));
+    for (int i = 0; i < s->model->n_params; i++) {
+        const struct param *param = &s->model->params[i];
+        if (model_reads_low(param))
+            continue;
+        struct shard_piece piece =
+            shard_piece(&s->plan, s->unit_of[i], s->options.rank, param->offset, param->count);
+        memcpy(low->vectors + at + piece.first, s->own_params + piece.at,
+               piece.count * sizeof(float));
+        at += param->count;
+    }
+    int rc = wk_all_reduce(s->comm, low->vectors, low->n_vectors, WK_I32, WK_SUM, NULL);
+    at = 0;
+    for (int i = 0; i < s->model->n_params && !rc; i++) {
+        const struct param *param = &s->model->params[i];
+        if (model_reads_low(param))
+            continue;
+        memcpy(param->data, low->vectors + at, param->count * sizeof(float));
+        at += param->count;
+    }
+    return rc;
+}
+
+int sharded_low_show(struct sharded *s)
+{
+    int rc = 0;
+    for (int i = 0; i < s->plan.n_units && !rc; i++) {
+        const struct shard_unit *u = &s->plan.units[i];
+        float *own = s->params + u->place + u->row * (size_t)s->options.rank;
+        memcpy(own, s->own_params + u->shard, u->row * sizeof(*own));
+        rc = wk_all_gather(s->comm, own, s->params + u->place, u->row, WK_F32, NULL);
+    }
+    s->low.shown = true;
+    return rc;
+}
+
+void sharded_low_hide(struct sharded *s)
+{
+    for (int i = 0; i < s->model->n_params && s->low.shown; i++) {
+        const struct param *param = &s->model->params[i];
+        if (model_reads_low(param))
+            pages_drop(&s->param_pages, (size_t)(param->data - s->params), param->count);
+    }
+    s->low.shown = false;
+}
+
+void sharded_low_take(struct sharded *s, int unit)
+{
+    const struct kernel_table *k = s->model->kernels;
+    enum wk_dtype type = s->options.narrowing.type;
+    size_t count = elements_of(s, unit), place = s->plan.units[unit].place;
+    for (size_t done = 0, n; done < count; done += n) {
+        n = count - done < PIECE ? count - done : PIECE;
+        uint16_t *low = s->low.grads + place + done;
+        k->widen(s->low.wide, type, low, n);
+        k->add(s->low.wide, s->grads + place + done, n);
+        k->narrow(low, type, s->low.wide, n);
+    }
+    pages_drop(&s->grad_pages, place, count);
+}
+
+bool sharded_low_own(const struct sharded *s)
+{
+    return s->low.grads && s->options.sharding == SHARDING_ZERO1;
+}
+
+int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    bool stays = sharded_low_own(s);
+    float *grads = s->grads + u->place;
+    struct wk_reduce_options options = {
+        .converts = s->low.grads && !stays,
+        .out_dtype = WK_F32,
+        .ret_nonfinite = &s->units[unit].wild,
+    };
+    struct wk_buffers buffers = {grads, grads + u->row * (size_t)s->options.rank, u->row, WK_F32};
+    if (s->low.grads) {
+        buffers.in = s->low.grads + u->place;
+        buffers.dtype = s->options.narrowing.type;
+    }
+    if (stays)
+        buffers.out = row_of(s, s->low.grads, unit);
+    return wk_reduce_scatter_with(s->comm, &buffers, WK_SUM, &options, ret_work);
+}
+
+void sharded_low_compact(struct sharded *s)
+{
+    for (int i = 0; i < s->plan.n_units; i++) {
+        const struct shard_unit *u = &s->plan.units[i];
+        memmove(s->low.grads + u->shard, row_of(s, s->low.grads, i), u->row * sizeof(uint16_t));
+    }
+}
+
+double sharded_low_squares(const struct sharded *s)
+{
+    const struct kernel_table *k = s->model->kernels;
+    double squares = 0;
+    for (size_t done = 0, n; done < s->plan.shard; done += n) {
+        n = s->plan.shard - done < PIECE ? s->plan.shard - done : PIECE;
+        k->widen(s->low.wide, s->options.narrowing.type, s->low.grads + done, n);
+        squares += k->sum_squares(s->low.wide, n);
+    }
+    return squares;
+}
+
+void sharded_low_clear(struct sharded *s)
+{
+    s->low.wild = false;
+    if (s->low.grads)
+        pages_drop(&s->low.grad_pages, 0, s->low.grad_pages.count);
+}

@@ -1,0 +1,53 @@
+/* The part of a sharded model's state that is in bf16 or f16. Bytes on each rank, for P parameters
+ * over N ranks and Adam; the shard is 12 P/N, with float gradients 16 P/N:
+ *
+ *               read by products   gradients                    sum
+ *     ZERO1     2P                 2P, with narrowing.grads     4P + 12 P/N
+ *     ZERO2     2P                 buckets on their way         2P + 16 P/N
+ *     FSDP      blocks in use      blocks on their way               16 P/N
+ *
+ * Gathers narrow this rank's row of the master and move 2 bytes per element. Vectors are not
+ * narrowed: every rank has all of them in float, for they are few. With narrowing.grads a unit's
+ * gradients are narrowed as soon as they are final and summed like that; the sums of a window's
+ * passes are in float under ZERO2 and FSDP.
+ *
+ * Part of sharded.c, whose thread calls. In float only init, own and clear do anything sensible.
+ */
+#ifndef PARALLEL_SHARDED_LOW_H
+#define PARALLEL_SHARDED_LOW_H
+
+#include "libworker/parallel/sharded.h"
+
+/* After the model's pointers are bound. Nothing in float. WK_ENOMEM. */
+int sharded_low_init(struct sharded *s, struct error *err);
+void sharded_low_fini(struct sharded *s);
+int sharded_low_meet(struct sharded *s, struct wk_comm *comm);
+
+/* Start gathering a unit; give it back. */
+int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work);
+void sharded_low_drop(struct sharded *s, int unit);
+void sharded_low_drop_grads(struct sharded *s, int unit);
+
+/* Every vector of the master to every rank. Collective. */
+int sharded_low_vectors(struct sharded *s);
+
+/* The master where parameters are in float, for reading; and not any more. Collective; local. */
+int sharded_low_show(struct sharded *s);
+void sharded_low_hide(struct sharded *s);
+
+/* Add a unit's float gradients to its narrow ones and give them back. With narrowing.grads. */
+void sharded_low_take(struct sharded *s, int unit);
+
+/* Start summing a unit's gradients, whichever they are, into this rank's row. */
+int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work);
+
+/* Whether the shard's gradient is the narrow one: ZERO1 with narrowing.grads. Then: rows together;
+ * squares of the shard's gradient. */
+bool sharded_low_own(const struct sharded *s);
+void sharded_low_compact(struct sharded *s);
+double sharded_low_squares(const struct sharded *s);
+
+/* What is left of the window's narrow gradients is not wanted any more. */
+void sharded_low_clear(struct sharded *s);
+
+#endif

@@ -1,0 +1,124 @@
+/* What mixed_precision asks for: narrow copies for the products, and in fp16 a loss scale. */
+#include <math.h>
+#include <string.h>
+
+#include "libworker/step/context.h"
+
+static int choose_type(const char *precision, enum wk_dtype *ret, struct error *err)
+{
+    if (strcmp(precision, "fp8") == 0)
+        return error_set(err, WK_EUNSUPPORTED,
+                         "mixed_precision fp8 is not in this build: its formats are, products of "
+                         "them are not; bf16 and fp16 work");
+    *ret = strcmp(precision, "bf16") == 0   ? WK_BF16
+           : strcmp(precision, "fp16") == 0 ? WK_F16
+                                            : WK_F32;
+    return 0;
+}
+
+/* A setting that another one makes meaningless was meant otherwise. */
+static int check_contradictions(const struct wk_context *ctx, enum wk_dtype type, struct error *err)
+{
+    const struct settings *settings = &ctx->settings;
+    const char *precision = settings_text(settings, SETTING_MIXED_PRECISION);
+    const char *strategy = settings_text(settings, SETTING_STRATEGY);
+    static const enum setting scales[] = {SETTING_LOSS_SCALE_INITIAL, SETTING_LOSS_SCALE_GROWTH,
+                                          SETTING_LOSS_SCALE_BACKOFF, SETTING_LOSS_SCALE_INTERVAL};
+    if (settings_integer(settings, SETTING_STOCHASTIC_ROUNDING) && type != WK_BF16)
+        return error_set(err, WK_EINVAL,
+                         "stochastic_rounding needs mixed_precision bf16, and it is %s", precision);
+    bool narrow_grads = settings_integer(settings, SETTING_LOW_GRADIENTS);
+    if (narrow_grads && type == WK_F32)
+        return error_set(err, WK_EINVAL,
+                         "low_gradients needs mixed_precision bf16 or fp16, and it is %s",
+                         precision);
+    if (narrow_grads && strcmp(strategy, "ddp") == 0)
+        return error_set(err, WK_EINVAL,
+                         "low_gradients needs strategy zero1, zero2 or fsdp, and it is ddp");
+    for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++)
+        if (type != WK_F16 && settings->values[scales[i]].origin != WK_FROM_DEFAULT)
+            return error_set(err, WK_EINVAL, "%s needs mixed_precision fp16, and it is %s",
+                             setting_rows[scales[i]].name, precision);
+    return 0;
+}
+
+int mixed_open(struct wk_context *ctx, struct error *err)
+{
+    const struct settings *settings = &ctx->settings;
+    struct wk_scaler_options options = {
+        .initial = settings_number(settings, SETTING_LOSS_SCALE_INITIAL),
+        .growth = settings_number(settings, SETTING_LOSS_SCALE_GROWTH),
+        .backoff = settings_number(settings, SETTING_LOSS_SCALE_BACKOFF),
+        .interval = settings_integer(settings, SETTING_LOSS_SCALE_INTERVAL),
+    };
+    enum wk_dtype type = WK_F32;
+    int rc = choose_type(settings_text(settings, SETTING_MIXED_PRECISION), &type, err);
+    if (!rc)
+        rc = check_contradictions(ctx, type, err);
+    if (!rc && type == WK_F16)
+        rc = scaler_init(&ctx->scaler, &options, err);
+    if (rc)
+        return rc;
+    ctx->scales = type == WK_F16;
+    ctx->narrowing = (struct narrowing){
+        .kernels = kernel_cpu(),
+        .type = type,
+        .stochastic = settings_integer(settings, SETTING_STOCHASTIC_ROUNDING),
+        .seed = (uint64_t)settings_integer(settings, SETTING_SEED),
+        .grads = settings_integer(settings, SETTING_LOW_GRADIENTS),
+    };
+    return 0;
+}
+
+double mixed_scale(const struct wk_context *ctx)
+{
+    return ctx->scales ? ctx->scaler.scale : 1;
+}
+
+int mixed_judge(struct wk_context *ctx, bool *ret_skip, struct error *err)
+{
+    double loss = (double)ctx->strategy.extras[EXTRA_LOSS] / ctx->micro;
+    bool finite = isfinite(loss) && isfinite(ctx->grad_scale);
+    if (narrowing_on(&ctx->narrowing))
+        finite = finite && strategy_finite(&ctx->strategy);
+    *ret_skip = false;
+    if (ctx->scales)
+        return scaler_update(&ctx->scaler, finite, ret_skip, err);
+    return finite ? 0
+                  : error_set(err, WK_EOVERFLOW,
+                              "step %lld is not taken: the loss (%g) or the gradient is not "
+                              "finite; the parameters are those of the step before",
+                              (long long)ctx->numbers.step + 1, loss);
+}
+
+void mixed_numbers(const struct wk_context *ctx, struct train_numbers *ret)
+{
+    ret->loss_scale = ctx->scales ? ctx->scaler.scale : 0;
+    ret->clean_steps = ctx->scaler.clean_steps;
+    ret->skipped_steps = ctx->scaler.skipped;
+}
+
+/* A run that goes on in fp16 from one that did not begins with the settings' scale. */
+void mixed_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
+{
+    if (!ctx->scales || !(numbers->loss_scale > 0))
+        return;
+    ctx->scaler.scale = numbers->loss_scale;
+    ctx->scaler.clean_steps = numbers->clean_steps;
+    ctx->scaler.skipped = numbers->skipped_steps;
+}
+
+double wk_loss_scale(const struct wk_context *ctx)
+{
+    return mixed_scale(ctx);
+}
+
+bool wk_step_skipped(const struct wk_context *ctx)
+{
+    return ctx->skipped;
+}
+
+int64_t wk_skipped_steps(const struct wk_context *ctx)
+{
+    return ctx->scaler.skipped;
+}

@@ -1,0 +1,35 @@
+/* One toy run on a number of ranks, described by its settings, and what came of it. */
+#ifndef TRAIN_VARIANT_H
+#define TRAIN_VARIANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { VARIANT_STEPS = 12, VARIANT_RANKS_MAX = 4, VARIANT_WEIGHTS_MAX = 1 << 16 };
+
+struct variant {
+    const char *strategy, *accumulation, *prefetch, *reshard, *bucket; /* NULL: as usual */
+    const char *precision, *low_gradients, *stochastic, *scale;
+    int ranks;
+    int64_t batch;
+    bool custom, no_clip;
+};
+
+struct outcome {
+    double losses[VARIANT_STEPS + 1];
+    float norms[VARIANT_STEPS + 1];
+    float weights[VARIANT_WEIGHTS_MAX];
+};
+
+/* Run it; every rank must end well and with the same outcome. */
+void variant_run(const struct variant *variant, struct outcome *ret);
+
+/* The largest differences: of losses and norms relative to a's, of weights absolute. */
+struct apart {
+    double losses, norms, weights;
+};
+struct apart outcome_apart(const struct outcome *a, const struct outcome *b);
+
+bool outcome_same_bits(const struct outcome *a, const struct outcome *b);
+
+#endif
