@@ -12,6 +12,21 @@ import torch.distributed as dist
 ROUNDS, ROUND_S, CALLS_MAX = 3, 0.02, 5000
 
 
+def values(count, rank):
+    """values.h"""
+    x = (torch.arange(count, dtype=torch.int64) * 2654435761 + (rank + 1) * 40503) & 0xFFFFFFFF
+    x ^= x >> 15
+    x = (x * 2246822519) & 0xFFFFFFFF
+    x ^= x >> 13
+    return x.to(torch.float32) / 4294967296.0 - 0.5
+
+
+def digest(data):
+    bits = data.view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+    places = torch.arange(len(data), dtype=torch.int64) * 2 + 1
+    return int((bits * places).sum()) & (2**63 - 1)
+
+
 def be_rank(rank, world, port, sizes):
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))
@@ -19,8 +34,11 @@ def be_rank(rank, world, port, sizes):
         os.sched_setaffinity(0, {cores[rank]})
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
     for size in sizes:
-        data = torch.rand(max(1, size // 4)) - 0.5
-        keep = data.clone()
+        keep = values(max(1, size // 4), rank)
+        data = keep.clone()
+        dist.all_reduce(data)
+        if rank == 0:
+            print(json.dumps({"who": "gloo", "bytes": size, "digest": digest(data)}), flush=True)
         for _ in range(2):
             start = time.perf_counter()
             dist.all_reduce(data)

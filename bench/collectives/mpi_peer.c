@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/collectives/values.h"
+
 enum { BATCHES = 5, CALLS_MAX = 20000 };
 #define BATCH_US 15000.0
 
@@ -14,15 +16,6 @@ static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-static void fill(float *data, size_t count, int rank)
-{
-    unsigned x = 2463534242u + (unsigned)rank;
-    for (size_t i = 0; i < count; i++) {
-        x ^= x << 13, x ^= x >> 17, x ^= x << 5;
-        data[i] = ((float)x / 4294967296.0f - 0.5f) * 1e-30f; /* sums must not overflow */
-    }
 }
 
 static void reduce(float *data, size_t count)
@@ -54,10 +47,14 @@ int main(int argc, char **argv)
         double batches[BATCHES];
         if (!data)
             return 1;
-        fill(data, count, rank);
+        values_fill(data, count, rank);
+        reduce(data, count);
+        if (rank == 0)
+            printf("{\"who\": \"openmpi\", \"bytes\": %zu, \"digest\": %llu}\n", bytes,
+                   (unsigned long long)values_digest(data, count));
         int calls = calls_for(data, count);
         for (int b = 0; b < BATCHES; b++) {
-            fill(data, count, rank);
+            values_fill(data, count, rank);
             MPI_Barrier(MPI_COMM_WORLD);
             double from_us = MPI_Wtime() * 1e6;
             for (int c = 0; c < calls; c++)

@@ -272,25 +272,35 @@ static size_t out_bytes(const struct reduction *r)
                    : wk_dtype_bytes(r->finish.active ? r->finish.out : r->dtype);
 }
 
+static bool converts(const struct reduction *r)
+{
+    return r->finish.active && r->finish.out != r->dtype && !r->open;
+}
+
+/* Nothing is left to do behind the last sum. */
+static bool ends_with_sum(const struct reduction *r, const struct rest *rest)
+{
+    bool tallies = r->finish.active && r->finish.tally;
+    return r->sources > 1 && !kernels[r->dtype].widen && !rest->divisor && rest->scale == 0 &&
+           !tallies && !converts(r);
+}
+
 static void reduce_block(const struct reduction *r, const void *const *sources, void *dst,
                          void *also, size_t n)
 {
     const struct rest rest = rest_of(r);
-    bool tallies = r->finish.active && r->finish.tally;
-    bool converts = r->finish.active && r->finish.out != r->dtype && !r->open;
-    bool at_once = !rest.divisor && rest.scale == 0 && !tallies && !converts && r->sources > 1;
     if (kernels[r->dtype].widen) {
         float *sums = combine_widened(r, sources, rest.factor, n);
         if (r->open)
             memcpy(dst, sums, n * sizeof(*sums));
         else
             finish_f32(r, &rest, sums, n, dst);
-    } else if (at_once) {
+    } else if (ends_with_sum(r, &rest)) {
         combine(r, sources, (struct pass){.dst = dst, .also = also, .factor = rest.factor}, n);
         return;
     } else {
         /* A converted result has other places than the sums. */
-        void *sums = converts ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
+        void *sums = converts(r) ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
         combine(r, sources, (struct pass){.dst = sums, .factor = rest.factor}, n);
         if (r->dtype == WK_F32)
             finish_f32(r, &rest, sums, n, dst);
@@ -304,7 +314,9 @@ static void reduce_block(const struct reduction *r, const void *const *sources, 
 void reduce_to_both(const struct reduction *r, const void *const *sources, void *dst, void *also,
                     size_t count)
 {
-    if (count <= REDUCE_BLOCK) {
+    const struct rest rest = rest_of(r);
+    /* Two vectors that only have to be added need no room for what is in between. */
+    if (count <= REDUCE_BLOCK || (r->sources == 2 && ends_with_sum(r, &rest))) {
         if (count > 0)
             reduce_block(r, sources, dst, also, count);
         return;

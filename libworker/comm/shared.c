@@ -140,8 +140,9 @@ static void all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
     struct slice slice = slice_of(rq->count, comm->world, comm->rank);
     struct reduction reduction = request_reduction(comm, rq, tally);
     int next = (comm->rank + 1) % comm->world;
-    for (size_t done = 0; done < slice.count; done += REDUCE_BLOCK) {
-        size_t n = slice.count - done < REDUCE_BLOCK ? slice.count - done : REDUCE_BLOCK;
+    size_t block = comm->world == 2 ? slice.count : REDUCE_BLOCK; /* two need no copies */
+    for (size_t done = 0; done < slice.count; done += block) {
+        size_t n = slice.count - done < block ? slice.count - done : block;
         size_t at = slice.first + done;
         char *own = (char *)rq->out + at * out_size;
         sum_views(comm, views, at * size);

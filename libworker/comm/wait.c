@@ -221,10 +221,15 @@ static void hear_all(struct wk_comm *comm, int timeout_ms)
         hear(comm, events[i].data.u64);
 }
 
+/* A rank of this host has failed and said so. */
+static bool alerted(const struct wk_comm *comm)
+{
+    return comm->has_segment && atomic_load(&comm->segment.head->alert);
+}
+
 int wait_look(struct wk_comm *comm)
 {
-    bool alert = comm->has_segment && atomic_load(&comm->segment.head->alert);
-    if (alert || comm->has_remote)
+    if (alerted(comm) || comm->has_remote)
         hear_all(comm, 0);
     return atomic_load(&comm->failure);
 }
@@ -267,8 +272,11 @@ int wait_more(struct wk_comm *comm, struct wait *wait)
         wait->spin_start_us = 0;
         return rc;
     }
-    if (spin(comm, wait))
+    if (spin(comm, wait)) {
+        if (alerted(comm))
+            hear_all(comm, 0);
         return atomic_load(&comm->failure);
+    }
     fall_asleep(comm);
     wait->armed = true;
     return 0;
