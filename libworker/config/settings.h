@@ -57,6 +57,16 @@
       "gradients that are reduced together")                                                       \
     X(FIRST_BUCKET_MIB, "first_bucket_mib", NUMBER, "1", 0, 4096, NULL,                            \
       "the same for the first of a backward pass, so that reducing starts early")                  \
+    X(FIND_UNUSED, "ddp.find_unused", BOOL, "false", 0, 0, NULL,                                   \
+      "parameters may get no gradient on some ranks; else that is an error")                       \
+    X(STATIC_GRAPH, "ddp.static_graph", BOOL, "false", 0, 0, NULL,                                 \
+      "every backward pass announces the gradients that the first one did, as often")              \
+    X(DDP_HOOK, "ddp.hook", CHOICE, "none", 0, 0, "none|fp16|bf16|powersgd",                       \
+      "how gradients are compressed on their way to the other ranks")                              \
+    X(POWERSGD_RANK, "ddp.powersgd_rank", INTEGER, "1", 1, 64, NULL,                               \
+      "columns of the factors of a gradient")                                                      \
+    X(POWERSGD_WARM_UP, "ddp.powersgd_warm_up", INTEGER, "1000", 0, INT64_MAX, NULL,               \
+      "steps of a generation that are summed uncompressed first")                                  \
     X(PREFETCH, "fsdp.prefetch", INTEGER, "1", 0, 8, NULL,                                         \
       "blocks gathered ahead of the one in use")                                                   \
     X(RESHARD, "fsdp.reshard_after_forward", BOOL, "true", 0, 0, NULL,                             \

@@ -1,9 +1,13 @@
 /* Data parallelism: every rank holds the whole model, gradients are summed over the ranks while the
  * backward pass still runs.
  *
- * Gradients live in one arena, buckets are ranges of it, so nothing is copied. A bucket's
- * all-reduce starts when its last gradient is announced and all buckets before it have started: the
- * order is the same on every rank whatever order gradients come in.
+ * Gradients live in one arena, buckets are ranges of it (ready.h), so nothing is copied. A bucket's
+ * sum starts when its last gradient is announced and all buckets before it have started: the order
+ * is the same on every rank whatever order gradients come in. How a range is summed is the hook's
+ * matter. Behind the gradients lie the step's own numbers, which are summed last, always exactly.
+ *
+ * The first pass with a communicator takes buckets from the arena's end; then rank 0 tells
+ * everybody the order in which its gradients came, and they are cut anew.
  *
  * One thread. The communicator may be aborted by any thread meanwhile; then the code of the failure
  * comes out of ddp_finish and the arena's content is undefined. Source: Li et al. 2020, section 3.
@@ -15,52 +19,76 @@
 #include <stddef.h>
 
 #include <worker/comm.h>
+#include <worker/parallel.h>
 
 #include "common/base/error.h"
-#include "libworker/parallel/bucket.h"
+#include "libworker/parallel/ready.h"
 
-struct ddp {
-    float *grads; /* [count], borrowed */
-    size_t count;
-    struct bucket *buckets; /* [n_buckets] */
-    int n_buckets;
-    int *bucket_of; /* [n_params] */
-    int n_params;
-    bool *ready;           /* [n_params], in this backward pass */
-    int *missing;          /* [n_buckets], gradients not yet announced */
-    struct wk_work **work; /* [n_buckets], started ones */
-    struct wk_comm *comm;  /* of this pass; borrowed */
-    bool syncing;
-    int started;
-    int failure; /* first code a collective was refused with */
-    bool watch;  /* find out whether the sums are finite: costs no pass of its own */
-    int *wild;   /* [n_buckets], which are not */
+struct ddp_options {
+    struct bucket_sizes sizes;
+    /* Every pass announces what the first did, as often: a gradient is final when it has been
+     * announced that many times, one that never was does not hold its bucket up. */
+    bool static_graph;
 };
 
-/* `grads[count]`: all parameters and whatever else is to be summed behind them. */
+struct ddp {
+    struct ddp_options options;
+    const struct param *params; /* [n_params], borrowed */
+    int n_params;
+    float *grads;      /* [all], borrowed */
+    size_t count, all; /* of the model, and with the numbers behind it */
+    struct wk_gradient_hook hook;
+    struct ready_plan plan;
+    struct wk_gradients *parts; /* [n_params], by run of the plan */
+    int *order;                 /* [n_params]: the plan's; while it is observed, this pass's */
+    int *times;                 /* [n_params]: announcements in this pass */
+    int *expected;              /* [n_params]: how many make a gradient final */
+    int *last;                  /* [n_params]: when the one that counts came */
+    int *missing;               /* [n_params], by bucket: gradients not final yet */
+    struct wk_comm *comm;       /* of this pass; borrowed */
+    struct wk_work *tail;       /* the sum of the numbers behind */
+    bool passing, syncing;      /* in a pass; in one whose gradients are summed */
+    bool ordered;               /* the plan is in the order observed with this communicator */
+    bool recorded;              /* static graph: expected is that of the first pass */
+    int clock, started, started_parts;
+    int failure; /* first code a collective failed with */
+};
+
+/* grads[all]: those of the parameters, and behind `count` the step's numbers. WK_ENOMEM. */
 struct ddp_arena {
     const struct param *params;
     int n_params;
     float *grads;
-    size_t count;
+    size_t count, all;
 };
-int ddp_init(struct ddp *ddp, const struct ddp_arena *arena, const struct bucket_sizes *sizes,
+int ddp_init(struct ddp *ddp, const struct ddp_arena *arena, const struct ddp_options *options,
              struct error *err);
-void ddp_fini(struct ddp *ddp); /* waits for nothing: ddp_finish first */
+void ddp_fini(struct ddp *ddp); /* takes zeroed memory; waits for nothing: ddp_finish first */
 
-/* A backward pass begins whose gradients are to be summed over `comm`. */
-void ddp_begin(struct ddp *ddp, struct wk_comm *comm);
+/* Outside a pass, and before the first. */
+void ddp_set_hook(struct ddp *ddp, const struct wk_gradient_hook *hook);
 
-/* params[index].grad is final in this pass. Outside begin…finish nothing happens; twice is once. */
+/* Another communicator: orders and graphs are observed again. */
+void ddp_meet(struct ddp *ddp);
+
+/* A backward pass begins; if `last`, its gradients are to be summed over `comm`. */
+void ddp_begin(struct ddp *ddp, struct wk_comm *comm, bool last);
+
+/* params[index].grad is final in this pass (or, in a static graph, may be). Outside begin…finish
+ * nothing happens. */
 void ddp_ready(struct ddp *ddp, int index);
+
+/* Whether this pass announced other gradients than a static graph promises. */
+bool ddp_changed(const struct ddp *ddp);
 
 /* The pass is over: parameters nobody announced take part as they are. Starts what is left. */
 void ddp_flush(struct ddp *ddp);
 
-/* Wait for all sums. 0, also without ddp_begin, or the first failure (WK_EPEER, WK_EABORT, …). */
+/* Wait for all sums. 0, also without a pass to sum, or the first failure (WK_EPEER, WK_EABORT, …).
+ * Collective. */
 int ddp_finish(struct ddp *ddp);
 
-/* After ddp_finish of a watched pass: whether every sum is finite; the same on all ranks. */
-bool ddp_finite(const struct ddp *ddp);
+/* The same for what has been started, and nothing more: a pass that is given up. */
+int ddp_drain(struct ddp *ddp);
 
 #endif

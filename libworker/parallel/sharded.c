@@ -124,7 +124,8 @@ static int allocate(struct sharded *s, struct error *err)
     s->unit_of = calloc(n, sizeof(*s->unit_of));
     s->ready = calloc(n, sizeof(*s->ready));
     s->units = calloc((size_t)s->plan.n_units, sizeof(*s->units));
-    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units)
+    s->extras = calloc(s->options.extras, sizeof(*s->extras));
+    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units || !s->extras)
         return error_set(err, WK_ENOMEM, "no memory for a shard of %zu parameters", s->plan.shard);
     return 0;
 }
@@ -199,6 +200,7 @@ void sharded_fini(struct sharded *s)
     free(s->unit_of);
     free(s->ready);
     free(s->units);
+    free(s->extras);
     shard_plan_fini(&s->plan);
     *s = (struct sharded){0};
 }
@@ -442,6 +444,7 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
 {
     sharded_use(s, comm);
     s->passing = true;
+    s->last = last;
     s->reducing = last || s->options.sharding != SHARDING_ZERO1;
     s->following = s->reducing || s->low.grads;
     if (!s->following)
@@ -452,12 +455,6 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
     for (int i = 0; i < s->plan.n_units; i++) {
         s->units[i].missing = s->units[i].n_params;
         s->units[i].reduced = s->units[i].collected = false;
-    }
-    if (last && !s->failure) {
-        int rc =
-            wk_all_reduce(comm, s->extras, SHARDED_EXTRAS_MAX, WK_F32, WK_SUM, &s->extras_work);
-        if (rc)
-            note(s, rc);
     }
 }
 
@@ -477,6 +474,12 @@ void sharded_flush(struct sharded *s)
 {
     while (s->following && s->next >= 0)
         unit_done(s, s->next--);
+    if (s->last && !s->failure) {
+        int rc =
+            wk_all_reduce(s->comm, s->extras, s->options.extras, WK_F32, WK_SUM, &s->extras_work);
+        if (rc)
+            note(s, rc);
+    }
     if (s->hooked)
         sharded_release_all(s);
 }
@@ -504,7 +507,7 @@ int sharded_finish(struct sharded *s)
         sharded_low_compact(s);
     else if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
         compact_rows(s);
-    s->passing = s->reducing = s->following = false;
+    s->passing = s->reducing = s->following = s->last = false;
     return s->failure;
 }
 
@@ -523,7 +526,7 @@ void sharded_drain(struct sharded *s)
     }
     (void)wk_wait(s->extras_work);
     s->extras_work = NULL;
-    s->passing = s->reducing = s->following = false;
+    s->passing = s->reducing = s->following = s->last = false;
     s->reduces = 0;
     s->next = -1;
 }
@@ -541,7 +544,7 @@ int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret)
 
 void sharded_clear(struct sharded *s)
 {
-    memset(s->extras, 0, sizeof(s->extras));
+    memset(s->extras, 0, s->options.extras * sizeof(*s->extras));
     sharded_low_clear(s);
     if (s->options.sharding == SHARDING_ZERO1 && !sharded_low_own(s)) {
         memset(s->grads, 0, s->plan.padded * sizeof(float));

@@ -34,14 +34,14 @@ enum sharding { SHARDING_ZERO1, SHARDING_ZERO2, SHARDING_FSDP };
 enum {
     SHARDED_REDUCES_MAX = 2,  /* units of gradients on their way at once */
     SHARDED_PREFETCH_MAX = 8, /* blocks gathered ahead, at most */
-    SHARDED_EXTRAS_MAX = 16,  /* numbers summed beside the gradients */
 };
 
 struct sharded_options {
     enum sharding sharding;
     int rank, world;
     struct bucket_sizes sizes;
-    int prefetch; /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
+    size_t extras; /* numbers that are summed with the gradients */
+    int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
     struct narrowing narrowing;
     bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
 };
@@ -83,12 +83,13 @@ struct sharded {
     struct sharded_unit *units; /* [plan.n_units] */
     int *unit_of;               /* [model->n_params] */
     bool *ready;                /* [model->n_params] in this pass */
-    float extras[SHARDED_EXTRAS_MAX];
+    float *extras;              /* [options.extras] */
     struct wk_work *extras_work;
     struct wk_comm *comm;          /* of the passes under way; borrowed */
     bool passing;                  /* between begin and finish */
     bool reducing;                 /* this pass sums over the ranks */
     bool following;                /* something is done with each unit once its gradients are in */
+    bool last;                     /* it is its window's last */
     int depth;                     /* blocks entered and not left */
     int next;                      /* unit to start next; -1 when all are */
     int reduces;                   /* on their way */
@@ -119,7 +120,7 @@ void sharded_release_all(struct sharded *s);
 /* The communicator for gathers of the coming passes. */
 void sharded_use(struct sharded *s, struct wk_comm *comm);
 
-/* A backward pass begins; `last` of its window or not. Extras are summed with the last one. */
+/* A backward pass begins; `last` of its window or not. Extras are summed at the last one's end. */
 void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last);
 void sharded_ready(struct sharded *s, int index);
 void sharded_flush(struct sharded *s);

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,21 +19,39 @@ static float *arena(size_t count)
     return data;
 }
 
-static int init_low(struct strategy *st, const struct narrowing *narrowing, struct error *err)
+static int init_low(struct strategy *st, struct error *err)
 {
-    st->ddp.watch = narrowing_on(narrowing);
-    if (!narrowing_on(narrowing))
+    if (!narrowing_on(&st->narrowing))
         return 0;
     st->low = calloc(st->model->count, sizeof(*st->low));
     if (!st->low)
         return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", st->model->count);
-    return model_set_compute(st->model, narrowing->type, st->low, err);
+    return model_set_compute(st->model, st->narrowing.type, st->low, err);
 }
 
-static int init_whole(struct strategy *st, const struct sharded_options *options, struct error *err)
+static int make_hook(struct strategy *st, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = st->model;
-    st->grad_count = model->count + SHARDED_EXTRAS_MAX;
+    struct hook_model about = {model->kernels, model->params, model->n_params, st->grads,
+                               model->count};
+    switch (options->hook) {
+    case HOOK_SUM:
+        return hook_sum_new(&about, narrowing_on(&st->narrowing), &st->hook, err);
+    case HOOK_F16:
+        return hook_low_new(&about, WK_F16, &st->hook, err);
+    case HOOK_BF16:
+        return hook_low_new(&about, WK_BF16, &st->hook, err);
+    case HOOK_POWERSGD:
+        return hook_powersgd_new(&about, &options->powersgd, &st->hook, err);
+    }
+    return error_set(err, WK_EINTERNAL, "%d is no hook", (int)options->hook);
+}
+
+static int init_whole(struct strategy *st, const struct strategy_options *options,
+                      struct error *err)
+{
+    struct wk_model *model = st->model;
+    st->grad_count = model->count + STRATEGY_EXTRAS_MAX + usage_room(model->n_params);
     st->params = arena(model->count);
     if (!st->params || wk_arena_new(st->grad_count * sizeof(*st->grads), &st->arena))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
@@ -43,9 +62,27 @@ static int init_whole(struct strategy *st, const struct sharded_options *options
         return error_set(err, rc, "the model does not take its memory");
     if (model_is_custom(model))
         custom_apply_initial(model);
-    struct ddp_arena grads = {model->params, model->n_params, st->grads, st->grad_count};
-    rc = ddp_init(&st->ddp, &grads, &options->sizes, err);
-    return rc ? rc : init_low(st, &options->narrowing, err);
+    struct ddp_arena grads = {model->params, model->n_params, st->grads, model->count,
+                              st->grad_count};
+    rc = ddp_init(&st->ddp, &grads, &options->ddp, err);
+    if (!rc)
+        rc = make_hook(st, options, err);
+    if (rc)
+        return rc;
+    ddp_set_hook(&st->ddp, &st->hook.face);
+    return init_low(st, err);
+}
+
+static int init_cut(struct strategy *st, const struct strategy_options *options, struct error *err)
+{
+    struct sharded_options shard = options->shard;
+    shard.extras = STRATEGY_EXTRAS_MAX + usage_room(st->model->n_params);
+    int rc = sharded_init(&st->shard, st->model, &shard, err);
+    if (rc)
+        return rc;
+    st->extras = st->shard.extras;
+    st->model->hooks = sharded_hooks(&st->shard);
+    return 0;
 }
 
 int strategy_init(struct strategy *st, struct wk_model *model,
@@ -53,16 +90,11 @@ int strategy_init(struct strategy *st, struct wk_model *model,
 {
     *st = (struct strategy){.ready = true,
                             .is_sharded = options->is_sharded,
+                            .unused_fine = options->unused_fine || options->ddp.static_graph,
                             .model = model,
                             .narrowing = options->shard.narrowing};
-    if (!st->is_sharded)
-        return init_whole(st, &options->shard, err);
-    int rc = sharded_init(&st->shard, model, &options->shard, err);
-    if (!rc) {
-        st->extras = st->shard.extras;
-        model->hooks = sharded_hooks(&st->shard);
-    }
-    return rc;
+    int rc = st->is_sharded ? init_cut(st, options, err) : init_whole(st, options, err);
+    return rc ? rc : usage_init(&st->usage, model->n_params, st->extras + STRATEGY_EXTRAS_MAX, err);
 }
 
 void strategy_fini(struct strategy *st)
@@ -79,6 +111,9 @@ void strategy_fini(struct strategy *st)
     for (int i = 0; i < st->model->n_params; i++)
         st->model->params[i].data = st->model->params[i].grad = NULL;
     ddp_fini(&st->ddp);
+    if (st->hook.free)
+        st->hook.free(st->hook.face.arg);
+    usage_fini(&st->usage);
     free(st->params);
     free(st->low);
     wk_arena_free(st->arena);
@@ -88,7 +123,21 @@ void strategy_fini(struct strategy *st)
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
     int rc = st->is_sharded ? sharded_meet(&st->shard, comm) : wk_comm_register(comm, st->arena);
-    return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
+    if (!rc && st->hook.meet)
+        rc = st->hook.meet(st->hook.face.arg, comm);
+    if (rc)
+        return error_set(err, rc, "%s", wk_comm_error(comm));
+    if (!st->is_sharded)
+        ddp_meet(&st->ddp);
+    return 0;
+}
+
+int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook)
+{
+    if (st->is_sharded)
+        return WK_EUNSUPPORTED;
+    ddp_set_hook(&st->ddp, hook ? hook : &st->hook.face);
+    return 0;
 }
 
 struct strategy_range strategy_range(struct strategy *st)
@@ -153,14 +202,17 @@ int strategy_gather(struct strategy *st, struct wk_comm *comm)
 
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 {
+    st->last = last;
+    usage_begin(&st->usage);
     if (st->is_sharded)
         sharded_begin(&st->shard, comm, last);
-    else if (last)
-        ddp_begin(&st->ddp, comm);
+    else
+        ddp_begin(&st->ddp, comm, last);
 }
 
 void strategy_ready(struct strategy *st, int index)
 {
+    usage_note(&st->usage, index);
     if (st->is_sharded)
         sharded_ready(&st->shard, index);
     else
@@ -169,30 +221,41 @@ void strategy_ready(struct strategy *st, int index)
 
 void strategy_flush(struct strategy *st)
 {
+    usage_end(&st->usage, !st->is_sharded && ddp_changed(&st->ddp));
     if (st->is_sharded)
         sharded_flush(&st->shard);
     else
         ddp_flush(&st->ddp);
 }
 
-int strategy_finish(struct strategy *st)
+int strategy_finish(struct strategy *st, struct error *err)
 {
-    return st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
+    struct wk_comm *comm = st->is_sharded ? st->shard.comm : st->ddp.comm;
+    int rc = st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
+    if (rc || !st->last)
+        return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
+    st->last = false;
+    return usage_check(&st->usage, st->model->params, wk_comm_world(comm), st->unused_fine, err);
 }
 
 bool strategy_finite(const struct strategy *st)
 {
-    return st->is_sharded ? sharded_finite(&st->shard) : ddp_finite(&st->ddp);
+    if (st->is_sharded)
+        return sharded_finite(&st->shard);
+    if (st->hook.finite && st->ddp.hook.arg == st->hook.face.arg)
+        return st->hook.finite(st->hook.face.arg);
+    return isfinite(clip_sum_squares(st->model->kernels, st->grads, st->model->count));
 }
 
 void strategy_drain(struct strategy *st)
 {
     if (!st->ready)
         return;
+    st->last = false;
     if (st->is_sharded)
         sharded_drain(&st->shard);
     else
-        (void)ddp_finish(&st->ddp);
+        (void)ddp_drain(&st->ddp);
 }
 
 int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret)

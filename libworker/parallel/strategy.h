@@ -1,8 +1,9 @@
 /* One face for all ways to spread training over data-parallel ranks, so that step/ reads the same
  * for each: where parameters and gradients live, how gradients are summed, who updates what.
  *
- * `extras` are numbers of the step that are summed with the gradients at no cost of their own. One
- * thread; the communicator may be aborted by any thread meanwhile.
+ * `extras` are numbers of the step that are summed with the gradients at no cost of their own; with
+ * them goes which parameters took part (usage.h). One thread; the communicator may be aborted by
+ * any thread meanwhile.
  */
 #ifndef PARALLEL_STRATEGY_H
 #define PARALLEL_STRATEGY_H
@@ -12,11 +13,21 @@
 
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
+#include "libworker/parallel/hook.h"
 #include "libworker/parallel/sharded.h"
+#include "libworker/parallel/usage.h"
+
+enum { STRATEGY_EXTRAS_MAX = 16 };
+
+enum hook_kind { HOOK_SUM, HOOK_F16, HOOK_BF16, HOOK_POWERSGD };
 
 struct strategy_options {
-    bool is_sharded;              /* else DDP, which needs `shard.sizes` only */
+    bool is_sharded;              /* else DDP: `ddp`, `hook` and `powersgd` too */
     struct sharded_options shard; /* its narrowing is DDP's too */
+    struct ddp_options ddp;
+    enum hook_kind hook;
+    struct powersgd_options powersgd;
+    bool unused_fine; /* parameters need not be announced on every rank */
 };
 
 struct strategy {
@@ -24,13 +35,17 @@ struct strategy {
     bool is_sharded;
     struct wk_model *model;
     struct narrowing narrowing;
-    float *extras; /* [SHARDED_EXTRAS_MAX] */
+    float *extras; /* [STRATEGY_EXTRAS_MAX], and `usage` behind */
+    struct usage usage;
+    bool unused_fine;
+    bool last; /* the pass under way sums its window */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
     struct wk_arena *arena; /* what grads lie in */
     size_t grad_count;
     uint16_t *low; /* [model->count], what products read; NULL in float */
     struct ddp ddp;
+    struct grad_hook hook; /* the setting's */
     /* else: */
     struct sharded shard;
 };
@@ -42,6 +57,9 @@ void strategy_fini(struct strategy *st); /* takes zeroed memory; waits for what 
 
 /* Once with every communicator, before it is used here: its ranks will sum in place. WK_ENOMEM. */
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
+
+/* The program's own hook, or NULL for the setting's. WK_EUNSUPPORTED unless it is DDP. */
+int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook);
 
 /* What this rank's optimizer works on: a table of parameters over a range of `count`. */
 struct strategy_range {
@@ -70,11 +88,12 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
 /* All parameters where the model reads them, until the next step. Collective when sharded. */
 int strategy_gather(struct strategy *st, struct wk_comm *comm);
 
-/* A backward pass, the last of its window or not; then its end, waiting for its sums. */
+/* A backward pass, the last of its window or not; then its end, waiting for its sums: the code of
+ * a collective, or WK_ESTATE with a sentence when parameters were left out that should not be. */
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);
 void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
-int strategy_finish(struct strategy *st);
+int strategy_finish(struct strategy *st, struct error *err);
 
 /* In bf16 and f16, after the window's last finish: whether every sum of it is finite. The same on
  * all ranks, found out while summing. */

@@ -45,6 +45,31 @@ static bool strategy_of(const struct wk_context *ctx, enum sharding *ret_shardin
     return true;
 }
 
+static enum hook_kind hook_of(const struct wk_context *ctx)
+{
+    const char *name = settings_text(&ctx->settings, SETTING_DDP_HOOK);
+    if (strcmp(name, "fp16") == 0)
+        return HOOK_F16;
+    if (strcmp(name, "bf16") == 0)
+        return HOOK_BF16;
+    return strcmp(name, "powersgd") == 0 ? HOOK_POWERSGD : HOOK_SUM;
+}
+
+/* What only strategy ddp does. */
+static int check_ddp(const struct wk_context *ctx, struct error *err)
+{
+    enum sharding sharding;
+    const char *strategy = settings_text(&ctx->settings, SETTING_STRATEGY);
+    if (!strategy_of(ctx, &sharding))
+        return 0;
+    if (hook_of(ctx) != HOOK_SUM)
+        return error_set(err, WK_EINVAL, "ddp.hook %s contradicts strategy %s",
+                         settings_text(&ctx->settings, SETTING_DDP_HOOK), strategy);
+    if (settings_integer(&ctx->settings, SETTING_STATIC_GRAPH))
+        return error_set(err, WK_EINVAL, "ddp.static_graph contradicts strategy %s", strategy);
+    return 0;
+}
+
 /* Sizes of the mesh against the strategy and the world. */
 static int check_mesh(const struct wk_context *ctx, struct error *err)
 {
@@ -83,7 +108,8 @@ static int check_settings(const struct wk_context *ctx, struct error *err)
     for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
         if (settings_integer(settings, ones[i]) != 1)
             return refuse(err, setting_rows[ones[i]].name, settings_text(settings, ones[i]));
-    return check_mesh(ctx, err);
+    int rc = check_ddp(ctx, err);
+    return rc ? rc : check_mesh(ctx, err);
 }
 
 /* First pass: sort what was given. */
@@ -180,7 +206,14 @@ static int bind_model(struct wk_context *ctx, struct error *err)
         .shard.sizes.first_bytes =
             (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
         .shard.sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
+        .ddp.static_graph = settings_integer(&ctx->settings, SETTING_STATIC_GRAPH),
+        .hook = hook_of(ctx),
+        .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
+        .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
+        .powersgd.seed = seed,
+        .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
     };
+    options.ddp.sizes = options.shard.sizes;
     if (!model_is_custom(model) && !model->seed_waits)
         (void)wk_model_init(model, seed);
     int rc = strategy_init(&ctx->strategy, model, &options, err);

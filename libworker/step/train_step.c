@@ -113,6 +113,14 @@ int wk_no_sync(struct wk_model *model, bool on)
     return ctx->error.code;
 }
 
+int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx || (ctx->phase != STEP_BOUNDARY && ctx->phase != STEP_BROKEN))
+        return WK_ESTATE;
+    return strategy_set_hook(&ctx->strategy, hook);
+}
+
 /* What this rank says to the others with the window's sums. */
 static void fill_extras(struct wk_context *ctx)
 {
@@ -189,8 +197,8 @@ int wk_backward(struct wk_model *model)
     strategy_flush(&ctx->strategy);
     ctx->micro++;
     /* Sharded gradients leave their buckets before the next pass fills them. */
-    if (ctx->phase != STEP_REDUCING && (rc = strategy_finish(&ctx->strategy)) != 0)
-        return context_break(ctx, rc);
+    if (ctx->phase != STEP_REDUCING && (rc = strategy_finish(&ctx->strategy, &err)) != 0)
+        return pass_failed(ctx, rc, &err);
     return 0;
 }
 
@@ -207,10 +215,11 @@ static bool finish_sums(struct wk_context *ctx)
     if (ctx->reduced)
         return true;
     profile_begin(&ctx->profile, PROFILE_EXPOSED);
-    int rc = strategy_finish(&ctx->strategy);
+    struct error err = {0};
+    int rc = strategy_finish(&ctx->strategy, &err);
     profile_end(&ctx->profile);
     if (rc) {
-        (void)context_break(ctx, rc);
+        (void)pass_failed(ctx, rc, &err);
         return false;
     }
     ctx->reduced = true;

@@ -17,6 +17,7 @@
 
 #include <worker/export.h>
 
+struct wk_comm;
 struct wk_model;
 
 enum { WK_BUFFER_DIMS_MAX = 4 };
@@ -40,13 +41,41 @@ WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 
 /* Parameter `index` gets no more gradient in this backward pass: its sum over the ranks may start.
- * Leaving it out costs only the overlap. WK_EINVAL for an index out of range, WK_ESTATE before
- * wk_prepare. */
+ * A pass announces all of them, or none, which costs only the overlap; with setting ddp.find_unused
+ * it may leave some out, whose gradient is then what the other ranks have; without it wk_step fails
+ * on every rank and names them. With ddp.static_graph a parameter is announced as often as it was
+ * in the first pass, and is final the last time. WK_EINVAL for an index out of range, WK_ESTATE
+ * before wk_prepare. */
 WK_API int wk_grad_ready(struct wk_model *model, int index);
 
 /* While on, backward passes only add to this rank's gradients; the sum over the ranks happens in
  * the first wk_backward after it is off again. Ranks switch together. */
 WK_API int wk_no_sync(struct wk_model *model, bool on);
+
+/* Another way to sum gradients under strategy ddp: something between the backward pass and the sum
+ * over the ranks, such as compressing. The program's own in place of the one that setting ddp.hook
+ * names; all ranks set the same. Called on the thread of the loop. */
+struct wk_gradients {
+    float *data; /* [count]: this rank's at start; at finish's return the sum over all ranks */
+    size_t count;
+    int index, total; /* which of how many of this backward pass */
+    void *own;        /* the hook's, from start to finish; NULL at start */
+};
+
+struct wk_gradient_hook {
+    const char *name; /* for sentences */
+    /* The same order, indices and counts on every rank: collectives may be started here, as the
+     * backward pass goes on. 0, or the code of a collective. */
+    int (*start)(void *arg, struct wk_comm *comm, struct wk_gradients *gradients);
+    /* Once for each that was started, in the same order, also after a failure: then collectives
+     * fail at once, and what `own` stands for is to be freed. */
+    int (*finish)(void *arg, struct wk_comm *comm, struct wk_gradients *gradients);
+    void *arg;
+};
+
+/* `hook` is copied; NULL goes back to the setting's. Between steps. WK_ESTATE before wk_prepare or
+ * inside a step, WK_EUNSUPPORTED under another strategy than ddp. */
+WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
 /* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next
  * or wk_step. Only strategy fsdp needs it (it costs the memory that the strategy saves); elsewhere

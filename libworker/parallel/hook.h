@@ -1,0 +1,73 @@
+/* The gradient hooks (worker/parallel.h) that settings name. Each is made for one model's arenas,
+ * belongs to the strategy, and is told of every communicator before it is used there. One thread.
+ *
+ *     sum         float, in place: the plain one
+ *     f16, bf16   half the bytes: each rank rounds its gradients, sums are taken in float and
+ *                 rounded once more
+ *     powersgd    low-rank with error feedback: Vogels, Karimireddy, Jaggi 2019, "PowerSGD"
+ *
+ * What a hook remembers from step to step (PowerSGD's errors and factors) belongs to one
+ * generation: a new communicator begins again, so that members who join need nothing from it.
+ */
+#ifndef PARALLEL_HOOK_H
+#define PARALLEL_HOOK_H
+
+#include <stdint.h>
+
+#include <worker/comm.h>
+#include <worker/parallel.h>
+#include <worker/types.h>
+
+#include "common/base/error.h"
+
+struct kernel_table;
+struct param;
+
+struct grad_hook {
+    struct wk_gradient_hook face;
+    int (*meet)(void *arg, struct wk_comm *comm); /* NULL: nothing to do */
+    void (*free)(void *arg);                      /* likewise */
+    /* After the finish of all: whether every sum is finite, found out while summing. NULL: nobody
+     * looked. */
+    bool (*finite)(const void *arg);
+};
+
+/* What hooks work on: gradients grads[count] of params[n_params], which lie in this order. */
+struct hook_model {
+    const struct kernel_table *kernels;
+    const struct param *params;
+    int n_params;
+    float *grads;
+    size_t count;
+};
+
+/* `watch`: find out whether the sums are finite, which costs no pass of its own. WK_ENOMEM. */
+int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *ret,
+                 struct error *err);
+
+/* `type` WK_F16 or WK_BF16. WK_ENOMEM. */
+int hook_low_new(const struct hook_model *model, enum wk_dtype type, struct grad_hook *ret,
+                 struct error *err);
+
+struct powersgd_options {
+    int rank;        /* columns of the factors */
+    int64_t warm_up; /* passes of a generation that sum everything first */
+    uint64_t seed;
+};
+
+/* WK_ENOMEM. */
+int hook_powersgd_new(const struct hook_model *model, const struct powersgd_options *options,
+                      struct grad_hook *ret, struct error *err);
+
+/* The factor that parameter `name` starts with: q[count] from a standard normal. */
+void powersgd_first(float *q, size_t count, uint64_t seed, const char *name);
+
+/* Strategy's own use: whether a parameter of rows x cols is worth factors of `rank` columns, and
+ * its shape as a matrix: the first dimension by all others. */
+struct powersgd_shape {
+    size_t rows, cols, rank;
+    bool compressed;
+};
+struct powersgd_shape powersgd_shape(const struct param *param, int rank);
+
+#endif

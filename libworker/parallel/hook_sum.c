@@ -1,0 +1,63 @@
+#include <stdlib.h>
+
+#include "libworker/parallel/hook.h"
+
+struct hook_sum {
+    bool watch;
+    int total; /* parts of this pass */
+    int *wild; /* [n_params], by part: its sum is not finite */
+};
+
+static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
+{
+    struct hook_sum *hook = arg;
+    float *data = gradients->data;
+    const struct wk_buffers buffers = {data, data, gradients->count, WK_F32};
+    const struct wk_reduce_options watch = {.ret_nonfinite = &hook->wild[gradients->index]};
+    struct wk_work *work = NULL;
+    hook->total = gradients->total;
+    int rc = hook->watch ? wk_all_reduce_with(comm, &buffers, WK_SUM, &watch, &work)
+                         : wk_all_reduce(comm, data, gradients->count, WK_F32, WK_SUM, &work);
+    gradients->own = work;
+    return rc;
+}
+
+static int finish(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
+{
+    (void)arg;
+    (void)comm;
+    return wk_wait(gradients->own);
+}
+
+static bool all_finite(const void *arg)
+{
+    const struct hook_sum *hook = arg;
+    int wild = 0;
+    for (int i = 0; i < hook->total; i++)
+        wild |= hook->wild[i];
+    return !wild;
+}
+
+static void hook_free(void *arg)
+{
+    struct hook_sum *hook = arg;
+    free(hook->wild);
+    free(hook);
+}
+
+int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *ret,
+                 struct error *err)
+{
+    struct hook_sum *hook = calloc(1, sizeof(*hook));
+    int *wild = calloc((size_t)model->n_params, sizeof(*wild));
+    if (!hook || !wild) {
+        free(hook);
+        free(wild);
+        return error_set(err, WK_ENOMEM, "no memory for %d flags", model->n_params);
+    }
+    *hook = (struct hook_sum){.watch = watch, .wild = wild};
+    *ret = (struct grad_hook){.face = {"sum", start, finish, hook},
+                              .free = hook_free,
+                              .finite = watch ? all_finite : NULL};
+    return 0;
+}
