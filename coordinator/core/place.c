@@ -8,11 +8,6 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/preempt.h"
 
-enum {
-    TRIES_MAX = 4,    /* jobs in front for which room is sought, a pass */
-    DEPTH_MAX = 1000, /* jobs looked at behind the first that must wait, a pass */
-};
-
 struct placed { /* gangs that start in this pass */
     struct job *job;
     struct placement placement;
@@ -23,9 +18,6 @@ struct placing {
     struct pass pass;
     struct placed *placed;
     int count, capacity;
-    int tries; /* to make room for a job in front */
-    int refused, looked;
-    bool conceded;
 };
 
 const char *place_topology_value(const struct cluster *cluster, const struct job *job)
@@ -115,15 +107,11 @@ static void note_placed(struct placing *placing, struct job *job, struct placeme
     placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
 }
 
-/* One job a pass gets what others must give; the next pass sees what came of it. */
 static void make_room(struct placing *placing, const struct job *job)
 {
-    if (placing->tries++ >= TRIES_MAX || placing->conceded)
-        return;
     struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
     insist(given);
-    int count = preempt_plan(&placing->pass, job, given, CONCESSIONS_MAX);
-    placing->conceded = count > 0;
+    int count = preempt_try(&placing->pass, job, given, CONCESSIONS_MAX);
     preempt_perform(placing->step, job, given, count);
     free(given);
 }
@@ -132,7 +120,7 @@ static void try_place(struct placing *placing, struct job *job)
 {
     struct step *step = placing->step;
     struct verdict verdict;
-    bool ready = job->state == JOB_QUEUED || restart_ready(job, step->now_ms);
+    bool ready = pass_is_ready(&placing->pass, job);
     pass_try(&placing->pass, job, &verdict);
     job->starts_at_ms = verdict.starts_at_ms;
     if (!verdict.placed && ready)
@@ -213,15 +201,6 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
     return false;
 }
 
-/* With nothing left to give only those in front matter, for whom others may have to make room. */
-static bool may_go_on(struct placing *placing)
-{
-    bool left = placing->pass.view.available > 0;
-    placing->refused += placing->tries > 0;
-    placing->looked += !left;
-    return placing->refused <= DEPTH_MAX && (left || placing->looked <= TRIES_MAX);
-}
-
 void place_waiting(struct step *step)
 {
     if (!anything_to_do(step->cluster, step->now_ms))
@@ -231,7 +210,7 @@ void place_waiting(struct step *step)
     placing->step = step;
     pass_init(&placing->pass, step->cluster, step->now_ms);
     struct view *view = &placing->pass.view;
-    for (struct job *job; (job = pass_next(&placing->pass)) && may_go_on(placing);)
+    for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)
         try_place(placing, job);
     start_placed(placing);
     for (struct job *job = cluster_first_active_job(step->cluster); job && view->available > 0;

@@ -86,7 +86,8 @@ static void name_holders(const struct view *view, const struct request *request,
             continue;
         for (struct map_entry *e = map_first(&node->jobs); e && seen.count <= NAMED_MAX;
              e = map_next(e))
-            insist(map_set(&seen, e->key, e->value, NULL) == 0);
+            if (!view_is_absent(view, e->value))
+                insist(map_set(&seen, e->key, e->value, NULL) == 0);
     }
     int named = 0;
     for (struct map_entry *e = map_first(&seen); e && named < NAMED_MAX; e = map_next(e), named++)
@@ -249,30 +250,43 @@ static int check_limit(const struct cluster *cluster, const struct spec *spec, s
     return E_FAILED_PRECONDITION;
 }
 
-int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
+static int possible_in(struct view *view, const struct spec *spec, struct error *err)
 {
     static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
                                              REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET};
     struct request request = {
         .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
-    struct view view;
     struct census census;
     struct reason reason;
     int rc = 0;
+    for (int i = 0; i < view->count; i++) /* as if all that ever registered were back */
+        view->nodes[i].counted = true;
+    take_census(view, &request, &census);
+    for (size_t i = 0; rc == 0 && view->count > 0 && i < sizeof order / sizeof order[0]; i++) {
+        if (!explain_kind(order[i], view, &request, &census, &reason))
+            continue;
+        refuse(spec, &reason, err);
+        rc = E_FAILED_PRECONDITION;
+    }
+    return rc;
+}
+
+int scheduler_possible_with(const struct cluster *cluster, const struct spec *spec,
+                            struct node *const *more, int count, struct error *err)
+{
+    struct view view;
     if (check_limit(cluster, spec, err) < 0)
         return E_FAILED_PRECONDITION;
     if (enough_fit(cluster, spec))
         return 0;
     view_init(&view, cluster, 0);
-    for (int i = 0; i < view.count; i++) /* as if all that ever registered were back */
-        view.nodes[i].counted = true;
-    take_census(&view, &request, &census);
-    for (size_t i = 0; rc == 0 && view.count > 0 && i < sizeof order / sizeof order[0]; i++) {
-        if (!explain_kind(order[i], &view, &request, &census, &reason))
-            continue;
-        refuse(spec, &reason, err);
-        rc = E_FAILED_PRECONDITION;
-    }
+    view_add_nodes(&view, more, count);
+    int rc = possible_in(&view, spec, err);
     view_fini(&view);
     return rc;
+}
+
+int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
+{
+    return scheduler_possible_with(cluster, spec, NULL, 0, err);
 }

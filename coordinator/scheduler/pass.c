@@ -25,6 +25,22 @@ struct job *pass_next(struct pass *pass)
     return queue_next(&pass->queue);
 }
 
+bool pass_goes_on(struct pass *pass)
+{
+    bool left = pass->view.available > 0;
+    pass->refused += pass->tries > 0;
+    pass->looked += !left;
+    return pass->refused <= PASS_DEPTH_MAX && (left || pass->looked <= PASS_TRIES_MAX);
+}
+
+bool pass_is_ready(const struct pass *pass, const struct job *job)
+{
+    for (int i = 0; job->state == JOB_RESTARTING && i < job->workers_count; i++)
+        if (job->workers[i].state != WORKER_EXITED)
+            return false;
+    return job->state == JOB_QUEUED || job->backoff_until_ms <= pass->view.now_ms;
+}
+
 static const struct reason *refused_before(const struct pass *pass, const struct request *request)
 {
     for (int i = 0; i < pass->refusals_count; i++)
@@ -89,7 +105,8 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     if (pass->reservations >= PASS_RESERVATIONS_MAX)
         return;
     int64_t at_ms = scheduler_reserve(&pass->view, job, &request);
-    pass->reservations += at_ms > 0;
+    if (at_ms > 0)
+        pass->reserved[pass->reservations++] = job;
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
 }
 

@@ -13,6 +13,8 @@
 enum {
     PASS_REFUSALS_MAX = 128,    /* different requests that are remembered as refused */
     PASS_RESERVATIONS_MAX = 16, /* jobs in front that nobody may delay */
+    PASS_DEPTH_MAX = 1000,      /* jobs looked at behind the first that must wait */
+    PASS_TRIES_MAX = 4,         /* jobs in front for which others may have to make room */
 };
 
 struct refusal { /* the view only shrinks within a pass: what was refused once stays refused */
@@ -26,6 +28,13 @@ struct pass {
     struct queue queue;
     struct refusal refusals[PASS_REFUSALS_MAX];
     int refusals_count, reservations;
+    const struct job *reserved[PASS_RESERVATIONS_MAX]; /* for whom, in the order of the queue */
+    int refused, looked; /* jobs behind the first that must wait; with nothing left to give */
+    int tries;           /* to make room for a job in front */
+    bool conceded;       /* somebody makes room in this pass */
+    /* Begin a pass over the same things anew; NULL = over the cluster as it is. */
+    void (*renew)(void *arg, struct pass *ret);
+    void *renew_arg;
 };
 
 struct verdict {
@@ -40,6 +49,12 @@ struct verdict {
 void pass_init(struct pass *pass, const struct cluster *cluster, int64_t now_ms);
 void pass_fini(struct pass *pass);
 struct job *pass_next(struct pass *pass);
+/* Asked once for each: with nothing left to give only those in front matter, for whom others may
+ * have to make room. */
+bool pass_goes_on(struct pass *pass);
+/* Nothing of it lives any more and its backoff is over. One that is not ready keeps what the view
+ * gives it, so that nobody behind it takes its place, but does not start. */
+bool pass_is_ready(const struct pass *pass, const struct job *job);
 /* Place the job's smallest gang, or say why not and reserve. */
 void pass_try(struct pass *pass, const struct job *job, struct verdict *ret);
 /* More nodes for a gang just placed, up to what it may have. */

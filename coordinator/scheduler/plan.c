@@ -4,257 +4,234 @@
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/parse.h"
 #include "common/base/str.h"
-#include "coordinator/model/reason.h"
-#include "coordinator/scheduler/explain.h"
+#include "coordinator/scheduler/blockers.h"
+#include "coordinator/scheduler/what_if.h"
 
-enum { NAMED_MAX = 3 };
+const char *effect_name(enum effect_kind kind)
+{
+    static const char *const names[] = {"starts", "shrinks", "moves", "restarts", "waits"};
+    return names[kind];
+}
 
-struct ahead { /* those in the queue before it */
-    const struct job *named[NAMED_MAX];
-    int count;
+/* A pass as core makes it, and what it says of the job that is asked about. */
+struct look {
+    struct pass pass;
+    const struct what_if *what_if;
+    struct altered altered;
+    struct altered *again;  /* the same for trials; NULL until there is one */
+    const struct job *job;  /* who is asked about; NULL = nobody */
+    struct job stand_in;    /* what job points at */
+    struct tenant stranger; /* its tenant, if the cluster knows none of that name */
+    bool altering;          /* things are not as they are */
+    bool found;             /* its turn has come */
+    struct ahead ahead;
+    struct placed {
+        const struct job *job;
+        struct placement placement;
+    } * placed; /* gangs that start, in the order they are placed */
+    int placed_count, placed_capacity;
+    int refused;
+    bool beyond; /* a pass for real would have ended before */
+    struct forecast *ret;
 };
 
-static void apply(struct pass *pass, const struct what_if *what_if)
+static void note_placed(struct look *look, const struct job *job, struct placement *placement)
 {
-    for (int i = 0; i < what_if->drained_count; i++) {
-        struct view_node *node = view_find(&pass->view, what_if->drained[i]->name);
-        if (node)
-            view_drain(&pass->view, node);
+    if (look->placed_count == look->placed_capacity) {
+        look->placed_capacity = look->placed_capacity * 2 + 8;
+        look->placed = realloc(look->placed, sizeof *look->placed * (size_t)look->placed_capacity);
+        insist(look->placed);
     }
-    for (int i = 0; i < what_if->gone_count; i++) {
-        const struct job *job = what_if->gone[i];
-        for (int w = 0; w < job->workers_count; w++) {
-            const struct worker *worker = &job->workers[w];
-            if (worker->state == WORKER_EXITED)
-                continue;
-            view_release(&pass->view, job, worker);
-            queue_given(&pass->queue, job->tenant, -job->spec->resources.slots);
-        }
-        queue_leave_out(&pass->queue, job);
-    }
+    look->placed[look->placed_count++] = (struct placed){.job = job, .placement = *placement};
 }
 
-/* Everybody before it in the queue is served; what is left is what it finds. */
-static bool advance(struct pass *pass, const struct job *job, struct ahead *ret)
+static void give_way(struct look *look, const struct concession *given, int count)
+{
+    look->ret->makes_room = count > 0;
+    for (int i = 0; i < count; i++)
+        forecast_add(look->ret,
+                     &(struct effect){.kind = given[i].node ? EFFECT_SHRINKS : EFFECT_WAITS,
+                                      .job = given[i].job,
+                                      .node = given[i].node,
+                                      .gives_way = true});
+}
+
+/* Whether others make room: for one in front of the job that is asked about, not for that one. */
+static void make_room(struct look *look, const struct job *job)
+{
+    struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
+    insist(given);
+    int count = preempt_try(&look->pass, job, given, CONCESSIONS_MAX);
+    if (job == look->job)
+        give_way(look, given, count);
+    free(given);
+}
+
+static void note_ahead(struct look *look, const struct job *job)
+{
+    if (look->found)
+        return;
+    if (look->ahead.count < BLOCKERS_NAMED_MAX)
+        look->ahead.named[look->ahead.count] = job;
+    look->ahead.count++;
+}
+
+static void try_one(struct look *look, const struct job *job)
 {
     struct verdict verdict;
-    for (struct job *next; (next = pass_next(pass));) {
-        if (next == job)
-            return true;
-        if (ret->count >= PLAN_DEPTH_MAX)
-            return false;
-        pass_try(pass, next, &verdict);
-        if (!verdict.placed && ret->count < NAMED_MAX)
-            ret->named[ret->count] = next;
-        ret->count += !verdict.placed;
+    bool ready = pass_is_ready(&look->pass, job);
+    look->beyond |= !pass_goes_on(&look->pass);
+    pass_try(&look->pass, job, &verdict);
+    look->found |= job == look->job;
+    look->refused += !verdict.placed;
+    if (!verdict.placed)
+        note_ahead(look, job);
+    if (job == look->job) {
+        look->ret->starts = verdict.placed;
+        look->ret->starts_at_ms = verdict.starts_at_ms;
+        look->ret->reasons_count = verdict.placed
+                                       ? 0
+                                       : blockers_explain(&look->pass, job, &verdict, &look->ahead,
+                                                          look->ret->reasons, PLAN_REASONS_MAX);
+    }
+    if (!verdict.placed && ready && verdict.fresh && !look->beyond)
+        make_room(look, job);
+    if (verdict.placed && ready)
+        note_placed(look, job, &verdict.placement);
+    else
         placement_fini(&verdict.placement);
-    }
-    return false;
 }
 
-static enum reason_kind why_before(const struct job *a, const struct job *b)
+/* The others behind it matter if it starts, since what is left over is divided after all have their
+ * minimum; and where they are asked about. */
+static bool may_go_on(const struct look *look)
 {
-    if (queue_is_owed(a->tenant, a->spec) && !queue_is_owed(b->tenant, b->spec))
-        return REASON_QUOTA;
-    if (a->spec->priority != b->spec->priority)
-        return REASON_PRIORITY;
-    return a->tenant != b->tenant ? REASON_FAIR_SHARE : REASON_BEHIND;
-}
-
-static void explain_ahead(const struct job *job, const struct ahead *ahead, struct reason *ret)
-{
-    char names[256] = "";
-    size_t used = 0;
-    for (int i = 0; i < ahead->count && i < NAMED_MAX && used < sizeof names - 1; i++) {
-        const struct job *other = ahead->named[i];
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
-                       other->id, other->spec->name, other->spec->priority) < 0)
-            break;
-        used = strlen(names);
-    }
-    enum reason_kind kind = why_before(ahead->named[0], job);
-    reason_set(ret, kind, "%d job%s before it in the queue: %s%s", ahead->count,
-               ahead->count == 1 ? " waits" : "s wait", names,
-               ahead->count > NAMED_MAX ? " and others" : "");
-    if (kind == REASON_QUOTA)
-        reason_hint(ret, "those are guaranteed to their tenants; it uses what they leave");
-    else if (kind == REASON_FAIR_SHARE)
-        reason_hint(ret, "tenant %s has used more for its weight; that fades with time",
-                    job->tenant->name);
-    else
-        reason_hint(ret, "a higher priority, or max_runtime short enough to fit in between, would "
-                         "bring it forward");
-}
-
-static int compare(const void *a, const void *b)
-{
-    const struct job *x = *(struct job *const *)a, *y = *(struct job *const *)b;
-    return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
-}
-
-/* Running jobs on nodes it could use that need not give way. */
-static bool explain_holders(const struct pass *pass, const struct job *job, struct reason *ret)
-{
-    const struct job *found[64];
-    char names[256] = "";
-    int count = 0;
-    size_t used = 0;
-    for (struct job *other = cluster_first_active_job(pass->view.cluster);
-         other && count < (int)(sizeof found / sizeof found[0]);
-         other = cluster_next_active_job(pass->view.cluster, other))
-        if (other->current.generation && other->spec->priority >= job->spec->priority)
-            found[count++] = other;
-    if (count == 0)
+    if (look->refused >= PLAN_DEPTH_MAX)
         return false;
-    qsort(found, (size_t)count, sizeof(const struct job *), compare);
-    for (int i = 0; i < count && i < NAMED_MAX && used < sizeof names - 1; i++) {
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
-                       found[i]->id, found[i]->spec->name, found[i]->spec->priority) < 0)
-            break;
-        used = strlen(names);
+    return !look->found || ((look->ret->starts || look->altering) && look->pass.view.available > 0);
+}
+
+static void tell_placed(struct look *look, struct placed *placed)
+{
+    const struct displaced *copy = altered_find(&look->altered, placed->job);
+    pass_extend(&look->pass, placed->job, &placed->placement);
+    if (placed->job == look->job) {
+        look->ret->placement = placed->placement;
+        placed->placement = (struct placement){0};
+    } else if (!copy && look->altering) {
+        forecast_add(look->ret, &(struct effect){.kind = EFFECT_STARTS, .job = placed->job});
     }
-    reason_set(ret, REASON_PRIORITY,
-               "%d running job%s of its own or a higher priority need not "
-               "give way: %s%s",
-               count, count == 1 ? "" : "s", names, count > NAMED_MAX ? " and others" : "");
-    reason_hint(ret, "a priority above theirs would make them give way");
-    return true;
 }
 
-static bool explain_health(const struct pass *pass, struct reason *ret)
+static void look_on(struct look *look)
 {
-    const struct node *first = NULL;
-    int count = 0;
-    for (int i = 0; i < pass->view.count; i++) {
-        const struct node *node = pass->view.nodes[i].node;
-        bool well = node->state == NODE_READY;
-        if (!well && !first)
-            first = node;
-        count += !well;
+    for (const struct job *next; may_go_on(look) && (next = pass_next(&look->pass));)
+        try_one(look, next);
+    for (int i = 0; i < look->placed_count; i++) {
+        struct displaced *copy = altered_find(&look->altered, look->placed[i].job);
+        if (copy)
+            copy->again = true;
+        tell_placed(look, &look->placed[i]);
+        placement_fini(&look->placed[i].placement);
     }
-    if (count == 0)
-        return false;
-    reason_set(ret, REASON_NODE_HEALTH, "%d node%s not ready: %s is %s (%.200s)", count,
-               count == 1 ? " is" : "s are", first->name, node_state_name(first->state),
-               first->reason.text);
-    (void)str_copy(ret->node, sizeof ret->node, first->name);
-    reason_hint(ret, "bring them back, or uncordon what was cordoned");
-    return true;
-}
-
-static bool is_about_slots(const struct forecast *forecast)
-{
-    for (int i = 0; i < forecast->reasons_count; i++)
-        if (strcmp(forecast->reasons[i].kind, reason_name(REASON_WAITING_FOR_SLOTS)) == 0)
-            return true;
-    return false;
-}
-
-static bool is_impossible(const struct forecast *forecast)
-{
-    static const enum reason_kind never[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE};
-    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
-        if (strcmp(forecast->reasons[0].kind, reason_name(never[i])) == 0)
-            return true;
-    return false;
-}
-
-static void explain(struct pass *pass, const struct job *job, const struct verdict *verdict,
-                    const struct ahead *ahead, struct forecast *ret)
-{
-    struct request request = {.spec = job->spec,
-                              .nodes_min = job->spec->nodes_min,
-                              .nodes_max = job->spec->nodes_max,
-                              .sequence = job->sequence};
-    if (verdict->limited)
-        ret->reasons[ret->reasons_count++] = verdict->reason;
-    else
-        ret->reasons_count = explain_all(&pass->view, &request, ret->reasons, PLAN_REASONS_MAX);
-    if (is_impossible(ret))
-        return;
-    if (ahead->count > 0 && ret->reasons_count < PLAN_REASONS_MAX)
-        explain_ahead(job, ahead, &ret->reasons[ret->reasons_count++]);
-    if (is_about_slots(ret) && ret->reasons_count < PLAN_REASONS_MAX)
-        ret->reasons_count += explain_holders(pass, job, &ret->reasons[ret->reasons_count]);
-    if (ret->reasons_count < PLAN_REASONS_MAX)
-        ret->reasons_count += explain_health(pass, &ret->reasons[ret->reasons_count]);
-}
-
-static void add_estimate(const struct pass *pass, struct forecast *forecast)
-{
-    char hint[sizeof forecast->reasons[0].hint];
-    struct reason *first = &forecast->reasons[0];
-    if (!forecast->starts_at_ms || forecast->reasons_count == 0)
-        return;
-    int64_t left_s = (forecast->starts_at_ms - pass->view.now_ms) / 1000;
-    (void)str_copy(hint, sizeof hint, first->hint);
-    reason_hint(first,
-                "%.160s; at the latest in about %lld s if those who run keep to their "
-                "max_runtime",
-                hint, (long long)left_s);
-}
-
-static void look(struct pass *pass, const struct job *job, struct forecast *ret)
-{
-    struct verdict verdict = {0};
-    struct ahead ahead = {0};
-    if (!advance(pass, job, &ahead)) {
-        ret->ahead = ahead.count;
-        explain_ahead(job, &ahead, &ret->reasons[ret->reasons_count++]);
-        return;
-    }
-    ret->ahead = ahead.count;
-    pass_try(pass, job, &verdict);
-    ret->starts = verdict.placed;
-    if (verdict.placed) {
-        pass_extend(pass, job, &verdict.placement);
-        ret->placement = verdict.placement;
-        return;
-    }
-    ret->starts_at_ms = verdict.starts_at_ms;
-    explain(pass, job, &verdict, &ahead, ret);
-    if (!verdict.limited)
-        ret->concessions_count = preempt_plan(pass, job, ret->concessions, PLAN_CONCESSIONS_MAX);
-    add_estimate(pass, ret);
+    for (int i = 0; i < look->altered.displaced_count; i++)
+        forecast_add(look->ret,
+                     &(struct effect){.kind = look->altered.displaced[i].again ? EFFECT_RESTARTS
+                                                                               : EFFECT_WAITS,
+                                      .job = look->altered.displaced[i].job});
+    look->ret->ahead = look->ahead.count;
+    if (look->job && !look->found && look->ahead.count > 0)
+        blockers_ahead(look->job, &look->ahead, &look->ret->reasons[look->ret->reasons_count++]);
 }
 
 /* A job for the duration of a what-if. */
-static struct job stand_in(const struct cluster *cluster, const struct what_if *what_if)
+static void make_stand_in(struct look *look)
 {
-    struct job job = {.sequence = UINT64_MAX >> 17, .state = JOB_QUEUED};
+    const struct what_if *what_if = look->what_if;
+    struct job *job = &look->stand_in;
     if (what_if->job)
-        job = *what_if->job;
-    job.spec = (struct spec *)(uintptr_t)what_if->spec;
-    job.tenant = cluster_tenant(cluster, job.spec->tenant);
-    if (!job.tenant)
-        job.tenant = cluster_tenant(cluster, "default");
-    return job;
+        *job = *what_if->job;
+    else
+        *job = (struct job){.sequence = UINT64_MAX >> 17, .state = JOB_QUEUED};
+    if (what_if->spec)
+        job->spec = (struct spec *)(uintptr_t)what_if->spec;
+    job->tenant = cluster_tenant(look->pass.view.cluster, job->spec->tenant);
+    if (!job->tenant) {
+        look->stranger.weight = 1;
+        (void)str_copy(look->stranger.name, sizeof look->stranger.name, job->spec->tenant);
+        job->tenant = &look->stranger;
+    }
+    look->job = job;
+}
+
+static int alter(struct look *look, struct pass *pass, struct altered *altered,
+                 struct forecast *forecast, struct error *err)
+{
+    int rc = what_if_apply(pass, look->what_if, altered, forecast, err);
+    if (rc < 0 || !look->job)
+        return rc;
+    if (look->job->tenant == &look->stranger)
+        queue_add_tenant(&pass->queue, &look->stranger);
+    if (look->what_if->job)
+        queue_leave_out(&pass->queue, look->what_if->job);
+    (void)queue_add(&pass->queue, look->job);
+    return 0;
+}
+
+static void renew(void *arg, struct pass *ret)
+{
+    struct look *look = arg;
+    struct forecast *unused = calloc(1, sizeof *unused);
+    if (look->again)
+        altered_fini(look->again);
+    free(look->again);
+    look->again = calloc(1, sizeof *look->again);
+    insist(look->again && unused);
+    pass_init(ret, look->pass.view.cluster, look->pass.view.now_ms);
+    insist(alter(look, ret, look->again, unused, NULL) == 0); /* it was before */
+    free(unused);
+}
+
+static int plan(struct look *look, struct error *err)
+{
+    const struct what_if *what_if = look->what_if;
+    look->altering = what_if->drained_count || what_if->gone_count || what_if->gone_tenants_count ||
+                     what_if->added_count;
+    if (what_if->job || what_if->spec)
+        make_stand_in(look);
+    int rc = alter(look, &look->pass, &look->altered, look->ret, err);
+    if (rc == 0 && what_if->spec)
+        rc = scheduler_possible_with(look->pass.view.cluster, what_if->spec, look->altered.added,
+                                     look->altered.added_count, err);
+    if (rc == 0)
+        look_on(look);
+    return rc;
 }
 
 int scheduler_plan(const struct cluster *cluster, const struct what_if *what_if,
                    struct forecast *ret, struct error *err)
 {
-    struct pass pass;
-    struct job other;
-    const struct job *job = what_if->job;
-    insist(job || what_if->spec);
-    if (what_if->spec && scheduler_possible(cluster, what_if->spec, err) < 0)
-        return E_FAILED_PRECONDITION;
-    memset(ret, 0, sizeof *ret);
-    pass_init(&pass, cluster, cluster_now(cluster));
-    if (what_if->spec) {
-        if (job)
-            queue_leave_out(&pass.queue, job);
-        other = stand_in(cluster, what_if);
-        job = &other;
-        pass.queue.extra = job;
-    }
-    apply(&pass, what_if);
-    look(&pass, job, ret);
-    pass_fini(&pass);
-    return 0;
+    struct look *look = calloc(1, sizeof *look);
+    struct forecast *forecast = calloc(1, sizeof *forecast);
+    insist(look && forecast);
+    look->ret = forecast;
+    look->what_if = what_if;
+    pass_init(&look->pass, cluster, cluster_now(cluster));
+    look->pass.renew = renew;
+    look->pass.renew_arg = look;
+    int rc = plan(look, err);
+    if (rc == 0)
+        *ret = *forecast;
+    pass_fini(&look->pass);
+    altered_fini(&look->altered);
+    if (look->again)
+        altered_fini(look->again);
+    free(look->again);
+    free(look->placed);
+    free(look);
+    free(forecast);
+    return rc;
 }
 
 void forecast_fini(struct forecast *forecast)

@@ -6,33 +6,61 @@
 #include "coordinator/scheduler/preempt.h"
 
 enum {
-    WHAT_IF_MAX = 8, /* jobs gone, nodes drained: each */
+    WHAT_IF_MAX = 16, /* jobs gone, tenants gone, nodes drained, kinds of nodes added: each */
+    WHAT_IF_ADDED_MAX = 512, /* nodes added, in all */
     PLAN_REASONS_MAX = 8,
     PLAN_DEPTH_MAX = 2000, /* jobs in front that are looked at */
-    PLAN_CONCESSIONS_MAX = 32,
+    PLAN_EFFECTS_MAX = 64, /* jobs that notice, as far as they are named */
 };
 
-struct what_if {             /* zeroed but for job or spec: as things are */
-    const struct job *job;   /* one that waits; NULL = `spec` is of a job that was not submitted */
-    const struct spec *spec; /* in place of the job's own: other sizes, constraints, priority */
-    const struct node *drained[WHAT_IF_MAX];
+struct more_nodes {
+    const struct node *like; /* as large and labelled as this one, and ready */
+    int count;
+};
+
+struct what_if {             /* zeroed: as things are */
+    const struct job *job;   /* one that waits, or NULL */
+    const struct spec *spec; /* in place of the job's own; without a job, one not submitted yet */
+    const struct node *drained[WHAT_IF_MAX]; /* who is there moves, shrinks or starts again */
     int drained_count;
     const struct job *gone[WHAT_IF_MAX]; /* what they use is free, what they wait for is too */
     int gone_count;
+    const struct tenant *gone_tenants[WHAT_IF_MAX]; /* all of their jobs */
+    int gone_tenants_count;
+    struct more_nodes added[WHAT_IF_MAX];
+    int added_count;
+};
+
+struct effect { /* on another job */
+    enum effect_kind {
+        EFFECT_STARTS,   /* it waits no longer */
+        EFFECT_SHRINKS,  /* goes on in place without `node` */
+        EFFECT_MOVES,    /* goes on in place, with another node for `node` */
+        EFFECT_RESTARTS, /* ends, and starts again from its checkpoint at once */
+        EFFECT_WAITS,    /* ends, and waits in the queue */
+    } kind;
+    const struct job *job;
+    const struct node *node; /* of SHRINKS and MOVES */
+    bool gives_way;          /* for the job that was asked about; else it is due to the change */
 };
 
 struct forecast {
     bool starts;                /* at once */
     struct placement placement; /* where, if it starts */
-    int concessions_count;      /* who would give way, if it does not */
-    struct concession concessions[PLAN_CONCESSIONS_MAX];
-    int64_t starts_at_ms;                    /* loop time; 0 = nobody can say */
-    int ahead;                               /* jobs that wait before it */
+    bool makes_room;            /* it starts once those who give way have */
+    int64_t starts_at_ms;       /* loop time, if it does not start; 0 = nobody can say */
+    int ahead;                  /* jobs that wait before it */
     struct reason reasons[PLAN_REASONS_MAX]; /* every blocker, each with what would unblock it */
     int reasons_count;
+    struct effect effects[PLAN_EFFECTS_MAX];
+    int effects_count;
 };
 
-/* E_FAILED_PRECONDITION (nothing was filled) if it could never run here. forecast_fini after 0. */
+const char *effect_name(enum effect_kind kind); /* "starts" */
+
+/* Without job and spec: what the change does to the others. E_FAILED_PRECONDITION (nothing was
+ * filled) if it could never run here, E_RESOURCE_EXHAUSTED if more would change than can be thought
+ * through. forecast_fini after 0. */
 int scheduler_plan(const struct cluster *cluster, const struct what_if *what_if,
                    struct forecast *ret, struct error *err);
 void forecast_fini(struct forecast *forecast);

@@ -5,6 +5,7 @@
 
 #include "common/base/assert.h"
 #include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/trial.h"
 
 struct giver { /* a gang that could give way */
     struct job *job;
@@ -58,7 +59,7 @@ static void release_leaving(struct plan *plan)
 {
     for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
          job = cluster_next_active_job(plan->view.cluster, job))
-        for (int i = 0; i < job->workers_count; i++)
+        for (int i = 0; !view_is_absent(&plan->view, job) && i < job->workers_count; i++)
             if (leaves(&job->workers[i]))
                 view_release(&plan->view, job, &job->workers[i]);
 }
@@ -78,7 +79,7 @@ static int living_slots(const struct job *job, const struct node *node)
 static bool is_protected(const struct plan *plan, const struct job *job)
 {
     const struct tenant *tenant = job->tenant;
-    int slots = tenant->slots_used - living_slots(job, NULL) +
+    int slots = plan->pass->queue.lines[tenant->number].used - living_slots(job, NULL) +
                 queue_slots_of(job->spec, job->spec->nodes_min);
     if (tenant == plan->job->tenant)
         return false;
@@ -125,7 +126,7 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
     struct giver *givers = NULL, giver;
     for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
          job = cluster_next_active_job(plan->view.cluster, job)) {
-        if (!make_giver(plan, job, &giver))
+        if (view_is_absent(&plan->view, job) || !make_giver(plan, job, &giver))
             continue;
         if (count == capacity) {
             capacity = capacity * 2 + 16;
@@ -141,9 +142,23 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
     return givers;
 }
 
+/* What somebody gives back is free at once, so a job in front that can use it has it reserved
+ * first; given for one behind, it would only go back to who gave it. */
+static bool goes_to_one_in_front(const struct plan *plan, const struct node *node)
+{
+    for (int i = 0; i < plan->pass->reservations; i++) {
+        const struct job *other = plan->pass->reserved[i];
+        if (other != plan->job && !unmet_constraint(node, other->spec) &&
+            node_large_enough(node, other->spec))
+            return true;
+    }
+    return false;
+}
+
 static bool is_useful(const struct plan *plan, const struct view_node *node)
 {
     return node && node->open && (!node->held_for || node->held_for == plan->job->sequence) &&
+           !goes_to_one_in_front(plan, node->node) &&
            !unmet_constraint(node->node, plan->job->spec) &&
            node_large_enough(node->node, plan->job->spec);
 }
@@ -276,6 +291,15 @@ static bool is_owed(const struct pass *pass, const struct job *job)
     return slots + queue_slots_of(job->spec, job->spec->nodes_min) <= job->tenant->guaranteed_slots;
 }
 
+int preempt_try(struct pass *pass, const struct job *job, struct concession *ret, int max)
+{
+    if (pass->tries++ >= PASS_TRIES_MAX || pass->conceded)
+        return 0;
+    int count = preempt_plan(pass, job, ret, max);
+    pass->conceded = count > 0;
+    return count;
+}
+
 int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max)
 {
     struct plan plan = {.pass = pass, .job = job, .concessions = ret, .max = max};
@@ -286,6 +310,7 @@ int preempt_plan(const struct pass *pass, const struct job *job, struct concessi
                                     .nodes_min = job->spec->nodes_min,
                                     .nodes_max = job->spec->nodes_min};
     plan.view.cluster = pass->view.cluster;
+    plan.view.absent = pass->view.absent;
     struct giver *givers = find_givers(&plan, &givers_count);
     if (givers_count > 0) {
         plan.view.nodes = calloc((size_t)pass->view.count + 1, sizeof *plan.view.nodes);
@@ -296,6 +321,8 @@ int preempt_plan(const struct pass *pass, const struct job *job, struct concessi
             plan.count = 0;
         else
             spare(&plan);
+        if (plan.count > 0 && !trial_places(pass, job, ret, plan.count))
+            plan.count = 0;
         view_fini(&plan.view);
     }
     free(givers);

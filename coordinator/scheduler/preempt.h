@@ -9,7 +9,8 @@
  *
  * A gang that its tenant's guarantee covers ends for nobody but its own tenant.
  *
- * Nobody gives anything if that would not be enough, or if those who already leave are enough.
+ * Nobody gives anything if that would not be enough, if those who already leave are enough, or if
+ * somebody else would take it (trial.h).
  */
 #ifndef SCHEDULER_PREEMPT_H
 #define SCHEDULER_PREEMPT_H
@@ -26,6 +27,10 @@ struct concession {
 
 /* How many of `ret` were filled; 0 = nobody should give way. The pass is not changed. */
 int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max);
+
+/* The same for the next job in the order of the queue: one job a pass gets what others must give,
+ * and it is sought for PASS_TRIES_MAX of them at most. The next pass sees what came of it. */
+int preempt_try(struct pass *pass, const struct job *job, struct concession *ret, int max);
 
 /* It may go on in place with fewer nodes than it has, right now. */
 bool preempt_may_shrink(const struct job *job);

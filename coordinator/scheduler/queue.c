@@ -34,6 +34,7 @@ void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_
         struct queue_line *line = &queue->lines[queue->count];
         *line = (struct queue_line){.tenant = t,
                                     .at = map_first(&t->waiting),
+                                    .used = t->slots_used,
                                     .slots = t->slots_used,
                                     .claimed = t->slots_used,
                                     .use = tenant_use(t, now_ms)};
@@ -47,6 +48,34 @@ void queue_leave_out(struct queue *queue, const struct job *job)
     insist(queue->without_count < QUEUE_WITHOUT_MAX);
     queue->without[queue->without_count++] = job;
     settle_line(queue, &queue->lines[job->tenant->number]);
+}
+
+void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant)
+{
+    queue->lines[tenant->number].at = NULL;
+    queue->lines[tenant->number].next = NULL;
+}
+
+bool queue_add(struct queue *queue, const struct job *job)
+{
+    if (queue->extra_count == QUEUE_EXTRA_MAX)
+        return false;
+    queue->extra[queue->extra_count++] = job;
+    return true;
+}
+
+void queue_release(struct queue *queue, const struct tenant *tenant, int slots)
+{
+    struct queue_line *line = &queue->lines[tenant->number];
+    line->used -= slots;
+    line->slots -= slots;
+    line->claimed -= slots;
+}
+
+void queue_add_tenant(struct queue *queue, struct tenant *tenant)
+{
+    queue->lines[queue->count] = (struct queue_line){.tenant = tenant}; /* queue_init left room */
+    tenant->number = queue->count++;
 }
 
 void queue_fini(struct queue *queue)
@@ -80,26 +109,52 @@ static bool goes_before(const struct queue *queue, const struct job *a, const st
     return a->sequence < b->sequence;
 }
 
+/* Among the jobs of one tenant. */
+static bool stands_before(const struct job *a, const struct job *b)
+{
+    if (a->spec->priority != b->spec->priority)
+        return a->spec->priority > b->spec->priority;
+    return a->sequence < b->sequence;
+}
+
+/* The first of a tenant's line; *ret_extra = its place among the extra ones, -1 = it is none. */
+static const struct job *head_of(const struct queue *queue, const struct queue_line *line,
+                                 int *ret_extra)
+{
+    const struct job *head = line->next;
+    *ret_extra = -1;
+    for (int i = 0; i < queue->extra_count; i++) {
+        if (queue->extra[i]->tenant != line->tenant ||
+            (head && !stands_before(queue->extra[i], head)))
+            continue;
+        head = queue->extra[i];
+        *ret_extra = i;
+    }
+    return head;
+}
+
 struct job *queue_next(struct queue *queue)
 {
-    struct job *best = NULL;
-    for (int i = 0; i < queue->count; i++)
-        if (queue->lines[i].next && (!best || goes_before(queue, queue->lines[i].next, best)))
-            best = queue->lines[i].next;
-    bool extra = queue->extra && (!best || goes_before(queue, queue->extra, best));
-    if (extra) {
-        best = (struct job *)(uintptr_t)queue->extra;
-        queue->extra = NULL;
+    const struct job *best = NULL;
+    int extra = -1, its_extra;
+    for (int i = 0; i < queue->count; i++) {
+        const struct job *head = head_of(queue, &queue->lines[i], &its_extra);
+        if (!head || (best && !goes_before(queue, head, best)))
+            continue;
+        best = head;
+        extra = its_extra;
     }
     if (!best)
         return NULL;
     struct queue_line *line = &queue->lines[best->tenant->number];
     line->claimed += queue_slots_of(best->spec, best->spec->nodes_min);
-    if (!extra) {
+    if (extra >= 0) {
+        queue->extra[extra] = queue->extra[--queue->extra_count];
+    } else {
         line->at = map_next(line->at);
         settle_line(queue, line);
     }
-    return best;
+    return (struct job *)(uintptr_t)best;
 }
 
 int queue_nodes_allowed(const struct queue *queue, const struct tenant *tenant,

@@ -13,12 +13,13 @@
 
 #include "coordinator/model/cluster.h"
 
-enum { QUEUE_WITHOUT_MAX = 16 };
+enum { QUEUE_WITHOUT_MAX = 16, QUEUE_EXTRA_MAX = 32 };
 
 struct queue_line { /* of one tenant that has jobs waiting */
     struct tenant *tenant;
     const struct map_entry *at; /* its next job */
     struct job *next;
+    int used;    /* now */
     int slots;   /* used now and given in this pass */
     int claimed; /* what those before want, whether they got it or not */
     double use;
@@ -27,15 +28,24 @@ struct queue_line { /* of one tenant that has jobs waiting */
 struct queue {
     struct queue_line *lines;
     int count;
-    const struct job *extra; /* of a what-if: in no line, comes where it belongs; may be NULL */
+    const struct job *extra[QUEUE_EXTRA_MAX]; /* of a what-if: in no line, come where they belong */
+    int extra_count;
     const struct job *without[QUEUE_WITHOUT_MAX];
     int without_count;
 };
 
 void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_ms);
 void queue_fini(struct queue *queue);
-/* As if it did not wait; before the first queue_next, QUEUE_WITHOUT_MAX at most. */
+
+/* For what-ifs, before the first queue_next. As if the job, or all of the tenant's, did not wait;
+ * as if this one did (false: there are QUEUE_EXTRA_MAX already); as if the tenant used so many
+ * slots less; and a tenant the cluster does not know yet: one at most. */
 void queue_leave_out(struct queue *queue, const struct job *job);
+void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant);
+bool queue_add(struct queue *queue, const struct job *job);
+void queue_release(struct queue *queue, const struct tenant *tenant, int slots);
+void queue_add_tenant(struct queue *queue, struct tenant *tenant);
+
 struct job *queue_next(struct queue *queue); /* NULL at the end */
 
 /* Slots of the job's smallest gang; of `nodes` nodes. */

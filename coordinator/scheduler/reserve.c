@@ -60,6 +60,8 @@ static int64_t ready_at(const struct view *view, const struct view_node *node,
         return INT64_MAX;
     for (struct map_entry *e = map_first(&node->node->jobs); e && count < JOBS_MAX;
          e = map_next(e)) {
+        if (view_is_absent(view, e->value))
+            continue;
         jobs[count] = e->value;
         ends[count] = scheduler_release_at(e->value, view->now_ms);
         count++;

@@ -9,112 +9,6 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
-static bool is_available(const struct view_node *node)
-{
-    return node->open && node->slots_free > 0 && !(node->held_for && node->held_at_ms == INT64_MAX);
-}
-
-static void view_node_init(struct view_node *ret, const struct node *node)
-{
-    *ret = (struct view_node){
-        .node = node,
-        .slots_free = node->slots - node->slots_used,
-        .cpus_milli_free = node->cpus_milli - node->cpus_milli_used,
-        .memory_bytes_free = node->memory_bytes - node->memory_bytes_used,
-        .open = node->state == NODE_READY && node->foreign == 0,
-        .counted = node->state == NODE_READY || node->state == NODE_JOINING ||
-                   (node->state == NODE_UNREACHABLE && !node->want_cordon && !node->want_drain),
-    };
-    memcpy(ret->slot_map, node->slot_map, sizeof ret->slot_map);
-}
-
-void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
-{
-    size_t capacity = (size_t)cluster_nodes_count(cluster) + 1;
-    *view = (struct view){.cluster = cluster, .now_ms = now_ms};
-    view->nodes = calloc(capacity, sizeof *view->nodes);
-    view->roomy = calloc(capacity, sizeof *view->roomy);
-    insist(view->nodes && view->roomy);
-    for (const struct node *node = cluster_first_node(cluster); node;
-         node = cluster_next_node(cluster, node)) {
-        struct view_node *at = &view->nodes[view->count];
-        view_node_init(at, node);
-        view->available += is_available(at);
-        if (at->open && at->slots_free > 0)
-            view->roomy[view->roomy_count++] = view->count;
-        view->count++;
-    }
-}
-
-void view_fini(struct view *view)
-{
-    free(view->nodes);
-    free(view->roomy);
-    *view = (struct view){0};
-}
-
-struct view_node *view_find(const struct view *view, const char *name)
-{
-    int low = 0, high = view->count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        int order = strcmp(view->nodes[middle].node->name, name);
-        if (order == 0)
-            return &view->nodes[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
-/* Back among the roomy ones, where it may have been left out. */
-static void note_roomy(struct view *view, int index)
-{
-    int at = view->roomy_count;
-    while (at > 0 && view->roomy[at - 1] > index)
-        at--;
-    if (at > 0 && view->roomy[at - 1] == index)
-        return;
-    memmove(view->roomy + at + 1, view->roomy + at,
-            sizeof *view->roomy * (size_t)(view->roomy_count - at));
-    view->roomy[at] = index;
-    view->roomy_count++;
-}
-
-void view_release(struct view *view, const struct job *job, const struct worker *worker)
-{
-    struct view_node *node = view_find(view, worker->node);
-    const struct resources *each = &job->spec->resources;
-    if (!node || worker->state == WORKER_EXITED)
-        return;
-    bool before = is_available(node);
-    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX;
-         slot++)
-        node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
-    node->slots_free += each->slots;
-    node->cpus_milli_free += each->cpus_milli;
-    node->memory_bytes_free += each->memory_bytes;
-    view->available += is_available(node) - before;
-    if (node->open)
-        note_roomy(view, (int)(node - view->nodes));
-}
-
-void view_drain(struct view *view, struct view_node *node)
-{
-    view->available -= is_available(node);
-    node->open = node->counted = false;
-}
-
-void view_hold(struct view *view, struct view_node *node, uint64_t sequence, int64_t at_ms)
-{
-    bool before = is_available(node);
-    node->held_for = sequence;
-    node->held_at_ms = at_ms;
-    view->available -= before && !is_available(node);
-}
-
 void placement_fini(struct placement *placement)
 {
     free(placement->nodes);
@@ -233,9 +127,9 @@ bool scheduler_place(struct view *view, const struct request *request,
     ret_placement->count = count;
     for (int i = 0; i < count; i++) {
         struct view_node *node = &view->nodes[candidates[i]];
-        bool before = is_available(node);
+        bool before = view_is_available(node);
         take(node, request->spec, &ret_placement->nodes[i]);
-        view->available -= before && !is_available(node);
+        view->available -= before && !view_is_available(node);
     }
     free(candidates);
     return true;

@@ -36,9 +36,16 @@ struct view_node {
     int group;          /* the same for the value of `topology` */
 };
 
+struct absence { /* jobs that a what-if takes away: nothing they hold or want counts */
+    const struct job *const *jobs;
+    const struct tenant *const *tenants; /* with all of their jobs */
+    int jobs_count, tenants_count;
+};
+
 struct view {
     const struct cluster *cluster;
-    struct view_node *nodes; /* by name */
+    const struct absence *absent; /* NULL = nobody */
+    struct view_node *nodes;      /* by name */
     int count;
     int64_t now_ms;
     int *roomy; /* indices of the nodes that are open and not full, ascending; shrinks lazily */
@@ -73,6 +80,10 @@ struct placement {             /* zeroed memory is an empty one */
 
 void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms);
 void view_fini(struct view *view);
+/* As if these were there too, ready and empty; before anything is placed. They are borrowed. */
+void view_add_nodes(struct view *view, struct node *const *nodes, int count);
+bool view_is_absent(const struct view *view, const struct job *job);
+bool view_is_available(const struct view_node *node); /* open, not full, not kept without a time */
 struct view_node *view_find(const struct view *view, const char *name); /* NULL = none */
 
 /* As if the worker had ended, or the node were not to be used. */
@@ -100,6 +111,10 @@ int64_t scheduler_release_at(const struct job *job, int64_t now_ms);
  * empty cluster refuses nothing. E_FAILED_PRECONDITION with the field and what would fit as the
  * hint. */
 int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err);
+
+/* The same with more nodes. */
+int scheduler_possible_with(const struct cluster *cluster, const struct spec *spec,
+                            struct node *const *more, int count, struct error *err);
 
 /* True if the two ask for the same, so that what was refused to one is refused to the other. */
 bool scheduler_same_request(const struct spec *a, const struct spec *b);

@@ -65,6 +65,7 @@ void story_end(struct story *story);
 void story_node_up(struct story *story, const char *name, int slots); /* registers, follows */
 void story_node_label(struct story *story, const char *name, const char *key, const char *value);
 struct story_node *story_node(struct story *story, const char *name);
+struct spec *story_spec_build(const struct story_spec *spec); /* released by the caller */
 const char *story_submit(struct story *story, const struct story_spec *spec); /* id or "" */
 const char *story_submit_key(struct story *story, const struct story_spec *spec, const char *key);
 void story_tenant(struct story *story, const char *name, int weight, int guaranteed, int limit);

@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-#include "coordinator/scheduler/plan.h"
+#include "coordinator/scheduler/scheduler.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;
@@ -297,35 +297,6 @@ Test(sharing, scaling_a_job_in_the_queue_lets_it_start)
     story_scale(&s, "j2", 1, 1);
     story_follow(&s);
     cr_expect_eq(state("j2"), JOB_RUNNING);
-}
-
-Test(sharing, a_plan_says_what_another_size_or_an_absent_job_would_change)
-{
-    struct forecast forecast;
-    nodes(2);
-    submit_bounded("holder", 1, "1h");
-    submit_bounded("gang", 2, NULL);
-    const struct job *gang = story_job(&s, "j2");
-    cr_assert_eq(scheduler_plan(s.cluster, &(struct what_if){.job = gang}, &forecast, NULL), 0);
-    cr_expect_not(forecast.starts);
-    cr_expect_eq(forecast.starts_at_ms, story_job(&s, "j1")->runtime_deadline_ms + END_SLACK_MS);
-    cr_expect(strstr(forecast.reasons[0].hint, "at the latest"), "%s", forecast.reasons[0].hint);
-    struct spec *smaller = spec_resize(gang->spec, 1, 1);
-    struct what_if other = {.job = gang, .spec = smaller};
-    cr_assert_eq(scheduler_plan(s.cluster, &other, &forecast, NULL), 0);
-    cr_expect(forecast.starts);
-    cr_expect_str_eq(forecast.placement.nodes[0].name, "b");
-    forecast_fini(&forecast);
-    other.drained[other.drained_count++] = cluster_node(s.cluster, "b");
-    cr_assert_eq(scheduler_plan(s.cluster, &other, &forecast, NULL), 0);
-    cr_expect_not(forecast.starts);
-    struct what_if alone = {.job = gang, .gone = {story_job(&s, "j1")}, .gone_count = 1};
-    cr_assert_eq(scheduler_plan(s.cluster, &alone, &forecast, NULL), 0);
-    cr_expect(forecast.starts);
-    cr_expect_eq(forecast.placement.count, 2);
-    forecast_fini(&forecast);
-    spec_release(smaller);
-    cr_expect_eq(gang->state, JOB_QUEUED, "a plan changes nothing");
 }
 
 Test(sharing, a_gang_without_topology_uses_as_few_racks_as_can_be)

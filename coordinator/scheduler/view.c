@@ -1,0 +1,151 @@
+/* The nodes as one pass sees them: what is free, what is kept, and what a what-if makes of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "coordinator/scheduler/scheduler.h"
+
+bool view_is_available(const struct view_node *node)
+{
+    return node->open && node->slots_free > 0 && !(node->held_for && node->held_at_ms == INT64_MAX);
+}
+
+static void init_node(struct view_node *ret, const struct node *node)
+{
+    *ret = (struct view_node){
+        .node = node,
+        .slots_free = node->slots - node->slots_used,
+        .cpus_milli_free = node->cpus_milli - node->cpus_milli_used,
+        .memory_bytes_free = node->memory_bytes - node->memory_bytes_used,
+        .open = node->state == NODE_READY && node->foreign == 0,
+        .counted = node->state == NODE_READY || node->state == NODE_JOINING ||
+                   (node->state == NODE_UNREACHABLE && !node->want_cordon && !node->want_drain),
+    };
+    memcpy(ret->slot_map, node->slot_map, sizeof ret->slot_map);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct view_node *x = a, *y = b;
+    return strcmp(x->node->name, y->node->name);
+}
+
+static void find_available(struct view *view)
+{
+    view->available = view->roomy_count = 0;
+    for (int i = 0; i < view->count; i++) {
+        view->available += view_is_available(&view->nodes[i]);
+        if (view->nodes[i].open && view->nodes[i].slots_free > 0)
+            view->roomy[view->roomy_count++] = i;
+    }
+}
+
+void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
+{
+    size_t capacity = (size_t)cluster_nodes_count(cluster) + 1;
+    *view = (struct view){.cluster = cluster, .now_ms = now_ms};
+    view->nodes = calloc(capacity, sizeof *view->nodes);
+    view->roomy = calloc(capacity, sizeof *view->roomy);
+    insist(view->nodes && view->roomy);
+    for (const struct node *node = cluster_first_node(cluster); node;
+         node = cluster_next_node(cluster, node))
+        init_node(&view->nodes[view->count++], node);
+    find_available(view);
+}
+
+void view_add_nodes(struct view *view, struct node *const *nodes, int count)
+{
+    size_t capacity = (size_t)(view->count + count) + 1;
+    struct view_node *all = realloc(view->nodes, sizeof *all * capacity);
+    int *roomy = realloc(view->roomy, sizeof *roomy * capacity);
+    insist(all && roomy);
+    view->nodes = all;
+    view->roomy = roomy;
+    for (int i = 0; i < count; i++)
+        init_node(&view->nodes[view->count++], nodes[i]);
+    qsort(view->nodes, (size_t)view->count, sizeof *view->nodes, by_name);
+    find_available(view);
+}
+
+bool view_is_absent(const struct view *view, const struct job *job)
+{
+    const struct absence *absent = view->absent;
+    if (!absent)
+        return false;
+    for (int i = 0; i < absent->jobs_count; i++)
+        if (absent->jobs[i] == job)
+            return true;
+    for (int i = 0; i < absent->tenants_count; i++)
+        if (absent->tenants[i] == job->tenant)
+            return true;
+    return false;
+}
+
+void view_fini(struct view *view)
+{
+    free(view->nodes);
+    free(view->roomy);
+    *view = (struct view){0};
+}
+
+struct view_node *view_find(const struct view *view, const char *name)
+{
+    int low = 0, high = view->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        int order = strcmp(view->nodes[middle].node->name, name);
+        if (order == 0)
+            return &view->nodes[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+/* Back among the roomy ones, where it may have been left out. */
+static void note_roomy(struct view *view, int index)
+{
+    int at = view->roomy_count;
+    while (at > 0 && view->roomy[at - 1] > index)
+        at--;
+    if (at > 0 && view->roomy[at - 1] == index)
+        return;
+    memmove(view->roomy + at + 1, view->roomy + at,
+            sizeof *view->roomy * (size_t)(view->roomy_count - at));
+    view->roomy[at] = index;
+    view->roomy_count++;
+}
+
+void view_release(struct view *view, const struct job *job, const struct worker *worker)
+{
+    struct view_node *node = view_find(view, worker->node);
+    const struct resources *each = &job->spec->resources;
+    if (!node || worker->state == WORKER_EXITED)
+        return;
+    bool before = view_is_available(node);
+    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX;
+         slot++)
+        node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+    node->slots_free += each->slots;
+    node->cpus_milli_free += each->cpus_milli;
+    node->memory_bytes_free += each->memory_bytes;
+    view->available += view_is_available(node) - before;
+    if (node->open)
+        note_roomy(view, (int)(node - view->nodes));
+}
+
+void view_drain(struct view *view, struct view_node *node)
+{
+    view->available -= view_is_available(node);
+    node->open = node->counted = false;
+}
+
+void view_hold(struct view *view, struct view_node *node, uint64_t sequence, int64_t at_ms)
+{
+    bool before = view_is_available(node);
+    node->held_for = sequence;
+    node->held_at_ms = at_ms;
+    view->available -= before && !view_is_available(node);
+}

@@ -1,0 +1,238 @@
+#include "coordinator/scheduler/what_if.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/scheduler/filter.h"
+
+void forecast_add(struct forecast *forecast, const struct effect *effect)
+{
+    if (forecast->effects_count < PLAN_EFFECTS_MAX)
+        forecast->effects[forecast->effects_count++] = *effect;
+}
+
+static void release_worker(struct pass *pass, const struct job *job, const struct worker *worker)
+{
+    if (worker->state == WORKER_EXITED)
+        return;
+    view_release(&pass->view, job, worker);
+    queue_release(&pass->queue, job->tenant, job->spec->resources.slots);
+}
+
+static void release_job(struct pass *pass, const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        release_worker(pass, job, &job->workers[i]);
+}
+
+/* Jobs gone */
+
+static void apply_gone(struct pass *pass, const struct what_if *what_if, struct altered *altered)
+{
+    struct absence *absent = &altered->absent;
+    memcpy(altered->jobs, what_if->gone, sizeof what_if->gone);
+    absent->jobs = altered->jobs;
+    absent->jobs_count = what_if->gone_count;
+    absent->tenants = what_if->gone_tenants;
+    absent->tenants_count = what_if->gone_tenants_count;
+    pass->view.absent = absent;
+    for (const struct job *job = cluster_first_active_job(pass->view.cluster); job;
+         job = cluster_next_active_job(pass->view.cluster, job))
+        if (view_is_absent(&pass->view, job))
+            release_job(pass, job);
+    for (int i = 0; i < what_if->gone_count; i++)
+        queue_leave_out(&pass->queue, what_if->gone[i]);
+    for (int i = 0; i < what_if->gone_tenants_count; i++)
+        queue_leave_out_tenant(&pass->queue, what_if->gone_tenants[i]);
+}
+
+/* Nodes added */
+
+static struct node *another(const struct node *like, int number)
+{
+    struct node *node = calloc(1, sizeof *node);
+    insist(node);
+    *node = *like;
+    (void)str_printf(node->name, sizeof node->name, "%.50s+%d", like->name, number);
+    node->state = NODE_READY;
+    node->slots_used = node->cpus_milli_used = node->foreign = 0;
+    node->memory_bytes_used = 0;
+    memset(node->slot_map, 0, sizeof node->slot_map);
+    memset(&node->jobs, 0, sizeof node->jobs);
+    return node;
+}
+
+static int apply_added(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                       struct error *err)
+{
+    for (int i = 0; i < what_if->added_count; i++)
+        for (int n = 0; n < what_if->added[i].count; n++) {
+            if (altered->added_count == WHAT_IF_ADDED_MAX)
+                return error_set(err, E_INVALID_ARGUMENT, "at most %d nodes more can be asked for",
+                                 WHAT_IF_ADDED_MAX);
+            /* Numbered in all, so that adding the same kind twice makes no name twice. */
+            altered->added[altered->added_count] =
+                another(what_if->added[i].like, altered->added_count + 1);
+            altered->added_count++;
+        }
+    if (altered->added_count > 0)
+        view_add_nodes(&pass->view, altered->added, altered->added_count);
+    return 0;
+}
+
+/* Nodes drained */
+
+static bool is_drained(const struct what_if *what_if, const char *name)
+{
+    for (int i = 0; i < what_if->drained_count; i++)
+        if (strcmp(what_if->drained[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* How a gang stands once its drained nodes are gone; core's reform does the same for real. */
+struct remains {
+    const struct group *group;
+    const struct node *drained; /* one of them */
+    int nodes;                  /* that are left */
+    bool survivor;              /* somebody who trains now is on one of those */
+};
+
+static void look_at(const struct cluster *cluster, const struct what_if *what_if,
+                    const struct job *job, struct remains *ret)
+{
+    const struct group *group = job->forming.generation ? &job->forming : &job->current;
+    *ret = (struct remains){.group = group};
+    int last = -1;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (!worker)
+            continue;
+        if (is_drained(what_if, worker->node)) {
+            ret->drained = cluster_node(cluster, worker->node);
+        } else {
+            ret->nodes += group->places[rank].node_rank > last;
+            ret->survivor |= group_rank_of(&job->current, worker->uid) >= 0;
+        }
+        if (group->places[rank].node_rank > last)
+            last = group->places[rank].node_rank;
+    }
+}
+
+static void release_drained(struct pass *pass, const struct what_if *what_if, const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (is_drained(what_if, job->workers[i].node))
+            release_worker(pass, job, &job->workers[i]);
+}
+
+static bool replace(struct pass *pass, const struct job *job, const struct remains *remains)
+{
+    struct placement placement = {0};
+    struct request request = {.spec = job->spec,
+                              .nodes_min = job->spec->nodes_min - remains->nodes,
+                              .nodes_max = job->spec->nodes_min - remains->nodes,
+                              .avoid = job,
+                              .avoid_group = remains->group};
+    for (int i = 0; i < job->workers_count && job->spec->topology[0] && !request.together; i++) {
+        const struct node *node = cluster_node(pass->view.cluster, job->workers[i].node);
+        if (node && job->workers[i].state != WORKER_EXITED)
+            request.together = node_label(node, job->spec->topology);
+    }
+    bool found = scheduler_place(&pass->view, &request, &placement, NULL);
+    placement_fini(&placement);
+    return found;
+}
+
+static int restart(struct pass *pass, struct altered *altered, const struct job *job,
+                   struct error *err)
+{
+    if (altered->displaced_count == QUEUE_EXTRA_MAX - 1) { /* one is for who asks */
+        error_set(err, E_RESOURCE_EXHAUSTED, "more than %d gangs would have to start again",
+                  QUEUE_EXTRA_MAX - 1);
+        error_hint(err, "ask about fewer nodes at a time");
+        return E_RESOURCE_EXHAUSTED;
+    }
+    struct displaced *displaced = &altered->displaced[altered->displaced_count++];
+    displaced->job = job;
+    displaced->copy = *job;
+    displaced->copy.state = JOB_RESTARTING;
+    displaced->copy.workers_count = 0;
+    displaced->copy.backoff_until_ms = 0;
+    release_job(pass, job);
+    altered->jobs[altered->absent.jobs_count++] = job;
+    (void)queue_add(&pass->queue, &displaced->copy);
+    return 0;
+}
+
+static int displace(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                    struct forecast *ret, const struct job *job, struct error *err)
+{
+    struct remains remains;
+    struct effect effect = {.job = job};
+    look_at(pass->view.cluster, what_if, job, &remains);
+    if (!remains.drained)
+        return 0;
+    bool in_place = job->spec->elastic == ELASTIC_IN_PLACE && job->current.published &&
+                    job->current.joined && remains.survivor;
+    if (in_place && remains.nodes >= job->spec->nodes_min)
+        effect.kind = EFFECT_SHRINKS;
+    else if (in_place && replace(pass, job, &remains))
+        effect.kind = EFFECT_MOVES;
+    else
+        return restart(pass, altered, job, err);
+    if (effect.kind == EFFECT_SHRINKS)
+        release_drained(pass, what_if, job);
+    effect.node = remains.drained;
+    forecast_add(ret, &effect);
+    return 0;
+}
+
+static bool runs(const struct job *job)
+{
+    return job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING;
+}
+
+static int apply_drained(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                         struct forecast *ret, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < what_if->drained_count; i++) {
+        struct view_node *node = view_find(&pass->view, what_if->drained[i]->name);
+        if (node)
+            view_drain(&pass->view, node);
+    }
+    if (what_if->drained_count == 0)
+        return 0;
+    for (const struct job *job = cluster_first_active_job(pass->view.cluster); job && rc == 0;
+         job = cluster_next_active_job(pass->view.cluster, job))
+        if (runs(job) && !view_is_absent(&pass->view, job))
+            rc = displace(pass, what_if, altered, ret, job, err);
+    return rc;
+}
+
+int what_if_apply(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                  struct forecast *ret, struct error *err)
+{
+    int rc = apply_added(pass, what_if, altered, err);
+    if (rc < 0)
+        return rc;
+    apply_gone(pass, what_if, altered);
+    return apply_drained(pass, what_if, altered, ret, err);
+}
+
+void altered_fini(struct altered *altered)
+{
+    for (int i = 0; i < altered->added_count; i++)
+        free(altered->added[i]);
+}
+
+struct displaced *altered_find(struct altered *altered, const struct job *copy)
+{
+    for (int i = 0; i < altered->displaced_count; i++)
+        if (&altered->displaced[i].copy == copy)
+            return &altered->displaced[i];
+    return NULL;
+}
