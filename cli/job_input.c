@@ -20,6 +20,7 @@ struct input {
     struct arena arena;
     struct tree *spec;
     struct error *err;
+    bool shape; /* no command is needed */
 };
 
 static int read_all(FILE *file, const char *name, struct buf *ret, struct error *err)
@@ -96,18 +97,31 @@ static int set_integer(struct input *in, struct tree *map, const char *key, cons
     return tree_map_set(&in->arena, map, key, tree_integer(&in->arena, value));
 }
 
+int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_max,
+                    struct error *err)
+{
+    enum { NODES_MAX = 1 << 20 };
+    const char *text = args_text(args, "nodes");
+    int64_t min = 0, max = 0;
+    char low[32];
+    size_t dash = text ? strcspn(text, "-") : 0;
+    if (text) {
+        snprintf(low, sizeof(low), "%.*s", (int)dash, text);
+        if (parse_i64(low, 1, NODES_MAX, &min, err) != 0 ||
+            parse_i64(text[dash] ? text + dash + 1 : low, min, NODES_MAX, &max, err) != 0)
+            return error_wrap(err, "--nodes takes 2 or 1-4");
+    }
+    *ret_min = (uint32_t)min;
+    *ret_max = (uint32_t)max;
+    return 0;
+}
+
 static int set_nodes(struct input *in)
 {
-    const char *text = args_text(in->args, "nodes");
-    if (!text)
-        return 0;
-    int64_t min, max;
-    char low[32];
-    size_t dash = strcspn(text, "-");
-    snprintf(low, sizeof(low), "%.*s", (int)dash, text);
-    if (parse_i64(low, 1, 1 << 20, &min, in->err) != 0 ||
-        parse_i64(text[dash] ? text + dash + 1 : low, min, 1 << 20, &max, in->err) != 0)
-        return error_wrap(in->err, "--nodes takes 2 or 1-4");
+    uint32_t min, max;
+    int rc = job_input_nodes(in->args, &min, &max, in->err);
+    if (rc != 0 || max == 0)
+        return rc;
     struct tree *range = tree_map(&in->arena);
     tree_map_set(&in->arena, range, "min", tree_integer(&in->arena, min));
     tree_map_set(&in->arena, range, "max", tree_integer(&in->arena, max));
@@ -268,6 +282,13 @@ static int build(struct input *in, Muster__JobSpec **ret)
     char here[1024];
     if (!tree_get(in->spec, "workdir") && getcwd(here, sizeof(here)))
         tree_map_set(&in->arena, in->spec, "workdir", tree_string(&in->arena, here));
+    if (in->shape && !tree_get(in->spec, "command")) {
+        struct tree *none = tree_list(&in->arena);
+        tree_list_add(none, tree_string(&in->arena, "true"));
+        tree_map_set(&in->arena, in->spec, "command", none);
+        if (!tree_get(in->spec, "name"))
+            tree_map_set(&in->arena, in->spec, "name", tree_string(&in->arena, "it"));
+    }
     if (!file && !word_is_file && !tree_get(in->spec, "command")) {
         error_set(in->err, E_INVALID_ARGUMENT, "the job has no command");
         error_field(in->err, "command");
@@ -277,11 +298,31 @@ static int build(struct input *in, Muster__JobSpec **ret)
     return spec_from_tree(&in->arena, in->spec, ret, in->err);
 }
 
+static int read_input(struct input *in, Muster__JobSpec **ret)
+{
+    arena_init(&in->arena, INPUT_ARENA_BYTES);
+    int rc = build(in, ret);
+    arena_fini(&in->arena);
+    return rc;
+}
+
 int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err)
 {
     struct input in = {.args = args, .err = err};
-    arena_init(&in.arena, INPUT_ARENA_BYTES);
-    int rc = build(&in, ret);
-    arena_fini(&in.arena);
-    return rc;
+    return read_input(&in, ret);
+}
+
+int job_input_shape(const struct args *args, Muster__JobSpec **ret, struct error *err)
+{
+    struct input in = {.args = args, .err = err, .shape = true};
+    return read_input(&in, ret);
+}
+
+bool job_input_given(const struct args *args)
+{
+    static const struct args_option rows[] = {JOB_OPTIONS, {0}};
+    for (const struct args_option *row = rows; row->name; row++)
+        if (row->kind == ARGS_COMMAND ? args->word_count > 0 : args_given(args, row->name))
+            return true;
+    return false;
 }

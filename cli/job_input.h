@@ -73,4 +73,13 @@
 /* The spec is freed with rpc_message_free. */
 int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err);
 
+/* The same for a job that is only thought of: it needs no command. True if anything was said of it
+ * at all. */
+int job_input_shape(const struct args *args, Muster__JobSpec **ret, struct error *err);
+bool job_input_given(const struct args *args);
+
+/* N or MIN-MAX of --nodes; both 0 if it was not given. */
+int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_max,
+                    struct error *err);
+
 #endif

@@ -102,6 +102,19 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
                : 0;
 }
 
+/* A spec inside a message, in the form people write. */
+static int widen(const ProtobufCMessageDescriptor *type, struct arena *arena, struct tree *map,
+                 struct error *err)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(type, "spec");
+    struct tree *spec = tree_get(map, "spec");
+    if (!field || !spec || field->descriptor != &muster__job_spec__descriptor)
+        return 0;
+    return spec->kind == TREE_MAP ? spec_widen(arena, spec, err)
+                                  : tree_fail(spec, err, "spec: must be an object");
+}
+
 static int set_constant(const struct route *route, struct arena *arena, struct tree *map)
 {
     const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
@@ -124,6 +137,8 @@ static int call_message(const struct http_request *request, const struct route_m
     (void)http_body(request, &size);
     if (route->body == ROUTE_OPTIONAL_BODY && (size > 0 || http_body_too_large(request)))
         rc = parse_body(request, arena, &map, err);
+    if (rc == 0)
+        rc = widen(type, arena, map, err);
     if (rc == 0 && strcmp(route->call, "GetLogs") == 0) /* all ranks, unless one is asked for */
         rc = tree_map_set(arena, map, "rank", tree_integer(arena, -1));
     const struct http_pair *query = http_query(request, &count);

@@ -25,6 +25,8 @@ const struct route routes[] = {
      .summary = "Series of numbers its program told"},
     {"GET", "/v1/jobs/{id}/checkpoints", .call = "ListCheckpoints",
      .summary = "Committed checkpoints"},
+    {"POST", "/v1/plan", .call = "Plan", .body = ROUTE_OPTIONAL_BODY,
+     .summary = "What if: when and where a job would start, and what others would notice"},
     {"GET", "/v1/nodes", .call = "ListNodes", .summary = "Nodes"},
     {"POST", "/v1/nodes/{name}:cordon", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
      .constant = {"action", "cordon"}, .summary = "Give a node no new work"},

@@ -50,7 +50,7 @@ static void answer_job(struct service_call *call, const struct job *job)
 
 /* A job belongs to its submitter's tenant. "default" is what specs that name none are widened to:
  * for those who belong to a tenant it means that one. */
-static int choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
+int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
 {
     const char *own = scope_tenant(call);
     const char *wanted = *spec->tenant ? spec->tenant : "default";
@@ -87,7 +87,7 @@ void call_submit_job(struct service *service, struct service_call *call,
     else if (strlen(key) >= sizeof sizes->idempotency_key)
         error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
                   sizeof sizes->idempotency_key - 1);
-    else if (choose_tenant(call, &wanted, &err) == 0)
+    else if (service_choose_tenant(call, &wanted, &err) == 0)
         (void)intake_spec(&wanted, &spec, &err);
     if (!spec) {
         service_fail(call, &err);

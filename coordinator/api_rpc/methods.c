@@ -16,6 +16,7 @@ const struct service_method service_methods[] = {
     {"Coordinator", "CancelJob", WRITERS, .change = call_cancel_job, .done = done_job},
     {"Coordinator", "ScaleJob", WRITERS, .change = call_scale_job, .done = done_job},
     {"Coordinator", "WhyJob", ACCESS_READERS, .read = call_why_job},
+    {"Coordinator", "Plan", ACCESS_READERS, .read = call_plan},
     {"Coordinator", "GetLogs", ACCESS_READERS, .read = call_get_logs},
     {"Coordinator", "GetMetrics", ACCESS_READERS, .read = call_get_metrics},
     {"Coordinator", "ListCheckpoints", ACCESS_READERS, .read = call_list_checkpoints},

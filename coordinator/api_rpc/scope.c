@@ -5,7 +5,7 @@
 #include "common/base/buf.h"
 #include "coordinator/api_rpc/service_internal.h"
 
-static const char others[] = "(another tenant's)";
+const char scope_others[] = "(another tenant's)";
 
 const char *scope_tenant(const struct service_call *call)
 {
@@ -56,7 +56,7 @@ static void copy_word(const struct service_call *call, const char *from, size_t 
         word[size] = 0;
     }
     if (fits && hidden_word(call, word))
-        (void)buf_str(out, others);
+        (void)buf_str(out, scope_others);
     else
         (void)buf_append(out, from, size);
 }

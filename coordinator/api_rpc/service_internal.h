@@ -116,6 +116,7 @@ void service_wake_call(struct service_call *call);
 const struct job *service_find_job(struct service_call *call, const char *id, struct error *err);
 
 /* scope.c: what a caller of one tenant may see. */
+extern const char scope_others[];                          /* stands for the names of their jobs */
 const char *scope_tenant(const struct service_call *call); /* NULL = all */
 bool scope_sees_job(const struct service_call *call, const struct job *job);
 bool scope_sees_event(const struct service_call *call, const struct record *record);
@@ -156,6 +157,12 @@ void call_watch_job(struct service *, struct service_call *, bool last_chance);
 void call_list_jobs(struct service *, struct service_call *, bool last_chance);
 void call_why_job(struct service *, struct service_call *, bool last_chance);
 void call_list_checkpoints(struct service *, struct service_call *, bool last_chance);
+
+/* The tenant the spec names, or its submitter's; fills err if he may not. The spec borrows it. */
+int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err);
+
+/* plan_call.c */
+void call_plan(struct service *, struct service_call *, bool last_chance);
 
 /* view_calls.c */
 void call_version(struct service *, struct service_call *, bool last_chance);

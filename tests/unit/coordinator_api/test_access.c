@@ -372,12 +372,62 @@ Test(access, nothing_that_can_be_read_tells_of_another_tenant)
     never_says("ListTenants", &tenants, made.blue, "red");
     jobs.tenant = "red";
     never_says("ListJobs", &jobs, made.blue, "red-secret");
+    Muster__PlanRequest plan = MUSTER__PLAN_REQUEST__INIT;
+    plan.drain = (char *[]){"n1"};
+    plan.n_drain = 1;
+    for (int i = 0; i < 2; i++) {
+        plan.job = "";
+        never_says("Plan", &plan, made.blue, theirs[i]);
+        plan.job = made.blue_job;
+        never_says("Plan", &plan, made.blue, theirs[i]);
+    }
     /* And the reason is there for those who may know it. */
     struct answer answer;
     ask("WhyJob", &get, world.admin, &answer);
     const Muster__WhyJobAnswer *why = (void *)answer.message;
     cr_assert(why && strstr(why->summary, "red-secret"), "%s", why ? why->summary : "");
     answer_fini(&answer);
+}
+
+Test(access, a_plan_is_about_ones_own_jobs)
+{
+    struct error err;
+    struct answer answer;
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    Muster__PlanRequest plan = MUSTER__PLAN_REQUEST__INIT;
+    same_as_absent("Plan", &plan, &plan.job, made.blue, made.red_job);
+    plan.job = "";
+    plan.n_without_jobs = 1;
+    plan.without_jobs = (char *[]){made.red_job};
+    same_as_absent("Plan", &plan, &plan.without_jobs[0], made.blue, made.red_job);
+    plan.n_without_jobs = 0;
+    plan.n_without_tenants = 1;
+    plan.without_tenants = (char *[]){"red"};
+    cr_assert_eq(refusal("Plan", &plan, made.blue, &err), E_NOT_FOUND);
+    cr_assert_str_eq(err.text, "no tenant is named 'red'");
+    spec.name = "x";
+    spec.tenant = "red";
+    spec.command = words;
+    spec.n_command = 1;
+    plan.n_without_tenants = 0;
+    plan.spec = &spec;
+    cr_assert_eq(refusal("Plan", &plan, made.blue, &err), E_PERMISSION_DENIED);
+    spec.tenant = "";
+    plan.job = made.blue_job;
+    cr_assert_eq(refusal("Plan", &plan, made.blue, &err), E_INVALID_ARGUMENT);
+    plan.job = "";
+    plan.n_without_tenants = 1;
+    ask("Plan", &plan, world.admin, &answer);
+    const Muster__PlanAnswer *got = (void *)answer.message;
+    cr_assert(got && !got->starts, "%s", answer.err.text);
+    cr_assert_eq(got->n_effects, 1);
+    cr_assert_str_eq(got->effects[0]->effect, "starts");
+    cr_assert_str_eq(got->effects[0]->job, made.blue_job);
+    answer_fini(&answer);
+    plan.job = made.red_job;
+    plan.spec = NULL;
+    cr_assert_eq(refusal("Plan", &plan, made.red, &err), E_FAILED_PRECONDITION, "it runs: %s",
+                 err.text);
 }
 
 Test(access, a_job_belongs_to_its_submitters_tenant)
