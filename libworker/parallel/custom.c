@@ -89,11 +89,11 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
         param->shape[i] = buffer->shape[i];
         param->count *= (size_t)buffer->shape[i];
     }
-    param->offset = model->count;
+    param->offset = (model->count + ALIGN - 1) / ALIGN * ALIGN;
     param->decay = buffer->decay;
     param->block = index;
     param->init = PARAM_ZERO;
-    model->count += (param->count + ALIGN - 1) / ALIGN * ALIGN;
+    model->count = param->offset + param->count;
     return 0;
 }
 

@@ -47,7 +47,8 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
             int64_t wanted = settings_integer(&ctx->settings, SETTING_ACCUMULATION);
             ctx->window = (int)(left < wanted ? left : wanted);
         }
-        ctx->phase = STEP_FILLING;
+        if (ctx->phase != STEP_REDUCING)
+            ctx->phase = STEP_FILLING;
         ctx->window_tokens += ret_batch->denominator;
     }
     /* The program's own passes read parameters whenever they like. */

@@ -86,11 +86,12 @@ static void same_bits(struct variant v, const char *strategy)
 
 static void strategies_give_the_same_bits(void)
 {
-    for (int p = 0; p < 3; p++)
+    static const char *const all[] = {"bf16", "fp16", "bf16", "no"};
+    for (int p = 0; p < 4; p++)
         for (int ranks = 1; ranks <= VARIANT_RANKS_MAX; ranks++) {
             struct variant v = {.strategy = "ddp", .ranks = ranks, .no_clip = true};
-            v.precision = p < 2 ? precisions[p] : "bf16";
-            v.stochastic = p < 2 ? NULL : "true";
+            v.precision = all[p];
+            v.stochastic = p == 2 ? "true" : NULL;
             variant_run(&v, &one);
             for (int s = 1; s < 4; s++)
                 same_bits(v, strategies[s]);
@@ -107,11 +108,11 @@ static void strategies_give_the_same_bits(void)
 
 static void precisions_differ_and_follow_float(void)
 {
-    static const char *const bf16[] = {"bf16", "fp16", "bf16"};
+    static const char *const narrow[] = {"bf16", "fp16", "bf16"};
     struct variant v = {.strategy = "ddp", .ranks = 2};
     variant_run(&v, &one);
     for (int i = 0; i < 3; i++) {
-        v.precision = bf16[i];
+        v.precision = narrow[i];
         v.stochastic = i < 2 ? NULL : "true";
         variant_run(&v, &other);
         struct apart apart = outcome_apart(&one, &other);

@@ -195,11 +195,11 @@ static bool leave_after_12(void *arg, struct wk_context *ctx)
     return wk_steps(ctx) == 12;
 }
 
-static void other_optimizers_states_are_saved_whole(void)
+static void states_are_saved_whole(struct toy start)
 {
     static struct toy whole_run, first, second;
     struct tmpdir dir = tmpdir_make();
-    whole_run.muon = first.muon = second.muon = true;
+    whole_run = first = second = start;
     toy_set(&whole_run, "total_steps", "20");
     toy_run(&whole_run);
     toy_set(&first, "checkpoint.dir", dir.path);
@@ -213,6 +213,12 @@ static void other_optimizers_states_are_saved_whole(void)
     CHECK(second.losses[12] == 0 && second.losses[13] > 0);
     CHECK(memcmp(&second.losses[13], &whole_run.losses[13], 8 * sizeof(double)) == 0);
     tmpdir_remove(&dir);
+}
+
+static void other_optimizers_states_are_saved_whole(void)
+{
+    states_are_saved_whole((struct toy){.muon = true});
+    states_are_saved_whole((struct toy){.adafactor = true});
 }
 
 static void a_damaged_only_checkpoint_is_an_error(void)

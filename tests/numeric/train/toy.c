@@ -67,8 +67,11 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         wk_gpt_new(&gpt, &o->model);
     struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
     struct wk_muon_options muon = {3e-3, 0.95, true, 0.1, adamw};
+    struct wk_adafactor_options adafactor = {1e-2, 0.8, 1e-30, 1e-3, 1, true, 0};
     if (toy->muon)
         wk_muon_new(&muon, &o->optimizer);
+    else if (toy->adafactor)
+        wk_adafactor_new(&adafactor, &o->optimizer);
     else
         wk_adamw_new(&adamw, &o->optimizer);
     struct wk_schedule_options schedule = {WK_SCHEDULE_COSINE, 5, 60, 0.1};

@@ -1,0 +1,301 @@
+/* Misuse is refused with a reason, never undefined: each row does one thing wrong in a context of
+ * its own and names the code and the words of the refusal. After it every call returns the same
+ * error.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/libworker/small.h"
+
+static struct wk_batch batch;
+
+static int prepare_everything(struct small *s)
+{
+    return small_prepare(s);
+}
+
+static int pass(struct small *s)
+{
+    if (!wk_next(s->loader, &batch))
+        return wk_status(s->ctx);
+    wk_forward(s->model, &batch, NULL);
+    return wk_backward(s->model);
+}
+
+static int no_optimizer(struct small *s)
+{
+    return wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->loader));
+}
+
+static int no_model(struct small *s)
+{
+    return wk_prepare_all(s->ctx, WK_OBJECT(s->optimizer));
+}
+
+static int nothing_at_all(struct small *s)
+{
+    return wk_prepare_all(s->ctx, WK_OBJECT((struct wk_model *)NULL));
+}
+
+static int scheduler_alone(struct small *s)
+{
+    return wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->scheduler));
+}
+
+static int prepare_more_later(struct small *s)
+{
+    int rc = wk_prepare_all(s->ctx, WK_OBJECT(s->model));
+    return rc ? rc : wk_prepare_all(s->ctx, WK_OBJECT(s->loader));
+}
+
+/* What belongs to another context, of another world or not, stays there. */
+static int elsewhere(struct small *s, const struct wk_object *object)
+{
+    struct small other;
+    small_open(&other, NULL);
+    cr_assert_eq(small_prepare(&other), 0);
+    struct wk_object objects[] = {WK_OBJECT(other.model), WK_OBJECT(other.loader),
+                                  WK_OBJECT(other.optimizer)};
+    struct wk_object own[] = {WK_OBJECT(s->model), WK_OBJECT(s->optimizer), *object};
+    for (int i = 0; i < 3; i++)
+        if (object->kind == objects[i].kind)
+            own[2] = objects[i];
+    int rc = wk_prepare(s->ctx, object->kind == WK_OBJECT_LOADER ? own : own + 2,
+                        object->kind == WK_OBJECT_LOADER ? 3 : 1);
+    /* And trains on. */
+    cr_assert_eq(pass(&other), 0);
+    cr_assert_eq(wk_step(other.optimizer), 0);
+    small_close(&other);
+    return rc;
+}
+
+static int model_of_another(struct small *s)
+{
+    return elsewhere(s, &(struct wk_object){.kind = WK_OBJECT_MODEL});
+}
+
+static int loader_of_another(struct small *s)
+{
+    return elsewhere(s, &(struct wk_object){.kind = WK_OBJECT_LOADER});
+}
+
+static int samples_too_long(struct small *s)
+{
+    wk_loader_free(s->loader);
+    struct wk_loader_options options = {.source = s->source, .length = 9, .batch = 2};
+    wk_loader_new(s->ctx, &options, &s->loader);
+    return small_prepare(s);
+}
+
+static int batch_too_long(struct small *s)
+{
+    static const int32_t tokens[32];
+    struct wk_batch own = {.tokens = tokens, .targets = tokens, .samples = 2, .length = 16};
+    small_prepare(s);
+    return wk_forward(s->model, &own, NULL);
+}
+
+static int unknown_token(struct small *s)
+{
+    static const int32_t tokens[8] = {0, 1, 2, 128};
+    struct wk_batch own = {.tokens = tokens, .targets = tokens, .samples = 1, .length = 8};
+    small_prepare(s);
+    return wk_forward(s->model, &own, NULL);
+}
+
+/* Kept until the row is over: a context's objects outlive it. */
+static struct wk_model *custom;
+
+static int custom_model(struct small *s)
+{
+    struct wk_buffer buffer = {.name = "weight", .dims = 1, .shape = {4}};
+    cr_assert_eq(wk_custom_new(&buffer, 1, &custom), 0);
+    return wk_prepare_all(s->ctx, WK_OBJECT(custom), WK_OBJECT(s->optimizer));
+}
+
+static int whole_tensors(struct small *s)
+{
+    struct wk_muon_options options = {1e-3, 0.95, true, 0.1, {1e-3, 0.9, 0.95, 1e-8, 0.1}};
+    wk_scheduler_free(s->scheduler);
+    wk_optimizer_free(s->optimizer);
+    s->scheduler = NULL;
+    cr_assert_eq(wk_muon_new(&options, &s->optimizer), 0);
+    return wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->optimizer));
+}
+
+static int backward_alone(struct small *s)
+{
+    small_prepare(s);
+    return wk_backward(s->model);
+}
+
+static int backward_twice(struct small *s)
+{
+    small_prepare(s);
+    pass(s);
+    return wk_backward(s->model);
+}
+
+static int pass_after_the_last(struct small *s)
+{
+    small_prepare(s);
+    pass(s);
+    return pass(s);
+}
+
+static int step_alone(struct small *s)
+{
+    small_prepare(s);
+    return wk_step(s->optimizer);
+}
+
+static int step_twice(struct small *s)
+{
+    small_prepare(s);
+    pass(s);
+    wk_step(s->optimizer);
+    return wk_step(s->optimizer);
+}
+
+static int loss_nan(struct small *s)
+{
+    small_prepare(s);
+    wk_parameter_data(s->model, wk_model_parameters(s->model) - 1)[0] = NAN;
+    pass(s);
+    return wk_step(s->optimizer);
+}
+
+static int overflow_always(struct small *s)
+{
+    int steps = 0;
+    small_prepare(s);
+    for (; !wk_status(s->ctx) && steps < 100; steps++) {
+        if (!wk_next(s->loader, &batch))
+            break;
+        wk_forward(s->model, &batch, NULL);
+        s->ctx->strategy.grads[3] = INFINITY;
+        wk_backward(s->model);
+        wk_step(s->optimizer);
+    }
+    cr_assert_eq(steps, 31); /* 2^16 to 2^-14, and once more */
+    cr_assert_eq(wk_steps(s->ctx), 0);
+    return wk_status(s->ctx);
+}
+
+static int metric_name(struct small *s)
+{
+    small_prepare(s);
+    return wk_log(s->ctx, "Loss!", 1);
+}
+
+enum { SETTINGS = 4 };
+
+static const struct row {
+    int (*misuse)(struct small *);
+    const char *settings[SETTINGS];
+    int code;
+    const char *words;
+} rows[] = {
+    {no_optimizer, {"strategy=fsdp"}, WK_EINVAL, "strategy fsdp cuts a model together with"},
+    {no_optimizer, {"strategy=zero1"}, WK_EINVAL, "there is no optimizer"},
+    {no_model, {0}, WK_EINVAL, "there is no model to train"},
+    {nothing_at_all, {0}, WK_EINVAL, "was given NULL"},
+    {scheduler_alone, {0}, WK_EINVAL, "a scheduler's optimizer is not prepared with it"},
+    {prepare_more_later, {0}, WK_ESTATE, "prepare everything in one call"},
+    {model_of_another, {0}, WK_ESTATE, "the model is prepared in another context"},
+    {loader_of_another, {0}, WK_ESTATE, "a loader is prepared in another context"},
+    {samples_too_long, {0}, WK_EINVAL, "samples of 9 tokens do not fit the model's context of 8"},
+    {batch_too_long, {0}, WK_EINVAL, "samples of 16 tokens do not fit the model's context of 8"},
+    {unknown_token, {0}, WK_EINVAL, "token 128 at position 3 is outside the vocabulary of 128"},
+    {whole_tensors,
+     {"strategy=zero2"},
+     WK_EUNSUPPORTED,
+     "whole tensors, which strategy zero2 cuts"},
+    {custom_model, {"mixed_precision=bf16"}, WK_EUNSUPPORTED, "a custom model's are the program's"},
+    {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
+    {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
+    {pass_after_the_last, {0}, WK_ESTATE, "wk_step comes first"},
+    {step_alone, {0}, WK_ESTATE, "wk_step without wk_backward"},
+    {step_twice, {0}, WK_ESTATE, "wk_step without wk_backward"},
+    {loss_nan, {0}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
+    {loss_nan, {"mixed_precision=bf16"}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
+    {overflow_always, {"mixed_precision=fp16"}, WK_EOVERFLOW, "a loss scale of 6.10352e-05"},
+    {metric_name, {0}, WK_EINVAL, "a metric's name has"},
+
+    /* Settings that contradict each other or the world. */
+    {prepare_everything, {"mixed_precision=fp8"}, WK_EUNSUPPORTED, "bf16 and fp16 work"},
+    {prepare_everything, {"stochastic_rounding=true"}, WK_EINVAL, "needs mixed_precision bf16"},
+    {prepare_everything,
+     {"stochastic_rounding=true", "mixed_precision=fp16"},
+     WK_EINVAL,
+     "needs mixed_precision bf16, and it is fp16"},
+    {prepare_everything,
+     {"loss_scale.interval=5", "mixed_precision=bf16"},
+     WK_EINVAL,
+     "loss_scale.interval needs mixed_precision fp16, and it is bf16"},
+    {prepare_everything,
+     {"loss_scale.backoff=1", "mixed_precision=fp16"},
+     WK_EINVAL,
+     "makes no sense"},
+    {prepare_everything,
+     {"low_gradients=true", "mixed_precision=bf16"},
+     WK_EINVAL,
+     "needs strategy zero1, zero2 or fsdp, and it is ddp"},
+    {prepare_everything,
+     {"low_gradients=true", "strategy=zero1"},
+     WK_EINVAL,
+     "needs mixed_precision bf16 or fp16, and it is no"},
+    {prepare_everything, {"mesh.dp_shard=2"}, WK_EINVAL, "contradicts strategy ddp"},
+    {prepare_everything, {"mesh.dp=2"}, WK_EINVAL, "mesh.dp is 2, but there are 1 ranks"},
+};
+
+Test(misuse, is_refused_with_the_code_and_the_reason)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *row = &rows[i];
+        const char *settings[SETTINGS + 1] = {NULL};
+        struct small s;
+        memcpy(settings, row->settings, sizeof(row->settings));
+        small_open(&s, settings);
+        cr_assert_eq(wk_status(s.ctx), 0, "row %zu: %s", i, wk_last_error(s.ctx));
+        int code = row->misuse(&s);
+        cr_expect_eq(code, row->code, "row %zu: %d: %s", i, code, wk_last_error(s.ctx));
+        cr_expect(strstr(wk_last_error(s.ctx), row->words), "row %zu: %s", i, wk_last_error(s.ctx));
+        /* The error stays, and nothing happens any more. */
+        cr_expect_eq(wk_prepare_all(s.ctx, WK_OBJECT(s.model)), row->code);
+        cr_expect_not(wk_next(s.loader, &batch));
+        cr_expect_eq(wk_close(s.ctx), 1);
+        s.ctx = NULL;
+        small_close(&s);
+        wk_model_free(custom);
+        custom = NULL;
+    }
+}
+
+/* Not misuse: it only costs the overlap. */
+Test(misuse, a_parameter_that_is_never_announced_takes_part_all_the_same)
+{
+    struct wk_buffer buffers[] = {{.name = "a", .dims = 1, .shape = {4}},
+                                  {.name = "b", .dims = 1, .shape = {4}}};
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(wk_custom_new(buffers, 2, &custom), 0);
+    cr_assert_eq(
+        wk_prepare_all(s.ctx, WK_OBJECT(custom), WK_OBJECT(s.optimizer), WK_OBJECT(s.loader)), 0,
+        "%s", wk_last_error(s.ctx));
+    cr_assert(wk_next(s.loader, &batch));
+    cr_assert_eq(wk_grad_ready(custom, 2), WK_EINVAL);
+    wk_parameter_grad(custom, 0)[0] = wk_parameter_grad(custom, 1)[3] = 1;
+    wk_set_loss(custom, 1);
+    cr_assert_eq(wk_grad_ready(custom, 1), 0); /* twice is once, 0 never */
+    cr_assert_eq(wk_grad_ready(custom, 1), 0);
+    cr_assert_eq(wk_backward(custom), 0);
+    cr_assert_eq(wk_step(s.optimizer), 0);
+    cr_assert_float_eq(wk_parameter_data(custom, 0)[0], -0.1f, 1e-6f);
+    cr_assert_float_eq(wk_parameter_data(custom, 1)[3], -0.1f, 1e-6f);
+    wk_close(s.ctx);
+    s.ctx = NULL;
+    wk_model_free(custom);
+    small_close(&s);
+}
