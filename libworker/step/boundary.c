@@ -34,6 +34,10 @@ static bool renew(struct wk_context *ctx)
 {
     struct error err = {0};
     int64_t step = ctx->numbers.step;
+    /* Others may still be taking the parameters of this step from each other, and leaving aborts
+     * them: their parts would be a step behind. */
+    if (ctx->strategy.is_sharded && ctx->phase != STEP_BROKEN)
+        (void)wk_barrier(ctx->comm, NULL);
     int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
     if (!rc)
         rc = context_reform(ctx, &err);
