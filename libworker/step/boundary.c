@@ -57,7 +57,7 @@ static bool renew(struct wk_context *ctx)
 static bool finished(const struct wk_context *ctx, const struct wk_loader *loader)
 {
     return (ctx->numbers.total_steps && ctx->numbers.step >= ctx->numbers.total_steps) ||
-           loader_at_end(loader);
+           (loader && loader_at_end(loader));
 }
 
 /* Nobody leaves before everybody has got here with the last checkpoint on disk: a rank that dies in
@@ -117,4 +117,10 @@ bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
             return true;
         ctx->ended = end_together(ctx);
     }
+}
+
+bool boundary_end(struct wk_context *ctx)
+{
+    ctx->ended = end_together(ctx);
+    return ctx->ended;
 }

@@ -104,6 +104,7 @@ struct wk_context {
     double grad_scale;    /* what wk_step multiplies gradients with */
     double pass_loss;     /* of the last forward pass or wk_set_loss */
     double window_tokens; /* of the global batches of this window */
+    double weights;       /* of all ranks in this window, where wk_join told them; else 0 */
     bool custom_begun;    /* custom models: wk_grad_ready has begun this pass */
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
     uint64_t born;  /* sharded: generation in which the present shards were cut */
@@ -244,8 +245,12 @@ void signal_watch(void); /* while its disposition is the default one; nests */
 void signal_unwatch(void);
 int signal_count(void); /* stop signals of this process so far */
 
-/* boundary.c: what happens between steps, before a training batch is dealt. true: deal one. */
+/* boundary.c: what happens between steps, before a training batch is dealt (`loader` NULL: the
+ * program has its own). true: deal one. */
 bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader);
+/* There is no more data: the last checkpoint, and everybody waits for everybody. false: the
+ * generation broke meanwhile, so the next boundary_pass has more to do, or the error is sticky. */
+bool boundary_end(struct wk_context *ctx);
 bool boundary_stopping(struct wk_context *ctx);
 /* Whether evaluation may go on: the others wait for this rank in a newer generation, or to stop. */
 bool boundary_evaluates(struct wk_context *ctx);

@@ -216,7 +216,7 @@ static void roll_back(struct wk_context *ctx)
         ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
     ctx->rng = ctx->numbers.rng;
     ctx->micro = 0;
-    ctx->window_tokens = 0;
+    ctx->window_tokens = ctx->weights = 0;
     ctx->grad_scale = 1;
     ctx->reduced = ctx->clipped = ctx->custom_begun = false;
     ctx->phase = STEP_BROKEN;

@@ -208,6 +208,12 @@ static bool at_window_end(const struct wk_context *ctx)
     return ctx->micro > 0 && ctx->micro >= ctx->window && !ctx->no_sync;
 }
 
+/* What the window's sum is a mean over: its passes, or what the ranks said their parts weigh. */
+static double window_weight(const struct wk_context *ctx)
+{
+    return ctx->weights > 0 ? ctx->weights : ctx->micro;
+}
+
 /* Wait for the sums. false: the step in flight is gone, or the error is sticky. */
 static bool finish_sums(struct wk_context *ctx)
 {
@@ -224,7 +230,7 @@ static bool finish_sums(struct wk_context *ctx)
         return false;
     }
     ctx->reduced = true;
-    ctx->grad_scale = 1.0 / (ctx->micro * mixed_scale(ctx));
+    ctx->grad_scale = 1.0 / (window_weight(ctx) * mixed_scale(ctx));
     return true;
 }
 
@@ -273,6 +279,7 @@ static void close_window(struct wk_context *ctx)
         ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
     strategy_clear(&ctx->strategy);
     ctx->micro = ctx->window = 0;
+    ctx->weights = 0;
     ctx->reduced = ctx->clipped = false;
     ctx->grad_scale = 1;
     ctx->phase = STEP_BOUNDARY;
@@ -281,7 +288,7 @@ static void close_window(struct wk_context *ctx)
 /* Everything of the step in flight becomes the state. */
 static void commit(struct wk_context *ctx)
 {
-    ctx->loss = (double)ctx->strategy.extras[EXTRA_LOSS] / ctx->micro;
+    ctx->loss = (double)ctx->strategy.extras[EXTRA_LOSS] / window_weight(ctx);
     ctx->numbers.step++;
     for (int i = 0; i < ctx->n_schedulers; i++)
         ctx->scheduler_due[i] = true;

@@ -18,6 +18,7 @@
 #include <worker/export.h>
 
 struct wk_comm;
+struct wk_context;
 struct wk_model;
 
 enum { WK_BUFFER_DIMS_MAX = 4 };
@@ -51,6 +52,25 @@ WK_API int wk_grad_ready(struct wk_model *model, int index);
 /* While on, backward passes only add to this rank's gradients; the sum over the ranks happens in
  * the first wk_backward after it is off again. Ranks switch together. */
 WK_API int wk_no_sync(struct wk_model *model, bool on);
+
+/* In the place of wk_next for programs that bring their own data, of which ranks may have different
+ * amounts. `weight`: what this rank gives to the coming pass, 0 for nothing. The step takes the
+ * ranks' gradients (and losses) added up and divided by their weights: with weight 1 and gradients
+ * of the mean over its own samples, the mean over the ranks that take part; with the number of its
+ * samples and gradients of the sum over them, the mean over all samples.
+ *
+ *     while (wk_join(ctx, have = next_of_my_own(&mine))) {
+ *         if (have) my_passes(&mine);
+ *         wk_backward(model); wk_step(optimizer);
+ *     }
+ *
+ * A rank with nothing more goes on like this, adding nothing, until nobody has anything: then false,
+ * as wk_next at the end; and as wk_next it is where checkpoints, stop requests and new generations
+ * happen. After one of those wk_steps tells whether the step in flight was taken: if not, its data
+ * is the program's to give again. A model of ours takes a batch of 0 samples where there is nothing
+ * (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL for a weight that
+ * is negative or not finite. */
+WK_API bool wk_join(struct wk_context *ctx, double weight);
 
 /* Another way to sum gradients under strategy ddp: something between the backward pass and the sum
  * over the ranks, such as compressing. The program's own in place of the one that setting ddp.hook
