@@ -134,6 +134,11 @@ void comm_table_fini(struct comm_table *table)
     *table = (struct comm_table){.world = 0};
 }
 
+bool bootstrap_cancelled(const struct comm_bootstrap_options *options)
+{
+    return options->cancelled && options->cancelled(options->cancelled_arg);
+}
+
 int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_table *ret,
                    struct error *err)
 {

@@ -74,6 +74,9 @@ void bootstrap_table_mac(const struct bootstrap_table *table, const struct boots
 int bootstrap_table_take(struct comm_table *ret, const struct bootstrap_table *table,
                          const struct bootstrap_row *rows, struct error *err);
 
+enum { BOOTSTRAP_LOOK_MS = 50 }; /* between two questions whether it is cancelled */
+bool bootstrap_cancelled(const struct comm_bootstrap_options *options);
+
 /* Rank 0's side and the others'. */
 int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_table *ret,
                     struct error *err);

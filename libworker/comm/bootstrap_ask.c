@@ -13,20 +13,34 @@
 
 enum { PAUSE_MS = 20 };
 
-static bool ready(int fd, short events, int64_t deadline_ms)
+/* A connection to someone who may be rank 0. */
+struct call {
+    const struct comm_bootstrap_options *options;
+    int fd;
+    int64_t deadline_ms;
+};
+
+static bool ready(const struct call *call, short events)
 {
-    int64_t left_ms = deadline_ms - comm_now_us() / 1000;
-    struct pollfd watched = {.fd = fd, .events = events};
-    return left_ms > 0 && poll(&watched, 1, (int)left_ms) > 0;
+    struct pollfd watched = {.fd = call->fd, .events = events};
+    while (!bootstrap_cancelled(call->options)) {
+        int64_t left_ms = call->deadline_ms - comm_now_us() / 1000;
+        int look_ms = left_ms < BOOTSTRAP_LOOK_MS ? (int)left_ms : BOOTSTRAP_LOOK_MS;
+        if (left_ms <= 0)
+            return false;
+        if (poll(&watched, 1, look_ms) > 0)
+            return true;
+    }
+    return false;
 }
 
-/* False at the deadline or the end of the stream. */
-static bool recv_all(int fd, void *data, size_t bytes, int64_t deadline_ms)
+/* False at the deadline, the end of the stream, or when it is cancelled. */
+static bool recv_all(const struct call *call, void *data, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
-        if (!ready(fd, POLLIN, deadline_ms))
+        if (!ready(call, POLLIN))
             return false;
-        ssize_t n = recv(fd, (char *)data + at, bytes - at, MSG_DONTWAIT);
+        ssize_t n = recv(call->fd, (char *)data + at, bytes - at, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
             return false;
         at += n > 0 ? (size_t)n : 0;
@@ -38,32 +52,32 @@ static bool recv_all(int fd, void *data, size_t bytes, int64_t deadline_ms)
 static int find(const struct comm_bootstrap_options *options, int port,
                 struct bootstrap_greeting *ret_greeting)
 {
-    int fd, error = 0;
+    int error = 0;
     socklen_t bytes = sizeof(error);
-    int64_t deadline_ms = comm_now_us() / 1000 + BOOTSTRAP_GREETING_MS;
+    struct call call = {options, -1, comm_now_us() / 1000 + BOOTSTRAP_GREETING_MS};
     struct endpoint endpoint = {.name = ""};
     snprintf(endpoint.host, sizeof(endpoint.host), "%s", options->master_addr);
     snprintf(endpoint.port, sizeof(endpoint.port), "%u", (unsigned)port & 0xffff);
-    if (endpoint_dial(&endpoint, false, &fd) != 0)
+    if (endpoint_dial(&endpoint, false, &call.fd) != 0)
         return -1;
-    if (ready(fd, POLLOUT, deadline_ms) &&
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0 &&
-        recv_all(fd, ret_greeting, sizeof(*ret_greeting), deadline_ms) &&
+    if (ready(&call, POLLOUT) && getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
+        error == 0 && recv_all(&call, ret_greeting, sizeof(*ret_greeting)) &&
         bootstrap_greeting_valid(ret_greeting, options))
-        return fd;
-    close(fd);
+        return call.fd;
+    close(call.fd);
     return -1;
 }
 
-static int receive_table(const struct comm_bootstrap_options *options, int fd, int64_t deadline_ms,
-                         const struct bootstrap_greeting *greeting, struct comm_table *ret)
+static int receive_table(const struct call *call, const struct bootstrap_greeting *greeting,
+                         struct comm_table *ret)
 {
+    const struct comm_bootstrap_options *options = call->options;
     struct bootstrap_table table;
     struct bootstrap_row rows[COMM_WORLD_MAX];
     uint8_t mac[SHA256_BYTES];
     size_t rows_bytes = (size_t)options->world * sizeof(rows[0]);
-    if (!recv_all(fd, &table, sizeof(table), deadline_ms) ||
-        !recv_all(fd, rows, rows_bytes, deadline_ms) || table.world != options->world)
+    if (!recv_all(call, &table, sizeof(table)) || !recv_all(call, rows, rows_bytes) ||
+        table.world != options->world)
         return WK_EIO;
     bootstrap_table_mac(&table, rows, options, greeting, mac);
     if (!sha256_equal(mac, table.mac))
@@ -76,7 +90,7 @@ int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_tabl
 {
     int64_t deadline_ms = comm_now_us() / 1000 + options->timeout_ms;
     bool found = false;
-    while (comm_now_us() / 1000 < deadline_ms) {
+    while (comm_now_us() / 1000 < deadline_ms && !bootstrap_cancelled(options)) {
         for (int i = 0; i < BOOTSTRAP_PORTS; i++) {
             struct bootstrap_greeting greeting;
             struct bootstrap_entry entry;
@@ -88,13 +102,16 @@ int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_tabl
             if (rc == 0 && send(fd, &entry, sizeof(entry), MSG_NOSIGNAL) != (ssize_t)sizeof(entry))
                 rc = WK_EIO;
             if (rc == 0)
-                rc = receive_table(options, fd, deadline_ms, &greeting, ret);
+                rc = receive_table(&(struct call){options, fd, deadline_ms}, &greeting, ret);
             close(fd);
             if (rc != WK_EIO)
                 return rc;
         }
         (void)poll(NULL, 0, PAUSE_MS);
     }
+    if (bootstrap_cancelled(options))
+        return error_set(err, WK_EABORT, "cancelled while waiting for rank 0 at %s:%d",
+                         options->master_addr, options->master_port);
     return error_set(err, WK_ETIMEOUT, "%s:%d: %s in %d ms", options->master_addr,
                      options->master_port,
                      found ? "rank 0 answered, but not every rank came" : "rank 0 did not answer",

@@ -98,11 +98,12 @@ static bool listen_to(struct office *office, struct caller *caller)
 
 static int collect(struct office *office, int listen_fd, struct error *err)
 {
-    enum { LOOK_MS = 50 };
     char names[NAMES_MAX * 16 + 32];
     int64_t deadline_ms = comm_now_us() / 1000 + office->options->timeout_ms;
     while (waiting_for(office, names, sizeof(names)) > 0) {
         struct pollfd fds[CALLERS_MAX + 1];
+        if (bootstrap_cancelled(office->options))
+            return error_set(err, WK_EABORT, "cancelled while waiting for rank %s", names);
         if (comm_now_us() / 1000 >= deadline_ms)
             return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms", names,
                              office->options->master_addr, office->options->master_port,
@@ -110,7 +111,7 @@ static int collect(struct office *office, int listen_fd, struct error *err)
         for (int i = 0; i < office->count; i++)
             fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
         fds[office->count] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
-        (void)poll(fds, (nfds_t)office->count + 1, LOOK_MS);
+        (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
         let_in(office, listen_fd);
         for (int i = office->count - 1; i >= 0; i--)
             if (!listen_to(office, &office->callers[i]))

@@ -70,6 +70,9 @@ struct comm_bootstrap_options {
     const char *host;     /* what tells machines apart; NULL = boot id and network namespace */
     const uint8_t *secret;
     int timeout_ms; /* 0 = 60 s */
+    /* Asked every few milliseconds: true ends it with WK_EABORT. NULL: never. */
+    bool (*cancelled)(void *arg);
+    void *cancelled_arg;
 };
 
 struct comm_table {

@@ -85,6 +85,9 @@
       "longest one collective may take")                                                           \
     X(CONNECT_TIMEOUT, "connect_timeout", DURATION, "30s", 100, INT64_MAX, NULL,                   \
       "longest the ranks of one generation may take to connect")                                   \
+    X(RENDEZVOUS_TIMEOUT, "rendezvous_timeout", DURATION, "60s", 100, INT64_MAX, NULL,             \
+      "longest the ranks may take to meet at MASTER_ADDR, where no agent tells them of each "      \
+      "other")                                                                                     \
     X(BIND_ADDRESS, "bind_address", TEXT, "", 0, 0, NULL,                                          \
       "address peers reach this machine at; empty = the one that leads to MASTER_ADDR")            \
     X(LOG_FILE, "log_file", TEXT, "", 0, 0, NULL,                                                  \

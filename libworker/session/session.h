@@ -74,6 +74,10 @@ struct session {
      * nobody can say. Set and called as `abort`. */
     void (*status)(void *arg, struct wk_comm_status *ret);
     void *status_arg;
+    /* Whether the process was told to end by somebody else: a join that waits ends with
+     * WK_ESTOPPED. NULL: never. Asked on the thread that joins. */
+    bool (*interrupted)(void *arg);
+    void *interrupted_arg;
 };
 
 struct session_address {

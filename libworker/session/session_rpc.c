@@ -20,7 +20,9 @@
 
 enum {
     HELLO_TIMEOUT_MS = 30000,
-    POLL_TIMEOUT_MS = 30000,   /* of Join and Watch */
+    POLL_TIMEOUT_MS = 30000,   /* of Watch */
+    JOIN_TIMEOUT_MS = 1000,    /* between questions whether the process is to end */
+    LOOK_MS = 200,             /* the same, while no generation is known */
     COMMIT_TIMEOUT_MS = 10000, /* who asks goes on asking */
     BEAT_DEFAULT_MS = 1000,
     STOP_GRACE_MS = 10000, /* where a stop comes without one */
@@ -123,13 +125,21 @@ static bool slot_stopping(struct session *session, int64_t *ret_grace_ms)
     return stopping;
 }
 
+static bool interrupted(const struct session_rpc *s)
+{
+    return s->base.interrupted && s->base.interrupted(s->base.interrupted_arg);
+}
+
 /* Wait until a generation above `above` is known. */
 static int await_target(struct session_rpc *s, uint64_t above, uint64_t *ret, struct error *err)
 {
     (void)pthread_mutex_lock(&s->lock);
-    while (s->target <= above && !s->stopping)
-        (void)pthread_cond_wait(&s->changed, &s->lock);
-    bool stopping = s->stopping;
+    while (s->target <= above && !s->stopping && !interrupted(s)) {
+        int64_t until_ms = session_wall_ms() + LOOK_MS;
+        struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+        (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    }
+    bool stopping = s->stopping || interrupted(s);
     *ret = s->target;
     (void)pthread_mutex_unlock(&s->lock);
     return stopping ? error_set(err, WK_ESTOPPED, "asked to stop") : 0;
@@ -201,7 +211,7 @@ static int slot_join(struct session *session, const char *endpoint, uint64_t abo
                      struct session_group *ret, struct error *err)
 {
     struct session_rpc *s = of(session);
-    struct rpc_options options = {.timeout_ms = POLL_TIMEOUT_MS};
+    struct rpc_options options = {.timeout_ms = JOIN_TIMEOUT_MS};
     for (;;) {
         Muster__WorkerJoinRequest request = MUSTER__WORKER_JOIN_REQUEST__INIT;
         ProtobufCMessage *answer = NULL;

@@ -58,12 +58,17 @@ static bool superseded(void *arg)
            ctx->session->ops->stopping(ctx->session, &grace_ms);
 }
 
+static int timeout_ms(const struct wk_context *ctx, enum setting setting)
+{
+    int64_t timeout_ms = settings_integer(&ctx->settings, setting);
+    return timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+}
+
 static int connect_group(struct wk_context *ctx, struct comm_options *options, struct error *err)
 {
     struct wk_comm *comm;
-    options->connect_timeout_ms = (int)settings_integer(&ctx->settings, SETTING_CONNECT_TIMEOUT);
-    int64_t timeout_ms = settings_integer(&ctx->settings, SETTING_COMM_TIMEOUT);
-    options->timeout_ms = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    options->connect_timeout_ms = timeout_ms(ctx, SETTING_CONNECT_TIMEOUT);
+    options->timeout_ms = timeout_ms(ctx, SETTING_COMM_TIMEOUT);
     options->cancelled = superseded;
     options->cancelled_arg = ctx;
     (void)pthread_mutex_lock(&ctx->lock);
@@ -101,6 +106,9 @@ static int join_static(struct wk_context *ctx, struct error *err)
         .master_addr = ctx->place.master_addr,
         .master_port = ctx->place.master_port,
         .endpoint = comm_listener_endpoint(ctx->listener),
+        .timeout_ms = timeout_ms(ctx, SETTING_RENDEZVOUS_TIMEOUT),
+        .cancelled = superseded,
+        .cancelled_arg = ctx,
     };
     rc = comm_bootstrap(&bootstrap, &table, err);
     if (rc)
@@ -188,7 +196,8 @@ int context_join(struct wk_context *ctx, struct error *err)
 {
     if (ctx->session)
         return join_until_connected(ctx, err);
-    return ctx->place.world == 1 ? join_alone(ctx, err) : join_static(ctx, err);
+    int rc = ctx->place.world == 1 ? join_alone(ctx, err) : join_static(ctx, err);
+    return rc && boundary_stopping(ctx) ? error_set(err, WK_ESTOPPED, "asked to stop") : rc;
 }
 
 int context_reform(struct wk_context *ctx, struct error *err)

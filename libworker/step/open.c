@@ -61,6 +61,11 @@ static void abort_generation(void *arg, uint64_t generation)
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 
+static bool interrupted(void *arg)
+{
+    return signal_count() > ((struct wk_context *)arg)->signals_seen;
+}
+
 static void tell_status(void *arg, struct wk_comm_status *ret)
 {
     struct wk_context *ctx = arg;
@@ -94,6 +99,8 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
         ctx->session->abort_arg = ctx;
         ctx->session->status = tell_status;
         ctx->session->status_arg = ctx;
+        ctx->session->interrupted = interrupted;
+        ctx->session->interrupted_arg = ctx;
     }
     return rc;
 }

@@ -2,6 +2,7 @@
  * runs under the thread sanitizer.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -425,6 +426,33 @@ static void a_stop_that_only_join_tells_is_known_to_the_loop(void)
     hub_end(&hub);
 }
 
+static bool is_set(void *arg)
+{
+    return atomic_load((atomic_bool *)arg);
+}
+
+/* A signal that did not come through the agent; while no generation is known, and while the others
+ * of one have not come. */
+static void who_is_told_to_end_by_others_waits_no_longer(void)
+{
+    for (uint64_t above = 0; above < 2; above++) {
+        struct hub hub;
+        struct joining joining;
+        atomic_bool told = false;
+        hub_start(&hub, 1);
+        struct session *session = session_to(&hub);
+        session->interrupted = is_set;
+        session->interrupted_arg = &told;
+        join_start(&joining, session, above);
+        usleep(50000);
+        atomic_store(&told, true);
+        pthread_join(joining.thread, NULL);
+        CHECK(joining.code == WK_ESTOPPED);
+        session->ops->free(session);
+        hub_end(&hub);
+    }
+}
+
 static void metrics_go_in_batches_and_the_last_ones_before_the_end(void)
 {
     struct hub hub;
@@ -556,6 +584,7 @@ int main(int argc, char **argv)
         CHECK_CASE(news_are_told_and_who_does_not_leave_is_aborted),
         CHECK_CASE(a_stop_ends_waiting),
         CHECK_CASE(a_stop_that_only_join_tells_is_known_to_the_loop),
+        CHECK_CASE(who_is_told_to_end_by_others_waits_no_longer),
         CHECK_CASE(metrics_go_in_batches_and_the_last_ones_before_the_end),
         CHECK_CASE(lost_ranks_are_reported),
         CHECK_CASE(a_loss_is_told_again_until_a_newer_generation_is_known),

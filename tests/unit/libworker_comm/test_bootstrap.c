@@ -117,3 +117,29 @@ Test(bootstrap, another_secret_stays_outside)
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
     cr_assert(strstr(ranks[0].err.text, "rank 4 did not come"), "%s", ranks[0].err.text);
 }
+
+static bool cancelled(void *arg)
+{
+    return ++*(int *)arg > 3;
+}
+
+/* Rank 0 waits for the others, rank 1 for a rank 0 that is not there and for one that waits too. */
+Test(bootstrap, who_waits_can_be_called_away, .timeout = 30)
+{
+    int fd, port = occupied_port(&fd), asked[3] = {0};
+    struct rank ranks[3];
+    for (int i = 0; i < 3; i++) {
+        ranks[i] = (struct rank){.options = {.rank = i > 0,
+                                             .world = i ? 3 : 2,
+                                             .master_addr = "127.0.0.1",
+                                             .master_port = port + 20 * (i == 0),
+                                             .cancelled = cancelled,
+                                             .cancelled_arg = &asked[i]}};
+        cr_assert_eq(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(ranks[i].thread, NULL);
+        cr_expect_eq(ranks[i].rc, WK_EABORT, "rank %d: %s", i, ranks[i].err.text);
+    }
+    close(fd);
+}
