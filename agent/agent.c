@@ -556,7 +556,8 @@ void agent_free(struct agent *agent)
 
 void agent_stop_workers(struct agent *agent)
 {
-    struct agent_event event = {.kind = AGENT_EVENT_STOP_ALL};
+    struct agent_event event = {.kind =
+                                    agent->stopping ? AGENT_EVENT_KILL_ALL : AGENT_EVENT_STOP_ALL};
     agent->stopping = true;
     handle(agent, &event);
 }

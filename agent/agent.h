@@ -46,7 +46,8 @@ int agent_new(const struct agent_options *options, struct env *env, struct loop 
 /* As a crash would: nothing is flushed, no worker is touched; the launcher is closed. */
 void agent_free(struct agent *agent);
 
-/* SIGTERM, grace, SIGKILL to all; on_end(AGENT_END_STOPPED) when they are gone. */
+/* SIGTERM, grace, SIGKILL to all, asked again SIGKILL at once; on_end(AGENT_END_STOPPED) when they
+ * are gone. */
 void agent_stop_workers(struct agent *agent);
 
 const char *agent_hub_url(const struct agent *agent);

@@ -24,6 +24,7 @@
 #include "common/env/paths.h"
 
 enum {
+    STOPS_MAX = 2, /* signals that end workers; who sends more wants it gone */
     EXIT_DONE = 0,
     EXIT_USAGE = 2,
     EXIT_START = 3,
@@ -78,7 +79,8 @@ static const struct args_option options[] = {
      .help = "run workers as this user (needs root)"},
     {.name = "stop-workers",
      .kind = ARGS_FLAG,
-     .help = "on SIGTERM end the workers too; else they go on for the next agent"},
+     .help = "on SIGTERM end the workers too, on a second one at once; else they go on for the "
+             "next agent"},
     {.name = "log",
      .kind = ARGS_OPTION,
      .choices = log_formats,
@@ -119,7 +121,7 @@ struct program {
     struct launcher_shim *shims;
     struct launcher launcher;
     struct agent *agent;
-    bool stopping;
+    int stops; /* signals so far, with --stop-workers */
 };
 
 static int read_token(struct program *p, struct error *err)
@@ -293,9 +295,9 @@ static void on_signal(void *arg, int fd, uint32_t epoll_events)
     (void)epoll_events;
     if (read(fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
-    if (args_flag(&p->args, "stop-workers") && !p->stopping && running(p) > 0) {
-        log_info(&p->log, "ending workers before leaving", log_int("workers", running(p)));
-        p->stopping = true;
+    if (args_flag(&p->args, "stop-workers") && p->stops++ < STOPS_MAX && running(p) > 0) {
+        log_info(&p->log, p->stops == 1 ? "ending workers before leaving" : "killing workers",
+                 log_int("workers", running(p)));
         agent_stop_workers(p->agent);
         return;
     }

@@ -1,7 +1,7 @@
 /* muster up: a whole cluster on this machine. Starts a coordinator and agents as child processes,
  * keeps them running, says where everything is, and on Ctrl-C ends them in an order that loses
- * nothing: the coordinator first (so that it does not take the end of its workers for failures),
- * then the agents with their workers. The next `up` on the same folder goes on.
+ * nothing: the coordinator lets every job save and end before it leaves, then the agents go. The
+ * next `up` on the same folder goes on. A second Ctrl-C waits for nobody.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +70,9 @@ static const char *const examples[] = {"muster up --nodes 2 --slots 1", NULL};
 static const struct args_command command = {
     .program = "muster up",
     .summary = "start a coordinator and agents on this machine",
-    .description = "Binds loopback only. Ctrl-C ends everything; jobs go on from their last "
-                   "checkpoint at the next `muster up` on the same folder.",
+    .description =
+        "Binds loopback only. On Ctrl-C every job saves and ends; it goes on at the next "
+        "`muster up` on the same folder. A second Ctrl-C ends everything at once.",
     .options = options,
     .examples = examples,
 };
@@ -97,6 +98,7 @@ struct up {
     char rpc[256], http[256];
     char before[PATH_MAX];                   /* where `current` pointed; "" = nowhere */
     bool pointed;                            /* it points to us now */
+    bool hurry;                              /* asked to end a second time */
     struct child children[UP_NODES_MAX + 1]; /* the coordinator first */
     int count;
 };
@@ -355,6 +357,7 @@ static int start_coordinator(struct up *up, const struct args *args, struct erro
     add_word(child, "%s", args_text(args, "rpc"));
     add_word(child, "--http");
     add_word(child, "%s", args_text(args, "http"));
+    add_word(child, "--stop-jobs");
     time_t started = time(NULL);
     int rc = start(up, child, err);
     bool page = strcmp(args_text(args, "http"), "off") != 0;
@@ -414,21 +417,30 @@ static int keep(struct up *up, struct error *err)
     return 0;
 }
 
-static void ask_to_stop(struct child *child)
+/* A second signal tells a child not to wait for jobs or workers. It is another one than the first:
+ * two of a kind may arrive as one. */
+static void ask_to_stop(const struct up *up, struct child *child, int number)
 {
     struct error ignored;
     if (child->running)
-        proc_signal(&child->proc, SIGTERM, &ignored);
+        proc_signal(&child->proc, number, &ignored);
+    if (child->running && up->hurry)
+        proc_signal(&child->proc, SIGINT, &ignored);
 }
 
-/* Waits for a child that was asked; a second signal would tell an agent to leave its workers. */
-static void await_stop(struct child *child)
+static void await_stop(struct up *up, struct child *child)
 {
     struct error ignored;
     struct proc_exit exit;
-    for (int64_t end = now_ms() + UP_STOP_MS; child->running && now_ms() < end;)
-        if (reap(child, &exit) != 0)
-            poll(NULL, 0, UP_POLL_MS);
+    struct signalfd_siginfo info;
+    for (int64_t end = now_ms() + UP_STOP_MS; child->running && now_ms() < end;) {
+        if (reap(child, &exit) == 0 || !interrupted(up, UP_POLL_MS) ||
+            read(up->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+            continue;
+        up->hurry = true;
+        for (int i = 0; i < up->count; i++)
+            ask_to_stop(up, &up->children[i], SIGTERM);
+    }
     if (child->running) {
         proc_signal(&child->proc, SIGKILL, &ignored);
         proc_wait(&child->proc, true, &exit, &ignored);
@@ -439,14 +451,17 @@ static void await_stop(struct child *child)
 
 static void stop_all(struct up *up)
 {
+    struct signalfd_siginfo info;
+    if (interrupted(up, 0))
+        (void)!read(up->signals, &info, sizeof(info)); /* the one that brought us here */
     if (up->count > 0) {
-        ask_to_stop(&up->children[0]);
-        await_stop(&up->children[0]);
+        ask_to_stop(up, &up->children[0], SIGTERM);
+        await_stop(up, &up->children[0]);
     }
     for (int i = 1; i < up->count; i++)
-        ask_to_stop(&up->children[i]);
+        ask_to_stop(up, &up->children[i], SIGTERM);
     for (int i = 1; i < up->count; i++)
-        await_stop(&up->children[i]);
+        await_stop(up, &up->children[i]);
 }
 
 static void banner(const struct up *up, int nodes)
@@ -486,7 +501,9 @@ static int run(const struct args *args)
     while (rc == 0 && !interrupted(up, UP_WATCH_MS))
         rc = keep(up, &err);
     if (rc == 0)
-        fprintf(stderr, "\nstopping; jobs go on at the next `muster up` on %s\n", up->data);
+        fprintf(stderr,
+                "\nstopping: jobs save and go on at the next `muster up` on %s; again = at once\n",
+                up->data);
     stop_all(up);
     restore_current(up);
     close(up->signals);

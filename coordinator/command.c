@@ -19,6 +19,7 @@
 #include "coordinator/api_rest/api_rest.h"
 #include "coordinator/api_rest/http.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/core/step.h"
 #include "coordinator/store/store_sqlite.h"
 
 #ifndef MUSTER_VERSION
@@ -29,6 +30,7 @@
 #endif
 
 enum { EXIT_OK = 0, EXIT_BAD_USAGE = 2, EXIT_CANNOT_START = 3, FOLDER_MODE = 0700 };
+enum { HALT_LOOK_MS = 20, HALT_PATIENCE_MS = STOP_GRACE_MS + 5000 };
 
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const formats[] = {"auto", "text", "json", NULL};
@@ -69,6 +71,10 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "FILE",
      .help = "begin with a backup (`muster backup`); the data directory must be empty"},
+    {.name = "stop-jobs",
+     .kind = ARGS_FLAG,
+     .help = "on SIGTERM first let every job save and end, on a second one leave at once; else "
+             "they go on for the next coordinator"},
     {.name = "log-level",
      .kind = ARGS_OPTION,
      .choices = levels,
@@ -110,6 +116,9 @@ struct program {
     char data[PATH_MAX];
     char rpc[NET_URL_MAX], http[NET_URL_MAX];
     int signals;
+    bool stop_jobs;
+    int64_t halt_until_ms; /* 0 = not stopping */
+    struct loop_timer halt_timer;
 };
 
 static void start_log(struct program *program, const struct args *args)
@@ -240,15 +249,36 @@ static int start_rest(struct program *program, const char *wanted, struct error 
     return rc;
 }
 
+static void await_halt(void *arg)
+{
+    struct program *program = arg;
+    int64_t now_ms = loop_now_ms(program->loop);
+    int living = coordinator_living(program->coordinator);
+    if (living == 0 || now_ms >= program->halt_until_ms) {
+        log_info(&program->log, "stopping", log_int("living", living));
+        loop_stop(program->loop);
+        return;
+    }
+    loop_timer_set(program->loop, &program->halt_timer, now_ms + HALT_LOOK_MS, await_halt, program);
+}
+
 static void on_signal(void *arg, int fd, uint32_t events)
 {
     struct program *program = arg;
     struct signalfd_siginfo info;
     (void)events;
-    if (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    if (read(fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (!program->stop_jobs || program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("signal", info.ssi_signo));
         loop_stop(program->loop);
+        return;
     }
+    log_info(&program->log, "ending jobs before leaving",
+             log_int("living", coordinator_living(program->coordinator)));
+    program->halt_until_ms = loop_now_ms(program->loop) + HALT_PATIENCE_MS;
+    coordinator_halt(program->coordinator);
+    await_halt(program);
 }
 
 /* Before any thread is started, so that all of them leave these signals to the loop. */
@@ -308,6 +338,7 @@ static int run(const struct args *args)
     if (!program)
         return EXIT_CANNOT_START;
     start_log(program, args);
+    program->stop_jobs = args_flag(args, "stop-jobs");
     if (start(program, args, &err) < 0) {
         log_error(&program->log, err.text, log_str("code", error_name(err.code)),
                   log_str("hint", err.hint));

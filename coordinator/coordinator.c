@@ -11,6 +11,7 @@
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/api_rpc.h"
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/core/step.h"
 #include "coordinator/driver.h"
 
 enum {
@@ -216,6 +217,18 @@ void coordinator_free(struct coordinator *coordinator)
     service_free(coordinator->service);
     driver_fini(&coordinator->driver);
     free(coordinator);
+}
+
+void coordinator_halt(struct coordinator *coordinator)
+{
+    struct service_host host = driver_host(&coordinator->driver);
+    struct event event = {.kind = EVENT_HALT};
+    host.step(host.self, &event);
+}
+
+int coordinator_living(const struct coordinator *coordinator)
+{
+    return core_living(coordinator_cluster(coordinator));
 }
 
 const char *coordinator_rpc_url(const struct coordinator *coordinator)

@@ -38,6 +38,11 @@ int coordinator_new(const struct coordinator_options *options, struct env *env, 
 /* As a crash: flushes nothing, answers nobody, leaves the store as last committed. NULL is fine. */
 void coordinator_free(struct coordinator *coordinator);
 
+/* Every job saves and ends with grace, nothing is started any more; what was running waits in the
+ * store for the next coordinator. Over when no worker lives. */
+void coordinator_halt(struct coordinator *coordinator);
+int coordinator_living(const struct coordinator *coordinator); /* workers that have not ended */
+
 const char *coordinator_rpc_url(const struct coordinator *coordinator); /* with the real port */
 const char *coordinator_cluster_id(const struct coordinator *coordinator);
 

@@ -27,6 +27,7 @@ enum agent_event_kind {
     AGENT_EVENT_PROGRESS,
     AGENT_EVENT_LOST_PEERS,
     AGENT_EVENT_STOP_ALL, /* the agent is asked to end its workers before it leaves */
+    AGENT_EVENT_KILL_ALL, /* and again: at once */
 };
 
 struct agent_event {

@@ -76,6 +76,13 @@ static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actio
         agent_worker_stop(w, now_ms, actions);
 }
 
+static void kill_all(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+{
+    stop_all(core, now_ms, actions);
+    for (struct agent_worker *w = core->workers; w; w = w->next)
+        w->kill_at_ms = w->state == AGENT_WORKER_STOPPING ? now_ms : w->kill_at_ms;
+}
+
 static void worker_event(struct agent_core *core, const struct agent_event *event,
                          struct agent_actions *actions)
 {
@@ -120,6 +127,7 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
     case AGENT_EVENT_FENCED:
     case AGENT_EVENT_DESIRED:
     case AGENT_EVENT_STOP_ALL:
+    case AGENT_EVENT_KILL_ALL:
         insist(!"an event about the agent");
     }
     agent_worker_bury_if_done(core, worker, actions);
@@ -182,6 +190,9 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
         break;
     case AGENT_EVENT_STOP_ALL:
         stop_all(core, event->now_ms, actions);
+        break;
+    case AGENT_EVENT_KILL_ALL:
+        kill_all(core, event->now_ms, actions);
         break;
     case AGENT_EVENT_STARTED:
     case AGENT_EVENT_START_FAILED:

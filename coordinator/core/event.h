@@ -17,6 +17,7 @@ enum event_kind {
     EVENT_JOB_CANCEL,
     EVENT_CHECKPOINT, /* a worker wants to commit, or has committed */
     EVENT_JOB_SCALE,  /* another number of nodes */
+    EVENT_HALT,       /* the cluster is being stopped: what runs saves and ends, nothing starts */
     EVENT_TENANT_SET, /* weight, guarantee, limit; the answer names nothing */
 };
 

@@ -131,6 +131,7 @@ struct concession;
 void preempt_perform(struct step *step, const struct job *job, const struct concession *given,
                      int count);
 void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
+void preempt_all(struct step *step);                     /* by EVENT_HALT */
 
 /* scale.c */
 void job_scale(struct step *step);

@@ -203,7 +203,7 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
 
 void place_waiting(struct step *step)
 {
-    if (!anything_to_do(step->cluster, step->now_ms))
+    if (cluster_halted(step->cluster) || !anything_to_do(step->cluster, step->now_ms))
         return;
     struct placing *placing = calloc(1, sizeof *placing);
     insist(placing);

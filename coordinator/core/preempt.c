@@ -18,6 +18,17 @@ static void give_back(struct step *step, struct job *job, const char *node, cons
     step_settle(step, job);
 }
 
+/* Its current group stays as it is: what it saves now still counts. */
+static void end_with_grace(struct step *step, struct job *job, const struct reason *reason)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        worker_stop(step, job, &job->workers[i]);
+    step_desired_group(step, job, &job->forming);
+    group_clear(step->cluster, job, &job->forming);
+    job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
+    job_set_state(step, job, JOB_PREEMPTING, reason);
+}
+
 static void give_way(struct step *step, struct job *job, const struct job *to, bool reclaimed)
 {
     struct reason reason;
@@ -25,12 +36,19 @@ static void give_way(struct step *step, struct job *job, const struct job *to, b
                to->spec->name, reclaimed ? "its tenant is guaranteed" : "has a higher priority");
     reason_hint(&reason, "it goes on from its last checkpoint when there is room");
     (void)str_copy(job->gives_to, sizeof job->gives_to, to->id);
-    for (int i = 0; i < job->workers_count; i++)
-        worker_stop(step, job, &job->workers[i]);
-    step_desired_group(step, job, &job->forming);
-    group_clear(step->cluster, job, &job->forming);
-    job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
-    job_set_state(step, job, JOB_PREEMPTING, &reason);
+    end_with_grace(step, job, &reason);
+}
+
+void preempt_all(struct step *step)
+{
+    struct reason reason;
+    reason_set(&reason, REASON_HALTED, "the cluster is being stopped");
+    reason_hint(&reason, "it goes on from its last checkpoint when the cluster is up again");
+    cluster_halt(step->cluster);
+    for (struct job *job = cluster_first_active_job(step->cluster); job;
+         job = cluster_next_active_job(step->cluster, job))
+        if (job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING)
+            end_with_grace(step, job, &reason);
 }
 
 void preempt_perform(struct step *step, const struct job *job, const struct concession *given,

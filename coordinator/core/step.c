@@ -177,6 +177,9 @@ static void dispatch(struct step *step)
     case EVENT_JOB_SCALE:
         job_scale(step);
         break;
+    case EVENT_HALT:
+        preempt_all(step);
+        break;
     case EVENT_TENANT_SET:
         tenant_set(step);
         break;

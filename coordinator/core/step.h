@@ -42,6 +42,9 @@ enum {
 /* Appends to ret. Every event with a request gets exactly one ACTION_ANSWER. */
 void coordinator_step(struct cluster *cluster, const struct event *event, struct actions *ret);
 
+/* Workers that have not ended, of all jobs. */
+int core_living(const struct cluster *cluster);
+
 /* When EVENT_TICK must come at the latest; INT64_MAX = nothing is timed. Also told as the last
  * ACTION_WAKE_AT of a step. */
 int64_t core_wake_at(const struct cluster *cluster);

@@ -30,6 +30,15 @@ int job_living(const struct job *job)
     return living;
 }
 
+int core_living(const struct cluster *cluster)
+{
+    int living = 0;
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job))
+        living += job_living(job);
+    return living;
+}
+
 static void exit_reason(const struct worker *worker, struct reason *ret)
 {
     const struct exit_info *exit = &worker->exit;

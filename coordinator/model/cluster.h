@@ -345,6 +345,10 @@ void cluster_move_node(struct cluster *cluster, struct node *node, const char *a
 /* A port of this node's range that no active job holds on the same address; 0 = none is left. */
 int cluster_free_port(struct cluster *cluster, const struct node *node);
 
+/* Nothing is placed any more in this life of the coordinator. */
+void cluster_halt(struct cluster *cluster);
+bool cluster_halted(const struct cluster *cluster);
+
 /* What node `name` should run: one entry per worker it should run or still stop. */
 struct assignment {
     const struct job *job;

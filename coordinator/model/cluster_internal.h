@@ -17,6 +17,7 @@ struct cluster {
     struct strmap tenants;
     int64_t now_ms, wall_ms; /* of the step at work */
     struct heap job_timers, node_timers;
+    bool halted;
     uint64_t next_sequence;
     struct rng rng;
 };

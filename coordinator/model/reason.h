@@ -21,6 +21,7 @@
     X(ALL_STARTED, all_started, "every process has started")                                       \
     X(PREEMPTED, preempted, "gives its nodes to a job that goes first")                            \
     X(SHRUNK, shrunk, "gives nodes back that others wait for")                                     \
+    X(HALTED, halted, "the cluster is being stopped")                                              \
     X(SCALED, scaled, "somebody changed how many nodes it wants")                                  \
     X(PRIORITY, priority, "others use what it needs and need not give way")                        \
     X(QUOTA, quota, "others are guaranteed what it would borrow")                                  \

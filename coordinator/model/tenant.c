@@ -95,6 +95,16 @@ int64_t cluster_wall(const struct cluster *cluster)
     return cluster->wall_ms;
 }
 
+void cluster_halt(struct cluster *cluster)
+{
+    cluster->halted = true;
+}
+
+bool cluster_halted(const struct cluster *cluster)
+{
+    return cluster->halted;
+}
+
 void cluster_set_now(struct cluster *cluster, int64_t now_ms, int64_t wall_ms)
 {
     cluster->wall_ms = wall_ms;

@@ -485,6 +485,7 @@ Test(agent_step, stop_all_ends_what_runs_and_starts_nothing_new)
     EXPECT(s, EVENT(STOP_ALL), "term(j/1) report");
     DESIRE(s, "report", {.uid = 1, .generation = 1}, {.uid = 2, .generation = 1});
     cr_expect_eq(worker(&s, 2)->state, AGENT_WORKER_EXITED);
+    EXPECT(s, EVENT(KILL_ALL), "kill(j/1)");
     story_end(&s);
 }
 

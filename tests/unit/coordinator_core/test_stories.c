@@ -127,6 +127,25 @@ Test(stories, peers_that_lost_each_other_though_none_died_form_again_in_place)
     cr_expect_eq(job->restarts, 1);
 }
 
+Test(stories, a_cluster_that_stops_lets_jobs_save_and_the_next_life_goes_on)
+{
+    running_pair(&pair);
+    struct event halt = {.kind = EVENT_HALT};
+    story_worker(&s, "j1", 0, NULL)->ignores_term = true; /* it saves first */
+    story_send(&s, &halt);
+    story_submit(&s, &(struct story_spec){.name = "late", .nodes_min = 1});
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 70);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 0, 75);
+    story_follow(&s);
+    story_expect(&s, "j1 preempting halted\nj2 queued submitted\nj1 restarting halted\n");
+    cr_expect_eq(core_living(s.cluster), 0);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+    story_wait(&s, 5000);
+    story_expect(&s, "");
+}
+
 static void waits(int rank, const char *communicator, uint64_t sequence, uint32_t for_rank)
 {
     struct collective_wait *wait = &story_worker(&s, "j1", rank, NULL)->wait;
