@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/replay.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
@@ -22,13 +23,21 @@ static const struct args_option options[] = {
     {.name = "audit",
      .kind = ARGS_FLAG,
      .help = "who changed what instead (admins): the newest 1000, or those behind --after"},
+    REPLAY_OPTIONS,
     {.name = "job", .kind = ARGS_POSITIONAL, .help = "id or name; without it the whole cluster"},
     {0},
 };
+static const char *const examples[] = {
+    "muster events -f gpt-kjv",
+    "muster events --replay --at 3500",
+    "muster events --replay --data /backup/muster-2026-11-20.db --json",
+    NULL,
+};
 static const struct args_command command = {
     .program = "muster events",
-    .summary = "the event log of a job or the cluster",
+    .summary = "the event log of a job or the cluster, and the states it led to",
     .options = options,
+    .examples = examples,
 };
 
 static void print_event(const Muster__Event *event)
@@ -80,6 +89,8 @@ static int run_audit(const struct args *args)
 
 static int run(const struct args *args)
 {
+    if (args_flag(args, "replay"))
+        return replay_run(args);
     if (args_flag(args, "audit"))
         return run_audit(args);
     struct client client = {0};

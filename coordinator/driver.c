@@ -306,6 +306,19 @@ static bool durable(const struct action *action)
            action->kind == ACTION_RECORD;
 }
 
+/* Events first: what changed with them is what was so from the last of them on. */
+static int store_actions(struct driver *driver, struct error *err)
+{
+    struct strmap seen = {0};
+    int rc = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; rc == 0 && i < driver->actions.count; i++)
+            if ((driver->actions.items[i].kind == ACTION_RECORD) == (pass == 0))
+                rc = store_action(driver, &driver->actions.items[i], &seen, err);
+    strmap_fini(&seen);
+    return rc;
+}
+
 static int commit(struct driver *driver, struct error *err)
 {
     bool any = driver->changes_count > 0;
@@ -314,17 +327,15 @@ static int commit(struct driver *driver, struct error *err)
     if (!any)
         return 0;
     const struct store_verbs *verbs = driver->store->verbs;
-    struct strmap seen = {0};
     int rc = verbs->begin(driver->store, err);
-    for (int i = 0; rc == 0 && i < driver->actions.count; i++)
-        rc = store_action(driver, &driver->actions.items[i], &seen, err);
+    if (rc == 0)
+        rc = store_actions(driver, err);
     for (int i = 0; rc == 0 && i < driver->changes_count; i++)
         rc = store_change(driver, &driver->changes[i], err);
     if (rc == 0)
         rc = verbs->commit(driver->store, err);
     if (rc < 0)
         verbs->rollback(driver->store);
-    strmap_fini(&seen);
     return rc;
 }
 

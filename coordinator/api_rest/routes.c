@@ -36,6 +36,8 @@ const struct route routes[] = {
      .constant = {"action", "uncordon"}, .summary = "Let a node take work again"},
     {"GET", "/v1/events", .call = "ListEvents", .stream = ROUTE_STREAM_EVENTS,
      .summary = "What happened, in order"},
+    {"GET", "/v1/events/replay", .call = "Replay",
+     .summary = "What was stored when an event was the newest"},
     {"GET", "/v1/version", .call = "Version", .summary = "This build and its cluster"},
     {"GET", "/v1/whoami", .call = "WhoAmI", .summary = "The token this request carries"},
     {"GET", "/v1/tenants", .call = "ListTenants", .summary = "Tenants and their shares"},

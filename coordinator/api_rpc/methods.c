@@ -33,6 +33,7 @@ const struct service_method service_methods[] = {
      .change = call_revoke_token, .written = written_token},
     {"Coordinator", "ListAudit", ACCESS_ADMIN, .read = call_list_audit},
     {"Coordinator", "Backup", ACCESS_ADMIN, .change = call_backup},
+    {"Coordinator", "Replay", ACCESS_ADMIN, .read = call_replay},
     {"Nodes", "RegisterNode", ACCESS_AGENT,
      .change = call_register_node, .done = done_register_node},
     {"Nodes", "Report", ACCESS_AGENT, .change = call_report, .done = done_report},

@@ -188,6 +188,9 @@ void call_list_audit(struct service *, struct service_call *, bool last_chance);
 /* backup_call.c */
 void call_backup(struct service *, struct service_call *, const struct service_request *);
 
+/* replay.c */
+void call_replay(struct service *, struct service_call *, bool last_chance);
+
 /* node_calls.c */
 void call_register_node(struct service *, struct service_call *, const struct service_request *);
 void done_register_node(struct service *, struct service_call *, const struct action *);

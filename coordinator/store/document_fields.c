@@ -1,6 +1,7 @@
 #include "coordinator/store/document_fields.h"
 
 #include "coordinator/model/cluster.h"
+#include "coordinator/store/store.h"
 
 #define NAME_OF(upper, lower) #lower,
 static const char *const node_names[] = {NODE_STATES(NAME_OF) NULL};
@@ -152,6 +153,15 @@ static const struct field ledger_fields[] = {
     FIELD(ledger, U64, step),
     FIELD(ledger, U64, best_step),
     FIELD(ledger, U64, rework_steps),
+    END_OF_FIELDS,
+};
+
+const struct field document_tenant_fields[] = {
+    FIELD(store_tenant, TEXT, name),
+    FIELD(store_tenant, INT, weight),
+    FIELD(store_tenant, INT, guaranteed_slots),
+    FIELD(store_tenant, INT, limit_slots),
+    FIELD(store_tenant, I64, created_wall_ms),
     END_OF_FIELDS,
 };
 

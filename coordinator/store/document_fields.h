@@ -30,6 +30,6 @@ struct field {
 /* Each ended by a NULL name. */
 extern const struct field document_reason_fields[], document_gpu_fields[], document_label_fields[],
     document_node_fields[], document_worker_fields[], document_checkpoint_fields[],
-    document_job_fields[];
+    document_job_fields[], document_tenant_fields[];
 
 #endif

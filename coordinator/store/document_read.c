@@ -260,6 +260,17 @@ int document_read_node(const char *text, size_t size, struct node *ret, struct e
     return lost(rc, err);
 }
 
+int document_read_tenant(const char *text, size_t size, struct store_tenant *ret, struct error *err)
+{
+    struct arena arena;
+    struct tree *map;
+    int rc = parse(text, size, &arena, &map, err);
+    if (rc == 0)
+        rc = read_fields(map, document_tenant_fields, ret, err);
+    arena_fini(&arena);
+    return lost(rc, err);
+}
+
 int document_read_reason(const char *text, size_t size, struct reason *ret, struct error *err)
 {
     struct arena arena;

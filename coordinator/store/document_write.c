@@ -165,6 +165,13 @@ int document_write_node(const struct node *node, struct buf *out, struct error *
     return finish(&arena, map, rc, out, err);
 }
 
+int document_write_tenant(const struct store_tenant *tenant, struct buf *out, struct error *err)
+{
+    struct arena arena;
+    arena_init(&arena, DOCUMENT_TREE_MAX_BYTES);
+    return finish(&arena, write_fields(&arena, document_tenant_fields, tenant), 0, out, err);
+}
+
 int document_write_reason(const struct reason *reason, struct buf *out, struct error *err)
 {
     struct arena arena;

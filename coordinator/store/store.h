@@ -34,6 +34,8 @@ enum {
     STORE_TENANT_MAX = 63,
     STORE_META_KEY_MAX = 63,
     STORE_META_VALUE_MAX = 255,
+    STORE_PAST_PAGE_MAX = 1000,
+    STORE_PAST_KEPT_BYTES = 1 << 30, /* of changes; the oldest beyond it are folded together */
 };
 
 /* The meta key of the first job number that may be given out, written by a restore. */
@@ -91,6 +93,35 @@ struct store_events_query {
     bool newest;     /* the last `limit` ones (still in ascending order), not the first */
 };
 
+/* The past. Each change of a job, node or tenant is kept beside the events, in the transaction that
+ * made it; what one was at event N is its last change that was stored when N was the newest event
+ * or an older one. So the state at the newest event is what load gives, and a transaction is seen
+ * whole or not at all: its changes count from its last event on (record events first). */
+enum store_past_kind { STORE_PAST_NODE, STORE_PAST_TENANT, STORE_PAST_JOB };
+
+struct store_past_query {
+    enum store_past_kind kind;
+    uint64_t seq;            /* at this event */
+    const char *after;       /* nodes, tenants: only greater names; NULL = from the first */
+    uint64_t after_sequence; /* jobs: only greater numbers */
+    int limit;               /* 1..STORE_PAST_PAGE_MAX */
+};
+
+struct store_past {
+    const char *name;     /* of a node or tenant */
+    uint64_t sequence;    /* of a job */
+    const char *document; /* as document.h reads it; "" = it was forgotten by then */
+    const char *spec;     /* of a job: its JSON; "" for others */
+    const char *now;      /* what is stored today; "" = nothing */
+};
+
+struct store_past_range {
+    uint64_t first, last; /* events whose states can be rebuilt, both included */
+    uint64_t at;          /* the newest event that is not later than the time asked for; below
+                             `first` if there is none any more */
+};
+
+typedef void (*store_past_fn)(void *arg, const struct store_past *past);
 typedef void (*store_event_fn)(void *arg, const struct store_event *event);
 typedef void (*store_token_fn)(void *arg, const struct store_token *token);
 typedef void (*store_tenant_fn)(void *arg, const struct store_tenant *tenant);
@@ -127,6 +158,12 @@ struct store_verbs {
     /* `job` of the query is not used. */
     int (*list_audit)(struct store *store, const struct store_events_query *query,
                       store_audit_fn fn, void *arg, struct error *err);
+    /* Each node, tenant or job as it was, ascending. E_OUT_OF_RANGE for an event beyond what
+     * past_range tells. */
+    int (*list_past)(struct store *store, const struct store_past_query *query, store_past_fn fn,
+                     void *arg, struct error *err);
+    int (*past_range)(struct store *store, int64_t wall_ms, struct store_past_range *ret,
+                      struct error *err);
     /* E_NOT_FOUND if the key was never put. `ret` has STORE_META_VALUE_MAX + 1 bytes. */
     int (*get_meta)(struct store *store, const char *key, char *ret, struct error *err);
 

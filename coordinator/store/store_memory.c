@@ -8,55 +8,7 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-
-struct document { /* of a job (with spec and secret) or a node */
-    char *text, *spec;
-    size_t size;
-    uint8_t secret[SECRET_BYTES];
-};
-
-struct pending { /* one write of the open transaction */
-    enum {
-        PENDING_JOB,
-        PENDING_FORGET,
-        PENDING_NODE,
-        PENDING_TOKEN,
-        PENDING_TENANT,
-        PENDING_AUDIT,
-        PENDING_META,
-        PENDING_EVENT,
-    } kind;
-    char key[STORE_META_KEY_MAX + 1];
-    uint64_t sequence;
-    struct document *document;
-    char *value;
-    struct store_token token;
-    struct store_tenant tenant;
-    struct store_audit *audit;
-    struct store_event *event;
-    struct pending *next;
-};
-
-struct store_memory {
-    struct store store;
-    struct map jobs; /* by sequence */
-    struct strmap nodes, meta;
-    struct store_token *tokens;
-    int tokens_count;
-    struct store_tenant tenants[STORE_TENANTS_MAX];
-    int tenants_count;
-    struct map events, audit; /* by number */
-    uint64_t last_event, open_event, last_audit, open_audit;
-    bool in_transaction;
-    struct pending *first, **last;
-    int failing_commits, failing_code;
-    int failing_loads, failing_load_code;
-};
-
-static struct store_memory *self_of(struct store *store)
-{
-    return (struct store_memory *)store;
-}
+#include "coordinator/store/store_memory_internal.h"
 
 static void document_free(struct document *document)
 {
@@ -243,6 +195,11 @@ static int apply_tenant(struct store_memory *self, const struct store_tenant *te
         at++;
     if (at == STORE_TENANTS_MAX)
         return E_RESOURCE_EXHAUSTED;
+    char *text = store_memory_tenant_text(tenant);
+    char *old = at < self->tenants_count ? store_memory_tenant_text(&self->tenants[at]) : NULL;
+    store_memory_change_named(self, STORE_PAST_TENANT, tenant->name, old, text);
+    free(old);
+    free(text);
     self->tenants[at] = *tenant;
     if (at == self->tenants_count)
         self->tenants_count++;
@@ -256,13 +213,20 @@ static int apply(struct store_memory *self, struct pending *pending)
     switch (pending->kind) {
     case PENDING_JOB:
         rc = map_set(&self->jobs, pending->sequence, pending->document, &old);
+        store_memory_change_job(self, pending->sequence, old, pending->document);
         document_free(old);
         break;
     case PENDING_FORGET:
-        document_free(map_remove(&self->jobs, pending->sequence));
+        old = map_remove(&self->jobs, pending->sequence);
+        if (old)
+            store_memory_change_job(self, pending->sequence, old, NULL);
+        document_free(old);
         break;
     case PENDING_NODE:
         rc = strmap_set(&self->nodes, pending->key, pending->document, &old);
+        store_memory_change_named(self, STORE_PAST_NODE, pending->key,
+                                  old ? ((const struct document *)old)->text : NULL,
+                                  pending->document->text);
         document_free(old);
         break;
     case PENDING_TOKEN:
@@ -301,6 +265,7 @@ static int commit(struct store *store, struct error *err)
         insist(apply(self, pending) == 0); /* a simulated disk must not tear for want of memory */
     self->last_event = self->open_event;
     self->last_audit = self->open_audit;
+    store_memory_note_digest(self);
     while (self->audit.count > STORE_AUDIT_KEPT_MAX)
         free(map_remove(&self->audit, map_first(&self->audit)->key));
     while (self->events.count > STORE_EVENTS_KEPT_MAX)
@@ -467,6 +432,7 @@ static void close_store(struct store *store)
         free(e->value);
     for (struct map_entry *e = map_first(&self->audit); e; e = map_next(e))
         free(e->value);
+    store_memory_past_fini(self);
     map_fini(&self->audit);
     map_fini(&self->jobs);
     strmap_fini(&self->nodes);
@@ -493,6 +459,8 @@ static const struct store_verbs memory_verbs = {
     .list_tokens = list_tokens,
     .list_tenants = list_tenants,
     .list_audit = list_audit,
+    .list_past = store_memory_list_past,
+    .past_range = store_memory_past_range,
     .get_meta = get_meta,
     .backup_begin = backup_begin,
     .backup_step = backup_step,

@@ -14,4 +14,12 @@ void store_memory_fail_commits(struct store *store, int count, int code);
 /* The same for loads. */
 void store_memory_fail_loads(struct store *store, int count, int code);
 
+/* A digest of all nodes, tenants and jobs: the exclusive or of the hashes of each one's document.
+ * It is kept along with what is stored, not with its history: what list_past gives for an event
+ * must have the digest that was noted while that event was the newest. False: no commit ended with
+ * it. */
+uint64_t store_memory_hash(enum store_past_kind kind, const char *name, uint64_t sequence,
+                           const char *text); /* 0 for "" */
+bool store_memory_digest_at(struct store *store, uint64_t seq, uint64_t *ret);
+
 #endif

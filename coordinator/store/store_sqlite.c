@@ -155,9 +155,14 @@ static int record(struct store *store, const struct record *record, uint64_t *re
 
 static int commit(struct store *store, struct error *err)
 {
+    enum { FOLD_EVERY = 64 };
     struct store_sqlite *self = self_of(store);
     insist(self->in_transaction);
-    int rc = run(self, statement(self, S_COMMIT), "commit", err);
+    int rc = 0;
+    if (++self->commits % FOLD_EVERY == 0)
+        rc = store_sqlite_fold_past(self, STORE_PAST_KEPT_BYTES, err);
+    if (rc == 0)
+        rc = run(self, statement(self, S_COMMIT), "commit", err);
     if (rc == 0) {
         self->in_transaction = false;
         self->last_event = self->open_event;
@@ -316,6 +321,8 @@ static const struct store_verbs sqlite_verbs = {
     .list_tokens = store_sqlite_list_tokens,
     .list_tenants = store_sqlite_list_tenants,
     .list_audit = store_sqlite_list_audit,
+    .list_past = store_sqlite_list_past,
+    .past_range = store_sqlite_past_range,
     .get_meta = get_meta,
     .backup_begin = store_sqlite_backup_begin,
     .backup_step = store_sqlite_backup_step,
@@ -373,6 +380,30 @@ int store_sqlite_open(const char *data_dir, struct store **ret, struct error *er
     self->store.verbs = &sqlite_verbs;
     self->lock_fd = -1;
     int rc = open_in(self, data_dir, err);
+    if (rc < 0) {
+        close_store(&self->store);
+        return rc;
+    }
+    *ret = &self->store;
+    return 0;
+}
+
+static int open_to_read(struct store_sqlite *self, const char *path, struct error *err)
+{
+    int rc = store_sqlite_open_past(path, &self->db, err);
+    if (rc == 0)
+        rc = prepare_all(self, err);
+    return rc < 0 ? rc : last_number(self, S_LAST_EVENT, &self->last_event, err);
+}
+
+int store_sqlite_open_to_read(const char *path, struct store **ret, struct error *err)
+{
+    struct store_sqlite *self = calloc(1, sizeof *self);
+    if (!self)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    self->store.verbs = &sqlite_verbs;
+    self->lock_fd = -1;
+    int rc = open_to_read(self, path, err);
     if (rc < 0) {
         close_store(&self->store);
         return rc;

@@ -16,6 +16,10 @@ enum { STORE_APPLICATION_ID = 0x4d535452 }; /* "MSTR" */
 /* `data_dir` must exist. */
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err);
 
+/* Only to look: a backup, or the file of a data directory that nobody or somebody uses. Nothing is
+ * migrated: a file of an older schema is refused. Verbs that write fail. */
+int store_sqlite_open_to_read(const char *path, struct store **ret, struct error *err);
+
 /* Make DATA/muster.db of a backup; `data_dir` must not have one (E_ALREADY_EXISTS). The file is
  * checked first; after a crash on the way there is none, or all of it. What happened since the
  * backup is not known to it, but agents know: job numbers go on RESTORE_SKIPS_JOBS further on, and

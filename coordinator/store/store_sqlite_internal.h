@@ -59,6 +59,36 @@
               " revoked_wall_ms, used_wall_ms FROM tokens ORDER BY created_wall_ms, hash")         \
     X(TENANTS, "SELECT name, weight, guaranteed_slots, limit_slots, created_wall_ms"               \
                " FROM tenants ORDER BY name")                                                      \
+    X(HISTORY_BEFORE, "SELECT number, seq FROM history WHERE number <= ?1"                         \
+                      " ORDER BY number DESC LIMIT 1")                                             \
+    X(HISTORY_LAST, "SELECT number, total FROM history ORDER BY number DESC LIMIT 1")              \
+    X(HISTORY_LIGHT, "SELECT number, seq FROM history WHERE number > ?1 AND number <= ?2"          \
+                     " AND total <= ?3 ORDER BY number DESC LIMIT 1")                              \
+    X(FOLD_HISTORY, "DELETE FROM history WHERE number IN (SELECT old.number FROM history new"      \
+                    " JOIN history old ON old.kind = new.kind AND old.key = new.key"               \
+                    " AND old.number < new.number WHERE new.number > ?1 AND new.number <= ?2)")    \
+    X(FOLD_FORGOTTEN, "DELETE FROM history WHERE number > ?1 AND number <= ?2 AND document = ''")  \
+    X(PAST_JOBS, "SELECT h.key, h.document, coalesce(j.spec, (SELECT spec FROM history g"          \
+                 " WHERE g.kind = 'job' AND g.key = h.key AND g.document = ''"                     \
+                 " ORDER BY g.number DESC LIMIT 1), ''), coalesce(j.document, '')"                 \
+                 " FROM (SELECT key, max(number) AS number FROM history WHERE kind = 'job'"        \
+                 " AND key > ?1 AND number <= ?2 GROUP BY key ORDER BY key LIMIT ?3) p"            \
+                 " JOIN history h ON h.number = p.number"                                          \
+                 " LEFT JOIN jobs j ON j.sequence = h.key ORDER BY h.key")                         \
+    X(PAST_NODES, "SELECT h.key, h.document, '', coalesce(n.document, '')"                         \
+                  " FROM (SELECT key, max(number) AS number FROM history WHERE kind = 'node'"      \
+                  " AND key > ?1 AND number <= ?2 GROUP BY key ORDER BY key LIMIT ?3) p"           \
+                  " JOIN history h ON h.number = p.number"                                         \
+                  " LEFT JOIN nodes n ON n.name = h.key ORDER BY h.key")                           \
+    X(PAST_TENANTS, "SELECT h.key, h.document, '', coalesce('{\"name\":\"' || t.name"              \
+                   " || '\",\"weight\":' || t.weight || ',\"guaranteed_slots\":'"                  \
+                   " || t.guaranteed_slots || ',\"limit_slots\":' || t.limit_slots"                \
+                   " || ',\"created_wall_ms\":' || t.created_wall_ms || '}', '')"                  \
+                   " FROM (SELECT key, max(number) AS number FROM history WHERE kind = 'tenant'"   \
+                   " AND key > ?1 AND number <= ?2 GROUP BY key ORDER BY key LIMIT ?3) p"          \
+                   " JOIN history h ON h.number = p.number"                                        \
+                   " LEFT JOIN tenants t ON t.name = h.key ORDER BY h.key")                        \
+    X(EVENT_AT, "SELECT seq FROM events WHERE wall_ms <= ?1 ORDER BY seq DESC LIMIT 1")            \
     X(META, "SELECT value FROM meta WHERE key = ?1")
 /* clang-format on */
 
@@ -76,12 +106,16 @@ struct store_sqlite {
     bool in_transaction;
     uint64_t last_event, open_event;
     uint64_t last_audit, open_audit;
+    unsigned commits;            /* since it was opened */
     struct store_backup *backup; /* under way, or NULL */
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
 /* DATA/muster.db at today's schema. *ret may be set on failure too: the caller closes it. */
 int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *err);
+
+/* An existing file of today's schema, without writing to it; otherwise as above. */
+int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err);
 
 int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err);
 
@@ -128,6 +162,15 @@ int store_sqlite_check(sqlite3 *db, struct error *err);
 int store_sqlite_backup_begin(struct store *, const char *path, struct error *);
 int store_sqlite_backup_step(struct store *, bool *ret_done, struct error *);
 void store_sqlite_backup_end(struct store *);
+
+/* store_sqlite_past.c */
+int store_sqlite_list_past(struct store *, const struct store_past_query *, store_past_fn,
+                           void *arg, struct error *);
+int store_sqlite_past_range(struct store *, int64_t wall_ms, struct store_past_range *,
+                            struct error *);
+/* Within a transaction: fold what is beyond `kept_bytes` into the oldest state that can be rebuilt,
+ * a bounded part at a time. */
+int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err);
 
 /* store_sqlite_access.c */
 int store_sqlite_put_token(struct store *, const struct store_token *, struct error *);

@@ -144,3 +144,27 @@ int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *er
     umask(old);
     return rc == 0 ? 0 : error_wrap(err, "%s", path);
 }
+
+static int check_readable(sqlite3 *db, struct error *err)
+{
+    int version = 0;
+    sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
+    int rc = store_sqlite_check(db, err);
+    if (rc == 0)
+        rc = check_owner(db, &version, err);
+    if (rc == 0 && version < count_migrations()) {
+        rc = error_set(err, E_FAILED_PRECONDITION, "the file has schema version %d, which is older",
+                       version);
+        error_hint(err, "start a coordinator on it, or on a copy (--restore), to bring it up to %d",
+                   count_migrations());
+    }
+    return rc;
+}
+
+int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err)
+{
+    int opened = sqlite3_open_v2(path, ret, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = opened == SQLITE_OK ? check_readable(*ret, err)
+                                 : store_sqlite_error(*ret, opened, "open", err);
+    return rc == 0 ? 0 : error_wrap(err, "%s", path);
+}

@@ -59,6 +59,7 @@ static void live(struct world *world, struct stage *stage)
         for (int64_t until = world->now_ms + SLICE_MS; world_step(world, until);) {
         }
     }
+    stage_check_past(stage);
 }
 
 static struct world the_world; /* one per process */

@@ -86,6 +86,9 @@ struct sim_job *workload_job(struct stage *stage, const char *id);
 /* faults.c */
 void faults_init(struct stage *stage, int64_t until_ms);
 
+/* past.c: once all has ended */
+void stage_check_past(struct stage *stage);
+
 /* checkers.c */
 void stage_check_cluster(struct stage *stage);
 void stage_check_start(struct stage *stage, struct sim_node *node, const struct worker_key *key);

@@ -596,6 +596,7 @@ void store_suite(void (*make)(struct store_world *ret))
         tokens_and_tenants_are_replaced_not_doubled,
         the_audit_trail_is_numbered_without_gaps,
         forgotten_jobs_are_gone_and_their_events_stay,
+        past_states_come_back,
         full_disk_loses_nothing,
     };
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {

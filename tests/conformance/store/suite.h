@@ -21,6 +21,8 @@ struct store_world {
 void world_memory(struct store_world *ret);
 void world_sqlite(struct store_world *ret);
 
+void past_states_come_back(struct store_world *world); /* past.c: one of the stories */
+
 /* Runs everything; asserts. */
 void store_suite(void (*make)(struct store_world *ret));
 

@@ -13,6 +13,7 @@
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "coordinator/store/store_sqlite.h"
+#include "coordinator/store/store_sqlite_internal.h"
 
 static char dir[64];
 
@@ -59,12 +60,12 @@ static int collect(void *arg, int columns, char **values, char **names)
     char *text = arg;
     size_t used = strlen(text);
     for (int i = 0; i < columns; i++)
-        used += (size_t)snprintf(text + used, 16384 - used, "%s|", values[i] ? values[i] : "");
-    snprintf(text + used, 16384 - used, "\n");
+        used += (size_t)snprintf(text + used, 32768 - used, "%s|", values[i] ? values[i] : "");
+    snprintf(text + used, 32768 - used, "\n");
     return 0;
 }
 
-static void describe(sqlite3 *db, char text[16384])
+static void describe(sqlite3 *db, char text[32768])
 {
     text[0] = 0;
     cr_assert_eq(sqlite3_exec(db,
@@ -76,7 +77,7 @@ static void describe(sqlite3 *db, char text[16384])
 
 Test(store_sqlite, migrations_lead_to_the_schema_that_readers_see)
 {
-    static char migrated[16384], written[16384];
+    static char migrated[32768], written[32768];
     store_close(must_open());
     sqlite3 *db = open_raw();
     describe(db, migrated);
@@ -155,9 +156,117 @@ Test(store_sqlite, a_file_of_schema_1_keeps_its_tokens_and_gains_its_tenants)
     cr_assert_str_eq(value, "c1");
     store_close(store);
     db = open_raw();
-    char text[16384] = "";
+    char text[32768] = "";
     cr_assert_eq(sqlite3_exec(db, "SELECT count(*) FROM jobs", collect, text, NULL), SQLITE_OK);
     cr_assert_str_eq(text, "3|\n");
+    sqlite3_close(db);
+}
+
+static void read_past(void *arg, const struct store_past *past)
+{
+    char *text = arg;
+    size_t used = strlen(text);
+    snprintf(text + used, 2048 - used, "%s%llu %s %s\n", past->name,
+             (unsigned long long)past->sequence, past->document, past->spec);
+}
+
+static void expect_past(struct store *store, enum store_past_kind kind, uint64_t seq,
+                        const char *want)
+{
+    char text[2048] = "";
+    struct error err = {0};
+    struct store_past_query query = {.kind = kind, .seq = seq, .limit = 100};
+    cr_assert_eq(store->verbs->list_past(store, &query, read_past, text, &err), 0, "%s", err.text);
+    cr_expect_str_eq(text, want);
+}
+
+static const char old_rows[] =
+    "INSERT INTO events VALUES (4,100,'k','j1','',1,'','','{}'), (5,200,'k','j1','',1,'','','{}');"
+    "INSERT INTO jobs VALUES (7,'j7','a','default','queued',10,0,zeroblob(32),'{\"s\":1}',"
+    "'{\"id\":\"j7\"}');"
+    "INSERT INTO nodes VALUES ('n1','ready','{\"name\":\"n1\"}');";
+
+/* What an older file holds is the oldest state that can be rebuilt; from there on all can. */
+static void upgraded_past(int version)
+{
+    sqlite3 *db = open_raw();
+    char pragma[80];
+    exec_file(db, MIGRATIONS "/0001_start.sql");
+    if (version > 1)
+        exec_file(db, MIGRATIONS "/0002_tenants.sql");
+    snprintf(pragma, sizeof pragma, "PRAGMA application_id = 1297306706; PRAGMA user_version = %d",
+             version);
+    exec_raw(db, pragma);
+    exec_raw(db, old_rows);
+    sqlite3_close(db);
+    struct store *store = must_open();
+    struct store_past_range range;
+    cr_assert_eq(store->verbs->past_range(store, 150, &range, NULL), 0);
+    cr_expect_eq(range.first, 5);
+    cr_expect_eq(range.last, 5);
+    cr_expect_eq(range.at, 4);
+    expect_past(store, STORE_PAST_JOB, 5, "7 {\"id\":\"j7\"} {\"s\":1}\n");
+    expect_past(store, STORE_PAST_NODE, 5, "n10 {\"name\":\"n1\"} \n");
+    cr_assert_eq(store->verbs->begin(store, NULL), 0);
+    cr_assert_eq(store->verbs->forget_job(store, 7, NULL), 0);
+    struct record record = {.reason.rank = -1};
+    uint64_t seq;
+    cr_assert_eq(store->verbs->record(store, &record, &seq, NULL), 0);
+    cr_assert_eq(store->verbs->commit(store, NULL), 0);
+    struct store_past_query before = {.kind = STORE_PAST_JOB, .seq = 4, .limit = 1};
+    cr_expect_eq(store->verbs->list_past(store, &before, read_past, NULL, NULL), E_OUT_OF_RANGE);
+    store_close(store);
+}
+
+Test(store_sqlite, a_file_of_schema_1_begins_its_past_where_it_is)
+{
+    upgraded_past(1);
+}
+
+Test(store_sqlite, a_file_of_schema_2_begins_its_past_where_it_is)
+{
+    upgraded_past(2);
+}
+
+static void put_slots(struct store *store, const char *name, int slots)
+{
+    struct record record = {.reason.rank = -1};
+    struct node *node = calloc(1, sizeof *node);
+    uint64_t seq;
+    snprintf(node->name, sizeof node->name, "%s", name);
+    node->slots = slots;
+    cr_assert_eq(store->verbs->begin(store, NULL), 0);
+    cr_assert_eq(store->verbs->record(store, &record, &seq, NULL), 0);
+    cr_assert_eq(store->verbs->put_node(store, node, NULL), 0);
+    cr_assert_eq(store->verbs->commit(store, NULL), 0);
+    free(node);
+}
+
+Test(store_sqlite, the_oldest_changes_are_folded_and_what_is_left_reads_as_before)
+{
+    struct store *store = must_open();
+    struct store_sqlite *self = self_of(store);
+    struct store_past_range range;
+    char before[2048] = "", after[2048] = "";
+    for (int i = 1; i <= 100; i++)
+        put_slots(store, i % 10 == 3 ? "rare" : "often", i);
+    struct store_past_query query = {.kind = STORE_PAST_NODE, .seq = 80, .limit = 10};
+    cr_assert_eq(store->verbs->list_past(store, &query, read_past, before, NULL), 0);
+    cr_assert_eq(store->verbs->begin(store, NULL), 0);
+    cr_assert_eq(store_sqlite_fold_past(self, 30 * 260, NULL), 0);
+    cr_assert_eq(store->verbs->commit(store, NULL), 0);
+    cr_assert_eq(store->verbs->past_range(store, 0, &range, NULL), 0);
+    cr_expect(range.first > 50 && range.first < 80, "from %d on", (int)range.first);
+    cr_assert_eq(store->verbs->list_past(store, &query, read_past, after, NULL), 0);
+    cr_expect_str_eq(after, before);
+    cr_expect(strstr(before, "rare"));
+    query.seq = range.first;
+    cr_expect_eq(store->verbs->list_past(store, &query, read_past, after, NULL), 0);
+    store_close(store);
+    sqlite3 *db = open_raw();
+    char text[64] = "";
+    cr_assert_eq(sqlite3_exec(db, "SELECT count(*) < 50 FROM history", collect, text, NULL), 0);
+    cr_expect_str_eq(text, "1|\n");
     sqlite3_close(db);
 }
 
@@ -372,7 +481,7 @@ Test(store_sqlite, a_restore_takes_no_damaged_and_no_foreign_file)
 
 Test(store_sqlite, a_restore_steps_over_what_may_have_happened_since)
 {
-    char copy[128], new_dir[96], text[16384] = "";
+    char copy[128], new_dir[96], text[32768] = "";
     struct error err = {0};
     struct store *store = must_open();
     sqlite3 *db = open_raw();
