@@ -145,7 +145,7 @@ static void fill_initial(struct sharded *s)
                 param_fill(&model->params[i], model->seed);
         }
         memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
-        if (s->options.sharding == SHARDING_FSDP || s->low.params) {
+        if (s->options.sharding == SHARDING_FSDP || narrowing_on(&s->options.narrowing)) {
             drop_unit(s, &s->param_pages, u);
             continue;
         }
@@ -178,14 +178,12 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
         s->units[s->unit_of[i]].n_params++;
     }
     bind_pointers(s);
-    rc = sharded_low_init(s, err);
-    if (rc) {
-        sharded_fini(s);
-        return rc;
-    }
     fill_own(s);
     fill_initial(s);
-    return 0;
+    rc = sharded_low_init(s, err);
+    if (rc)
+        sharded_fini(s);
+    return rc;
 }
 
 void sharded_fini(struct sharded *s)

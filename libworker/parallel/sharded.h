@@ -62,7 +62,7 @@ struct sharded_low {
     uint16_t *params; /* [plan.padded], what products read; NULL in float */
     uint16_t *grads; /* [plan.padded], with narrowing.grads, else NULL; the shard's first (ZERO1) */
     float *wide;     /* a piece of gradients on its way from one to the other; with `grads` */
-    int32_t *vectors; /* [n_vectors], the bits of all vectors, on their way to every rank */
+    float *vectors;  /* [n_vectors], where the model reads them */
     size_t n_vectors;
     bool shown; /* matrices lie in the float arena too */
     bool wild;  /* a sum of this window was not finite */

@@ -51,8 +51,15 @@ int sharded_low_init(struct sharded *s, struct error *err)
     if (allocate(s))
         return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", s->plan.padded);
     int rc = model_set_compute(s->model, narrowing->type, NULL, err);
-    for (int i = 0; i < s->model->n_params; i++)
-        s->model->params[i].low = s->low.params + (s->model->params[i].data - s->params);
+    float *vector = s->low.vectors;
+    for (int i = 0; i < s->model->n_params; i++) {
+        struct param *param = &s->model->params[i];
+        param->low = s->low.params + (param->data - s->params);
+        if (model_reads_low(param))
+            continue;
+        param->data = vector;
+        vector += param->count;
+    }
     return rc;
 }
 
@@ -91,11 +98,10 @@ void sharded_low_drop_grads(struct sharded *s, int unit)
     drop_unit(s, &s->low.grad_pages, unit);
 }
 
-/* Bits are added to zeros, so they arrive as they are. */
+/* As integers: bits added to zeros arrive as they are. */
 int sharded_low_vectors(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
-    size_t at = 0;
     if (!low->n_vectors)
         return 0;
     memset(low->vectors, 0, low->n_vectors * sizeof(*low->vectors));
@@ -105,20 +111,9 @@ int sharded_low_vectors(struct sharded *s)
             continue;
         struct shard_piece piece =
             shard_piece(&s->plan, s->unit_of[i], s->options.rank, param->offset, param->count);
-        memcpy(low->vectors + at + piece.first, s->own_params + piece.at,
-               piece.count * sizeof(float));
-        at += param->count;
+        memcpy(param->data + piece.first, s->own_params + piece.at, piece.count * sizeof(float));
     }
-    int rc = wk_all_reduce(s->comm, low->vectors, low->n_vectors, WK_I32, WK_SUM, NULL);
-    at = 0;
-    for (int i = 0; i < s->model->n_params && !rc; i++) {
-        const struct param *param = &s->model->params[i];
-        if (model_reads_low(param))
-            continue;
-        memcpy(param->data, low->vectors + at, param->count * sizeof(float));
-        at += param->count;
-    }
-    return rc;
+    return wk_all_reduce(s->comm, low->vectors, low->n_vectors, WK_I32, WK_SUM, NULL);
 }
 
 int sharded_low_show(struct sharded *s)
@@ -136,11 +131,8 @@ int sharded_low_show(struct sharded *s)
 
 void sharded_low_hide(struct sharded *s)
 {
-    for (int i = 0; i < s->model->n_params && s->low.shown; i++) {
-        const struct param *param = &s->model->params[i];
-        if (model_reads_low(param))
-            pages_drop(&s->param_pages, (size_t)(param->data - s->params), param->count);
-    }
+    if (s->low.shown)
+        pages_drop(&s->param_pages, 0, s->param_pages.count);
     s->low.shown = false;
 }
 

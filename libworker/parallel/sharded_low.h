@@ -18,7 +18,8 @@
 
 #include "libworker/parallel/sharded.h"
 
-/* After the model's pointers are bound. Nothing in float. WK_ENOMEM. */
+/* After the model's pointers are bound and initial values are taken: binds what it reads narrow.
+ * Nothing in float. WK_ENOMEM. */
 int sharded_low_init(struct sharded *s, struct error *err);
 void sharded_low_fini(struct sharded *s);
 int sharded_low_meet(struct sharded *s, struct wk_comm *comm);

@@ -1,0 +1,194 @@
+/* Bytes of training state on each rank, counted in pages that are really in memory, against the
+ * formulas: between steps, and at the most during one (at every gradient and at every block).
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/check.h"
+#include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/toy.h"
+
+enum { RANKS = 4, LAYERS = 40, WIDTH = 64, LENGTH = 16, STEPS = 2, LOOK_EVERY = 5 };
+
+struct kind {
+    const char *strategy, *precision, *low_gradients;
+    double whole, cut; /* bytes per parameter: whole + cut / RANKS */
+};
+
+/* Adam: 8 bytes of state. The last three are what mixed precision is said to cost: parameters and
+ * gradients in 2 bytes, the shard 12 with its master (Rajbhandari et al. 2020, section 3.1). Ours
+ * keeps the shard's gradient in float under zero2.
+ */
+static const struct kind kinds[] = {
+    {"ddp", "no", "false", 16, 0},     {"zero1", "no", "false", 8, 12},
+    {"zero2", "no", "false", 4, 16},   {"fsdp", "no", "false", 0, 16},
+    {"ddp", "bf16", "false", 18, 0},   {"zero1", "bf16", "false", 6, 12},
+    {"zero2", "bf16", "false", 2, 16}, {"fsdp", "bf16", "false", 0, 16},
+    {"zero1", "bf16", "true", 4, 12},  {"zero2", "bf16", "true", 2, 14},
+    {"fsdp", "bf16", "true", 0, 16},
+};
+
+struct rank {
+    const struct kind *kind;
+    struct session *session;
+    struct wk_context *ctx;
+    size_t rest, most, count;
+    int status;
+};
+
+/* Everything a rank does is done on its thread, which looks at its memory on the way. */
+static _Thread_local struct rank *looking;
+
+static size_t resident(const struct pages *pages)
+{
+    return pages->data ? pages_resident(pages, 0, pages->count) : 0;
+}
+
+static size_t state_bytes(struct wk_context *ctx)
+{
+    struct strategy *st = &ctx->strategy;
+    size_t bytes = (size_t)ctx->optimizer->ops->n_states * ctx->optimizer->count * sizeof(float);
+    if (!st->is_sharded)
+        return bytes + ctx->model->count * (st->low ? sizeof(uint16_t) : 0) +
+               (ctx->model->count + st->grad_count) * sizeof(float);
+    const struct sharded *s = &st->shard;
+    return bytes + resident(&s->param_pages) + resident(&s->grad_pages) +
+           resident(&s->own_param_pages) + resident(&s->own_grad_pages) +
+           resident(&s->low.param_pages) + resident(&s->low.grad_pages);
+}
+
+static void look(void)
+{
+    size_t bytes = looking ? state_bytes(looking->ctx) : 0;
+    if (looking && bytes > looking->most)
+        looking->most = bytes;
+}
+
+void __real_strategy_ready(struct strategy *st, int index);
+void __wrap_strategy_ready(struct strategy *st, int index);
+void __wrap_strategy_ready(struct strategy *st, int index)
+{
+    __real_strategy_ready(st, index);
+    if (index % LOOK_EVERY == 0) /* looking is slow; another parameter in each block */
+        look();
+}
+
+int __real_model_enter(struct wk_model *model, int block, enum model_pass pass, struct error *err);
+int __wrap_model_enter(struct wk_model *model, int block, enum model_pass pass, struct error *err);
+int __wrap_model_enter(struct wk_model *model, int block, enum model_pass pass, struct error *err)
+{
+    int rc = __real_model_enter(model, block, pass, err);
+    look();
+    return rc;
+}
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+static void open_context(struct rank *rank)
+{
+    struct environment environment = {nothing, NULL};
+    struct context_seams seams = {
+        .environment = &environment, .session = rank->session, .quiet = true};
+    const struct wk_setting settings[] = {
+        {"strategy", rank->kind->strategy},
+        {"mixed_precision", rank->kind->precision},
+        {"low_gradients", rank->kind->low_gradients},
+        {"bucket_mib", "0.1"},
+        {"first_bucket_mib", "0.05"},
+    };
+    struct wk_options options = {.settings = settings, .n_settings = 5};
+    CHECK(context_open(&options, &seams, &rank->ctx) == 0);
+}
+
+static void train(struct rank *rank, struct wk_model *model, struct wk_loader *loader,
+                  struct wk_optimizer *optimizer)
+{
+    struct wk_batch batch;
+    looking = rank;
+    for (int i = 0; i < STEPS && wk_next(loader, &batch); i++) {
+        wk_forward(model, &batch, NULL);
+        wk_backward(model);
+        wk_step(optimizer);
+        look();
+        rank->rest = state_bytes(rank->ctx);
+    }
+    looking = NULL;
+}
+
+static void *run_rank(void *arg)
+{
+    struct rank *rank = arg;
+    struct wk_source *source;
+    struct wk_loader *loader;
+    struct wk_model *model;
+    struct wk_optimizer *optimizer;
+    char text[RANKS * LENGTH * STEPS + 1];
+    memset(text, 'a', sizeof(text));
+    open_context(rank);
+    wk_source_bytes(rank->ctx, text, sizeof(text), &source);
+    struct wk_loader_options options = {.source = source, .length = LENGTH, .batch = RANKS};
+    wk_loader_new(rank->ctx, &options, &loader);
+    struct wk_gpt_config gpt = {LAYERS, 1, WIDTH, LENGTH, 128};
+    wk_gpt_new(&gpt, &model);
+    struct wk_adamw_options adamw = {1e-3, 0.9, 0.95, 1e-8, 0.1};
+    wk_adamw_new(&adamw, &optimizer);
+    wk_prepare_all(rank->ctx, WK_OBJECT(model), WK_OBJECT(optimizer), WK_OBJECT(loader));
+    rank->count = wk_model_count(model);
+    if (!wk_status(rank->ctx))
+        train(rank, model, loader, optimizer);
+    rank->status = wk_status(rank->ctx);
+    if (rank->status)
+        fprintf(stderr, "%s\n", wk_last_error(rank->ctx));
+    wk_close(rank->ctx);
+    wk_optimizer_free(optimizer);
+    wk_loader_free(loader);
+    wk_source_free(source);
+    wk_model_free(model);
+    return NULL;
+}
+
+/* Units in use, at most two of parameters in front and two of gradients behind the one at work, are
+ * what a model of 40 layers adds; rows padded to cache lines and pages the rest.
+ */
+static void memory_is_that_of_the_formulas(void)
+{
+    static const int workers[RANKS] = {0, 1, 2, 3};
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        const struct kind *kind = &kinds[k];
+        struct rank ranks[RANKS];
+        pthread_t threads[RANKS];
+        struct fake_cluster cluster;
+        fake_init(&cluster);
+        fake_form(&cluster, workers, RANKS);
+        for (int i = 0; i < RANKS; i++) {
+            ranks[i] = (struct rank){.kind = kind, .session = fake_session(&cluster, i)};
+            pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
+        }
+        double formula = kind->whole + kind->cut / RANKS, rest = 0, most = 0;
+        for (int i = 0; i < RANKS; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK(ranks[i].status == 0);
+            double count = (double)ranks[i].count;
+            rest = (double)ranks[i].rest / count > rest ? (double)ranks[i].rest / count : rest;
+            most = (double)ranks[i].most / count > most ? (double)ranks[i].most / count : most;
+        }
+        fake_fini(&cluster);
+        printf("%-5s %-4s%s: %.2f at rest, %.2f at most, formula %.2f: %.3f, %.3f\n",
+               kind->strategy, kind->precision, kind->low_gradients[0] == 't' ? " sums" : "", rest,
+               most, formula, rest / formula, most / formula);
+        CHECK(most < 1.15 * formula && most > 0.95 * formula);
+        CHECK(rest <= most && rest < 1.10 * formula);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {CHECK_CASE(memory_is_that_of_the_formulas), {0}};
+    return check_all(cases, argc, argv);
+}
