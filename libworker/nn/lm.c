@@ -252,6 +252,11 @@ static const struct model_ops lm_ops = {
     .drops = true,
 };
 
+const struct lm_shape *lm_shape_of(const struct wk_model *model)
+{
+    return model->ops == &lm_ops ? &((const struct lm *)model)->shape : NULL;
+}
+
 int lm_new(const struct lm_shape *shape, int n_params, struct lm **ret_lm)
 {
     struct lm *g = calloc(1, sizeof(*g));

@@ -1,5 +1,6 @@
 /* A language model made of pre-norm blocks: embeddings, layers, final norm, head, loss. GPT-2 and
- * Llama are tables of parameters and the choices in lm_shape. Private to libworker/nn. Shapes: N =
+ * Llama are tables of parameters and the choices in lm_shape. Private to libworker/nn
+ * but for the shape. Shapes: N =
  * samples * length rows, C = width, Q = (heads + 2 kv_heads) * size, I = inner, U = I or, gated, 2
  * I, V = vocab.
  */
@@ -85,6 +86,9 @@ struct lm {
 /* A model of this shape with an empty table for `n_params`; the caller adds the parameters: table,
  * positions, layers, norm, head. WK_ENOMEM. */
 int lm_new(const struct lm_shape *shape, int n_params, struct lm **ret_lm);
+
+/* What the model is made of, or NULL if it is no such model. */
+const struct lm_shape *lm_shape_of(const struct wk_model *model);
 
 /* Index of a layer's first parameter; with layer == layers, of the final norm. */
 int lm_layer_index(const struct lm_shape *shape, int layer);

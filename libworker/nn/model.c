@@ -8,6 +8,7 @@ void wk_model_free(struct wk_model *model)
     if (!model)
         return;
     model->kernels->room_free(model->low_storage.room);
+    model_set_values(model, &(struct model_values){0});
     model->ops->free(model);
 }
 
@@ -45,6 +46,22 @@ void wk_model_recompute(struct wk_model *model, bool on)
 {
     model->recompute = on;
     model->forward_done = false;
+}
+
+void model_set_values(struct wk_model *model, const struct model_values *values)
+{
+    if (model->values.free)
+        model->values.free(model->values.arg);
+    model->values = *values;
+}
+
+int model_fill(struct wk_model *model, int index, struct error *err)
+{
+    const struct model_values *values = &model->values;
+    if (values->fill)
+        return values->fill(values->arg, &model->params[index], index, err);
+    param_fill(&model->params[index], model->seed);
+    return 0;
 }
 
 static void fill_all(struct wk_model *model)

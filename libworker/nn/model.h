@@ -73,6 +73,14 @@ struct model_block {
     size_t offset, count; /* elements of either arena */
 };
 
+/* Where initial values come from instead of the seed: `fill` writes all of param->data; `free` (or
+ * NULL) ends it with the model. */
+struct model_values {
+    int (*fill)(void *arg, const struct param *param, int index, struct error *err);
+    void (*free)(void *arg);
+    void *arg;
+};
+
 struct wk_model {
     const struct model_ops *ops;
     const struct kernel_table *kernels;
@@ -84,6 +92,7 @@ struct wk_model {
     float *param_arena, *grad_arena; /* [count]; NULL until bound; grads may stay NULL */
     bool seed_waits;                 /* wk_model_init came before model_bind */
     uint64_t seed;
+    struct model_values values;
     bool forward_done;     /* activations of one forward pass wait for their backward */
     struct wk_batch batch; /* of that pass, with the denominator filled in */
 
@@ -107,6 +116,12 @@ struct wk_model {
  * pass. May be called again with other arenas (contents are not copied). Applies a waiting seed.
  */
 int model_bind(struct wk_model *model, float *params, float *grads);
+
+/* Take initial values from elsewhere from now on; what was there before is freed. */
+void model_set_values(struct wk_model *model, const struct model_values *values);
+
+/* Write the initial value of parameter `index`, which has memory. Fails as model_values' fill. */
+int model_fill(struct wk_model *model, int index, struct error *err);
 
 /* The parameters of block `block` in [0, n_blocks). */
 struct model_block model_block(const struct wk_model *model, int block);

@@ -1,0 +1,34 @@
+/* Models from and to the files of HuggingFace's transformers: parameters under their names there.
+ * GPT-2's linear weights lie as Conv1D keeps them, [in, out], Llama's as Linear does, [out, in];
+ * both are what our models hold, so nothing is transposed. A tied head is not written and, where a
+ * file has one, must be the embedding.
+ *
+ * One thread per model.
+ */
+#ifndef PRETRAINED_PRETRAINED_H
+#define PRETRAINED_PRETRAINED_H
+
+#include <worker/checkpoint.h>
+
+#include "common/base/error.h"
+#include "libworker/nn/model.h"
+
+/* A model of the shape that `path`/config.json tells, without values. WK_ENOTFOUND, WK_EIO,
+ * WK_EUNSUPPORTED, WK_EINVAL (a shape outside the limits), WK_ENOMEM. */
+int pretrained_model(const char *path, struct wk_model **ret, struct error *err);
+
+/* Let the model's initial values be those of the files at `path`, which stay open until it is
+ * freed. Everything but the values is checked here: WK_EMISMATCH names the tensor that is missing,
+ * of another shape, or unknown to the model; otherwise as weights_open. */
+int pretrained_load(struct wk_model *model, const char *path, struct error *err);
+
+/* The parameters as they are in the model's memory, all of which must be readable. As
+ * weights_write; WK_ESTATE unbound. */
+int pretrained_save(const struct wk_model *model, const char *path,
+                    const struct wk_export_options *options, struct error *err);
+
+/* The name in those files of a parameter called `name` here. Returns ret. */
+enum { PRETRAINED_NAME_MAX = 128 };
+const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX]);
+
+#endif

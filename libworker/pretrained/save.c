@@ -1,0 +1,102 @@
+/* A model to transformers' files. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/str.h"
+#include "libworker/nn/lm.h"
+#include "libworker/pretrained/config.h"
+#include "libworker/pretrained/pretrained.h"
+#include "libworker/pretrained/weights.h"
+
+const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX])
+{
+    (void)str_printf(ret, PRETRAINED_NAME_MAX, "%s%s", is_gpt ? "transformer." : "", name);
+    return ret;
+}
+
+static struct model_config config_of(const struct lm_shape *s)
+{
+    if (!s->rms)
+        return (struct model_config){
+            .kind = CONFIG_GPT,
+            .gpt = {s->layers, s->heads, (int)s->width, (int)s->context, (int)s->vocab},
+        };
+    return (struct model_config){
+        .kind = CONFIG_LLAMA,
+        .llama = {.layers = s->layers,
+                  .heads = s->heads,
+                  .kv_heads = s->kv_heads,
+                  .width = (int)s->width,
+                  .inner = (int)s->inner,
+                  .context = (int)s->context,
+                  .vocab = (int)s->vocab,
+                  .rope_theta = s->rope_theta,
+                  .norm_epsilon = (double)s->norm_epsilon,
+                  .tied = s->tied},
+    };
+}
+
+static const char *torch_type(enum wk_format format)
+{
+    return format == WK_FORMAT_F16 ? "float16" : format == WK_FORMAT_BF16 ? "bfloat16" : "float32";
+}
+
+static int read_param(void *arg, int index, struct weights_range range, float *ret,
+                      struct error *err)
+{
+    const struct wk_model *model = arg;
+    (void)err;
+    memcpy(ret, model->params[index].data + range.first, range.count * sizeof(*ret));
+    return 0;
+}
+
+struct names {
+    char text[PRETRAINED_NAME_MAX];
+};
+
+static int write_model(const struct wk_model *model, struct weights_write *what, struct error *err)
+{
+    size_t n = (size_t)model->n_params;
+    const struct lm_shape *shape = lm_shape_of(model);
+    struct weights_tensor *tensors = calloc(n, sizeof(*tensors));
+    struct names *names = calloc(n, sizeof(*names));
+    struct buf config = {0};
+    int rc = tensors && names ? 0 : error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n && !rc; i++) {
+        const struct param *param = &model->params[i];
+        bool is_gpt = shape && !shape->rms;
+        tensors[i].name = pretrained_name(is_gpt, param->name, names[i].text);
+        tensors[i].dims = param->dims;
+        memcpy(tensors[i].shape, param->shape, sizeof(param->shape));
+    }
+    if (!rc && shape) {
+        struct model_config told = config_of(shape);
+        rc = model_config_write(&told, torch_type(what->format), &config);
+        what->config = buf_cstr(&config);
+    }
+    what->tensors = tensors;
+    if (!rc)
+        rc = weights_write(what, err);
+    buf_fini(&config);
+    free(tensors);
+    free(names);
+    return rc;
+}
+
+int pretrained_save(const struct wk_model *model, const char *path,
+                    const struct wk_export_options *options, struct error *err)
+{
+    for (int i = 0; i < model->n_params; i++)
+        if (!model->params[i].data)
+            return error_set(err, WK_ESTATE, "the model has no memory yet: prepare it first");
+    struct weights_write what = {
+        .path = path,
+        .n_tensors = model->n_params,
+        .format = options ? options->format : WK_FORMAT_F32,
+        .file_bytes = options ? options->file_bytes : 0,
+        .read = read_param,
+        .arg = (void *)model,
+    };
+    return write_model(model, &what, err);
+}
