@@ -1,25 +1,100 @@
-/* muster ckpt: committed checkpoints of a job */
+/* muster ckpt: committed checkpoints of a job, and their weights for other programs */
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/client.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
+#include "libworker/checkpoint/file.h"
+#include "libworker/pretrained/pretrained.h"
 
+enum { CONFIG_MAX_BYTES = 1 << 20 };
+
+static const char *const formats[] = {"f32", "f16", "bf16", NULL};
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
-    {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
+    {.name = "format",
+     .kind = ARGS_OPTION,
+     .choices = formats,
+     .fallback = "f32",
+     .help = "export: type of the elements"},
+    {.name = "file-size",
+     .kind = ARGS_OPTION,
+     .type = ARGS_BYTES,
+     .fallback = "5GiB",
+     .help = "export: largest file, but for a tensor larger than that; 0 is no limit"},
+    {.name = "config",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "export: config.json to put beside the weights"},
+    {.name = "job",
+     .kind = ARGS_POSITIONAL,
+     .required = true,
+     .help = "id or name of the job; or `export`"},
+    {.name = "folder", .kind = ARGS_POSITIONAL, .help = "export: of a checkpoint"},
+    {.name = "out", .kind = ARGS_POSITIONAL, .help = "export: folder to make"},
     {0},
+};
+static const char *const examples[] = {
+    "muster ckpt gpt-kjv",
+    "muster ckpt export /shared/ckpt/step-00002000 gpt-kjv-hf --format bf16",
+    NULL,
 };
 static const struct args_command command = {
     .program = "muster ckpt",
-    .summary = "list the checkpoints a job can resume from",
+    .summary = "list the checkpoints a job can resume from; export one's weights",
+    .description = "`export` merges the weights of a checkpoint, whatever ranks wrote it, into "
+                   "HuggingFace's files (model.safetensors, or several and an index), under the "
+                   "names transformers gives GPT-2 and Llama. It needs no coordinator. A program "
+                   "that calls wk_model_save gets config.json too; here it comes from --config.",
     .options = options,
+    .examples = examples,
 };
+
+static int export_weights(const struct args *args)
+{
+    struct error err = {0};
+    char *config = NULL;
+    size_t size;
+    const char *format = args_text(args, "format"), *file = args_text(args, "config");
+    struct pretrained_export what = {
+        .checkpoint = args_text(args, "folder"),
+        .path = args_text(args, "out"),
+        .options = {.file_bytes = (uint64_t)args_integer(args, "file-size")},
+    };
+    for (int i = 0; formats[i]; i++)
+        if (strcmp(formats[i], format) == 0)
+            what.options.format =
+                (enum wk_format[]){WK_FORMAT_F32, WK_FORMAT_F16, WK_FORMAT_BF16}[i];
+    int rc = 0;
+    if (!what.checkpoint || !what.path) {
+        error_set(&err, E_INVALID_ARGUMENT,
+                  "export needs a checkpoint's folder and a folder to make");
+        client_fail(&err);
+        return EXIT_USAGE;
+    }
+    if (file)
+        rc = file_read(AT_FDCWD, file, CONFIG_MAX_BYTES, &config, &size, &err);
+    what.config = config;
+    if (!rc)
+        rc = pretrained_export(&what, &err);
+    free(config);
+    if (rc) {
+        client_fail(&err);
+        return EXIT_JOB_FAILED;
+    }
+    printf("%s\n", what.path);
+    return EXIT_DONE;
+}
 
 static int run(const struct args *args)
 {
+    if (strcmp(args_text(args, "job"), "export") == 0)
+        return export_weights(args);
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
     Muster__ListCheckpointsAnswer *answer = NULL;
     request.id = (char *)args_text(args, "job");

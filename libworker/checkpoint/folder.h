@@ -89,6 +89,21 @@ enum { CHECKPOINT_SHARDS_MAX = 4000, CHECKPOINT_SHARD_WAIT_MS = 10 * 60 * 1000 }
 int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
                     struct train_numbers *ret_numbers, struct error *err);
 
+/* A checkpoint as a stream: tensors by their number in the manifest, a range at a time, digests
+ * checked. One thread. Errors as checkpoint_load. */
+struct checkpoint_reader;
+struct manifest;
+int checkpoint_open(const char *path, struct checkpoint_reader **ret, struct error *err);
+void checkpoint_close(struct checkpoint_reader *reader); /* NULL is fine */
+const struct manifest *checkpoint_manifest(const struct checkpoint_reader *reader);
+
+struct checkpoint_range {
+    int tensor;
+    int64_t first, count;
+};
+int checkpoint_read(struct checkpoint_reader *reader, struct checkpoint_range range, void *ret,
+                    struct error *err);
+
 /* Every byte of the checkpoint against its digests, without keeping anything. */
 int checkpoint_verify(const char *path, struct error *err);
 

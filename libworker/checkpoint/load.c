@@ -282,3 +282,48 @@ int checkpoint_verify(const char *path, struct error *err)
         (void)error_wrap(err, "checkpoint %s", path);
     return rc;
 }
+
+struct checkpoint_reader {
+    struct load load;
+};
+
+int checkpoint_open(const char *path, struct checkpoint_reader **ret, struct error *err)
+{
+    struct checkpoint_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader)
+        return error_set(err, WK_ENOMEM, "no memory to read %.300s", path);
+    int rc = load_open(&reader->load, path, err);
+    if (rc) {
+        checkpoint_close(reader);
+        (void)error_wrap(err, "checkpoint %.300s", path);
+        return rc;
+    }
+    *ret = reader;
+    return 0;
+}
+
+void checkpoint_close(struct checkpoint_reader *reader)
+{
+    if (!reader)
+        return;
+    load_close(&reader->load);
+    free(reader);
+}
+
+const struct manifest *checkpoint_manifest(const struct checkpoint_reader *reader)
+{
+    return &reader->load.manifest;
+}
+
+int checkpoint_read(struct checkpoint_reader *reader, struct checkpoint_range range, void *ret,
+                    struct error *err)
+{
+    const struct manifest_tensor *tensor = &reader->load.manifest.tensors[range.tensor];
+    int64_t count = manifest_count(tensor);
+    if (range.first < 0 || range.count < 0 || range.first > count ||
+        range.count > count - range.first)
+        return error_set(err, WK_EINVAL, "tensor %s has %lld elements", tensor->name,
+                         (long long)count);
+    struct wanted wanted = {range.first, range.count, ret};
+    return load_tensor(&reader->load, tensor, &wanted, err);
+}

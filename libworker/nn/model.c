@@ -92,7 +92,7 @@ int model_bind(struct wk_model *model, float *params, float *grads)
         param->grad = grads ? grads + param->offset : NULL;
     }
     model->forward_done = false;
-    if (model->seed_waits)
+    if (model->seed_waits && !model->values.fill)
         fill_all(model);
     return 0;
 }

@@ -113,7 +113,8 @@ struct wk_model {
 };
 
 /* Let the model use these arenas of model->count floats from now on; `grads` NULL means no backward
- * pass. May be called again with other arenas (contents are not copied). Applies a waiting seed.
+ * pass. May be called again with other arenas (contents are not copied). Applies a waiting seed,
+ * but no values from elsewhere: those may fail, and model_fill says how.
  */
 int model_bind(struct wk_model *model, float *params, float *grads);
 

@@ -57,18 +57,14 @@ bool model_is_custom(const struct wk_model *model)
     return model->ops == &custom_ops;
 }
 
-void custom_fill(struct wk_model *model, int index)
+/* A buffer without values keeps the zeros it is given. */
+static int custom_fill(void *arg, const struct param *param, int index, struct error *err)
 {
-    const struct custom *custom = (const struct custom *)model;
+    const struct custom *custom = arg;
+    (void)err;
     if (custom->initial[index])
-        memcpy(model->params[index].data, custom->initial[index],
-               model->params[index].count * sizeof(float));
-}
-
-void custom_apply_initial(struct wk_model *model)
-{
-    for (int i = 0; i < model->n_params; i++)
-        custom_fill(model, i);
+        memcpy(param->data, custom->initial[index], param->count * sizeof(float));
+    return 0;
 }
 
 static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer)
@@ -110,6 +106,7 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     model->params = calloc((size_t)n_buffers, sizeof(*model->params));
     custom->initial = calloc((size_t)n_buffers, sizeof(*custom->initial));
     model->n_params = model->n_blocks = n_buffers;
+    model->values = (struct model_values){custom_fill, NULL, custom};
     int rc = model->params && custom->initial ? 0 : WK_ENOMEM;
     for (int i = 0; i < n_buffers && !rc; i++) {
         rc = fill_param(model, i, &buffers[i]);

@@ -131,19 +131,16 @@ static int allocate(struct sharded *s, struct error *err)
 }
 
 /* Initial values unit by unit, so that no rank ever holds more of them than one. */
-static void fill_initial(struct sharded *s)
+static int fill_initial(struct sharded *s, struct error *err)
 {
     struct wk_model *model = s->model;
     for (int u = 0; u < s->plan.n_units; u++) {
         const struct shard_unit *unit = &s->plan.units[u];
-        for (int i = 0; i < model->n_params; i++) {
-            if (s->unit_of[i] != u)
-                continue;
-            if (model_is_custom(model))
-                custom_fill(model, i);
-            else
-                param_fill(&model->params[i], model->seed);
-        }
+        int rc = 0;
+        for (int i = 0; i < model->n_params && !rc; i++)
+            rc = s->unit_of[i] == u ? model_fill(model, i, err) : 0;
+        if (rc)
+            return rc;
         memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
         if (s->options.sharding == SHARDING_FSDP || narrowing_on(&s->options.narrowing)) {
             drop_unit(s, &s->param_pages, u);
@@ -153,6 +150,7 @@ static void fill_initial(struct sharded *s)
         count_live(s, u, sizeof(float));
     }
     model->seed_waits = false;
+    return 0;
 }
 
 int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
@@ -179,8 +177,9 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
     }
     bind_pointers(s);
     fill_own(s);
-    fill_initial(s);
-    rc = sharded_low_init(s, err);
+    rc = fill_initial(s, err);
+    if (!rc)
+        rc = sharded_low_init(s, err);
     if (rc)
         sharded_fini(s);
     return rc;

@@ -60,8 +60,10 @@ static int init_whole(struct strategy *st, const struct strategy_options *option
     int rc = model_bind(model, st->params, st->grads);
     if (rc)
         return error_set(err, rc, "the model does not take its memory");
-    if (model_is_custom(model))
-        custom_apply_initial(model);
+    for (int i = 0; model->values.fill && i < model->n_params && !rc; i++)
+        rc = model_fill(model, i, err);
+    if (rc)
+        return rc;
     struct ddp_arena grads = {model->params, model->n_params, st->grads, model->count,
                               st->grad_count};
     rc = ddp_init(&st->ddp, &grads, &options->ddp, err);

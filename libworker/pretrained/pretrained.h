@@ -27,6 +27,16 @@ int pretrained_load(struct wk_model *model, const char *path, struct error *err)
 int pretrained_save(const struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err);
 
+/* The weights of a checkpoint, whatever world and strategy wrote it, merged as a stream. A
+ * checkpoint does not tell the number of heads, so the text of config.json, which may be NULL, is
+ * the caller's. Errors as checkpoint_load and weights_write. */
+struct pretrained_export {
+    const char *checkpoint, *path;
+    struct wk_export_options options;
+    const char *config;
+};
+int pretrained_export(const struct pretrained_export *what, struct error *err);
+
 /* The name in those files of a parameter called `name` here. Returns ret. */
 enum { PRETRAINED_NAME_MAX = 128 };
 const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX]);

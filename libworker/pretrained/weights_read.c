@@ -231,7 +231,7 @@ int weights_read(const struct weights *weights, const struct weights_entry *entr
                  struct weights_range range, float *ret, struct error *err)
 {
     const struct safetensors_entry *tensor = entry->tensor;
-    enum wk_format format;
+    enum wk_format format = WK_FORMAT_F32;
     int rc = format_of(tensor, &format, err);
     if (rc)
         return rc;

@@ -72,8 +72,7 @@ static enum wk_dtype dtype_of(enum wk_format format)
 
 static int write_header(const struct plan *plan, int file, int fd, struct error *err)
 {
-    struct safetensors_entry *entries =
-        calloc((size_t)plan->what->n_tensors + 1, sizeof(*entries));
+    struct safetensors_entry *entries = calloc((size_t)plan->what->n_tensors + 1, sizeof(*entries));
     struct buf header = {0};
     int n = 0, rc = entries ? 0 : WK_ENOMEM;
     for (int i = 0; i < plan->what->n_tensors && !rc; i++) {
@@ -153,10 +152,9 @@ static int write_index(const struct plan *plan, struct error *err)
         (void)buf_printf(&text, ": \"%s\"", file);
     }
     (void)buf_str(&text, "\n  }\n}\n");
-    int rc = buf_failed(&text)
-                 ? error_set(err, WK_ENOMEM, "no memory for the index")
-                 : file_write(plan->folder, "model.safetensors.index.json", text.data, text.size,
-                              err);
+    int rc = buf_failed(&text) ? error_set(err, WK_ENOMEM, "no memory for the index")
+                               : file_write(plan->folder, "model.safetensors.index.json", text.data,
+                                            text.size, err);
     buf_fini(&text);
     return rc;
 }

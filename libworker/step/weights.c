@@ -1,0 +1,50 @@
+/* Weights alone, in and out of the models of a context. */
+#include "libworker/pretrained/pretrained.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+
+static int fail(struct wk_context *ctx, int rc, const struct error *err)
+{
+    if (rc && ctx)
+        (void)context_fail(ctx, err);
+    return rc;
+}
+
+int wk_model_load(struct wk_context *ctx, struct wk_model *model, const char *path)
+{
+    struct error err = {0};
+    int rc;
+    if (model->param_arena || prepare_context_of_model(model))
+        rc = error_set(&err, WK_ESTATE, "weights %.300s: load them before wk_prepare", path);
+    else
+        rc = pretrained_load(model, path, &err);
+    return fail(ctx, rc, &err);
+}
+
+int wk_model_open(struct wk_context *ctx, const char *path, struct wk_model **ret_model)
+{
+    struct error err = {0};
+    struct wk_model *model = NULL;
+    int rc = pretrained_model(path, &model, &err);
+    if (!rc)
+        rc = pretrained_load(model, path, &err);
+    if (rc)
+        wk_model_free(model);
+    else
+        *ret_model = model;
+    return fail(ctx, rc, &err);
+}
+
+int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *path,
+                  const struct wk_export_options *options)
+{
+    const struct wk_context *owner = prepare_context_of_model(model);
+    struct error err = {0};
+    int rc = owner ? wk_gather_parameters(model) : 0;
+    if (rc || (owner && owner->rank != 0))
+        return rc;
+    rc = pretrained_save(model, path, options, &err);
+    if (rc && ctx)
+        context_notice(ctx, "%s", err.text);
+    return rc;
+}
