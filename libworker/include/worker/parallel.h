@@ -64,12 +64,12 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  *         wk_backward(model); wk_step(optimizer);
  *     }
  *
- * A rank with nothing more goes on like this, adding nothing, until nobody has anything: then false,
- * as wk_next at the end; and as wk_next it is where checkpoints, stop requests and new generations
- * happen. After one of those wk_steps tells whether the step in flight was taken: if not, its data
- * is the program's to give again. A model of ours takes a batch of 0 samples where there is nothing
- * (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL for a weight that
- * is negative or not finite. */
+ * A rank with nothing more goes on like this, adding nothing, until nobody has anything: then
+ * false, as wk_next at the end; and as wk_next it is where checkpoints, stop requests and new
+ * generations happen. After one of those wk_steps tells whether the step in flight was taken: if
+ * not, its data is the program's to give again. A model of ours takes a batch of 0 samples where
+ * there is nothing (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL
+ * for a weight that is negative or not finite. */
 WK_API bool wk_join(struct wk_context *ctx, double weight);
 
 /* Another way to sum gradients under strategy ddp: something between the backward pass and the sum
