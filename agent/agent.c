@@ -151,7 +151,7 @@ static int start_worker(struct agent *agent, const struct assignment *a, struct 
                             .workdir = a->workdir,
                             .memory_bytes = a->memory_bytes,
                             .master_addr = a->master_addr,
-                            .master_port = a->rank == 0 ? a->master_port : 0};
+                            .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
     int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
     if (!rc)
         rc = environment_build(a, &facts, &arena, &launch.envp, err);

@@ -77,7 +77,7 @@ bool group_all_finished(const struct job *job, const struct group *group)
     return group->generation != 0;
 }
 
-static bool has_asked(const struct worker *worker, uint64_t generation)
+bool group_has_asked(const struct worker *worker, uint64_t generation)
 {
     return worker->endpoint[0] && worker_living(worker) &&
            (worker->joining == generation || worker->joined == generation);
@@ -90,7 +90,7 @@ static bool all_asked(const struct job *job, const struct group *group, const st
         uint64_t uid = group->members[rank];
         if (except && group_rank_of(except, uid) >= 0)
             continue;
-        if (!has_asked(job_worker(job, uid), group->generation))
+        if (!group_has_asked(job_worker(job, uid), group->generation))
             return false;
     }
     return true;
@@ -171,11 +171,18 @@ static void publish(struct step *step, struct job *job, bool joined)
     job_forget_workers(job);
     scale_apply(step, job);
     step_desired_group(step, job, group);
-    if (joined)
+    unsigned long long generation = group->generation;
+    bool over = group_all_finished(job, group);
+    if (joined && group->world == 1)
+        reason_set(&reason, REASON_ALL_JOINED, "its rank has joined generation %llu", generation);
+    else if (joined)
         reason_set(&reason, REASON_ALL_JOINED, "all %d ranks have joined generation %llu",
-                   group->world, (unsigned long long)group->generation);
+                   group->world, generation);
+    else if (group->world == 1)
+        reason_set(&reason, REASON_ALL_STARTED, "its process %s", over ? "ran" : "runs");
     else
-        reason_set(&reason, REASON_ALL_STARTED, "all %d processes run", group->world);
+        reason_set(&reason, REASON_ALL_STARTED, "all %d processes %s", group->world,
+                   over ? "ran" : "run");
     record_generation(step, job, &reason);
     become_running(step, job, &reason);
 }
@@ -187,8 +194,10 @@ static void open_forming(struct step *step, struct job *job)
     group->open = true;
     group->since_ms = step->now_ms;
     step_desired_group(step, job, group);
-    reason_set(&reason, REASON_GROWING, "%d workers join the %d that train",
-               group->world - job->current.world, job->current.world);
+    int newcomers = group->world - job->current.world;
+    reason_set(&reason, REASON_GROWING, "%d worker%s the %d that train%s", newcomers,
+               newcomers == 1 ? " joins" : "s join", job->current.world,
+               job->current.world == 1 ? "s" : "");
     job_set_state(step, job, JOB_REFORMING, &reason);
 }
 
@@ -237,6 +246,14 @@ static void release_held(struct step *step, struct job *job)
     }
 }
 
+void group_finished_reason(const struct group *group, struct reason *ret)
+{
+    if (group->world == 1)
+        reason_set(ret, REASON_SUCCEEDED, "its rank finished");
+    else
+        reason_set(ret, REASON_SUCCEEDED, "all %d ranks finished", group->world);
+}
+
 void group_settle(struct step *step, struct job *job)
 {
     struct failure failure;
@@ -244,7 +261,9 @@ void group_settle(struct step *step, struct job *job)
     const struct group *trains = job->current.generation ? &job->current : &job->forming;
     insist(trains->generation);
     if (group_all_finished(job, trains)) {
-        reason_set(&reason, REASON_SUCCEEDED, "all %d ranks finished", trains->world);
+        if (trains == &job->forming) /* faster than it takes to tell what kind of program it is */
+            publish(step, job, false);
+        group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);
         return;
     }

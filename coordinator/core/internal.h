@@ -92,6 +92,8 @@ struct formation { /* the next group: survivors and newcomers */
 };
 void group_form(struct step *step, struct job *job, const struct formation *formation);
 void group_settle(struct step *step, struct job *job);
+bool group_has_asked(const struct worker *worker, uint64_t generation); /* to join it */
+void group_finished_reason(const struct group *group, struct reason *ret);
 int64_t group_wake_at(const struct job *job);
 bool group_all_finished(const struct job *job, const struct group *group);
 

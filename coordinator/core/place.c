@@ -59,8 +59,9 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     job->step = from ? from->step : 0;
     job_forget_workers(job);
     group_form(step, job, &formation);
-    reason_set(&reason, REASON_PLACED, "%d workers are being started on %d node%s",
-               formation.newcomers_count, placement->count, placement->count == 1 ? "" : "s");
+    reason_set(&reason, REASON_PLACED, "%d worker%s being started on %d node%s",
+               formation.newcomers_count, formation.newcomers_count == 1 ? " is" : "s are",
+               placement->count, placement->count == 1 ? "" : "s");
     job_set_state(step, job, JOB_STARTING, &reason);
     free(newcomers);
 }

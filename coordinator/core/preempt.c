@@ -81,7 +81,7 @@ void preempt_settle(struct step *step, struct job *job)
     job->stop_deadline_ms = 0;
     job->gives_to[0] = 0;
     if (has_finished(job)) {
-        reason_set(&reason, REASON_SUCCEEDED, "all %d ranks finished", job->current.world);
+        group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);
         return;
     }

@@ -49,7 +49,7 @@ static enum reason_kind kind_of(const struct exit_info *exit)
                                                              : REASON_WORKER_FAILED;
 }
 
-static void describe(const struct worker *worker, struct reason *ret)
+static void describe(const struct job *job, const struct worker *worker, struct reason *ret)
 {
     const struct exit_info *exit = &worker->exit;
     reason_set(ret, kind_of(exit), "rank %d on %s: %s", worker->rank, worker->node, exit->text);
@@ -58,7 +58,7 @@ static void describe(const struct worker *worker, struct reason *ret)
     if (exit->oom)
         reason_hint(ret, "raise resources.memory or lower the batch size");
     else if (!exit->lost)
-        reason_hint(ret, "`muster logs --rank %d` has its last words", worker->rank);
+        reason_hint(ret, "`muster logs %s --rank %d` has its last words", job->id, worker->rank);
 }
 
 static void fail_by_worker(struct step *step, const struct job *job, const struct worker *worker,
@@ -66,7 +66,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
 {
     const struct exit_info *exit = &worker->exit;
     const struct node *node = cluster_node(step->cluster, worker->node);
-    describe(worker, &ret->reason);
+    describe(job, worker, &ret->reason);
     if (exit->lost && (!node || node->state == NODE_LOST)) {
         reason_set(&ret->reason, REASON_NODE_LOST, "node %s was lost (%.300s)", worker->node,
                    node ? node->reason.text : "unknown");
@@ -142,7 +142,7 @@ static void name_missing(const struct job *job, const struct group *group, int64
                missing == 1 ? "" : "s", ranks, (unsigned long long)group->generation);
     ret->reason.rank = rank;
     memcpy(ret->reason.node, named.node, sizeof named.node);
-    reason_hint(&ret->reason, "`muster logs --rank %d` shows where it is", rank);
+    reason_hint(&ret->reason, "`muster logs %s --rank %d` shows where it is", job->id, rank);
 }
 
 static bool find_late(struct step *step, const struct job *job, struct failure *ret)
@@ -243,8 +243,8 @@ static bool charge(struct step *step, struct job *job, struct failure *failure)
         return false;
     }
     if (job->restarts_without_progress > job->spec->restart_max) {
-        (void)str_printf(why, sizeof why, "after %d restarts without progress",
-                         job->spec->restart_max);
+        (void)str_printf(why, sizeof why, "after %d restart%s without progress",
+                         job->spec->restart_max, job->spec->restart_max == 1 ? "" : "s");
         write_cause(&failure->reason, REASON_RESTART_BUDGET, why);
         return false;
     }
@@ -343,7 +343,7 @@ void restart_earlier_cause(struct step *step, struct job *job, const struct work
         worker->born > job->charged_generation || worker->exit.wall_ms >= job->cause_wall_ms)
         return;
     struct reason reason;
-    describe(worker, &reason);
+    describe(job, worker, &reason);
     job->cause_wall_ms = worker->exit.wall_ms;
     job->exit_code = worker->exit.signal ? 128 + worker->exit.signal : worker->exit.code;
     job_set_reason(step, job, &reason);

@@ -146,10 +146,43 @@ static void put_circle(struct buf *out, const struct stall *stall)
     }
 }
 
+/* The next group gathers, and somebody of it has not come though others have. */
+static bool find_late(const struct job *job, struct reason *ret)
+{
+    const struct group *group = &job->forming;
+    const struct worker *late = NULL;
+    int asked = 0;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        bool here = group_has_asked(worker, group->generation);
+        asked += here;
+        if (!here && !late && worker_living(worker) && !worker->held)
+            late = worker;
+    }
+    if (asked == 0 || !late)
+        return false;
+    reason_set(ret, REASON_LATE,
+               "waits for rank %d (node %s) to join generation %llu; %d of %d have", late->rank,
+               late->node, (unsigned long long)group->generation, asked, group->world);
+    if (late->joined)
+        reason_hint(ret,
+                    "it comes at its next step boundary; `muster logs %s --rank %d` shows "
+                    "where it is",
+                    job->id, late->rank);
+    else
+        reason_hint(ret, "it is being started; `muster logs %s --rank %d` shows where it is",
+                    job->id, late->rank);
+    ret->rank = late->rank;
+    (void)str_copy(ret->node, sizeof ret->node, late->node);
+    return true;
+}
+
 bool core_stalled(const struct job *job, struct reason *ret)
 {
     struct stall stall = {.job = job};
     struct buf text;
+    if (job->forming.open && (job->state == JOB_REFORMING || job->state == JOB_STARTING))
+        return find_late(job, ret);
     if (job->state != JOB_RUNNING || !job->current.joined || !anybody_waits(job))
         return false;
     look(&stall);
@@ -167,7 +200,8 @@ bool core_stalled(const struct job *job, struct reason *ret)
     const struct worker *worker = member(job, rank);
     ret->rank = rank;
     (void)str_copy(ret->node, sizeof ret->node, worker->node);
-    reason_hint(ret, "muster logs %s --rank %d has its last words; it is process %" PRId64 " on %s",
+    reason_hint(ret,
+                "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
                 job->id, rank, worker->pid, worker->node);
     return true;
 }

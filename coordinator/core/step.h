@@ -49,8 +49,8 @@ int core_living(const struct cluster *cluster);
  * ACTION_WAKE_AT of a step. */
 int64_t core_wake_at(const struct cluster *cluster);
 
-/* Whether ranks of a running job have waited for others for longer than a second; then who waits
- * for whom and in what. Pure. */
+/* Whether ranks of a running job have waited for others for longer than a second, or all but some
+ * members of its next group are there; then who waits for whom and in what. Pure. */
 bool core_stalled(const struct job *job, struct reason *ret);
 
 /* Every blocker of a waiting job, who stalls a running one, or the job's reason; returns how many

@@ -11,8 +11,9 @@ static bool explain_backoff(const struct cluster *cluster, const struct job *job
     int64_t left_ms = job->backoff_until_ms - cluster_now(cluster);
     if (job->state != JOB_RESTARTING || left_ms <= 0)
         return false;
-    reason_set(ret, REASON_BACKOFF, "starts again in %lld s: it failed %d times without progress",
-               (long long)(left_ms + 999) / 1000, job->restarts_without_progress);
+    reason_set(ret, REASON_BACKOFF, "starts again in %lld s: it failed %d time%s without progress",
+               (long long)(left_ms + 999) / 1000, job->restarts_without_progress,
+               job->restarts_without_progress == 1 ? "" : "s");
     reason_hint(ret, "restart.backoff sets how long it waits; the cause is in its history");
     return true;
 }
@@ -44,7 +45,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = 1;
     if (core_stalled(job, ret))
         count = 1;
-    if (count == 0)
+    if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
     return count;
 }

@@ -208,7 +208,8 @@ static bool take_state(struct step *step, struct job *job, struct worker *worker
                        const struct worker_report *report)
 {
     enum worker_state state = report->state;
-    if (state == WORKER_ASSIGNED || state == worker->state ||
+    bool unborn = state == WORKER_STARTING && report->pid <= 0; /* its shim is on the way */
+    if (state == WORKER_ASSIGNED || state == worker->state || unborn ||
         (state == WORKER_STARTING && worker->state == WORKER_JOINED))
         return false;
     if (worker->state == WORKER_ASSIGNED) {

@@ -39,6 +39,7 @@
     X(NODE_DRAINED, node_drained, "a node is being emptied")                                       \
     X(PEERS_LOST, peers_lost, "workers lost each other though none died")                          \
     X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time")                                    \
+    X(LATE, late, "most of its ranks wait for one to join")                                        \
     X(STALLED, stalled, "some ranks wait in a collective that others have not entered")            \
     X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others stand still")               \
     X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \

@@ -1,7 +1,6 @@
 /* Which checkpoints are there, and which may go. */
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -117,12 +116,11 @@ int checkpoint_remove(const char *path, struct error *err)
 /* The generation in a name that checkpoint_temporary gives, 0 where there is none, or -1. */
 static int64_t unfinished_of(const char *name)
 {
-    unsigned long long step, generation = 0;
-    unsigned ticket;
     size_t size = strlen(name);
     if (!str_starts(name, ".step-") || size < 4 || strcmp(name + size - 4, ".tmp") != 0)
         return -1;
-    (void)sscanf(name, ".step-%llu-%llu-%x.tmp", &step, &generation, &ticket);
+    const char *dash = strchr(name + strlen(".step-"), '-');
+    unsigned long long generation = dash ? strtoull(dash + 1, NULL, 10) : 0;
     return generation > INT64_MAX ? 0 : (int64_t)generation;
 }
 

@@ -106,7 +106,7 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
                                         .state = w->exited   ? WORKER_EXITED
                                                  : w->joined ? WORKER_JOINED
                                                              : WORKER_STARTING,
-                                        .pid = 100 + (int64_t)w->uid,
+                                        .pid = w->unborn ? 0 : 100 + (int64_t)w->uid,
                                         .generation = w->joined,
                                         .joining = w->joining,
                                         .step = w->step,

@@ -17,6 +17,7 @@ struct story_worker {
     uint64_t uid, generation, joining, joined, step, broken;
     uint32_t lost_ranks[8];
     int lost_count, rank;
+    bool unborn; /* its process is not known yet */
     bool exited, stopping, ignores_term, never_joins;
     int64_t term_at;
     struct exit_info exit;

@@ -414,6 +414,12 @@ Test(stories, survivors_in_a_long_phase_of_their_own_are_waited_for)
     story_exit(&s, "j1", 1, 3);
     story_wait(&s, SURVIVOR_TIMEOUT_MS / 2);
     story_expect(&s, "j1 reforming worker_failed\n");
+    struct reason reasons[2];
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), reasons, 2), 2);
+    cr_expect_str_eq(reasons[0].text,
+                     "waits for rank 0 (node a) to join generation 2; 1 of 2 have");
+    cr_expect_str_eq(reasons[1].kind, "worker_failed");
+    cr_expect(strstr(reasons[1].hint, "muster logs j1 --rank 1"), "%s", reasons[1].hint);
     evaluates->never_joins = false;
     story_wait(&s, 2000);
     story_expect(&s, "j1 running all_joined\n");
@@ -749,6 +755,32 @@ Test(stories, a_job_cancelled_in_the_queue_ends_at_once)
     story_expect(&s, "j1 cancelled cancelled\n");
 }
 
+Test(stories, a_worker_has_started_when_its_process_is_known)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    struct story_node *a = story_node(&s, "a");
+    a->workers[0] = (struct story_worker){.uid = 1, .job = "j1", .unborn = true};
+    a->workers_count = 1;
+    story_report(&s, "a");
+    cr_expect_eq(story_job(&s, "j1")->workers[0].state, WORKER_ASSIGNED);
+    a->workers[0].unborn = false;
+    story_report(&s, "a");
+    cr_expect_eq(story_job(&s, "j1")->workers[0].state, WORKER_STARTING);
+}
+
+Test(stories, one_worker_is_spoken_of_as_one)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_str_eq(job->reason.text, "1 worker is being started on 1 node");
+    story_follow(&s);
+    cr_expect_str_eq(job->reason.text, "its rank has joined generation 1");
+    story_exit(&s, "j1", 0, 0);
+    cr_expect_str_eq(job->reason.text, "its rank finished");
+}
+
 Test(stories, empty_jobs_end_as_soon_as_they_end)
 {
     s.unaware = true;
@@ -756,7 +788,10 @@ Test(stories, empty_jobs_end_as_soon_as_they_end)
     two_nodes();
     story_submit(&s, &rigid);
     story_follow(&s);
-    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 succeeded succeeded\n");
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 running all_started\n"
+                     "j1 succeeded succeeded\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2, "as many as there were");
+    cr_expect_gt(story_job(&s, "j1")->started_wall_ms, 0);
 }
 
 Test(stories, ports_are_not_shared_on_one_address)
