@@ -110,6 +110,13 @@ static void show_facts(const Muster__Job *job)
     if (job->tokens_per_second > 0)
         printf(", %s tokens/s", count_text(job->tokens_per_second, rate));
     putchar('\n');
+    if (job->n_spares > 0 || (job->spec && job->spec->nodes && job->spec->nodes->spares)) {
+        printf("spares      %zu of %u:", job->n_spares,
+               job->spec && job->spec->nodes ? job->spec->nodes->spares : 0);
+        for (size_t i = 0; i < job->n_spares; i++)
+            printf(" %s", job->spares[i]);
+        printf("%s\n", job->n_spares ? "" : " none is free, or the gang has less than its max");
+    }
     if (job->last_checkpoint && job->last_checkpoint->path[0])
         printf("checkpoint  step %" PRIu64 ", %s\n", job->last_checkpoint->step,
                job->last_checkpoint->path);

@@ -128,6 +128,18 @@ static int set_nodes(struct input *in)
     return tree_map_set(&in->arena, in->spec, "nodes", range);
 }
 
+/* Beside the range, which --nodes or the file gave; else of one node. */
+static int set_spares(struct input *in)
+{
+    const struct tree *nodes = tree_get(in->spec, "nodes");
+    if (!args_given(in->args, "spares"))
+        return 0;
+    if (nodes && nodes->kind != TREE_MAP)
+        return error_set(in->err, E_INVALID_ARGUMENT,
+                         "--spares goes with --nodes, or with nodes: {min, max} in the file");
+    return set_integer(in, sub_map(in, in->spec, "nodes"), "spares", "spares");
+}
+
 static int set_env(struct input *in)
 {
     const char *pair;
@@ -222,6 +234,8 @@ static int apply_options(struct input *in)
     set_text(in, spec, "max_runtime", "max-runtime");
     set_text(in, spec, "elastic", "elastic");
     int rc = set_nodes(in);
+    if (rc == 0)
+        rc = set_spares(in);
     if (rc == 0)
         rc = set_integer(in, spec, "workers_per_node", "workers-per-node");
     if (rc == 0 && args_given(in->args, "restarts"))

@@ -18,6 +18,10 @@
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N|MIN-MAX",                                                                \
          .help = "how many nodes; a range makes the job elastic"},                                 \
+        {.name = "spares",                                                                         \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "N",                                                                        \
+         .help = "nodes kept beside them, used at once when one is lost"},                         \
         {.name = "workers-per-node",                                                               \
          .letter = 'w',                                                                            \
          .kind = ARGS_OPTION,                                                                      \

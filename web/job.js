@@ -85,6 +85,7 @@ function facts(job) {
     ["Tokens/s", Number(job.tokens_per_second) > 0 ? count(job.tokens_per_second) : "–"],
     ["World", `${job.world || 0} ${job.world === 1 ? "worker" : "workers"}, generation ${job.generation || 0}`],
     ["Recoveries", `${job.recoveries || 0}${Number(job.last_recovery_ms) ? ` (last ${(Number(job.last_recovery_ms) / 1000).toFixed(2)} s)` : ""}, restarts ${job.restarts || 0}`],
+    ...(job.spares?.length || job.spec?.nodes?.spares ? [["Spares", `${(job.spares || []).join(" ") || "none"} (of ${job.spec?.nodes?.spares || 0})`]] : []),
     ["Checkpoint", checkpoint?.path ? `step ${checkpoint.step}, ${bytes(checkpoint.size_bytes)}` : "none yet"],
     ["Submitted", `${age(job.submitted_wall_ms)} ago`],
   ];

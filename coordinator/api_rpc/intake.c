@@ -63,6 +63,7 @@ static void intake_parts(const Muster__JobSpec *message, struct spec_input *inpu
     if (message->nodes) {
         input->nodes_min = message->nodes->min;
         input->nodes_max = message->nodes->max;
+        input->spares = message->nodes->spares;
     }
     if (message->resources) {
         input->slots = message->resources->slots;

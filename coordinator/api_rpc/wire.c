@@ -143,12 +143,25 @@ static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job
     if (!ret->workers)
         return false;
     for (int i = 0; i < job->workers_count; i++) {
-        ret->workers[i] = wire_worker(arena, &job->workers[i]);
-        if (!ret->workers[i])
+        if (job->workers[i].spare)
+            continue;
+        ret->workers[ret->n_workers] = wire_worker(arena, &job->workers[i]);
+        if (!ret->workers[ret->n_workers])
             return false;
         ret->n_workers++;
     }
     return true;
+}
+
+static bool wire_spares(struct arena *arena, const struct job *job, Muster__Job *ret)
+{
+    ret->spares = wire_pointers(arena, (size_t)job->workers_count);
+    for (int i = 0; ret->spares && i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        if (worker->spare && worker->local_rank == 0 && worker->state != WORKER_EXITED)
+            ret->spares[ret->n_spares++] = text(worker->node);
+    }
+    return ret->spares;
 }
 
 static void wire_progress(const struct job *job, Muster__Job *ret)
@@ -180,6 +193,7 @@ static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
     muster__job_spec__range__init(nodes);
     nodes->min = (uint32_t)job->nodes_min;
     nodes->max = (uint32_t)job->nodes_max;
+    nodes->spares = (uint32_t)job->spec->spares;
     copy->nodes = nodes;
     return copy;
 }
@@ -211,7 +225,7 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
     const struct checkpoint *last = job_last_checkpoint(job);
     if (last && !(ret->last_checkpoint = wire_checkpoint(arena, last)))
         return NULL;
-    if (workers && !wire_workers(arena, job, ret))
+    if ((workers && !wire_workers(arena, job, ret)) || !wire_spares(arena, job, ret))
         return NULL;
     return ret->reason ? ret : NULL;
 }

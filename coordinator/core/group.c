@@ -237,7 +237,7 @@ static void release_held(struct step *step, struct job *job)
         return;
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
-        if (!worker->held)
+        if (!worker->held || worker->spare)
             continue;
         worker->held = false;
         job->forming.since_ms = step->now_ms;

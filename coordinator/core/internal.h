@@ -135,6 +135,19 @@ void preempt_perform(struct step *step, const struct job *job, const struct conc
 void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
 void preempt_all(struct step *step);                     /* by EVENT_HALT */
 
+/* spare.c: nodes kept beside a gang that has its full size; used first when it has less */
+void spare_end(struct step *step, struct job *job, struct worker *worker, const char *why);
+/* What it keeps where it may not, or no longer asks for, is given back. */
+void spare_settle(struct step *step, struct job *job);
+/* So many nodes it lacks, 0 if it is not to have any now. */
+int spare_wanted(const struct job *job);
+void spare_add(struct step *step, struct job *job, const struct placement *placement);
+/* Newcomers on at most `nodes` nodes it keeps; returns how many nodes. They are kept until
+ * spare_use: nothing is placed in between. */
+int spare_find(struct step *step, const struct job *job, int nodes, struct newcomer *ret,
+               int *ret_count);
+void spare_use(struct step *step, struct job *job, const struct newcomer *newcomers, int count);
+
 /* scale.c */
 void job_scale(struct step *step);
 /* The numbers of nodes that were asked for last, as far as what runs now allows. */

@@ -156,6 +156,16 @@ static int check_stray(const struct job *job, const struct worker *worker, struc
 {
     if (!is_living(worker) || worker->should_stop)
         return 0;
+    if (worker->spare) {
+        bool member = group_rank_of(&job->current, worker->uid) >= 0 ||
+                      group_rank_of(&job->forming, worker->uid) >= 0;
+        bool runs = job->state == JOB_RUNNING || job->state == JOB_REFORMING;
+        return !member && runs && worker->held && !worker->pid && !worker->leaving
+                   ? 0
+                   : BROKEN(err, "job %s is %s and keeps spare uid %llu on %s%s", job->id,
+                            job_state_name(job->state), (unsigned long long)worker->uid,
+                            worker->node, member ? ", a member" : "");
+    }
     if (group_rank_of(&job->current, worker->uid) < 0 &&
         group_rank_of(&job->forming, worker->uid) < 0)
         return BROKEN(err, "job %s: uid %llu lives, is no member and is not told to stop", job->id,

@@ -272,6 +272,7 @@ void job_settle(struct step *step, struct job *job)
     case JOB_STARTING:
     case JOB_RUNNING:
     case JOB_REFORMING:
+        spare_settle(step, job);
         group_settle(step, job);
         break;
     case JOB_RESTARTING:

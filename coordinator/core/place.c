@@ -66,23 +66,24 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     free(newcomers);
 }
 
-static void grow(struct step *step, struct job *job, const struct placement *placement)
+static void grow(struct step *step, struct job *job, const struct newcomer *newcomers, int count,
+                 int nodes)
 {
-    struct formation formation = {.open = false, .kept_count = job->current.world};
-    struct newcomer *newcomers = newcomers_of(step, job, placement, &formation.newcomers_count);
+    struct formation formation = {.open = false,
+                                  .kept_count = job->current.world,
+                                  .newcomers = newcomers,
+                                  .newcomers_count = count};
     struct rank_request *kept = calloc((size_t)job->current.world, sizeof *kept);
     struct reason reason;
     insist(kept);
     for (int rank = 0; rank < job->current.world; rank++)
         kept[rank] = (struct rank_request){.uid = job->current.members[rank], .rank = rank};
     formation.kept = kept;
-    formation.newcomers = newcomers;
     group_form(step, job, &formation);
     reason_set(&reason, REASON_GROWING, "%d node%s can join; training goes on until they are ready",
-               placement->count, placement->count == 1 ? "" : "s");
+               nodes, nodes == 1 ? "" : "s");
     step_record(step, "growth", job, NULL, &reason);
     free(kept);
-    free(newcomers);
 }
 
 static bool master_has_port(struct step *step, const struct placement *placement,
@@ -180,14 +181,48 @@ static bool is_finishing(const struct job *job)
     return false;
 }
 
+/* A gang that lost a node has its spares back as members before anything else is sought. */
+static bool grow_by_spares(struct placing *placing, struct job *job)
+{
+    struct step *step = placing->step;
+    int lacks = job->spec->nodes_max - job->current.nodes;
+    struct newcomer *newcomers =
+        calloc((size_t)spec_world(job->spec, lacks) + 1, sizeof *newcomers);
+    int count = 0;
+    insist(newcomers);
+    int nodes = spare_find(step, job, lacks, newcomers, &count);
+    if (nodes > 0) {
+        spare_use(step, job, newcomers, count);
+        grow(step, job, newcomers, count, nodes);
+    }
+    free(newcomers);
+    return nodes > 0;
+}
+
 static void try_grow(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
-    if (!may_grow(job, placing->step->now_ms) || is_finishing(job))
+    if (!may_grow(job, placing->step->now_ms) || is_finishing(job) || grow_by_spares(placing, job))
         return;
     if (pass_grow(&placing->pass, job, place_topology_value(placing->step->cluster, job),
-                  &placement))
-        grow(placing->step, job, &placement);
+                  &placement)) {
+        int count = 0;
+        struct newcomer *newcomers = newcomers_of(placing->step, job, &placement, &count);
+        grow(placing->step, job, newcomers, count, placement.count);
+        free(newcomers);
+    }
+    placement_fini(&placement);
+}
+
+static void try_spare(struct placing *placing, struct job *job)
+{
+    struct placement placement = {0};
+    int wanted = spare_wanted(job);
+    if (wanted == 0 || is_finishing(job) || placing->pass.conceded) /* it may be its own */
+        return;
+    if (pass_spare(&placing->pass, job, wanted, place_topology_value(placing->step->cluster, job),
+                   &placement))
+        spare_add(placing->step, job, &placement);
     placement_fini(&placement);
 }
 
@@ -197,7 +232,7 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
         return true;
     for (const struct job *job = cluster_first_active_job(cluster); job;
          job = cluster_next_active_job(cluster, job))
-        if (may_grow(job, now_ms))
+        if (may_grow(job, now_ms) || spare_wanted(job) > 0)
             return true;
     return false;
 }
@@ -214,9 +249,12 @@ void place_waiting(struct step *step)
     for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)
         try_place(placing, job);
     start_placed(placing);
-    for (struct job *job = cluster_first_active_job(step->cluster); job && view->available > 0;
+    for (struct job *job = cluster_first_active_job(step->cluster); job;
          job = cluster_next_active_job(step->cluster, job))
         try_grow(placing, job);
+    for (struct job *job = cluster_first_active_job(step->cluster); job && view->available > 0;
+         job = cluster_next_active_job(step->cluster, job))
+        try_spare(placing, job);
     tell_new(placing);
     pass_fini(&placing->pass);
     free(placing->placed);

@@ -9,12 +9,19 @@
 
 static void give_back(struct step *step, struct job *job, const char *node, const char *to)
 {
+    char why[64];
+    (void)str_printf(why, sizeof why, "job %s waits for it", to);
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
-        if (worker_living(worker) && strcmp(worker->node, node) == 0)
-            worker->leaving = true;
+        if (!worker_living(worker) || strcmp(worker->node, node) != 0)
+            continue;
+        if (worker->spare) {
+            spare_end(step, job, worker, why);
+            continue;
+        }
+        worker->leaving = true;
+        (void)str_copy(job->gives_to, sizeof job->gives_to, to);
     }
-    (void)str_copy(job->gives_to, sizeof job->gives_to, to);
     step_settle(step, job);
 }
 

@@ -162,11 +162,16 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
                         .newcomers = calloc(room, sizeof *plan.newcomers)};
     insist(plan.kept && plan.newcomers);
     plan_base(step, job, base, failure->growth_only, &plan);
-    int missing = spec->nodes_min - plan.nodes;
+    int missing = spec->nodes_min - plan.nodes, kept = 0;
+    struct newcomer *spares = plan.newcomers + plan.newcomers_count;
     bool possible = plan.survivors > 0;
+    if (possible && missing > 0)
+        missing -= spare_find(step, job, missing, spares, &kept);
     if (possible && missing > 0)
         possible = find_replacements(step, job, base, missing, &extra);
     if (possible) {
+        spare_use(step, job, spares, kept);
+        plan.newcomers_count += kept;
         add_placed(step, job, &extra, &plan);
         carry_out(step, job, base, &plan, failure);
     }

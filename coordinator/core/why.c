@@ -32,6 +32,26 @@ static int explain_place(const struct cluster *cluster, const struct job *job, s
     return count;
 }
 
+/* A gang that runs: what it keeps in case a node is lost, or why it keeps none. */
+static bool explain_spares(const struct job *job, struct reason *ret)
+{
+    int nodes = 0, wanted = job->spec->spares;
+    if (job->state != JOB_RUNNING || wanted == 0)
+        return false;
+    for (int i = 0; i < job->workers_count; i++)
+        nodes += job->workers[i].spare && job->workers[i].local_rank == 0 &&
+                 worker_living(&job->workers[i]);
+    reason_set(ret, REASON_SPARE, "keeps %d of %d spare node%s", nodes, wanted,
+               wanted == 1 ? "" : "s");
+    if (job->spec->elastic != ELASTIC_IN_PLACE)
+        reason_hint(ret, "only gangs that are elastic in place use spares");
+    else if (job->current.nodes < job->spec->nodes_max)
+        reason_hint(ret, "the gang has less than its max: nodes that get free go there first");
+    else if (nodes < wanted)
+        reason_hint(ret, "no node is free for it, or its tenant's limit is reached");
+    return true;
+}
+
 int core_why(const struct cluster *cluster, const struct job *job, struct reason *ret, int max)
 {
     if (max <= 0)
@@ -47,5 +67,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = 1;
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
+    if (count < max)
+        count += explain_spares(job, &ret[count]);
     return count;
 }

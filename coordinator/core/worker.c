@@ -76,6 +76,10 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     struct reason reason;
     if (!worker_living(worker))
         return;
+    if (worker->spare) {
+        spare_end(step, job, worker, exit->text);
+        return;
+    }
     worker->exit = *exit;
     describe_exit(&worker->exit);
     if (!worker->exit.wall_ms)

@@ -165,6 +165,8 @@ struct worker {
     enum worker_state state;
     bool should_stop; /* the desired state says end it */
     bool leaving;     /* its node is given back: the next group goes on without it */
+    bool spare;       /* no member of any group: keeps its slots for the gang in case a node is
+                       * lost. Always held too; its agent does not hear of it */
     bool held;        /* backoff: not to be started yet, so not in the desired state */
     bool aware;       /* speaks libworker's protocol */
     int slot;         /* first slot on its node */

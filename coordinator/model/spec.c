@@ -134,8 +134,11 @@ static int build_nodes(const struct spec_input *in, struct spec *spec, struct er
         return bad(err, "nodes.max", "10000 at most", "too many nodes");
     if (in->workers_per_node > SPEC_WORKERS_PER_NODE_MAX)
         return bad(err, "workers_per_node", "64 at most", "too many workers per node");
+    if (in->spares > SPEC_SPARES_MAX)
+        return bad(err, "nodes.spares", "64 at most", "too many spare nodes");
     spec->nodes_min = (int)min;
     spec->nodes_max = (int)max;
+    spec->spares = (int)in->spares;
     spec->workers_per_node = in->workers_per_node ? (int)in->workers_per_node : 1;
     return 0;
 }

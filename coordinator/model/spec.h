@@ -17,6 +17,7 @@ enum {
     SPEC_LABELS_MAX = 32,
     SPEC_TEXT_MAX_BYTES = 256 << 10, /* of the whole spec as JSON */
     SPEC_NODES_MAX = 10000,
+    SPEC_SPARES_MAX = 64,
     SPEC_WORKERS_PER_NODE_MAX = 64,
     SPEC_PRIORITY_LIMIT = 1000,
 };
@@ -39,6 +40,7 @@ struct spec {
     const char *json; /* the whole spec, normalised, as proto3 JSON of JobSpec: stored and shown */
     const char *name, *tenant, *workdir;
     int nodes_min, nodes_max, workers_per_node;
+    int spares;     /* nodes kept beside a gang that has nodes_max */
     int mesh_fixed; /* cp x tp x pp, which divides the workers of nodes_min */
     struct resources resources;
     int priority;
@@ -60,6 +62,7 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
     const char *const *command;
     int command_count;
     uint32_t nodes_min, nodes_max; /* both 0: 1..1 */
+    uint32_t spares;
     uint32_t workers_per_node;
     uint32_t slots;
     double cpus;

@@ -144,15 +144,33 @@ void pass_extend(struct pass *pass, const struct job *job, struct placement *pla
         placement_join(placement, &more);
 }
 
+/* What is kept for one that waits is not for those who run, however soon they end: others may be
+ * making room for it just now. */
+static void request_more(const struct pass *pass, const struct job *job, struct request *ret)
+{
+    make_request(pass, job, ret);
+    ret->nodes_min = 1;
+    ret->least = false;
+    ret->release_at_ms = 0;
+    ret->avoid = job;
+}
+
 bool pass_grow(struct pass *pass, const struct job *job, const char *together,
                struct placement *ret)
 {
     struct request request;
-    make_request(pass, job, &request);
-    request.nodes_min = 1;
+    request_more(pass, job, &request);
     request.nodes_max = job->spec->nodes_max - job->current.nodes;
-    request.least = false;
-    request.avoid = job;
+    request.together = together;
+    return place_more(pass, job, &request, ret);
+}
+
+bool pass_spare(struct pass *pass, const struct job *job, int nodes, const char *together,
+                struct placement *ret)
+{
+    struct request request;
+    request_more(pass, job, &request);
+    request.nodes_max = nodes;
     request.together = together;
     return place_more(pass, job, &request, ret);
 }

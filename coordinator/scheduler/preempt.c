@@ -231,6 +231,22 @@ static bool shrink(struct plan *plan, const struct giver *giver)
     return false;
 }
 
+/* What it keeps in case a node is lost goes before what it trains on. */
+static bool give_spares(struct plan *plan, const struct giver *giver)
+{
+    for (int i = 0; i < giver->job->workers_count && plan->count < plan->max; i++) {
+        const struct worker *worker = &giver->job->workers[i];
+        const struct view_node *node = view_find(&plan->view, worker->node);
+        if (!worker->spare || worker->state == WORKER_EXITED || !is_useful(plan, node) ||
+            is_conceded(plan, giver->job, worker->node))
+            continue;
+        concede(plan, giver, node->node);
+        if (scheduler_fits(&plan->view, &plan->request))
+            return true;
+    }
+    return false;
+}
+
 static bool is_on_useful(const struct plan *plan, const struct job *job)
 {
     for (int i = 0; i < job->workers_count; i++)
@@ -253,6 +269,9 @@ static void end(struct plan *plan, const struct giver *giver)
 
 static bool find(struct plan *plan, const struct giver *givers, int count)
 {
+    for (int i = 0; i < count && plan->count < plan->max; i++)
+        if (give_spares(plan, &givers[i]))
+            return true;
     for (int i = 0; i < count && plan->count < plan->max; i++)
         if (givers[i].may_shrink && givers[i].surplus > 0 && shrink(plan, &givers[i]))
             return true;

@@ -1,5 +1,6 @@
 /* Who gives way so that a job that waits can start. Pure.
  *
+ *   0. those below give what they keep spare
  *   1. elastic gangs above their minimum give nodes back, to any job of their own or a higher
  *      priority: what they had beyond it was idle capacity, lent
  *   2. whole gangs of a lower priority end, those with the least work since their last checkpoint

@@ -96,7 +96,7 @@ static bool is_drained(const struct what_if *what_if, const char *name)
 struct remains {
     const struct group *group;
     const struct node *drained; /* one of them */
-    int nodes;                  /* that are left */
+    int nodes, spares;          /* that are left */
     bool survivor;              /* somebody who trains now is on one of those */
 };
 
@@ -119,6 +119,10 @@ static void look_at(const struct cluster *cluster, const struct what_if *what_if
         if (group->places[rank].node_rank > last)
             last = group->places[rank].node_rank;
     }
+    for (int i = 0; i < job->workers_count; i++)
+        ret->spares += job->workers[i].spare && job->workers[i].local_rank == 0 &&
+                       job->workers[i].state != WORKER_EXITED &&
+                       !is_drained(what_if, job->workers[i].node);
 }
 
 static void release_drained(struct pass *pass, const struct what_if *what_if, const struct job *job)
@@ -131,9 +135,12 @@ static void release_drained(struct pass *pass, const struct what_if *what_if, co
 static bool replace(struct pass *pass, const struct job *job, const struct remains *remains)
 {
     struct placement placement = {0};
+    int missing = job->spec->nodes_min - remains->nodes - remains->spares;
+    if (missing <= 0)
+        return true;
     struct request request = {.spec = job->spec,
-                              .nodes_min = job->spec->nodes_min - remains->nodes,
-                              .nodes_max = job->spec->nodes_min - remains->nodes,
+                              .nodes_min = missing,
+                              .nodes_max = missing,
                               .avoid = job,
                               .avoid_group = remains->group};
     for (int i = 0; i < job->workers_count && job->spec->topology[0] && !request.together; i++) {

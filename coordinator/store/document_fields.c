@@ -94,6 +94,7 @@ const struct field document_worker_fields[] = {
     ENUM_FIELD(worker, state, worker_names),
     FIELD(worker, BOOL, should_stop),
     FIELD(worker, BOOL, leaving),
+    FIELD(worker, BOOL, spare),
     FIELD(worker, BOOL, held),
     FIELD(worker, BOOL, aware),
     FIELD(worker, INT, slot),

@@ -11,7 +11,7 @@
 struct sim_job {                    /* of the client's workload */
     char key[32], name[32], id[32]; /* id: acknowledged, "" = not yet */
     struct script script;
-    int nodes_min, nodes_max, workers;
+    int nodes_min, nodes_max, spares, workers;
     const char *elastic;
     int priority;
     const char *tenant;

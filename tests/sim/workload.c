@@ -73,6 +73,7 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     spec.n_command = ARGS_MAX;
     nodes.min = (uint32_t)job->nodes_min;
     nodes.max = (uint32_t)job->nodes_max;
+    nodes.spares = (uint32_t)job->spares;
     spec.nodes = &nodes;
     spec.workers_per_node = (uint32_t)job->workers;
     spec.priority = priority;
@@ -223,6 +224,7 @@ void workload_init(struct stage *stage)
         draw_script(&rng, &job->script);
         job->nodes_min = (int)rng_between(&rng, 1, lasting);
         job->nodes_max = (int)rng_between(&rng, job->nodes_min, stage->nodes_count);
+        job->spares = i % 4 == 0; /* not drawn: it is for all seeds */
         job->workers = (int)rng_between(&rng, 1, min_slots(stage));
         /* Without a peer that says Hello nobody can tell a deaf program from an unaware one. */
         job->script.deaf_once &= job->script.aware && job->nodes_min * job->workers > 1;

@@ -315,6 +315,7 @@ struct spec *story_spec_build(const struct story_spec *s)
                                .slots = (uint32_t)s->slots,
                                .priority = priority,
                                .tenant = s->tenant,
+                               .spares = (uint32_t)s->spares,
                                .has_restart = s->restart_max != 0,
                                .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
                                .on_no_progress = s->retry ? "retry" : NULL,

@@ -59,6 +59,7 @@ struct story_spec {
     const char *elastic, *backoff, *constraint, *topology, *max_runtime;
     bool retry;
     const char *tenant;
+    int spares;
 };
 
 void story_begin(struct story *story);
