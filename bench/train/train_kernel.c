@@ -1,7 +1,7 @@
 /* Training throughput of one rank on one core: the 10.8M-parameter GPT of TARGETS in float and in
- * bf16, rounds alternating, beside the roof that the same run's sgemm sets (the time of its matrix
- * products alone at that speed). Times are of the thread's processor, so other work on the machine
- * disturbs little.
+ * bf16 (mixed_precision of the training loop, which all steps go through), rounds alternating,
+ * beside the roof that the same run's sgemm sets (the time of its matrix products alone at that
+ * speed). Times are of the thread's processor, so other work on the machine disturbs little.
  *
  * Usage: bench_train_kernel [rounds]. Prints one JSON line per figure; with rounds 0 it serves
  * run.py: for every line on standard input it takes one step in float and prints its milliseconds
@@ -17,8 +17,7 @@
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/nn/model.h"
 #include "libworker/nn/random.h"
-#include "libworker/optim/clip.h"
-#include "libworker/optim/optimizer.h"
+#include "libworker/step/context.h"
 
 enum { LAYERS = 6, HEADS = 6, WIDTH = 384, CONTEXT = 256, VOCAB = 128, SAMPLES = 4 };
 enum { TOKENS = SAMPLES * CONTEXT, ROUNDS = 15, ROUNDS_MAX = 1000, GEMM_ROUNDS = 10 };
@@ -26,10 +25,9 @@ enum { TOKENS = SAMPLES * CONTEXT, ROUNDS = 15, ROUNDS_MAX = 1000, GEMM_ROUNDS =
 enum part { FORWARD, BACKWARD, CLIP, UPDATE, PARTS };
 
 struct bench {
+    struct wk_context *ctx;
     struct wk_model *model;
     struct wk_optimizer *optimizer;
-    float *params, *grads;
-    uint16_t *low; /* bf16: the parameters that products take */
     int32_t tokens[TOKENS + 1];
 };
 
@@ -40,52 +38,40 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* As step/ allocates arenas: on cache lines. */
-static float *arena(size_t count)
+/* Alone, whatever the environment says. */
+static const char *nothing(void *arg, const char *name)
 {
-    enum { LINE_BYTES = 64 };
-    size_t bytes = (count * sizeof(float) / LINE_BYTES + 1) * LINE_BYTES;
-    float *data = aligned_alloc(LINE_BYTES, bytes);
-    return data ? memset(data, 0, bytes) : NULL;
+    (void)arg;
+    (void)name;
+    return NULL;
 }
 
-/* Products in bf16, the copy written by the optimizer's pass. */
-static int use_bf16(struct bench *b)
+static int bench_open(struct bench *b, bool bf16)
 {
-    b->low = calloc(b->model->count, sizeof(*b->low));
-    struct optimizer_copy copy = {.low = b->low, .type = WK_BF16};
-    if (!b->low || model_set_compute(b->model, WK_BF16, b->low, NULL) ||
-        optimizer_set_copy(b->optimizer, &copy, NULL))
-        return -1;
-    optimizer_write_copy(b->optimizer, b->params);
-    return 0;
+    const struct environment environment = {nothing, NULL};
+    const struct context_seams seams = {.environment = &environment, .quiet = true};
+    const struct wk_setting settings[] = {{"mixed_precision", bf16 ? "bf16" : "no"}, {"seed", "1"}};
+    struct wk_options options = {.settings = settings, .n_settings = 2};
+    return context_open(&options, &seams, &b->ctx);
 }
 
 static int bench_init(struct bench *b, bool bf16)
 {
     static const struct wk_gpt_config config = {LAYERS, HEADS, WIDTH, CONTEXT, VOCAB};
     static const struct wk_adamw_options adamw = {3e-4, 0.9, 0.95, 1e-8, 0.1};
-    if (wk_gpt_new(&config, &b->model) || wk_adamw_new(&adamw, &b->optimizer))
-        return -1;
-    b->params = arena(b->model->count);
-    b->grads = arena(b->model->count);
-    if (!b->params || !b->grads || model_bind(b->model, b->params, b->grads))
+    if (bench_open(b, bf16) || wk_gpt_new(&config, &b->model) ||
+        wk_adamw_new(&adamw, &b->optimizer))
         return -1;
     for (int i = 0; i <= TOKENS; i++)
         b->tokens[i] = (int32_t)(random_bits(7, (uint64_t)i) % VOCAB);
-    wk_model_init(b->model, 1);
-    int rc = optimizer_bind(b->optimizer, b->model->params, b->model->n_params, 0, b->model->count,
-                            NULL);
-    return rc || !bf16 ? rc : use_bf16(b);
+    return wk_prepare_all(b->ctx, WK_OBJECT(b->model), WK_OBJECT(b->optimizer));
 }
 
 static void bench_fini(struct bench *b)
 {
+    (void)wk_close(b->ctx);
     wk_optimizer_free(b->optimizer);
     wk_model_free(b->model);
-    free(b->params);
-    free(b->grads);
-    free(b->low);
 }
 
 /* Seconds of each part; returns the loss. */
@@ -95,14 +81,13 @@ static double train_step(struct bench *b, double ret_s[PARTS])
         .tokens = b->tokens, .targets = b->tokens + 1, .samples = SAMPLES, .length = CONTEXT};
     double loss = NAN, at[PARTS + 1];
     at[FORWARD] = now_s();
-    model_zero_grad(b->model);
-    model_forward(b->model, &batch, &loss, NULL);
+    wk_forward(b->model, &batch, &loss);
     at[BACKWARD] = now_s();
-    model_backward(b->model, 1, NULL);
+    wk_backward(b->model);
     at[CLIP] = now_s();
-    double norm = sqrt(clip_sum_squares(b->model->kernels, b->grads, b->model->count));
+    wk_clip_grad_norm(b->model, 1, NULL);
     at[UPDATE] = now_s();
-    optimizer_step(b->optimizer, b->params, b->grads, (float)clip_factor(norm, 1), NULL);
+    wk_step(b->optimizer);
     at[PARTS] = now_s();
     for (int i = 0; i < PARTS; i++)
         ret_s[i] = at[i + 1] - at[i];
@@ -233,7 +218,7 @@ static int write_start(const struct bench *b, const char *path)
     if (!file)
         return -1;
     size_t written = fwrite(b->tokens, sizeof(*b->tokens), TOKENS + 1, file);
-    written += fwrite(b->params, sizeof(*b->params), b->model->count, file);
+    written += fwrite(wk_parameter_data(b->model, 0), sizeof(float), b->model->count, file);
     return fclose(file) || written != TOKENS + 1 + b->model->count ? -1 : 0;
 }
 

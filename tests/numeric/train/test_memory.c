@@ -9,7 +9,7 @@
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/toy.h"
 
-enum { RANKS = 4, LAYERS = 40, WIDTH = 64, LENGTH = 16, STEPS = 2, LOOK_EVERY = 5 };
+enum { RANKS = 4, LAYERS = 48, WIDTH = 64, LENGTH = 16, STEPS = 2, LOOK_EVERY = 5 };
 
 struct kind {
     const char *strategy, *precision, *low_gradients;
@@ -154,7 +154,7 @@ static void *run_rank(void *arg)
 }
 
 /* Units in use, at most two of parameters in front and two of gradients behind the one at work, are
- * what a model of 40 layers adds; rows padded to cache lines and pages the rest.
+ * what a model of 48 layers adds; rows padded to cache lines and pages the rest.
  */
 static void memory_is_that_of_the_formulas(void)
 {
