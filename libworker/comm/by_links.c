@@ -2,11 +2,10 @@
  * bytes of the whole vector and N ranks that moves no byte more than a ring, in 1 or 2 steps
  * instead of N-1 or 2(N-1), and the owner of a slice sees every contribution, so sums are in rank
  * order. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "libworker/comm/comm_internal.h"
-
-enum { SMALL_BYTES = 8 * 1024 /* below, a second step costs more than summing everything twice */ };
 
 static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
 {
@@ -25,11 +24,15 @@ static struct reduce_plan sum_of_all(struct wk_comm *comm, const struct reductio
 }
 
 /* Everything to everybody, everybody sums all. 1 step; sends (N-1) S, sums N S per rank. */
-static int all_reduce_small(struct wk_comm *comm, const struct request *rq)
+static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
 {
-    /* The others still read what the sum overwrites. */
-    char copy[SMALL_BYTES];
     size_t bytes = request_in_bytes(rq, comm->world);
+    if (!comm->direct_copy)
+        comm->direct_copy = malloc(WAY_DIRECT_BYTES_MAX);
+    char *copy = comm->direct_copy; /* the others still read what the sum overwrites */
+    if (!copy)
+        return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d has no memory for a copy", comm->name,
+                         comm->rank);
     if (bytes > 0)
         memcpy(copy, rq->in, bytes);
     struct reduction reduction = request_reduction(comm, rq, NULL);
@@ -188,7 +191,7 @@ static int all_to_all_v(struct wk_comm *comm, const struct request *rq)
 }
 
 /* 1 step; the root sends (N-1) S. */
-static int broadcast_small(struct wk_comm *comm, const struct request *rq, size_t bytes)
+static int broadcast_direct(struct wk_comm *comm, const struct request *rq, size_t bytes)
 {
     if (comm->rank == rq->root)
         send_to_others(comm, rq->out, bytes);
@@ -304,12 +307,13 @@ static int tell_tally(struct wk_comm *comm, const struct request *rq, const stru
 static int run_reduction(struct wk_comm *comm, const struct request *rq)
 {
     struct tally tally = {.at = 0};
-    bool small = request_in_bytes(rq, comm->world) <= SMALL_BYTES && !request_tallies(rq);
     int rc;
     if (rq->kind == KIND_REDUCE_SCATTER)
         rc = reduce_scatter(comm, rq, &tally);
+    else if (collective_way(comm, rq) == WAY_DIRECT)
+        rc = all_reduce_direct(comm, rq);
     else
-        rc = small ? all_reduce_small(comm, rq) : all_reduce_sliced(comm, rq, &tally);
+        rc = all_reduce_sliced(comm, rq, &tally);
     return rc == 0 && request_tallies(rq) ? tell_tally(comm, rq, &tally) : rc;
 }
 
@@ -324,8 +328,8 @@ int by_links_run(struct wk_comm *comm, const struct request *rq)
     case KIND_REDUCE_SCATTER:
         return run_reduction(comm, rq);
     case KIND_BROADCAST:
-        return bytes <= SMALL_BYTES || comm->world == 2 ? broadcast_small(comm, rq, bytes)
-                                                        : broadcast_sliced(comm, rq);
+        return bytes <= comm->ways.broadcast_direct_bytes ? broadcast_direct(comm, rq, bytes)
+                                                          : broadcast_sliced(comm, rq);
     case KIND_ALL_GATHER:
         return all_gather(comm, rq, bytes);
     case KIND_BARRIER:

@@ -54,6 +54,13 @@ void request_tell(const struct request *rq, const struct share *shares, int coun
         *rq->finish.ret_nonfinite = nonfinite;
 }
 
+/* A tally is taken of slices: nobody sees the whole, and a chain's would add in another order. */
+enum way collective_way(const struct wk_comm *comm, const struct request *rq)
+{
+    return request_tallies(rq) ? WAY_SLICED
+                               : ways_at(&comm->ways, request_in_bytes(rq, comm->world));
+}
+
 void collective_head(struct wk_comm *comm, const struct request *rq)
 {
     comm->header = (struct header){
@@ -65,10 +72,12 @@ void collective_head(struct wk_comm *comm, const struct request *rq)
         .sequence = comm->sequence++,
         .count = rq->count,
     };
+    if (comm->ways.forced && rq->kind == KIND_ALL_REDUCE)
+        comm->header.finish = (uint8_t)((collective_way(comm, rq) + 1) << FINISH_WAY_SHIFT);
     if (rq->finishes) {
         comm->header.scale = (float)rq->finish.scale;
-        comm->header.finish = FINISH_ACTIVE | (rq->finish.converts ? FINISH_CONVERTS : 0) |
-                              (request_tallies(rq) ? FINISH_TALLIES : 0);
+        comm->header.finish |= FINISH_ACTIVE | (rq->finish.converts ? FINISH_CONVERTS : 0) |
+                               (request_tallies(rq) ? FINISH_TALLIES : 0);
         comm->header.out_dtype = (uint8_t)(rq->finish.converts ? rq->finish.out_dtype : 0);
     }
 }
@@ -119,7 +128,18 @@ static int run(struct wk_comm *comm, const struct request *rq)
         return by_links_run(comm, rq);
     if (comm->locals == comm->world)
         return shared_run(comm, rq);
-    return two_level_fits(comm, rq) ? two_level_run(comm, rq) : by_links_run(comm, rq);
+    if (rq->kind != KIND_ALL_REDUCE)
+        return by_links_run(comm, rq);
+    switch (collective_way(comm, rq)) {
+    case WAY_DIRECT:
+    case WAY_SLICED:
+        break;
+    case WAY_CHAIN:
+        return chain_run(comm, rq);
+    case WAY_TWO_LEVELS:
+        return two_level_run(comm, rq);
+    }
+    return by_links_run(comm, rq);
 }
 
 int collective_run(struct wk_comm *comm, const struct request *rq)
@@ -195,6 +215,9 @@ void request_describe(const struct header *header, char *ret_text, size_t bytes)
     describe_data(header, data, sizeof(data));
     const char *finished = header->finish & FINISH_ACTIVE ? ", finished" : "";
     const char *squares = header->finish & FINISH_TALLIES ? " with tally" : "";
-    snprintf(ret_text, bytes, "%s #%llu (%s, %llu bytes%s%s)", name_of(header->kind), sequence,
-             data, count * wk_dtype_bytes((enum wk_dtype)header->dtype), finished, squares);
+    int way = header->finish >> FINISH_WAY_SHIFT;
+    bool forced = way > 0 && way <= WAYS;
+    snprintf(ret_text, bytes, "%s #%llu (%s, %llu bytes%s%s%s%s)", name_of(header->kind), sequence,
+             data, count * wk_dtype_bytes((enum wk_dtype)header->dtype), finished, squares,
+             forced ? ", forced " : "", forced ? way_name((enum way)(way - 1)) : "");
 }

@@ -1,7 +1,7 @@
 /* The inside of a communicator, for the files of this folder and their tests.
  *
- *     collective.c   which way an operation goes: shared.c, two_level.c or by_links.c
- *     shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
+ *     collective.c   where an operation goes: shared.c, two_level.c or by_links.c; ways.c  the
+ * table shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
  *     by_links.c     plans: what each rank sends, reduces and receives
  *     transfer.c     carries a plan out over the links
  *     wait.c         spins, then sleeps; control.c  who died, who failed, goodbye
@@ -25,6 +25,7 @@
 #include "libworker/comm/link.h"
 #include "libworker/comm/reduce.h"
 #include "libworker/comm/segment.h"
+#include "libworker/comm/ways.h"
 
 enum {
     CONTROL_BYTES = 512,
@@ -99,7 +100,8 @@ struct header {
 };
 
 enum { PLACE_IN = 1, PLACE_OUT = 2 };
-enum { FINISH_ACTIVE = 1, FINISH_CONVERTS = 2, FINISH_TALLIES = 4 };
+/* Above them the way + 1, if it was forced: ranks that force different ones would wait for ever. */
+enum { FINISH_ACTIVE = 1, FINISH_CONVERTS = 2, FINISH_TALLIES = 4, FINISH_WAY_SHIFT = 4 };
 
 /* Bytes to send: as far as *ready when that is given, since they are still being made. */
 struct out {
@@ -200,13 +202,14 @@ struct wk_comm {
     bool fences;     /* the kernel cannot: see board.h */
     int locals, local_index;
     int *local_ranks; /* [locals], ascending, with this one */
-    bool even_hosts;  /* several, each with the same number of consecutive ranks, at least 2 */
+    struct ways ways;
     uint64_t board_sequence;
     struct registered arenas[COMM_ARENAS_MAX];
     int arena_count;
     uint32_t arenas_announced;
     int bell_fd, epoll_fd;
     char *scratch;
+    char *direct_copy;        /* WAY_DIRECT_BYTES_MAX, once needed */
     const void **sources;     /* [world + 1] */
     struct summand *summands; /* [world + 1] */
 
@@ -332,6 +335,9 @@ struct slice slice_of(size_t count, int parts, int part);
 
 int collective_run(struct wk_comm *comm, const struct request *rq);
 
+/* The way of an all-reduce that is not done in place: the same on every rank. */
+enum way collective_way(const struct wk_comm *comm, const struct request *rq);
+
 /* The header of this rank's next operation; takes its sequence number. */
 void collective_head(struct wk_comm *comm, const struct request *rq);
 bool header_agrees(const struct header *a, const struct header *b);
@@ -398,9 +404,7 @@ void request_describe(const struct header *header, char *ret_text, size_t bytes)
 int by_links_run(struct wk_comm *comm, const struct request *rq);
 int shared_run(struct wk_comm *comm, const struct request *rq);
 int two_level_run(struct wk_comm *comm, const struct request *rq);
-
-/* Is it worth it, and possible as far as one rank can tell? The same answer on every rank. */
-bool two_level_fits(const struct wk_comm *comm, const struct request *rq);
+int chain_run(struct wk_comm *comm, const struct request *rq);
 
 /* --- work.c */
 int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work);

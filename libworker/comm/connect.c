@@ -88,6 +88,7 @@ void comm_release(struct wk_comm *comm)
     free(comm->origins);
     free(comm->local_ranks);
     free(comm->scratch);
+    free(comm->direct_copy);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->control_lock);
     pthread_mutex_destroy(&comm->fail_lock);
@@ -160,20 +161,22 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
     return rc;
 }
 
-static bool hosts_are_even(const struct wk_comm *comm)
+static enum placement placement_of(const struct wk_comm *comm)
 {
     int each = comm->locals;
-    if (each < 2 || comm->world % each != 0 || comm->world == each)
-        return false;
+    if (each == comm->world)
+        return PLACED_TOGETHER;
+    if (comm->world % each != 0)
+        return PLACED_OTHERWISE;
     for (int p = 0; p < comm->world; p++)
         for (int q = 0; q < comm->world; q++)
             if ((comm->hosts[p] == comm->hosts[q]) != (p / each == q / each))
-                return false;
-    return true;
+                return PLACED_OTHERWISE;
+    return each == 1 ? PLACED_APART : PLACED_EVENLY;
 }
 
-/* Where everybody is. */
-static void survey(struct wk_comm *comm, const struct comm_options *options)
+/* Where everybody is, and which ways that makes. */
+static int survey(struct wk_comm *comm, struct comm_options *options, struct error *err)
 {
     struct endpoint own;
     for (int p = 0; p < comm->world; p++) {
@@ -183,9 +186,14 @@ static void survey(struct wk_comm *comm, const struct comm_options *options)
         if (!options->hosts || options->hosts[p] == options->hosts[comm->rank])
             comm->local_ranks[comm->locals++] = p;
     }
-    comm->even_hosts = hosts_are_even(comm);
     if (comm->world > 1 && endpoint_parse(options->endpoints[comm->rank], &own, NULL) == 0)
         snprintf(comm->bind_host, sizeof(comm->bind_host), "%s", own.host);
+    enum placement placement = placement_of(comm);
+    comm->ways = ways_measured(placement, comm->world);
+    if (options->tcp_connections <= 0)
+        options->tcp_connections = comm->ways.tcp_connections;
+    return options->ways && *options->ways ? ways_parse(options->ways, placement, &comm->ways, err)
+                                           : 0;
 }
 
 static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
@@ -221,8 +229,8 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
     if (!comm)
         return error_set(err, WK_ENOMEM, "no memory for a communicator of %d ranks",
                          options->world);
-    survey(comm, &effective);
-    if (comm->world > 1)
+    rc = survey(comm, &effective, err);
+    if (rc == 0 && comm->world > 1)
         rc = connect_all(comm, listener, &effective, err);
     if (rc != 0) {
         comm_release(comm);

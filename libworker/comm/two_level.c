@@ -1,29 +1,20 @@
-/* All-reduce of several hosts with several ranks each: in place inside, a chain between. Rank l of
- * each host looks after slice l. A chain carries running sums from the first host to the last,
- * which is the order of the ranks, so the bits are those of every other way; the results go back
- * along it. Both ways are pipelined and overlap.
+/* All-reduce along a chain: of hosts with several ranks each, in place inside, or of single ranks.
+ * Rank l of each host looks after slice l. A chain carries running sums from the first host to the
+ * last, which is the order of the ranks, so the bits are those of every other way; the results go
+ * back along it. Both directions are pipelined and overlap.
  *
  *     host 0          host 1               host 2        slice l, each host adding its ranks' parts
  *     r0+r1     ->    +r2+r3         ->    +r4+r5
  *     result    <-    result         <-    result
  *
- * With H hosts and S bytes: 2 (H-1) steps and two meetings; a host sends S each way to a neighbour,
- * 2 S in the middle, as a ring would, where sending straight (by_links.c) takes L times that for L
- * ranks per host. Running sums of f16 and bf16 travel as f32, which doubles the way out. */
+ * With H hosts and S bytes: 2 (H-1) steps (and two meetings of a host's ranks); a host sends S each
+ * way to a neighbour, 2 S in the middle, as a ring would, where sending straight (by_links.c) takes
+ * L times that for L ranks per host. Running sums of f16 and bf16 travel as f32, which doubles the
+ * way out. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libworker/comm/shared.h"
-
-/* Measured, see docs/collectives.md: below, the two meetings and the chain's steps cost more than
- * the bytes they spare. */
-enum { TWO_LEVEL_BYTES = 128 * 1024 };
-
-bool two_level_fits(const struct wk_comm *comm, const struct request *rq)
-{
-    return comm->even_hosts && rq->kind == KIND_ALL_REDUCE && !request_tallies(rq) &&
-           request_in_bytes(rq, comm->world) >= TWO_LEVEL_BYTES;
-}
 
 static bool all_in_place(const struct wk_comm *comm)
 {
@@ -90,6 +81,27 @@ static void give_to_neighbours(struct wk_comm *comm, const struct request *rq,
     }
 }
 
+static int carry(struct wk_comm *comm, const struct request *rq, const struct views *views)
+{
+    struct slice slice = slice_of(rq->count, comm->locals, comm->local_index);
+    char *running = malloc(slice.count * reduce_partial_bytes(rq->dtype) + 1);
+    if (!running)
+        return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d has no memory for running sums",
+                         comm->name, comm->rank);
+    int rc = run_chain(comm, rq, views, running);
+    free(running);
+    return rc;
+}
+
+int chain_run(struct wk_comm *comm, const struct request *rq)
+{
+    struct views views;
+    views.in[comm->rank] = rq->in;
+    plan_begin(comm);
+    int rc = transfer_run(comm, NULL);
+    return rc == 0 ? carry(comm, rq, &views) : rc;
+}
+
 int two_level_run(struct wk_comm *comm, const struct request *rq)
 {
     struct located located;
@@ -107,15 +119,8 @@ int two_level_run(struct wk_comm *comm, const struct request *rq)
     rc = board_gather(comm);
     if (rc == 0)
         rc = shared_look(comm, rq, &views);
-    if (rc != 0)
-        return rc;
-    struct slice slice = slice_of(rq->count, comm->locals, comm->local_index);
-    char *running = malloc(slice.count * reduce_partial_bytes(rq->dtype) + 1);
-    if (!running)
-        return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d has no memory for running sums",
-                         comm->name, comm->rank);
-    rc = run_chain(comm, rq, &views, running);
-    free(running);
+    if (rc == 0)
+        rc = carry(comm, rq, &views);
     if (rc != 0)
         return rc;
     give_to_neighbours(comm, rq, &views);

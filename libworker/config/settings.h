@@ -83,6 +83,8 @@
       "checkpoint to start from: a path, or \"latest\" of checkpoint.dir")                         \
     X(COMM_TIMEOUT, "comm_timeout", DURATION, "30m", 1000, INT64_MAX, NULL,                        \
       "longest one collective may take")                                                           \
+    X(COMM_WAYS, "comm_ways", TEXT, "", 0, 0, NULL,                                                \
+      "how all-reduces between hosts go: \"direct:8K sliced:1M chain\"; empty = as measured")      \
     X(CONNECT_TIMEOUT, "connect_timeout", DURATION, "30s", 100, INT64_MAX, NULL,                   \
       "longest the ranks of one generation may take to connect")                                   \
     X(RENDEZVOUS_TIMEOUT, "rendezvous_timeout", DURATION, "60s", 100, INT64_MAX, NULL,             \

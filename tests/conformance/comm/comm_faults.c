@@ -263,6 +263,8 @@ static void timed_out(struct shared *s, enum ranks_kind kind, enum ranks_hosts h
     }
 }
 
+enum { DIFFERENT_WAYS = 5 };
+
 static int call_differently(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
 {
     struct shared *s = ranks->arg;
@@ -283,6 +285,9 @@ static int call_differently(struct wk_comm *comm, int rank, int rc, const struct
     case 3:
         rc = wk_broadcast(comm, data, 3, WK_F32, odd, NULL);
         break;
+    case DIFFERENT_WAYS:
+        rc = wk_all_reduce(comm, data, 12, WK_F32, WK_SUM, NULL);
+        break;
     default:
         rc = odd ? wk_barrier(comm, NULL) : wk_broadcast(comm, data, 3, WK_F32, 0, NULL);
         break;
@@ -300,10 +305,14 @@ static void mismatched(struct shared *s, enum ranks_kind kind, enum ranks_hosts 
         {"broadcast #0 (3 f32 from rank 0, 12 bytes)",
          "broadcast #0 (3 f32 from rank 1, 12 bytes)"},
         {"broadcast #0 (3 f32 from rank 0, 12 bytes)", "barrier #0"},
+        {"all_reduce #0 (sum of 12 f32, 48 bytes, forced sliced)",
+         "all_reduce #0 (sum of 12 f32, 48 bytes, forced direct)"},
     };
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i <= DIFFERENT_WAYS; i++) {
         struct ranks ranks = a_world(s, hosts, 3);
         ranks.kind = kind;
+        ranks.ways = i == DIFFERENT_WAYS ? "sliced" : NULL;
+        ranks.other_ways = i == DIFFERENT_WAYS ? "direct:8K sliced" : NULL;
         s->go = i;
         expect(ranks_run(&ranks, call_differently) == 0, "mismatch", hosts, "");
         for (int r = 0; r < 3; r++) {

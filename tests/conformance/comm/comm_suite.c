@@ -185,6 +185,7 @@ struct run {
     int world;
     bool arena;
     int tcp_connections;
+    const char *ways;
 };
 
 static int run_once(const struct run *run, uint64_t *ret_hashes)
@@ -197,15 +198,17 @@ static int run_once(const struct run *run, uint64_t *ret_hashes)
                           .world = run->world,
                           .timeout_ms = 60000,
                           .tcp_connections = run->tcp_connections,
+                          .ways = run->ways,
                           .generation = 3,
                           .wrong_secret_of = -1,
                           .arg = shared};
     double from_ms = ranks_now_ms();
     int bad = ranks_run(&ranks, be_rank) + (shared->failure[0] != '\0');
-    printf("%-5s %-5s world %2d as %s: %s (%.1f s) %s\n", ranks_hosts_name(run->hosts),
+    printf("%-5s %-5s world %2d as %s%s%s: %s (%.1f s) %s\n", ranks_hosts_name(run->hosts),
            run->arena ? "arena" : "", run->world,
-           run->kind == RANKS_THREADS ? "threads" : "processes", bad ? "FAILED" : "ok",
-           (ranks_now_ms() - from_ms) / 1e3, shared->failure);
+           run->kind == RANKS_THREADS ? "threads" : "processes", run->ways ? ", forced " : "",
+           run->ways ? run->ways : "", bad ? "FAILED" : "ok", (ranks_now_ms() - from_ms) / 1e3,
+           shared->failure);
     fflush(stdout);
     memcpy(ret_hashes, shared->hash, sizeof(shared->hash));
     return bad;
@@ -219,6 +222,8 @@ static int same_bits(enum ranks_kind kind, int world)
         {.hosts = HOSTS_APART},
         {.hosts = HOSTS_MIXED},
         {.hosts = HOSTS_MIXED, .arena = true, .tcp_connections = 3},
+        {.hosts = HOSTS_APART, .ways = "chain"},
+        {.hosts = HOSTS_MIXED, .arena = true, .ways = "direct:1 two_levels"},
         {.hosts = HOSTS_SHARED, .arena = true},
     };
     uint64_t first[RANKS_MAX] = {0}, next[RANKS_MAX] = {0};

@@ -18,6 +18,8 @@ struct ranks {
     int timeout_ms;
     int connect_timeout_ms; /* 0 = 10 s */
     int tcp_connections;    /* of a pair; 0 = 1 */
+    const char *ways;       /* NULL = as measured */
+    const char *other_ways; /* of rank 1, if not NULL */
     uint64_t generation;
     int wrong_secret_of; /* rank that has another secret, or -1 */
     void *arg;
