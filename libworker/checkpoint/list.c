@@ -1,6 +1,7 @@
 /* Which checkpoints are there, and which may go. */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
