@@ -188,6 +188,7 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
 void sharded_fini(struct sharded *s)
 {
     sharded_low_fini(s);
+    groups_close(&s->groups);
     pages_fini(&s->param_pages);
     pages_fini(&s->grad_pages);
     pages_fini(&s->own_param_pages);
@@ -207,6 +208,20 @@ int sharded_meet(struct sharded *s, struct wk_comm *comm)
     int rc = wk_comm_register(comm, s->param_pages.arena);
     rc = rc ? rc : wk_comm_register(comm, s->grad_pages.arena);
     return rc || !s->low.params ? rc : sharded_low_meet(s, comm);
+}
+
+int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
+                    struct error *err)
+{
+    return groups_make(&s->groups, comm, layout, err);
+}
+
+const char *sharded_error(const struct sharded *s)
+{
+    const char *sentence = wk_comm_error(s->comm);
+    if (!*sentence)
+        sentence = wk_comm_error(s->groups.column);
+    return *sentence ? sentence : wk_comm_error(s->whole);
 }
 
 /* Parameters: shard to arena */
@@ -272,7 +287,8 @@ static int gather_every_unit(struct sharded *s)
 
 void sharded_use(struct sharded *s, struct wk_comm *comm)
 {
-    s->comm = comm;
+    s->whole = comm;
+    s->comm = s->groups.row ? s->groups.row : comm;
     s->depth = 0; /* a pass that failed did not leave its blocks */
 }
 
@@ -336,7 +352,7 @@ static int before_block(void *arg, int block, enum model_pass pass, struct error
     for (int next = block + step; ahead-- > 0 && next >= 0 && next < s->plan.n_units; next += step)
         start_gather(s, next);
     int rc = await_gather(s, block);
-    return rc ? error_set(err, rc, "gathering block %d: %s", block, wk_comm_error(s->comm)) : 0;
+    return rc ? error_set(err, rc, "gathering block %d: %s", block, sharded_error(s)) : 0;
 }
 
 static int after_block(void *arg, int block, enum model_pass pass, struct error *err)
@@ -371,19 +387,45 @@ int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *er
 
 /* Gradients: arena to shard */
 
+static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    size_t row = s->plan.units[unit].row;
+    if (sharded_low_own(s))
+        return wk_all_reduce(s->groups.column, sharded_low_row(s, unit), row,
+                             s->options.narrowing.type, WK_SUM, ret_work);
+    return wk_all_reduce(s->groups.column, row_of(s, s->grads, unit), row, WK_F32, WK_SUM,
+                         ret_work);
+}
+
+/* The sum over this replica has to be there before that over the replicas can start. */
+static void advance(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    if (!u->reduced || u->advanced)
+        return;
+    int rc = wk_wait(u->reduce);
+    u->reduce = NULL;
+    u->advanced = true;
+    s->low.wild = s->low.wild || u->wild;
+    if (!rc && s->groups.column && !s->failure)
+        rc = sum_column(s, unit, &u->reduce);
+    if (rc)
+        note(s, rc);
+}
+
 static void collect(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
     const struct shard_unit *place = &s->plan.units[unit];
     if (!u->reduced || u->collected)
         return;
+    advance(s, unit);
     int rc = wk_wait(u->reduce);
     u->reduce = NULL;
     u->collected = true;
     s->reduces--;
     if (rc)
         note(s, rc);
-    s->low.wild = s->low.wild || u->wild;
     if (s->options.sharding == SHARDING_ZERO1)
         return;
     const float *sum = row_of(s, s->grads, unit);
@@ -410,6 +452,8 @@ static void start_reduce(struct sharded *s, int unit)
          i > unit && s->reduces >= SHARDED_REDUCES_MAX && s->options.sharding != SHARDING_ZERO1;
          i--)
         collect(s, i);
+    if (s->groups.column && unit + 1 < s->plan.n_units)
+        advance(s, unit + 1);
     u->reduced = true;
     s->reduces++;
     if (s->options.sharding != SHARDING_ZERO1)
@@ -451,7 +495,7 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
     memset(s->ready, 0, (size_t)s->model->n_params * sizeof(*s->ready));
     for (int i = 0; i < s->plan.n_units; i++) {
         s->units[i].missing = s->units[i].n_params;
-        s->units[i].reduced = s->units[i].collected = false;
+        s->units[i].reduced = s->units[i].advanced = s->units[i].collected = false;
     }
 }
 
@@ -473,7 +517,7 @@ void sharded_flush(struct sharded *s)
         unit_done(s, s->next--);
     if (s->last && !s->failure) {
         int rc =
-            wk_all_reduce(s->comm, s->extras, s->options.extras, WK_F32, WK_SUM, &s->extras_work);
+            wk_all_reduce(s->whole, s->extras, s->options.extras, WK_F32, WK_SUM, &s->extras_work);
         if (rc)
             note(s, rc);
     }
@@ -490,6 +534,17 @@ static void compact_rows(struct sharded *s)
     }
 }
 
+/* Replicas have each looked at sums of their own. */
+static int agree_wild(struct sharded *s)
+{
+    int32_t wild = s->low.wild;
+    if (!s->last || !s->groups.column || !narrowing_on(&s->options.narrowing))
+        return 0;
+    int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
+    s->low.wild = wild;
+    return rc;
+}
+
 int sharded_finish(struct sharded *s)
 {
     if (!s->passing)
@@ -498,6 +553,7 @@ int sharded_finish(struct sharded *s)
         collect(s, i);
     int rc = wk_wait(s->extras_work);
     s->extras_work = NULL;
+    rc = rc ? rc : agree_wild(s);
     if (rc)
         note(s, rc);
     if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure && s->low.grads)
@@ -519,7 +575,7 @@ void sharded_drain(struct sharded *s)
         (void)wk_wait(s->units[i].gather);
         (void)wk_wait(s->units[i].reduce);
         s->units[i].gather = s->units[i].reduce = NULL;
-        s->units[i].reduced = s->units[i].collected = false;
+        s->units[i].reduced = s->units[i].advanced = s->units[i].collected = false;
     }
     (void)wk_wait(s->extras_work);
     s->extras_work = NULL;
@@ -528,12 +584,12 @@ void sharded_drain(struct sharded *s)
     s->next = -1;
 }
 
-int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret)
+int sharded_squares(struct sharded *s, double *ret)
 {
     double squares = sharded_low_own(s)
                          ? sharded_low_squares(s)
                          : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
-    int rc = wk_all_reduce(comm, &squares, 1, WK_F64, WK_SUM, NULL);
+    int rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
     if (!rc)
         *ret = squares;
     return rc;

@@ -25,6 +25,7 @@
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/bucket.h"
+#include "libworker/parallel/groups.h"
 #include "libworker/parallel/narrow.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
@@ -38,7 +39,7 @@ enum {
 
 struct sharded_options {
     enum sharding sharding;
-    int rank, world;
+    int rank, world; /* of those who share one model: layout's part and shards */
     struct bucket_sizes sizes;
     size_t extras; /* numbers that are summed with the gradients */
     int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
@@ -51,6 +52,7 @@ struct sharded_unit {
     int wild;       /* not 0: the sum that `reduce` made is not finite */
     bool gathered;  /* the parameters are in the arena (once `gather` is done) */
     bool reduced;   /* of this pass: on its way or done */
+    bool advanced;  /* of this pass: its sum over the row is there, that over the column starts */
     bool collected; /* of this pass: added to the shard */
     int missing;    /* gradients of this pass not yet announced */
     int n_params;
@@ -85,15 +87,16 @@ struct sharded {
     bool *ready;                /* [model->n_params] in this pass */
     float *extras;              /* [options.extras] */
     struct wk_work *extras_work;
-    struct wk_comm *comm;          /* of the passes under way; borrowed */
-    bool passing;                  /* between begin and finish */
-    bool reducing;                 /* this pass sums over the ranks */
-    bool following;                /* something is done with each unit once its gradients are in */
-    bool last;                     /* it is its window's last */
-    int depth;                     /* blocks entered and not left */
-    int next;                      /* unit to start next; -1 when all are */
-    int reduces;                   /* on their way */
-    int failure;                   /* first code a collective failed with */
+    struct wk_comm *whole, *comm; /* of the passes under way: all ranks, this replica's; borrowed */
+    struct groups groups;         /* of `whole` */
+    bool passing;                 /* between begin and finish */
+    bool reducing;                /* this pass sums over the ranks */
+    bool following;               /* something is done with each unit once its gradients are in */
+    bool last;                    /* it is its window's last */
+    int depth;                    /* blocks entered and not left */
+    int next;                     /* unit to start next; -1 when all are */
+    int reduces;                  /* on their way */
+    int failure;                  /* first code a collective failed with */
     size_t live_bytes, peak_bytes; /* of both arenas, by count of units in use */
 };
 
@@ -104,6 +107,10 @@ void sharded_fini(struct sharded *s); /* takes zeroed memory; after sharded_drai
 
 /* Another communicator, whose ranks will see both arenas in place. WK_ENOMEM. */
 int sharded_meet(struct sharded *s, struct wk_comm *comm);
+
+/* The groups of a communicator, once it is known which rank holds what. Collective. */
+int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
+                    struct error *err);
 
 /* What the model calls at its blocks: FSDP's gathers. `s` must not move afterwards. */
 struct model_hooks sharded_hooks(struct sharded *s);
@@ -131,6 +138,9 @@ int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *er
 /* Wait for everything of the pass. 0 or the first failure. */
 int sharded_finish(struct sharded *s);
 
+/* The sentence of a failure, of whichever communicator had it. */
+const char *sharded_error(const struct sharded *s);
+
 /* In bf16 and f16: whether all sums of the window are finite; the same on all ranks. */
 bool sharded_finite(const struct sharded *s);
 
@@ -138,7 +148,7 @@ bool sharded_finite(const struct sharded *s);
 void sharded_drain(struct sharded *s);
 
 /* Sum over all ranks of the squares of the reduced gradient. Collective. */
-int sharded_squares(struct sharded *s, struct wk_comm *comm, double *ret);
+int sharded_squares(struct sharded *s, double *ret);
 
 /* own_params holds the next step's. ZeRO gathers them, FSDP gives back the old ones. Collective. */
 int sharded_updated(struct sharded *s, struct wk_comm *comm);

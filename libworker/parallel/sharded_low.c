@@ -156,6 +156,11 @@ bool sharded_low_own(const struct sharded *s)
     return s->low.grads && s->options.sharding == SHARDING_ZERO1;
 }
 
+uint16_t *sharded_low_row(const struct sharded *s, int unit)
+{
+    return row_of(s, s->low.grads, unit);
+}
+
 int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *u = &s->plan.units[unit];

@@ -45,6 +45,7 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work);
 /* Whether the shard's gradient is the narrow one: ZERO1 with narrowing.grads. Then: rows together;
  * squares of the shard's gradient. */
 bool sharded_low_own(const struct sharded *s);
+uint16_t *sharded_low_row(const struct sharded *s, int unit); /* this rank's, in the arena */
 void sharded_low_compact(struct sharded *s);
 double sharded_low_squares(const struct sharded *s);
 

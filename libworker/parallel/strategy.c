@@ -134,6 +134,20 @@ int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
     return 0;
 }
 
+int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
+                     struct error *err)
+{
+    return st->is_sharded ? sharded_regroup(&st->shard, comm, layout, err) : 0;
+}
+
+void strategy_leave(struct strategy *st)
+{
+    if (!st->is_sharded)
+        return;
+    groups_close(&st->shard.groups);
+    st->shard.whole = st->shard.comm = NULL;
+}
+
 int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook)
 {
     if (st->is_sharded)
@@ -232,10 +246,12 @@ void strategy_flush(struct strategy *st)
 
 int strategy_finish(struct strategy *st, struct error *err)
 {
-    struct wk_comm *comm = st->is_sharded ? st->shard.comm : st->ddp.comm;
+    struct wk_comm *comm = st->is_sharded ? st->shard.whole : st->ddp.comm;
     int rc = st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
     if (rc || !st->last)
-        return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
+        return rc ? error_set(err, rc, "%s",
+                              st->is_sharded ? sharded_error(&st->shard) : wk_comm_error(comm))
+                  : 0;
     st->last = false;
     return usage_check(&st->usage, st->model->params, wk_comm_world(comm), st->unused_fine, err);
 }
@@ -260,10 +276,10 @@ void strategy_drain(struct strategy *st)
         (void)ddp_drain(&st->ddp);
 }
 
-int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret)
+int strategy_squares(struct strategy *st, double *ret)
 {
     if (st->is_sharded)
-        return sharded_squares(&st->shard, comm, ret);
+        return sharded_squares(&st->shard, ret);
     *ret = clip_sum_squares(st->model->kernels, st->grads, st->model->count);
     return 0;
 }
@@ -281,7 +297,7 @@ int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double 
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
     int rc = st->is_sharded ? sharded_updated(&st->shard, comm) : 0;
-    return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
+    return rc ? error_set(err, rc, "%s", sharded_error(&st->shard)) : 0;
 }
 
 void strategy_clear(struct strategy *st)

@@ -61,6 +61,12 @@ int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
 /* The program's own hook, or NULL for the setting's. WK_EUNSUPPORTED unless it is DDP. */
 int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook);
 
+/* The ranks of that communicator among whom the model is cut and how often, once each holds its
+ * part; and before the communicator is closed. Nothing under DDP. Collective; local. */
+int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
+                     struct error *err);
+void strategy_leave(struct strategy *st);
+
 /* What this rank's optimizer works on: a table of parameters over a range of `count`. */
 struct strategy_range {
     const struct param *params;
@@ -103,7 +109,7 @@ bool strategy_finite(const struct strategy *st);
 void strategy_drain(struct strategy *st);
 
 /* Sum of squares of the summed gradient. Collective when sharded. */
-int strategy_squares(struct strategy *st, struct wk_comm *comm, double *ret);
+int strategy_squares(struct strategy *st, double *ret);
 
 /* One optimizer step of this rank's range with gradients times `scale`; then what others need of
  * it, which is collective when sharded. If that fails this rank's shard is a step ahead. */

@@ -201,6 +201,9 @@ int state_gather(struct wk_context *ctx, struct member **ret, struct error *err)
 int state_load(struct wk_context *ctx, const char *path, struct error *err);
 int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err);
 
+/* prepare.c: which part of the model a rank of the present world is to hold. */
+struct layout prepare_layout(const struct wk_context *ctx, int rank);
+
 /* prepare.c: cut the model anew for the present rank and world; state is lost. */
 int prepare_cut(struct wk_context *ctx, struct error *err);
 

@@ -159,6 +159,8 @@ void context_leave(struct wk_context *ctx)
     struct wk_comm *comm = ctx->comm;
     ctx->comm = NULL;
     (void)pthread_mutex_unlock(&ctx->lock);
+    if (comm && ctx->strategy.ready)
+        strategy_leave(&ctx->strategy);
     wk_comm_close(comm);
 }
 
@@ -232,12 +234,21 @@ static void roll_back(struct wk_context *ctx)
     ctx->phase = STEP_BROKEN;
 }
 
+/* A group of the communicator may be what failed. */
+static const char *sentence_of(struct wk_context *ctx)
+{
+    if (!ctx->comm)
+        return "no communicator";
+    const char *sentence = wk_comm_error(ctx->comm);
+    return *sentence || !ctx->strategy.is_sharded ? sentence : sharded_error(&ctx->strategy.shard);
+}
+
 int context_break(struct wk_context *ctx, int code)
 {
     if (ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     struct error err = {0};
-    (void)error_set(&err, code, "%s", ctx->comm ? wk_comm_error(ctx->comm) : "no communicator");
+    (void)error_set(&err, code, "%s", sentence_of(ctx));
     bool mend = context_mendable(code) && ctx->session;
     /* Tell the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)

@@ -70,34 +70,45 @@ static int check_ddp(const struct wk_context *ctx, struct error *err)
     return 0;
 }
 
+/* One size of the mesh that is given but does not go into the world. */
+static int misfit(const struct wk_context *ctx, enum setting setting, int64_t whole,
+                  struct error *err)
+{
+    int64_t size = settings_integer(&ctx->settings, setting);
+    if (!size || (whole ? size == whole : ctx->world % size == 0))
+        return 0;
+    return error_set(err, WK_EINVAL, "%s is %lld, %s %d ranks", setting_rows[setting].name,
+                     (long long)size, whole ? "but there are" : "which does not divide",
+                     ctx->world);
+}
+
 /* Sizes of the mesh against the strategy and the world. */
 static int check_mesh(const struct wk_context *ctx, struct error *err)
 {
     const struct settings *settings = &ctx->settings;
     enum sharding sharding;
     bool cut = strategy_of(ctx, &sharding);
-    const char *strategy = settings_text(settings, SETTING_STRATEGY);
-    int64_t dp = settings_integer(settings, SETTING_MESH_DP);
     int64_t replicas = settings_integer(settings, SETTING_MESH_DP_REPLICATE);
     int64_t shards = settings_integer(settings, SETTING_MESH_DP_SHARD);
     if (!cut && shards > 1)
         return error_set(err, WK_EINVAL,
                          "mesh.dp_shard %lld contradicts strategy %s, which cuts nothing",
-                         (long long)shards, strategy);
-    if (cut && replicas > 1)
-        return error_set(err, WK_EUNSUPPORTED,
-                         "mesh.dp_replicate %lld with strategy %s (replicas of a sharded model) is "
-                         "not in this build",
-                         (long long)replicas, strategy);
-    const struct {
-        const char *name;
-        int64_t size;
-    } sizes[] = {{"dp", dp}, {"dp_replicate", cut ? 0 : replicas}, {"dp_shard", cut ? shards : 0}};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        if (sizes[i].size && sizes[i].size != ctx->world)
-            return error_set(err, WK_EINVAL, "mesh.%s is %lld, but there are %d ranks",
-                             sizes[i].name, (long long)sizes[i].size, ctx->world);
-    return 0;
+                         (long long)shards, settings_text(settings, SETTING_STRATEGY));
+    int rc = misfit(ctx, SETTING_MESH_DP, ctx->world, err);
+    rc = rc ? rc : misfit(ctx, SETTING_MESH_DP_REPLICATE, cut ? 0 : ctx->world, err);
+    rc = rc || !cut ? rc : misfit(ctx, SETTING_MESH_DP_SHARD, 0, err);
+    if (!rc && cut && replicas && shards && replicas * shards != ctx->world)
+        return error_set(err, WK_EINVAL,
+                         "mesh.dp_replicate %lld times mesh.dp_shard %lld is not the %d ranks that "
+                         "there are",
+                         (long long)replicas, (long long)shards, ctx->world);
+    return rc;
+}
+
+struct layout prepare_layout(const struct wk_context *ctx, int rank)
+{
+    return layout_of(rank, ctx->world, (int)settings_integer(&ctx->settings, SETTING_MESH_DP_SHARD),
+                     (int)settings_integer(&ctx->settings, SETTING_MESH_DP_REPLICATE));
 }
 
 /* Settings this build cannot honour are refused, never ignored. */
@@ -196,10 +207,11 @@ static int bind_model(struct wk_context *ctx, struct error *err)
     struct wk_model *model = ctx->model;
     uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
     double mib = 1 << 20;
+    struct layout layout = prepare_layout(ctx, ctx->rank);
     struct strategy_options options = {
         .is_sharded = strategy_of(ctx, &options.shard.sharding),
-        .shard.rank = ctx->rank,
-        .shard.world = ctx->world,
+        .shard.rank = layout.part,
+        .shard.world = layout.shards,
         .shard.prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
         .shard.keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
         .shard.narrowing = ctx->narrowing,

@@ -166,8 +166,8 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .ticket = ctx->strategy.is_sharded ? ctx->ticket : new_ticket(ctx),
     };
     if (ctx->strategy.is_sharded) {
-        about.rank = ctx->rank;
-        about.shards = ctx->world;
+        about.rank = ctx->strategy.shard.options.rank;
+        about.shards = ctx->strategy.shard.options.world;
     }
     struct checkpoint_write what = {
         .tensors = tensors,
@@ -190,11 +190,18 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
     return rc;
 }
 
-/* Whether this rank has state to save and is one to do so: rank 0, or each with its part. */
-static bool mine(const struct wk_context *ctx)
+/* Whether there is state to save at all, of which this rank may have a part. */
+static bool saves(const struct wk_context *ctx)
 {
     return ctx->saver && (ctx->rank == 0 || ctx->strategy.is_sharded) && ctx->model &&
            ctx->has_state;
+}
+
+/* Whether this rank is one to do so: rank 0, or of the first replica each with its part. */
+static bool mine(const struct wk_context *ctx)
+{
+    return saves(ctx) &&
+           (!ctx->strategy.is_sharded || ctx->rank < ctx->strategy.shard.options.world);
 }
 
 void save_announce(struct wk_context *ctx, float *extras)
@@ -245,14 +252,14 @@ static bool agree_last(struct wk_context *ctx, bool wanted)
 
 int save_last(struct wk_context *ctx, struct error *err)
 {
-    if (!mine(ctx))
+    if (!saves(ctx))
         return 0;
     int64_t since_ms = context_now_ms(), pause_ms = ASK_PAUSE_MS;
     (void)saver_wait(ctx->saver, NULL);
     int rc = 0;
     bool wanted = unsaved(ctx);
     while (agree_last(ctx, wanted)) {
-        rc = start(ctx, true, err);
+        rc = mine(ctx) ? start(ctx, true, err) : 0;
         if (rc && ctx->rank == 0) {
             int64_t left = left_ms(ctx, since_ms);
             wanted = may_pass(rc) && left > 0 && !boundary_behind(ctx);

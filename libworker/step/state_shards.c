@@ -11,7 +11,9 @@
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 {
-    return error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    const char *sentence = wk_comm_error(ctx->comm);
+    return error_set(err, rc, "%s",
+                     *sentence ? sentence : sharded_error(&ctx->strategy.shard));
 }
 
 /* Member that holds part `part` of the cut that `like` has a part of, or -1. */
@@ -41,12 +43,24 @@ static int whole_set(const struct wk_context *ctx, const struct member *members)
     return best;
 }
 
+/* Whether every member is cut as the present world wants it. */
+static bool cut_alike(const struct wk_context *ctx, const struct member *members)
+{
+    bool same = true;
+    for (int i = 0; i < ctx->world; i++) {
+        struct layout layout = prepare_layout(ctx, i);
+        same = same && members[i].parts_of == layout.shards && members[i].part == layout.part;
+    }
+    return same;
+}
+
 static bool in_place(const struct wk_context *ctx, const struct member *members,
                      const struct member *set)
 {
-    bool same = set->parts_of == ctx->world;
+    bool same = cut_alike(ctx, members);
     for (int i = 0; i < ctx->world; i++)
-        same = same && holder(ctx, members, set, i) == i;
+        same = same && members[i].has_state && members[i].born == set->born &&
+               members[i].step == set->step;
     return same;
 }
 
@@ -129,7 +143,7 @@ static int carry_parts(struct wk_context *ctx, const struct member *members,
             if (rc)
                 (void)comm_failed(ctx, rc, err);
             else
-                shard_carry(&old->plan, (int)part, part_data, &s->plan, ctx->rank, mine);
+                shard_carry(&old->plan, (int)part, part_data, &s->plan, s->options.rank, mine);
         }
         if (!rc)
             memcpy(flats.data[f], mine, kept * sizeof(float));
@@ -271,8 +285,7 @@ static int begin_again(struct wk_context *ctx, const struct member *members, str
                        "last checkpoint, in place",
                        (long long)lost_step);
     ctx->has_state = false;
-    const struct sharded_options *cut = &ctx->strategy.shard.options;
-    int rc = cut->rank == ctx->rank && cut->world == ctx->world ? 0 : prepare_cut(ctx, err);
+    int rc = cut_alike(ctx, members) ? 0 : prepare_cut(ctx, err);
     if (!rc)
         rc = load_together(ctx, err);
     ctx->fell_back = false;
@@ -288,6 +301,9 @@ int state_agree_shards(struct wk_context *ctx, struct error *err)
     int source = whole_set(ctx, members);
     rc = source < 0 ? begin_again(ctx, members, err) : carry_over(ctx, members, source, err);
     free(members);
+    struct layout layout = prepare_layout(ctx, ctx->rank);
+    if (!rc)
+        rc = strategy_regroup(&ctx->strategy, ctx->comm, &layout, err);
     if (!rc && strategy_refresh(&ctx->strategy, ctx->comm))
         rc = comm_failed(ctx, ctx->strategy.shard.failure, err);
     if (rc)

@@ -239,7 +239,7 @@ static bool finish_sums(struct wk_context *ctx)
 static bool clip(struct wk_context *ctx, double max_norm)
 {
     double squares;
-    int rc = strategy_squares(&ctx->strategy, ctx->comm, &squares);
+    int rc = strategy_squares(&ctx->strategy, &squares);
     if (rc) {
         (void)context_break(ctx, rc);
         return false;

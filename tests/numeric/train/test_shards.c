@@ -181,6 +181,46 @@ static void shards_are_carried_over_when_nobody_is_lost(void)
     }
 }
 
+static bool leave_after_9(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    return wk_steps(ctx) == 9;
+}
+
+static void all_but_the_second_go_on(struct fake_cluster *cluster)
+{
+    fake_form_locked(cluster, (const int[]){3, 0, 2}, 3);
+}
+
+/* Two replicas: what a lost rank held is held by another too, so nothing goes back. Then three
+ * ranks, which two replicas do not go into: one. */
+static void a_lost_rank_of_a_replica_costs_nothing(void)
+{
+    static struct scene scene;
+    for (int s = 1; s < 4; s++) {
+        open_scene(&scene, strategies[s]);
+        scene.cluster.on_lost = all_but_the_second_go_on;
+        fake_form(&scene.cluster, (const int[]){0, 1, 2, 3}, 4);
+        scene.toys[1].stepped = leave_after_9;
+        for (int i = 0; i < 4; i++) {
+            toy_set(&scene.toys[i], "mesh.dp_replicate", "2");
+            start(&scene, i);
+        }
+        join_all(&scene);
+        for (int i = 0; i < 4; i++) {
+            if (i == 1)
+                continue;
+            bool right = !scene.toys[i].status && !strstr(scene.toys[i].notices, "going back") &&
+                         off_by(&scene.toys[i], 1, STEPS) < 1e-5;
+            if (!right)
+                fprintf(stderr, "%s\n%s", scene.toys[i].error, scene.toys[i].notices);
+            CHECK(right);
+        }
+        CHECK(scene.cluster.generation == 2);
+        close_scene(&scene);
+    }
+}
+
 static bool stop_after_13(void *arg, struct wk_context *ctx)
 {
     struct scene *scene = arg;
@@ -231,6 +271,8 @@ static void run_part(const struct scene *at, const char *strategy, int ranks, co
         toy_set(&toys[i], "total_steps", steps);
         toy_set(&toys[i], "strategy", strategy);
         toy_set(&toys[i], "bucket_mib", ranks % 2 ? "0.02" : "0.05");
+        if (ranks == WORKERS && strcmp(strategy, "ddp") != 0)
+            toy_set(&toys[i], "mesh.dp_replicate", "2");
         toy_set(&toys[i], "checkpoint.dir", at->dir.path);
         toy_set(&toys[i], "resume_from", "latest");
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
@@ -282,6 +324,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_lost_shard_sends_all_back_to_the_last_checkpoint_in_place),
         CHECK_CASE(without_a_checkpoint_a_lost_shard_is_an_error_that_says_so),
         CHECK_CASE(shards_are_carried_over_when_nobody_is_lost),
+        CHECK_CASE(a_lost_rank_of_a_replica_costs_nothing),
         CHECK_CASE(a_stop_request_ends_all_ranks_after_the_same_step),
         CHECK_CASE(any_world_and_strategy_loads_any_other),
         CHECK_CASE(the_same_world_resumes_with_the_same_bits),

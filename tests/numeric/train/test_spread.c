@@ -176,7 +176,8 @@ static void a_survivor_of_the_same_step_keeps_it(void)
     for (int step = 1; step <= STEPS; step++)
         CHECK(survivor->losses[step] > 0);
     CHECK(finish(scene, 2)->status == 0 && finish(scene, 3)->status == 0);
-    CHECK(scene->workers[2].toy.losses[35] == 0 && scene->workers[3].toy.losses[STEPS] > 0);
+    /* The survivor may have been aborted inside the step that the source had done. */
+    CHECK(scene->workers[2].toy.losses[34] == 0 && scene->workers[3].toy.losses[STEPS] > 0);
 }
 
 static bool fall_behind_at_20(void *arg, struct wk_context *ctx)

@@ -59,6 +59,57 @@ static void programs_with_their_own_passes_are_cut_too(void)
     compare_with_one_process(true, "2", 0);
 }
 
+/* Two replicas of a model cut in two; the order of sums is another than that of one group. */
+static void replicas_of_a_cut_model_equal_one_process(void)
+{
+    static const struct variant variants[] = {
+        {.accumulation = "1"},
+        {.accumulation = "3"},
+        {.accumulation = "1", .batch = 3}, /* one rank has no sample */
+        {.accumulation = "2", .custom = true},
+        {.accumulation = "1", .reshard = "false", .prefetch = "0"},
+        {.accumulation = "1", .replicas = "4"}, /* cut in one: nothing but replicas */
+    };
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+        struct variant v = variants[i];
+        v.replicas = NULL;
+        v.strategy = "ddp";
+        v.ranks = 1;
+        variant_run(&v, &one);
+        for (int s = 1; s < 4; s++) {
+            v = variants[i];
+            v.strategy = strategies[s];
+            v.replicas = v.replicas ? v.replicas : "2";
+            v.ranks = VARIANT_RANKS_MAX;
+            variant_run(&v, &other);
+            struct apart apart = outcome_apart(&one, &other);
+            printf("%s, %s replicas of 4 ranks, variant %zu: losses %.1e, norms %.1e, weights "
+                   "%.1e\n",
+                   v.strategy, v.replicas, i, apart.losses, apart.norms, apart.weights);
+            CHECK(apart.losses < 1e-6 && apart.norms < 1e-6 && apart.weights < 2e-5);
+        }
+    }
+}
+
+static void replicas_work_in_narrow_types(void)
+{
+    static const struct variant variants[] = {
+        {.precision = "bf16"},
+        {.precision = "fp16"},
+        {.precision = "bf16", .low_gradients = "true"},
+    };
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+        for (int s = 1; s < 4; s++) {
+            struct variant v = variants[i];
+            v.strategy = strategies[s];
+            v.ranks = VARIANT_RANKS_MAX;
+            variant_run(&v, &one);
+            v.replicas = "2";
+            variant_run(&v, &other);
+            CHECK(outcome_apart(&one, &other).losses < 5e-3);
+        }
+}
+
 static void same_bits(const struct variant *a, const struct variant *b)
 {
     variant_run(a, &one);
@@ -98,6 +149,8 @@ int main(int argc, char **argv)
         CHECK_CASE(strategies_equal_one_process_with_accumulation),
         CHECK_CASE(empty_shares_change_nothing),
         CHECK_CASE(programs_with_their_own_passes_are_cut_too),
+        CHECK_CASE(replicas_of_a_cut_model_equal_one_process),
+        CHECK_CASE(replicas_work_in_narrow_types),
         CHECK_CASE(strategies_give_the_same_bits_without_clipping),
         CHECK_CASE(fsdp_options_change_memory_not_bits),
         {0},
