@@ -325,7 +325,6 @@ void job_restored(struct step *step, struct job *job)
         int64_t left = job->started_wall_ms + spec->max_runtime_ms - step->wall_ms;
         job->runtime_deadline_ms = now + (left > 0 ? left : 1);
     }
-    scale_apply(step, job);
     cluster_job_moved(step->cluster, job, waits(job->state));
     step_settle(step, job);
 }

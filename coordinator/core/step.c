@@ -139,6 +139,9 @@ static void restored(struct step *step)
     for (struct node *node = cluster_first_node(step->cluster); node;
          node = cluster_next_node(step->cluster, node))
         node_restored(step, node);
+    for (struct job *job = cluster_first_job(step->cluster); job;
+         job = cluster_next_job(step->cluster, job))
+        scale_apply(step, job); /* specs are stored as they were submitted */
     for (struct job *job = cluster_first_active_job(step->cluster); job;
          job = cluster_next_active_job(step->cluster, job))
         job_restored(step, job);

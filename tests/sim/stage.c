@@ -13,6 +13,11 @@ static const char coordinator_url[] = "tcp://10.0.0.0:7000";
 static const char data_dir[] = "/data";
 static const char *const environment[] = {"PATH=/bin", NULL};
 
+const char *stage_url(void)
+{
+    return coordinator_url;
+}
+
 static char *token_file(struct stage *stage, const char *role)
 {
     char path[64];

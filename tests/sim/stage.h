@@ -33,7 +33,25 @@ struct sim_tenant { /* set by the client at the start */
     const char *name;
     int weight, guaranteed, limit;
     bool set, asking, exists;
-    int used; /* slots, when last looked at */
+    int limit_seen, most; /* slots: the limit when last looked at, and what may be used since */
+};
+
+struct sim_change { /* of a node, job or tenant, by an operator */
+    int object;
+    int a, b; /* what to: 0 uncordon, 1 cordon, 2 drain; nodes min, max; weight, slots */
+    int64_t since_ms;
+    bool open, asking, holds; /* holds: it was answered with yes */
+};
+
+struct sim_operators {
+    struct rng rng;
+    const char *url;
+    struct sim_change nodes[SIM_NODES_MAX], jobs[SIM_JOBS_MAX], tenants[SIM_TENANTS_MAX];
+    enum { SIM_TOKEN_NONE, SIM_TOKEN_MADE, SIM_TOKEN_GOING, SIM_TOKEN_REVOKED } token_state;
+    int token_number, token_uses;
+    bool token_asking;
+    int64_t token_asked_ms, revoke_at_ms, token_refused_from_ms; /* refused: 0 = not yet */
+    struct rpc_client *token_client;
 };
 
 struct membership_seen { /* what the ranks of one generation were told: all the same */
@@ -59,6 +77,7 @@ struct stage {
     struct sim_job jobs[SIM_JOBS_MAX];
     int jobs_count;
     struct sim_tenant tenants[SIM_TENANTS_MAX];
+    struct sim_operators *operators;
     const struct cluster *looked_at; /* the cluster of the last turn: another one was read back */
     struct membership_seen *memberships;
     int memberships_count, memberships_capacity;
@@ -67,9 +86,10 @@ struct stage {
     bool calm; /* faults are over */
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
-    int hangs, stalls, clock_jumps, disk_failures;
+    int hangs, stalls, clock_jumps, disk_failures, changes;
 };
 
+const char *stage_url(void); /* of the coordinator */
 void stage_init(struct stage *stage, struct world *world);
 void stage_fini(struct stage *stage);
 void stage_start_coordinator(struct stage *stage);
@@ -88,6 +108,10 @@ void faults_init(struct stage *stage, int64_t until_ms);
 
 /* past.c: once all has ended */
 void stage_check_past(struct stage *stage);
+
+/* operators.c */
+void operators_init(struct stage *stage, const char *url, int64_t until_ms);
+void operators_check(struct stage *stage, const struct cluster *cluster);
 
 /* checkers.c */
 void stage_check_cluster(struct stage *stage);
