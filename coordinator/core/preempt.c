@@ -62,6 +62,11 @@ void preempt_perform(struct step *step, const struct job *job, const struct conc
                      int count)
 {
     for (int i = 0; i < count; i++) {
+        if (given[i].moves) { /* one at a time: each finds its new place as it was planned */
+            given[i].job->moved_at_ms = step->now_ms;
+            give_back(step, given[i].job, given[i].node->name, job->id);
+            return;
+        }
         if (given[i].node)
             give_back(step, given[i].job, given[i].node->name, job->id);
         else

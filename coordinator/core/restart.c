@@ -108,7 +108,10 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         fail_by_worker(step, job, first, ret);
         return true;
     }
-    if (given && strcmp(job->gives_to, job->id) != 0)
+    if (given && strcmp(job->gives_to, job->id) != 0 && job->current.nodes <= job->spec->nodes_min)
+        reason_set(&ret->reason, REASON_MOVED, "moves off node %s, for which job %s waits",
+                   drained->name, job->gives_to);
+    else if (given && strcmp(job->gives_to, job->id) != 0)
         reason_set(&ret->reason, REASON_SHRUNK, "gives node %s back, for which job %s waits",
                    drained->name, job->gives_to);
     else if (given)

@@ -22,6 +22,7 @@
     X(PREEMPTED, preempted, "gives its nodes to a job that goes first")                            \
     X(SHRUNK, shrunk, "gives nodes back that others wait for")                                     \
     X(HALTED, halted, "the cluster is being stopped")                                              \
+    X(MOVED, moved, "a part of it moves to another node to make room for a gang that waits")       \
     X(SPARE, spare, "a node is kept in case one is lost, or used because one was")                 \
     X(SCALED, scaled, "somebody changed how many nodes it wants")                                  \
     X(PRIORITY, priority, "others use what it needs and need not give way")                        \

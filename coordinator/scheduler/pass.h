@@ -59,7 +59,8 @@ bool pass_is_ready(const struct pass *pass, const struct job *job);
 void pass_try(struct pass *pass, const struct job *job, struct verdict *ret);
 /* More nodes for a gang just placed, up to what it may have. */
 void pass_extend(struct pass *pass, const struct job *job, struct placement *placement);
-/* Nodes to keep beside a gang that runs, `nodes` at most and at least one; false: there are none. */
+/* Nodes to keep beside a gang that runs, `nodes` at most and at least one; false: there are none.
+ */
 bool pass_spare(struct pass *pass, const struct job *job, int nodes, const char *together,
                 struct placement *ret);
 /* More nodes for a gang that runs, at least one; false: there are none. `together` as in struct

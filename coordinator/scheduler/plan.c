@@ -50,11 +50,12 @@ static void give_way(struct look *look, const struct concession *given, int coun
 {
     look->ret->makes_room = count > 0;
     for (int i = 0; i < count; i++)
-        forecast_add(look->ret,
-                     &(struct effect){.kind = given[i].node ? EFFECT_SHRINKS : EFFECT_WAITS,
-                                      .job = given[i].job,
-                                      .node = given[i].node,
-                                      .gives_way = true});
+        forecast_add(look->ret, &(struct effect){.kind = given[i].moves  ? EFFECT_MOVES
+                                                         : given[i].node ? EFFECT_SHRINKS
+                                                                         : EFFECT_WAITS,
+                                                 .job = given[i].job,
+                                                 .node = given[i].node,
+                                                 .gives_way = true});
 }
 
 /* Whether others make room: for one in front of the job that is asked about, not for that one. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "coordinator/scheduler/defrag.h"
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/trial.h"
 
@@ -55,13 +56,33 @@ static bool leaves(const struct worker *worker)
     return worker->state != WORKER_EXITED && (worker->should_stop || worker->leaving);
 }
 
-static void release_leaving(struct plan *plan)
+static void release_leaving(struct view *view)
 {
-    for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
-         job = cluster_next_active_job(plan->view.cluster, job))
-        for (int i = 0; !view_is_absent(&plan->view, job) && i < job->workers_count; i++)
+    for (struct job *job = cluster_first_active_job(view->cluster); job;
+         job = cluster_next_active_job(view->cluster, job))
+        for (int i = 0; !view_is_absent(view, job) && i < job->workers_count; i++)
             if (leaves(&job->workers[i]))
-                view_release(&plan->view, job, &job->workers[i]);
+                view_release(view, job, &job->workers[i]);
+}
+
+static void copy_view(const struct view *from, struct view *to)
+{
+    struct view_node *nodes = to->nodes;
+    int *roomy = to->roomy;
+    *to = *from;
+    to->nodes = nodes;
+    to->roomy = roomy;
+    memcpy(nodes, from->nodes, sizeof *nodes * (size_t)from->count);
+    memcpy(roomy, from->roomy, sizeof *roomy * (size_t)from->roomy_count);
+    release_leaving(to);
+}
+
+void preempt_view(const struct pass *pass, struct view *ret)
+{
+    ret->nodes = calloc((size_t)pass->view.count + 1, sizeof *ret->nodes);
+    ret->roomy = calloc((size_t)pass->view.count + 1, sizeof *ret->roomy);
+    insist(ret->nodes && ret->roomy);
+    copy_view(&pass->view, ret);
 }
 
 static int living_slots(const struct job *job, const struct node *node)
@@ -144,23 +165,28 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
 
 /* What somebody gives back is free at once, so a job in front that can use it has it reserved
  * first; given for one behind, it would only go back to who gave it. */
-static bool goes_to_one_in_front(const struct plan *plan, const struct node *node)
+static bool goes_to_one_in_front(const struct pass *pass, const struct job *job,
+                                 const struct node *node)
 {
-    for (int i = 0; i < plan->pass->reservations; i++) {
-        const struct job *other = plan->pass->reserved[i];
-        if (other != plan->job && !unmet_constraint(node, other->spec) &&
+    for (int i = 0; i < pass->reservations; i++) {
+        const struct job *other = pass->reserved[i];
+        if (other != job && !unmet_constraint(node, other->spec) &&
             node_large_enough(node, other->spec))
             return true;
     }
     return false;
 }
 
+bool preempt_is_useful(const struct pass *pass, const struct job *job, const struct view_node *node)
+{
+    return node && node->open && (!node->held_for || node->held_for == job->sequence) &&
+           !goes_to_one_in_front(pass, job, node->node) &&
+           !unmet_constraint(node->node, job->spec) && node_large_enough(node->node, job->spec);
+}
+
 static bool is_useful(const struct plan *plan, const struct view_node *node)
 {
-    return node && node->open && (!node->held_for || node->held_for == plan->job->sequence) &&
-           !goes_to_one_in_front(plan, node->node) &&
-           !unmet_constraint(node->node, plan->job->spec) &&
-           node_large_enough(node->node, plan->job->spec);
+    return preempt_is_useful(plan->pass, plan->job, node);
 }
 
 static bool is_conceded(const struct plan *plan, const struct job *job, const char *node)
@@ -175,16 +201,8 @@ static bool is_conceded(const struct plan *plan, const struct job *job, const ch
 /* The view as of the pass, without those who leave already and those who are to. */
 static void renew(struct plan *plan)
 {
-    const struct view *from = &plan->pass->view;
     struct view *to = &plan->view;
-    struct view_node *nodes = to->nodes;
-    int *roomy = to->roomy;
-    *to = *from;
-    to->nodes = nodes;
-    to->roomy = roomy;
-    memcpy(nodes, from->nodes, sizeof *nodes * (size_t)from->count);
-    memcpy(roomy, from->roomy, sizeof *roomy * (size_t)from->roomy_count);
-    release_leaving(plan);
+    copy_view(&plan->pass->view, to);
     for (int c = 0; c < plan->count; c++) {
         const struct concession *concession = &plan->concessions[c];
         for (int i = 0; i < concession->job->workers_count; i++) {
@@ -315,6 +333,8 @@ int preempt_try(struct pass *pass, const struct job *job, struct concession *ret
     if (pass->tries++ >= PASS_TRIES_MAX || pass->conceded)
         return 0;
     int count = preempt_plan(pass, job, ret, max);
+    if (count == 0)
+        count = defrag_plan(pass, job, ret, max);
     pass->conceded = count > 0;
     return count;
 }
@@ -332,10 +352,7 @@ int preempt_plan(const struct pass *pass, const struct job *job, struct concessi
     plan.view.absent = pass->view.absent;
     struct giver *givers = find_givers(&plan, &givers_count);
     if (givers_count > 0) {
-        plan.view.nodes = calloc((size_t)pass->view.count + 1, sizeof *plan.view.nodes);
-        plan.view.roomy = calloc((size_t)pass->view.count + 1, sizeof *plan.view.roomy);
-        insist(plan.view.nodes && plan.view.roomy);
-        renew(&plan);
+        preempt_view(pass, &plan.view);
         if (scheduler_fits(&plan.view, &plan.request) || !find(&plan, givers, givers_count))
             plan.count = 0;
         else

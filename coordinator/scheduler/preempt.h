@@ -24,6 +24,7 @@ struct concession {
     struct job *job;
     const struct node *node; /* the one it gives back; NULL = the gang ends */
     bool reclaimed;
+    bool moves; /* it takes another node instead (defrag.h) */
 };
 
 /* How many of `ret` were filled; 0 = nobody should give way. The pass is not changed. */
@@ -32,6 +33,13 @@ int preempt_plan(const struct pass *pass, const struct job *job, struct concessi
 /* The same for the next job in the order of the queue: one job a pass gets what others must give,
  * and it is sought for PASS_TRIES_MAX of them at most. The next pass sees what came of it. */
 int preempt_try(struct pass *pass, const struct job *job, struct concession *ret, int max);
+
+/* For those who look for room too (defrag.h): a copy of the pass's view as if those who leave
+ * already had left (view_fini); and whether the job could use this node, and nobody before it has
+ * first call on it. */
+void preempt_view(const struct pass *pass, struct view *ret);
+bool preempt_is_useful(const struct pass *pass, const struct job *job,
+                       const struct view_node *node);
 
 /* It may go on in place with fewer nodes than it has, right now. */
 bool preempt_may_shrink(const struct job *job);

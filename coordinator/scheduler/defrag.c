@@ -1,0 +1,185 @@
+#include "coordinator/scheduler/defrag.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/trial.h"
+
+struct defrag {
+    const struct pass *pass;
+    const struct job *job;
+    struct request request; /* of the job */
+    struct view view;       /* as if the moves so far were made */
+    struct concession *moves;
+    int count, max;
+};
+
+struct option { /* a node that could be cleared far enough */
+    int index;
+    int slots; /* that would have to move */
+};
+
+static bool may_move(const struct defrag *defrag, const struct job *job)
+{
+    int64_t now_ms = defrag->view.now_ms;
+    return preempt_may_shrink(job) && job->current.nodes >= 2 &&
+           job->current.nodes <= job->spec->nodes_min &&
+           job->spec->priority <= defrag->job->spec->priority &&
+           !view_is_absent(&defrag->view, job) &&
+           (!job->moved_at_ms || now_ms - job->moved_at_ms >= DEFRAG_REST_MS);
+}
+
+static bool moves_already(const struct defrag *defrag, const struct job *job)
+{
+    for (int i = 0; i < defrag->count; i++)
+        if (defrag->moves[i].job == job)
+            return true;
+    return false;
+}
+
+/* The value its topology pins it to. */
+static const char *together(const struct defrag *defrag, const struct job *job)
+{
+    for (int i = 0; i < job->workers_count && job->spec->topology[0]; i++) {
+        const struct view_node *node = view_find(&defrag->view, job->workers[i].node);
+        if (node && job->workers[i].state != WORKER_EXITED)
+            return node_label(node->node, job->spec->topology);
+    }
+    return NULL;
+}
+
+/* The part of a gang on this node finds a place elsewhere; the view is as if it were there. */
+static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
+{
+    struct placement placement = {0};
+    struct request request = {.spec = job->spec,
+                              .nodes_min = 1,
+                              .nodes_max = 1,
+                              .sequence =
+                                  defrag->job->sequence, /* what is kept for it may be used */
+                              .avoid = job,
+                              .together = together(defrag, job)};
+    if (defrag->count == defrag->max || !may_move(defrag, job) || moves_already(defrag, job) ||
+        !scheduler_place(&defrag->view, &request, &placement, NULL))
+        return false;
+    placement_fini(&placement);
+    for (int i = 0; i < job->workers_count; i++)
+        if (strcmp(job->workers[i].node, from->node->name) == 0)
+            view_release(&defrag->view, job, &job->workers[i]);
+    defrag->moves[defrag->count++] =
+        (struct concession){.job = job, .node = from->node, .moves = true};
+    return true;
+}
+
+/* Gangs move off this node until the job has room on it; false: it is as it was, but for the view
+ * and the moves, which the caller puts back. */
+static bool clear(struct defrag *defrag, struct view_node *node)
+{
+    bool was_open = node->open;
+    node->open = false; /* nobody moves to where he moves from */
+    for (struct map_entry *e = map_first(&node->node->jobs);
+         e && !node_has_room(node, defrag->job->spec, NULL); e = map_next(e))
+        (void)move(defrag, e->value, node);
+    node->open = was_open;
+    return node_has_room(node, defrag->job->spec, NULL);
+}
+
+static int slots_to_move(const struct defrag *defrag, const struct view_node *node)
+{
+    int movable = 0, needs = queue_slots_of(defrag->job->spec, 1) - node->slots_free;
+    for (struct map_entry *e = map_first(&node->node->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        if (may_move(defrag, job))
+            movable += job->spec->workers_per_node * job->spec->resources.slots;
+    }
+    return movable >= needs ? needs : -1;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct option *x = a, *y = b;
+    return x->slots != y->slots ? (x->slots < y->slots ? -1 : 1)
+                                : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Nodes from which few slots would have to move come first. */
+static int find_options(const struct defrag *defrag, struct option *ret)
+{
+    int count = 0;
+    for (int i = 0; i < defrag->view.count; i++) {
+        const struct view_node *node = &defrag->view.nodes[i];
+        if (!preempt_is_useful(defrag->pass, defrag->job, node) ||
+            node_has_room(node, defrag->job->spec, NULL))
+            continue;
+        int slots = slots_to_move(defrag, node);
+        if (slots >= 0)
+            ret[count++] = (struct option){.index = i, .slots = slots};
+    }
+    qsort(ret, (size_t)count, sizeof *ret, compare);
+    return count < DEFRAG_NODES_MAX ? count : DEFRAG_NODES_MAX;
+}
+
+static void put_back(struct defrag *defrag, const struct view_node *nodes, const struct view *view)
+{
+    struct view_node *own = defrag->view.nodes;
+    int *roomy = defrag->view.roomy;
+    memcpy(own, nodes, sizeof *nodes * (size_t)view->count);
+    defrag->view = *view;
+    defrag->view.nodes = own;
+    defrag->view.roomy = roomy;
+    for (int i = defrag->view.roomy_count = 0; i < view->count; i++)
+        if (own[i].open && own[i].slots_free > 0)
+            roomy[defrag->view.roomy_count++] = i;
+}
+
+static bool find(struct defrag *defrag)
+{
+    size_t capacity = (size_t)defrag->view.count + 1;
+    struct option *options = calloc(capacity, sizeof *options);
+    struct view_node *before = calloc(capacity, sizeof *before);
+    insist(options && before);
+    int count = find_options(defrag, options);
+    bool found = false;
+    for (int i = 0; i < count && !found; i++) {
+        int moves = defrag->count;
+        struct view view = defrag->view;
+        memcpy(before, view.nodes, sizeof *before * (size_t)view.count);
+        if (!clear(defrag, &defrag->view.nodes[options[i].index])) {
+            put_back(defrag, before, &view);
+            defrag->count = moves;
+        }
+        found = defrag->count > 0 && scheduler_fits(&defrag->view, &defrag->request);
+    }
+    free(options);
+    free(before);
+    return found;
+}
+
+/* Moving makes no slot: without enough in sum there is nothing to look for. */
+static bool enough_in_sum(const struct defrag *defrag)
+{
+    int free_slots = 0;
+    for (int i = 0; i < defrag->view.count; i++)
+        if (preempt_is_useful(defrag->pass, defrag->job, &defrag->view.nodes[i]))
+            free_slots += defrag->view.nodes[i].slots_free;
+    return free_slots >= queue_slots_of(defrag->job->spec, defrag->job->spec->nodes_min);
+}
+
+int defrag_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max)
+{
+    struct defrag defrag = {.pass = pass,
+                            .job = job,
+                            .moves = ret,
+                            .max = max < DEFRAG_MOVES_MAX ? max : DEFRAG_MOVES_MAX};
+    defrag.request = (struct request){.spec = job->spec,
+                                      .sequence = job->sequence,
+                                      .nodes_min = job->spec->nodes_min,
+                                      .nodes_max = job->spec->nodes_min};
+    preempt_view(pass, &defrag.view);
+    bool found = !scheduler_fits(&defrag.view, &defrag.request) && enough_in_sum(&defrag) &&
+                 find(&defrag) && trial_places(pass, job, ret, defrag.count);
+    view_fini(&defrag.view);
+    return found ? defrag.count : 0;
+}
