@@ -73,16 +73,13 @@ static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
     return true;
 }
 
-/* Gangs move off this node until the job has room on it; false: it is as it was, but for the view
- * and the moves, which the caller puts back. */
+/* Gangs move off this node until the job has room on it (none moves to where it is already). If
+ * false, the caller puts the view and the moves back. */
 static bool clear(struct defrag *defrag, struct view_node *node)
 {
-    bool was_open = node->open;
-    node->open = false; /* nobody moves to where he moves from */
     for (struct map_entry *e = map_first(&node->node->jobs);
          e && !node_has_room(node, defrag->job->spec, NULL); e = map_next(e))
         (void)move(defrag, e->value, node);
-    node->open = was_open;
     return node_has_room(node, defrag->job->spec, NULL);
 }
 
@@ -121,17 +118,15 @@ static int find_options(const struct defrag *defrag, struct option *ret)
     return count < DEFRAG_NODES_MAX ? count : DEFRAG_NODES_MAX;
 }
 
-static void put_back(struct defrag *defrag, const struct view_node *nodes, const struct view *view)
+static void put_back(struct defrag *defrag, const struct view_node *nodes, int available)
 {
-    struct view_node *own = defrag->view.nodes;
-    int *roomy = defrag->view.roomy;
-    memcpy(own, nodes, sizeof *nodes * (size_t)view->count);
-    defrag->view = *view;
-    defrag->view.nodes = own;
-    defrag->view.roomy = roomy;
-    for (int i = defrag->view.roomy_count = 0; i < view->count; i++)
-        if (own[i].open && own[i].slots_free > 0)
-            roomy[defrag->view.roomy_count++] = i;
+    struct view *view = &defrag->view;
+    memcpy(view->nodes, nodes, sizeof *nodes * (size_t)view->count);
+    view->available = available;
+    view->roomy_count = 0;
+    for (int i = 0; i < view->count; i++)
+        if (nodes[i].open && nodes[i].slots_free > 0)
+            view->roomy[view->roomy_count++] = i;
 }
 
 static bool find(struct defrag *defrag)
@@ -143,11 +138,10 @@ static bool find(struct defrag *defrag)
     int count = find_options(defrag, options);
     bool found = false;
     for (int i = 0; i < count && !found; i++) {
-        int moves = defrag->count;
-        struct view view = defrag->view;
-        memcpy(before, view.nodes, sizeof *before * (size_t)view.count);
+        int moves = defrag->count, available = defrag->view.available;
+        memcpy(before, defrag->view.nodes, sizeof *before * (size_t)defrag->view.count);
         if (!clear(defrag, &defrag->view.nodes[options[i].index])) {
-            put_back(defrag, before, &view);
+            put_back(defrag, before, available);
             defrag->count = moves;
         }
         found = defrag->count > 0 && scheduler_fits(&defrag->view, &defrag->request);
