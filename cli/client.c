@@ -23,8 +23,7 @@ struct place { /* where to go, and what said so */
     char token[256];
 };
 
-/* A small file's first line; absent is an empty text. */
-static int read_line(const char *path, char *ret, size_t size, struct error *err)
+int client_read_line(const char *path, char *ret, size_t size, struct error *err)
 {
     FILE *file = fopen(path, "re");
     if (!file)
@@ -87,10 +86,10 @@ static void read_current(struct place *place)
         return;
     snprintf(path, sizeof(path), "%s/current/rpc.url", dir);
     if (!place->url[0])
-        read_line(path, place->url, sizeof(place->url), &ignored);
+        (void)client_read_line(path, place->url, sizeof(place->url), &ignored);
     snprintf(path, sizeof(path), "%s/current/admin.token", dir);
     if (!place->token[0])
-        read_line(path, place->token, sizeof(place->token), &ignored);
+        (void)client_read_line(path, place->token, sizeof(place->token), &ignored);
 }
 
 int client_open(const struct args *args, struct client *ret, struct error *err)

@@ -39,6 +39,9 @@ struct client {
     char url[256];
 };
 
+/* A small file's first line: an address or a token. */
+int client_read_line(const char *path, char *ret, size_t size, struct error *err);
+
 int client_open(const struct args *args, struct client *ret, struct error *err);
 void client_close(struct client *client); /* zeroed memory is fine */
 

@@ -20,6 +20,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/env/disk_os.h"
 #include "common/env/paths.h"
 #include "common/env/proc.h"
 #include "common/rpc/message.h"
@@ -196,17 +197,15 @@ static int reap(struct child *child, struct proc_exit *ret)
     return 0;
 }
 
-static int read_first_line(const char *dir, const char *name, char *ret, size_t size)
+/* What the coordinator wrote in its folder; E_NOT_FOUND while it has not. */
+static int read_address(const struct up *up, const char *name, char *ret, size_t size)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    FILE *file = fopen(path, "re");
+    struct error ignored;
     ret[0] = '\0';
-    if (!file)
+    if (paths_join(path, sizeof(path), up->data, name, &ignored) != 0 ||
+        client_read_line(path, ret, size, &ignored) != 0)
         return E_NOT_FOUND;
-    if (fgets(ret, (int)size, file))
-        ret[strcspn(ret, "\r\n")] = '\0';
-    fclose(file);
     return ret[0] ? 0 : E_NOT_FOUND;
 }
 
@@ -245,8 +244,8 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
             return error_set(err, E_FAILED_PRECONDITION, "the coordinator did not start");
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
-            (!page || read_first_line(up->data, "http.url", up->http, sizeof(up->http)) == 0) &&
-            read_first_line(up->data, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up->rpc))
+            (!page || read_address(up, "http.url", up->http, sizeof(up->http)) == 0) &&
+            read_address(up, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up->rpc))
             return 0;
         if (interrupted(up, UP_POLL_MS))
             return error_set(err, E_CANCELLED, "interrupted");
@@ -255,7 +254,11 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
                      up->children[0].log);
 }
 
-static int make_dirs(const char *path, struct error *err);
+static int make_dirs(const char *path, struct error *err)
+{
+    struct disk disk = disk_os();
+    return disk.make_dirs(disk.self, path, 0700, err);
+}
 
 /* current -> DATA, so that client verbs find address and token. Without a home there is none. */
 static void point_current(struct up *up)
@@ -296,24 +299,6 @@ static void restore_current(const struct up *up)
         unlink(link);
     else if (symlink(up->before, next) == 0 && rename(next, link) != 0)
         unlink(next);
-}
-
-static int make_dirs(const char *path, struct error *err)
-{
-    char part[PATH_MAX];
-    if (str_copy(part, sizeof(part), path) != 0)
-        return error_set(err, E_INVALID_ARGUMENT, "path too long: %s", path);
-    for (char *slash = part + 1;; slash++) {
-        if (*slash != '/' && *slash != '\0')
-            continue;
-        bool last = *slash == '\0';
-        *slash = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST)
-            return error_errno(err, errno, "cannot make the folder %s", part);
-        if (last)
-            return 0;
-        *slash = '/';
-    }
 }
 
 static int prepare(struct up *up, const struct args *args, struct error *err)

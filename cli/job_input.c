@@ -50,11 +50,14 @@ static int parse_file(struct input *in, const char *path)
         fclose(file);
     if (rc == 0) {
         struct tree_input input = {.name = name, .text = buf_cstr(&text), .size = text.size};
-        size_t start = strspn(input.text, " \t\r\n");
-        rc = input.text[start] == '{' ? tree_parse_json(&input, &in->arena, &in->spec, in->err)
-                                      : tree_parse_yaml(&input, &in->arena, &in->spec, in->err);
+        rc = tree_looks_like_json(input.text, input.size)
+                 ? tree_parse_json(&input, &in->arena, &in->spec, in->err)
+                 : tree_parse_yaml(&input, &in->arena, &in->spec, in->err);
     }
     buf_fini(&text);
+    if (rc == 0 && in->spec->kind == TREE_NULL)
+        return error_set(in->err, E_INVALID_ARGUMENT,
+                         "%s is empty: a job spec has at least a command", name);
     if (rc == 0 && in->spec->kind != TREE_MAP)
         rc = error_set(in->err, E_INVALID_ARGUMENT, "%s: a job spec is a map of keys, this is %s",
                        name, tree_kind_name(in->spec->kind));
@@ -309,7 +312,10 @@ static int build(struct input *in, Muster__JobSpec **ret)
         error_hint(in->err, "give one after --, as in: muster run -N 2 -- python3 train.py");
         return E_INVALID_ARGUMENT;
     }
-    return spec_from_tree(&in->arena, in->spec, ret, in->err);
+    rc = spec_from_tree(&in->arena, in->spec, ret, in->err);
+    if (rc != 0 && str_starts(in->err->text, "line "))
+        (void)error_wrap(in->err, "%s", file ? file : in->args->words[0]);
+    return rc;
 }
 
 static int read_input(struct input *in, Muster__JobSpec **ret)

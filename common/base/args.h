@@ -81,6 +81,11 @@ const char *args_repeated(const struct args *args, const char *name, size_t inde
 int args_help(const struct args_command *command, struct buf *out);
 int args_usage(const struct args_command *command, struct buf *out); /* the usage line alone */
 
+/* The name of the positional row that the last of `words` stands for, as far as it is typed; NULL
+ * where it is an option, an option's value, or one too many. */
+const char *args_positional_of(const struct args_command *command, size_t count,
+                               const char *const *words);
+
 /* Candidates for a partial word, one call each: option names for "-...", choices after an option
  * that has some. `previous` is the word before it ("" if none). */
 typedef void (*args_candidate_fn)(void *arg, const char *word, const char *help);

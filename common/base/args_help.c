@@ -191,6 +191,25 @@ static const struct args_option *row_wanting_value(const struct args_command *co
     return NULL;
 }
 
+const char *args_positional_of(const struct args_command *command, size_t count,
+                               const char *const *words)
+{
+    size_t at = 0, number = 0;
+    for (; at + 1 < count; at++) {
+        if (words[at][0] != '-' || !words[at][1])
+            number++;
+        else if (row_wanting_value(command, words[at]) && at++ + 2 == count)
+            return NULL;
+    }
+    if (at + 1 != count || words[at][0] == '-')
+        return NULL;
+    const struct args_option *row = command->options;
+    for (; row->name; row++)
+        if (args_is_positional(row) && (row->kind != ARGS_POSITIONAL || number-- == 0))
+            break;
+    return row->name;
+}
+
 void args_complete(const struct args_command *command, const char *previous, const char *partial,
                    args_candidate_fn fn, void *arg)
 {

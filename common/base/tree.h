@@ -2,10 +2,10 @@
  * column where it says it. Keys keep their order; duplicate keys, NUL characters, invalid UTF-8 and
  * everything beyond the limits are refused, each with its place.
  *
- * JSON is RFC 8259, strict. YAML is one document of YAML 1.2 core: plain `true`, `12`, `0x1f`,
- * `1.5`, `.inf`, `null`, `~` are what they look like; `no`, `yes`, `on` and everything quoted are
- * strings. Anchors, aliases, tags, merge keys and further documents are refused. Integers are
- * 64-bit signed; larger ones are refused, not rounded.
+ * A byte order mark at the start is skipped. JSON is RFC 8259, strict. YAML is one document of
+ * YAML 1.2 core: plain `true`, `12`, `0x1f`, `1.5`, `.inf`, `null`, `~` are what they look like;
+ * `no`, `yes`, `on` and everything quoted are strings. Anchors, aliases, tags, merge keys and
+ * further documents are refused. Integers are 64-bit signed; larger ones are refused, not rounded.
  *
  * Who owns: nodes and texts live in the arena they were parsed into or built in. A parsed tree is
  * only read; a tree under construction belongs to one thread.
@@ -73,6 +73,9 @@ int tree_parse_json(const struct tree_input *input, struct arena *arena, struct 
                     struct error *err);
 int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct tree **ret,
                     struct error *err);
+
+/* Whether to read it as JSON: it begins with a brace. */
+bool tree_looks_like_json(const char *text, size_t size);
 
 /* "null", "a boolean", "an integer", "a number", "a string", "a list", "a map". */
 const char *tree_kind_name(enum tree_kind kind);

@@ -305,10 +305,13 @@ static int read_entry(struct json *json, bool *ret_more)
 int tree_parse_json(const struct tree_input *input, struct arena *arena, struct tree **ret,
                     struct error *err)
 {
-    struct json json = {
-        .at = input->text, .end = input->text + input->size, .line = 1, .column = 1};
+    struct json json = {.line = 1, .column = 1};
     bool more = true;
     int rc = tree_parse_init(&json.parse, input, arena, err);
+    if (rc == 0) {
+        json.at = json.parse.input->text;
+        json.end = json.at + json.parse.input->size;
+    }
     while (rc == 0 && more)
         rc = read_entry(&json, &more);
     if (rc)

@@ -26,6 +26,22 @@ int tree_parse_out_of_memory(const struct tree_parse *parse)
     return error_set(parse->err, E_RESOURCE_EXHAUSTED, "no memory left to read the document");
 }
 
+static const char byte_order_mark[] = "\xef\xbb\xbf";
+
+static size_t mark_bytes(const char *text, size_t size)
+{
+    size_t mark = strlen(byte_order_mark);
+    return size >= mark && memcmp(text, byte_order_mark, mark) == 0 ? mark : 0;
+}
+
+bool tree_looks_like_json(const char *text, size_t size)
+{
+    size_t at = mark_bytes(text, size);
+    while (at < size && text[at] && strchr(" \t\r\n", text[at]))
+        at++;
+    return at < size && text[at] == '{';
+}
+
 static int check_text(const struct tree_parse *parse)
 {
     const char *text = parse->input->text;
@@ -64,6 +80,11 @@ int tree_parse_init(struct tree_parse *parse, const struct tree_input *input, st
     if (input->size > limits->bytes)
         return error_set(err, E_RESOURCE_EXHAUSTED, "%s: %zu bytes, at most %zu are read",
                          input->name ? input->name : "the document", input->size, limits->bytes);
+    size_t mark = mark_bytes(input->text, input->size);
+    parse->without_mark = *input;
+    parse->without_mark.text += mark;
+    parse->without_mark.size -= mark;
+    parse->input = &parse->without_mark;
     return check_text(parse);
 }
 

@@ -5,7 +5,8 @@
 #include "common/base/tree.h"
 
 struct tree_parse {
-    const struct tree_input *input;
+    const struct tree_input *input; /* behind a byte order mark */
+    struct tree_input without_mark;
     struct arena *arena;
     struct error *err;
     struct tree_limits limits; /* with the defaults filled in */

@@ -231,6 +231,7 @@ int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct 
     if (!yaml_parser_initialize(&parser))
         return tree_parse_out_of_memory(&yaml.parse);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    input = yaml.parse.input;
     yaml_parser_set_input_string(&parser, (const unsigned char *)input->text, input->size);
     while (rc == 0 && !end) {
         yaml_event_t event;

@@ -59,6 +59,16 @@ static int put_default(const struct widen *w, struct tree *map,
     return get(map, type, name) ? 0 : put(w, map, name, value, map);
 }
 
+/* On the way 0 means "not said", and becomes 1: who says it means something else. */
+static int refuse_zero(const struct widen *w, const struct tree *map,
+                       const ProtobufCMessageDescriptor *type, const char *name)
+{
+    const struct tree *node = get(map, type, name);
+    bool zero = node && ((node->kind == TREE_INTEGER && node->integer == 0) ||
+                         (node->kind == TREE_NUMBER && node->number == 0));
+    return zero ? tree_fail(node, w->err, "%s must be more than 0; left out it is 1", name) : 0;
+}
+
 /* An integer becomes text with its unit: 90 is "90s", 200 is "200 steps". */
 static int put_unit(const struct widen *w, struct tree *map, const ProtobufCMessageDescriptor *type,
                     const char *name, const char *unit)
@@ -109,7 +119,7 @@ static int range_of_text(const struct widen *w, struct tree *spec, struct tree *
     if (good) {
         memcpy(first, node->string, length);
         first[length] = '\0';
-        good = parse_i64(first, 0, UINT32_MAX, &min, NULL) == 0 &&
+        good = parse_i64(first, 1, UINT32_MAX, &min, NULL) == 0 &&
                parse_i64(dots + 2, 0, UINT32_MAX, &max, NULL) == 0;
     }
     if (!good)
@@ -125,6 +135,8 @@ static int widen_nodes(const struct widen *w, struct tree *spec)
     struct tree *node = get(spec, &muster__job_spec__descriptor, "nodes");
     if (!node)
         return put_range(w, spec, NULL, 1, 1);
+    if (refuse_zero(w, spec, &muster__job_spec__descriptor, "nodes"))
+        return E_INVALID_ARGUMENT;
     if (node->kind == TREE_INTEGER)
         return put_range(w, spec, node, node->integer, node->integer);
     if (node->kind == TREE_STRING)
@@ -132,8 +144,10 @@ static int widen_nodes(const struct widen *w, struct tree *spec)
     if (node->kind != TREE_MAP)
         return 0; /* transcoding says what is wrong with it */
     struct tree *min = get(node, type, "min"), *max = get(node, type, "max");
-    int rc = 0;
-    if (!min)
+    int rc = refuse_zero(w, node, type, "min");
+    if (rc == 0)
+        rc = refuse_zero(w, node, type, "max");
+    if (rc == 0 && !min)
         rc = put(w, node, "min", tree_integer(w->arena, 1), node);
     if (rc == 0 && !max)
         rc = put(w, node, "max",
@@ -203,7 +217,11 @@ static int widen_resources(const struct widen *w, struct tree *spec)
         return no_memory(w);
     if (map->kind != TREE_MAP)
         return 0;
-    int rc = put_default(w, map, type, "slots", tree_integer(w->arena, 1));
+    int rc = refuse_zero(w, map, type, "slots");
+    if (rc == 0)
+        rc = refuse_zero(w, map, type, "cpus");
+    if (rc == 0)
+        rc = put_default(w, map, type, "slots", tree_integer(w->arena, 1));
     if (rc == 0)
         rc = put_default(w, map, type, "cpus", tree_integer(w->arena, 1));
     return rc;
@@ -233,6 +251,8 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__descriptor;
     struct widen w = {arena, err};
+    if (spec->kind == TREE_NULL)
+        return error_set(err, E_INVALID_ARGUMENT, "it is empty: a job spec has at least a command");
     if (spec->kind != TREE_MAP)
         return tree_fail(spec, err, "a job spec is a map of settings, this is %s",
                          tree_kind_name(spec->kind));
@@ -254,6 +274,8 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
     if (rc == 0)
         rc = put_default(&w, spec, type, "priority", tree_string(arena, "normal"));
     if (rc == 0)
+        rc = refuse_zero(&w, spec, type, "workers_per_node");
+    if (rc == 0)
         rc = put_default(&w, spec, type, "workers_per_node", tree_integer(arena, 1));
     return rc;
 }
@@ -271,14 +293,6 @@ int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret
     return rc;
 }
 
-static bool looks_like_json(const char *text, size_t size)
-{
-    size_t i = 0;
-    while (i < size && strchr(" \t\r\n", text[i]) && text[i])
-        i++;
-    return i < size && text[i] == '{';
-}
-
 int spec_parse(const char *name, const char *text, size_t size, Muster__JobSpec **ret,
                struct error *err)
 {
@@ -286,8 +300,8 @@ int spec_parse(const char *name, const char *text, size_t size, Muster__JobSpec 
     arena_init(&arena, ARENA_DEFAULT_MAX_BYTES);
     struct tree *tree;
     struct tree_input input = {.text = text, .size = size, .limits = {.bytes = SPEC_MAX_BYTES}};
-    int rc = looks_like_json(text, size) ? tree_parse_json(&input, &arena, &tree, err)
-                                         : tree_parse_yaml(&input, &arena, &tree, err);
+    int rc = tree_looks_like_json(text, size) ? tree_parse_json(&input, &arena, &tree, err)
+                                              : tree_parse_yaml(&input, &arena, &tree, err);
     if (rc == 0)
         rc = spec_from_tree(&arena, tree, ret, err);
     if (rc != 0 && name)

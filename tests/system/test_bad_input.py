@@ -23,7 +23,13 @@ def still_fine(cluster):
 def test_specs_are_refused_with_place_and_nearest_name(cluster, tmp_path):
     done = submit_text(cluster, tmp_path, "name: a\ncommand: [/bin/true]\nresources:\n  slot: 1\n")
     assert done.returncode == 2
-    assert "4" in done.stderr and "slots" in done.stderr, done.stderr
+    assert "job.yaml: line 4, column 3" in done.stderr and "slots" in done.stderr, done.stderr
+    done = submit_text(cluster, tmp_path, "\n")
+    assert done.returncode == 2 and "job.yaml is empty" in done.stderr, done.stderr
+    done = submit_text(cluster, tmp_path, "command: [/bin/true]\nnodes: 0\n")
+    assert done.returncode == 2 and "job.yaml: line 2, column 1: nodes must be more than 0" in done.stderr, done.stderr
+    done = cluster.muster("submit", "--slots", "0", "--", "/bin/true")
+    assert done.returncode == 2 and "slots must be more than 0" in done.stderr, done.stderr
     done = submit_text(cluster, tmp_path, "name: a\n")
     assert done.returncode == 2 and "command" in done.stderr
     done = submit_text(cluster, tmp_path, "name: Not A Name!\ncommand: [/bin/true]\n")

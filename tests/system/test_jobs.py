@@ -2,9 +2,10 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
-from localcluster import processes, wait_for
+from localcluster import MUSTER, processes, wait_for
 
 
 def test_run_shows_output_and_exits_with_the_jobs_code(cluster):
@@ -126,3 +127,21 @@ def test_drained_and_cordoned_nodes_get_nothing_new(cluster):
     assert "cordon" in cluster.muster("why", job, check=True).stdout
     cluster.muster("uncordon", "node1", check=True)
     cluster.wait_state(job, "succeeded")
+
+
+def complete(cluster, line):
+    """What bash offers for a command line that ends here."""
+    script = cluster.muster("completion", "bash").stdout + f'\nCOMP_WORDS=({line})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n_muster\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
+    environment = {**cluster.environment(), "PATH": f"{MUSTER.parent}:{os.environ['PATH']}"}
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, cwd=cluster.folder, timeout=20).stdout.split()
+
+
+def test_names_of_jobs_and_nodes_are_completed(cluster):
+    job = cluster.submit("--name", "finds-me", "--", "/bin/true")
+    assert complete(cluster, "muster show finds") == ["finds-me"]
+    assert job in complete(cluster, "muster logs -f ''")
+    assert complete(cluster, "muster drain nod") == ["node1"]
+    assert complete(cluster, "muster show -o js") == ["json"]
+    cluster.kill_coordinator()
+    assert complete(cluster, "muster show finds") == []
+    cluster.start_coordinator()

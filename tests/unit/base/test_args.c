@@ -209,6 +209,31 @@ Test(args, help_text_is_aligned_and_within_eighty_columns)
     buf_fini(&out);
 }
 
+static void expect_positional(const char *expected, size_t count, const char *const *words)
+{
+    static const struct args_option rows[] = {
+        {.name = "all", .letter = 'a', .kind = ARGS_FLAG},
+        {.name = "output", .letter = 'o', .kind = ARGS_OPTION},
+        {.name = "job", .kind = ARGS_POSITIONAL},
+        {.name = "node", .kind = ARGS_WORDS},
+        {0}};
+    static const struct args_command command = {.program = "x", .options = rows};
+    const char *name = args_positional_of(&command, count, words);
+    cr_expect_str_eq(name ? name : "none", expected, "%s", words[count - 1]);
+}
+
+Test(args, completion_knows_which_argument_a_word_is)
+{
+    expect_positional("job", 1, (const char *[]){""});
+    expect_positional("job", 2, (const char *[]){"-a", "j"});
+    expect_positional("none", 2, (const char *[]){"-o", "j"});
+    expect_positional("job", 3, (const char *[]){"--output", "json", "j"});
+    expect_positional("job", 2, (const char *[]){"--output=json", "j"});
+    expect_positional("node", 4, (const char *[]){"-o", "json", "j", ""});
+    expect_positional("node", 3, (const char *[]){"j", "n1", "n2"});
+    expect_positional("none", 2, (const char *[]){"j", "--o"});
+}
+
 static void collect(void *arg, const char *word, const char *help)
 {
     (void)help;

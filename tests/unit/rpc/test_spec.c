@@ -140,6 +140,27 @@ static void says(const char *yaml, const char *text, const char *field, const ch
     cr_expect_not_null(strstr(err.hint, hint), "%s: \"%s\" lacks \"%s\"", yaml, err.hint, hint);
 }
 
+Test(spec, an_explicit_zero_is_no_default)
+{
+    says("nodes: 0\n", "line 1, column 1: nodes must be more than 0", "nodes", "");
+    says("nodes: {min: 0, max: 2}\n", "min must be more than 0", "nodes.min", "");
+    says("workers_per_node: 0\n", "workers_per_node must be more than 0", "workers_per_node", "");
+    says("resources: {slots: 0}\n", "slots must be more than 0", "resources.slots", "");
+    says("resources: {cpus: 0.0}\n", "cpus must be more than 0", "resources.cpus", "");
+}
+
+Test(spec, an_empty_one_says_so_and_a_byte_order_mark_is_nothing)
+{
+    says("", "job.yaml: it is empty", "", "");
+    says("\xef\xbb\xbf# nothing\n", "job.yaml: it is empty", "", "");
+    Muster__JobSpec *spec = spec_of("\xef\xbb\xbfname: a");
+    cr_expect_str_eq(spec->name, "a");
+    rpc_message_free(spec);
+    spec = spec_of("\xef\xbb\xbf {\"name\": \"b\"}");
+    cr_expect_str_eq(spec->name, "b");
+    rpc_message_free(spec);
+}
+
 Test(spec, refusals_name_file_line_path_and_the_nearest_name)
 {
     says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: \"comand\" is no field of JobSpec",
@@ -154,7 +175,6 @@ Test(spec, refusals_name_file_line_path_and_the_nearest_name)
     says("command: [a, [b]]\n", "expected text, found a list", "command[1]", "");
     says("- a\n- b\n", "a job spec is a map of settings, this is a list", "", "");
     says("just text", "a job spec is a map", "", "");
-    says("", "a job spec is a map", "", "");
     says("{\"name\": }", "job.yaml", "", "");
     says("a: b: c", "job.yaml", "", "");
 }
