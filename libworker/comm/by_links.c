@@ -15,8 +15,8 @@ static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
 }
 
 /* Everybody's data in rank order, our own from memory. */
-static struct reduce_plan sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
-                                     const void *own)
+struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
+                                   const void *own)
 {
     for (int p = 0; p < comm->world; p++)
         comm->summands[p] = (struct summand){p == comm->rank ? own : NULL, p};
@@ -36,7 +36,7 @@ static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
     if (bytes > 0)
         memcpy(copy, rq->in, bytes);
     struct reduction reduction = request_reduction(comm, rq, NULL);
-    struct reduce_plan plan = sum_of_all(comm, &reduction, copy);
+    struct reduce_plan plan = plan_sum_of_all(comm, &reduction, copy);
     plan.dst = rq->out;
     plan.dst_size = request_out_size(rq);
     plan.count = rq->count;
@@ -53,7 +53,7 @@ static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, str
     char *out = rq->out;
     struct slice own = slice_of(rq->count, comm->world, comm->rank);
     struct reduction reduction = request_reduction(comm, rq, tally);
-    struct reduce_plan plan = sum_of_all(comm, &reduction, in + own.first * size);
+    struct reduce_plan plan = plan_sum_of_all(comm, &reduction, in + own.first * size);
     plan.dst = out + own.first * out_size;
     plan.dst_size = out_size;
     plan.count = own.count;
@@ -76,7 +76,8 @@ static int reduce_scatter(struct wk_comm *comm, const struct request *rq, struct
     const char *in = rq->in;
     size_t row_bytes = rq->count * wk_dtype_bytes(rq->dtype);
     struct reduction reduction = request_reduction(comm, rq, tally);
-    struct reduce_plan plan = sum_of_all(comm, &reduction, in + row_bytes * (size_t)comm->rank);
+    struct reduce_plan plan =
+        plan_sum_of_all(comm, &reduction, in + row_bytes * (size_t)comm->rank);
     plan.dst = rq->out;
     plan.dst_size = request_out_size(rq);
     plan.count = rq->count;
@@ -94,7 +95,7 @@ static int reduce_to_root(struct wk_comm *comm, const struct request *rq, size_t
         return transfer_run(comm, NULL);
     }
     struct reduction reduction = request_reduction(comm, rq, NULL);
-    struct reduce_plan plan = sum_of_all(comm, &reduction, rq->in);
+    struct reduce_plan plan = plan_sum_of_all(comm, &reduction, rq->in);
     plan.dst = rq->out;
     plan.dst_size = wk_dtype_bytes(rq->dtype);
     plan.count = rq->count;
@@ -161,31 +162,6 @@ static int all_to_all(struct wk_comm *comm, const struct request *rq, size_t row
         }
         plan_send(comm, p, from, row_bytes);
         plan_receive(comm, p, to, row_bytes);
-    }
-    return transfer_run(comm, NULL);
-}
-
-/* As all_to_all; each header names the length of the row that follows. */
-static int all_to_all_v(struct wk_comm *comm, const struct request *rq)
-{
-    const struct wk_rows *rows = &rq->rows;
-    size_t size = wk_dtype_bytes(rq->dtype);
-    for (int p = 0; p < comm->world; p++) {
-        struct peer *peer = &comm->peers[p];
-        const char *from = (const char *)rows->in + rows->in_offsets[p] * size;
-        char *to = (char *)rows->out + rows->out_offsets[p] * size;
-        if (p == comm->rank) {
-            if (rows->in_counts[p] != rows->out_counts[p])
-                return comm_fail(comm, WK_EMISMATCH, -1,
-                                 "%s: rank %d sends itself %zu elements, expects %zu", comm->name,
-                                 p, rows->in_counts[p], rows->out_counts[p]);
-            keep_own(to, from, rows->in_counts[p] * size);
-            continue;
-        }
-        peer->ours.count = rows->in_counts[p];
-        peer->expected.count = rows->out_counts[p];
-        plan_send(comm, p, from, rows->in_counts[p] * size);
-        plan_receive(comm, p, to, rows->out_counts[p] * size);
     }
     return transfer_run(comm, NULL);
 }
@@ -343,7 +319,9 @@ int by_links_run(struct wk_comm *comm, const struct request *rq)
     case KIND_ALL_TO_ALL:
         return all_to_all(comm, rq, bytes);
     case KIND_ALL_TO_ALL_V:
-        return all_to_all_v(comm, rq);
+    case KIND_ALL_GATHER_V:
+    case KIND_REDUCE_SCATTER_V:
+        return rows_run(comm, rq);
     case KIND_SEND:
     case KIND_RECV:
     case KIND_SEND_RECV:

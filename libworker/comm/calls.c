@@ -1,7 +1,4 @@
 /* The public operations: arguments are looked at here, once, and become a request. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "libworker/comm/comm_internal.h"
 
 static bool sends(const struct request *rq)
@@ -36,6 +33,8 @@ static bool has_buffers(const struct wk_comm *comm, const struct request *rq)
     case KIND_SEND:
         return rq->in;
     case KIND_ALL_TO_ALL_V:
+    case KIND_ALL_GATHER_V:
+    case KIND_REDUCE_SCATTER_V:
     case KIND_BARRIER:
         return true;
     }
@@ -59,7 +58,7 @@ static int check_peer(struct wk_comm *comm, int peer)
                                comm->world);
 }
 
-static int check(struct wk_comm *comm, const struct request *rq)
+int request_check(struct wk_comm *comm, const struct request *rq)
 {
     size_t size = wk_dtype_bytes(rq->dtype);
     int rc = 0;
@@ -88,7 +87,7 @@ static int submit(struct wk_comm *comm, struct request *request, struct wk_work 
 {
     if (!comm)
         return WK_EINVAL;
-    int rc = check(comm, request);
+    int rc = request_check(comm, request);
     return rc != 0 ? rc : work_submit(comm, request, ret_work);
 }
 
@@ -176,44 +175,6 @@ int wk_all_to_all(struct wk_comm *comm, const struct wk_buffers *buffers, struct
 {
     struct request request = request_of(KIND_ALL_TO_ALL, buffers);
     return submit(comm, &request, ret_work);
-}
-
-/* An asynchronous operation outlives the caller's arrays. */
-static int keep_rows(struct wk_comm *comm, struct request *request)
-{
-    struct wk_rows *rows = &request->rows;
-    const size_t **arrays[] = {&rows->in_counts, &rows->in_offsets, &rows->out_counts,
-                               &rows->out_offsets};
-    size_t n = (size_t)comm->world;
-    for (int i = 0; i < 4; i++)
-        if (!*arrays[i])
-            return comm_argument_error(comm, WK_EINVAL, "all_to_all_v without counts or offsets");
-    size_t *space = malloc(4 * n * sizeof(*space));
-    if (!space)
-        return comm_argument_error(comm, WK_ENOMEM, "no memory for %zu rows", n);
-    for (size_t i = 0; i < 4; i++) {
-        memcpy(space + i * n, *arrays[i], n * sizeof(*space));
-        *arrays[i] = space + i * n;
-    }
-    for (size_t i = 0; i < 4 * n; i++) {
-        if (space[i] > PTRDIFF_MAX / 16) {
-            free(space);
-            return comm_argument_error(comm, WK_EINVAL, "a row does not fit memory");
-        }
-    }
-    request->row_space = space;
-    return 0;
-}
-
-int wk_all_to_all_v(struct wk_comm *comm, const struct wk_rows *rows, struct wk_work **ret_work)
-{
-    struct request request = {.kind = KIND_ALL_TO_ALL_V, .dtype = rows->dtype, .rows = *rows};
-    if (!comm)
-        return WK_EINVAL;
-    int rc = check(comm, &request);
-    if (rc == 0)
-        rc = keep_rows(comm, &request);
-    return rc != 0 ? rc : work_submit(comm, &request, ret_work);
 }
 
 int wk_send(struct wk_comm *comm, const void *in, size_t count, enum wk_dtype dtype, int to,

@@ -94,17 +94,8 @@ static int alone(struct wk_comm *comm, const struct request *rq)
         request_tell(rq, &share, 1);
         return 0;
     }
-    if (rq->kind == KIND_ALL_TO_ALL_V) {
-        size_t size = wk_dtype_bytes(rq->dtype);
-        if (rq->rows.in_counts[0] != rq->rows.out_counts[0])
-            return comm_fail(comm, WK_EMISMATCH, -1, "%s: %zu elements to itself, %zu from itself",
-                             comm->name, rq->rows.in_counts[0], rq->rows.out_counts[0]);
-        if (rq->rows.in_counts[0] > 0)
-            memmove((char *)rq->rows.out + rq->rows.out_offsets[0] * size,
-                    (const char *)rq->rows.in + rq->rows.in_offsets[0] * size,
-                    rq->rows.in_counts[0] * size);
-        return 0;
-    }
+    if (rows_kind(rq->kind))
+        return rows_alone(comm, rq);
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
     if (rq->kind != KIND_BARRIER && rq->in != rq->out && bytes > 0)
         memmove(rq->out, rq->in, bytes);
@@ -124,7 +115,7 @@ static int run(struct wk_comm *comm, const struct request *rq)
     present_set(comm, rq);
     if (comm->world == 1)
         return alone(comm, rq);
-    if (rq->kind == KIND_ALL_TO_ALL_V)
+    if (rows_kind(rq->kind))
         return by_links_run(comm, rq);
     if (comm->locals == comm->world)
         return shared_run(comm, rq);
@@ -192,6 +183,8 @@ static void describe_data(const struct header *header, char *ret_text, size_t by
         snprintf(ret_text, bytes, "%llu %s of each", count, dtype);
         return;
     case KIND_ALL_TO_ALL_V:
+    case KIND_ALL_GATHER_V:
+    case KIND_REDUCE_SCATTER_V:
     case KIND_RECV:
     case KIND_SEND_RECV:
     case KIND_BARRIER:

@@ -2,7 +2,7 @@
  *
  *     collective.c   where an operation goes: shared.c, two_level.c or by_links.c; ways.c  the
  * table shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
- *     by_links.c     plans: what each rank sends, reduces and receives
+ *     by_links.c     plans: what each rank sends, reduces and receives; rows.c  of unequal lengths
  *     transfer.c     carries a plan out over the links
  *     wait.c         spins, then sleeps; control.c  who died, who failed, goodbye
  *     work.c         queue, progress thread; calls.c  the public calls; status.c  for watchers
@@ -53,6 +53,8 @@ enum {
     X(SCATTER, "scatter")                                                                          \
     X(ALL_TO_ALL, "all_to_all")                                                                    \
     X(ALL_TO_ALL_V, "all_to_all_v")                                                                \
+    X(ALL_GATHER_V, "all_gather_v")                                                                \
+    X(REDUCE_SCATTER_V, "reduce_scatter_v")                                                        \
     X(SEND, "send")                                                                                \
     X(RECV, "recv")                                                                                \
     X(SEND_RECV, "send_recv")
@@ -79,7 +81,7 @@ struct request {
     int to, from; /* send, recv, send_recv */
     bool finishes;
     struct wk_reduce_options finish;
-    struct wk_rows rows; /* all_to_all_v */
+    struct wk_rows rows; /* of rows_kind */
     size_t *row_space;   /* what the arrays of `rows` lie in, or NULL; freed with the request */
 };
 
@@ -319,6 +321,10 @@ void plan_send(struct wk_comm *comm, int peer, const void *data, size_t bytes);
 void plan_send_gated(struct wk_comm *comm, int peer, struct out out);
 struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes);
 
+/* Everybody's data in rank order, our own from memory. */
+struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
+                                   const void *own);
+
 /* Headers, then the reduction (may be NULL), then what is to be received, while sending. */
 int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction);
 int transfer_mismatch(struct wk_comm *comm, int peer, const struct header *theirs);
@@ -405,6 +411,14 @@ int by_links_run(struct wk_comm *comm, const struct request *rq);
 int shared_run(struct wk_comm *comm, const struct request *rq);
 int two_level_run(struct wk_comm *comm, const struct request *rq);
 int chain_run(struct wk_comm *comm, const struct request *rq);
+
+/* rows.c: kinds whose rows differ in length; headers are planned. */
+bool rows_kind(enum kind kind);
+int rows_run(struct wk_comm *comm, const struct request *rq);
+int rows_alone(struct wk_comm *comm, const struct request *rq);
+
+/* --- calls.c: 0, or what is wrong with the arguments. */
+int request_check(struct wk_comm *comm, const struct request *rq);
 
 /* --- work.c */
 int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work);

@@ -86,6 +86,18 @@ struct wk_rows {
 WK_API int wk_all_to_all_v(struct wk_comm *comm, const struct wk_rows *rows,
                            struct wk_work **ret_work);
 
+/* out_counts[p] elements of rank p's `in` arrive at out + out_offsets[p] on every rank; in[] has
+ * out_counts[rank], and may be its own place within `out`. Every rank gives the same out_counts
+ * (WK_EMISMATCH); in_counts and in_offsets are not looked at. */
+WK_API int wk_all_gather_v(struct wk_comm *comm, const struct wk_rows *rows,
+                           struct wk_work **ret_work);
+
+/* out[in_counts[rank]] = the reduction of everybody's in + in_offsets[rank], and may be that very
+ * row. Every rank gives the same in_counts (WK_EMISMATCH); out_counts and out_offsets are not
+ * looked at. */
+WK_API int wk_reduce_scatter_v(struct wk_comm *comm, const struct wk_rows *rows, enum wk_op op,
+                               struct wk_work **ret_work);
+
 /* Between two ranks; the others take no part. in[count] arrives as the peer's out[count]. Messages
  * of a pair are matched in order and count and type must agree. Operations of one rank run one
  * after the other: to go both ways at once, use wk_send_recv. */

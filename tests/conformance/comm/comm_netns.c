@@ -1,6 +1,6 @@
 /* Two hosts as network namespaces joined by a veth pair: the suite's loopback addresses never lose
- * a packet or a cable. A rank each; they reduce, the cable is cut, and both must notice by
- * themselves.
+ * a packet or a cable. A rank each and several connections; they reduce and get the bits of a plain
+ * sum, the cable is cut, and both must notice by themselves.
  *
  * Needs root and `ip`; says SKIPPED where namespaces are not permitted.
  */
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/conformance/comm/ranks.h"
+#include "tests/conformance/comm/values.h"
 
 enum { COUNT = 1 << 18, NOTICED_MS = 20000, SKIPPED = 77 };
 
@@ -69,6 +70,20 @@ static void wait_for(_Atomic int *word, int value)
         usleep(1000);
 }
 
+/* In rank order, as shared memory gives it: the same bits. */
+static bool is_plain_sum(const float *data, uint64_t seed)
+{
+    static float of[2][COUNT];
+    bool same = true;
+    for (int r = 0; r < 2; r++)
+        values_fill(of[r], COUNT, WK_F32, seed, r);
+    for (int i = 0; i < COUNT; i++) {
+        float sum = of[0][i] + of[1][i];
+        same &= memcmp(&sum, &data[i], sizeof(sum)) == 0;
+    }
+    return same;
+}
+
 static int be_rank(struct shared *s, int rank)
 {
     const int hosts[] = {0, 1};
@@ -92,17 +107,16 @@ static int be_rank(struct shared *s, int rank)
                                    .hosts = hosts,
                                    .generation = 1,
                                    .connect_timeout_ms = 10000,
-                                   .tcp_connections = 2};
+                                   .tcp_connections = 3};
     rc = comm_connect(listener, &options, &comm, &err);
     if (rc != 0) {
         fprintf(stderr, "rank %d: %s\n", rank, err.text);
         return 1;
     }
-    while (rc == 0) {
-        for (int i = 0; i < COUNT; i++)
-            data[i] = (float)(rank + 1);
+    for (uint64_t seed = 0; rc == 0; seed++) {
+        values_fill(data, COUNT, WK_F32, seed, rank);
         rc = wk_all_reduce(comm, data, COUNT, WK_F32, WK_SUM, NULL);
-        if (rc == 0 && data[COUNT - 1] != 3)
+        if (rc == 0 && !is_plain_sum(data, seed))
             return 1;
         s->reduced += rc == 0;
     }

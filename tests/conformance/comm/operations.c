@@ -118,6 +118,58 @@ static const char *try_all_to_all_v(struct operations_case *c)
     return NULL;
 }
 
+/* Of rank p: nothing, a third, all, nothing, ... */
+static size_t uneven(const struct operations_case *c, int p)
+{
+    return c->count * (size_t)(p % 3) / (size_t)(1 + p % 3 % 2 * 2);
+}
+
+static const char *try_all_gather_v(struct operations_case *c)
+{
+    size_t counts[WORLD_MOST], offsets[WORLD_MOST];
+    for (int p = 0; p < c->world; p++) {
+        counts[p] = uneven(c, p) / 2;
+        offsets[p] = c->count * (size_t)(c->world - 1 - p);
+    }
+    struct wk_rows rows = {.in = c->in,
+                           .out = c->out,
+                           .out_counts = counts,
+                           .out_offsets = offsets,
+                           .dtype = c->dtype};
+    for (int pass = 0; pass < 2; pass++) {
+        values_fill(c->in, counts[c->rank], c->dtype, c->seed, c->rank);
+        if (wk_all_gather_v(c->comm, &rows, NULL) != 0)
+            return "all_gather_v failed";
+        for (int p = 0; p < c->world; p++) {
+            values_fill(c->in, counts[p], c->dtype, c->seed, p);
+            if (memcmp(c->in, c->out + operations_bytes(c, offsets[p]),
+                       operations_bytes(c, counts[p])) != 0)
+                return "all_gather_v is wrong";
+        }
+        rows.in = c->out + operations_bytes(c, offsets[c->rank]);
+    }
+    return NULL;
+}
+
+static const char *try_reduce_scatter_v(struct operations_case *c)
+{
+    size_t counts[WORLD_MOST], offsets[WORLD_MOST], all = 0;
+    for (int p = 0; p < c->world; p++) {
+        counts[p] = uneven(c, p) / 2;
+        offsets[p] = all;
+        all += counts[p];
+    }
+    struct wk_rows rows = {
+        .in = c->in, .in_counts = counts, .in_offsets = offsets, .out = c->out, .dtype = c->dtype};
+    struct operations_case own = *c;
+    own.count = counts[c->rank];
+    values_fill(c->in, all, c->dtype, c->seed, c->rank);
+    if (wk_reduce_scatter_v(c->comm, &rows, c->op, NULL) != 0)
+        return "reduce_scatter_v failed";
+    c->hash = values_hash(c->hash, c->out, operations_bytes(c, own.count));
+    return operations_reduced(&own, c->out, offsets[c->rank]) ? NULL : "reduce_scatter_v is wrong";
+}
+
 /* Around a circle, then from the last to the first alone. */
 static const char *try_pairs(struct operations_case *c)
 {
@@ -219,6 +271,10 @@ const char *operations_try(struct operations_case *c)
         failure = try_all_to_all(c);
     if (!failure)
         failure = try_all_to_all_v(c);
+    if (!failure)
+        failure = try_all_gather_v(c);
+    if (!failure)
+        failure = try_reduce_scatter_v(c);
     if (!failure)
         failure = try_pairs(c);
     if (!failure && real)
