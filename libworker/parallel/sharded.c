@@ -389,12 +389,10 @@ int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *er
 
 static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
 {
-    size_t row = s->plan.units[unit].row;
-    if (sharded_low_own(s))
-        return wk_all_reduce(s->groups.column, sharded_low_row(s, unit), row,
-                             s->options.narrowing.type, WK_SUM, ret_work);
-    return wk_all_reduce(s->groups.column, row_of(s, s->grads, unit), row, WK_F32, WK_SUM,
-                         ret_work);
+    if (s->low.params)
+        return sharded_low_column(s, unit, ret_work);
+    return wk_all_reduce(s->groups.column, row_of(s, s->grads, unit), s->plan.units[unit].row,
+                         WK_F32, WK_SUM, ret_work);
 }
 
 /* The sum over this replica has to be there before that over the replicas can start. */
@@ -424,13 +422,16 @@ static void collect(struct sharded *s, int unit)
     u->reduce = NULL;
     u->collected = true;
     s->reduces--;
+    s->low.wild = s->low.wild || u->wild;
     if (rc)
         note(s, rc);
     if (s->options.sharding == SHARDING_ZERO1)
         return;
     const float *sum = row_of(s, s->grads, unit);
     float *own = s->own_grads + place->shard;
-    for (size_t i = 0; i < place->row; i++)
+    if (s->low.grads)
+        sharded_low_collect(s, unit);
+    for (size_t i = 0; i < place->row && !s->low.grads; i++)
         own[i] += sum[i];
     drop_unit(s, &s->grad_pages, unit);
     if (s->low.grads)
@@ -534,17 +535,6 @@ static void compact_rows(struct sharded *s)
     }
 }
 
-/* Replicas have each looked at sums of their own. */
-static int agree_wild(struct sharded *s)
-{
-    int32_t wild = s->low.wild;
-    if (!s->last || !s->groups.column || !narrowing_on(&s->options.narrowing))
-        return 0;
-    int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
-    s->low.wild = wild;
-    return rc;
-}
-
 int sharded_finish(struct sharded *s)
 {
     if (!s->passing)
@@ -553,13 +543,14 @@ int sharded_finish(struct sharded *s)
         collect(s, i);
     int rc = wk_wait(s->extras_work);
     s->extras_work = NULL;
-    rc = rc ? rc : agree_wild(s);
     if (rc)
         note(s, rc);
     if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure && s->low.grads)
         sharded_low_compact(s);
     else if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
         compact_rows(s);
+    if (s->last && s->low.params && !s->failure && (rc = sharded_low_agree(s)) != 0)
+        note(s, rc);
     s->passing = s->reducing = s->following = s->last = false;
     return s->failure;
 }
@@ -586,7 +577,7 @@ void sharded_drain(struct sharded *s)
 
 int sharded_squares(struct sharded *s, double *ret)
 {
-    double squares = sharded_low_own(s)
+    double squares = s->low.grads
                          ? sharded_low_squares(s)
                          : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
     int rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
@@ -603,7 +594,7 @@ void sharded_clear(struct sharded *s)
         memset(s->grads, 0, s->plan.padded * sizeof(float));
         return;
     }
-    if (s->own_grads != s->grads)
+    if (s->own_grads != s->grads && !s->low.grads)
         memset(s->own_grads, 0, s->plan.shard * sizeof(float));
     pages_drop(&s->grad_pages, 0, s->plan.padded);
 }

@@ -60,11 +60,12 @@ struct sharded_unit {
 
 /* What there is in bf16 and f16 besides (sharded_low.h). */
 struct sharded_low {
-    struct pages param_pages, grad_pages;
+    struct pages param_pages, grad_pages, own_grad_pages;
     uint16_t *params; /* [plan.padded], what products read; NULL in float */
-    uint16_t *grads; /* [plan.padded], with narrowing.grads, else NULL; the shard's first (ZERO1) */
-    float *wide;     /* a piece of gradients on its way from one to the other; with `grads` */
-    float *vectors;  /* [n_vectors], where the model reads them */
+    /* With narrowing.grads, else NULL: [plan.padded]; [plan.shard], under ZERO1 within `grads`. */
+    uint16_t *grads, *own_grads;
+    float *wide;    /* a piece of gradients on its way from one to the other; with `grads` */
+    float *vectors; /* [n_vectors], where the model reads them */
     size_t n_vectors;
     bool shown; /* matrices lie in the float arena too */
     bool wild;  /* a sum of this window was not finite */

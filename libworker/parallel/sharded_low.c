@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,9 @@ static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 }
 
 /* Pages are counted in floats; units begin and end at even places. */
-static int new_arena(size_t count, struct pages *pages, uint16_t **ret)
+static int new_arena(size_t count, bool shared, struct pages *pages, uint16_t **ret)
 {
-    int rc = pages_init(pages, (count + 1) / 2, true);
+    int rc = pages_init(pages, (count + 1) / 2, shared);
     *ret = (uint16_t *)pages->data;
     return rc;
 }
@@ -32,13 +33,16 @@ static void drop_unit(const struct sharded *s, const struct pages *pages, int un
 static int allocate(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
-    int rc = new_arena(s->plan.padded, &low->param_pages, &low->params);
+    int rc = new_arena(s->plan.padded, true, &low->param_pages, &low->params);
     for (int i = 0; i < s->model->n_params; i++)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
     low->vectors = calloc(low->n_vectors + 1, sizeof(*low->vectors));
     if (rc || !low->vectors || !s->options.narrowing.grads)
         return low->vectors ? rc : WK_ENOMEM;
-    rc = new_arena(s->plan.padded, &low->grad_pages, &low->grads);
+    rc = new_arena(s->plan.padded, true, &low->grad_pages, &low->grads);
+    low->own_grads = low->grads;
+    if (!rc && s->options.sharding != SHARDING_ZERO1)
+        rc = new_arena(s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
     low->wide = malloc(PIECE * sizeof(*low->wide));
     return low->wide ? rc : WK_ENOMEM;
 }
@@ -67,6 +71,7 @@ void sharded_low_fini(struct sharded *s)
 {
     pages_fini(&s->low.param_pages);
     pages_fini(&s->low.grad_pages);
+    pages_fini(&s->low.own_grad_pages);
     free(s->low.wide);
     free(s->low.vectors);
     s->low = (struct sharded_low){0};
@@ -136,29 +141,29 @@ void sharded_low_hide(struct sharded *s)
     s->low.shown = false;
 }
 
-void sharded_low_take(struct sharded *s, int unit)
+/* low[count] += x[count] */
+static void add_narrow(struct sharded *s, uint16_t *low, const float *x, size_t count)
 {
     const struct kernel_table *k = s->model->kernels;
     enum wk_dtype type = s->options.narrowing.type;
-    size_t count = elements_of(s, unit), place = s->plan.units[unit].place;
     for (size_t done = 0, n; done < count; done += n) {
         n = count - done < PIECE ? count - done : PIECE;
-        uint16_t *low = s->low.grads + place + done;
-        k->widen(s->low.wide, type, low, n);
-        k->add(s->low.wide, s->grads + place + done, n);
-        k->narrow(low, type, s->low.wide, n);
+        k->widen(s->low.wide, type, low + done, n);
+        k->add(s->low.wide, x + done, n);
+        k->narrow(low + done, type, s->low.wide, n);
     }
+}
+
+void sharded_low_take(struct sharded *s, int unit)
+{
+    size_t count = elements_of(s, unit), place = s->plan.units[unit].place;
+    add_narrow(s, s->low.grads + place, s->grads + place, count);
     pages_drop(&s->grad_pages, place, count);
 }
 
 bool sharded_low_own(const struct sharded *s)
 {
     return s->low.grads && s->options.sharding == SHARDING_ZERO1;
-}
-
-uint16_t *sharded_low_row(const struct sharded *s, int unit)
-{
-    return row_of(s, s->low.grads, unit);
 }
 
 int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
@@ -181,6 +186,19 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
     return wk_reduce_scatter_with(s->comm, &buffers, WK_SUM, &options, ret_work);
 }
 
+int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].wild};
+    float *row = s->grads + u->place + u->row * (size_t)s->options.rank;
+    struct wk_buffers buffers = {row, row, u->row, WK_F32};
+    if (sharded_low_own(s)) {
+        buffers.in = buffers.out = row_of(s, s->low.grads, unit);
+        buffers.dtype = s->options.narrowing.type;
+    }
+    return wk_all_reduce_with(s->groups.column, &buffers, WK_SUM, &options, ret_work);
+}
+
 void sharded_low_compact(struct sharded *s)
 {
     for (int i = 0; i < s->plan.n_units; i++) {
@@ -189,13 +207,33 @@ void sharded_low_compact(struct sharded *s)
     }
 }
 
+void sharded_low_collect(struct sharded *s, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    const float *sum = s->grads + u->place + u->row * (size_t)s->options.rank;
+    add_narrow(s, s->low.own_grads + u->shard, sum, u->row);
+}
+
+/* Sums tell whether they are finite before they are rounded to be stored, and narrowed ones may
+ * overflow then; and replicas have each looked at sums of their own.
+ */
+int sharded_low_agree(struct sharded *s)
+{
+    if (!s->low.grads && !s->groups.column)
+        return 0;
+    int32_t wild = s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s)));
+    int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
+    s->low.wild = wild;
+    return rc;
+}
+
 double sharded_low_squares(const struct sharded *s)
 {
     const struct kernel_table *k = s->model->kernels;
     double squares = 0;
     for (size_t done = 0, n; done < s->plan.shard; done += n) {
         n = s->plan.shard - done < PIECE ? s->plan.shard - done : PIECE;
-        k->widen(s->low.wide, s->options.narrowing.type, s->low.grads + done, n);
+        k->widen(s->low.wide, s->options.narrowing.type, s->low.own_grads + done, n);
         squares += k->sum_squares(s->low.wide, n);
     }
     return squares;
@@ -206,4 +244,6 @@ void sharded_low_clear(struct sharded *s)
     s->low.wild = false;
     if (s->low.grads)
         pages_drop(&s->low.grad_pages, 0, s->low.grad_pages.count);
+    if (s->low.own_grad_pages.data)
+        memset(s->low.own_grads, 0, s->plan.shard * sizeof(*s->low.own_grads));
 }

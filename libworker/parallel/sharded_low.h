@@ -1,15 +1,15 @@
 /* The part of a sharded model's state that is in bf16 or f16. Bytes on each rank, for P parameters
- * over N ranks and Adam; the shard is 12 P/N, with float gradients 16 P/N:
+ * over N ranks and Adam; the shard is 12 P/N, with its gradients 16 P/N in float, 14 P/N narrow:
  *
  *               read by products   gradients                    sum
- *     ZERO1     2P                 2P, with narrowing.grads     4P + 12 P/N
- *     ZERO2     2P                 buckets on their way         2P + 16 P/N
- *     FSDP      blocks in use      blocks on their way               16 P/N
+ *     ZERO1     2P                 4P, narrow 2P                6P + 12 P/N, 4P + 12 P/N
+ *     ZERO2     2P                 buckets on their way         2P + 16 P/N, 2P + 14 P/N
+ *     FSDP      blocks in use      blocks on their way               16 P/N,      14 P/N
  *
  * Gathers narrow this rank's row of the master and move 2 bytes per element. Vectors are not
  * narrowed: every rank has all of them in float, for they are few. With narrowing.grads a unit's
- * gradients are narrowed as soon as they are final and summed like that; the sums of a window's
- * passes are in float under ZERO2 and FSDP.
+ * gradients are narrowed as soon as they are final and summed like that; the sum over a window's
+ * passes is rounded with each.
  *
  * Part of sharded.c, whose thread calls. In float only init, own and clear do anything sensible.
  */
@@ -42,11 +42,20 @@ void sharded_low_take(struct sharded *s, int unit);
 /* Start summing a unit's gradients, whichever they are, into this rank's row. */
 int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work);
 
-/* Whether the shard's gradient is the narrow one: ZERO1 with narrowing.grads. Then: rows together;
- * squares of the shard's gradient. */
+/* Then this row over the replicas. */
+int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work);
+
+/* Whether narrow sums stay in this rank's row: ZERO1 with narrowing.grads. Then rows together. */
 bool sharded_low_own(const struct sharded *s);
-uint16_t *sharded_low_row(const struct sharded *s, int unit); /* this rank's, in the arena */
 void sharded_low_compact(struct sharded *s);
+
+/* Where they do not: add the sum, in this rank's row in float, to the shard's narrow gradient. */
+void sharded_low_collect(struct sharded *s, int unit);
+
+/* The window's sums are there: whether all are finite, on all ranks alike. Collective. */
+int sharded_low_agree(struct sharded *s);
+
+/* Of the shard's narrow gradient. */
 double sharded_low_squares(const struct sharded *s);
 
 /* What is left of the window's narrow gradients is not wanted any more. */

@@ -288,8 +288,8 @@ int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double 
                     struct error *err)
 {
     struct strategy_range range = strategy_range(st);
-    struct optimizer_low low = {st->shard.low.grads, st->narrowing.type};
-    if (st->is_sharded && sharded_low_own(&st->shard))
+    struct optimizer_low low = {st->shard.low.own_grads, st->narrowing.type};
+    if (st->is_sharded && low.grads)
         return optimizer_step_low(optimizer, range.data, &low, (float)scale, err);
     return optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
 }

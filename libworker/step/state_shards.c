@@ -12,8 +12,7 @@
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 {
     const char *sentence = wk_comm_error(ctx->comm);
-    return error_set(err, rc, "%s",
-                     *sentence ? sentence : sharded_error(&ctx->strategy.shard));
+    return error_set(err, rc, "%s", *sentence ? sentence : sharded_error(&ctx->strategy.shard));
 }
 
 /* Member that holds part `part` of the cut that `like` has a part of, or -1. */

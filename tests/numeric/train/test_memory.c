@@ -17,8 +17,7 @@ struct kind {
 };
 
 /* Adam: 8 bytes of state. The last three are what mixed precision is said to cost: parameters and
- * gradients in 2 bytes, the shard 12 with its master (Rajbhandari et al. 2020, section 3.1). Ours
- * keeps the shard's gradient in float under zero2.
+ * gradients in 2 bytes, the shard 12 with its master (Rajbhandari et al. 2020, section 3.1).
  */
 static const struct kind kinds[] = {
     {"ddp", "no", "false", 16, 0},     {"zero1", "no", "false", 8, 12},
@@ -26,7 +25,7 @@ static const struct kind kinds[] = {
     {"ddp", "bf16", "false", 18, 0},   {"zero1", "bf16", "false", 6, 12},
     {"zero2", "bf16", "false", 2, 16}, {"fsdp", "bf16", "false", 0, 16},
     {"zero1", "bf16", "true", 4, 12},  {"zero2", "bf16", "true", 2, 14},
-    {"fsdp", "bf16", "true", 0, 16},
+    {"fsdp", "bf16", "true", 0, 14},
 };
 
 struct rank {
@@ -55,7 +54,8 @@ static size_t state_bytes(struct wk_context *ctx)
     const struct sharded *s = &st->shard;
     return bytes + resident(&s->param_pages) + resident(&s->grad_pages) +
            resident(&s->own_param_pages) + resident(&s->own_grad_pages) +
-           resident(&s->low.param_pages) + resident(&s->low.grad_pages);
+           resident(&s->low.param_pages) + resident(&s->low.grad_pages) +
+           resident(&s->low.own_grad_pages);
 }
 
 static void look(void)
