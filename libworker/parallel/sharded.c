@@ -27,14 +27,6 @@ static float *row_of(const struct sharded *s, float *arena, int unit)
     return arena + u->place + u->row * (size_t)s->options.rank;
 }
 
-/* `element`: bytes, negative when the unit goes. */
-static void count_live(struct sharded *s, int unit, int element)
-{
-    s->live_bytes += unit_elements(s, unit) * (size_t)element;
-    if (s->live_bytes > s->peak_bytes)
-        s->peak_bytes = s->live_bytes;
-}
-
 static void note(struct sharded *s, int code)
 {
     if (!s->failure)
@@ -147,7 +139,6 @@ static int fill_initial(struct sharded *s, struct error *err)
             continue;
         }
         s->units[u].gathered = true;
-        count_live(s, u, sizeof(float));
     }
     model->seed_waits = false;
     return 0;
@@ -226,11 +217,6 @@ const char *sharded_error(const struct sharded *s)
 
 /* Parameters: shard to arena */
 
-static int gathered_element(const struct sharded *s)
-{
-    return s->low.params ? sizeof(uint16_t) : sizeof(float);
-}
-
 static int gather_floats(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *place = &s->plan.units[unit];
@@ -245,7 +231,6 @@ static void start_gather(struct sharded *s, int unit)
     if (u->gathered || s->failure)
         return;
     u->gathered = true;
-    count_live(s, unit, gathered_element(s));
     int rc = s->low.params ? sharded_low_gather(s, unit, &u->gather)
                            : gather_floats(s, unit, &u->gather);
     if (rc)
@@ -269,7 +254,6 @@ static void release(struct sharded *s, int unit)
         return;
     (void)await_gather(s, unit);
     u->gathered = false;
-    count_live(s, unit, -gathered_element(s));
     if (s->low.params)
         sharded_low_drop(s, unit);
     else
@@ -321,11 +305,8 @@ int sharded_refresh(struct sharded *s, struct wk_comm *comm)
         sharded_release_all(s);
         return s->failure;
     }
-    for (int i = 0; i < s->plan.n_units; i++) {
-        if (s->units[i].gathered)
-            count_live(s, i, -gathered_element(s));
+    for (int i = 0; i < s->plan.n_units; i++)
         s->units[i].gathered = false;
-    }
     return gather_every_unit(s);
 }
 
@@ -436,7 +417,6 @@ static void collect(struct sharded *s, int unit)
     drop_unit(s, &s->grad_pages, unit);
     if (s->low.grads)
         sharded_low_drop_grads(s, unit);
-    count_live(s, unit, -(int)sizeof(float));
 }
 
 static int sum_floats(struct sharded *s, int unit, struct wk_work **ret_work)
@@ -457,8 +437,6 @@ static void start_reduce(struct sharded *s, int unit)
         advance(s, unit + 1);
     u->reduced = true;
     s->reduces++;
-    if (s->options.sharding != SHARDING_ZERO1)
-        count_live(s, unit, sizeof(float));
     if (s->failure)
         return;
     int rc =

@@ -98,7 +98,6 @@ struct sharded {
     int next;                     /* unit to start next; -1 when all are */
     int reduces;                  /* on their way */
     int failure;                  /* first code a collective failed with */
-    size_t live_bytes, peak_bytes; /* of both arenas, by count of units in use */
 };
 
 /* Allocate, bind the model's pointers and fill in its initial values. WK_ENOMEM. */
