@@ -2,10 +2,15 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "libworker/nn/random.h"
 #include "tests/numeric/nn/fixture.h"
+
+static const float STEP = 2e-3f;           /* along a direction */
+static const double BUILDS_AGREE = 2e-6;   /* of the largest element */
+static const double SLOPE_ROUNDING = 3e-4; /* of a loss in float, over the step */
 
 float *fixture_normal(const char *name, size_t count, double deviation)
 {
@@ -47,6 +52,89 @@ void fixture_free(struct fixture *f)
     wk_model_free(f->model);
     free(f->params);
     free(f->grads);
+}
+
+struct fixture fixture_busy(struct wk_model *model, const struct kernel_table *kernels)
+{
+    struct fixture f = {.model = model};
+    model->kernels = kernels;
+    f.params = calloc(model->count, sizeof(float));
+    f.grads = calloc(model->count, sizeof(float));
+    cr_assert_eq(model_bind(model, f.params, f.grads), 0);
+    wk_model_init(model, 3);
+    float *noise = fixture_normal("noise", model->count, 0.15);
+    for (size_t i = 0; i < model->count; i++)
+        f.params[i] += noise[i];
+    free(noise);
+    return f;
+}
+
+double fixture_loss(struct wk_model *model, const struct wk_batch *batch)
+{
+    double loss = NAN;
+    struct error err = {0};
+    cr_assert_eq(model_forward(model, batch, &loss, &err), 0, "%s", err.text);
+    return loss;
+}
+
+static double slope(struct wk_model *model, const struct param *param, const float *direction,
+                    const struct wk_batch *batch)
+{
+    float *kept = fixture_copy(param->data, param->count);
+    double losses[2];
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < param->count; i++)
+            param->data[i] = kept[i] + (side ? -STEP : STEP) * direction[i];
+        losses[side] = fixture_loss(model, batch);
+    }
+    memcpy(param->data, kept, param->count * sizeof(float));
+    free(kept);
+    return (losses[0] - losses[1]) / (2 * (double)STEP);
+}
+
+void fixture_expect_slopes(struct wk_model *model, const struct wk_batch *batch, int every,
+                           double tolerance)
+{
+    for (int i = 0; i < model->n_params; i += every) {
+        const struct param *param = &model->params[i];
+        float *direction = fixture_normal(param->name, param->count, 1);
+        double along = 0, square = 0;
+        for (size_t j = 0; j < param->count; j++) {
+            along += (double)param->grad[j] * (double)direction[j];
+            square += (double)param->grad[j] * (double)param->grad[j];
+        }
+        cr_expect_gt(square, 0, "%s has no gradient", param->name);
+        double measured = slope(model, param, direction, batch);
+        cr_expect_float_eq(measured, along, SLOPE_ROUNDING + tolerance * sqrt(square),
+                           "%s of %s with %s: slope %g, gradient says %g", param->name,
+                           model->ops->name, model->kernels->name, measured, along);
+        free(direction);
+    }
+}
+
+void fixture_every_build(fixture_check_fn *check)
+{
+    const struct kernel_table *fast;
+    int builds = 0;
+    for (int i = 1; (fast = kernel_cpu_variant(i)); i++, builds++)
+        check(fast, kernel_reference());
+    cr_assert_geq(builds, 1);
+}
+
+float *fixture_copy(const float *x, size_t count)
+{
+    float *y = malloc(count * sizeof(*y));
+    memcpy(y, x, count * sizeof(*y));
+    return y;
+}
+
+void fixture_same(float *ours, const float *expected, size_t count, const char *what,
+                  const struct kernel_table *kernels)
+{
+    double distance = fixture_distance(ours, expected, count);
+    cr_expect(distance <= BUILDS_AGREE, "%s of %s is %g from the plain kernel", what, kernels->name,
+              distance);
+    free(ours);
 }
 
 char *fixture_reference(const char *file)

@@ -9,36 +9,6 @@
 #include "libworker/kernel/cpu/fast_math.h"
 #include "tests/numeric/nn/fixture.h"
 
-static const double TOLERANCE = 2e-6; /* of the largest element */
-
-static float *copy(const float *x, size_t count)
-{
-    float *y = malloc(count * sizeof(*y));
-    memcpy(y, x, count * sizeof(*y));
-    return y;
-}
-
-/* Compare two buffers and free the first. */
-static void same(float *ours, const float *expected, size_t count, const char *what,
-                 const struct kernel_table *k)
-{
-    double distance = fixture_distance(ours, expected, count);
-    cr_expect(distance <= TOLERANCE, "%s of %s is %g from the plain kernel", what, k->name,
-              distance);
-    free(ours);
-}
-
-typedef void check_fn(const struct kernel_table *fast, const struct kernel_table *plain);
-
-static void with_every_build(check_fn *check)
-{
-    const struct kernel_table *fast;
-    int builds = 0;
-    for (int i = 1; (fast = kernel_cpu_variant(i)); i++, builds++)
-        check(fast, kernel_reference());
-    cr_assert_geq(builds, 1);
-}
-
 static void check_gemm(const struct kernel_table *fast, const struct kernel_table *plain)
 {
     static const int64_t sizes[][3] = {
@@ -62,11 +32,11 @@ static void check_gemm(const struct kernel_table *fast, const struct kernel_tabl
         if (g.beta == 0) /* beta 0 must not read c */
             c[0] = NAN;
         struct kernel_gemm p = g;
-        g.c = copy(c, 70 * 320);
-        p.c = copy(c, 70 * 320);
+        g.c = fixture_copy(c, 70 * 320);
+        p.c = fixture_copy(c, 70 * 320);
         fast->gemm(&g);
         plain->gemm(&p);
-        same(g.c, p.c, 70 * 320, "gemm", fast);
+        fixture_same(g.c, p.c, 70 * 320, "gemm", fast);
         free(p.c);
         c[0] = 1;
     }
@@ -77,7 +47,7 @@ static void check_gemm(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, gemm)
 {
-    with_every_build(check_gemm);
+    fixture_every_build(check_gemm);
     const char *core = blas_core();
     cr_log_info("OpenBLAS kernels: %s", core ? core : "none, own product");
 }
@@ -86,20 +56,20 @@ static void check_bias(const struct kernel_table *fast, const struct kernel_tabl
 {
     enum { ROWS = 7, COLS = 37, COUNT = ROWS * COLS };
     float *x = fixture_normal("x", COUNT, 1), *bias = fixture_normal("bias", COLS, 1);
-    float *ours = copy(x, COUNT), *theirs = copy(x, COUNT);
+    float *ours = fixture_copy(x, COUNT), *theirs = fixture_copy(x, COUNT);
     fast->bias_fill(ours, bias, ROWS, COLS);
     plain->bias_fill(theirs, bias, ROWS, COLS);
-    same(ours, theirs, COUNT, "bias_fill", fast);
-    ours = copy(x, COUNT);
+    fixture_same(ours, theirs, COUNT, "bias_fill", fast);
+    ours = fixture_copy(x, COUNT);
     fast->bias_add(ours, x, bias, ROWS, COLS);
     plain->bias_add(theirs, x, bias, ROWS, COLS);
-    same(ours, theirs, COUNT, "bias_add", fast);
+    fixture_same(ours, theirs, COUNT, "bias_add", fast);
     free(theirs);
-    ours = copy(bias, COLS);
-    theirs = copy(bias, COLS);
+    ours = fixture_copy(bias, COLS);
+    theirs = fixture_copy(bias, COLS);
     fast->bias_backward(ours, x, ROWS, COLS);
     plain->bias_backward(theirs, x, ROWS, COLS);
-    same(ours, theirs, COLS, "bias_backward", fast);
+    fixture_same(ours, theirs, COLS, "bias_backward", fast);
     free(theirs);
     free(x);
     free(bias);
@@ -107,26 +77,26 @@ static void check_bias(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, bias)
 {
-    with_every_build(check_bias);
+    fixture_every_build(check_bias);
 }
 
 static void check_flat(const struct kernel_table *fast, const struct kernel_table *plain)
 {
     enum { COUNT = 1003 };
     float *x = fixture_normal("x", COUNT, 1), *y = fixture_normal("y", COUNT, 1);
-    float *ours = copy(y, COUNT), *theirs = copy(y, COUNT);
+    float *ours = fixture_copy(y, COUNT), *theirs = fixture_copy(y, COUNT);
     fast->add(ours, x, COUNT);
     plain->add(theirs, x, COUNT);
-    same(ours, theirs, COUNT, "add", fast);
-    ours = copy(x, COUNT);
+    fixture_same(ours, theirs, COUNT, "add", fast);
+    ours = fixture_copy(x, COUNT);
     memcpy(theirs, x, COUNT * sizeof(*x));
     fast->scale(ours, -0.3f, COUNT);
     plain->scale(theirs, -0.3f, COUNT);
-    same(ours, theirs, COUNT, "scale", fast);
-    ours = copy(x, COUNT);
+    fixture_same(ours, theirs, COUNT, "scale", fast);
+    ours = fixture_copy(x, COUNT);
     fast->fill(ours, 2, COUNT);
     plain->fill(theirs, 2, COUNT);
-    same(ours, theirs, COUNT, "fill", fast);
+    fixture_same(ours, theirs, COUNT, "fill", fast);
     double squares = plain->sum_squares(x, COUNT);
     cr_expect_float_eq(fast->sum_squares(x, COUNT), squares, 1e-12 * squares);
     free(theirs);
@@ -136,7 +106,7 @@ static void check_flat(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, flat)
 {
-    with_every_build(check_flat);
+    fixture_every_build(check_flat);
 }
 
 static void check_norm(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -155,18 +125,19 @@ static void check_norm(const struct kernel_table *fast, const struct kernel_tabl
                                    .bias = b,
                                    .mean = stats[i],
                                    .rstd = stats[i] + ROWS};
-        out[i] = copy(x, COUNT);
-        dx[i] = copy(x, COUNT);
-        dw[i] = copy(w, WIDTH);
-        db[i] = copy(b, WIDTH);
+        out[i] = fixture_copy(x, COUNT);
+        dx[i] = fixture_copy(x, COUNT);
+        dw[i] = fixture_copy(w, WIDTH);
+        db[i] = fixture_copy(b, WIDTH);
         k->norm_forward(&norm, out[i]);
         k->norm_backward(&norm, dy, dx[i], dw[i], db[i]);
     }
-    same(out[0], out[1], COUNT, "norm_forward", fast);
-    same(dx[0], dx[1], COUNT, "norm_backward's dx", fast);
-    same(dw[0], dw[1], WIDTH, "norm_backward's dweight", fast);
-    same(db[0], db[1], WIDTH, "norm_backward's dbias", fast);
-    same(copy(stats[0], 2 * ROWS), stats[1], 2 * ROWS, "norm_forward's mean and rstd", fast);
+    fixture_same(out[0], out[1], COUNT, "norm_forward", fast);
+    fixture_same(dx[0], dx[1], COUNT, "norm_backward's dx", fast);
+    fixture_same(dw[0], dw[1], WIDTH, "norm_backward's dweight", fast);
+    fixture_same(db[0], db[1], WIDTH, "norm_backward's dbias", fast);
+    fixture_same(fixture_copy(stats[0], 2 * ROWS), stats[1], 2 * ROWS,
+                 "norm_forward's mean and rstd", fast);
     free(out[1]);
     free(dx[1]);
     free(dw[1]);
@@ -179,7 +150,7 @@ static void check_norm(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, norm)
 {
-    with_every_build(check_norm);
+    fixture_every_build(check_norm);
 }
 
 /* Over the whole range where GELU is not trivial, each element relative to itself, tails included.
@@ -201,12 +172,12 @@ static void check_gelu(const struct kernel_table *fast, const struct kernel_tabl
     for (int i = 0; i < COUNT; i++)
         ours[i] = 1;
     plain->gelu_backward(theirs, x, ours, COUNT);
-    same(copy(ones, COUNT), theirs, COUNT, "gelu_backward", fast);
+    fixture_same(fixture_copy(ones, COUNT), theirs, COUNT, "gelu_backward", fast);
 }
 
 Test(kernels, gelu)
 {
-    with_every_build(check_gelu);
+    fixture_every_build(check_gelu);
 }
 
 static void check_softmax(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -215,18 +186,18 @@ static void check_softmax(const struct kernel_table *fast, const struct kernel_t
     struct kernel_causal causal = {
         .first = 20, .rows = 30, .cols = 50, .ld = LENGTH, .scale = 0.3f};
     float *scores = fixture_normal("scores", COUNT, 10), *dp = fixture_normal("dp", COUNT, 1);
-    float *ours = copy(scores, COUNT), *theirs = copy(scores, COUNT);
+    float *ours = fixture_copy(scores, COUNT), *theirs = fixture_copy(scores, COUNT);
     fast->softmax_causal(&causal, ours);
     plain->softmax_causal(&causal, theirs);
     cr_expect_eq(theirs[21], 0);
     cr_expect_eq(theirs[50], scores[50]); /* right of cols nothing is written */
-    same(copy(ours, COUNT), theirs, COUNT, "softmax_causal", fast);
+    fixture_same(fixture_copy(ours, COUNT), theirs, COUNT, "softmax_causal", fast);
     free(ours);
-    ours = copy(dp, COUNT);
-    float *grads = copy(dp, COUNT);
+    ours = fixture_copy(dp, COUNT);
+    float *grads = fixture_copy(dp, COUNT);
     fast->softmax_causal_backward(&causal, ours, theirs);
     plain->softmax_causal_backward(&causal, grads, theirs);
-    same(ours, grads, COUNT, "softmax_causal_backward", fast);
+    fixture_same(ours, grads, COUNT, "softmax_causal_backward", fast);
     free(grads);
     free(theirs);
     free(scores);
@@ -235,7 +206,7 @@ static void check_softmax(const struct kernel_table *fast, const struct kernel_t
 
 Test(kernels, causal_softmax)
 {
-    with_every_build(check_softmax);
+    fixture_every_build(check_softmax);
 }
 
 static void check_loss(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -243,7 +214,7 @@ static void check_loss(const struct kernel_table *fast, const struct kernel_tabl
     enum { ROWS = 9, VOCAB = 131, COUNT = ROWS * VOCAB };
     static const int32_t targets[ROWS] = {0, 130, 5, 5, -100, 127, 128, 1, 77};
     float *logits = fixture_normal("logits", COUNT, 5);
-    float *ours = copy(logits, COUNT), *theirs = copy(logits, COUNT);
+    float *ours = fixture_copy(logits, COUNT), *theirs = fixture_copy(logits, COUNT);
     for (int smooth = 0; smooth < 2; smooth++) {
         struct kernel_entropy e = {ROWS, VOCAB, targets, smooth ? 0.1f : 0.0f};
         memcpy(ours, logits, COUNT * sizeof(float));
@@ -251,10 +222,10 @@ static void check_loss(const struct kernel_table *fast, const struct kernel_tabl
         double loss = fast->cross_entropy_forward(&e, ours);
         double expected = plain->cross_entropy_forward(&e, theirs);
         cr_expect_float_eq(loss, expected, 1e-6 * expected);
-        same(copy(ours, COUNT), theirs, COUNT, "cross_entropy_forward", fast);
+        fixture_same(fixture_copy(ours, COUNT), theirs, COUNT, "cross_entropy_forward", fast);
         fast->cross_entropy_backward(&e, ours, 0.25f);
         plain->cross_entropy_backward(&e, theirs, 0.25f);
-        same(copy(ours, COUNT), theirs, COUNT, "cross_entropy_backward", fast);
+        fixture_same(fixture_copy(ours, COUNT), theirs, COUNT, "cross_entropy_backward", fast);
         cr_expect_eq(ours[4 * VOCAB], 0); /* left out */
     }
     free(ours);
@@ -264,7 +235,7 @@ static void check_loss(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, cross_entropy)
 {
-    with_every_build(check_loss);
+    fixture_every_build(check_loss);
 }
 
 static void check_embedding(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -278,13 +249,14 @@ static void check_embedding(const struct kernel_table *fast, const struct kernel
           *theirs = calloc(ROWS * WIDTH, sizeof(float));
     fast->embedding_forward(ours, tokens, table, places, size);
     plain->embedding_forward(theirs, tokens, table, places, size);
-    same(ours, theirs, ROWS * WIDTH, "embedding_forward", fast);
-    float *dtable[2] = {copy(table, VOCAB * WIDTH), copy(table, VOCAB * WIDTH)};
-    float *dplaces[2] = {copy(places, LENGTH * WIDTH), copy(places, LENGTH * WIDTH)};
+    fixture_same(ours, theirs, ROWS * WIDTH, "embedding_forward", fast);
+    float *dtable[2] = {fixture_copy(table, VOCAB * WIDTH), fixture_copy(table, VOCAB * WIDTH)};
+    float *dplaces[2] = {fixture_copy(places, LENGTH * WIDTH),
+                         fixture_copy(places, LENGTH * WIDTH)};
     fast->embedding_backward(dtable[0], dplaces[0], tokens, theirs, size);
     plain->embedding_backward(dtable[1], dplaces[1], tokens, theirs, size);
-    same(dtable[0], dtable[1], VOCAB * WIDTH, "embedding_backward's table", fast);
-    same(dplaces[0], dplaces[1], LENGTH * WIDTH, "embedding_backward's positions", fast);
+    fixture_same(dtable[0], dtable[1], VOCAB * WIDTH, "embedding_backward's table", fast);
+    fixture_same(dplaces[0], dplaces[1], LENGTH * WIDTH, "embedding_backward's positions", fast);
     free(dtable[1]);
     free(dplaces[1]);
     free(theirs);
@@ -294,7 +266,7 @@ static void check_embedding(const struct kernel_table *fast, const struct kernel
 
 Test(kernels, embedding)
 {
-    with_every_build(check_embedding);
+    fixture_every_build(check_embedding);
 }
 
 /* One score far above the others, wherever it stands, takes everything. */
@@ -316,7 +288,7 @@ static void check_peak(const struct kernel_table *fast, const struct kernel_tabl
 
 Test(kernels, softmax_survives_huge_scores)
 {
-    with_every_build(check_peak);
+    fixture_every_build(check_peak);
 }
 
 Test(kernels, fast_exp_is_exp)
@@ -350,5 +322,5 @@ static void check_nan(const struct kernel_table *fast, const struct kernel_table
 
 Test(kernels, nan_is_not_hidden)
 {
-    with_every_build(check_nan);
+    fixture_every_build(check_nan);
 }

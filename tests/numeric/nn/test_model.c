@@ -19,42 +19,11 @@ static void fill_tokens(int32_t tokens[COUNT], int32_t targets[COUNT])
     }
 }
 
-/* Larger weights than training starts with, so that every path carries weight in the loss. */
-static struct fixture busy_model(const struct kernel_table *kernels)
+static struct fixture busy(const struct kernel_table *kernels)
 {
-    struct fixture f = fixture_new(&config);
-    f.model->kernels = kernels;
-    wk_model_init(f.model, 3);
-    float *noise = fixture_normal("noise", f.model->count, 0.15);
-    for (size_t i = 0; i < f.model->count; i++)
-        f.params[i] += noise[i];
-    free(noise);
-    return f;
-}
-
-static double loss_of(struct wk_model *model, const struct wk_batch *batch)
-{
-    double loss;
-    cr_assert_eq(model_forward(model, batch, &loss, NULL), 0);
-    return loss;
-}
-
-/* The slope of the loss along a random direction of one parameter, by differences. */
-static double slope(struct wk_model *model, const struct param *param, const float *direction,
-                    const struct wk_batch *batch)
-{
-    const float step = 2e-3f;
-    float *kept = malloc(param->count * sizeof(float));
-    double losses[2];
-    memcpy(kept, param->data, param->count * sizeof(float));
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < param->count; i++)
-            param->data[i] = kept[i] + (side ? -step : step) * direction[i];
-        losses[side] = loss_of(model, batch);
-    }
-    memcpy(param->data, kept, param->count * sizeof(float));
-    free(kept);
-    return (losses[0] - losses[1]) / (2 * (double)step);
+    struct wk_model *model;
+    cr_assert_eq(wk_gpt_new(&config, &model), 0);
+    return fixture_busy(model, kernels);
 }
 
 static void check_slopes(const struct kernel_table *kernels)
@@ -62,24 +31,11 @@ static void check_slopes(const struct kernel_table *kernels)
     int32_t tokens[COUNT], targets[COUNT];
     fill_tokens(tokens, targets);
     struct wk_batch batch = {.tokens = tokens, .targets = targets, .samples = 2, .length = LENGTH};
-    struct fixture f = busy_model(kernels);
-    loss_of(f.model, &batch);
+    struct fixture f = busy(kernels);
+    fixture_loss(f.model, &batch);
     cr_assert_eq(model_backward(f.model, 1, NULL), 0);
 
-    for (int i = 0; i < f.model->n_params; i++) {
-        const struct param *param = &f.model->params[i];
-        float *direction = fixture_normal(param->name, param->count, 1);
-        double along = 0, square = 0;
-        for (size_t j = 0; j < param->count; j++) {
-            along += (double)param->grad[j] * (double)direction[j];
-            square += (double)param->grad[j] * (double)param->grad[j];
-        }
-        double measured = slope(f.model, param, direction, &batch);
-        cr_expect_float_eq(measured, along, 2e-4 + 5e-3 * sqrt(square),
-                           "%s with %s: slope %g, gradient says %g", param->name, kernels->name,
-                           measured, along);
-        free(direction);
-    }
+    fixture_expect_slopes(f.model, &batch, 1, 5e-3);
     fixture_free(&f);
 }
 
@@ -109,8 +65,8 @@ static void check_pieces(const int64_t *pieces, int n)
     fill_tokens(tokens, targets);
     struct wk_batch whole = {
         .tokens = tokens, .targets = targets, .samples = SAMPLES, .length = LENGTH};
-    struct fixture f = busy_model(kernel_cpu());
-    double loss = loss_of(f.model, &whole), sum = 0;
+    struct fixture f = busy(kernel_cpu());
+    double loss = fixture_loss(f.model, &whole), sum = 0;
     cr_assert_eq(model_backward(f.model, 1, NULL), 0);
     float *expected = malloc(f.model->count * sizeof(float));
     memcpy(expected, f.grads, f.model->count * sizeof(float));
@@ -123,7 +79,7 @@ static void check_pieces(const int64_t *pieces, int n)
                                  .samples = pieces[i],
                                  .length = LENGTH,
                                  .denominator = COUNT};
-        sum += loss_of(f.model, &piece);
+        sum += fixture_loss(f.model, &piece);
         cr_assert_eq(model_backward(f.model, 1, NULL), 0);
         first += pieces[i];
     }
@@ -148,14 +104,14 @@ Test(model, backward_twice_as_strong_is_twice_the_gradient)
     int32_t tokens[COUNT], targets[COUNT];
     fill_tokens(tokens, targets);
     struct wk_batch batch = {.tokens = tokens, .targets = targets, .samples = 2, .length = LENGTH};
-    struct fixture f = busy_model(kernel_cpu());
-    loss_of(f.model, &batch);
+    struct fixture f = busy(kernel_cpu());
+    fixture_loss(f.model, &batch);
     cr_assert_eq(model_backward(f.model, 1, NULL), 0);
     float *twice = malloc(f.model->count * sizeof(float));
     for (size_t i = 0; i < f.model->count; i++)
         twice[i] = 2 * f.grads[i];
     model_zero_grad(f.model);
-    loss_of(f.model, &batch);
+    fixture_loss(f.model, &batch);
     cr_assert_eq(model_backward(f.model, 2, NULL), 0);
     expect_same_gradients(&f, twice, 1e-6);
     free(twice);
@@ -168,10 +124,10 @@ Test(model, runs_repeat_exactly)
     int32_t tokens[COUNT], targets[COUNT];
     fill_tokens(tokens, targets);
     struct wk_batch batch = {.tokens = tokens, .targets = targets, .samples = 4, .length = LENGTH};
-    struct fixture a = busy_model(kernel_cpu()), b = busy_model(kernel_cpu());
-    double first = loss_of(a.model, &batch);
+    struct fixture a = busy(kernel_cpu()), b = busy(kernel_cpu());
+    double first = fixture_loss(a.model, &batch);
     cr_assert_eq(model_backward(a.model, 1, NULL), 0);
-    cr_expect_eq(first, loss_of(b.model, &batch));
+    cr_expect_eq(first, fixture_loss(b.model, &batch));
     cr_assert_eq(model_backward(b.model, 1, NULL), 0);
     cr_expect_eq(memcmp(a.grads, b.grads, a.model->count * sizeof(float)), 0);
     fixture_free(&a);

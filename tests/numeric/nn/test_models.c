@@ -37,20 +37,9 @@ static struct wk_model *model_of(int kind)
     return model;
 }
 
-/* Larger weights than training starts with, so that every path carries weight in the loss. */
 static struct fixture busy(int kind, const struct kernel_table *kernels)
 {
-    struct fixture f = {.model = model_of(kind)};
-    f.model->kernels = kernels;
-    f.params = calloc(f.model->count, sizeof(float));
-    f.grads = calloc(f.model->count, sizeof(float));
-    cr_assert_eq(model_bind(f.model, f.params, f.grads), 0);
-    wk_model_init(f.model, 3);
-    float *noise = fixture_normal("noise", f.model->count, 0.15);
-    for (size_t i = 0; i < f.model->count; i++)
-        f.params[i] += noise[i];
-    free(noise);
-    return f;
+    return fixture_busy(model_of(kind), kernels);
 }
 
 static int32_t tokens[COUNT], targets[COUNT];
@@ -65,35 +54,10 @@ static struct wk_batch batch_of(int64_t samples)
         .tokens = tokens, .targets = targets, .samples = samples, .length = LENGTH};
 }
 
-static double loss_of(struct wk_model *model, const struct wk_batch *batch)
-{
-    double loss = NAN;
-    struct error err = {0};
-    cr_assert_eq(model_forward(model, batch, &loss, &err), 0, "%s", err.text);
-    return loss;
-}
-
 static void backward(struct fixture *f)
 {
     model_zero_grad(f->model);
     cr_assert_eq(model_backward(f->model, 1, NULL), 0);
-}
-
-static double slope(struct wk_model *model, const struct param *param, const float *direction,
-                    const struct wk_batch *batch)
-{
-    const float step = 2e-3f;
-    float *kept = malloc(param->count * sizeof(float));
-    double losses[2];
-    memcpy(kept, param->data, param->count * sizeof(float));
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < param->count; i++)
-            param->data[i] = kept[i] + (side ? -step : step) * direction[i];
-        losses[side] = loss_of(model, batch);
-    }
-    memcpy(param->data, kept, param->count * sizeof(float));
-    free(kept);
-    return (losses[0] - losses[1]) / (2 * (double)step);
 }
 
 static void check_slopes(int kind, const struct kernel_table *kernels)
@@ -101,23 +65,9 @@ static void check_slopes(int kind, const struct kernel_table *kernels)
     struct wk_batch batch = batch_of(1);
     struct fixture f = busy(kind, kernels);
     cr_assert_eq(wk_model_label_smoothing(f.model, 0.1), 0);
-    loss_of(f.model, &batch);
+    fixture_loss(f.model, &batch);
     backward(&f);
-    for (int i = 0; i < f.model->n_params; i++) {
-        const struct param *param = &f.model->params[i];
-        float *direction = fixture_normal(param->name, param->count, 1);
-        double along = 0, square = 0;
-        for (size_t j = 0; j < param->count; j++) {
-            along += (double)param->grad[j] * (double)direction[j];
-            square += (double)param->grad[j] * (double)param->grad[j];
-        }
-        cr_expect_gt(square, 0, "%s has no gradient", param->name);
-        double measured = slope(f.model, param, direction, &batch);
-        cr_expect_float_eq(measured, along, 3e-4 + 8e-3 * sqrt(square),
-                           "%s of %s with %s: slope %g, gradient says %g", param->name,
-                           kind_names[kind], kernels->name, measured, along);
-        free(direction);
-    }
+    fixture_expect_slopes(f.model, &batch, 1, 8e-3);
     fixture_free(&f);
 }
 
@@ -139,12 +89,12 @@ Test(models, computing_activations_again_changes_no_bit)
             uint16_t *low = calloc(f.model->count, sizeof(*low));
             model_write_low(f.model, WK_BF16, low);
             cr_assert_eq(model_set_compute(f.model, types[t], low, NULL), 0);
-            double loss = loss_of(f.model, &batch);
+            double loss = fixture_loss(f.model, &batch);
             backward(&f);
             float *expected = malloc(f.model->count * sizeof(float));
             memcpy(expected, f.grads, f.model->count * sizeof(float));
             wk_model_recompute(f.model, true);
-            cr_expect_eq(loss_of(f.model, &batch), loss);
+            cr_expect_eq(fixture_loss(f.model, &batch), loss);
             backward(&f);
             cr_expect_eq(memcmp(expected, f.grads, f.model->count * sizeof(float)), 0, "%s",
                          kind_names[kind]);
@@ -202,7 +152,7 @@ Test(models, use_a_block_only_inside_its_brackets)
         for (int again = 0; again < 2; again++) {
             struct wk_batch batch = batch_of(SAMPLES);
             struct fixture f = busy(kind, kernel_cpu());
-            double loss = loss_of(f.model, &batch);
+            double loss = fixture_loss(f.model, &batch);
             backward(&f);
             float *expected = malloc(f.model->count * sizeof(float));
             memcpy(expected, f.grads, f.model->count * sizeof(float));
@@ -210,7 +160,7 @@ Test(models, use_a_block_only_inside_its_brackets)
             f.model->hooks = (struct model_hooks){enter, leave, &w};
             wk_model_recompute(f.model, again);
             take_away(f.model);
-            cr_expect_eq(loss_of(f.model, &batch), loss);
+            cr_expect_eq(fixture_loss(f.model, &batch), loss);
             cr_expect_eq(w.log[0], 0);
             cr_expect_eq(w.log[2], 1);
             int forward_n = w.n;
@@ -233,7 +183,7 @@ Test(models, a_failing_hook_ends_the_pass)
         struct watch w = {.model = f.model, .params = f.params, .fail_at = 2};
         struct error err = {0};
         f.model->hooks = (struct model_hooks){enter, leave, &w};
-        loss_of(f.model, &batch);
+        fixture_loss(f.model, &batch);
         cr_expect_eq(model_backward(f.model, 1, &err), WK_EPEER);
         cr_expect_not_null(strstr(err.text, "a peer is gone"));
         cr_expect_eq(w.log[w.n - 1], 2);
@@ -267,13 +217,13 @@ static void check_low(int kind, enum wk_dtype type, double tolerance)
     struct wk_batch batch = batch_of(SAMPLES);
     struct fixture f = busy(kind, kernel_cpu());
     uint16_t *low = calloc(f.model->count, sizeof(*low));
-    double loss = loss_of(f.model, &batch), products = 0, ours = 0, theirs = 0;
+    double loss = fixture_loss(f.model, &batch), products = 0, ours = 0, theirs = 0;
     backward(&f);
     float *expected = malloc(f.model->count * sizeof(float));
     memcpy(expected, f.grads, f.model->count * sizeof(float));
     model_write_low(f.model, type, low);
     cr_assert_eq(model_set_compute(f.model, type, low, NULL), 0);
-    double rounded = loss_of(f.model, &batch);
+    double rounded = fixture_loss(f.model, &batch);
     backward(&f);
     for (size_t i = 0; i < f.model->count; i++) {
         products += (double)f.grads[i] * (double)expected[i];
@@ -287,7 +237,7 @@ static void check_low(int kind, enum wk_dtype type, double tolerance)
                  products / sqrt(ours * theirs));
     cr_expect_float_eq(sqrt(ours / theirs), 1, 4 * tolerance);
     cr_assert_eq(model_set_compute(f.model, WK_F32, NULL, NULL), 0);
-    cr_expect_eq(loss_of(f.model, &batch), loss);
+    cr_expect_eq(fixture_loss(f.model, &batch), loss);
     cr_expect_eq(model_set_compute(f.model, WK_F64, NULL, NULL), WK_EINVAL);
     free(expected);
     free(low);
@@ -314,7 +264,7 @@ Test(models, in_bf16_are_the_same_on_every_machine)
             uint16_t *low = calloc(f.model->count, sizeof(*low));
             model_write_low(f.model, WK_BF16, low);
             cr_assert_eq(model_set_compute(f.model, WK_BF16, low, NULL), 0);
-            double loss = loss_of(f.model, &batch);
+            double loss = fixture_loss(f.model, &batch);
             expected = i ? expected : loss;
             /* activations are rounded again in every layer, so a last bit may cost a bf16 step */
             cr_expect_float_eq(loss, expected, 3e-4 * expected, "%s, %s: %.9g, not %.9g",
@@ -332,13 +282,13 @@ Test(models, denominator_counts_targets_that_count)
     int counted = 0;
     for (int i = 0; i < LENGTH; i++)
         counted += targets[i] != WK_IGNORED;
-    double mean = loss_of(f.model, &batch);
+    double mean = fixture_loss(f.model, &batch);
     batch.denominator = 1;
-    cr_expect_float_eq(loss_of(f.model, &batch) / counted, mean, 1e-9);
+    cr_expect_float_eq(fixture_loss(f.model, &batch) / counted, mean, 1e-9);
     for (int i = 0; i < LENGTH; i++)
         targets[i] = WK_IGNORED;
     batch.denominator = 0;
-    cr_expect_eq(loss_of(f.model, &batch), 0);
+    cr_expect_eq(fixture_loss(f.model, &batch), 0);
     cr_expect_eq(wk_model_label_smoothing(f.model, 1), WK_EINVAL);
     fixture_free(&f);
 }
@@ -350,39 +300,27 @@ Test(models, with_dropout_have_the_gradient_of_what_is_left)
     for (int kind = 0; kind < KINDS; kind++) {
         struct wk_batch batch = batch_of(1);
         struct fixture f = busy(kind, kernel_cpu());
-        double whole = loss_of(f.model, &batch);
+        double whole = fixture_loss(f.model, &batch);
         if (kind == MLP) {
             cr_expect_eq(wk_model_dropout(f.model, 0.2, 1), WK_EUNSUPPORTED);
             fixture_free(&f);
             continue;
         }
         cr_assert_eq(wk_model_dropout(f.model, 0.2, 1), 0);
-        double loss = loss_of(f.model, &batch);
+        double loss = fixture_loss(f.model, &batch);
         cr_expect_neq(loss, whole);
         backward(&f);
         float *expected = malloc(f.model->count * sizeof(float));
         memcpy(expected, f.grads, f.model->count * sizeof(float));
-        for (int i = 0; i < f.model->n_params; i += 5) {
-            const struct param *param = &f.model->params[i];
-            float *direction = fixture_normal(param->name, param->count, 1);
-            double along = 0, square = 0;
-            for (size_t j = 0; j < param->count; j++) {
-                along += (double)param->grad[j] * (double)direction[j];
-                square += (double)param->grad[j] * (double)param->grad[j];
-            }
-            double measured = slope(f.model, param, direction, &batch);
-            cr_expect_float_eq(measured, along, 3e-4 + 8e-3 * sqrt(square), "%s of %s: %g, not %g",
-                               param->name, kind_names[kind], measured, along);
-            free(direction);
-        }
+        fixture_expect_slopes(f.model, &batch, 5, 8e-3);
         wk_model_recompute(f.model, true);
-        cr_expect_eq(loss_of(f.model, &batch), loss);
+        cr_expect_eq(fixture_loss(f.model, &batch), loss);
         backward(&f);
         cr_expect_eq(memcmp(expected, f.grads, f.model->count * sizeof(float)), 0);
         batch.position = 1;
-        cr_expect_neq(loss_of(f.model, &batch), loss);
+        cr_expect_neq(fixture_loss(f.model, &batch), loss);
         cr_assert_eq(wk_model_dropout(f.model, 0, 1), 0);
-        cr_expect_eq(loss_of(f.model, &batch), whole);
+        cr_expect_eq(fixture_loss(f.model, &batch), whole);
         cr_expect_eq(wk_model_dropout(f.model, 1, 1), WK_EINVAL);
         free(expected);
         fixture_free(&f);
@@ -396,13 +334,13 @@ Test(models, drop_the_same_however_samples_are_dealt)
     struct fixture f = busy(GPT, kernel_cpu());
     cr_assert_eq(wk_model_dropout(f.model, 0.3, 7), 0);
     batch.denominator = 1;
-    double whole = loss_of(f.model, &batch), sum = 0;
+    double whole = fixture_loss(f.model, &batch), sum = 0;
     for (int64_t i = 0; i < SAMPLES; i++) {
         struct wk_batch piece = batch;
         piece.tokens += i * LENGTH;
         piece.targets += i * LENGTH;
         piece.samples = 1;
-        sum += loss_of(f.model, &piece);
+        sum += fixture_loss(f.model, &piece);
     }
     cr_expect_float_eq(sum, whole, 1e-6 * whole);
     fixture_free(&f);

@@ -6,36 +6,6 @@
 
 #include "tests/numeric/nn/fixture.h"
 
-static const double TOLERANCE = 2e-6; /* of the largest element */
-
-static float *copy(const float *x, size_t count)
-{
-    float *y = malloc(count * sizeof(*y));
-    memcpy(y, x, count * sizeof(*y));
-    return y;
-}
-
-/* Compare two buffers and free the first. */
-static void same(float *ours, const float *expected, size_t count, const char *what,
-                 const struct kernel_table *k)
-{
-    double distance = fixture_distance(ours, expected, count);
-    cr_expect(distance <= TOLERANCE, "%s of %s is %g from the plain kernel", what, k->name,
-              distance);
-    free(ours);
-}
-
-typedef void check_fn(const struct kernel_table *fast, const struct kernel_table *plain);
-
-static void with_every_build(check_fn *check)
-{
-    const struct kernel_table *fast;
-    int builds = 0;
-    for (int i = 1; (fast = kernel_cpu_variant(i)); i++, builds++)
-        check(fast, kernel_reference());
-    cr_assert_geq(builds, 1);
-}
-
 static void update(const struct kernel_table *k, int kind, float *arrays[4], size_t count)
 {
     struct kernel_update u = {
@@ -73,12 +43,12 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
             ours[i] = fixture_normal(names[i], COUNT, 1);
             for (int j = 0; i == 3 && j < COUNT; j++)
                 ours[i][j] = fabsf(ours[i][j]);
-            theirs[i] = copy(ours[i], COUNT);
+            theirs[i] = fixture_copy(ours[i], COUNT);
         }
         update(fast, kind, ours, COUNT);
         update(plain, kind, theirs, COUNT);
         for (int i = 0; i < 4; i++) {
-            same(ours[i], theirs[i], COUNT, kind ? "sgd" : "adamw", fast);
+            fixture_same(ours[i], theirs[i], COUNT, kind ? "sgd" : "adamw", fast);
             free(theirs[i]);
         }
     }
@@ -86,7 +56,7 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
 
 Test(kernels, optimizer_updates)
 {
-    with_every_build(check_update);
+    fixture_every_build(check_update);
 }
 
 static void check_factored(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -111,9 +81,9 @@ static void check_factored(const struct kernel_table *fast, const struct kernel_
             squares[i] = k->factored_squares(&f, factors, factors);
             k->factored_apply(&f, factors, factors, &(struct kernel_blend){0.99f, 0.1f}, params[i]);
         }
-        same(row[0], row[1], ROWS, "factored_moments' rows", fast);
-        same(col[0], col[1], COLS, "factored_moments' columns", fast);
-        same(params[0], params[1], COUNT, "factored_apply", fast);
+        fixture_same(row[0], row[1], ROWS, "factored_moments' rows", fast);
+        fixture_same(col[0], col[1], COLS, "factored_moments' columns", fast);
+        fixture_same(params[0], params[1], COUNT, "factored_apply", fast);
         cr_expect_float_eq(squares[0], squares[1], 1e-6 * squares[1]);
         free(row[1]);
         free(col[1]);
@@ -125,7 +95,7 @@ static void check_factored(const struct kernel_table *fast, const struct kernel_
 
 Test(kernels, factored_moments)
 {
-    with_every_build(check_factored);
+    fixture_every_build(check_factored);
 }
 
 static void check_narrow(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -145,11 +115,11 @@ static void check_narrow(const struct kernel_table *fast, const struct kernel_ta
         plain->widen(back[1], types[t], low[1], COUNT);
         cr_expect_eq(memcmp(back[0], back[1], sizeof(back[0])), 0, "widen of %s", fast->name);
     }
-    float *mixed = copy(x + 8, COUNT - 8), *expected = copy(x + 8, COUNT - 8);
+    float *mixed = fixture_copy(x + 8, COUNT - 8), *expected = fixture_copy(x + 8, COUNT - 8);
     struct kernel_blend b = {0.3f, -2};
     fast->blend(mixed, &b, mixed, back[1] + 8, COUNT - 8);
     plain->blend(expected, &b, expected, back[1] + 8, COUNT - 8);
-    same(mixed, expected, COUNT - 8, "blend", fast);
+    fixture_same(mixed, expected, COUNT - 8, "blend", fast);
     free(expected);
     free(x);
 }
@@ -166,18 +136,18 @@ static void check_dropout(const struct kernel_table *fast, const struct kernel_t
     for (int i = 0; i < COUNT; i++)
         sum += (double)ours[i];
     cr_expect_float_eq(sum / COUNT, 1, 0.01); /* five deviations */
-    same(ours, theirs, COUNT, "dropout", fast);
+    fixture_same(ours, theirs, COUNT, "dropout", fast);
     free(theirs);
 }
 
 Test(kernels, dropout_keeps_the_mean)
 {
-    with_every_build(check_dropout);
+    fixture_every_build(check_dropout);
 }
 
 Test(kernels, narrow_widen_and_blend)
 {
-    with_every_build(check_narrow);
+    fixture_every_build(check_narrow);
 }
 
 static void check_rms(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -189,15 +159,15 @@ static void check_rms(const struct kernel_table *fast, const struct kernel_table
         const struct kernel_table *k = i ? plain : fast;
         struct kernel_norm norm = {
             .rows = ROWS, .width = WIDTH, .epsilon = 1e-5f, .x = x, .weight = w, .rstd = rstd[i]};
-        out[i] = copy(x, COUNT);
-        dx[i] = copy(x, COUNT);
-        dw[i] = copy(w, WIDTH);
+        out[i] = fixture_copy(x, COUNT);
+        dx[i] = fixture_copy(x, COUNT);
+        dw[i] = fixture_copy(w, WIDTH);
         k->rms_forward(&norm, out[i]);
         k->rms_backward(&norm, dy, dx[i], dw[i]);
     }
-    same(out[0], out[1], COUNT, "rms_forward", fast);
-    same(dx[0], dx[1], COUNT, "rms_backward's dx", fast);
-    same(dw[0], dw[1], WIDTH, "rms_backward's dweight", fast);
+    fixture_same(out[0], out[1], COUNT, "rms_forward", fast);
+    fixture_same(dx[0], dx[1], COUNT, "rms_backward's dx", fast);
+    fixture_same(dw[0], dw[1], WIDTH, "rms_backward's dweight", fast);
     free(out[1]);
     free(dx[1]);
     free(dw[1]);
@@ -208,7 +178,7 @@ static void check_rms(const struct kernel_table *fast, const struct kernel_table
 
 Test(kernels, rms_norm)
 {
-    with_every_build(check_rms);
+    fixture_every_build(check_rms);
 }
 
 static void check_llama_parts(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -220,21 +190,21 @@ static void check_llama_parts(const struct kernel_table *fast, const struct kern
     struct kernel_rope rope = {
         ROWS, LENGTH, HEADS, SIZE, STRIDE, angles, angles + LENGTH * SIZE / 2, false};
     for (int back = 0; back < 2; back++) {
-        float *ours = copy(x, ROWS * STRIDE), *theirs = copy(x, ROWS * STRIDE);
+        float *ours = fixture_copy(x, ROWS * STRIDE), *theirs = fixture_copy(x, ROWS * STRIDE);
         rope.back = back;
         fast->rope(&rope, ours);
         plain->rope(&rope, theirs);
         cr_expect_eq(ours[HEADS * SIZE], x[HEADS * SIZE]); /* values are not turned */
-        same(ours, theirs, ROWS * STRIDE, "rope", fast);
+        fixture_same(ours, theirs, ROWS * STRIDE, "rope", fast);
         free(theirs);
     }
-    float *ours = copy(x, ROWS * 2 * INNER), *theirs = copy(x, ROWS * 2 * INNER);
+    float *ours = fixture_copy(x, ROWS * 2 * INNER), *theirs = fixture_copy(x, ROWS * 2 * INNER);
     fast->swiglu_forward(ours, x, ROWS, INNER);
     plain->swiglu_forward(theirs, x, ROWS, INNER);
-    same(copy(ours, ROWS * INNER), theirs, ROWS * INNER, "swiglu_forward", fast);
+    fixture_same(fixture_copy(ours, ROWS * INNER), theirs, ROWS * INNER, "swiglu_forward", fast);
     fast->swiglu_backward(ours, x, dy, (const int64_t[]){ROWS, INNER});
     plain->swiglu_backward(theirs, x, dy, (const int64_t[]){ROWS, INNER});
-    same(ours, theirs, ROWS * 2 * INNER, "swiglu_backward", fast);
+    fixture_same(ours, theirs, ROWS * 2 * INNER, "swiglu_backward", fast);
     free(theirs);
     free(x);
     free(dy);
@@ -243,7 +213,7 @@ static void check_llama_parts(const struct kernel_table *fast, const struct kern
 
 Test(kernels, rotary_positions_and_gated_units)
 {
-    with_every_build(check_llama_parts);
+    fixture_every_build(check_llama_parts);
 }
 
 static void check_windows(const struct kernel_table *fast, const struct kernel_table *plain)
@@ -253,15 +223,15 @@ static void check_windows(const struct kernel_table *fast, const struct kernel_t
     enum { IMAGE = 3 * 49, ROWS = 40 * 40 };
     float *image = fixture_normal("image", IMAGE, 1), *rows = fixture_normal("rows", ROWS, 1);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
-        float *ours = copy(rows, ROWS), *theirs = copy(rows, ROWS);
+        float *ours = fixture_copy(rows, ROWS), *theirs = fixture_copy(rows, ROWS);
         fast->windows_forward(&shapes[i], ours, image);
         plain->windows_forward(&shapes[i], theirs, image);
-        same(ours, theirs, ROWS, "windows_forward", fast);
-        ours = copy(image, IMAGE);
+        fixture_same(ours, theirs, ROWS, "windows_forward", fast);
+        ours = fixture_copy(image, IMAGE);
         memcpy(theirs, image, IMAGE * sizeof(float));
         fast->windows_backward(&shapes[i], ours, rows);
         plain->windows_backward(&shapes[i], theirs, rows);
-        same(ours, theirs, IMAGE, "windows_backward", fast);
+        fixture_same(ours, theirs, IMAGE, "windows_backward", fast);
         free(theirs);
     }
     free(image);
@@ -270,7 +240,7 @@ static void check_windows(const struct kernel_table *fast, const struct kernel_t
 
 Test(kernels, windows_of_an_image)
 {
-    with_every_build(check_windows);
+    fixture_every_build(check_windows);
 }
 
 /* Sizes on both sides of the tiles, strides wider than rows; bf16 by the library where there is
@@ -300,11 +270,11 @@ static void check_gemm_low(const struct kernel_table *fast, const struct kernel_
         plain->narrow(a, g.type, x, COUNT);
         plain->narrow(b, g.type, x + 1, COUNT - 1);
         struct kernel_gemm_low p = g;
-        g.c = copy(c, COUNT);
-        p.c = copy(c, COUNT);
+        g.c = fixture_copy(c, COUNT);
+        p.c = fixture_copy(c, COUNT);
         fast->gemm_low(room, &g);
         plain->gemm_low(other, &p);
-        same(g.c, p.c, COUNT, "gemm_low", fast);
+        fixture_same(g.c, p.c, COUNT, "gemm_low", fast);
         free(p.c);
     }
     fast->room_free(room);
@@ -318,5 +288,5 @@ static void check_gemm_low(const struct kernel_table *fast, const struct kernel_
 
 Test(kernels, products_of_rounded_factors)
 {
-    with_every_build(check_gemm_low);
+    fixture_every_build(check_gemm_low);
 }
