@@ -310,13 +310,15 @@ static void log_one(struct wk_context *ctx, const char *name, double value)
 /* Seconds per step by phase, of this rank. */
 static void report_profile(struct wk_context *ctx)
 {
-    double seconds[PROFILE_COUNT];
-    profile_take(&ctx->profile, seconds);
+    struct profile_means means;
+    profile_take(&ctx->profile, &means);
     for (int i = 0; i < PROFILE_COUNT; i++) {
         char name[METRIC_NAME_MAX + 1];
         (void)str_printf(name, sizeof(name), "profile/%s", profile_name((enum profile_phase)i));
-        log_one(ctx, name, seconds[i]);
+        log_one(ctx, name, means.phase[i]);
     }
+    log_one(ctx, "profile/other", means.other);
+    log_one(ctx, "profile/step", means.step);
 }
 
 static void report(struct wk_context *ctx, double tokens)

@@ -49,9 +49,24 @@ void profile_fini(struct profile *profile)
 void profile_begin(struct profile *profile, enum profile_phase phase)
 {
     assert(profile->depth < PROFILE_NESTED_MAX);
+    int64_t now = now_ns();
+    if (!profile->step_begun_ns)
+        profile->step_begun_ns = now;
     profile->open[profile->depth].phase = phase;
-    profile->open[profile->depth].begun_ns = now_ns();
+    profile->open[profile->depth].begun_ns = now;
     profile->open[profile->depth++].inner_ns = 0;
+}
+
+static void write_event(struct profile *profile, const char *name, int64_t begun_ns,
+                        int64_t took_ns)
+{
+    if (!profile->trace || profile->events++ >= PROFILE_TRACE_EVENTS_MAX)
+        return;
+    (void)fprintf(profile->trace,
+                  ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f,"
+                  "\"args\":{\"step\":%lld}}",
+                  name, profile->rank, (double)begun_ns * 1e-3, (double)took_ns * 1e-3,
+                  (long long)profile->step);
 }
 
 void profile_end(struct profile *profile)
@@ -60,29 +75,35 @@ void profile_end(struct profile *profile)
     int i = --profile->depth;
     enum profile_phase phase = profile->open[i].phase;
     int64_t begun = profile->open[i].begun_ns, took = now_ns() - begun;
-    profile->seconds[phase] += (double)(took - profile->open[i].inner_ns) * 1e-9;
+    profile->pending[phase] += (double)(took - profile->open[i].inner_ns) * 1e-9;
     if (i > 0)
         profile->open[i - 1].inner_ns += took;
-    if (!profile->trace || profile->events++ >= PROFILE_TRACE_EVENTS_MAX)
-        return;
-    (void)fprintf(profile->trace,
-                  ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"dur\":%.3f,"
-                  "\"args\":{\"step\":%lld}}",
-                  profile_name(phase), profile->rank, (double)begun * 1e-3, (double)took * 1e-3,
-                  (long long)profile->step);
+    write_event(profile, profile_name(phase), begun, took);
 }
 
 void profile_step(struct profile *profile, int64_t next)
 {
+    int64_t now = now_ns(), begun = profile->step_begun_ns ? profile->step_begun_ns : now;
+    write_event(profile, "step", begun, now - begun);
+    profile->step_seconds += (double)(now - begun) * 1e-9;
+    for (int i = 0; i < PROFILE_COUNT; i++)
+        profile->seconds[i] += profile->pending[i];
+    memset(profile->pending, 0, sizeof(profile->pending));
+    profile->step_begun_ns = now;
     profile->steps++;
     profile->step = next;
 }
 
-void profile_take(struct profile *profile, double ret_seconds[PROFILE_COUNT])
+void profile_take(struct profile *profile, struct profile_means *ret)
 {
     double steps = profile->steps > 0 ? (double)profile->steps : 1;
-    for (int i = 0; i < PROFILE_COUNT; i++)
-        ret_seconds[i] = profile->seconds[i] / steps;
+    *ret = (struct profile_means){.step = profile->step_seconds / steps};
+    ret->other = ret->step;
+    for (int i = 0; i < PROFILE_COUNT; i++) {
+        ret->phase[i] = profile->seconds[i] / steps;
+        ret->other -= ret->phase[i];
+    }
     memset(profile->seconds, 0, sizeof(profile->seconds));
+    profile->step_seconds = 0;
     profile->steps = 0;
 }

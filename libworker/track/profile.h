@@ -1,6 +1,8 @@
 /* Where the time of a step goes, and a Chrome trace of it (chrome://tracing, ui.perfetto.dev;
  * format: "Trace Event Format", complete events). Owned by the context; one thread. Phases do not
- * overlap: what is begun inside another is taken off the outer one.
+ * overlap: what is begun inside another is taken off the outer one. Phases and what lies between
+ * them add up to the step, which lasts from the end of the one before (the first from its first
+ * phase).
  */
 #ifndef TRACK_PROFILE_H
 #define TRACK_PROFILE_H
@@ -30,8 +32,10 @@ enum { PROFILE_NESTED_MAX = 4, PROFILE_TRACE_EVENTS_MAX = 100000 };
 const char *profile_name(enum profile_phase phase);
 
 struct profile {
-    double seconds[PROFILE_COUNT]; /* since profile_take */
-    int64_t steps;                 /* likewise */
+    double seconds[PROFILE_COUNT], step_seconds; /* of completed steps, since profile_take */
+    double pending[PROFILE_COUNT];               /* of the step being worked on */
+    int64_t steps;                               /* since profile_take */
+    int64_t step_begun_ns;                       /* 0: no phase has begun yet */
     struct {
         enum profile_phase phase;
         int64_t begun_ns, inner_ns;
@@ -49,9 +53,14 @@ void profile_fini(struct profile *profile); /* ends the trace file; takes zeroed
 
 void profile_begin(struct profile *profile, enum profile_phase phase);
 void profile_end(struct profile *profile); /* the innermost */
+/* A step is over, with no phase open; `next` is the one that begins. */
 void profile_step(struct profile *profile, int64_t next);
 
-/* Mean seconds per step since the last call. */
-void profile_take(struct profile *profile, double ret_seconds[PROFILE_COUNT]);
+/* Mean seconds per step of the steps since the last call: of each phase, of what lies in none
+ * (the program's own work, checkpoints waiting, logging), and of all of it. */
+struct profile_means {
+    double phase[PROFILE_COUNT], other, step;
+};
+void profile_take(struct profile *profile, struct profile_means *ret);
 
 #endif

@@ -129,32 +129,78 @@ Test(track, csv_has_one_header_however_often_it_is_opened)
     tmpdir_remove(&dir);
 }
 
-Test(track, phases_do_not_count_twice_and_the_trace_is_json)
+static double number_of(const json_t *event, const char *key)
 {
+    return json_number_value(json_object_get(event, key));
+}
+
+/* Three steps with nested phases; what the profile says must be what the trace says. */
+Test(track, phases_add_up_to_the_step_and_the_trace_is_json)
+{
+    enum { STEPS = 3, EVENTS = 1 + 4 * STEPS };
     struct tmpdir dir = tmpdir_make();
     struct profile profile;
-    double seconds[PROFILE_COUNT];
+    struct profile_means means;
     cr_assert_eq(profile_init(&profile, tmpdir_path(&dir, "trace.json"), 3, NULL), 0);
-    profile_begin(&profile, PROFILE_BACKWARD);
-    profile_begin(&profile, PROFILE_EXPOSED);
-    usleep(20000);
-    profile_end(&profile);
-    profile_end(&profile);
-    profile_step(&profile, 2);
-    profile_step(&profile, 3);
-    profile_take(&profile, seconds);
-    cr_assert(seconds[PROFILE_EXPOSED] >= 0.01 && seconds[PROFILE_BACKWARD] < 0.005);
-    profile_take(&profile, seconds);
-    cr_assert_eq(seconds[PROFILE_EXPOSED], 0);
+    for (int step = 1; step <= STEPS; step++) {
+        profile_begin(&profile, PROFILE_DATA);
+        profile_end(&profile);
+        profile_begin(&profile, PROFILE_BACKWARD);
+        profile_begin(&profile, PROFILE_EXPOSED);
+        usleep(2000);
+        profile_end(&profile);
+        profile_end(&profile);
+        profile_step(&profile, step + 1);
+    }
+    profile_take(&profile, &means);
     profile_fini(&profile);
+
     json_t *trace = json_load_file(tmpdir_path(&dir, "trace.json"), 0, NULL);
-    cr_assert_not_null(trace);
-    cr_assert_eq(json_array_size(trace), 3);
-    json_t *event = json_array_get(trace, 1);
-    cr_assert_str_eq(json_string_value(json_object_get(event, "name")), "exposed_communication");
-    cr_assert_str_eq(json_string_value(json_object_get(event, "ph")), "X");
-    cr_assert(json_real_value(json_object_get(event, "dur")) >= 20000);
-    cr_assert_eq(json_integer_value(json_object_get(event, "pid")), 3);
+    cr_assert_eq(json_array_size(trace), EVENTS);
+    double exposed = 0, backward = 0, steps = 0, end = 0;
+    for (size_t i = 1; i < EVENTS; i++) {
+        const json_t *event = json_array_get(trace, i);
+        const char *name = json_string_value(json_object_get(event, "name"));
+        double begun = number_of(event, "ts"), took = number_of(event, "dur");
+        cr_assert_str_eq(json_string_value(json_object_get(event, "ph")), "X");
+        cr_assert_eq(number_of(event, "pid"), 3);
+        cr_assert_eq(number_of(json_object_get(event, "args"), "step"), (double)(1 + (i - 1) / 4));
+        exposed += strcmp(name, "exposed_communication") == 0 ? took : 0;
+        backward += strcmp(name, "backward") == 0 ? took : 0;
+        if (strcmp(name, "step") != 0)
+            continue;
+        cr_assert(steps == 0 || fabs(begun - end) < 0.01, "steps follow each other");
+        end = begun + took;
+        steps += took;
+    }
     json_decref(trace);
+    double micro = 1e6 * STEPS;
+    cr_assert_geq(exposed, 3 * 2000);
+    cr_assert_float_eq(means.phase[PROFILE_EXPOSED] * micro, exposed, 0.01);
+    cr_assert_float_eq(means.phase[PROFILE_BACKWARD] * micro, backward - exposed, 0.01);
+    cr_assert_float_eq(means.step * micro, steps, 0.01);
+    double sum = means.other;
+    for (int i = 0; i < PROFILE_COUNT; i++)
+        sum += means.phase[i];
+    cr_assert_float_eq(sum, means.step, 1e-9);
+    cr_assert_geq(means.other, 0);
     tmpdir_remove(&dir);
+}
+
+Test(track, a_profile_that_was_taken_starts_at_nothing)
+{
+    struct profile profile;
+    struct profile_means means;
+    cr_assert_eq(profile_init(&profile, "", 0, NULL), 0);
+    profile_begin(&profile, PROFILE_DATA);
+    usleep(1000);
+    profile_end(&profile);
+    profile_take(&profile, &means);
+    cr_assert_eq(means.phase[PROFILE_DATA], 0, "the step is not over");
+    profile_step(&profile, 2);
+    profile_take(&profile, &means);
+    cr_assert_gt(means.phase[PROFILE_DATA], 0);
+    profile_take(&profile, &means);
+    cr_assert(means.phase[PROFILE_DATA] == 0 && means.step == 0 && means.other == 0);
+    profile_fini(&profile);
 }
