@@ -71,6 +71,10 @@
       "blocks gathered ahead of the one in use")                                                   \
     X(RESHARD, "fsdp.reshard_after_forward", BOOL, "true", 0, 0, NULL,                             \
       "give a block's parameters back between its forward and backward pass")                      \
+    X(OFFLOAD_DIR, "offload.dir", TEXT, "", 0, 0, NULL,                                            \
+      "folder whose disk holds the optimizer's state; empty = it stays in memory")                 \
+    X(OFFLOAD_PARAMETERS, "offload.parameters", BOOL, "false", 0, 0, NULL,                         \
+      "keep each rank's part of the parameters there too; strategy fsdp")                          \
     X(CHECKPOINT_DIR, "checkpoint.dir", TEXT, "", 0, 0, NULL,                                      \
       "folder of the checkpoints, reached by every rank; empty = none are written")                \
     X(CHECKPOINT_EVERY, "checkpoint.every", INTERVAL, "", 0, 0, NULL,                              \

@@ -8,22 +8,23 @@
 
 #include "common/base/str.h"
 #include "libworker/nn/model.h"
-#include "libworker/optim/optimizer.h"
+#include "libworker/optim/state.h"
 #include "libworker/precision/noise.h"
 
 static void release(struct wk_optimizer *o)
 {
     for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
-        free(o->state[i]);
+        state_free(o, o->state[i], o->count);
         o->state[i] = NULL;
     }
     free(o->segments);
-    free(o->own);
+    state_free(o, o->own, o->own_count);
     free(o->scratch);
     o->segments = NULL;
     o->own = o->scratch = NULL;
     o->n_segments = 0;
-    o->first = o->count = 0;
+    o->first = o->count = o->own_count = o->behind = 0;
+    o->mapped = false;
     o->copy = (struct optimizer_copy){0};
 }
 
@@ -146,7 +147,7 @@ static size_t elements(const struct optimizer_shape *shape)
 }
 
 /* Give each tensor its own state and find the largest scratch. */
-static int allocate_own(struct wk_optimizer *o)
+static int allocate_own(struct wk_optimizer *o, struct error *err)
 {
     size_t total = 0, scratch = 0;
     for (int pass = 0; pass < 2; pass++) {
@@ -165,24 +166,23 @@ static int allocate_own(struct wk_optimizer *o)
         }
         if (pass)
             break;
-        o->own = calloc(total + 1, sizeof(float));
+        o->own_count = total + 1;
+        o->own = state_new(o, o->own_count, err);
+        if (!o->own)
+            return err && err->code ? err->code : WK_ENOMEM;
         o->scratch = malloc((scratch + 1) * sizeof(float));
-        if (!o->own || !o->scratch)
-            return WK_ENOMEM;
+        if (!o->scratch)
+            return error_set(err, WK_ENOMEM, "no memory for the work of %s", o->ops->name);
     }
     return 0;
 }
 
-/* On cache lines, so that no vector of the update lies across two. */
-static int allocate_flat(struct wk_optimizer *o)
+static int allocate_flat(struct wk_optimizer *o, struct error *err)
 {
-    enum { LINE_BYTES = 64 };
-    size_t bytes = (o->count * sizeof(float) / LINE_BYTES + 1) * LINE_BYTES;
     for (int i = 0; i < o->ops->n_states; i++) {
-        o->state[i] = aligned_alloc(LINE_BYTES, bytes);
+        o->state[i] = state_new(o, o->count, err);
         if (!o->state[i])
-            return WK_ENOMEM;
-        memset(o->state[i], 0, bytes);
+            return err && err->code ? err->code : WK_ENOMEM;
     }
     return 0;
 }
@@ -211,21 +211,18 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     o->first = first;
     o->count = count;
     o->steps = 0;
+    o->mapped = o->offload.dir && *o->offload.dir;
     o->segments = calloc((size_t)n_params + 1, sizeof(*o->segments));
-    int rc = o->segments ? 0 : WK_ENOMEM;
+    int rc = o->segments ? 0 : error_set(err, WK_ENOMEM, "no memory for %d segments", n_params);
     if (!rc)
         cut_segments(o, params, n_params);
-    if (!rc && o->ops->whole_tensors && (rc = refuse_cuts(o, err)) != 0) {
-        release(o);
-        return rc;
-    }
+    if (!rc && o->ops->whole_tensors)
+        rc = refuse_cuts(o, err);
     if (!rc)
-        rc = o->ops->whole_tensors ? allocate_own(o) : allocate_flat(o);
-    if (rc) {
+        rc = o->ops->whole_tensors ? allocate_own(o, err) : allocate_flat(o, err);
+    if (rc)
         release(o);
-        return error_set(err, rc, "no memory for the state of %zu parameters", count);
-    }
-    return 0;
+    return rc;
 }
 
 static void write_copy(const struct wk_optimizer *o, const float *params, size_t offset,
@@ -253,6 +250,7 @@ static void step_segment(struct wk_optimizer *o, const struct optimizer_segment 
         if (segment->rate_scale > 0)
             o->ops->step(o, &part, params + part.offset, grads + part.offset, grad_scale);
         write_copy(o, params, part.offset, part.count);
+        state_passed(o, params, part.offset + part.count);
     }
 }
 
@@ -264,6 +262,7 @@ int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, fl
     o->steps++;
     for (int i = 0; i < o->n_segments; i++)
         step_segment(o, &o->segments[i], params, grads, grad_scale);
+    state_done(o, params);
     return 0;
 }
 
@@ -279,6 +278,7 @@ static void step_segment_low(struct wk_optimizer *o, const struct optimizer_segm
         if (segment->rate_scale > 0)
             o->ops->step(o, &part, params + part.offset, o->scratch, grad_scale);
         write_copy(o, params, part.offset, part.count);
+        state_passed(o, params, part.offset + part.count);
     }
 }
 
@@ -294,6 +294,7 @@ int optimizer_step_low(struct wk_optimizer *o, float *params, const struct optim
     o->steps++;
     for (int i = 0; i < o->n_segments; i++)
         step_segment_low(o, &o->segments[i], params, low, grad_scale);
+    state_done(o, params);
     return 0;
 }
 

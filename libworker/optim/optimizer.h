@@ -74,6 +74,13 @@ struct optimizer_copy {
     uint64_t seed;   /* of that; mixed with the step's number */
 };
 
+/* Where state lives that is larger than memory: in files of a folder (tensor/mapped.h). A step
+ * brings it in and gives it back piece by piece; its bits are those of state in memory. */
+struct optimizer_offload {
+    const char *dir; /* NULL or "": in memory; borrowed until the next binding */
+    bool params;     /* the parameters handed to optimizer_step are mapped likewise */
+};
+
 struct wk_optimizer {
     const struct optimizer_ops *ops;
     const struct kernel_table *kernels;
@@ -97,15 +104,23 @@ struct wk_optimizer {
     /* [count] each, named by ops->state_names, zero at first; NULL where states have shapes of
      * their own (whole_tensors): optimizer_state_view knows both. */
     float *state[OPTIMIZER_STATES_MAX];
-    float *own;     /* what segments' own point into */
+    float *own; /* [own_count], what segments' own point into */
+    size_t own_count;
     float *scratch; /* of whole_tensors, and [OPTIMIZER_CHUNK] of optimizer_step_low */
     struct optimizer_copy copy;
+    struct optimizer_offload offload;
+    bool mapped;   /* the present state is in files */
+    size_t behind; /* elements that this step has given back */
 };
+
+/* From the next optimizer_bind on. */
+void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimizer_offload *offload);
 
 /* Take the part [first, first + count) of the arena that `params[n_params]` describe as this
  * optimizer's range, allocate zeroed state and reset steps to 0. Binding again discards the state.
  * The table must outlive the binding. WK_EINVAL when the range is not inside the arena,
- * WK_EUNSUPPORTED when it cuts a parameter and the optimizer needs whole ones, WK_ENOMEM.
+ * WK_EUNSUPPORTED when it cuts a parameter and the optimizer needs whole ones, WK_ENOMEM; with
+ * offload, also what the folder says (no room: before training begins).
  */
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);

@@ -6,6 +6,7 @@
 #include <worker/comm.h>
 
 #include "libworker/parallel/pages.h"
+#include "libworker/tensor/mapped.h"
 
 static size_t page_bytes(void)
 {
@@ -38,6 +39,16 @@ int pages_init(struct pages *pages, size_t count, bool shared)
     /* Huge pages would keep what was given back next to what is in use. */
     (void)madvise(pages->data, whole_pages(count), MADV_NOHUGEPAGE);
     return 0;
+}
+
+int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err)
+{
+    struct error own = {0};
+    *pages = (struct pages){.count = count};
+    pages->data = mapped_new(dir, count, &own);
+    if (!pages->data && err)
+        *err = own;
+    return own.code;
 }
 
 void pages_fini(struct pages *pages)

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/error.h"
+
 struct wk_arena;
 
 struct pages {
@@ -19,7 +21,10 @@ struct pages {
 };
 
 int pages_init(struct pages *pages, size_t count, bool shared); /* WK_ENOMEM */
-void pages_fini(struct pages *pages);                           /* takes zeroed memory */
+
+/* Private, with a file in folder `dir` as home (tensor/mapped.h). Not to be dropped. */
+int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err);
+void pages_fini(struct pages *pages); /* takes zeroed memory */
 
 /* Elements [first, first + count) are zero from now on; the whole pages inside are given back. */
 void pages_drop(const struct pages *pages, size_t first, size_t count);

@@ -7,6 +7,7 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/tensor/mapped.h"
 
 static size_t unit_elements(const struct sharded *s, int unit)
 {
@@ -105,7 +106,12 @@ static int allocate(struct sharded *s, struct error *err)
     bool apart = s->options.sharding != SHARDING_ZERO1;
     int rc = pages_init(&s->param_pages, s->plan.padded, true);
     rc = rc ? rc : pages_init(&s->grad_pages, s->plan.padded, true);
-    rc = rc ? rc : pages_init(&s->own_param_pages, s->plan.shard, false);
+    if (!rc && s->options.offload)
+        rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
+    else if (!rc)
+        rc = pages_init(&s->own_param_pages, s->plan.shard, false);
+    if (rc && s->options.offload && err->code)
+        return rc;
     rc = rc ? rc : pages_init(&s->own_grad_pages, apart ? s->plan.shard : 0, false);
     s->params = s->param_pages.data;
     s->grads = s->grad_pages.data;
@@ -233,6 +239,8 @@ static void start_gather(struct sharded *s, int unit)
     u->gathered = true;
     int rc = s->low.params ? sharded_low_gather(s, unit, &u->gather)
                            : gather_floats(s, unit, &u->gather);
+    if (s->options.offload)
+        mapped_give_back(s->own_params, s->plan.units[unit].shard, s->plan.units[unit].row);
     if (rc)
         note(s, rc);
 }

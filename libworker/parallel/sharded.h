@@ -44,6 +44,7 @@ struct sharded_options {
     size_t extras; /* numbers that are summed with the gradients */
     int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
     struct narrowing narrowing;
+    const char *offload; /* folder that this rank's parameters are in, or NULL; borrowed at init */
     bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
 };
 

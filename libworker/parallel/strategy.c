@@ -94,6 +94,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
                             .is_sharded = options->is_sharded,
                             .unused_fine = options->unused_fine || options->ddp.static_graph,
                             .model = model,
+                            .offload = options->offload,
                             .narrowing = options->shard.narrowing};
     int rc = st->is_sharded ? init_cut(st, options, err) : init_whole(st, options, err);
     return rc ? rc : usage_init(&st->usage, model->n_params, st->extras + STRATEGY_EXTRAS_MAX, err);
@@ -172,6 +173,8 @@ int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct er
     struct strategy_range range = strategy_range(st);
     struct optimizer_copy copy = {st->low, st->narrowing.type, st->narrowing.stochastic,
                                   st->narrowing.seed};
+    struct optimizer_offload offload = {st->offload, st->is_sharded && st->shard.options.offload};
+    optimizer_set_offload(optimizer, &offload);
     int rc = optimizer_bind(optimizer, range.params, range.n_params, 0, range.count, err);
     return rc || !st->low ? rc : optimizer_set_copy(optimizer, &copy, err);
 }

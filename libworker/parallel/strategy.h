@@ -27,7 +27,8 @@ struct strategy_options {
     struct ddp_options ddp;
     enum hook_kind hook;
     struct powersgd_options powersgd;
-    bool unused_fine; /* parameters need not be announced on every rank */
+    const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
+    bool unused_fine;    /* parameters need not be announced on every rank */
 };
 
 struct strategy {
@@ -38,6 +39,7 @@ struct strategy {
     float *extras; /* [STRATEGY_EXTRAS_MAX], and `usage` behind */
     struct usage usage;
     bool unused_fine;
+    const char *offload;
     bool last; /* the pass under way sums its window */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */

@@ -55,6 +55,27 @@ static enum hook_kind hook_of(const struct wk_context *ctx)
     return strcmp(name, "powersgd") == 0 ? HOOK_POWERSGD : HOOK_SUM;
 }
 
+static const char *offload_dir(const struct wk_context *ctx)
+{
+    const char *dir = settings_text(&ctx->settings, SETTING_OFFLOAD_DIR);
+    return *dir ? dir : NULL;
+}
+
+static int check_offload(const struct wk_context *ctx, struct error *err)
+{
+    enum sharding sharding;
+    if (!settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS))
+        return 0;
+    if (!offload_dir(ctx))
+        return error_set(err, WK_EINVAL, "offload.parameters without an offload.dir");
+    if (!strategy_of(ctx, &sharding) || sharding != SHARDING_FSDP)
+        return error_set(err, WK_EINVAL,
+                         "offload.parameters contradicts strategy %s, which has all of them in "
+                         "memory; fsdp has not",
+                         settings_text(&ctx->settings, SETTING_STRATEGY));
+    return 0;
+}
+
 /* What only strategy ddp does. */
 static int check_ddp(const struct wk_context *ctx, struct error *err)
 {
@@ -120,6 +141,7 @@ static int check_settings(const struct wk_context *ctx, struct error *err)
         if (settings_integer(settings, ones[i]) != 1)
             return refuse(err, setting_rows[ones[i]].name, settings_text(settings, ones[i]));
     int rc = check_ddp(ctx, err);
+    rc = rc ? rc : check_offload(ctx, err);
     return rc ? rc : check_mesh(ctx, err);
 }
 
@@ -223,6 +245,9 @@ static int bind_model(struct wk_context *ctx, struct error *err)
         .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
         .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
         .powersgd.seed = seed,
+        .offload = offload_dir(ctx),
+        .shard.offload =
+            settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS) ? offload_dir(ctx) : NULL,
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
     };
     options.ddp.sizes = options.shard.sizes;

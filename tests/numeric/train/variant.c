@@ -16,6 +16,7 @@ static void set_if(struct toy *toy, const char *name, const char *value)
 static void configure(struct toy *toy, const struct variant *v)
 {
     toy->custom = v->custom;
+    toy->muon = v->muon;
     toy->batch = v->batch;
     toy->clip = v->no_clip ? -1 : 1;
     toy_set(toy, "total_steps", "12");
@@ -24,6 +25,8 @@ static void configure(struct toy *toy, const struct variant *v)
     toy_set(toy, "bucket_mib", v->bucket ? v->bucket : "0.02");
     toy_set(toy, "first_bucket_mib", v->bucket ? v->bucket : "0.01");
     set_if(toy, "mesh.dp_replicate", v->replicas);
+    set_if(toy, "offload.dir", v->offload);
+    set_if(toy, "offload.parameters", v->offload_parameters);
     set_if(toy, "fsdp.prefetch", v->prefetch);
     set_if(toy, "fsdp.reshard_after_forward", v->reshard);
     set_if(toy, "mixed_precision", v->precision);

@@ -9,11 +9,11 @@ enum { VARIANT_STEPS = 12, VARIANT_RANKS_MAX = 4, VARIANT_WEIGHTS_MAX = 1 << 16 
 
 struct variant {
     const char *strategy, *accumulation, *prefetch, *reshard, *bucket; /* NULL: as usual */
-    const char *replicas;
+    const char *replicas, *offload, *offload_parameters;
     const char *precision, *low_gradients, *stochastic, *scale;
     int ranks;
     int64_t batch;
-    bool custom, no_clip;
+    bool custom, no_clip, muon;
 };
 
 struct outcome {

@@ -1,0 +1,19 @@
+/* Where an optimizer's state lives: its own memory, or files (optimizer_offload). Inside optim/. */
+#ifndef OPTIM_STATE_H
+#define OPTIM_STATE_H
+
+#include "libworker/optim/optimizer.h"
+
+enum { OFFLOAD_WINDOW = 1 << 20 }; /* elements a step is through with before they are given back */
+
+/* Zeroed, on cache lines, so that no vector of the update lies across two. NULL with a sentence. */
+float *state_new(const struct wk_optimizer *o, size_t count, struct error *err);
+void state_free(const struct wk_optimizer *o, float *state, size_t count);
+
+/* A step is through with everything before element `upto` of the range. */
+void state_passed(struct wk_optimizer *o, const float *params, size_t upto);
+
+/* A step is done. */
+void state_done(struct wk_optimizer *o, const float *params);
+
+#endif
