@@ -32,6 +32,31 @@ static int explain_place(const struct cluster *cluster, const struct job *job, s
     return count;
 }
 
+/* A gang that runs with less than its max, though somebody looks each time slots get free. */
+static bool explain_growth(const struct cluster *cluster, const struct job *job, struct reason *ret)
+{
+    const struct tenant *tenant = job->tenant;
+    int each = job->spec->workers_per_node * job->spec->resources.slots;
+    int64_t left_ms = job->grow_after_ms - cluster_now(cluster);
+    if (job->state != JOB_RUNNING || job->spec->elastic != ELASTIC_IN_PLACE ||
+        job->current.nodes >= job->spec->nodes_max)
+        return false;
+    if (tenant->limit_slots && tenant->slots_used + each > tenant->limit_slots) {
+        reason_set(ret, REASON_TENANT_LIMIT,
+                   "has %d of up to %d nodes: tenant %s may use %d slots at once and has %d in use",
+                   job->current.nodes, job->spec->nodes_max, tenant->name, tenant->limit_slots,
+                   tenant->slots_used);
+        reason_hint(ret, "it grows when other jobs of the tenant end, or with a higher limit");
+    } else if (left_ms > 0) {
+        reason_set(ret, REASON_GROW_FAILED, "tries to grow again in %lld s: it failed %d times",
+                   (long long)(left_ms + 999) / 1000, job->grow_failures);
+        reason_hint(ret, "`muster events %s` says what went wrong with the newcomers", job->id);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* A gang that runs: what it keeps in case a node is lost, or why it keeps none. */
 static bool explain_spares(const struct job *job, struct reason *ret)
 {
@@ -67,6 +92,8 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = 1;
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
+    if (count < max)
+        count += explain_growth(cluster, job, &ret[count]);
     if (count < max)
         count += explain_spares(job, &ret[count]);
     return count;

@@ -110,10 +110,13 @@ Test(sharing, a_limit_is_never_passed_and_holds_nobody_else_up)
     nodes(4);
     submit("one", 1, 4, "red");
     cr_expect_eq(story_job(&s, "j1")->current.world, 2, "it grows up to the limit only");
+    struct reason reasons[8];
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), reasons, 8), 2);
+    cr_expect_str_eq(reasons[1].kind, "tenant_limit");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1, "it does not try what it may not");
     submit("two", 1, 1, "red");
     submit("other", 1, 1, "blue");
     cr_expect_str_eq(story_job(&s, "j2")->reason.kind, "tenant_limit");
-    struct reason reasons[8];
     cr_expect_geq(core_why(s.cluster, story_job(&s, "j2"), reasons, 8), 1);
     cr_expect_str_eq(reasons[0].kind, "tenant_limit");
     cr_expect_eq(state("j3"), JOB_RUNNING);
@@ -365,33 +368,4 @@ Test(sharing, draining_moves_a_gang_to_a_free_node_and_uncordon_lets_it_be_used)
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);
     cr_expect_eq(state("j2"), JOB_RUNNING);
-}
-
-/* A reservation is never delayed: while every job keeps to its max_runtime and no node fails, the
- * start of the job in front moves nearer or stays, however many others come behind it. */
-Test(sharing, a_reserved_start_is_never_delayed)
-{
-    static const char *const times[] = {"1m", "5m", "20m", NULL};
-    for (unsigned seed = 1; seed <= 40; seed++) {
-        unsigned random = seed * 2654435761u;
-        int64_t reserved_ms = INT64_MAX;
-        finish();
-        begin();
-        nodes(4);
-        for (int i = 0; i < 4; i++)
-            submit_bounded("early", 1, times[(random >> (2 * i)) % 3]);
-        submit_bounded("front", 2 + (int)(random >> 8) % 3, NULL);
-        const struct job *front = story_job(&s, "j5");
-        for (int i = 0; i < 30 && front->state == JOB_QUEUED; i++) {
-            random = random * 1664525u + 1013904223u;
-            submit_bounded("later", 1 + (int)(random >> 28) % 2, times[(random >> 16) % 4]);
-            story_wait(&s, 20000 + (int64_t)(random >> 20) % 60000);
-            if (front->state != JOB_QUEUED)
-                break;
-            cr_assert_neq(front->starts_at_ms, 0, "all that run say how long");
-            cr_assert_leq(front->starts_at_ms, reserved_ms, "seed %u: delayed by %lld ms", seed,
-                          (long long)(front->starts_at_ms - reserved_ms));
-            reserved_ms = front->starts_at_ms;
-        }
-    }
 }
