@@ -466,3 +466,21 @@ void story_expect(struct story *story, const char *expected)
     cr_expect_str_eq(story->trace, expected, "expected:\n%s\nseen:\n%s", expected, story->trace);
     story->trace[0] = 0;
 }
+
+const struct story_spec story_pair = {.name = "pair", .nodes_min = 1, .nodes_max = 2};
+const struct story_spec story_rigid = {.name = "rigid", .nodes_min = 2, .nodes_max = 2};
+
+void story_two_nodes(struct story *story)
+{
+    story_node_up(story, "a", 1);
+    story_node_up(story, "b", 1);
+    story_expect(story, "a ready reported\nb ready reported\n");
+}
+
+void story_running_pair(struct story *story, const struct story_spec *spec)
+{
+    story_two_nodes(story);
+    story_submit(story, spec);
+    story_follow(story);
+    story_expect(story, "j1 queued submitted\nj1 starting placed\nj1 running all_joined\n");
+}

@@ -1,0 +1,96 @@
+/* Checkpoints: fenced by generation, superseded, still taken while a gang ends. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(checkpoints, .init = begin, .fini = finish);
+
+static int kept_checkpoints(const char *id)
+{
+    const struct job *job = story_job(&s, id);
+    int kept = 0;
+    for (int i = 0; i < job->checkpoints_count; i++)
+        kept += !job_checkpoint_spare(job, i);
+    return kept;
+}
+
+Test(checkpoints, a_stale_checkpoint_is_refused)
+{
+    story_running_pair(&s, &story_pair);
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 1, 3);
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "the generation is broken");
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "the generation is over");
+    story_commit(&s, "j1", 0, 2, 200);
+    cr_expect_eq(s.error.code, 0);
+    story_commit(&s, "j1", 0, 2, 200);
+    cr_expect_eq(s.error.code, 0, "told twice");
+    story_commit(&s, "j1", 0, 2, 300);
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000100");
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+    s.pruned = 0;
+    story_commit(&s, "j1", 0, 2, 300);
+    cr_expect_eq(s.pruned, 1, "the answer was lost: who asks again is told again");
+    story_commit(&s, "j1", 0, 2, 400);
+    cr_expect_eq(s.pruned, 1, "only what is new");
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000200");
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+}
+
+Test(checkpoints, a_checkpoint_of_a_later_generation_supersedes_higher_steps_of_earlier_ones)
+{
+    story_running_pair(&s, &story_pair);
+    story_commit(&s, "j1", 0, 1, 100);
+    story_commit(&s, "j1", 0, 1, 200);
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    s.pruned = 0;
+    story_commit(&s, "j1", 0, 2, 150); /* 200 was damaged: they went on from 100 */
+    cr_assert_eq(s.error.code, 0);
+    cr_expect_eq(job_last_checkpoint(story_job(&s, "j1"))->step, 150);
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000200");
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+    story_commit(&s, "j1", 0, 2, 200); /* the same folder, written anew */
+    cr_expect_eq(s.pruned, 1);
+    cr_expect_str_eq(s.pruned_first, "/ckpt/step-00000100");
+    cr_expect_eq(job_last_checkpoint(story_job(&s, "j1"))->generation, 2);
+    cr_expect_eq(kept_checkpoints("j1"), 2);
+}
+
+Test(checkpoints, a_gang_that_ends_may_save_though_its_ranks_leave_one_by_one)
+{
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *saves = story_worker(&s, "j1", 0, NULL);
+    saves->ignores_term = true;
+    story_cancel(&s, "j1");
+    story_follow(&s);
+    saves->broken = 1;
+    saves->lost_ranks[0] = 1;
+    saves->lost_count = 1;
+    story_report(&s, "a");
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    cr_expect_eq(kept_checkpoints("j1"), 1);
+    saves->ignores_term = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 stopping cancelled\nj1 cancelled cancelled\n");
+}

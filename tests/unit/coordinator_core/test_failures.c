@@ -1,0 +1,182 @@
+/* Workers that fail: what it costs, who is the cause, when it ends. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(failures, .init = begin, .fini = finish);
+
+Test(failures, peers_that_lost_each_other_though_none_died_form_again_in_place)
+{
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL);
+    story_commit(&s, "j1", 0, 1, 100);
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_count = 1;
+    story_report(&s, "a");
+    story_commit(&s, "j1", 0, 1, 200);
+    cr_expect_eq(s.error.code, E_ABORTED, "a broken generation commits nothing");
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_expect_eq(s.error.code, 0, "this one was taken before, only the answer was lost");
+    story_expect(&s, "");
+    story_wait(&s, BROKEN_PATIENCE_MS + 1000);
+    story_expect(&s, "j1 reforming peers_lost\nj1 running all_joined\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.members[0], 1);
+    cr_expect_eq(job->current.members[1], 2);
+    cr_expect_eq(job->restarts, 1);
+}
+
+Test(failures, a_crashed_worker_is_replaced_on_its_node_with_its_rank)
+{
+    story_running_pair(&s, &story_rigid);
+    uint64_t survivor = story_job(&s, "j1")->current.members[0];
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.members[0], survivor);
+    cr_expect_eq(job->current.members[1], 3);
+    cr_expect_eq(job->current.generation, 2);
+    cr_expect_eq(job->restarts, 1);
+}
+
+Test(failures, a_gang_that_does_not_know_us_restarts_whole_from_its_checkpoint)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 running all_started\n");
+    story_commit(&s, "j1", 0, 1, 40);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 1, 1);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    story_expect(&s, "j1 restarting worker_failed\nj1 starting placed\nj1 running all_started\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->step, 40);
+    cr_expect_eq(job->current.generation, 2);
+    cr_expect_eq(job->workers_count, 2, "the old ones are forgotten");
+}
+
+Test(failures, a_crash_loop_stops_with_its_cause)
+{
+    story_running_pair(&s, &story_rigid);
+    for (int i = 0; i < CRASH_LOOP_LIMIT; i++) {
+        story_exit(&s, "j1", 1, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_str_eq(job->reason.kind, "crash_loop");
+    cr_expect(strstr(job->reason.text, "exited with code 7"), "%s", job->reason.text);
+    cr_expect_eq(job->reason.rank, 1);
+    cr_expect_eq(job->exit_code, 7);
+}
+
+Test(failures, progress_refunds_the_budget)
+{
+    story_running_pair(
+        &s, &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = 2});
+    for (int i = 1; i <= 6; i++) {
+        story_progress(&s, "j1", (uint64_t)i * 10);
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 6);
+}
+
+Test(failures, the_budget_ends_a_job_that_makes_no_progress)
+{
+    story_running_pair(
+        &s, &(struct story_spec){
+                .name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = 2, .retry = true});
+    for (int i = 1; i <= 3; i++) {
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_FAILED);
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "restart_budget");
+}
+
+Test(failures, backoff_holds_the_replacement_back)
+{
+    story_running_pair(
+        &s, &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .backoff = "4s..4s"});
+    story_exit(&s, "j1", 0, 7);
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    story_exit(&s, "j1", 0, 7);
+    story_wait(&s, 3000);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+}
+
+Test(failures, one_failure_that_kills_all_ranks_is_charged_once)
+{
+    story_running_pair(&s, &story_rigid);
+    story_exit(&s, "j1", 0, 7);
+    story_exit(&s, "j1", 1, 7);
+    story_follow(&s);
+    story_wait(&s, 3000);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
+Test(failures, a_join_timeout_names_the_ranks)
+{
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    struct story_node *b = story_node(&s, "b");
+    b->silent = true; /* follows only after its worker was made deaf */
+    story_follow(&s);
+    b->silent = false;
+    b->workers[0] = (struct story_worker){.uid = 2, .job = "j1", .never_joins = true};
+    b->workers_count = 1;
+    story_report(&s, "b");
+    s.trace[0] = 0;
+    story_wait(&s, START_TIMEOUT_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 4000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(failures, the_first_exit_by_wall_time_is_the_cause)
+{
+    story_running_pair(
+        &s, &(struct story_spec){
+                .name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = -1, .elastic = "off"});
+    struct story_node *b = story_node(&s, "b");
+    b->workers[0].exited = true;
+    b->workers[0].exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms};
+    story_exit(&s, "j1", 0, EXIT_PEER_LOST);
+    story_report(&s, "b");
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_eq(job->exit_code, 9);
+    cr_expect(strstr(job->reason.text, "code 9"), "%s", job->reason.text);
+}

@@ -1,0 +1,245 @@
+/* The life of jobs: queue, start, end, and what is told of them on the way. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(jobs, .init = begin, .fini = finish);
+
+Test(jobs, a_job_runs_and_succeeds)
+{
+    story_running_pair(&s, &story_rigid);
+    story_progress(&s, "j1", 10);
+    cr_expect_eq(story_job(&s, "j1")->step, 10);
+    story_exit(&s, "j1", 0, 0);
+    story_expect(&s, "");
+    story_exit(&s, "j1", 1, 0);
+    story_expect(&s, "j1 succeeded succeeded\n");
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 0);
+    story_follow(&s);
+    cr_expect_eq(s.nodes[0].workers_count, 0, "the agent was told to forget");
+}
+
+Test(jobs, a_gang_waits_for_all_of_its_nodes_and_then_starts)
+{
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 1);
+    story_submit(&s, &(struct story_spec){.name = "small", .nodes_min = 1, .slots = 2});
+    story_follow(&s);
+    story_submit(&s, &story_rigid);
+    struct job *job = story_job(&s, "j2");
+    cr_expect_eq(job->state, JOB_QUEUED);
+    cr_expect_str_eq(job->reason.kind, "waiting_for_slots");
+    cr_expect(strstr(job->reason.text, "small"), "names who holds them: %s", job->reason.text);
+    s.trace[0] = 0;
+    story_exit(&s, "j1", 0, 0);
+    story_follow(&s);
+    story_expect(&s, "j1 succeeded succeeded\nj2 starting placed\nj2 running all_joined\n");
+    cr_expect_eq(job->current.world, 2);
+}
+
+Test(jobs, a_cluster_that_stops_lets_jobs_save_and_the_next_life_goes_on)
+{
+    story_running_pair(&s, &story_pair);
+    struct event halt = {.kind = EVENT_HALT};
+    story_worker(&s, "j1", 0, NULL)->ignores_term = true; /* it saves first */
+    story_send(&s, &halt);
+    story_submit(&s, &(struct story_spec){.name = "late", .nodes_min = 1});
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 70);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    story_exit(&s, "j1", 0, 75);
+    story_follow(&s);
+    story_expect(&s, "j1 preempting halted\nj2 queued submitted\nj1 restarting halted\n");
+    cr_expect_eq(core_living(s.cluster), 0);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+    story_wait(&s, 5000);
+    story_expect(&s, "");
+}
+
+static void waits(int rank, const char *communicator, uint64_t sequence, uint32_t for_rank)
+{
+    struct collective_wait *wait = &story_worker(&s, "j1", rank, NULL)->wait;
+    *wait = (struct collective_wait){.sequence = sequence,
+                                     .bytes = 26214400,
+                                     .waited_ms = 12000 + rank,
+                                     .ranks = {for_rank},
+                                     .ranks_named = 1,
+                                     .ranks_count = 1};
+    snprintf(wait->communicator, sizeof wait->communicator, "%s", communicator);
+    snprintf(wait->operation, sizeof wait->operation,
+             "all_reduce #%llu (sum of 6553600 f32, 26214400 bytes)", (unsigned long long)sequence);
+}
+
+static void expect_why(const char *kind, const char *text)
+{
+    struct reason reason;
+    story_report(&s, "a");
+    story_report(&s, "b");
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), &reason, 1), 1);
+    cr_expect_str_eq(reason.kind, kind);
+    cr_expect_str_eq(reason.text, text);
+}
+
+Test(jobs, who_keeps_a_gang_waiting_is_named)
+{
+    static const struct story_spec four = {
+        .name = "four", .nodes_min = 2, .nodes_max = 2, .workers = 2, .slots = 1, .restart_max = 3};
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 2);
+    story_submit(&s, &four);
+    story_follow(&s);
+    story_progress(&s, "j1", 410);
+    expect_why("all_joined", "all 4 ranks have joined generation 1");
+    waits(0, "world", 1841, 2);
+    waits(1, "world", 1841, 0); /* it hears of rank 2 through rank 0 only */
+    waits(3, "world", 1841, 2);
+    expect_why("stalled", "rank 2 (node b) has not entered all_reduce #1841 (25.0 MiB) of 'world' "
+                          "for 12 s; ranks 0, 1 and 3 wait; last step 410");
+    waits(2, "world", 1840, 0); /* what it said before it was stopped */
+    expect_why("stalled", "rank 2 (node b) has not entered all_reduce #1841 (25.0 MiB) of 'world' "
+                          "for 12 s; ranks 0, 1 and 3 wait; last step 410");
+    for (int rank = 1; rank < 4; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
+    waits(0, "world", 5, 1);
+    waits(1, "world/axis 0", 3, 0);
+    expect_why("stalled",
+               "ranks 0 and 1 wait for each other for 12 s: rank 0 in all_reduce #5 "
+               "(25.0 MiB) of 'world', rank 1 in all_reduce #3 (25.0 MiB) of 'world/axis 0'; "
+               "last step 410");
+    for (int rank = 0; rank < 2; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
+    expect_why("all_joined", "all 4 ranks have joined generation 1");
+}
+
+Test(jobs, cancel_ends_a_worker_that_ignores_it)
+{
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = true;
+    story_cancel(&s, "j1");
+    story_follow(&s);
+    story_expect(&s, "j1 stopping cancelled\n");
+    story_wait(&s, STOP_GRACE_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 4000);
+    story_expect(&s, "j1 cancelled cancelled\n");
+    story_cancel(&s, "j1");
+    cr_expect_eq(s.error.code, 0, "cancelling twice is fine");
+}
+
+Test(jobs, submitting_with_one_key_twice_makes_one_job)
+{
+    story_two_nodes(&s);
+    story_submit_key(&s, &story_pair, "key");
+    cr_expect_not(s.repeated);
+    story_submit_key(&s, &story_pair, "key");
+    cr_expect(s.repeated);
+    cr_expect_str_eq(s.answered, "j1");
+    story_submit_key(&s, &story_rigid, "key");
+    cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
+    cr_expect_eq(cluster_jobs_count(s.cluster), 1);
+}
+
+Test(jobs, a_job_longer_than_max_runtime_fails_with_that_reason)
+{
+    story_running_pair(&s,
+                       &(struct story_spec){.name = "long", .nodes_min = 2, .max_runtime = "5s"});
+    story_wait(&s, 4000);
+    story_expect(&s, "");
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 stopping max_runtime\nj1 failed max_runtime\n");
+}
+
+Test(jobs, a_program_that_is_slow_to_say_hello_is_given_its_membership_later)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_RUNNING);
+    cr_expect_not(job->current.joined);
+    s.unaware = false;
+    story_wait(&s, 2000);
+    cr_expect(job->current.joined);
+    cr_expect_eq(job->current.generation, 1);
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    cr_expect_eq(job->current.members[0], 1, "now a failure is mended in place");
+    cr_expect_eq(job->current.generation, 2);
+}
+
+Test(jobs, a_job_cancelled_in_the_queue_ends_at_once)
+{
+    story_submit(&s, &story_pair);
+    story_expect(&s, "j1 queued submitted\n");
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "no_nodes");
+    story_cancel(&s, "j1");
+    story_expect(&s, "j1 cancelled cancelled\n");
+}
+
+Test(jobs, a_worker_has_started_when_its_process_is_known)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    struct story_node *a = story_node(&s, "a");
+    a->workers[0] = (struct story_worker){.uid = 1, .job = "j1", .unborn = true};
+    a->workers_count = 1;
+    story_report(&s, "a");
+    cr_expect_eq(story_job(&s, "j1")->workers[0].state, WORKER_ASSIGNED);
+    a->workers[0].unborn = false;
+    story_report(&s, "a");
+    cr_expect_eq(story_job(&s, "j1")->workers[0].state, WORKER_STARTING);
+}
+
+Test(jobs, one_worker_is_spoken_of_as_one)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_str_eq(job->reason.text, "1 worker is being started on 1 node");
+    story_follow(&s);
+    cr_expect_str_eq(job->reason.text, "its rank has joined generation 1");
+    story_exit(&s, "j1", 0, 0);
+    cr_expect_str_eq(job->reason.text, "its rank finished");
+}
+
+Test(jobs, empty_jobs_end_as_soon_as_they_end)
+{
+    s.unaware = true;
+    s.finish = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    story_expect(&s, "j1 queued submitted\nj1 starting placed\nj1 running all_started\n"
+                     "j1 succeeded succeeded\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2, "as many as there were");
+    cr_expect_gt(story_job(&s, "j1")->started_wall_ms, 0);
+}
+
+Test(jobs, ports_are_not_shared_on_one_address)
+{
+    story_node_up(&s, "a", 2);
+    story_submit(&s, &(struct story_spec){.name = "x", .nodes_min = 1});
+    story_submit(&s, &(struct story_spec){.name = "y", .nodes_min = 1});
+    story_follow(&s);
+    int x = story_job(&s, "j1")->current.master_port, y = story_job(&s, "j2")->current.master_port;
+    cr_expect(x >= 20000 && x <= 20099 && y >= 20000 && y <= 20099);
+    cr_expect_neq(x, y);
+}

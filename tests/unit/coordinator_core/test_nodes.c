@@ -1,0 +1,217 @@
+/* Nodes that are lost, return, are drained, or say things twice. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(nodes, .init = begin, .fini = finish);
+
+Test(nodes, a_lost_node_shrinks_the_gang_in_place_and_a_returning_one_grows_it)
+{
+    story_running_pair(&s, &story_pair);
+    story_progress(&s, "j1", 5);
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+    struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.world, 1);
+    cr_expect_eq(job->restarts, 0, "a lost node costs nothing");
+    cr_expect_eq(job->recoveries, 1);
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(job->current.world, 2);
+    cr_expect_eq(job->step, 5);
+}
+
+Test(nodes, peers_that_lost_its_ranks_make_a_gone_node_lost_at_once)
+{
+    story_running_pair(&s, &story_pair);
+    struct story_worker *survivor = story_worker(&s, "j1", 0, NULL);
+    story_node_dies(&s, "b");
+    survivor->broken = 1;
+    survivor->lost_ranks[0] = 1;
+    survivor->lost_count = 1;
+    story_report(&s, "a");
+    story_follow(&s);
+    story_expect(&s, "b unreachable connection_lost\nb lost peers_saw_it_die\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+}
+
+Test(nodes, an_agent_that_returns_within_its_lease_costs_nothing)
+{
+    story_running_pair(&s, &story_pair);
+    story_gone(&s, "b");
+    story_wait(&s, 1500);
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b unreachable connection_lost\nb ready reported\n");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+}
+
+Test(nodes, repeated_and_late_reports_change_nothing)
+{
+    story_running_pair(&s, &story_pair);
+    struct worker_report gone = {.job = "j1", .uid = 1, .state = WORKER_STARTING, .endpoint = ""};
+    struct event late = {.kind = EVENT_NODE_REPORT, .request = 99};
+    late.node_report.node = "a";
+    late.node_report.incarnation = s.nodes[0].incarnation;
+    late.node_report.sequence = 1;
+    late.node_report.workers = &gone;
+    late.node_report.workers_count = 0;
+    int versions = s.versions;
+    story_send(&s, &late);
+    late.node_report.workers_count = 1;
+    story_send(&s, &late);
+    story_report(&s, "a");
+    s.nodes[0].sequence--;
+    story_report(&s, "a");
+    story_expect(&s, "");
+    cr_expect_eq(s.versions, versions, "nothing was to be told to an agent");
+}
+
+Test(nodes, an_old_agent_is_fenced)
+{
+    story_running_pair(&s, &story_pair);
+    uint64_t old = s.nodes[1].incarnation;
+    story_register(&s, "b", true);
+    uint64_t present = s.nodes[1].incarnation;
+    s.nodes[1].incarnation = old;
+    story_report(&s, "b");
+    cr_expect_eq(s.error.code, E_ABORTED);
+    story_register(&s, "b", false);
+    cr_expect_eq(s.error.code, E_ABORTED, "its registration came late");
+    s.nodes[1].incarnation = present;
+    s.nodes[1].sequence = 0;
+    story_report(&s, "b");
+    cr_expect_eq(s.error.code, 0);
+    story_expect(&s, "");
+}
+
+Test(nodes, a_lost_node_below_the_minimum_is_replaced_by_a_free_one)
+{
+    story_running_pair(&s, &story_rigid);
+    story_node_up(&s, "c", 1);
+    s.trace[0] = 0;
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 reforming node_lost\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2);
+}
+
+Test(nodes, a_replacement_is_not_put_where_a_dead_worker_is_replaced)
+{
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 2);
+    story_node_up(&s, "c", 2);
+    story_submit(&s, &(struct story_spec){.name = "three", .nodes_min = 3, .nodes_max = 3});
+    story_follow(&s);
+    s.trace[0] = 0;
+    story_gone(&s, "c");
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL), *b = story_worker(&s, "j1", 1, NULL);
+    b->exited = true;
+    b->exit = (struct exit_info){.code = 1, .wall_ms = 1};
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_ranks[1] = 2;
+    a->lost_count = 2;
+    story_report(&s, "a");
+    story_report(&s, "b");
+    story_follow(&s);
+    story_expect(&s, "c unreachable connection_lost\nc lost peers_saw_it_die\n"
+                     "j1 restarting node_lost\n");
+}
+
+Test(nodes, a_registration_that_comes_again_late_says_nothing_of_now)
+{
+    story_running_pair(&s, &story_pair);
+    int count = s.nodes[1].workers_count;
+    s.nodes[1].workers_count = 0;
+    story_register(&s, "b", false);
+    s.nodes[1].workers_count = count;
+    story_wait(&s, 2000);
+    story_expect(&s, "");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+}
+
+Test(nodes, without_a_free_node_the_gang_waits_and_starts_again)
+{
+    story_running_pair(&s, &story_rigid);
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                     "j1 restarting node_lost\n");
+    cr_expect_str_eq(story_job(&s, "j1")->reason.kind, "too_few_nodes");
+    story_register(&s, "b", true);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 starting placed\nj1 running all_joined\n");
+}
+
+Test(nodes, a_node_that_returns_with_old_workers_gets_new_ones_when_they_have_ended)
+{
+    story_running_pair(&s, &story_pair);
+    story_gone(&s, "b");
+    story_wait(&s, LEASE_MS + 1000);
+    s.trace[0] = 0;
+    s.nodes[1].workers[0].ignores_term = true;
+    story_register(&s, "b", true);
+    story_expect(&s, "b joining clearing\n");
+    story_follow(&s);
+    story_wait(&s, STOP_GRACE_MS + 1000);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+}
+
+Test(nodes, draining_moves_a_gang_away)
+{
+    story_running_pair(&s, &story_pair);
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
+                     "j1 running all_joined\n");
+    cr_expect_eq(story_node(&s, "b")->workers_count, 0);
+    story_node_set(&s, "b", NODE_UNCORDON);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+}
+
+Test(nodes, a_rigid_gang_leaves_a_drained_node_and_waits)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "r", .nodes_min = 2, .elastic = "off"});
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_expect(&s, "b draining administrator\nj1 restarting node_drained\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+    story_node_set(&s, "b", NODE_UNCORDON);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 starting placed\nj1 running all_joined\n");
+}
+
+Test(nodes, one_that_flaps_beyond_its_lease_costs_a_re_forming_each_time_and_no_restart)
+{
+    story_running_pair(&s, &story_pair);
+    for (int i = 0; i < 3; i++) {
+        story_node_dies(&s, "b");
+        story_wait(&s, LEASE_MS + 1000);
+        story_register(&s, "b", true);
+        story_follow(&s);
+        story_expect(&s, "b unreachable connection_lost\nb lost lease_expired\n"
+                         "j1 reforming node_lost\nj1 running all_joined\nb ready reported\n"
+                         "j1 reforming growing\nj1 running all_joined\n");
+    }
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+}

@@ -1,0 +1,117 @@
+/* How long a gang waits for its members, and how it grows. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(patience, .init = begin, .fini = finish);
+
+Test(patience, survivors_in_a_long_phase_of_their_own_are_waited_for)
+{
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
+    evaluates->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_wait(&s, SURVIVOR_TIMEOUT_MS / 2);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    struct reason reasons[2];
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), reasons, 2), 2);
+    cr_expect_str_eq(reasons[0].text,
+                     "waits for rank 0 (node a) to join generation 2; 1 of 2 have");
+    cr_expect_str_eq(reasons[1].kind, "worker_failed");
+    cr_expect(strstr(reasons[1].hint, "muster logs j1 --rank 1"), "%s", reasons[1].hint);
+    evaluates->never_joins = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+    evaluates->never_joins = true;
+    story_exit(&s, "j1", 1, 4);
+    story_wait(&s, SURVIVOR_TIMEOUT_MS - 2000);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    story_wait(&s, 4000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(patience, a_survivor_its_peers_gave_up_has_less_time)
+{
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 1, NULL)->never_joins = true; /* hangs */
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL);
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_count = 1;
+    story_report(&s, "a");
+    story_wait(&s, BROKEN_PATIENCE_MS + JOIN_TIMEOUT_MS - 1000);
+    story_expect(&s, "j1 reforming peers_lost\n");
+    story_wait(&s, 3000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(patience, growth_waits_for_who_is_busy)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
+    evaluates->never_joins = true;
+    story_node_up(&s, "c", 1);
+    story_wait(&s, START_TIMEOUT_MS + 10000);
+    story_expect(&s, "c ready reported\nj1 reforming growing\n");
+    evaluates->never_joins = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.world, 3);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+}
+
+static void remember_generation(void *arg, const struct assignment *assignment)
+{
+    if (assignment->stop)
+        *(uint64_t *)arg = assignment->generation;
+}
+
+Test(patience, a_worker_told_of_a_generation_is_stopped_in_it)
+{
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    cr_assert_eq(story_job(&s, "j1")->forming.generation, 2);
+    story_cancel(&s, "j1");
+    uint64_t generation = 0;
+    cluster_assignments(s.cluster, "a", remember_generation, &generation);
+    cr_expect_eq(generation, 2);
+}
+
+Test(patience, growth_that_fails_leaves_the_gang_alone)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    s.nodes_count++;
+    s.nodes[2] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1, .up = true};
+    story_register(&s, "c", false);
+    cr_assert_eq(story_job(&s, "j1")->forming.generation, 2);
+    s.nodes[2].workers[0] = (struct story_worker){
+        .uid = 3, .job = "j1", .exited = true, .exit = {.code = 1, .wall_ms = 1}};
+    s.nodes[2].workers_count = 1;
+    story_report(&s, "c");
+    story_follow(&s);
+    story_expect(&s, "c ready reported\n");
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->current.generation, 1);
+    cr_expect_eq(job->forming.generation, 0);
+    cr_expect_eq(job->restarts, 0);
+    story_wait(&s, GROW_BACKOFF_MS + 2000);
+    story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(job->current.world, 3);
+}

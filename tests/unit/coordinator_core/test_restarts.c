@@ -1,0 +1,122 @@
+/* The coordinator itself restarts, or stands still for a while. Stories
+ * on virtual time: what happens, and the exact trace it leaves. */
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "tests/unit/coordinator_core/story.h"
+
+static struct story s;
+
+static void begin(void)
+{
+    story_begin(&s);
+}
+
+static void finish(void)
+{
+    story_end(&s);
+}
+
+TestSuite(restarts, .init = begin, .fini = finish);
+
+Test(restarts, a_coordinator_restart_changes_nothing)
+{
+    story_running_pair(&s, &story_pair);
+    const struct job *job = story_job(&s, "j1");
+    uint64_t generation = job->current.generation;
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    story_expect(&s, "a unreachable coordinator_restarted\nb unreachable coordinator_restarted\n");
+    story_wait(&s, 10000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    cr_expect_eq(job->current.generation, generation);
+    cr_expect_eq(job->workers_count, 2);
+}
+
+Test(restarts, silence_after_a_restart_is_no_verdict)
+{
+    story_running_pair(&s, &story_pair);
+    struct story_worker *survivor = story_worker(&s, "j1", 0, NULL);
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    s.trace[0] = 0;
+    survivor->broken = 1;
+    survivor->lost_ranks[0] = 1;
+    survivor->lost_count = 1;
+    story_report(&s, "a");
+    story_expect(&s, "a ready reported\n");
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming worker_failed\nj1 running all_joined\n");
+}
+
+static void pause_of_the_coordinator(int64_t ms)
+{
+    s.now_ms += ms;
+    story_send(&s, &(struct event){.kind = EVENT_TICK});
+    for (int i = 0; i < s.nodes_count; i++) /* what had queued up is heard one by one */
+        story_report(&s, s.nodes[i].name);
+}
+
+Test(restarts, a_pause_of_the_coordinator_is_nobody_elses_silence)
+{
+    story_running_pair(&s, &story_pair);
+    story_wait(&s, 5000);
+    for (int64_t ms = 500; ms <= 60000; ms += 167) {
+        pause_of_the_coordinator(ms);
+        story_wait(&s, 1000 + ms % 7);
+    }
+    story_expect(&s, "");
+    cr_expect_eq(story_job(&s, "j1")->current.generation, 1);
+    story_node_dies(&s, "b");
+    pause_of_the_coordinator(100);
+    story_wait(&s, LEASE_MS + 1000);
+    cr_expect(strstr(s.trace, "b lost lease_expired\n"), "%s", s.trace);
+}
+
+Test(restarts, a_pause_just_over_the_lease_hears_first_what_has_queued_up)
+{
+    story_running_pair(&s, &story_pair);
+    story_wait(&s, 5000);
+    const struct node *b = cluster_node(s.cluster, "b");
+    for (int late_ms = PUNCTUAL_MS + 1; late_ms < 2000; late_ms += 13) {
+        while (b->timer.key < b->lease_until_ms) { /* until the next look is the verdict */
+            s.now_ms = core_wake_at(s.cluster);
+            story_send(&s, &(struct event){.kind = EVENT_TICK});
+        }
+        s.now_ms = b->lease_until_ms + late_ms;
+        story_report(&s, "a"); /* its turn comes first, and time with it */
+        s.now_ms += 5;
+        story_report(&s, "b");
+        story_wait(&s, 1000);
+    }
+    story_expect(&s, "");
+}
+
+Test(restarts, a_pause_while_a_gang_forms_takes_no_time_from_it)
+{
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    pause_of_the_coordinator(START_TIMEOUT_MS + 1000);
+    story_worker(&s, "j1", 0, NULL)->never_joins = false;
+    story_follow(&s);
+    story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(restarts, after_a_restart_agents_have_time_to_find_us)
+{
+    story_running_pair(&s, &story_pair);
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    s.trace[0] = 0;
+    story_report(&s, "a");
+    s.nodes[1].silent = true;
+    story_wait(&s, RESTORED_LEASE_MS - 1500);
+    s.nodes[1].silent = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    s.nodes[0].silent = s.nodes[1].silent = true;
+    story_wait(&s, LEASE_MS + 1000);
+    story_expect(&s, "a lost lease_expired\nb lost lease_expired\nj1 restarting node_lost\n");
+}
