@@ -50,6 +50,8 @@
       "largest gradient norm wk_step lets through; 0 = no limit")                                  \
     X(OPTIMIZER, "optimizer", CHOICE, "adamw", 0, 0, "adamw|adam|sgd|lion|adafactor|muon",         \
       "what wk_optimizer_new makes, in programs that leave the choice open")                       \
+    X(CLIP_GRAD_VALUE, "clip_grad_value", NUMBER, "0", 0, 1000000, NULL,                           \
+      "largest element of a gradient wk_step lets through, before the norm's limit; 0 = no limit") \
     X(SEED, "seed", INTEGER, "1337", 0, INT64_MAX, NULL, "start of every random sequence")         \
     X(TOTAL_STEPS, "total_steps", INTEGER, "0", 0, INT64_MAX, NULL,                                \
       "optimizer steps after which wk_next ends the loop; 0 = as the loader ends")                 \

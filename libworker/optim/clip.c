@@ -16,3 +16,12 @@ double clip_factor(double norm, double max_norm)
     double factor = max_norm / (norm + CLIP_EPSILON);
     return factor < 1 ? factor : 1;
 }
+
+void clip_clamp(float *grads, size_t count, float limit)
+{
+    for (size_t i = 0; i < count; i++) {
+        float g = grads[i];
+        g = g > limit ? limit : g;
+        grads[i] = g < -limit ? -limit : g;
+    }
+}

@@ -16,4 +16,7 @@ double clip_sum_squares(const struct kernel_table *kernels, const float *grads, 
  */
 double clip_factor(double norm, double max_norm);
 
+/* Every gradient into [-limit, limit]; a NaN stays one. */
+void clip_clamp(float *grads, size_t count, float limit);
+
 #endif

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
 
 enum { PIECE = 16384 }; /* elements widened at a time: they stay in cache */
@@ -237,6 +238,18 @@ double sharded_low_squares(const struct sharded *s)
         squares += k->sum_squares(s->low.wide, n);
     }
     return squares;
+}
+
+void sharded_low_clamp(struct sharded *s, float limit)
+{
+    const struct kernel_table *k = s->model->kernels;
+    enum wk_dtype type = s->options.narrowing.type;
+    for (size_t done = 0, n; done < s->plan.shard; done += n) {
+        n = s->plan.shard - done < PIECE ? s->plan.shard - done : PIECE;
+        k->widen(s->low.wide, type, s->low.own_grads + done, n);
+        clip_clamp(s->low.wide, n, limit);
+        k->narrow(s->low.own_grads + done, type, s->low.wide, n);
+    }
 }
 
 void sharded_low_clear(struct sharded *s)

@@ -57,6 +57,7 @@ int sharded_low_agree(struct sharded *s);
 
 /* Of the shard's narrow gradient. */
 double sharded_low_squares(const struct sharded *s);
+void sharded_low_clamp(struct sharded *s, float limit);
 
 /* What is left of the window's narrow gradients is not wanted any more. */
 void sharded_low_clear(struct sharded *s);

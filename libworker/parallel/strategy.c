@@ -287,6 +287,16 @@ int strategy_squares(struct strategy *st, double *ret)
     return 0;
 }
 
+void strategy_clamp(struct strategy *st, float limit)
+{
+    if (!st->is_sharded)
+        clip_clamp(st->grads, st->model->count, limit);
+    else if (st->shard.low.grads)
+        sharded_low_clamp(&st->shard, limit);
+    else
+        clip_clamp(st->shard.own_grads, st->shard.plan.shard, limit);
+}
+
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
                     struct error *err)
 {

@@ -113,6 +113,9 @@ void strategy_drain(struct strategy *st);
 /* Sum of squares of the summed gradient. Collective when sharded. */
 int strategy_squares(struct strategy *st, double *ret);
 
+/* The summed gradient into [-limit, limit], element by element, where this rank updates by it. */
+void strategy_clamp(struct strategy *st, float limit);
+
 /* One optimizer step of this rank's range with gradients times `scale`; then what others need of
  * it, which is collective when sharded. If that fails this rank's shard is a step ahead. */
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,

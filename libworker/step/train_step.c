@@ -214,6 +214,13 @@ static double window_weight(const struct wk_context *ctx)
     return ctx->weights > 0 ? ctx->weights : ctx->micro;
 }
 
+/* Limit each element, which is still multiplied by what wk_step takes off. */
+static void clamp(struct wk_context *ctx, double max_value)
+{
+    if (max_value > 0)
+        strategy_clamp(&ctx->strategy, (float)(max_value / ctx->grad_scale));
+}
+
 /* Wait for the sums. false: the step in flight is gone, or the error is sticky. */
 static bool finish_sums(struct wk_context *ctx)
 {
@@ -231,6 +238,7 @@ static bool finish_sums(struct wk_context *ctx)
     }
     ctx->reduced = true;
     ctx->grad_scale = 1.0 / (window_weight(ctx) * mixed_scale(ctx));
+    clamp(ctx, settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE));
     return true;
 }
 
@@ -261,6 +269,20 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
         norm = ctx->norm;
     if (ret_norm)
         *ret_norm = (float)norm;
+    return ctx->error.code;
+}
+
+int wk_clip_grad_value(struct wk_model *model, float max_value)
+{
+    struct wk_context *ctx = prepare_context_of_model(model);
+    if (!ctx)
+        return WK_ESTATE;
+    if (idle(ctx))
+        return ctx->error.code;
+    if (!(max_value > 0))
+        return fail(ctx, WK_EINVAL, "wk_clip_grad_value needs a limit above 0");
+    if (at_window_end(ctx) && finish_sums(ctx))
+        clamp(ctx, (double)max_value);
     return ctx->error.code;
 }
 

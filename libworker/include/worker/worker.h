@@ -144,6 +144,10 @@ WK_API int wk_backward(struct wk_model *model);
  * boundaries does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
 WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
 
+/* Limit each element of the gradient to [-max_value, max_value], at the end of an accumulation
+ * window; else nothing. Before wk_clip_grad_norm, which then sees the limited gradient. */
+WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
+
 /* Update the parameters, at the end of an accumulation window; else nothing. A loss or gradient
  * that is not finite (without mixed_precision: a loss or a measured norm) is WK_EOVERFLOW, and the
  * parameters stay as they were; but with mixed_precision fp16 that step is skipped on all ranks,

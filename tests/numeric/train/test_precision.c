@@ -125,12 +125,28 @@ static void precisions_differ_and_follow_float(void)
     CHECK(!outcome_same_bits(&one, &other));
 }
 
+/* Limits that many elements exceed; the same elements wherever they are. */
+static void elements_are_clipped_alike_everywhere(void)
+{
+    static const char *const all[] = {"no", "bf16"};
+    for (int p = 0; p < 2; p++) {
+        struct variant v = {.strategy = "ddp", .ranks = 3, .no_clip = true, .precision = all[p]};
+        variant_run(&v, &other);
+        v.clip_value = "0.002";
+        variant_run(&v, &one);
+        CHECK(!outcome_same_bits(&one, &other));
+        for (int s = 1; s < 4; s++)
+            same_bits(v, strategies[s]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(every_strategy_trains_as_one_process),
         CHECK_CASE(sums_in_the_narrow_type_stay_close),
         CHECK_CASE(strategies_give_the_same_bits),
+        CHECK_CASE(elements_are_clipped_alike_everywhere),
         CHECK_CASE(precisions_differ_and_follow_float),
         {0},
     };

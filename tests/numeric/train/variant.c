@@ -32,6 +32,7 @@ static void configure(struct toy *toy, const struct variant *v)
     set_if(toy, "mixed_precision", v->precision);
     set_if(toy, "low_gradients", v->low_gradients);
     set_if(toy, "loss_scale.initial", v->scale);
+    set_if(toy, "clip_grad_value", v->clip_value);
     set_if(toy, "stochastic_rounding", v->stochastic);
 }
 

@@ -197,6 +197,13 @@ static int overflow_always(struct small *s)
     return wk_status(s->ctx);
 }
 
+static int clip_by_nothing(struct small *s)
+{
+    small_prepare(s);
+    pass(s);
+    return wk_clip_grad_value(s->model, 0);
+}
+
 static int metric_name(struct small *s)
 {
     small_prepare(s);
@@ -236,6 +243,7 @@ static const struct row {
     {loss_nan, {0}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
     {loss_nan, {"mixed_precision=bf16"}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
     {overflow_always, {"mixed_precision=fp16"}, WK_EOVERFLOW, "a loss scale of 6.10352e-05"},
+    {clip_by_nothing, {0}, WK_EINVAL, "needs a limit above 0"},
     {metric_name, {0}, WK_EINVAL, "a metric's name has"},
 
     /* Settings that contradict each other or the world. */

@@ -1,6 +1,8 @@
 /* fp16's loss scale through the loop's own calls: torch's and Accelerate's facts. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/libworker/small.h"
 
@@ -110,6 +112,42 @@ Test(mixed, losses_and_norms_are_those_without_a_scale)
         cr_assert_float_eq(updates[i], updates[0], 1e-3 * fabs(updates[0]) + 1e-9);
     }
     cr_assert_gt(norms[0], 0.01f);
+}
+
+/* SGD moves by rate times what is left of the gradient: with the scale taken off and the mean
+ * taken. */
+Test(mixed, elements_are_limited_as_the_optimizer_sees_them)
+{
+    static const char *const precisions[] = {"mixed_precision=no", "mixed_precision=fp16"};
+    for (int p = 0; p < 2; p++)
+        for (int by_setting = 0; by_setting < 2; by_setting++) {
+            struct small s;
+            struct wk_batch batch;
+            small_open(&s,
+                       (const char *const[]){precisions[p], "gradient_accumulation_steps=2",
+                                             by_setting ? "clip_grad_value=0.001" : NULL, NULL});
+            cr_assert_eq(small_prepare(&s), 0);
+            const float *params = s.ctx->strategy.params;
+            size_t count = s.model->count, limited = 0;
+            float *before = malloc(count * sizeof(*before));
+            memcpy(before, params, count * sizeof(*before));
+            for (int i = 0; i < 2; i++) {
+                cr_assert(wk_next(s.loader, &batch));
+                wk_forward(s.model, &batch, NULL);
+                wk_backward(s.model);
+                if (!by_setting)
+                    cr_assert_eq(wk_clip_grad_value(s.model, 0.001f), 0);
+                cr_assert_eq(wk_step(s.optimizer), 0, "%s", wk_last_error(s.ctx));
+            }
+            for (size_t i = 0; i < count; i++) {
+                float moved = fabsf(params[i] - before[i]);
+                cr_assert_leq(moved, 1.01e-4f + 1e-6f * fabsf(before[i]));
+                limited += moved > 0.99e-4f;
+            }
+            cr_assert_gt(limited, 10);
+            free(before);
+            small_close(&s);
+        }
 }
 
 Test(mixed, the_model_computes_with_the_copy_and_steps_write_it)
