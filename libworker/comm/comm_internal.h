@@ -272,6 +272,7 @@ struct wait {
     int64_t spin_start_us;    /* 0: not yet */
     int64_t waiting_since_us; /* the same, but sleeping does not end it */
     unsigned turns;           /* looks since something moved */
+    unsigned moves;           /* turns that moved something */
     bool yields;              /* spinning has come to letting others run */
     bool armed;               /* asleep is set: one more look, then sleep */
 };
@@ -285,6 +286,9 @@ int wait_watch_data(struct wk_comm *comm, int peer, int data_fd);
 
 /* Hear what was said since the last operation; returns the failure, 0 if there is none. */
 int wait_look(struct wk_comm *comm);
+
+/* The same in the midst of long work, for a few nanoseconds: what ranks of this host have said. */
+int wait_glance(struct wk_comm *comm);
 void wait_begin(struct wk_comm *comm, struct wait *wait);
 
 /* The last turn moved something. */

@@ -12,6 +12,9 @@
 #include "libworker/comm/arena.h"
 #include "libworker/comm/shared.h"
 
+/* How much is moved between two glances at what others say: tens of microseconds. */
+enum { GLANCE_BYTES = 1024 * 1024 };
+
 static struct located locate(struct wk_comm *comm, const struct request *rq)
 {
     struct located located = {0};
@@ -133,15 +136,15 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
 
 /* Each sums its slice of everybody's buffers and writes it into all of them, a block at a time, so
  * that what it copies comes from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
-static void all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
-                                const struct views *views, struct tally *tally)
+static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
+                               const struct views *views, struct tally *tally)
 {
     size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
     struct slice slice = slice_of(rq->count, comm->world, comm->rank);
     struct reduction reduction = request_reduction(comm, rq, tally);
-    int next = (comm->rank + 1) % comm->world;
-    size_t block = comm->world == 2 ? slice.count : REDUCE_BLOCK; /* two need no copies */
-    for (size_t done = 0; done < slice.count; done += block) {
+    int next = (comm->rank + 1) % comm->world, rc = 0;
+    size_t block = comm->world == 2 ? GLANCE_BYTES / size : REDUCE_BLOCK; /* two copy nothing */
+    for (size_t done = 0; done < slice.count && rc == 0; done += block) {
         size_t n = slice.count - done < block ? slice.count - done : block;
         size_t at = slice.first + done;
         char *own = (char *)rq->out + at * out_size;
@@ -150,41 +153,61 @@ static void all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
         for (int p = 0; p < comm->world; p++)
             if (p != comm->rank && p != next)
                 memcpy(views->out[p] + at * out_size, own, n * out_size);
+        rc = wait_glance(comm);
     }
+    return rc;
 }
 
-static void copy(void *to, const void *from, size_t bytes)
+static int copy(struct wk_comm *comm, char *to, const char *from, size_t bytes)
 {
-    if (to != from && bytes > 0)
-        memcpy(to, from, bytes);
+    int rc = 0;
+    for (size_t done = 0; to != from && done < bytes && rc == 0; done += GLANCE_BYTES) {
+        size_t n = bytes - done < GLANCE_BYTES ? bytes - done : GLANCE_BYTES;
+        memcpy(to + done, from + done, n);
+        rc = wait_glance(comm);
+    }
+    return rc;
+}
+
+/* Everybody's elements from `first` bytes on, for this rank alone. */
+static int sum(struct wk_comm *comm, const struct request *rq, const struct views *views,
+               size_t first, struct tally *tally)
+{
+    size_t size = wk_dtype_bytes(rq->dtype), block = GLANCE_BYTES / size;
+    struct reduction reduction = request_reduction(comm, rq, tally);
+    int rc = 0;
+    for (size_t done = 0; done < rq->count && rc == 0; done += block) {
+        size_t n = rq->count - done < block ? rq->count - done : block;
+        sum_views(comm, views, first + done * size);
+        reduce(&reduction, comm->sources, (char *)rq->out + done * request_out_size(rq), n);
+        rc = wait_glance(comm);
+    }
+    return rc;
 }
 
 /* What this rank takes out of everybody's data; never writes to another's. Moves, beside reading
  * what is summed, each received byte once in and once out. */
-static void take(struct wk_comm *comm, const struct request *rq, const struct views *views,
-                 struct tally *tally)
+static int take(struct wk_comm *comm, const struct request *rq, const struct views *views,
+                struct tally *tally)
 {
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype), rank = (size_t)comm->rank;
+    bool root = comm->rank == rq->root;
     char *out = rq->out;
-    if (rq->kind == KIND_REDUCE_SCATTER || (rq->kind == KIND_REDUCE && comm->rank == rq->root)) {
-        struct reduction reduction = request_reduction(comm, rq, tally);
-        sum_views(comm, views, rq->kind == KIND_REDUCE_SCATTER ? rank * bytes : 0);
-        reduce(&reduction, comm->sources, out, rq->count);
-    } else if (rq->kind == KIND_BROADCAST) {
-        copy(out, views->in[rq->root], bytes);
-    } else if (rq->kind == KIND_SCATTER) {
-        copy(out, views->in[rq->root] + rank * bytes, bytes);
-    } else if (rq->kind == KIND_ALL_GATHER || (rq->kind == KIND_GATHER && comm->rank == rq->root)) {
-        for (int i = 0; i < comm->world; i++) {
-            size_t p = (rank + (size_t)i) % (size_t)comm->world;
-            copy(out + p * bytes, views->in[p], bytes);
-        }
-    } else if (rq->kind == KIND_ALL_TO_ALL) {
-        for (int i = 0; i < comm->world; i++) {
-            size_t p = (rank + (size_t)i) % (size_t)comm->world;
-            copy(out + p * bytes, views->in[p] + rank * bytes, bytes);
-        }
+    int rc = 0;
+    if (rq->kind == KIND_REDUCE_SCATTER || (rq->kind == KIND_REDUCE && root))
+        return sum(comm, rq, views, rq->kind == KIND_REDUCE ? 0 : rank * bytes, tally);
+    if (rq->kind == KIND_BROADCAST)
+        return copy(comm, out, views->in[rq->root], bytes);
+    if (rq->kind == KIND_SCATTER)
+        return copy(comm, out, views->in[rq->root] + rank * bytes, bytes);
+    if (rq->kind == KIND_REDUCE || (rq->kind == KIND_GATHER && !root))
+        return 0;
+    size_t row = rq->kind == KIND_ALL_TO_ALL ? rank * bytes : 0;
+    for (int i = 0; i < comm->world && rc == 0; i++) {
+        size_t p = (rank + (size_t)i) % (size_t)comm->world;
+        rc = copy(comm, out + p * bytes, views->in[p] + row, bytes);
     }
+    return rc;
 }
 
 /* Is what this rank shows of any use to others? */
@@ -231,11 +254,13 @@ static int run_rows(struct wk_comm *comm, const struct request *rq)
     struct tally tally = {.at = 0};
     for (int p = 0; p < comm->world; p++)
         views.in[p] = p == comm->rank ? rq->in : board_post_of(comm, p)->data;
+    int rc = 0;
     if (rq->kind == KIND_ALL_REDUCE)
         all_reduce_small(comm, rq, &views);
     else
-        take(comm, rq, &views, &tally);
-    return rq->kind == KIND_REDUCE_SCATTER && request_tallies(rq) ? tell_rows(comm, rq, &tally) : 0;
+        rc = take(comm, rq, &views, &tally);
+    bool tells = rq->kind == KIND_REDUCE_SCATTER && request_tallies(rq);
+    return rc == 0 && tells ? tell_rows(comm, rq, &tally) : rc;
 }
 
 static int run_small(struct wk_comm *comm, const struct request *rq)
@@ -272,10 +297,10 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
     if (rc != 0)
         return rc;
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
-    if (rq->kind == KIND_ALL_REDUCE)
-        all_reduce_in_place(comm, rq, &views, &tally);
-    else
-        take(comm, rq, &views, &tally);
+    rc = rq->kind == KIND_ALL_REDUCE ? all_reduce_in_place(comm, rq, &views, &tally)
+                                     : take(comm, rq, &views, &tally);
+    if (rc != 0)
+        return rc;
     struct share own = {tally_squares(&tally), tally.nonfinite};
     rc = board_finish(comm, &own);
     if (rc != 0 || !request_tallies(rq))

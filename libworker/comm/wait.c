@@ -13,6 +13,8 @@
 
 enum {
     CLOCK_TURNS = 8, /* looks between two readings of the clock */
+    HEAR_TURNS = 16, /* looks between two at the sockets of other hosts: an abort comes that way */
+    HEAR_MOVES = 8,  /* the same of turns that moved something */
     PAUSE_US = 4,    /* an answer that is on its way */
     SPIN_US = 200,
     YIELDS = 4, /* when there are more ranks than cores */
@@ -80,6 +82,39 @@ void wait_begin(struct wk_comm *comm, struct wait *wait)
         wait->deadline_ms = now_us / 1000 + comm->timeout_ms;
 }
 
+static void hear(struct wk_comm *comm, uint64_t tag)
+{
+    int peer = (int)(uint32_t)tag;
+    uint64_t count;
+    switch ((enum heard)(tag >> 32)) {
+    case HEARD_BELL:
+        (void)!read(comm->bell_fd, &count, sizeof(count));
+        return;
+    case HEARD_DATA:
+        return;
+    case HEARD_CONTROL:
+        control_read(comm, peer);
+        return;
+    case HEARD_PROCESS:
+        control_process_ended(comm, peer);
+        return;
+    }
+}
+
+static void hear_all(struct wk_comm *comm, int timeout_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    for (int i = 0; i < n; i++)
+        hear(comm, events[i].data.u64);
+}
+
+/* A rank of this host has failed and said so. */
+static bool alerted(const struct wk_comm *comm)
+{
+    return comm->has_segment && atomic_load(&comm->segment.head->alert);
+}
+
 static void disarm(struct wk_comm *comm, struct wait *wait)
 {
     if (wait->armed && comm->has_segment)
@@ -87,9 +122,12 @@ static void disarm(struct wk_comm *comm, struct wait *wait)
     wait->armed = false;
 }
 
+/* Those who still have something to do would hear of a failure only when they run out of it. */
 void wait_moved(struct wk_comm *comm, struct wait *wait)
 {
     disarm(comm, wait);
+    if (alerted(comm) || (comm->has_remote && ++wait->moves % HEAR_MOVES == 0))
+        hear_all(comm, 0);
     if (wait->waiting_since_us != 0) {
         atomic_fetch_add_explicit(&comm->counters[comm->header.kind].wait_us,
                                   (uint64_t)(comm_now_us() - wait->waiting_since_us),
@@ -194,37 +232,11 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
     return grace_ms;
 }
 
-static void hear(struct wk_comm *comm, uint64_t tag)
+int wait_glance(struct wk_comm *comm)
 {
-    int peer = (int)(uint32_t)tag;
-    uint64_t count;
-    switch ((enum heard)(tag >> 32)) {
-    case HEARD_BELL:
-        (void)!read(comm->bell_fd, &count, sizeof(count));
-        return;
-    case HEARD_DATA:
-        return;
-    case HEARD_CONTROL:
-        control_read(comm, peer);
-        return;
-    case HEARD_PROCESS:
-        control_process_ended(comm, peer);
-        return;
-    }
-}
-
-static void hear_all(struct wk_comm *comm, int timeout_ms)
-{
-    struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, timeout_ms);
-    for (int i = 0; i < n; i++)
-        hear(comm, events[i].data.u64);
-}
-
-/* A rank of this host has failed and said so. */
-static bool alerted(const struct wk_comm *comm)
-{
-    return comm->has_segment && atomic_load(&comm->segment.head->alert);
+    if (alerted(comm))
+        hear_all(comm, 0);
+    return atomic_load(&comm->failure);
 }
 
 int wait_look(struct wk_comm *comm)
@@ -273,9 +285,9 @@ int wait_more(struct wk_comm *comm, struct wait *wait)
         return rc;
     }
     if (spin(comm, wait)) {
-        if (alerted(comm))
+        if (comm->has_remote && wait->turns % HEAR_TURNS == 0)
             hear_all(comm, 0);
-        return atomic_load(&comm->failure);
+        return wait_glance(comm);
     }
     fall_asleep(comm);
     wait->armed = true;
