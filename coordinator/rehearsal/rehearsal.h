@@ -1,0 +1,84 @@
+/* A cluster that does not exist, lived through on virtual time: nodes, tenants and jobs are given,
+ * the core and scheduler of production decide, agents that do what they are told stand in for the
+ * nodes. For people who plan a cluster. Pure but for its progress callback; one thread; the same
+ * input gives the same figures.
+ *
+ * What is left out: failures, networks, disks. A job's work is its duration on nodes_max nodes; on
+ * fewer it takes as much longer. Who gives way saves first and loses nothing but the new start.
+ */
+#ifndef REHEARSAL_REHEARSAL_H
+#define REHEARSAL_REHEARSAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+enum {
+    REHEARSAL_NODES_MAX = 10000,
+    REHEARSAL_JOBS_MAX = 100000,
+    REHEARSAL_TENANTS_MAX = 100,
+    REHEARSAL_NAME_MAX = 63,
+    REHEARSAL_EVENTS_MAX = 200000000, /* then it is given up */
+};
+
+struct rehearsal_node {
+    char name[REHEARSAL_NAME_MAX + 1];
+    char label[REHEARSAL_NAME_MAX + 1], label_value[REHEARSAL_NAME_MAX + 1]; /* "" = none */
+    int slots;
+};
+
+struct rehearsal_tenant {
+    char name[REHEARSAL_NAME_MAX + 1];
+    int weight, guaranteed_slots, limit_slots;
+    /* figures */
+    int jobs;           /* that ran to their end */
+    int64_t slot_ms;    /* used */
+    int64_t wait_ms;    /* of all its jobs */
+    double share, owed; /* of what was used; by weight, among tenants that had jobs */
+};
+
+enum rehearsal_end { REHEARSAL_OPEN, REHEARSAL_DONE, REHEARSAL_REFUSED, REHEARSAL_FAILED };
+
+struct rehearsal_job {
+    char name[REHEARSAL_NAME_MAX + 1], tenant[REHEARSAL_NAME_MAX + 1];
+    char topology[REHEARSAL_NAME_MAX + 1]; /* "" = none */
+    int64_t submit_ms, duration_ms;
+    int64_t max_runtime_ms; /* what its owner says, for backfill; 0 = nothing */
+    int nodes_min, nodes_max, workers_per_node, slots;
+    int priority;
+    /* figures; times from the beginning */
+    enum rehearsal_end end;
+    int64_t start_ms, end_ms; /* first placed; ended */
+    int preemptions, resizes;
+    char refusal[160];
+};
+
+struct rehearsal {
+    struct rehearsal_node *nodes;
+    int nodes_count;
+    struct rehearsal_tenant *tenants;
+    int tenants_count;
+    struct rehearsal_job *jobs; /* by submit_ms; sorted by run */
+    int jobs_count;
+    int64_t start_ms;                                 /* from placement to the first step */
+    void (*progress)(void *arg, int done, int count); /* may be NULL */
+    void *arg;
+};
+
+struct rehearsal_figures {
+    int done, refused, failed;
+    int slots;
+    int64_t makespan_ms;                               /* first submission to last end */
+    double utilisation;                                /* slots in use, of all, over that time */
+    int64_t wait_mean_ms, wait_median_ms, wait_p95_ms; /* submission to first placement */
+    double slowdown_mean, slowdown_p95; /* (wait + run) / run, runs below 10 s counted as 10 s */
+    double fairness;                    /* Jain's index of use / weight; 1 = perfectly fair */
+    int preemptions, resizes;
+};
+
+/* Fills the figures of jobs and tenants too. E_INVALID_ARGUMENT for what cannot be a cluster or a
+ * job, E_RESOURCE_EXHAUSTED beyond the limits. */
+int rehearsal_run(struct rehearsal *rehearsal, struct rehearsal_figures *ret, struct error *err);
+
+#endif
