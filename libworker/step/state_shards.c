@@ -15,14 +15,16 @@ static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
     return error_set(err, rc, "%s", *sentence ? sentence : sharded_error(&ctx->strategy.shard));
 }
 
-/* Member that holds part `part` of the cut that `like` has a part of, or -1. */
+/* Member that holds part `part` of the cut that `like` has a part of, or -1. A skipped step leaves
+ * parts as they are: whether a member has put one behind it makes its numbers newer, not its part.
+ */
 static int holder(const struct wk_context *ctx, const struct member *members,
                   const struct member *like, int64_t part)
 {
     for (int i = 0; i < ctx->world; i++) {
         const struct member *m = &members[i];
-        if (m->has_state && m->part == part && m->born == like->born &&
-            m->windows == like->windows && m->parts_of == like->parts_of)
+        if (m->has_state && m->part == part && m->born == like->born && m->step == like->step &&
+            m->parts_of == like->parts_of)
             return i;
     }
     return -1;
@@ -162,8 +164,7 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
 {
     const struct member set = members[source];
     bool had_part = members[ctx->rank].has_state && members[ctx->rank].part >= 0 &&
-                    members[ctx->rank].born == set.born &&
-                    members[ctx->rank].windows == set.windows;
+                    members[ctx->rank].born == set.born && members[ctx->rank].step == set.step;
     struct word word = {.loss = ctx->loss};
     state_numbers(ctx, &word.numbers);
     int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);

@@ -3,8 +3,10 @@
  * steps are skipped all along.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
@@ -14,6 +16,23 @@
 enum { STEPS = 24, WORKERS = 3 };
 
 static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+
+/* The wait, counted from the start, that fails on worker 1 although the others' succeeded. */
+static atomic_int misses; /* 0: none */
+static _Thread_local bool is_missing;
+static _Thread_local int waits;
+
+int __real_wk_wait(struct wk_work *work);
+int __wrap_wk_wait(struct wk_work *work);
+int __wrap_wk_wait(struct wk_work *work)
+{
+    bool counts = is_missing && work && ++waits == atomic_load(&misses);
+    int rc = __real_wk_wait(work);
+    if (!counts)
+        return rc;
+    usleep(30000); /* the others go on as far as they get */
+    return WK_EPEER;
+}
 
 struct scene {
     struct fake_cluster cluster;
@@ -29,7 +48,8 @@ struct scene {
     const char *dir; /* of checkpoints, or NULL */
     bool changes;    /* members come while it runs */
     bool low_gradients;
-    const char *replicas; /* NULL: one */
+    void (*reforms)(struct fake_cluster *); /* after a loss */
+    const char *replicas;                   /* NULL: one */
 };
 
 static void start(struct scene *scene, int worker);
@@ -57,6 +77,16 @@ static bool watch(void *arg, struct wk_context *ctx)
     return false;
 }
 
+static void *run_worker(void *arg)
+{
+    struct watch *seen = arg;
+    struct scene *scene = seen->scene;
+    is_missing = seen == &scene->watches[1];
+    waits = 0;
+    toy_run(&scene->toys[seen - scene->watches]);
+    return NULL;
+}
+
 static void start(struct scene *scene, int worker)
 {
     struct toy *toy = &scene->toys[worker];
@@ -79,7 +109,7 @@ static void start(struct scene *scene, int worker)
         toy_set(toy, "resume_from", "latest");
     }
     scene->running[worker] = true;
-    pthread_create(&scene->threads[worker], NULL, toy_thread, toy);
+    pthread_create(&scene->threads[worker], NULL, run_worker, &scene->watches[worker]);
 }
 
 /* To `steps`, beginning with `ranks`. */
@@ -88,6 +118,7 @@ static void run(struct scene *scene, int ranks, const char *steps)
     static const int workers[WORKERS] = {0, 1, 2};
     scene->steps = steps;
     fake_init(&scene->cluster);
+    scene->cluster.on_lost = scene->reforms;
     fake_form(&scene->cluster, workers, ranks);
     for (int i = 0; i < ranks; i++)
         start(scene, i);
@@ -164,6 +195,33 @@ static void newcomers_are_told_the_scale(void)
     }
 }
 
+static void both_go_on(struct fake_cluster *cluster)
+{
+    fake_form_locked(cluster, (const int[]){0, 1}, 2);
+}
+
+/* One rank does not learn of a skipped step that the other has put behind it: nothing but the count
+ * of skipped steps and the place in the data tells their states apart.
+ */
+static void a_rank_that_missed_a_skipped_step_catches_up(void)
+{
+    static struct scene scene;
+    for (int s = 0; s < 4; s++)
+        for (int miss = 3; miss <= 9; miss += 3) {
+            memset(&scene, 0, sizeof(scene));
+            scene = (struct scene){.strategy = strategies[s]};
+            scene.reforms = both_go_on;
+            atomic_store(&misses, miss);
+            run(&scene, 2, "24");
+            atomic_store(&misses, 0);
+            CHECK(scene.cluster.generation == 2);
+            for (int i = 0; i < 2; i++)
+                check_alike(&scene.watches[i], &undisturbed(s)->watches[0], 1);
+            CHECK(
+                !memcmp(scene.toys[0].losses, scene.toys[1].losses, sizeof(scene.toys[0].losses)));
+        }
+}
+
 /* Sums of numbers that fit may not fit themselves; on three ranks and over two replicas. */
 static void narrow_sums_that_overflow_are_skipped_too(void)
 {
@@ -186,6 +244,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_skipped_step_is_one_on_all_ranks),
         CHECK_CASE(a_checkpoint_continues_the_scale),
         CHECK_CASE(newcomers_are_told_the_scale),
+        CHECK_CASE(a_rank_that_missed_a_skipped_step_catches_up),
         CHECK_CASE(narrow_sums_that_overflow_are_skipped_too),
         {0},
     };

@@ -70,7 +70,7 @@ struct story_node *story_node(struct story *story, const char *name);
 /* Nodes a and b of a slot each; and on them job j1, running with a rank on each. */
 void story_two_nodes(struct story *story);
 void story_running_pair(struct story *story, const struct story_spec *spec);
-extern const struct story_spec story_pair, story_rigid; /* of 1..2 nodes, of 2 */
+extern const struct story_spec story_pair, story_rigid;       /* of 1..2 nodes, of 2 */
 struct spec *story_spec_build(const struct story_spec *spec); /* released by the caller */
 const char *story_submit(struct story *story, const struct story_spec *spec); /* id or "" */
 const char *story_submit_key(struct story *story, const struct story_spec *spec, const char *key);
