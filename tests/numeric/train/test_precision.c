@@ -140,6 +140,25 @@ static void elements_are_clipped_alike_everywhere(void)
     }
 }
 
+static void replicas_work_in_narrow_types(void)
+{
+    static const struct variant variants[] = {
+        {.precision = "bf16"},
+        {.precision = "fp16"},
+        {.precision = "bf16", .low_gradients = "true"},
+    };
+    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+        for (int s = 1; s < 4; s++) {
+            struct variant v = variants[i];
+            v.strategy = strategies[s];
+            v.ranks = VARIANT_RANKS_MAX;
+            variant_run(&v, &one);
+            v.replicas = "2";
+            variant_run(&v, &other);
+            CHECK(outcome_apart(&one, &other).losses < 5e-3);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -148,6 +167,7 @@ int main(int argc, char **argv)
         CHECK_CASE(strategies_give_the_same_bits),
         CHECK_CASE(elements_are_clipped_alike_everywhere),
         CHECK_CASE(precisions_differ_and_follow_float),
+        CHECK_CASE(replicas_work_in_narrow_types),
         {0},
     };
     return check_all(cases, argc, argv);

@@ -91,25 +91,6 @@ static void replicas_of_a_cut_model_equal_one_process(void)
     }
 }
 
-static void replicas_work_in_narrow_types(void)
-{
-    static const struct variant variants[] = {
-        {.precision = "bf16"},
-        {.precision = "fp16"},
-        {.precision = "bf16", .low_gradients = "true"},
-    };
-    for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
-        for (int s = 1; s < 4; s++) {
-            struct variant v = variants[i];
-            v.strategy = strategies[s];
-            v.ranks = VARIANT_RANKS_MAX;
-            variant_run(&v, &one);
-            v.replicas = "2";
-            variant_run(&v, &other);
-            CHECK(outcome_apart(&one, &other).losses < 5e-3);
-        }
-}
-
 static void same_bits(const struct variant *a, const struct variant *b)
 {
     variant_run(a, &one);
@@ -150,7 +131,6 @@ int main(int argc, char **argv)
         CHECK_CASE(empty_shares_change_nothing),
         CHECK_CASE(programs_with_their_own_passes_are_cut_too),
         CHECK_CASE(replicas_of_a_cut_model_equal_one_process),
-        CHECK_CASE(replicas_work_in_narrow_types),
         CHECK_CASE(strategies_give_the_same_bits_without_clipping),
         CHECK_CASE(fsdp_options_change_memory_not_bits),
         {0},

@@ -26,6 +26,7 @@ static void configure(struct toy *toy, const struct variant *v)
     toy_set(toy, "first_bucket_mib", v->bucket ? v->bucket : "0.01");
     set_if(toy, "mesh.dp_replicate", v->replicas);
     set_if(toy, "offload.dir", v->offload);
+    set_if(toy, "ddp.hook", v->hook);
     set_if(toy, "offload.parameters", v->offload_parameters);
     set_if(toy, "fsdp.prefetch", v->prefetch);
     set_if(toy, "fsdp.reshard_after_forward", v->reshard);
