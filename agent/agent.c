@@ -38,6 +38,7 @@ struct agent {
     char version[VERSION_MAX_BYTES + 1];
     uint16_t port_first, port_last;
     struct inventory inventory;
+    struct cores cores;
     const char *inherited[INHERITED_MAX + 1];
     struct arena texts; /* of inherited */
     const struct log *log;
@@ -141,8 +142,12 @@ static void failed_to_start(struct agent *agent, const struct worker_key *key, c
 static int start_worker(struct agent *agent, const struct assignment *a, struct error *err)
 {
     struct arena arena = {0};
+    char cores[CORES_TEXT_BYTES];
+    struct cores_request request = {a->slot, a->slots, agent->inventory.slots, a->cpus};
+    cores_share(&agent->cores, &request, cores);
     struct environment_facts facts = {.inherited = agent->inherited,
                                       .socket = worker_socket_url(agent->socket),
+                                      .cores = cores,
                                       .gpus = agent->inventory.gpus_count > 0};
     struct launch launch = {.key = a->key,
                             .generation = a->generation,
@@ -150,6 +155,7 @@ static int start_worker(struct agent *agent, const struct assignment *a, struct 
                             .argv = a->command,
                             .workdir = a->workdir,
                             .memory_bytes = a->memory_bytes,
+                            .cores = cores,
                             .master_addr = a->master_addr,
                             .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
     int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
@@ -446,6 +452,7 @@ static int take_options(struct agent *agent, const struct agent_options *o, stru
     agent->port_first = o->port_first;
     agent->port_last = o->port_last;
     agent->inventory = o->inventory;
+    agent->cores = o->cores;
     agent->log = o->log;
     agent->on_end = o->on_end;
     agent->on_end_arg = o->on_end_arg;

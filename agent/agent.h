@@ -12,6 +12,7 @@
 #include "agent/supervisor/launcher.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "agent/device/cores.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 
@@ -32,6 +33,7 @@ struct agent_options {       /* all borrowed until agent_new returns, `log` for 
     const char *address;     /* where other nodes reach this one */
     const char *version;
     uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
+    struct cores cores;             /* workers are pinned to, by their slots; copied */
     struct inventory inventory;     /* slots, cpus, memory, labels, gpus; copied */
     const char *const *environment; /* NULL-terminated "NAME=value" workers inherit (PATH, HOME) */
     const struct log *log;          /* NULL = silent */

@@ -60,6 +60,12 @@ static const struct args_option options[] = {
      .max = SLOTS_MAX,
      .help = "slots to offer (GPUs, else CPU cores)"},
     {.name = "cpus", .kind = ARGS_OPTION, .type = ARGS_NUMBER, .help = "CPU cores to offer (all)"},
+    {.name = "cores",
+     .kind = ARGS_OPTION,
+     .fallback = "off",
+     .value_name = "WHICH",
+     .help = "cores that workers are pinned to by their slots, where slots are no GPUs: all, a "
+             "part as 1/2 (agents that share a machine), off"},
     {.name = "memory", .kind = ARGS_OPTION, .type = ARGS_BYTES, .help = "memory to offer (all)"},
     {.name = "label",
      .kind = ARGS_REPEATED,
@@ -253,7 +259,9 @@ static int take_stock(struct program *p, struct error *err)
         inventory->slots = (uint32_t)args_integer(&p->args, "slots");
     else if (!inventory->gpus_count && args_given(&p->args, "cpus"))
         inventory->slots = inventory->cpus >= 1 ? (uint32_t)inventory->cpus : 1;
-    return read_labels(p, err);
+    if (!inventory->gpus_count)
+        rc = cores_read(args_text(&p->args, "cores"), &p->options.cores, err);
+    return rc ? rc : read_labels(p, err);
 }
 
 static enum log_format log_format(const struct program *p)

@@ -162,8 +162,9 @@ static int print_tree(const struct args *args, const struct settings *settings, 
 static void warn_of_slips(void)
 {
     static const char *const others[] = {
-        "MUSTER_ADDR", "MUSTER_TOKEN",      "MUSTER_CONFIG",        "MUSTER_JOB",
-        "MUSTER_UID",  "MUSTER_GENERATION", "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN"};
+        "MUSTER_ADDR",  "MUSTER_TOKEN",      "MUSTER_CONFIG",        "MUSTER_JOB",
+        "MUSTER_UID",   "MUSTER_GENERATION", "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN",
+        "MUSTER_CORES", "MUSTER_NODE_RANK"};
     enum { OTHERS = sizeof(others) / sizeof(others[0]) };
     char names[SETTINGS_COUNT][SETTING_ENV_MAX];
     const char *known[SETTINGS_COUNT + OTHERS + 1] = {0};

@@ -51,6 +51,7 @@ static const struct args_option options[] = {
      .min = 1,
      .max = 1024,
      .help = "slots of each node (else its GPUs, else its CPUs)"},
+    {.name = "pin", .kind = ARGS_FLAG, .help = "pin workers to cores by their slots"},
     {.name = "data",
      .kind = ARGS_OPTION,
      .value_name = "DIR",
@@ -368,6 +369,10 @@ static int start_agent(struct up *up, const struct args *args, int index, struct
     add_word(child, "--data");
     add_word(child, "%s", dir);
     add_word(child, "--stop-workers");
+    if (args_flag(args, "pin")) {
+        add_word(child, "--cores");
+        add_word(child, "%d/%d", index + 1, (int)args_integer(args, "nodes"));
+    }
     if (args_given(args, "slots")) {
         add_word(child, "--slots");
         add_word(child, "%s", args_text(args, "slots"));

@@ -41,6 +41,7 @@ static const char *const reserved_names[] = {
     "MUSTER_CHECKPOINT_DIR",
     "MUSTER_RESUME_FROM",
     "MUSTER_NODE_RANK",
+    "MUSTER_CORES",
     NULL,
 };
 
@@ -141,6 +142,7 @@ static void set_devices(struct environment *env, const struct assignment *a,
                         const struct environment_facts *facts)
 {
     set_number(env, "OMP_NUM_THREADS", a->cpus >= 1 ? (uint64_t)a->cpus : 1);
+    set_if(env, "MUSTER_CORES", facts->cores);
     if (!facts->gpus) {
         set(env, "ACCELERATE_USE_CPU", "true");
         return;

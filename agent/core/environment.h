@@ -21,6 +21,7 @@ enum { ENVIRONMENT_NAMES_MAX = 1024 };
 struct environment_facts {        /* of this node */
     const char *const *inherited; /* NULL-terminated "NAME=value"; NULL = none */
     const char *socket;           /* URL of the worker hub */
+    const char *cores;            /* the worker is pinned to; "" = none */
     bool gpus;                    /* slots are GPUs */
 };
 

@@ -32,6 +32,7 @@ struct launch {
     const char *const *envp; /* NULL-terminated "NAME=value", the whole environment */
     const char *workdir;     /* "" = the run directory */
     uint64_t memory_bytes;   /* 0 = not limited */
+    const char *cores;       /* "0-3,8": those it may run on; "" = any */
     uint16_t master_port;    /* must be free when this node is to serve it; 0 = do not look */
     const char *master_addr; /* where it is to be free */
 };

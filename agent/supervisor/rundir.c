@@ -213,6 +213,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     put_texts(&w, "envp", launch->envp);
     put_text(&w, "workdir", launch->workdir);
     put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
+    put_text(&w, "cores", launch->cores ? launch->cores : "");
     put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
     put_number(&w, "master_port", launch->master_port);
     put_bool(&w, "change_user", how->change_user);
@@ -258,6 +259,7 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     launch->rank = (uint32_t)get_number(map, "rank");
     launch->workdir = get_text(map, "workdir");
     launch->memory_bytes = (uint64_t)get_number(map, "memory_bytes");
+    launch->cores = get_text(map, "cores");
     launch->master_addr = get_text(map, "master_addr");
     launch->master_port = (uint16_t)get_number(map, "master_port");
     run.change_user = get_bool(map, "change_user");

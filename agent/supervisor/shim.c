@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,40 @@ static int open_output(struct shim *shim, int ret_write_ends[OUTPUT_STREAMS], st
     return rc;
 }
 
+/* "0-3,8" */
+static bool read_cores(const char *text, cpu_set_t *ret)
+{
+    CPU_ZERO(ret);
+    while (*text) {
+        char *end;
+        long first = strtol(text, &end, 10), last = first;
+        if (end == text || first < 0)
+            return false;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        if (last < first || last >= CPU_SETSIZE || (*end && *end != ','))
+            return false;
+        for (long cpu = first; cpu <= last; cpu++)
+            CPU_SET(cpu, ret);
+        text = *end ? end + 1 : end;
+    }
+    return CPU_COUNT(ret) > 0;
+}
+
+/* What this process is allowed its child inherits: for as long as starting it takes, that is the
+ * worker's cores. One that is taken away meanwhile is no reason not to start. */
+static bool pin(const char *cores, cpu_set_t *ret_own)
+{
+    cpu_set_t theirs;
+    if (!cores || !read_cores(cores, &theirs) ||
+        sched_getaffinity(0, sizeof(*ret_own), ret_own) != 0)
+        return false;
+    if (sched_setaffinity(0, sizeof(theirs), &theirs) == 0)
+        return true;
+    dprintf(STDERR_FILENO, "cores %s: %s\n", cores, strerror(errno));
+    return false;
+}
+
 static int spawn(struct shim *shim, struct proc *ret, struct error *err)
 {
     int ends[OUTPUT_STREAMS] = {-1, -1};
@@ -149,7 +184,11 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         .gid = shim->run.gid,
         .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
     };
+    cpu_set_t own;
+    bool pinned = pin(launch->cores, &own);
     rc = proc_spawn(&how, ret, err);
+    if (pinned)
+        (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);
     close(ends[OUTPUT_STDERR]);
     if (procs_fd >= 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/device/cores.h"
 #include "agent/device/inventory.h"
 #include "agent/device/nvml.h"
 
@@ -81,4 +82,40 @@ Test(inventory, labels_are_sorted_replaced_and_bounded)
     }
     cr_expect_eq(inventory_label(&inventory, "one-more", "v", &err), E_RESOURCE_EXHAUSTED);
     cr_expect_eq(inventory_label(&inventory, "rack", "d", &err), 0);
+}
+
+static void expect_share(const struct cores *cores, struct cores_request request, const char *text)
+{
+    char share[CORES_TEXT_BYTES];
+    cores_share(cores, &request, share);
+    cr_expect_str_eq(share, text, "slot %u", request.slot);
+}
+
+Test(cores, slots_share_them_evenly)
+{
+    struct cores cores = {.count = 9, .ids = {0, 4, 1, 5, 2, 6, 3, 7, 9}}; /* siblings together */
+    expect_share(&cores, (struct cores_request){0, 1, 4, 1}, "0,4");
+    expect_share(&cores, (struct cores_request){1, 2, 4, 4}, "1-2,5-6");
+    expect_share(&cores, (struct cores_request){3, 1, 4, 0}, "3,7");
+    expect_share(&cores, (struct cores_request){3, 1, 4, 2.5}, "");  /* asked for more */
+    expect_share(&cores, (struct cores_request){0, 1, 10, 0.5}, ""); /* more slots than cores */
+    expect_share(&cores, (struct cores_request){3, 2, 4, 1}, "");    /* no such slot */
+    expect_share(&(struct cores){0}, (struct cores_request){0, 1, 1, 1}, "");
+}
+
+Test(cores, of_this_machine_in_parts)
+{
+    struct cores all, half, off;
+    struct error err = {0};
+    cr_assert_eq(cores_read("all", &all, &err), 0, "%s", err.text);
+    cr_assert_gt(all.count, 0);
+    for (int part = 1, from = 0; part <= 2; part++, from += half.count) {
+        cr_assert_eq(cores_read(part == 1 ? "1/2" : "2/2", &half, &err), 0, "%s", err.text);
+        cr_expect_eq(half.count, all.count / 2);
+        cr_expect_eq(memcmp(half.ids, &all.ids[from], sizeof(int) * (size_t)half.count), 0);
+    }
+    cr_assert_eq(cores_read("off", &off, &err), 0);
+    cr_expect_eq(off.count, 0);
+    cr_expect_eq(cores_read("3/2", &off, &err), E_INVALID_ARGUMENT);
+    cr_expect_eq(cores_read("some", &off, &err), E_INVALID_ARGUMENT);
 }

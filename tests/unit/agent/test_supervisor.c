@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,29 @@ Test(supervisor, exit_code_and_output_are_recorded)
     cr_expect_str_eq(w->exit.text, "exited with code 3");
     cr_expect_str_eq(w->exit.last_output, "out\nerr\nunfinished\n");
     expect_output(1, "o out\ne err\no unfinished\n");
+}
+
+/* On the last core this process may use, and not its shim. */
+Test(supervisor, a_worker_is_pinned_to_its_cores)
+{
+    struct error err;
+    char cores[16], expected[64];
+    cpu_set_t allowed;
+    cr_assert_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    int last = CPU_SETSIZE - 1;
+    while (!CPU_ISSET(last, &allowed))
+        last--;
+    snprintf(cores, sizeof cores, "%d", last);
+    snprintf(expected, sizeof expected, "o Cpus_allowed_list:\t%d\n", last);
+    const char *const argv[] = {"/bin/grep", "Cpus_allowed_list", "/proc/self/status", NULL};
+    struct launch launch = {.key = {.job = "job", .uid = 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .cores = cores};
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
+    cr_assert(rig_until(&rig, &rig_worker(&rig, 1)->ended));
+    expect_output(1, expected);
 }
 
 Test(supervisor, a_signal_is_named)
