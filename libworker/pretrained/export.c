@@ -8,6 +8,12 @@
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
+const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX])
+{
+    (void)str_printf(ret, PRETRAINED_NAME_MAX, "%s%s", is_gpt ? "transformer." : "", name);
+    return ret;
+}
+
 static const char prefix[] = "model.";
 
 struct export_names {

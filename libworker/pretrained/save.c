@@ -9,12 +9,6 @@
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
-const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX])
-{
-    (void)str_printf(ret, PRETRAINED_NAME_MAX, "%s%s", is_gpt ? "transformer." : "", name);
-    return ret;
-}
-
 static struct model_config config_of(const struct lm_shape *s)
 {
     if (!s->rms)
