@@ -17,6 +17,7 @@
 enum {
     NET_MESSAGE_MAX_BYTES = 8 << 20, /* larger ones are dropped with their connection */
     NET_URL_MAX = 256,
+    NET_PEER_NAME_MAX = 64, /* with its NUL */
 };
 
 struct net_listener;
@@ -44,6 +45,8 @@ struct net {
     const char *(*listener_url)(struct net_listener *listener);
     /* Answer a request of this listener. Unknown or answered numbers are ignored. Copies bytes. */
     void (*answer)(struct net_listener *listener, uint64_t request, const void *bytes, size_t size);
+    /* Who is at the other end, as "10.0.0.7"; "" where nobody can say. May be NULL. */
+    void (*peer_name)(struct net_listener *listener, uint64_t peer, char ret[NET_PEER_NAME_MAX]);
     /* Refuse new requests; memory is kept for life (see docs: NNG 1.5.2 cannot close safely). */
     void (*close_listener)(struct net_listener *listener);
 

@@ -117,6 +117,7 @@ int net_nng_init(struct net *ret, struct loop *loop, struct error *err)
                         .listen = net_nng_listen,
                         .listener_url = net_nng_listener_url,
                         .answer = net_nng_answer,
+                        .peer_name = net_nng_peer_name,
                         .close_listener = net_nng_close_listener,
                         .dial = net_nng_dial,
                         .call = net_nng_call,

@@ -60,6 +60,7 @@ int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_f
                    net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err);
 const char *net_nng_listener_url(struct net_listener *l);
 void net_nng_answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size);
+void net_nng_peer_name(struct net_listener *l, uint64_t number, char ret[NET_PEER_NAME_MAX]);
 void net_nng_close_listener(struct net_listener *l);
 
 int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err);

@@ -1,5 +1,6 @@
 #include "common/env/net_nng_internal.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ struct net_listener {
     struct loop_timer sweep;
     pthread_mutex_t lock; /* of what follows */
     struct map peers;     /* pipe id -> struct peer */
+    struct map numbers;   /* number -> struct peer */
     uint64_t last_peer;
     struct list contexts;
     int context_count;
@@ -42,6 +44,7 @@ struct peer {
     struct happening gone;
     struct net_listener *listener;
     uint64_t number;
+    char name[NET_PEER_NAME_MAX];
 };
 
 /*     receiving ──(NNG: message)──► held ──(answer)──► sending ──(NNG: sent)──► receiving
@@ -200,6 +203,19 @@ static void peer_gone(struct happening *self)
         l->on_gone(l->arg, number);
 }
 
+static void name_peer(nng_pipe pipe, char ret[NET_PEER_NAME_MAX])
+{
+    nng_sockaddr address;
+    if (nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &address) != 0)
+        return;
+    if (address.s_family == NNG_AF_INET)
+        (void)inet_ntop(AF_INET, &address.s_in.sa_addr, ret, NET_PEER_NAME_MAX);
+    else if (address.s_family == NNG_AF_INET6)
+        (void)inet_ntop(AF_INET6, address.s_in6.sa_addr, ret, NET_PEER_NAME_MAX);
+    else if (address.s_family == NNG_AF_IPC)
+        (void)str_copy(ret, NET_PEER_NAME_MAX, "local");
+}
+
 /* Before its first message: a connection that cannot be remembered is refused. */
 static void listener_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
@@ -210,9 +226,12 @@ static void listener_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
     if (peer) {
         peer->gone.handle = peer_gone;
         peer->listener = l;
+        name_peer(pipe, peer->name);
         pthread_mutex_lock(&l->lock);
         peer->number = ++l->last_peer;
         rc = map_set(&l->peers, (uint32_t)nng_pipe_id(pipe), peer, NULL);
+        if (rc == 0 && map_set(&l->numbers, peer->number, peer, NULL) != 0)
+            peer->name[0] = 0; /* then its name cannot be asked for */
         pthread_mutex_unlock(&l->lock);
     }
     if (rc != 0) {
@@ -227,6 +246,8 @@ static void listener_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     struct net_listener *l = arg;
     pthread_mutex_lock(&l->lock);
     struct peer *peer = map_remove(&l->peers, (uint32_t)nng_pipe_id(pipe));
+    if (peer)
+        map_remove(&l->numbers, peer->number);
     pthread_mutex_unlock(&l->lock);
     if (peer)
         net_nng_push(l->net, &peer->gone);
@@ -325,6 +346,14 @@ int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_f
 const char *net_nng_listener_url(struct net_listener *l)
 {
     return l->url;
+}
+
+void net_nng_peer_name(struct net_listener *l, uint64_t number, char ret[NET_PEER_NAME_MAX])
+{
+    pthread_mutex_lock(&l->lock);
+    const struct peer *peer = map_get(&l->numbers, number);
+    (void)str_copy(ret, NET_PEER_NAME_MAX, peer ? peer->name : "");
+    pthread_mutex_unlock(&l->lock);
 }
 
 void net_nng_close_listener(struct net_listener *l)

@@ -315,6 +315,14 @@ uint64_t rpc_call_peer(const struct rpc_call *call)
     return call->peer;
 }
 
+void rpc_call_peer_name(const struct rpc_call *call, char ret[NET_PEER_NAME_MAX])
+{
+    const struct net *net = &call->server->env->net;
+    ret[0] = 0;
+    if (net->peer_name)
+        net->peer_name(call->server->listener, call->peer, ret);
+}
+
 uint64_t rpc_call_id(const struct rpc_call *call)
 {
     return call->id;

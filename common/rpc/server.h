@@ -18,6 +18,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/base/error.h"
+#include "common/env/net.h"
 
 struct env;
 struct loop;
@@ -71,6 +72,8 @@ const char *rpc_call_method(const struct rpc_call *call);              /* "Coord
 const char *rpc_call_token(const struct rpc_call *call);               /* "" if none */
 const char *rpc_call_idempotency_key(const struct rpc_call *call);     /* "" if none */
 uint64_t rpc_call_peer(const struct rpc_call *call);                   /* as in rpc_gone_fn */
+void rpc_call_peer_name(const struct rpc_call *call,
+                        char ret[NET_PEER_NAME_MAX]);      /* "" = unknown */
 uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
 int64_t rpc_call_deadline_ms(const struct rpc_call *call); /* loop time */
 struct rpc_server *rpc_call_server(const struct rpc_call *call);

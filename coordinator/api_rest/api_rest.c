@@ -44,7 +44,8 @@ struct exchange {
     struct http_request *request;
     bool streaming;
     struct stream stream;
-    char token[TOKEN_MAX]; /* of a stream: its next calls need it too */
+    char token[TOKEN_MAX];        /* of a stream: its next calls need it too */
+    char session[SESSION_ID_MAX]; /* and the session it came with ends it; "" = a token alone */
     char peer[64];
 };
 
@@ -98,12 +99,24 @@ static void exchange_free(struct exchange *exchange)
 static void start_call(struct exchange *exchange, const ProtobufCMessage *message,
                        const char *token, const char *idempotency_key);
 
+/* A stream ends with the session it belongs to, as it does with its token. */
+static bool is_over(const struct exchange *exchange, struct error *err)
+{
+    if (!exchange->session[0] || session_token(exchange->api->sessions, exchange->session))
+        return false;
+    error_set(err, E_UNAUTHENTICATED, "the session this stream belongs to has ended");
+    return true;
+}
+
 static void answered(void *arg, uint64_t tag, const struct error *err,
                      const ProtobufCMessage *answer)
 {
     struct exchange *exchange = arg;
     (void)tag;
+    struct error over = {0};
     if (exchange->streaming) {
+        if (is_over(exchange, &over))
+            err = &over;
         if (stream_answer(&exchange->stream, err, answer))
             start_call(exchange, exchange->stream.message, exchange->token, "");
         else
@@ -198,6 +211,8 @@ static void handle_call(struct api_rest *api, struct http_request *request,
         return;
     }
     (void)str_copy(exchange->token, sizeof exchange->token, token);
+    const char *session = bearer(request) ? NULL : http_cookie(request, cookie_name);
+    (void)str_copy(exchange->session, sizeof exchange->session, session ? session : "");
     stream_init(&exchange->stream, match->route, request, stream_message(match->route, message));
     start_call(exchange, exchange->stream.message, exchange->token, "");
 }
@@ -258,11 +273,23 @@ static void handle_login(struct api_rest *api, struct http_request *request)
     arena_fini(&arena);
 }
 
+/* Those whose session is over are told so now; the call each waits for is answered to nobody. */
+static void end_streams(struct api_rest *api)
+{
+    struct error over = {0};
+    struct exchange *exchange;
+    list_each(exchange, &api->exchanges, link)
+        if (exchange->streaming && !exchange->stream.ended && is_over(exchange, &over))
+            stream_close(&exchange->stream, &over);
+}
+
 static void handle_logout(struct api_rest *api, struct http_request *request)
 {
     const char *id = http_cookie(request, cookie_name);
-    if (id)
+    if (id) {
         session_close(api->sessions, id);
+        end_streams(api);
+    }
     set_cookie(request, "", 0);
 }
 

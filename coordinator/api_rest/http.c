@@ -150,6 +150,23 @@ static void handle_on_loop(void *arg)
     request->http->handler(request->http->arg, request);
 }
 
+/* Before the loop hears of it: what it asks for is beyond what any route takes. */
+static enum MHD_Result refuse(struct MHD_Connection *connection)
+{
+    static char text[] =
+        "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the path or its "
+        "parameters are too long\",\"field\":\"\",\"hint\":\"1024 bytes of path and "
+        "64 parameters at most\"}}\n";
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(sizeof text - 1, text, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    (void)MHD_add_response_header(response, "Content-Type", "application/json");
+    enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_URI_TOO_LONG, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
 /* The whole request is here: the connection sleeps, the loop gets it. */
 static enum MHD_Result hand_over(struct http_request *request, const char *method, const char *path)
 {
@@ -159,7 +176,7 @@ static enum MHD_Result hand_over(struct http_request *request, const char *metho
     MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
     MHD_get_connection_values(request->connection, MHD_HEADER_KIND, add_header, request);
     if (request->failed || !request->method || !request->path || strlen(path) > HTTP_PATH_MAX)
-        return MHD_NO;
+        return refuse(request->connection);
     pthread_mutex_lock(&http->mutex);
     bool closing = http->closing;
     if (!closing) {

@@ -112,8 +112,34 @@ static bool put(struct stream *stream, const ProtobufCMessage *answer, struct bu
     return false;
 }
 
+static void put_error(const struct error *err, struct buf *out)
+{
+    (void)buf_printf(
+        out, "event: error\ndata: {\"error\":{\"code\":\"%s\",\"message\":", error_name(err->code));
+    (void)buf_json_string(out, err->text, strlen(err->text));
+    (void)buf_str(out, "}}\n\n");
+}
+
+void stream_close(struct stream *stream, const struct error *err)
+{
+    struct buf out;
+    stream->ended = true;
+    if (!stream->started) {
+        reply_error(stream->request, err);
+        return;
+    }
+    buf_init(&out, HTTP_STREAM_BACKLOG_MAX_BYTES);
+    put_error(err, &out);
+    if (!buf_failed(&out) && !stream->gone)
+        (void)http_stream_write(stream->request, out.data, out.size);
+    buf_fini(&out);
+    http_stream_end(stream->request);
+}
+
 bool stream_answer(struct stream *stream, const struct error *err, const ProtobufCMessage *answer)
 {
+    if (stream->ended)
+        return false;
     if (err && !stream->started) {
         reply_error(stream->request, err);
         return false;
@@ -124,10 +150,7 @@ bool stream_answer(struct stream *stream, const struct error *err, const Protobu
     struct buf out;
     buf_init(&out, HTTP_STREAM_BACKLOG_MAX_BYTES);
     if (err) {
-        (void)buf_printf(&out, "event: error\ndata: {\"error\":{\"code\":\"%s\",\"message\":",
-                         error_name(err->code));
-        (void)buf_json_string(&out, err->text, strlen(err->text));
-        (void)buf_str(&out, "}}\n\n");
+        put_error(err, &out);
     } else {
         more = put(stream, answer, &out);
         if (!more)

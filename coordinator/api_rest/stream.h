@@ -21,6 +21,7 @@ struct stream {
     struct http_request *request;
     ProtobufCMessage *message; /* of the next call; owned */
     bool started, gone;
+    bool ended; /* by stream_close: its request is gone, the answer it waits for is for nobody */
 };
 
 /* Takes the message over. `Last-Event-ID` makes it go on where a client was. */
@@ -31,5 +32,8 @@ void stream_fini(struct stream *stream); /* leaves the HTTP request alone */
 /* Write one answer; false when the stream is over: it has been ended then, and its request is gone.
  * True: make the next call with stream->message. */
 bool stream_answer(struct stream *stream, const struct error *err, const ProtobufCMessage *answer);
+
+/* End it while a call of its own is on the way: stream_answer says false to that one. */
+void stream_close(struct stream *stream, const struct error *err);
 
 #endif

@@ -196,7 +196,7 @@ void call_set_tenant(struct service *service, struct service_call *call,
     if (rc == 0)
         rc = access_put_tenant(service->access, &change.tenant, &err);
     if (rc < 0) {
-        service_fail(call, &err);
+        service_refuse(call, &err);
         return;
     }
     (void)str_printf(detail, sizeof detail, "%sweight %d, guaranteed %d, limit %d",
@@ -312,7 +312,7 @@ void call_create_token(struct service *service, struct service_call *call,
         rc = access_put_token(service->access, &change.token, &err);
     }
     if (rc < 0) {
-        service_fail(call, &err);
+        service_refuse(call, &err);
         return;
     }
     (void)str_printf(detail, sizeof detail, "%s: %s%s%s%s%s", message->name, message->role,
@@ -394,7 +394,7 @@ void call_revoke_token(struct service *service, struct service_call *call,
     const struct store_token *token = token_to_revoke(service, message->id, &err);
     struct change change = {.kind = CHANGE_TOKEN};
     if (!token) {
-        service_fail(call, &err);
+        service_refuse(call, &err);
         return;
     }
     change.token = *token;

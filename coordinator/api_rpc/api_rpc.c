@@ -10,6 +10,7 @@ struct row { /* handed to the server as the handler's arg */
     struct api_rpc *api;
     const ProtobufCServiceDescriptor *service;
     const ProtobufCMethodDescriptor *method;
+    bool audited; /* then it is worth knowing where the call came from */
 };
 
 struct api_rpc {
@@ -35,6 +36,9 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
 static void handle(void *arg, struct rpc_call *call)
 {
     const struct row *row = arg;
+    char peer[NET_PEER_NAME_MAX] = "";
+    if (row->audited)
+        rpc_call_peer_name(call, peer);
     struct service_request request = {
         .method = row->method,
         .service = row->service->short_name,
@@ -44,6 +48,7 @@ static void handle(void *arg, struct rpc_call *call)
         .deadline_ms = rpc_call_deadline_ms(call),
         .peer = rpc_call_peer(call),
         .carrier = "rpc",
+        .peer_address = peer,
         .answer = answered,
         .arg = row->api,
         .tag = rpc_call_id(call),
@@ -61,6 +66,7 @@ static int add_row(struct api_rpc *api, const struct service_method *method, str
                    struct error *err)
 {
     row->api = api;
+    row->audited = service_audits(method);
     row->service = strcmp(method->service, "Nodes") == 0 ? &muster__nodes__descriptor
                                                          : &muster__coordinator__descriptor;
     row->method = protobuf_c_service_descriptor_get_method_by_name(row->service, method->name);

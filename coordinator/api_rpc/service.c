@@ -76,6 +76,7 @@ static void call_free(struct service_call *call)
     if (call->trace)
         explicit_bzero(call->trace->plain, sizeof call->trace->plain);
     free(call->trace);
+    free(call->refusal);
     free(call);
 }
 
@@ -154,7 +155,7 @@ int service_identify(struct service *service, const char *token, const struct st
     return rc;
 }
 
-static bool audited(const struct service_method *method)
+bool service_audits(const struct service_method *method)
 {
     return method->change && method->roles != ACCESS_AGENT;
 }
@@ -228,7 +229,7 @@ static int authorise(struct service *service, const struct service_method *metho
     access_role_names(method->roles, names, sizeof names);
     rc = error_set(err, E_PERMISSION_DENIED, "%s.%s needs a token of role %s, not %s",
                    method->service, method->name, names, (*ret)->role);
-    if (audited(method)) {
+    if (service_audits(method)) {
         struct service_trace trace = {0};
         trace_init(&trace, request);
         write_audit(service, *ret, method, &trace, err);
@@ -270,9 +271,9 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->tag = request->tag;
     if (method->read)
         call->request = rpc_message_copy(request->message);
-    if (audited(method) && (call->trace = calloc(1, sizeof *call->trace)))
+    if (service_audits(method) && (call->trace = calloc(1, sizeof *call->trace)))
         trace_init(call->trace, request);
-    if ((method->read && !call->request) || (audited(method) && !call->trace) ||
+    if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
         map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         rpc_message_free(call->request);
@@ -343,6 +344,22 @@ void service_fail(struct service_call *call, const struct error *err)
     call->service->stats.failures++;
     call_free(call);
     fn(arg, tag, err, NULL);
+}
+
+/* The reason may be a change of this very turn: should that fail to be stored, the reason fails
+ * with it, and the caller is told of the failure instead. */
+void service_refuse(struct service_call *call, const struct error *err)
+{
+    struct service *service = call->service;
+    if (err->code == E_INVALID_ARGUMENT || !(call->refusal = malloc(sizeof *call->refusal))) {
+        service_fail(call, err);
+        return;
+    }
+    *call->refusal = *err;
+    struct change change = {.kind = CHANGE_AUDIT, .request = call->id};
+    audit_of(service, call->caller, call->method, call->trace, err, &change.audit);
+    call->trace->written = true;
+    service->options.host.write(service->options.host.self, &change);
 }
 
 /* Waiting */
@@ -502,8 +519,12 @@ void service_perform(struct service *service, const struct action *action)
 void service_written(struct service *service, const struct change *change)
 {
     struct service_call *call = map_get(&service->calls, change->request);
-    if (call)
+    if (call && call->refusal) {
+        struct error err = *call->refusal;
+        service_fail(call, &err);
+    } else if (call) {
         call->method->written(service, call);
+    }
 }
 
 bool service_audit(struct service *service, const struct action *action, struct store_audit *ret)

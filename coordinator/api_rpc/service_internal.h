@@ -60,6 +60,7 @@ struct service_call {
     struct loop_timer timer;
     struct service *service;
     char key[160];               /* of the waiting room it is in, "" if none */
+    struct error *refusal;       /* told once the turn is on disk (service_refuse), or NULL */
     struct service_trace *trace; /* of changes that are audited, else NULL */
 };
 
@@ -126,6 +127,10 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
 
 /* What the audit trail says of this change; `detail` may be NULL. */
 void service_trace(struct service_call *call, const char *object, const char *detail);
+
+bool service_audits(const struct service_method *method);
+/* Refuse a change that is not core's, for what is there or is not: told after the turn's commit. */
+void service_refuse(struct service_call *call, const struct error *err);
 
 /* Store this and the audit entry in one transaction, then call the method's `written`. */
 void service_write(struct service_call *call, struct change *change);

@@ -60,10 +60,12 @@ def test_tokens_over_rest_and_what_the_audit_trail_says(cluster):
     assert cluster.rest("POST", f"/v1/tokens/{token_id}:revoke")[1]["revoked_wall_ms"] != "0"
     status, refused = cluster.rest("GET", "/v1/jobs", token=made["plain"])
     assert status == 401 and "revoked" in refused["error"]["message"]
+    cluster.muster("tenant", "create", "violet", check=True)
     entries = cluster.rest("GET", "/v1/audit")[1]["entries"]
     seen = [(e["token_name"], e["method"], e["object"], e["result"], e["carrier"]) for e in entries]
     assert ("ops", "SetNode", "node1", "OK", "rest") in seen
     assert ("admin", "RevokeToken", token_id, "OK", "rest") in seen
+    assert ("admin", "SetTenant", "violet", "OK", "rpc") in seen
     assert all(e["peer"] == "127.0.0.1" for e in entries)
     assert "mst_" not in json.dumps(entries)
     shown = cluster.muster("events", "--audit", check=True).stdout

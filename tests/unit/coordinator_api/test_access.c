@@ -389,6 +389,60 @@ Test(access, nothing_that_can_be_read_tells_of_another_tenant)
     answer_fini(&answer);
 }
 
+/* Every field of every method that could name something, with another tenant's id and name in it:
+ * whatever is answered, it tells nothing that the caller did not say himself. */
+static void name_theirs(const struct service_method *method, const char *theirs, const char *hidden)
+{
+    const ProtobufCMethodDescriptor *descriptor = protobuf_c_service_descriptor_get_method_by_name(
+        &muster__coordinator__descriptor, method->name);
+    static uint8_t packed[1 << 20];
+    char *list[] = {(char *)theirs};
+    for (unsigned i = 0; i < descriptor->input->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &descriptor->input->fields[i];
+        char storage[512] = {0};
+        ProtobufCMessage *message = (void *)storage;
+        struct answer answer;
+        if (field->type != PROTOBUF_C_TYPE_STRING)
+            continue;
+        descriptor->input->message_init(message);
+        if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+            *(char ***)(storage + field->offset) = list;
+            *(size_t *)(storage + field->quantifier_offset) = 1;
+        } else {
+            *(char **)(storage + field->offset) = (char *)theirs;
+        }
+        struct call call = {.service = &muster__coordinator__descriptor,
+                            .method = method->name,
+                            .message = message,
+                            .token = made.blue,
+                            .timeout_ms = 300};
+        call_now(&world, &call, &answer);
+        size_t size = answer.message ? protobuf_c_message_pack(answer.message, packed) : 0;
+        cr_assert(!answer.message || !memmem(packed, size, hidden, strlen(hidden)),
+                  "%s with %s = %s tells %s", method->name, field->name, theirs, hidden);
+        cr_assert(!strstr(answer.err.text, hidden) && !strstr(answer.err.hint, hidden),
+                  "%s with %s = %s: %s", method->name, field->name, theirs, answer.err.text);
+        answer_fini(&answer);
+    }
+}
+
+Test(access, no_method_tells_of_another_tenant_by_id_or_by_name)
+{
+    for (const struct service_method *method = service_methods; method->name; method++) {
+        if (strcmp(method->service, "Coordinator") != 0)
+            continue;
+        name_theirs(method, made.red_job, "red-secret");
+        name_theirs(method, "red-secret", made.red_job);
+        name_theirs(method, "red", "red-secret");
+    }
+    struct answer answer;
+    Muster__GetJobRequest get = MUSTER__GET_JOB_REQUEST__INIT;
+    get.id = made.red_job;
+    ask("GetJob", &get, made.red, &answer);
+    cr_assert_neq(((Muster__Job *)answer.message)->state, MUSTER__JOB__STATE__cancelled);
+    answer_fini(&answer);
+}
+
 Test(access, a_plan_is_about_ones_own_jobs)
 {
     struct error err;
@@ -717,4 +771,32 @@ Test(access, what_could_not_be_stored_did_not_happen)
     cr_assert_eq(refusal("ListTenants", &list, world.admin, &err), E_NOT_FOUND);
     make_token("late", "operator", "", ignored);
     make_tenant("late");
+}
+
+/* Two in one turn: the second is refused for the first, which then is not stored. */
+Test(access, what_is_refused_for_a_change_fails_with_that_change)
+{
+    struct answer first, second;
+    Muster__SetTenantRequest tenant = MUSTER__SET_TENANT_REQUEST__INIT;
+    tenant.name = "green";
+    tenant.create = true;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SetTenant",
+                        .message = &tenant.base,
+                        .token = world.admin};
+    store_memory_fail_commits(world.store, 1, E_UNAVAILABLE);
+    call_start(&world, &call, &first);
+    call_start(&world, &call, &second);
+    world_run(&world, 5);
+    cr_assert(first.done && second.done);
+    cr_expect_eq(first.err.code, E_UNAVAILABLE);
+    cr_expect_eq(second.err.code, E_UNAVAILABLE, "%s", second.err.text);
+    world_run(&world, 3000); /* it can be written again */
+    call_start(&world, &call, &first);
+    call_start(&world, &call, &second);
+    world_run(&world, 5);
+    cr_expect_eq(first.err.code, 0, "%s", first.err.text);
+    cr_expect_eq(second.err.code, E_ALREADY_EXISTS, "%s", second.err.text);
+    answer_fini(&first);
+    answer_fini(&second);
 }
