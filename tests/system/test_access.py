@@ -99,7 +99,7 @@ def test_scale_and_top(make_cluster):
     cluster.wait_state(job, "running")
     done = cluster.muster("scale", job, "1-2", "--reason", "more", check=True)
     assert "1..2 nodes" in done.stdout
-    assert cluster.job(job)["spec"]["nodes"] == {"min": 1, "max": 2}
+    assert cluster.job(job)["spec"]["nodes"] == {"min": 1, "max": 2, "spares": 0}
     assert cluster.muster("scale", job, "2-1").returncode == 2
     assert cluster.muster("scale", job, "x").returncode == 2
     top = cluster.muster("top", check=True).stdout
