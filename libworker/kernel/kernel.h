@@ -239,6 +239,11 @@ const struct kernel_table *kernel_reference(void);
 /* The fast kernels for this machine's best instruction set. */
 const struct kernel_table *kernel_cpu(void);
 
+/* Let the library behind products take the memory it keeps for good, before memory is measured or
+ * short: OpenBLAS takes 128 MiB at the first large product and asks for ever where it is refused.
+ * WK_ENOMEM. */
+int kernel_warm(const struct kernel_table *kernels);
+
 /* Every table this machine can run, `reference` first, for tests; NULL past the last. */
 const struct kernel_table *kernel_cpu_variant(int i);
 

@@ -234,6 +234,22 @@ static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float
     return leave_head(g, MODEL_FORWARD, err);
 }
 
+static int lm_model_reserve(struct wk_model *model, int64_t samples, int64_t length,
+                            struct error *err)
+{
+    struct lm *g = lm_of(model);
+    if (samples == 0) {
+        slab_fini(&g->slab);
+        g->layout = (struct lm_layout){0};
+        return 0;
+    }
+    int rc = lm_reserve(g, samples, length, err);
+    if (!rc)
+        slab_touch(&g->slab);
+    g->layout = (struct lm_layout){0}; /* what was laid out is gone: angles, and what waits */
+    return rc;
+}
+
 static void lm_free(struct wk_model *model)
 {
     struct lm *g = lm_of(model);
@@ -250,6 +266,7 @@ static const struct model_ops lm_ops = {
     .logits = lm_logits,
     .free = lm_free,
     .drops = true,
+    .reserve = lm_model_reserve,
 };
 
 const struct lm_shape *lm_shape_of(const struct wk_model *model)

@@ -223,6 +223,21 @@ static int mlp_model_logits(struct wk_model *model, const struct wk_batch *batch
     return rc;
 }
 
+static int mlp_model_reserve(struct wk_model *model, int64_t samples, int64_t length,
+                             struct error *err)
+{
+    struct mlp_model *m = mlp_of(model);
+    if (samples == 0) {
+        slab_fini(&m->slab);
+        m->rows = 0;
+        return 0;
+    }
+    int rc = reserve(m, samples * length, err);
+    if (!rc)
+        slab_touch(&m->slab);
+    return rc;
+}
+
 static void mlp_model_free(struct wk_model *model)
 {
     struct mlp_model *m = mlp_of(model);
@@ -239,6 +254,7 @@ static const struct model_ops mlp_ops = {
     .backward = mlp_model_backward,
     .logits = mlp_model_logits,
     .free = mlp_model_free,
+    .reserve = mlp_model_reserve,
 };
 
 static void add_params(struct wk_model *model, const struct wk_mlp_config *c)

@@ -178,6 +178,18 @@ void model_announce(struct wk_model *model, int index)
         model->grad_ready(model->grad_ready_arg, index);
 }
 
+int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err)
+{
+    model->forward_done = false;
+    if (samples < 0 || (samples > 0 && (length < 1 || length > model->context)))
+        return error_set(err, WK_EINVAL, "no pass has %lld samples of %lld tokens",
+                         (long long)samples, (long long)length);
+    if (samples > INT32_MAX / model->context)
+        return error_set(err, WK_ENOMEM, "%lld samples are more than a pass may have",
+                         (long long)samples);
+    return model->ops->reserve ? model->ops->reserve(model, samples, length, err) : 0;
+}
+
 void model_zero_grad(struct wk_model *model)
 {
     if (model->grad_arena)

@@ -48,6 +48,8 @@ struct model_ops {
     int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
     bool drops;                      /* heeds model->dropout */
+    /* As model_reserve; NULL: there are no activations of its own. */
+    int (*reserve)(struct wk_model *, int64_t samples, int64_t length, struct error *);
 };
 
 /* Whose parameters a pass is about to use. Block 0 holds the embeddings, block 1 + i layer i, the
@@ -171,6 +173,12 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
  * otherwise. With samples 0 adds nothing and still announces every gradient.
  */
 int model_backward(struct wk_model *model, double scale, struct error *err);
+
+/* Take and touch the memory that passes of this many samples of this length need, forgetting what
+ * waits for a backward pass; samples 0 gives all of it back. WK_ENOMEM; WK_EINVAL for a length
+ * outside 1…context.
+ */
+int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err);
 
 void model_zero_grad(struct wk_model *model);
 

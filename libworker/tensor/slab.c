@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <worker/error.h>
 
@@ -36,6 +37,12 @@ int slab_reset(struct slab *slab, size_t count, struct error *err)
     slab->data = data;
     slab->capacity = rounded;
     return 0;
+}
+
+void slab_touch(struct slab *slab)
+{
+    if (slab->data)
+        memset(slab->data, 0, slab->capacity * sizeof(*slab->data));
 }
 
 float *slab_take(struct slab *slab, size_t count)

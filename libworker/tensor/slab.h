@@ -28,6 +28,9 @@ int slab_reset(struct slab *slab, size_t count, struct error *err);
  */
 float *slab_take(struct slab *slab, size_t count);
 
+/* Write zeros over all of it, so that its pages are there. */
+void slab_touch(struct slab *slab);
+
 /* Elements that a view of `count` occupies. */
 size_t slab_rounded(size_t count);
 

@@ -132,6 +132,22 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
  * happens between steps happens: checkpoints, stop requests, new generations. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
+/* Halve the loader's batch until every rank's memory holds its share of it. All ranks call it
+ * between steps, usually behind wk_prepare; *ret_batch (or NULL) is the global batch then. For our
+ * models a try takes the memory of a whole training pass at the model's context, touches it and
+ * gives it back unless it is the one that fits; a program with passes of its own gives `attempt`,
+ * which makes one pass over `samples` and returns WK_ENOMEM where memory is refused. It may call no
+ * collective. Memory that the system promises and later kills for is not seen: give ranks a limit.
+ * A smaller world has larger shares: search again behind a change. WK_ENOMEM (the context's error)
+ * when one sample for each rank is too much, WK_ESTATE inside a step; in a broken generation
+ * nothing happens. */
+struct wk_batch_search {
+    int (*attempt)(void *arg, int64_t samples);
+    void *arg;
+};
+WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search,
+                         int64_t *ret_batch);
+
 /* Loss of this rank's share over the global batch's denominator: the ranks' losses add up to the
  * global mean. `ret_loss` may be NULL. */
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);

@@ -1,0 +1,98 @@
+/* The largest batch that every rank's memory holds (worker/worker.h). */
+#include <sys/mman.h>
+
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+
+enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
+
+/* One rank's share of a global batch, the largest there is. */
+static int64_t share_of(const struct wk_context *ctx, int64_t batch)
+{
+    return (batch + ctx->world - 1) / ctx->world;
+}
+
+static int attempt(struct wk_context *ctx, const struct wk_batch_search *search, int64_t samples,
+                   struct error *err)
+{
+    if (search && search->attempt) {
+        int rc = search->attempt(search->arg, samples);
+        return rc ? error_set(err, rc, "a batch of %lld samples", (long long)samples) : 0;
+    }
+    if (model_is_custom(ctx->model))
+        return error_set(err, WK_EUNSUPPORTED,
+                         "wk_find_batch: only the program can try its own passes: give an attempt");
+    /* What else a step takes: the batch itself, a thread, what libraries ask for on the way. */
+    size_t rest = SLACK_BYTES + (size_t)samples * (size_t)ctx->model->context * TOKEN_BYTES;
+    void *held = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (held == MAP_FAILED)
+        return error_set(err, WK_ENOMEM, "no memory for %zu bytes", rest);
+    int rc = model_reserve(ctx->model, samples, ctx->model->context, err);
+    (void)munmap(held, rest);
+    return rc;
+}
+
+/* What the ranks' attempts came to: the worst, so that all of them do the same next. A rank that
+ * fails otherwise than for memory ends the search on all. */
+enum verdict { FITS, TOO_LARGE, FAILED };
+
+static enum verdict verdict_of(int rc)
+{
+    return !rc ? FITS : rc == WK_ENOMEM ? TOO_LARGE : FAILED;
+}
+
+/* 0 and the verdict of all ranks, or what the collective gave. */
+static int agree(struct wk_context *ctx, int rc, enum verdict *ret)
+{
+    int32_t verdict = (int32_t)verdict_of(rc);
+    rc = ctx->comm ? wk_all_reduce(ctx->comm, &verdict, 1, WK_I32, WK_MAX, NULL) : 0;
+    *ret = (enum verdict)verdict;
+    return rc;
+}
+
+static int search_batch(struct wk_context *ctx, const struct wk_batch_search *search,
+                        int64_t *batch, struct error *err)
+{
+    for (;;) {
+        enum verdict verdict;
+        int own = attempt(ctx, search, share_of(ctx, *batch), err);
+        int rc = agree(ctx, own, &verdict);
+        if (rc) {
+            error_clear(err);
+            return context_break(ctx, rc);
+        }
+        if (verdict == FITS)
+            return 0;
+        if (verdict == FAILED)
+            return own ? own : error_set(err, WK_EABORT, "another rank could not try a batch");
+        if (share_of(ctx, *batch) == 1)
+            return error_set(err, WK_ENOMEM,
+                             "not even one sample for each rank fits into the memory of all");
+        error_clear(err);
+        *batch = (*batch + 1) / 2;
+        if (!search || !search->attempt)
+            (void)model_reserve(ctx->model, 0, 0, NULL);
+    }
+}
+
+int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search,
+                  int64_t *ret_batch)
+{
+    struct wk_context *ctx = loader ? loader->owner : NULL;
+    struct error err = {0};
+    if (!ctx)
+        return WK_ESTATE;
+    if (ctx->error.code || ctx->phase == STEP_BROKEN)
+        return ctx->error.code;
+    if (ctx->phase != STEP_BOUNDARY)
+        return WK_ESTATE;
+    int64_t batch = loader->options.batch;
+    (void)kernel_warm(ctx->model->kernels); /* a refusal shows again in the first try */
+    int rc = search_batch(ctx, search, &batch, &err);
+    if (rc || ctx->phase == STEP_BROKEN)
+        return err.code ? context_fail(ctx, &err) : ctx->error.code;
+    loader->options.batch = batch;
+    if (ret_batch)
+        *ret_batch = batch;
+    return 0;
+}
