@@ -76,14 +76,15 @@ static void train_step(struct bench *b)
 
 static void turn(struct bench *b)
 {
-    double seconds[PROFILE_COUNT], start_s = now_s();
+    double start_s = now_s();
+    struct profile_means means;
     struct wk_comm_statistics statistics;
     for (int i = 0; i < STEPS; i++)
         train_step(b);
     printf("%.4f", (now_s() - start_s) * 1e3 / STEPS);
-    profile_take(&b->ctx->profile, seconds);
+    profile_take(&b->ctx->profile, &means);
     for (int i = 0; i < PROFILE_COUNT; i++)
-        printf(" %.4f", seconds[i] * 1e3);
+        printf(" %.4f", means.phase[i] * 1e3);
     wk_comm_statistics(wk_communicator(b->ctx), &statistics);
     printf(" %llu %.6f\n", (unsigned long long)statistics.in_place, wk_loss(b->ctx));
     (void)fflush(stdout);
