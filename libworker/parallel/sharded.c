@@ -282,6 +282,7 @@ void sharded_use(struct sharded *s, struct wk_comm *comm)
     s->whole = comm;
     s->comm = s->groups.row ? s->groups.row : comm;
     s->depth = 0; /* a pass that failed did not leave its blocks */
+    sharded_low_hide(s);
 }
 
 int sharded_gather_all(struct sharded *s, struct wk_comm *comm)
@@ -302,11 +303,7 @@ int sharded_refresh(struct sharded *s, struct wk_comm *comm)
 {
     s->failure = 0;
     sharded_use(s, comm);
-    int rc = 0;
-    if (s->low.params) {
-        sharded_low_hide(s);
-        rc = sharded_low_vectors(s);
-    }
+    int rc = s->low.params ? sharded_low_vectors(s) : 0;
     if (rc)
         note(s, rc);
     if (s->options.sharding == SHARDING_FSDP) {

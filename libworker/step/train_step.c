@@ -292,7 +292,9 @@ static void close_window(struct wk_context *ctx)
     const float *extras = ctx->strategy.extras;
     ctx->agreed_stop = extras[EXTRA_STOP] > 0;
     ctx->agreed_leave = extras[EXTRA_LEAVE] > 0;
-    /* What was to be saved is the step after, which a skipped one does not reach. */
+    /* What was to be saved is the step after, which a skipped one does not reach: then it is the
+     * next one that does. */
+    ctx->save_asked = ctx->save_asked || (ctx->skipped && ctx->rank == 0 && extras[EXTRA_SAVE] > 0);
     ctx->agreed_save = !ctx->skipped && extras[EXTRA_SAVE] > 0 && extras[EXTRA_BUSY] == 0;
     ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
     profile_step(&ctx->profile, ctx->numbers.step + 1);

@@ -36,7 +36,8 @@ struct wk_buffer {
 WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
                          struct wk_model **ret_model);
 
-/* Where parameter `index` and its gradient live; NULL before wk_prepare, out of range
+/* Where parameter `index` and its gradient live (of what is readable there and when, see
+ * wk_gather_parameters); NULL before wk_prepare, out of range
  * and for NULL, so what could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
@@ -98,8 +99,9 @@ struct wk_gradient_hook {
 WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
 /* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next
- * or wk_step. Only strategy fsdp needs it (it costs the memory that the strategy saves); elsewhere
- * it does nothing. All ranks call it. WK_ESTATE before wk_prepare, or a failure of the collective.
+ * or wk_step. Strategy fsdp needs it, and with mixed_precision zero1 and zero2 do, whose matrices
+ * are there in the narrow type only (it costs the memory that these save); elsewhere it does
+ * nothing. All ranks call it. WK_ESTATE before wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

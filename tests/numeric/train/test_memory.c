@@ -117,6 +117,8 @@ static void train(struct rank *rank, struct wk_model *model, struct wk_loader *l
         wk_step(optimizer);
         look();
         rank->rest = state_bytes(rank->ctx);
+        if (narrowing_on(&rank->ctx->narrowing))
+            wk_gather_parameters(model); /* which costs nothing once the next pass has begun */
     }
     looking = NULL;
 }

@@ -125,6 +125,15 @@ static void precisions_differ_and_follow_float(void)
     CHECK(!outcome_same_bits(&one, &other));
 }
 
+static void reading_the_master_changes_nothing(void)
+{
+    struct variant v = {.strategy = "ddp", .ranks = 2, .no_clip = true, .precision = "bf16"};
+    variant_run(&v, &one);
+    v.gathers = true;
+    for (int s = 0; s < 4; s++)
+        same_bits(v, strategies[s]);
+}
+
 /* Limits that many elements exceed; the same elements wherever they are. */
 static void elements_are_clipped_alike_everywhere(void)
 {
@@ -165,6 +174,7 @@ int main(int argc, char **argv)
         CHECK_CASE(every_strategy_trains_as_one_process),
         CHECK_CASE(sums_in_the_narrow_type_stay_close),
         CHECK_CASE(strategies_give_the_same_bits),
+        CHECK_CASE(reading_the_master_changes_nothing),
         CHECK_CASE(elements_are_clipped_alike_everywhere),
         CHECK_CASE(precisions_differ_and_follow_float),
         CHECK_CASE(replicas_work_in_narrow_types),

@@ -46,6 +46,12 @@ static bool looks_in_place(void *arg, struct wk_context *ctx)
     return false;
 }
 
+static bool gathers_and_looks(void *arg, struct wk_context *ctx)
+{
+    CHECK(wk_gather_parameters(ctx->model) == 0);
+    return looks_in_place(arg, ctx);
+}
+
 void variant_run(const struct variant *v, struct outcome *ret)
 {
     static bool in_place[VARIANT_RANKS_MAX];
@@ -61,7 +67,7 @@ void variant_run(const struct variant *v, struct outcome *ret)
     for (int i = 0; i < v->ranks; i++) {
         toys[i].session = fake_session(&cluster, i);
         toys[i].weights = weights[i];
-        toys[i].stepped = looks_in_place;
+        toys[i].stepped = v->gathers ? gathers_and_looks : looks_in_place;
         toys[i].arg = &in_place[i];
         in_place[i] = false;
         configure(&toys[i], v);

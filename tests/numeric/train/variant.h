@@ -14,6 +14,7 @@ struct variant {
     int ranks;
     int64_t batch;
     bool custom, no_clip, muon;
+    bool gathers; /* all parameters after every step */
 };
 
 struct outcome {
