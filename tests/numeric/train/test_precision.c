@@ -3,8 +3,11 @@
  * on the same ranks, the same bits.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/lib/check.h"
+#include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/toy.h"
 #include "tests/numeric/train/variant.h"
 
 static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
@@ -168,6 +171,28 @@ static void replicas_work_in_narrow_types(void)
         }
 }
 
+/* Each rank would wait for gradients that the other sends in another type. */
+static void ranks_that_disagree_are_told(void)
+{
+    static struct toy toys[2];
+    pthread_t threads[2];
+    struct fake_cluster cluster;
+    fake_init(&cluster);
+    fake_form(&cluster, (const int[]){0, 1}, 2);
+    for (int i = 0; i < 2; i++) {
+        toys[i].session = fake_session(&cluster, i);
+        toy_set(&toys[i], "mixed_precision", i ? "bf16" : "fp16");
+        pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(toys[i].status == WK_EMISMATCH && toys[i].exit_code == 1);
+        CHECK(strstr(toys[i].error, i ? "rank 0 has another mixed_precision"
+                                      : "rank 1 has another mixed_precision"));
+    }
+    fake_fini(&cluster);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -176,6 +201,7 @@ int main(int argc, char **argv)
         CHECK_CASE(strategies_give_the_same_bits),
         CHECK_CASE(reading_the_master_changes_nothing),
         CHECK_CASE(elements_are_clipped_alike_everywhere),
+        CHECK_CASE(ranks_that_disagree_are_told),
         CHECK_CASE(precisions_differ_and_follow_float),
         CHECK_CASE(replicas_work_in_narrow_types),
         {0},
