@@ -126,10 +126,8 @@ def collect(ours, mpi, gloo, turns):
 
 
 def report_ends(ours):
-    """Not with a real-time priority: the kernel would stop ranks that never rest."""
-    urgent = ["nice", "-n", "-20"] if os.geteuid() == 0 else []
     for how, words in HOWS.items():
-        took = {li["who"]: li["us"] for li in lines_of([*urgent, f"{ours}_kills", how, KILLS])}
+        took = {li["who"]: li["us"] for li in lines_of([*realtime(), f"{ours}_kills", how, KILLS])}
         for quantile in QUANTILES:
             line(f"{words}, {quantile} of {KILLS}", (took[f"{how}-{quantile}"] / 1e3, None, "none"), "ms",
                  1 if how == "abort" else 5)
