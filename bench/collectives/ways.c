@@ -1,6 +1,6 @@
 /* Measures the table of libworker/comm/ways.c and prints its rows.
  *
- *     bench_collectives_ways [MOST_RANKS]      8 by default, at most 16
+ *     bench_collectives_ways [MOST_RANKS]      16 by default and at most
  *
  * For each placement and world: every way of an all-reduce at every size, taking turns; broadcasts
  * both ways; connections of a pair. Hosts are loopback addresses; to measure real ones, force a way
@@ -309,7 +309,7 @@ static int measure(const struct place *place, int world, struct times *shared)
 
 int main(int argc, char **argv)
 {
-    int most = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 8, bad = 0;
+    int most = argc > 1 ? (int)strtol(argv[1], NULL, 10) : RANKS_MAX, bad = 0;
     struct times *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || most < 2 || most > RANKS_MAX) {
