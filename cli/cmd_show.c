@@ -123,6 +123,8 @@ static void show_facts(const Muster__Job *job)
     printf("submitted   %s (%s ago)\n", format_time(job->submitted_wall_ms, time),
            age_text(job->submitted_wall_ms, age));
     show_ledger(job->ledger);
+    if (job->starts_wall_ms)
+        printf("starts      %s at the latest\n", format_time(job->starts_wall_ms, time));
     if (job->ended_wall_ms)
         printf("ended       %s, exit code %d\n", format_time(job->ended_wall_ms, time),
                job->exit_code);

@@ -1,4 +1,4 @@
-// Routes (#/, #/jobs/ID, #/nodes, #/events), one refresh a second while the page is visible, and
+// Routes (#/, #/jobs/ID, #/nodes, #/tenants, #/events), one refresh a second while the page is visible, and
 // the sign-in form whenever the coordinator asks who we are.
 
 import * as api from "./api.js";
@@ -7,6 +7,7 @@ import { jobsView } from "./jobs.js";
 import { jobView } from "./job.js";
 import { nodesView } from "./nodes.js";
 import { eventsView } from "./events.js";
+import { tenantsView } from "./tenants.js";
 
 const REFRESH_MS = 1000;
 const root = document.getElementById("view");
@@ -19,6 +20,7 @@ function route() {
   const jobMatch = path.match(/^\/jobs\/(.+)$/);
   if (jobMatch) return { name: "jobs", make: () => jobView(root, decodeURIComponent(jobMatch[1])) };
   if (path === "/nodes") return { name: "nodes", make: () => nodesView(root) };
+  if (path === "/tenants") return { name: "tenants", make: () => tenantsView(root) };
   if (path === "/events") return { name: "events", make: () => eventsView(root) };
   return { name: "jobs", make: () => jobsView(root) };
 }
@@ -98,7 +100,7 @@ addEventListener("hashchange", navigate);
 document.addEventListener("visibilitychange", refresh);
 document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, textarea") || event.metaKey || event.ctrlKey || event.altKey) return;
-  const to = { j: "#/", n: "#/nodes", e: "#/events" }[event.key];
+  const to = { j: "#/", n: "#/nodes", t: "#/tenants", e: "#/events" }[event.key];
   if (to) location.hash = to;
 });
 setInterval(refresh, REFRESH_MS);

@@ -1,6 +1,7 @@
 // One job: where it is, its loss as it falls, what its workers print, and what happened to it.
 
 import * as api from "./api.js";
+import { whatIf } from "./plan.js";
 import { age, bytes, count, ended, h, loss, show, state, step, table, time } from "./dom.js";
 
 const LOG_LINES_MAX = 2000;
@@ -113,11 +114,13 @@ export function jobView(root, id) {
     if (confirm(`End job ${id}? Its workers are stopped.`)) await api.cancelJob(id);
   } }, "Cancel job");
   const info = h("section"), spec = h("section"), workers = h("section"), events = h("section");
+  const blockers = h("div"), question = whatIf(id);
+  const waiting = h("section", { hidden: true }, h("h2", {}, "Why it waits"), blockers, question);
   const canvas = h("canvas", { role: "img", "aria-label": "Loss by step" });
   const list = h("div", { class: "log", tabindex: "0", role: "log", "aria-label": "Output of the workers" });
   const filter = h("select", { "aria-label": "Rank" }, h("option", { value: "-1" }, "all ranks"));
   root.replaceChildren(
-    h("p", { class: "top" }, h("a", { href: "#/" }, "← all jobs"), cancel), title, reason, bar, info,
+    h("p", { class: "top" }, h("a", { href: "#/" }, "← all jobs"), cancel), title, reason, bar, info, waiting,
     h("section", {}, h("h2", {}, "Loss"), h("div", { class: "chart" }, canvas)),
     h("section", {}, h("h2", {}, "Output ", filter), list),
     workers, spec, events);
@@ -132,6 +135,12 @@ export function jobView(root, id) {
       cancel.hidden = ended(job.state);
       show(info, facts(job));
       show(spec, specOf(job));
+      waiting.hidden = !["queued", "restarting"].includes(job.state);
+      if (!waiting.hidden) {
+        const { reasons = [] } = await api.getWhy(job.id);
+        show(blockers, [h("ol", {}, reasons.map((r) => h("li", {}, r.text, r.hint ? h("span", { class: "hint" }, ` → ${r.hint}`) : null))),
+          Number(job.starts_wall_ms) ? h("p", {}, `It starts by ${time(job.starts_wall_ms)} at the latest, if those who run keep to their max_runtime.`) : ""]);
+      }
       updateRanks(filter, job.world);
       show(workers, [h("h2", {}, "Workers"), table([">Rank", "Node", "State", ">PID", ">Step", "Ended"],
         (job.workers || []).map((w) => [w.rank || 0, w.node, state(w.state), w.pid, w.step || 0, w.exit?.text]), "No workers now.")]);

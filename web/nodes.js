@@ -1,10 +1,12 @@
 // Nodes: what they have, who uses it, and the three switches an administrator needs.
 
 import * as api from "./api.js";
+import { drainWarning } from "./plan.js";
 import { age, bytes, h, show, state, table } from "./dom.js";
 
 function switches(node, refresh) {
   const button = (action) => h("button", { class: "quiet", onclick: async () => {
+    if (action === "drain" && !confirm(await drainWarning(node.name))) return;
     await api.setNode(node.name, action);
     await refresh();
   } }, action);

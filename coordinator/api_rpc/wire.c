@@ -178,6 +178,7 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->ended_wall_ms = job->ended_wall_ms;
     ret->exit_code = job->exit_code;
     ret->version = job->version;
+    ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;
     ret->recoveries = job->recoveries;
     ret->last_recovery_ms = job->last_recovery_ms;
 }

@@ -118,13 +118,19 @@ static void make_room(struct placing *placing, const struct job *job)
     free(given);
 }
 
+static void expect_start(struct step *step, struct job *job, int64_t at_ms)
+{
+    job->starts_at_ms = at_ms;
+    job->starts_wall_ms = at_ms ? step->wall_ms + at_ms - step->now_ms : 0;
+}
+
 static void try_place(struct placing *placing, struct job *job)
 {
     struct step *step = placing->step;
     struct verdict verdict;
     bool ready = pass_is_ready(&placing->pass, job);
     pass_try(&placing->pass, job, &verdict);
-    job->starts_at_ms = verdict.starts_at_ms;
+    expect_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
         job_set_reason(step, job, &verdict.reason);
     /* A job that is not ready keeps what the view gave it: nobody behind it takes its place. */
@@ -142,7 +148,7 @@ static void start_placed(struct placing *placing)
     for (int i = 0; i < placing->count; i++) {
         struct placed *placed = &placing->placed[i];
         pass_extend(&placing->pass, placed->job, &placed->placement);
-        placed->job->starts_at_ms = 0;
+        expect_start(placing->step, placed->job, 0);
         if (master_has_port(placing->step, &placed->placement, &reason))
             start_gang(placing->step, placed->job, &placed->placement);
         else

@@ -264,6 +264,7 @@ struct job {
     int64_t progress_at_ms; /* its step rose or a worker finished */
     int64_t stepped_at_ms;  /* its step rose */
     int64_t starts_at_ms;   /* while it waits: when it is expected to start; 0 = nobody can say */
+    int64_t starts_wall_ms; /* the same by the calendar */
     int64_t moved_at_ms;    /* a part of it moved to make room */
     bool waiting;           /* among cluster_first_waiting: it may be placed */
     struct heap_node timer;

@@ -97,6 +97,63 @@ def test_nodes_and_events(browser, cluster):
     assert not errors(browser)
 
 
+def test_a_waiting_job_says_why_and_what_if(browser, cluster):
+    holder = cluster.submit("--name", "holder", "--slots", "3", "--max-runtime", "1h", "--", "sleep", "300")
+    cluster.wait_state(holder, "running")
+    job = cluster.submit("--name", "waits", "--slots", "4", "--", "sleep", "1")
+    sign_in(browser, cluster)
+    assert "at the latest" in text_of(browser, "starts by")
+    browser.get(f"http://{cluster.http}/#/jobs/{job}")
+    text_of(browser, "Why it waits")
+    field = browser.find_element(By.CSS_SELECTOR, ".whatif input")
+    field.clear()
+    field.send_keys("2")
+    field.submit()
+    text_of(browser, "can never start here")
+    field.clear()
+    field.send_keys("1")
+    field.submit()
+    text_of(browser, "waits would wait")
+    shot(browser, "whatif")
+    browser.get(f"http://{cluster.http}/#/nodes")
+    text_of(browser, "node1")
+    browser.find_element(By.XPATH, "//button[text()='drain']").click()
+    WebDriverWait(browser, 10).until(lambda b: b.switch_to.alert)
+    assert "holder" in browser.switch_to.alert.text
+    browser.switch_to.alert.dismiss()
+    for one in (holder, job):
+        cluster.muster("cancel", one, check=True)
+        cluster.wait_state(one, "cancelled")
+    assert json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"][0]["state"] == "ready"
+
+
+def test_tenants_and_tokens(browser, cluster):
+    sign_in(browser, cluster)
+    browser.find_element(By.TAG_NAME, "body").send_keys("t")
+    text_of(browser, "Make a token")
+    tenant, token = browser.find_elements(By.CSS_SELECTOR, "form.small")
+    tenant.find_element(By.NAME, "name").send_keys("vision")
+    tenant.find_element(By.NAME, "limit").send_keys("6")
+    tenant.submit()
+    text_of(browser, "vision is set")
+    token.find_element(By.NAME, "name").send_keys("ci")
+    token.find_element(By.NAME, "tenant").send_keys("vision")
+    token.submit()
+    text_of(browser, "mst_member_")
+    shot(browser, "tenants")
+    text_of(browser, "revoke ci")
+    browser.find_element(By.XPATH, "//button[text()='revoke ci']").click()
+    browser.switch_to.alert.accept()
+    text_of(browser, "revoked")
+    token.find_element(By.NAME, "tenant").send_keys("x")
+    token.submit()
+    text_of(browser, "no tenant")
+    browser.set_window_size(420, 900)
+    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    browser.set_window_size(1200, 1400)
+    assert not [e for e in errors(browser) if "404" not in e and "412" not in e]  # what was refused above
+
+
 def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
     browser.set_window_size(420, 900)
     sign_in(browser, cluster)
