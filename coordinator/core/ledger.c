@@ -64,7 +64,8 @@ bool ledger_follow(struct job *job, int64_t now_ms)
     enum ledger_phase phase = phase_of(job);
     bool moved = phase != ledger->phase || job_state_ended(job->state);
     ledger_enter(ledger, phase, now_ms);
-    ledger->closed = job_state_ended(job->state);
+    if (job_state_ended(job->state))
+        ledger_close(ledger);
     return moved;
 }
 

@@ -75,6 +75,18 @@ void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
         ledger->best_step = step;
 }
 
+void ledger_close(struct ledger *ledger)
+{
+    int64_t sum_ms = 0;
+    for (int i = 0; i < LEDGER_COUNT; i++)
+        sum_ms += ledger->ms[i];
+    ledger->closed = true;
+    ledger->phase = LEDGER_QUEUE;
+    ledger->begun_ms = ledger->sign_ms = ledger->typical_step_ms = 0;
+    ledger->at_ms = sum_ms;
+    ledger->step = ledger->best_step = 0;
+}
+
 static void take(int64_t *from, int64_t *to, int64_t *left)
 {
     int64_t part = *left < *from ? *left : *from;

@@ -65,6 +65,10 @@ void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms
 /* It is at `step`: below the last one it has gone back. Charge first. */
 void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms);
 
+/* The job has ended: nothing is added any more, and what only served to add is forgotten. Charge
+ * first. */
+void ledger_close(struct ledger *ledger);
+
 /* It stood still to save for so long: taken out of what was charged as productive or rework. */
 void ledger_saved(struct ledger *ledger, int64_t ms);
 
