@@ -35,6 +35,8 @@ def test_a_backup_under_load_restores_into_an_empty_directory(make_cluster, tmp_
         copy = tmp_path / "copy.db"
         cluster.muster("backup", copy, check=True)
         assert copy.stat().st_mode & 0o077 == 0
+        past = json.loads(cluster.muster("events", "--replay", "--data", copy, "--json", check=True).stdout)
+        assert {job for when, job in acknowledged if when < started} <= {job["id"] for job in past["jobs"]} and not past["differing"]
         again = cluster.muster("backup", copy)
         assert again.returncode == 2 and "exists" in again.stderr
         # Killed in the middle: no file of that name, or a whole one; and the next try works.

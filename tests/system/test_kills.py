@@ -127,6 +127,8 @@ def test_kill_9_of_the_coordinator_at_random_points_under_load(make_cluster):
     audit = json.loads(subprocess.run([cluster.muster_path, "events", "--audit", "-o", "json"], capture_output=True, text=True, env=cluster.environment(), check=True).stdout)
     numbers = [int(entry["seq"]) for entry in audit["entries"]]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "the audit trail has a gap"
+    replayed = json.loads(subprocess.run([cluster.muster_path, "events", "--replay", "--json"], capture_output=True, text=True, env=cluster.environment(), check=True).stdout)
+    assert {job["id"] for job in replayed["jobs"]} >= set(load.jobs.values()) and not replayed["differing"], "the past is not what was"
     print(f"\n{ROUNDS} kills, {len(load.jobs)} submits acknowledged, none lost; serving again after median "
           f"{statistics.median(times) * 1000:.0f} ms, max {max(times) * 1000:.0f} ms")
     # Reported, not judged by the clock: the machine may be busy. Ten times the target is broken.
