@@ -73,6 +73,8 @@
       "blocks gathered ahead of the one in use")                                                   \
     X(RESHARD, "fsdp.reshard_after_forward", BOOL, "true", 0, 0, NULL,                             \
       "give a block's parameters back between its forward and backward pass")                      \
+    X(ONE_RANK_READS, "one_rank_reads", BOOL, "false", 0, 0, NULL,                                 \
+      "rank 0 alone reads the weights that a model starts with, and sends them")                   \
     X(OFFLOAD_DIR, "offload.dir", TEXT, "", 0, 0, NULL,                                            \
       "folder whose disk holds the optimizer's state; empty = it stays in memory")                 \
     X(OFFLOAD_PARAMETERS, "offload.parameters", BOOL, "false", 0, 0, NULL,                         \

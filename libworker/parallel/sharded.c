@@ -128,25 +128,54 @@ static int allocate(struct sharded *s, struct error *err)
     return 0;
 }
 
+static int fill_unit(struct sharded *s, int unit, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < s->model->n_params && !rc; i++)
+        rc = s->unit_of[i] == unit ? model_fill(s->model, i, err) : 0;
+    return rc;
+}
+
+/* This rank's row of a unit whose initial values are in the arena. */
+static void keep_row(struct sharded *s, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    memcpy(s->own_params + u->shard, row_of(s, s->params, unit), u->row * sizeof(float));
+    if (s->options.sharding == SHARDING_FSDP || narrowing_on(&s->options.narrowing))
+        drop_unit(s, &s->param_pages, unit);
+    else
+        s->units[unit].gathered = true;
+}
+
 /* Initial values unit by unit, so that no rank ever holds more of them than one. */
 static int fill_initial(struct sharded *s, struct error *err)
 {
-    struct wk_model *model = s->model;
-    for (int u = 0; u < s->plan.n_units; u++) {
-        const struct shard_unit *unit = &s->plan.units[u];
-        int rc = 0;
-        for (int i = 0; i < model->n_params && !rc; i++)
-            rc = s->unit_of[i] == u ? model_fill(model, i, err) : 0;
+    for (int u = 0; u < s->plan.n_units && !s->options.fill_later; u++) {
+        int rc = fill_unit(s, u, err);
         if (rc)
             return rc;
-        memcpy(s->own_params + unit->shard, row_of(s, s->params, u), unit->row * sizeof(float));
-        if (s->options.sharding == SHARDING_FSDP || narrowing_on(&s->options.narrowing)) {
-            drop_unit(s, &s->param_pages, u);
-            continue;
-        }
-        s->units[u].gathered = true;
+        keep_row(s, u);
     }
-    model->seed_waits = false;
+    s->model->seed_waits = false;
+    return 0;
+}
+
+int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err)
+{
+    for (int u = 0; u < s->plan.n_units; u++) {
+        int32_t code = wk_comm_rank(comm) == 0 ? fill_unit(s, u, err) : 0;
+        int rc = wk_broadcast(comm, &code, 1, WK_I32, 0, NULL);
+        if (!rc && code)
+            return wk_comm_rank(comm) == 0
+                       ? code
+                       : error_set(err, code, "rank 0 could not read the weights");
+        if (!rc)
+            rc = wk_broadcast(comm, s->params + s->plan.units[u].place, unit_elements(s, u), WK_F32,
+                              0, NULL);
+        if (rc)
+            return error_set(err, rc, "%s", wk_comm_error(comm));
+        keep_row(s, u);
+    }
     return 0;
 }
 

@@ -44,6 +44,7 @@ struct sharded_options {
     size_t extras; /* numbers that are summed with the gradients */
     int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
     struct narrowing narrowing;
+    bool fill_later;     /* initial values come with sharded_fill */
     const char *offload; /* folder that this rank's parameters are in, or NULL; borrowed at init */
     bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
 };
@@ -112,6 +113,9 @@ int sharded_meet(struct sharded *s, struct wk_comm *comm);
 /* The groups of a communicator, once it is known which rank holds what. Collective. */
 int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
                     struct error *err);
+
+/* Initial values that rank 0 of `comm` alone reads, unit by unit. Collective. */
+int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err);
 
 /* What the model calls at its blocks: FSDP's gathers. `s` must not move afterwards. */
 struct model_hooks sharded_hooks(struct sharded *s);

@@ -47,6 +47,14 @@ static int make_hook(struct strategy *st, const struct strategy_options *options
     return error_set(err, WK_EINTERNAL, "%d is no hook", (int)options->hook);
 }
 
+static int fill_all(struct wk_model *model, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < model->n_params && !rc; i++)
+        rc = model_fill(model, i, err);
+    return rc;
+}
+
 static int init_whole(struct strategy *st, const struct strategy_options *options,
                       struct error *err)
 {
@@ -60,8 +68,8 @@ static int init_whole(struct strategy *st, const struct strategy_options *option
     int rc = model_bind(model, st->params, st->grads);
     if (rc)
         return error_set(err, rc, "the model does not take its memory");
-    for (int i = 0; model->values.fill && i < model->n_params && !rc; i++)
-        rc = model_fill(model, i, err);
+    if (model->values.fill && !st->fill_later)
+        rc = fill_all(model, err);
     if (rc)
         return rc;
     struct ddp_arena grads = {model->params, model->n_params, st->grads, model->count,
@@ -95,6 +103,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
                             .unused_fine = options->unused_fine || options->ddp.static_graph,
                             .model = model,
                             .offload = options->offload,
+                            .fill_later = options->shard.fill_later,
                             .narrowing = options->shard.narrowing};
     int rc = st->is_sharded ? init_cut(st, options, err) : init_whole(st, options, err);
     return rc ? rc : usage_init(&st->usage, model->n_params, st->extras + STRATEGY_EXTRAS_MAX, err);
@@ -133,6 +142,13 @@ int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
     if (!st->is_sharded)
         ddp_meet(&st->ddp);
     return 0;
+}
+
+int strategy_fill(struct strategy *st, struct wk_comm *comm, struct error *err)
+{
+    if (!st->fill_later)
+        return 0;
+    return st->is_sharded ? sharded_fill(&st->shard, comm, err) : fill_all(st->model, err);
 }
 
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,

@@ -40,6 +40,7 @@ struct strategy {
     struct usage usage;
     bool unused_fine;
     const char *offload;
+    bool fill_later;
     bool last; /* the pass under way sums its window */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
@@ -68,6 +69,10 @@ int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook);
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
                      struct error *err);
 void strategy_leave(struct strategy *st);
+
+/* Initial values where shard.fill_later left them out: under DDP this rank's, for it to send; else
+ * all ranks', of which one reads them. Nothing without it. Collective when sharded. */
+int strategy_fill(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 /* What this rank's optimizer works on: a table of parameters over a range of `count`. */
 struct strategy_range {

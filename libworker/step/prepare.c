@@ -245,6 +245,8 @@ static int bind_model(struct wk_context *ctx, struct error *err)
         .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
         .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
         .powersgd.seed = seed,
+        .shard.fill_later =
+            model->values.fill && settings_integer(&ctx->settings, SETTING_ONE_RANK_READS),
         .offload = offload_dir(ctx),
         .shard.offload =
             settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS) ? offload_dir(ctx) : NULL,

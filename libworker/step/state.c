@@ -212,8 +212,9 @@ static int first_state(struct wk_context *ctx, struct error *err)
                          "the last rank that held the training state was lost while it was sending "
                          "it, and there is no checkpoint");
     if (!*wanted) {
-        ctx->has_state = true;
-        return 0;
+        rc = strategy_fill(&ctx->strategy, ctx->comm, err);
+        ctx->has_state = !rc;
+        return rc;
     }
     rc = state_load(ctx, wanted, err);
     if (rc == WK_EIO || rc == WK_ENOTFOUND)

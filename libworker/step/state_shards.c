@@ -246,7 +246,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (rc)
             return rc;
         if (!*path && before == INT64_MAX && !ctx->fell_back)
-            return 0; /* the start */
+            return strategy_fill(&ctx->strategy, ctx->comm, err); /* the start */
         if (!*path)
             return error_set(err, before == INT64_MAX ? WK_ENOTFOUND : WK_EIO,
                              "no checkpoint to go back to: a part of the state is gone with its "

@@ -9,6 +9,8 @@
 #include <worker/comm.h>
 #include <worker/parallel.h>
 
+#include "libworker/nn/model.h"
+#include "libworker/nn/param.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/variant.h"
 
@@ -61,6 +63,31 @@ int __wrap_wk_wait(struct wk_work *work)
     return __real_wk_wait(work);
 }
 
+/* Weights from elsewhere, and how often any rank read one of them. */
+static bool from_elsewhere; /* set while no rank runs */
+static int reads;           /* __atomic */
+
+int __real_wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
+int __wrap_wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
+
+static int read_weight(void *arg, const struct param *param, int index, struct error *err)
+{
+    (void)arg;
+    (void)index;
+    (void)err;
+    __atomic_fetch_add(&reads, 1, __ATOMIC_RELAXED);
+    param_fill(param, 99);
+    return 0;
+}
+
+int __wrap_wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model)
+{
+    int rc = __real_wk_gpt_new(config, ret_model);
+    if (!rc && from_elsewhere)
+        model_set_values(*ret_model, &(struct model_values){.fill = read_weight});
+    return rc;
+}
+
 static struct outcome one, other;
 
 static void every_strategy_once(void)
@@ -97,10 +124,33 @@ static void no_more_gathers_are_under_way_than_asked_for(void)
     }
 }
 
+static void one_rank_may_read_for_all(void)
+{
+    static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+    static struct outcome seeded;
+    variant_run(&(struct variant){.strategy = "ddp", .ranks = 2}, &seeded);
+    from_elsewhere = true;
+    for (int s = 0; s < 4; s++)
+        for (int replicas = 1; replicas <= (s ? 2 : 1); replicas++) {
+            struct variant v = {.strategy = strategies[s], .ranks = 2 * replicas};
+            v.replicas = replicas == 2 ? "2" : NULL;
+            reads = 0;
+            variant_run(&v, &one);
+            int by_all = reads;
+            reads = 0;
+            v.one_rank_reads = "true";
+            variant_run(&v, &other);
+            CHECK(outcome_same_bits(&one, &other) && !outcome_same_bits(&one, &seeded));
+            CHECK(reads > 0 && by_all == v.ranks * reads);
+        }
+    from_elsewhere = false;
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(every_strategy_once),
+        CHECK_CASE(one_rank_may_read_for_all),
         CHECK_CASE(no_more_gathers_are_under_way_than_asked_for),
         {0},
     };

@@ -27,6 +27,7 @@ static void configure(struct toy *toy, const struct variant *v)
     set_if(toy, "mesh.dp_replicate", v->replicas);
     set_if(toy, "offload.dir", v->offload);
     set_if(toy, "ddp.hook", v->hook);
+    set_if(toy, "one_rank_reads", v->one_rank_reads);
     set_if(toy, "offload.parameters", v->offload_parameters);
     set_if(toy, "fsdp.prefetch", v->prefetch);
     set_if(toy, "fsdp.reshard_after_forward", v->reshard);
