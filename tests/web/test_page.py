@@ -2,6 +2,7 @@
 import json
 import os
 
+from selenium.common.exceptions import NoAlertPresentException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
@@ -11,6 +12,14 @@ MARKUP = "<img src=x onerror=alert(1)>"
 def text_of(browser, what, seconds=15):
     """Waits until the page's text holds `what`."""
     return WebDriverWait(browser, seconds).until(lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t)
+
+
+def press(browser, words):
+    """The button of these words; a refresh may put a new one in its place at any moment."""
+    def pressed(b):
+        b.find_element(By.XPATH, f"//button[text()='{words}']").click()
+        return True
+    WebDriverWait(browser, 15, ignored_exceptions=(NoSuchElementException, StaleElementReferenceException)).until(pressed)
 
 
 def sign_in(browser, cluster):
@@ -85,11 +94,11 @@ def test_nodes_and_events(browser, cluster):
     sign_in(browser, cluster)
     browser.get(f"http://{cluster.http}/#/nodes")
     text_of(browser, "node1")
-    browser.find_element(By.XPATH, "//button[text()='cordon']").click()
+    press(browser, "cordon")
     text_of(browser, "cordoned")
     nodes = json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"]
     assert nodes[0]["state"] == "cordoned"
-    browser.find_element(By.XPATH, "//button[text()='uncordon']").click()
+    press(browser, "uncordon")
     text_of(browser, "ready")
     shot(browser, "nodes")
     browser.get(f"http://{cluster.http}/#/events")
@@ -117,8 +126,8 @@ def test_a_waiting_job_says_why_and_what_if(browser, cluster):
     shot(browser, "whatif")
     browser.get(f"http://{cluster.http}/#/nodes")
     text_of(browser, "node1")
-    browser.find_element(By.XPATH, "//button[text()='drain']").click()
-    WebDriverWait(browser, 10).until(lambda b: b.switch_to.alert)
+    press(browser, "drain")
+    WebDriverWait(browser, 10, ignored_exceptions=(NoAlertPresentException,)).until(lambda b: b.switch_to.alert)
     assert "holder" in browser.switch_to.alert.text
     browser.switch_to.alert.dismiss()
     for one in (holder, job):
@@ -142,8 +151,8 @@ def test_tenants_and_tokens(browser, cluster):
     text_of(browser, "mst_member_")
     shot(browser, "tenants")
     text_of(browser, "revoke ci")
-    browser.find_element(By.XPATH, "//button[text()='revoke ci']").click()
-    browser.switch_to.alert.accept()
+    press(browser, "revoke ci")
+    WebDriverWait(browser, 10, ignored_exceptions=(NoAlertPresentException,)).until(lambda b: b.switch_to.alert).accept()
     text_of(browser, "revoked")
     token.find_element(By.NAME, "tenant").send_keys("x")
     token.submit()
