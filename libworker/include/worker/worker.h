@@ -153,7 +153,8 @@ WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search 
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
 
 /* Gradients of the last forward pass. In the last of an accumulation window their sum over the
- * ranks starts while the pass still runs. */
+ * ranks starts while the pass still runs. WK_ESTATE without a forward pass, and once a
+ * window is full until wk_step. */
 WK_API int wk_backward(struct wk_model *model);
 
 /* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation
@@ -167,7 +168,8 @@ WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
 /* Update the parameters, at the end of an accumulation window; else nothing. A loss or gradient
  * that is not finite (without mixed_precision: a loss or a measured norm) is WK_EOVERFLOW, and the
  * parameters stay as they were; but with mixed_precision fp16 that step is skipped on all ranks,
- * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. */
+ * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. WK_ESTATE
+ * without a backward pass since the last step. */
 WK_API int wk_step(struct wk_optimizer *optimizer);
 
 /* With mixed_precision fp16: whether the last wk_step at a window's end skipped its update, how
