@@ -224,7 +224,9 @@ static int check_objects(const struct wk_context *ctx, struct error *err)
     return 0;
 }
 
-static int bind_model(struct wk_context *ctx, struct error *err)
+/* `again`: values come from members or a checkpoint; what the program gave for a start may be gone.
+ */
+static int bind_model(struct wk_context *ctx, bool again, struct error *err)
 {
     struct wk_model *model = ctx->model;
     uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
@@ -245,8 +247,8 @@ static int bind_model(struct wk_context *ctx, struct error *err)
         .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
         .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
         .powersgd.seed = seed,
-        .shard.fill_later =
-            model->values.fill && settings_integer(&ctx->settings, SETTING_ONE_RANK_READS),
+        .shard.fill_later = again || (model->values.fill &&
+                                      settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
         .offload = offload_dir(ctx),
         .shard.offload =
             settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS) ? offload_dir(ctx) : NULL,
@@ -279,7 +281,7 @@ int prepare_cut(struct wk_context *ctx, struct error *err)
     strategy_fini(&ctx->strategy);
     if (!model_is_custom(ctx->model))
         (void)wk_model_init(ctx->model, ctx->model->seed);
-    int rc = bind_model(ctx, err);
+    int rc = bind_model(ctx, true, err);
     return rc ? rc : bind_optimizer(ctx, err);
 }
 
@@ -311,7 +313,7 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
         return rc;
     }
     ctx->narrowing.steps = ctx->optimizer ? &ctx->optimizer->steps : NULL;
-    rc = bind_model(ctx, err);
+    rc = bind_model(ctx, false, err);
     if (!rc)
         rc = bind_optimizer(ctx, err);
     if (rc)

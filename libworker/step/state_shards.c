@@ -227,6 +227,15 @@ static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
     return rc ? comm_failed(ctx, rc, err) : 0;
 }
 
+/* Nothing to load: the values that a model starts with. Members may have been cut at different
+ * times; if one of them lacks its values all get them. */
+static int start_together(struct wk_context *ctx, struct error *err)
+{
+    int lacking = 0;
+    int rc = worst(ctx, ctx->strategy.fill_later ? WK_ENOTFOUND : 0, &lacking, err);
+    return rc || !lacking ? rc : sharded_fill(&ctx->strategy.shard, ctx->comm, err);
+}
+
 /* All load their parts of one checkpoint; a damaged one gives way to the one before it, for all. */
 static int load_together(struct wk_context *ctx, struct error *err)
 {
@@ -246,7 +255,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (rc)
             return rc;
         if (!*path && before == INT64_MAX && !ctx->fell_back)
-            return strategy_fill(&ctx->strategy, ctx->comm, err); /* the start */
+            return start_together(ctx, err);
         if (!*path)
             return error_set(err, before == INT64_MAX ? WK_ENOTFOUND : WK_EIO,
                              "no checkpoint to go back to: a part of the state is gone with its "
