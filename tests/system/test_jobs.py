@@ -127,6 +127,15 @@ def test_drained_and_cordoned_nodes_get_nothing_new(cluster):
     assert "cordon" in cluster.muster("why", job, check=True).stdout
     cluster.muster("uncordon", "node1", check=True)
     cluster.wait_state(job, "succeeded")
+    job = cluster.submit("--", "/bin/sleep", "1000")
+    cluster.wait_state(job, "running")
+    cluster.muster("drain", "node1", check=True)
+    wait_for("it leaves the node", 15, lambda: cluster.job(job)["state"] not in ("running", "reforming") and not cluster.worker_processes("node1"))
+    assert "emptied" in cluster.muster("events", job, check=True).stdout
+    cluster.muster("uncordon", "node1", check=True)
+    cluster.wait_state(job, "running")
+    assert int(cluster.job(job).get("restarts") or 0) == 0, "nobody failed"
+    cluster.muster("cancel", job, check=True)
 
 
 def complete(cluster, line):

@@ -66,7 +66,9 @@ def test_a_job_with_its_output_and_reasons(browser, cluster):
     browser.find_element(By.LINK_TEXT, job).click()
     page = text_of(browser, "a line")
     assert MARKUP in page, "output is text, never markup"
-    assert "failed" in page and "5" in page
+    assert "failed" in page
+    reason = browser.find_element(By.CSS_SELECTOR, "p.reason").text
+    assert "exited with code 5" in reason and f"muster logs {cluster.job(job)['id']} --rank 0" in reason, reason
     text_of(browser, "What happened")
     shot(browser, "job")
     assert not errors(browser)
