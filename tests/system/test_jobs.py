@@ -19,7 +19,7 @@ def test_run_shows_output_and_exits_with_the_jobs_code(cluster):
 
 def test_every_worker_finds_its_place(make_cluster):
     cluster = make_cluster(nodes=2, slots=2)
-    script = "echo rank=$RANK world=$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK/$GROUP_WORLD_SIZE port=$MASTER_PORT addr=$MASTER_ADDR job=$MUSTER_JOB"
+    script = "echo rank=$RANK world=$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK/$GROUP_WORLD_SIZE noderank=$NODE_RANK port=$MASTER_PORT addr=$MASTER_ADDR job=$MUSTER_JOB"
     job = cluster.submit("-N", "2", "-w", "2", "--", "/bin/sh", "-c", script)
     cluster.wait_state(job, "succeeded")
     lines = wait_for("all output", 5, lambda: (lambda t: t if len(t) == 4 else None)(
@@ -30,7 +30,7 @@ def test_every_worker_finds_its_place(make_cluster):
         words = dict(word.split("=") for word in line["text"].split())
         rank = int(words["rank"])
         assert words["world"] == "4" and words["job"] == job
-        assert words["local"] == f"{rank % 2}/2" and words["node"] == f"{rank // 2}/2"
+        assert words["local"] == f"{rank % 2}/2" and words["node"] == f"{rank // 2}/2" and words["noderank"] == f"{rank // 2}"
         assert 1024 < int(words["port"]) < 65536 and words["addr"] == "127.0.0.1"
     assert len({dict(w.split("=") for w in line["text"].split())["port"] for line in lines}) == 1
 

@@ -53,7 +53,7 @@ def test_signing_in(browser, cluster):
     field.send_keys(cluster.token)
     field.submit()
     text_of(browser, "Jobs")
-    cookie = browser.get_cookies()[0]
+    cookie = WebDriverWait(browser, 10).until(lambda b: b.get_cookies())[0]
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
 
 
@@ -166,9 +166,13 @@ def test_tenants_and_tokens(browser, cluster):
 
 
 def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
+    job = cluster.submit("--name", "n" * 60, "--", "/bin/echo", "w" * 200)
+    cluster.wait_state(job, "succeeded")
     browser.set_window_size(420, 900)
     sign_in(browser, cluster)
-    text_of(browser, "Jobs")
-    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    for place, sign in (("", job), (f"jobs/{job}", "What happened"), ("nodes", "node1"), ("events", job)):
+        browser.get(f"http://{cluster.http}/#/{place}")
+        text_of(browser, sign)
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), place
     shot(browser, "narrow")
     browser.set_window_size(1200, 1400)
