@@ -157,8 +157,8 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
         c.dtype = large[d];
         failure = try_sizes(&c, threads ? thread_large_counts : large_counts, 1);
     }
-    for (int d = 0; !failure && ranks->world == 16 && d < 2; d++) {
-        c.dtype = large[d];
+    if (!failure && ranks->world == 16) {
+        c.dtype = WK_F32;
         failure = try_sizes(&c, &counts[7], 1);
     }
     if (!failure)
