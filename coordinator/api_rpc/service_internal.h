@@ -128,7 +128,12 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
 /* What the audit trail says of this change; `detail` may be NULL. */
 void service_trace(struct service_call *call, const char *object, const char *detail);
 
+/* service_audit.c */
 bool service_audits(const struct service_method *method);
+void service_trace_init(struct service_trace *trace, const struct service_request *request);
+void service_audit_attempt(struct service *service, const struct store_token *caller,
+                           const struct service_method *method, const struct service_trace *trace,
+                           const struct error *err);
 /* Refuse a change that is not core's, for what is there or is not: told after the turn's commit. */
 void service_refuse(struct service_call *call, const struct error *err);
 

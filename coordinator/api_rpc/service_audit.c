@@ -1,0 +1,100 @@
+/* What the audit trail says of a call: who, from where, what to, and how it ended. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+
+static void keep_text(char *ret, size_t size, const char *text)
+{
+    (void)str_copy(ret, size, text ? text : "");
+}
+
+bool service_audits(const struct service_method *method)
+{
+    return method->change && method->roles != ACCESS_AGENT;
+}
+
+static void audit_of(struct service *service, const struct store_token *caller,
+                     const struct service_method *method, const struct service_trace *trace,
+                     const struct error *err, struct store_audit *entry)
+{
+    *entry = (struct store_audit){0};
+    entry->wall_ms = service_wall_ms(service);
+    (void)str_copy(entry->token, sizeof entry->token, caller->id);
+    (void)str_copy(entry->token_name, sizeof entry->token_name, caller->name);
+    (void)str_copy(entry->role, sizeof entry->role, caller->role);
+    (void)str_copy(entry->tenant, sizeof entry->tenant, caller->tenant);
+    (void)str_copy(entry->carrier, sizeof entry->carrier, trace->carrier);
+    (void)str_copy(entry->peer, sizeof entry->peer, trace->peer);
+    (void)str_copy(entry->method, sizeof entry->method, method->name);
+    (void)str_copy(entry->object, sizeof entry->object, trace->object);
+    (void)str_copy(entry->result, sizeof entry->result, error_name(err ? err->code : 0));
+    keep_text(entry->text, sizeof entry->text, err ? err->text : trace->detail);
+}
+
+void service_audit_attempt(struct service *service, const struct store_token *caller,
+                           const struct service_method *method, const struct service_trace *trace,
+                           const struct error *err)
+{
+    struct change change = {.kind = CHANGE_AUDIT};
+    audit_of(service, caller, method, trace, err, &change.audit);
+    service->options.host.write(service->options.host.self, &change);
+}
+
+void service_trace_init(struct service_trace *trace, const struct service_request *request)
+{
+    keep_text(trace->carrier, sizeof trace->carrier, request->carrier);
+    keep_text(trace->peer, sizeof trace->peer, request->peer_address);
+}
+
+void service_trace(struct service_call *call, const char *object, const char *detail)
+{
+    if (!call->trace)
+        return;
+    keep_text(call->trace->object, sizeof call->trace->object, object);
+    keep_text(call->trace->detail, sizeof call->trace->detail, detail);
+}
+
+void service_write_audit(struct service_call *call, const struct error *err)
+{
+    service_audit_attempt(call->service, call->caller, call->method, call->trace, err);
+    call->trace->written = true;
+}
+
+void service_write(struct service_call *call, struct change *change)
+{
+    struct service *service = call->service;
+    change->request = call->id;
+    service_write_audit(call, NULL);
+    service->options.host.write(service->options.host.self, change);
+}
+
+/* The reason may be a change of this very turn: should that fail to be stored, the reason fails
+ * with it, and the caller is told of the failure instead. */
+void service_refuse(struct service_call *call, const struct error *err)
+{
+    struct service *service = call->service;
+    if (err->code == E_INVALID_ARGUMENT || !(call->refusal = malloc(sizeof *call->refusal))) {
+        service_fail(call, err);
+        return;
+    }
+    *call->refusal = *err;
+    struct change change = {.kind = CHANGE_AUDIT, .request = call->id};
+    audit_of(service, call->caller, call->method, call->trace, err, &change.audit);
+    call->trace->written = true;
+    service->options.host.write(service->options.host.self, &change);
+}
+
+bool service_audit(struct service *service, const struct action *action, struct store_audit *ret)
+{
+    struct service_call *call = map_get(&service->calls, action->request);
+    if (!call || !call->trace || action->repeated)
+        return false;
+    if (!call->trace->object[0])
+        keep_text(call->trace->object, sizeof call->trace->object,
+                  action->job[0] ? action->job : action->node);
+    audit_of(service, call->caller, call->method, call->trace, action->error, ret);
+    call->trace->written = true;
+    return true;
+}
