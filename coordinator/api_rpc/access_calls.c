@@ -61,6 +61,7 @@ static Muster__Tenant wire_tenant(struct service *service, const struct store_te
     const struct cluster *cluster = service_cluster(service);
     const struct tenant *shared = cluster_tenant(cluster, tenant->name);
     ret.slots_used = shared ? (uint32_t)shared->slots_used : 0;
+    ret.use = shared ? tenant_use(shared, service_now_ms(service)) : 0;
     for (const struct job *job = cluster_first_active_job(cluster); job;
          job = cluster_next_active_job(cluster, job))
         ret.active_jobs += strcmp(job->spec->tenant, tenant->name) == 0;

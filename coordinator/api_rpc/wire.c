@@ -303,13 +303,33 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
     return true;
 }
 
+static uint32_t slots_on(const struct job *job, const struct node *node)
+{
+    int slots = 0;
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].state != WORKER_EXITED &&
+            strcmp(job->workers[i].node, node->name) == 0)
+            slots += job->spec->resources.slots;
+    return (uint32_t)slots;
+}
+
 static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     ret->jobs = wire_pointers(arena, node->jobs.count);
-    if (!ret->jobs)
+    ret->uses = wire_pointers(arena, node->jobs.count);
+    Muster__Node__Use *uses = arena_array(arena, node->jobs.count, sizeof *uses);
+    if (!ret->jobs || !ret->uses || !uses)
         return false;
-    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
-        ret->jobs[ret->n_jobs++] = text(((const struct job *)e->value)->id);
+    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
+        const struct job *job = e->value;
+        Muster__Node__Use *use = &uses[ret->n_uses];
+        muster__node__use__init(use);
+        use->job = text(job->id);
+        use->name = text(job->spec->name);
+        use->slots = slots_on(job, node);
+        ret->uses[ret->n_uses++] = use;
+        ret->jobs[ret->n_jobs++] = use->job;
+    }
     return true;
 }
 
@@ -353,5 +373,6 @@ Muster__Event *wire_event(struct arena *arena, const struct store_event *event)
     ret->from = text(copy->record.from);
     ret->to = text(copy->record.to);
     ret->reason = wire_reason(arena, &copy->record.reason);
+    ret->world = (uint32_t)copy->record.world;
     return ret->reason ? ret : NULL;
 }

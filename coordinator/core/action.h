@@ -24,6 +24,7 @@ struct record { /* proto Event without its number */
     char job[JOB_ID_MAX + 1];
     char node[NODE_NAME_MAX + 1];
     uint64_t generation;
+    int world; /* of the job's current generation */
     char from[16], to[16];
     struct reason reason;
 };

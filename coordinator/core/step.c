@@ -68,6 +68,7 @@ struct record *step_record(struct step *step, const char *kind, const struct job
     (void)str_copy(record->job, sizeof record->job, job ? job->id : "");
     (void)str_copy(record->node, sizeof record->node, node ? node : "");
     record->generation = job ? job->next_generation - 1 : 0;
+    record->world = job ? job->current.world : 0;
     record->reason.rank = -1;
     if (reason)
         record->reason = *reason;

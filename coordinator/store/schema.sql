@@ -38,7 +38,7 @@ CREATE TABLE events (
     generation INTEGER NOT NULL,
     from_state TEXT NOT NULL,
     to_state TEXT NOT NULL,
-    reason TEXT NOT NULL
+    reason TEXT NOT NULL, world INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX events_by_job ON events (job, seq);

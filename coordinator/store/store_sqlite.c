@@ -144,6 +144,7 @@ static int record(struct store *store, const struct record *record, uint64_t *re
         bind_text(stmt, 7, record->from);
         bind_text(stmt, 8, record->to);
         sqlite3_bind_text(stmt, 9, reason.data, (int)reason.size, SQLITE_STATIC);
+        sqlite3_bind_int(stmt, 10, record->world);
         rc = run(self, stmt, "record event", err);
     }
     buf_fini(&reason);
@@ -249,6 +250,7 @@ static int event_of(sqlite3_stmt *stmt, struct store_event *event, struct error 
     record->generation = (uint64_t)sqlite3_column_int64(stmt, 5);
     (void)str_copy(record->from, sizeof record->from, column(stmt, 6));
     (void)str_copy(record->to, sizeof record->to, column(stmt, 7));
+    record->world = sqlite3_column_int(stmt, 9);
     return document_read_reason(column(stmt, 8), (size_t)sqlite3_column_bytes(stmt, 8),
                                 &record->reason, err);
 }

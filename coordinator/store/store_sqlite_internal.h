@@ -40,18 +40,18 @@
     X(PUT_META, "INSERT INTO meta (key, value) VALUES (?1,?2)"                                     \
                 " ON CONFLICT (key) DO UPDATE SET value = ?2")                                     \
     X(RECORD, "INSERT INTO events (seq, wall_ms, kind, job, node, generation, from_state,"         \
-              " to_state, reason) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)")                            \
+              " to_state, reason, world) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)")                 \
     X(FORGET_EVENTS, "DELETE FROM events WHERE seq <= ?1")                                         \
     X(LAST_EVENT, "SELECT coalesce(max(seq), 0) FROM events")                                      \
-    X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"     \
-              " FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
-    X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason"  \
-                 " FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
+    X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason,"    \
+              " world FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
+    X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason," \
+                 " world FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
     X(NEWEST, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"       \
-              " to_state, reason FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
+              " to_state, reason, world FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
               " ORDER BY seq")                                                                     \
     X(NEWEST_OF, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"    \
-                 " to_state, reason FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
+                 " to_state, reason, world FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
                  " LIMIT ?2) ORDER BY seq")                                                        \
     X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
     X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
