@@ -9,16 +9,19 @@ export class ApiError extends Error {
   }
 }
 
+const TIMEOUT_MS = 15000;
+
 async function request(method, path, body) {
   const headers = { Accept: "application/json", "X-Muster-Request": "1" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  let answer;
+  const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin", signal: AbortSignal.timeout(TIMEOUT_MS) };
+  let answer, text;
   try {
-    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
+    answer = await fetch(path, options);
+    text = await answer.text();
   } catch {
     throw new ApiError(0, { code: "UNAVAILABLE", message: "the coordinator cannot be reached" });
   }
-  const text = await answer.text();
   let json = {};
   try {
     json = text ? JSON.parse(text) : {};
@@ -30,28 +33,31 @@ async function request(method, path, body) {
 }
 
 const get = (path, query = {}) => {
-  const text = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== "")).toString();
+  const text = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== "" && v !== 0)).toString();
   return request("GET", text ? `${path}?${text}` : path);
 };
+const post = (path, body = {}) => request("POST", path, body);
 const job = (id) => `/v1/jobs/${encodeURIComponent(id)}`;
 
-export const login = (token) => request("POST", "/v1/login", { token });
-export const listJobs = () => get("/v1/jobs", { limit: 200 });
+export const login = (token) => post("/v1/login", { token });
+export const logout = () => post("/v1/logout");
+export const whoAmI = () => get("/v1/whoami");
+export const listJobs = (query) => get("/v1/jobs", query);
 export const getJob = (id) => get(job(id));
 export const getWhy = (id) => get(`${job(id)}/why`);
 export const getMetrics = (id, afterStep) => get(`${job(id)}/metrics`, { after_step: afterStep, max_points: 2000 });
-export const getLogs = (id, query) => get(`${job(id)}/logs`, query);
-export const getJobEvents = (id) => get(`${job(id)}/events`, { limit: 1000 });
+export const getLogs = (id, query) => request("GET", `${job(id)}/logs?${new URLSearchParams(query)}`);
 export const getCheckpoints = (id) => get(`${job(id)}/checkpoints`);
+export const cancelJob = (id) => post(`${job(id)}:cancel`);
+export const scaleJob = (id, min, max) => post(`${job(id)}:scale`, { min, max });
+export const plan = (question) => post("/v1/plan", question);
 export const listNodes = () => get("/v1/nodes");
-export const listEvents = (after) => get("/v1/events", { after, limit: 1000 });
-export const cancelJob = (id) => request("POST", `${job(id)}:cancel`, {});
-export const setNode = (name, action) => request("POST", `/v1/nodes/${encodeURIComponent(name)}:${action}`, {});
-export const plan = (question) => request("POST", "/v1/plan", question);
-export const whoAmI = () => get("/v1/whoami");
+export const setNode = (name, action) => post(`/v1/nodes/${encodeURIComponent(name)}:${action}`);
+export const listEvents = (query) => get("/v1/events", query);
+export const listJobEvents = (id, query) => get(`${job(id)}/events`, query);
 export const listTenants = () => get("/v1/tenants");
-export const setTenant = (tenant) => request("PUT", `/v1/tenants/${encodeURIComponent(tenant.name)}`, tenant);
-export const makeTenant = (tenant) => request("POST", "/v1/tenants", tenant);
+export const createTenant = (tenant) => post("/v1/tenants", tenant);
+export const changeTenant = (tenant) => request("PUT", `/v1/tenants/${encodeURIComponent(tenant.name)}`, tenant);
 export const listTokens = () => get("/v1/tokens");
-export const makeToken = (token) => request("POST", "/v1/tokens", token);
-export const revokeToken = (id) => request("POST", `/v1/tokens/${encodeURIComponent(id)}:revoke`, {});
+export const createToken = (token) => post("/v1/tokens", token);
+export const revokeToken = (id) => post(`/v1/tokens/${encodeURIComponent(id)}:revoke`);

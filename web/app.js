@@ -1,49 +1,84 @@
-// Routes (#/, #/jobs/ID, #/nodes, #/tenants, #/events), one refresh a second while the page is visible, and
-// the sign-in form whenever the coordinator asks who we are.
+// Routes, one refresh a second while the page is visible, and the sign-in form whenever the
+// coordinator asks who we are. A view is { refresh(), close() }; it draws into `root`.
 
 import * as api from "./api.js";
-import { h } from "./dom.js";
+import * as session from "./session.js";
+import { h, show } from "./dom.js";
+import { timeText } from "./format.js";
+import { listen } from "./keys.js";
+import { overview } from "./overview.js";
 import { jobsView } from "./jobs.js";
 import { jobView } from "./job.js";
 import { nodesView } from "./nodes.js";
-import { eventsView } from "./events.js";
 import { tenantsView } from "./tenants.js";
+import { eventsView } from "./events.js";
 
 const REFRESH_MS = 1000;
+const STALE_MS = 5000; // one late answer is no news
 const root = document.getElementById("view");
 const link = document.getElementById("link");
-let current = null; // { refresh(), close() }
+const stale = document.getElementById("stale");
+const me = document.getElementById("me");
+let current = null;
 let busy = false;
+let fresh = 0; // when the page last showed the truth
+
+const VIEWS = { overview, jobs: jobsView, nodes: nodesView, tenants: tenantsView, events: eventsView };
 
 function route() {
-  const path = location.hash.replace(/^#/, "") || "/";
-  const jobMatch = path.match(/^\/jobs\/(.+)$/);
-  if (jobMatch) return { name: "jobs", make: () => jobView(root, decodeURIComponent(jobMatch[1])) };
-  if (path === "/nodes") return { name: "nodes", make: () => nodesView(root) };
-  if (path === "/tenants") return { name: "tenants", make: () => tenantsView(root) };
-  if (path === "/events") return { name: "events", make: () => eventsView(root) };
-  return { name: "jobs", make: () => jobsView(root) };
+  const path = location.hash.replace(/^#\/?/, "").split("?")[0];
+  const id = /^jobs\/(.+)$/.exec(path)?.[1];
+  if (id) return { name: "jobs", make: () => jobView(root, decodeURIComponent(id)) };
+  const name = VIEWS[path] ? path : "overview";
+  return { name, make: () => VIEWS[name](root) };
+}
+
+function leave() {
+  current?.close?.();
+  current = null;
 }
 
 function showLogin(message) {
-  current?.close?.();
-  current = null;
-  const input = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, "aria-label": "Access token" });
+  leave();
+  link.textContent = "";
+  link.className = "";
+  stale.hidden = true;
+  me.replaceChildren();
+  const token = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, "aria-label": "Access token" });
   const note = h("p", { class: "error", role: "alert" }, message || "");
   const form = h("form", {
     class: "login",
     onsubmit: async (event) => {
       event.preventDefault();
       try {
-        await api.login(input.value.trim());
-        navigate();
+        await api.login(token.value.trim());
+        await enter();
       } catch (error) {
         note.textContent = error.message;
       }
     },
-  }, h("h1", {}, "Sign in"), h("p", {}, "Paste an access token. ", h("code", {}, "muster up"), " keeps one in ", h("code", {}, "admin.token"), " of its data folder."), input, h("button", {}, "Sign in"), note);
+  }, h("h1", {}, "Sign in"), h("p", {}, "Paste an access token. ", h("code", {}, "muster up"), " keeps one in ", h("code", {}, "admin.token"), " of its data folder."), token, h("button", {}, "Sign in"), note);
   root.replaceChildren(form);
-  input.focus();
+  token.focus();
+}
+
+function showMe() {
+  const { name, role, tenant } = session.who();
+  show(me, h("span", { class: "dim", title: `Signed in with the token ${name}` }, tenant ? `${role} of ${tenant}` : role), " ",
+    h("button", { class: "quiet", onclick: async () => {
+      await api.logout();
+      showLogin();
+    } }, "Sign out"));
+}
+
+// What is shown is true, or the page says since when it is not.
+function showLink(error) {
+  const late = Date.now() - fresh > STALE_MS;
+  link.textContent = error ? "no answer" : "live";
+  link.className = error ? "down" : "live";
+  stale.hidden = !error || !late;
+  if (!stale.hidden) stale.textContent = `${error.message}. What you see is from ${fresh ? timeText(fresh) : "before"}; the page goes on trying.`;
+  document.body.classList.toggle("old", !stale.hidden);
 }
 
 async function refresh() {
@@ -52,36 +87,50 @@ async function refresh() {
   const shown = current;
   try {
     await shown.refresh();
-    link.textContent = "live";
-    link.className = "live";
+    fresh = Date.now();
+    showLink(null);
   } catch (error) {
+    if (shown !== current) return;
+    if (error.status === undefined) throw error; // a fault of the page: the console tells
     if (error.status === 401 || error.status === 403) showLogin(error.status === 403 ? error.message : "");
-    else if (error.status === 404 && shown === current) {
-      root.replaceChildren(h("p", { class: "error" }, error.message), h("p", {}, h("a", { href: "#/" }, "All jobs")));
-      current = null;
-    } else {
-      link.textContent = error.message;
-      link.className = "down";
-    }
+    else if (error.status === 404) {
+      leave();
+      root.replaceChildren(h("p", { class: "error" }, error.message), h("p", {}, h("a", { href: "#/jobs" }, "All jobs")));
+    } else showLink(error);
   } finally {
-    busy = false;
+    if (shown === current || !current) busy = false;
   }
 }
 
 function navigate() {
-  current?.close?.();
+  leave();
   const target = route();
   for (const a of document.querySelectorAll("nav a")) {
     if (a.dataset.view === target.name) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
-  root.replaceChildren(h("p", {}, "Loading…"));
+  root.replaceChildren(h("p", { class: "empty" }, "Loading…"));
+  scrollTo(0, 0);
   current = target.make();
   busy = false;
   refresh();
 }
 
+async function enter() {
+  try {
+    await session.learn();
+    showMe();
+  } catch (error) {
+    if (error.status === 401) return showLogin();
+    showLink(error);
+    setTimeout(enter, REFRESH_MS);
+    return;
+  }
+  navigate();
+}
+
 async function start() {
+  listen();
   // A link printed by a tool may carry the token behind the hash: sign in and forget it.
   const carried = location.hash.match(/^#token=(.+)$/);
   if (carried) {
@@ -93,15 +142,12 @@ async function start() {
       return;
     }
   }
-  navigate();
+  await enter();
 }
 
-addEventListener("hashchange", navigate);
-document.addEventListener("visibilitychange", refresh);
-document.addEventListener("keydown", (event) => {
-  if (event.target.closest("input, textarea") || event.metaKey || event.ctrlKey || event.altKey) return;
-  const to = { j: "#/", n: "#/nodes", t: "#/tenants", e: "#/events" }[event.key];
-  if (to) location.hash = to;
+addEventListener("hashchange", () => {
+  if (session.who().role) navigate();
 });
+document.addEventListener("visibilitychange", refresh);
 setInterval(refresh, REFRESH_MS);
 start();

@@ -1,69 +1,104 @@
 // Small pieces every view uses. Text always enters as text nodes: nothing from a job is ever markup.
 
+const HANDLERS = ["onclick", "onchange", "oninput", "onsubmit", "onclose"];
+
+// An element. Attributes that are functions are its handlers, children may be nested and may be
+// missing (null, undefined, false, "").
 export function h(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (typeof value === "function") node[name] = value;
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+  node.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false && c !== ""));
   return node;
 }
 
-export const state = (word) => h("span", { class: `state ${word || "unknown"}` }, word || "unknown");
-
-export function table(titles, rows, empty) {
-  if (rows.length === 0) return h("p", { class: "empty" }, empty);
-  return h("div", { class: "scroll" },
-    h("table", {},
-      h("thead", {}, h("tr", {}, titles.map((t) => h("th", { scope: "col", class: t.startsWith(">") ? "number" : undefined }, t.replace(/^>/, ""))))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: titles[i].startsWith(">") ? "number" : undefined, "data-title": titles[i].replace(/^>/, "") }, cell ?? "")))))));
+// Make the content of `place` look like `fresh`, touching only what differs: focus, selected text,
+// scroll positions, open folds and what was typed stay. Elements with the same data-key are the same
+// thing; those with data-keep look after their own content.
+export function show(place, ...fresh) {
+  merge(place, h("div", {}, fresh));
 }
 
-// Show `fresh` in `place` unless it looks the same already: focus and selected text survive a refresh.
-export function show(place, fresh) {
-  const nodes = Array.isArray(fresh) ? fresh : [fresh];
-  const text = nodes.map((n) => (typeof n === "string" ? n : n.outerHTML)).join("");
-  if (place.dataset.shown === text) return;
-  if (!getSelection().isCollapsed && place.contains(getSelection().anchorNode)) return;
-  const focus = place.contains(document.activeElement) ? document.activeElement.textContent : null;
-  place.replaceChildren(...nodes);
-  place.dataset.shown = text;
-  if (focus) [...place.querySelectorAll("a, button")].find((e) => e.textContent === focus)?.focus();
-}
-
-export function age(wallMs) {
-  const ms = Number(wallMs || 0);
-  if (!ms) return "–";
-  const s = Math.max(0, Math.floor((Date.now() - ms) / 1000));
-  if (s < 60) return `${s} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} m ${s % 60} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} m`;
-  return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
-}
-
-export function bytes(value) {
-  let n = Number(value || 0);
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
-    if (n < 1024 || unit === "TiB") return `${unit === "B" ? n : n.toFixed(1)} ${unit}`;
-    n /= 1024;
+function merge(place, fresh) {
+  const wanted = new Set([...fresh.children].map((c) => c.dataset.key));
+  const known = new Map([...place.children].filter((c) => c.dataset.key).map((c) => [c.dataset.key, c]));
+  let at = place.firstChild;
+  for (const want of [...fresh.childNodes]) {
+    while (at?.dataset?.key && !wanted.has(at.dataset.key)) at = drop(at);
+    const key = want.dataset?.key;
+    const have = key ? known.get(key) : at;
+    if (!have || have.nodeName !== want.nodeName || (have.dataset?.key || "") !== (key || "")) {
+      place.insertBefore(want, at);
+      continue;
+    }
+    if (have === at) at = at.nextSibling;
+    else place.insertBefore(have, at);
+    update(have, want);
   }
+  while (at) at = drop(at);
 }
 
-export function count(value) {
-  const n = Number(value || 0);
-  if (n >= 1e6) return `${(n / 1e6).toFixed(1)} M`;
-  if (n >= 1e3) return `${(n / 1e3).toFixed(1)} k`;
-  return `${Math.round(n)}`;
+function drop(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
 }
 
-// The hour today, with the day before it on other days.
-export function time(wallMs) {
-  if (!Number(wallMs)) return "–";
-  const at = new Date(Number(wallMs));
-  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+function update(have, want) {
+  if (have.nodeType === Node.TEXT_NODE) {
+    if (have.data !== want.data) have.data = want.data;
+    return;
+  }
+  for (const { name } of [...have.attributes])
+    if (!want.hasAttribute(name) && name !== "open") have.removeAttribute(name);
+  for (const { name, value } of want.attributes)
+    if (have.getAttribute(name) !== value) have.setAttribute(name, value);
+  for (const name of HANDLERS) have[name] = want[name];
+  if (have.dataset.keep === undefined) merge(have, want);
 }
-export const step = (job) => (Number(job.total_steps) ? `${job.step || 0} / ${job.total_steps}` : `${job.step || 0}`);
-export const loss = (value) => (Number(value) > 0 ? Number(value).toFixed(4) : "–");
+
+// A table with headers; a title that starts with ">" heads numbers. A row is its cells, or
+// { key, cells, class }. On narrow screens rows become cards, so every cell knows its title; the
+// roles keep it a table for those who listen.
+export function table(titles, rows, empty, caption) {
+  if (rows.length === 0) return h("p", { class: "empty" }, empty);
+  const names = titles.map((t) => t.replace(/^>/, ""));
+  const kind = titles.map((t) => (t.startsWith(">") ? "number" : undefined));
+  const line = (row) => {
+    const cells = row.cells || row;
+    return h("tr", { role: "row", "data-key": row.key, class: row.class },
+      cells.map((cell, i) => h("td", { role: "cell", class: kind[i], "data-title": names[i] }, cell ?? "")));
+  };
+  return h("div", { class: "scroll" },
+    h("table", { role: "table", "aria-label": caption },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, names.map((name, i) => h("th", { role: "columnheader", scope: "col", class: kind[i] }, name)))),
+      h("tbody", { role: "rowgroup" }, rows.map(line))));
+}
+
+// A part of a page with its heading; `beside` stands at the end of the heading's line.
+export const section = (title, beside, ...content) =>
+  h("section", { "data-key": title, "aria-label": title }, h("div", { class: "heading" }, h("h2", {}, title), beside), content);
+
+const SIGNS = {
+  running: "●", succeeded: "✓", ready: "●", joined: "●", exited: "○", failed: "✕", lost: "✕", unreachable: "✕",
+  cancelled: "○", queued: "◔", starting: "◔", assigned: "◔", joining: "◔", reforming: "↻", restarting: "↻",
+  preempting: "◐", stopping: "◐", cordoned: "◐", draining: "◐",
+};
+
+// A state as a word with a sign and a colour, so that none of them is needed alone.
+export const state = (word) => h("span", { class: `state ${word || "unknown"}` }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[word] || "·"), word || "unknown");
+
+export const jobLink = (id, name) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, name || id);
+
+// One of a few colours a job keeps wherever it is drawn.
+export const JOB_COLOURS = 8;
+export function jobColour(id) {
+  const number = Number(/^j(\d+)$/.exec(id)?.[1] || 0);
+  return `job-${number % JOB_COLOURS}`;
+}
+
 export const ended = (word) => ["succeeded", "failed", "cancelled"].includes(word);
+export const waiting = (job) => job.state === "queued" || (job.state === "restarting" && !Number(job.world));

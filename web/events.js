@@ -1,27 +1,33 @@
 // The cluster's event log, newest first.
 
 import * as api from "./api.js";
-import { h, show, state, table, time } from "./dom.js";
+import { h, jobLink, show, state, table } from "./dom.js";
+import { time } from "./format.js";
 
-const SHOWN_MAX = 1000;
+const SHOWN_MAX = 500;
 
 export function eventsView(root) {
   const body = h("div");
-  root.replaceChildren(h("h1", {}, "Events"), body);
-  let after = 0;
-  let all = [];
+  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter events by text", "data-shortcut": "/", oninput: () => draw() });
+  root.replaceChildren(h("h1", {}, "Events"), h("div", { class: "tools" }, h("p", { class: "dim" }, `The last ${SHOWN_MAX}; muster events has all.`), filter), body);
+  let after = 0, all = [];
+
+  function draw() {
+    const word = filter.value.trim().toLowerCase();
+    const has = (e) => [e.kind, e.job, e.node, e.from, e.to, e.reason?.text].some((text) => text?.toLowerCase().includes(word));
+    show(body, table([">#", "Time", "What", "Job", "Node", ">Generation", "Reason"],
+      (word ? all.filter(has) : all).map((e) => ({ key: e.seq, cells: [
+        e.seq, time(e.wall_ms), e.to ? h("span", {}, e.from && `${e.from} → `, state(e.to)) : e.kind.replaceAll("_", " "),
+        e.job ? jobLink(e.job) : "", e.node, Number(e.generation) ? e.generation : "", h("span", { class: "why" }, e.reason?.text),
+      ] })), all.length ? "No event has that in it." : "Nothing has happened yet.", "Events"));
+  }
+
   return {
     async refresh() {
-      const answer = await api.listEvents(after);
+      const answer = await api.listEvents({ after, limit: SHOWN_MAX, newest: after ? "" : "true" });
       after = answer.next || after;
-      if (all.length && !(answer.events || []).length) return;
-      all = all.concat(answer.events || []).slice(-SHOWN_MAX);
-      show(body, table([">#", "Time", "What", "Job", "Node", ">Generation", "Reason"],
-        all.slice().reverse().map((e) => [
-          e.seq, time(e.wall_ms), e.to ? h("span", {}, `${e.from} → `, state(e.to)) : e.kind,
-          e.job ? h("a", { href: `#/jobs/${encodeURIComponent(e.job)}` }, e.job) : "", e.node,
-          Number(e.generation) ? e.generation : "", e.reason?.text,
-        ]), "Nothing has happened yet."));
+      all = [...(answer.events || []).reverse(), ...all].slice(0, SHOWN_MAX);
+      draw();
     },
   };
 }

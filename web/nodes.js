@@ -1,35 +1,65 @@
-// Nodes: what they have, who uses it, and the three switches an administrator needs.
+// Nodes: what they have, who uses it, and the three switches of those who keep them.
 
 import * as api from "./api.js";
-import { drainWarning } from "./plan.js";
-import { age, bytes, h, show, state, table } from "./dom.js";
+import { ask } from "./dialog.js";
+import { h, jobLink, section, show, state, table } from "./dom.js";
+import { ago, bytes, plural } from "./format.js";
+import { answerOf } from "./plan.js";
+import { mayKeepNodes } from "./session.js";
+import { markJobs, tile } from "./tiles.js";
 
-function switches(node, refresh) {
-  const button = (action) => h("button", { class: "quiet", onclick: async () => {
-    if (action === "drain" && !confirm(await drainWarning(node.name))) return;
+const SHOWN_MAX = 500;
+const EFFECTS = { cordon: "It keeps what it runs and gets nothing new.", drain: "What it runs moves to other nodes, or waits for a place." };
+
+async function set(node, action, refresh) {
+  if (action === "uncordon") {
     await api.setNode(node.name, action);
-    await refresh();
-  } }, action);
-  return h("span", {}, ["cordoned", "draining"].includes(node.state) ? button("uncordon") : [button("cordon"), button("drain")]);
+    return refresh();
+  }
+  const would = action === "drain" ? answerOf(await api.plan({ drain: [node.name] })) : [];
+  return ask({
+    title: `${action === "drain" ? "Drain" : "Cordon"} ${node.name}?`, yes: action, danger: action === "drain",
+    body: [h("p", {}, EFFECTS[action]), would],
+    act: async () => {
+      await api.setNode(node.name, action);
+      await refresh();
+    },
+  });
 }
 
+function switches(node, refresh) {
+  if (!mayKeepNodes()) return "";
+  const button = (action) => h("button", { class: "quiet", "aria-label": `${action} ${node.name}`, onclick: () => set(node, action, refresh) }, action);
+  return h("span", { class: "switches" }, ["cordoned", "draining"].includes(node.state) ? button("uncordon") : [button("cordon"), button("drain")]);
+}
+
+function devices(node) {
+  const models = {};
+  for (const gpu of node.gpus || []) models[`${gpu.model}, ${bytes(gpu.memory_bytes)}`] = (models[`${gpu.model}, ${bytes(gpu.memory_bytes)}`] || 0) + 1;
+  return Object.entries(models).map(([model, n]) => `${n} × ${model}`).join("; ") || "CPU only";
+}
+
+const runs = (node) => h("span", { class: "list" }, (node.uses || []).map((use) => (use.job ? h("span", {}, jobLink(use.job, use.name), h("span", { class: "dim" }, ` ${use.slots}`)) : h("span", { class: "dim" }, `another tenant's ${use.slots}`))));
+const labels = (node) => Object.entries(node.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
+
 export function nodesView(root) {
-  const body = h("div");
-  root.replaceChildren(h("h1", {}, "Nodes"), body);
+  const tiles = h("div", { class: "tiles" }), body = h("div");
+  root.replaceChildren(h("h1", {}, "Nodes"), tiles, body);
+  markJobs(root);
   const view = {
     async refresh() {
       const { nodes = [] } = await api.listNodes();
-      show(body, table(
-        ["Node", "State", ">Slots", ">CPUs", ">Memory", "GPU", "Address", ">Seen", "Jobs", "Reason", ""],
-        nodes.map((node) => [
-          node.name, state(node.state), `${node.slots_used || 0} / ${node.slots || 0}`,
-          `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes), node.gpus?.[0]?.model || "–",
-          node.address, age(node.seen_wall_ms),
-          h("span", {}, (node.jobs || []).map((id) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, `${id} `))),
-          node.state === "ready" ? "" : node.reason?.text || "",
-          switches(node, view.refresh),
-        ]),
-        "No nodes. On a machine: muster agent --coordinator URL --token-file FILE"));
+      const shown = nodes.slice(0, SHOWN_MAX);
+      show(tiles, shown.map(tile));
+      show(body, section("Details", null, table(
+        ["Node", "State", ">Slots", ">CPUs", ">Memory", "Devices", "Runs", "Address", "Labels", "Seen", mayKeepNodes() ? "Do" : ""],
+        shown.map((node) => ({ key: node.name, cells: [
+          node.name, h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text)),
+          `${node.slots_used || 0} / ${node.slots || 0}`, `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes),
+          devices(node), runs(node), node.address, h("span", { class: "dim small" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
+        ] })),
+        "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
+      nodes.length > SHOWN_MAX && h("p", { class: "dim" }, `${plural(nodes.length - SHOWN_MAX, "node")} more: muster nodes lists all.`)));
     },
   };
   return view;

@@ -1,42 +1,47 @@
-// What if: questions to the scheduler. Nothing is changed by asking.
+// What if: the scheduler's answer to a question, in words. Asking changes nothing.
 
+import { ask, field, input, STAY } from "./dialog.js";
 import * as api from "./api.js";
-import { h, time } from "./dom.js";
+import { h, waiting } from "./dom.js";
+import { until } from "./format.js";
 
-const words = {
-  starts: () => "would start",
-  shrinks: (e) => `would go on without ${e.node}`,
-  moves: (e) => `would move away from ${e.node}`,
-  restarts: () => "would start again from its checkpoint",
-  waits: () => "would end and wait in the queue",
-};
+const EFFECTS = { starts: "starts", shrinks: "goes on with fewer nodes", moves: "moves to other nodes", restarts: "starts again from its checkpoint", waits: "waits for a place" };
 
-// A sentence for each job that would notice.
-export const effects = (answer) => (answer.effects || []).map((e) => `${e.name}${e.job ? ` (${e.job})` : ""} ${(words[e.effect] || (() => e.effect))(e)}`);
-
-function shown(answer) {
-  const lines = [answer.summary];
-  if (answer.starts) lines.push(`On ${answer.nodes.join(", ")}.`);
-  else if (Number(answer.starts_wall_ms)) lines.push(`By ${time(answer.starts_wall_ms)} at the latest.`);
-  return [...lines, ...effects(answer)].map((line) => h("p", {}, line));
+// Nodes that show a PlanAnswer.
+export function answerOf(plan) {
+  const effects = plan.effects || [], reasons = plan.reasons || [];
+  return [
+    h("p", { class: "answer" }, plan.summary),
+    plan.nodes?.length > 0 && h("p", {}, `On ${plan.nodes.join(", ")}.`),
+    !plan.starts && Number(plan.starts_wall_ms) > 0 && h("p", {}, "It starts ", until(plan.starts_wall_ms), " at the latest, if those who run keep to their time."),
+    reasons.length > 0 && h("ul", {}, reasons.map((r) => h("li", {}, r.text, r.hint && h("span", { class: "hint" }, ` → ${r.hint}`)))),
+    effects.length > 0 && h("ul", {}, effects.map((e) => h("li", {}, h("b", {}, e.name || "another tenant's job"), ` ${EFFECTS[e.effect] || e.effect}${e.node ? ` (${e.node})` : ""}${e.gives_way ? ", to make room" : ""}`))),
+  ].filter(Boolean);
 }
 
-// For a job that waits: with another number of nodes, would it start?
-export function whatIf(id) {
-  const min = h("input", { type: "number", min: "1", max: "10000", value: "1", "aria-label": "Least nodes" });
-  const result = h("div", { class: "answer", role: "status", "aria-live": "polite" });
-  return h("form", { class: "whatif", onsubmit: async (event) => {
-    event.preventDefault();
-    try {
-      result.replaceChildren(...shown(await api.plan({ job: id, nodes: { min: Number(min.value), max: Number(min.value) } })));
-    } catch (error) {
-      result.replaceChildren(h("p", { class: "error" }, error.message));
-    }
-  } }, h("label", {}, "What if it asked for ", min, " nodes? "), h("button", { class: "quiet" }, "Ask"), result);
-}
-
-// Before a drain: who would notice, as text for a question.
-export async function drainWarning(name) {
-  const noticed = effects(await api.plan({ drain: [name] }));
-  return noticed.length ? `Drain ${name}?\n${noticed.join("\n")}` : `Drain ${name}? No job runs there.`;
+// A job that waits is asked about itself; of another, what would become of one like it.
+export function askWhatIf(job, nodes) {
+  const waits = waiting(job);
+  const range = job.spec?.nodes || {};
+  const number = (name, value) => input(name, { type: "number", min: "1", value: String(value) });
+  const names = [h("option", { value: "" }, "none"), ...nodes.map((n) => h("option", { value: n.name }, n.name))];
+  const result = h("div", { class: "result", "aria-live": "polite" });
+  ask({
+    title: "What if", yes: "Ask",
+    body: [
+      h("p", { class: "dim" }, waits ? "When and where it would start, if things were otherwise. Nothing is changed." : "What would become of another job like this one. Nothing is changed."),
+      field("Nodes, at least", number("min", range.min || 1)), field("Nodes, at most", number("max", range.max || range.min || 1)),
+      field("Without this node", h("select", { name: "drain" }, names)),
+      field("With more nodes like", h("select", { name: "like" }, names.map((n) => n.cloneNode(true)))),
+      field("How many more", number("count", 1)), result,
+    ],
+    act: async (form) => {
+      const question = waits ? { job: job.id } : { spec: job.spec };
+      question.nodes = { min: Number(form.min), max: Math.max(Number(form.min), Number(form.max)) };
+      if (form.drain) question.drain = [form.drain];
+      if (form.like) question.add = [{ like: form.like, count: Number(form.count) }];
+      result.replaceChildren(...answerOf(await api.plan(question)));
+      return STAY;
+    },
+  });
 }

@@ -1,76 +1,104 @@
-// Tenants: what each may have and uses; for admins their figures and the tokens that act for them.
+// Tenants: what each is owed, may have at most and uses; and for administrators the figures and the
+// tokens.
 
 import * as api from "./api.js";
-import { age, h, show, table, time } from "./dom.js";
+import { ask, choice, field, input } from "./dialog.js";
+import { h, section, show, table } from "./dom.js";
+import { ago, time } from "./format.js";
+import { ledgerBar, ledgerLine } from "./ledger.js";
+import { isAdmin } from "./session.js";
+import { shareBar } from "./shares.js";
 
-const field = (name, label, more = {}) => h("label", {}, `${label} `, h("input", { name, ...more }));
-const number = (name, label, usual) => field(name, label, { type: "number", min: "0", placeholder: usual });
+const number = (name, value) => input(name, { type: "number", min: "0", value: String(value) });
 
-// A form that hands its fields to `send` and says what came of it.
-function form(title, fields, send) {
-  const note = h("p", { role: "status", "aria-live": "polite" });
-  return h("form", { class: "small", onsubmit: async (event) => {
-    event.preventDefault();
-    try {
-      note.className = "";
-      note.textContent = await send(Object.fromEntries(new FormData(event.target)));
-    } catch (error) {
-      note.className = "error";
-      note.textContent = [error.message, error.hint].filter(Boolean).join(": ");
-    }
-  } }, h("h3", {}, title), ...fields, h("button", {}, title), note);
-}
-
-const figures = (f) => ({ name: f.name, weight: Number(f.weight) || 1, guaranteed_slots: Number(f.guaranteed), limit_slots: Number(f.limit) });
-
-function forms(refresh) {
-  const setFigures = async (f) => {
-    try {
-      await api.setTenant(figures(f));
-    } catch (error) {
-      if (error.code !== "NOT_FOUND") throw error;
-      await api.makeTenant(figures(f));
-    }
-    await refresh();
-    return `${f.name} is set.`;
-  };
-  const makeToken = async (f) => {
-    const { plain } = await api.makeToken({ name: f.name, role: f.role, tenant: f.tenant, expires: f.expires });
-    await refresh();
-    return `Shown this once: ${plain}`;
-  };
-  const roles = h("label", {}, "Role ", h("select", { name: "role" }, ["member", "viewer", "operator", "admin", "agent"].map((r) => h("option", {}, r))));
-  return h("div", { class: "forms" },
-    form("Set a tenant", [field("name", "Name", { required: true }), number("weight", "Weight", "1"), number("guaranteed", "Guaranteed slots", "0"), number("limit", "Limit", "none")], setFigures),
-    form("Make a token", [field("name", "Name", { required: true }), roles, field("tenant", "Tenant"), field("expires", "Expires", { placeholder: "90d" })], makeToken));
-}
-
-function tokenRows(tokens, refresh) {
-  return tokens.map((token) => [
-    token.name, token.role, token.tenant || "–", age(token.created_wall_ms), Number(token.expires_wall_ms) ? time(token.expires_wall_ms) : "never",
-    Number(token.used_wall_ms) ? `${age(token.used_wall_ms)} ago` : "never",
-    Number(token.revoked_wall_ms) ? "revoked" : h("button", { class: "quiet", onclick: async () => {
-      if (!confirm(`Revoke ${token.name}? Who uses it is out at once.`)) return;
-      await api.revokeToken(token.id);
+function editTenant(tenant, refresh) {
+  const made = !tenant;
+  const now = tenant || { name: "", weight: 1, guaranteed_slots: 0, limit_slots: 0 };
+  ask({
+    title: made ? "New tenant" : `Figures of ${now.name}`, yes: made ? "Make it" : "Change",
+    body: [
+      made && field("Name", input("name", { required: true, pattern: "[a-z0-9][a-z0-9.\\-]*", maxlength: "63" })),
+      field("Weight", number("weight", now.weight), "its part of what nobody is guaranteed"),
+      field("Guaranteed slots", number("guaranteed_slots", now.guaranteed_slots || 0), "it gets so many whenever it asks"),
+      field("Limit of slots", number("limit_slots", now.limit_slots || 0), "0 is none"),
+    ].filter(Boolean),
+    act: async (form) => {
+      const figures = { name: now.name || form.name, weight: Number(form.weight), guaranteed_slots: Number(form.guaranteed_slots), limit_slots: Number(form.limit_slots) };
+      await (made ? api.createTenant(figures) : api.changeTenant(figures));
       await refresh();
-    } }, `revoke ${token.name}`),
-  ]);
+    },
+  });
+}
+
+function newToken(tenants, refresh) {
+  ask({
+    title: "New token", yes: "Make it",
+    body: [
+      field("Name", input("name", { required: true, maxlength: "63" }), "whom or what it is for"),
+      field("Role", choice("role", ["member", "viewer", "operator", "admin", "agent"], "member")),
+      field("Tenant", choice("tenant", tenants.map((t) => t.name), "default"), "members and viewers only"),
+      field("Expires after", input("expires", { placeholder: "30d", value: "90d" }), "empty is never"),
+    ],
+    act: async (form) => {
+      const tenant = ["member", "viewer"].includes(form.role) ? form.tenant : "";
+      const made = await api.createToken({ name: form.name, role: form.role, tenant, expires: form.expires });
+      await refresh();
+      const copy = h("button", { type: "button", class: "quiet", onclick: async () => {
+        await navigator.clipboard.writeText(made.plain);
+        copy.textContent = "Copied";
+      } }, "Copy");
+      return [h("p", {}, "Keep it now: it is shown this once."), h("p", { class: "secret" }, h("code", {}, made.plain), copy)];
+    },
+  });
+}
+
+const revoke = (token, refresh) => ask({
+  title: `Revoke ${token.name}?`, yes: "Revoke", danger: true,
+  body: [h("p", {}, "Whoever uses it is out at once. It cannot be taken back.")],
+  act: async () => {
+    await api.revokeToken(token.id);
+    await refresh();
+  },
+});
+
+function tokenState(token) {
+  if (Number(token.revoked_wall_ms)) return h("span", { class: "dim" }, "revoked ", ago(token.revoked_wall_ms));
+  if (Number(token.expires_wall_ms) && Number(token.expires_wall_ms) < Date.now()) return h("span", { class: "dim" }, "expired ", ago(token.expires_wall_ms));
+  return h("span", {}, "good");
+}
+
+function tokenTable(tokens, tenants, refresh) {
+  const live = tokens.filter((t) => !Number(t.revoked_wall_ms)), revoked = tokens.length - live.length;
+  return section("Tokens", h("button", { class: "quiet", onclick: () => newToken(tenants, refresh) }, "New token"),
+    table(["Name", "Role", "Tenant", "State", "Used", "Expires", "Made", "Do"], live.map((token) => ({ key: token.id, cells: [
+      token.name, token.role, token.tenant || "–", tokenState(token), ago(token.used_wall_ms), Number(token.expires_wall_ms) ? time(token.expires_wall_ms) : "never",
+      time(token.created_wall_ms), h("button", { class: "quiet", "aria-label": `revoke ${token.name}`, onclick: () => revoke(token, refresh) }, "revoke"),
+    ] })), "No tokens.", "Tokens"),
+    revoked > 0 && h("p", { class: "dim" }, `${revoked} revoked: muster token list shows them.`));
+}
+
+function card(tenant, slots, refresh) {
+  const facts = [["Weight", tenant.weight], ["Jobs", tenant.active_jobs || 0], ["Slots now", tenant.slots_used || 0], ["Slots of late", Number(tenant.use || 0).toFixed(2)]];
+  return h("article", { class: "card", "data-key": tenant.name },
+    shareBar(tenant, slots),
+    h("dl", {}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    ledgerBar(tenant.ledger), ledgerLine(tenant.ledger),
+    isAdmin() && h("button", { class: "quiet", "aria-label": `change ${tenant.name}`, onclick: () => editTenant(tenant, refresh) }, "Change figures"));
 }
 
 export function tenantsView(root) {
-  const body = h("div"), tokens = h("section"), change = h("section");
-  let role = null;
+  const body = h("div");
+  root.replaceChildren(h("h1", {}, "Tenants"), body);
   const view = {
     async refresh() {
-      role ??= (await api.whoAmI()).role;
-      const { tenants = [] } = await api.listTenants();
-      show(body, table(["Tenant", ">Weight", ">Slots in use", ">Guaranteed", ">Limit", ">Jobs"],
-        tenants.map((t) => [t.name, t.weight, t.slots_used || 0, t.guaranteed_slots || 0, t.limit_slots || "none", t.active_jobs || 0]), "No tenants."));
-      if (role !== "admin") return;
-      if (!change.childElementCount) change.append(forms(view.refresh));
-      show(tokens, [h("h2", {}, "Tokens"), table(["Name", "Role", "Tenant", ">Age", "Expires", "Used", ""], tokenRows((await api.listTokens()).tokens || [], view.refresh), "No tokens.")]);
+      const [{ tenants = [] }, { nodes = [] }, tokens] = await Promise.all([api.listTenants(), api.listNodes(), isAdmin() ? api.listTokens() : null]);
+      const slots = nodes.reduce((sum, n) => sum + (n.slots || 0), 0);
+      show(body,
+        section("Shares", isAdmin() && h("button", { class: "quiet", onclick: () => editTenant(null, view.refresh) }, "New tenant"),
+          h("div", { class: "cards" }, tenants.map((tenant) => card(tenant, slots, view.refresh))),
+          h("p", { class: "dim" }, "“Slots of late” is the average of what it used, a day ago counting half: fair shares go by it.")),
+        tokens && tokenTable(tokens.tokens || [], tenants, view.refresh));
     },
   };
-  root.replaceChildren(h("h1", {}, "Tenants"), body, tokens, change);
   return view;
 }

@@ -196,7 +196,7 @@ static int read_pages(struct page_of_events *page, struct store_events_query *qu
     int rc = 0;
     if (filtered)
         query->limit = STORE_EVENTS_PAGE_MAX;
-    for (int i = 0; rc == 0 && i < (filtered ? PAGES_MAX : 1); i++) {
+    for (int i = 0; rc == 0 && i < (filtered && !query->newest ? PAGES_MAX : 1); i++) {
         page->read = 0;
         query->after = page->answer->next;
         rc = store->verbs->list_events(store, query, add_event, page, err);
@@ -216,7 +216,11 @@ static int read_events(struct service_call *call, struct page_of_events *page, s
         return err->code;
     uint32_t limit = message->limit ? message->limit : LIST_EVENTS_DEFAULT;
     page->limit = limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : limit;
-    struct store_events_query query = {.job = job ? job->id : "", .limit = (int)page->limit};
+    if (message->newest && scope_tenant(call)) /* how many of a page are his is not known before */
+        page->limit = STORE_EVENTS_PAGE_MAX;
+    struct store_events_query query = {.job = job ? job->id : "",
+                                       .limit = (int)page->limit,
+                                       .newest = message->newest};
     page->answer->next = message->after;
     page->answer->events = wire_pointers(page->arena, page->limit);
     int rc = page->answer->events ? read_pages(page, &query, err) : E_RESOURCE_EXHAUSTED;

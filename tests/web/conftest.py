@@ -19,7 +19,7 @@ except ImportError:
 def cluster(tmp_path_factory):
     with Cluster(tmp_path_factory.mktemp("w")) as made:
         made.start_coordinator()
-        made.start_agent("node1", "--slots", "4")
+        made.start_agent("node1", "--slots", "4", "--cpus", "4")
         made.wait_nodes(1)
         yield made
 

@@ -1,33 +1,38 @@
-"""The page in a real browser: sign in, jobs, one job with its chart and output, nodes, events."""
+"""The page in a real browser: sign in, the overview, a job from its queue to its end, nodes, tenants, tokens, events."""
 import json
 import os
+import signal
 
-from selenium.common.exceptions import NoAlertPresentException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-def text_of(browser, what, seconds=15):
+def wait(browser, probe, seconds=20):
+    return WebDriverWait(browser, seconds, poll_frequency=0.1).until(probe)
+
+
+def text_of(browser, what, seconds=20):
     """Waits until the page's text holds `what`."""
-    return WebDriverWait(browser, seconds).until(lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t)
+    return wait(browser, lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t, seconds)
 
 
-def press(browser, words):
-    """The button of these words; a refresh may put a new one in its place at any moment."""
-    def pressed(b):
-        b.find_element(By.XPATH, f"//button[text()='{words}']").click()
-        return True
-    WebDriverWait(browser, 15, ignored_exceptions=(NoSuchElementException, StaleElementReferenceException)).until(pressed)
+def find(browser, css):
+    return wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, css))
 
 
-def sign_in(browser, cluster):
+def sign_in(browser, cluster, token=None):
     browser.get(f"http://{cluster.http}/")
     browser.delete_all_cookies()
-    browser.get(f"http://{cluster.http}/#token={cluster.token}")
+    browser.get(f"http://{cluster.http}/#token={token or cluster.token}")
     browser.refresh()
     text_of(browser, "live")
+
+
+def show(browser, cluster, place):
+    browser.get(f"http://{cluster.http}/#{place}")
 
 
 def errors(browser):
@@ -41,138 +46,286 @@ def shot(browser, name):
         browser.save_screenshot(f"{folder}/{name}.png")
 
 
+def gpt(cluster, *options):
+    from localcluster import ROOT
+    text = cluster.folder / "text.txt"
+    text.write_text("In the beginning was the word, and the word was long. " * 2000)
+    return [ROOT / "build/examples/gpt", "--data", text, "--layers", "1", "--heads", "2", "--width", "32",
+            "--context", "32", "--batch", "4", *options]
+
+
 def test_signing_in(browser, cluster):
     browser.get(f"http://{cluster.http}/")
     text_of(browser, "Sign in")
     field = browser.find_element(By.CSS_SELECTOR, "input[name=token]")
     field.send_keys("mst_admin_wrong")
     field.submit()
-    WebDriverWait(browser, 10).until(lambda b: b.find_element(By.CSS_SELECTOR, ".error").text)
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".error").text)
     shot(browser, "login")
     field.clear()
     field.send_keys(cluster.token)
     field.submit()
-    text_of(browser, "Jobs")
-    cookie = WebDriverWait(browser, 10).until(lambda b: b.get_cookies())[0]
+    text_of(browser, "slots in use")
+    cookie = browser.get_cookies()[0]
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+    browser.find_element(By.XPATH, "//button[text()='Sign out']").click()
+    text_of(browser, "Paste an access token")
 
 
-def test_a_job_with_its_output_and_reasons(browser, cluster):
-    job = cluster.submit("--name", "shown", "--restarts", "0", "--", "/bin/sh", "-c", f"echo 'a line {MARKUP}'; exit 5")
+def test_the_cause_of_a_failure_comes_first_with_its_evidence(browser, cluster):
+    job = cluster.submit("--name", "broken", "--restarts", "0", "--", "/bin/sh", "-c", f"echo 'a line {MARKUP}'; exit 5")
     cluster.wait_state(job, "failed")
     sign_in(browser, cluster)
+    show(browser, cluster, "/jobs")
     text_of(browser, job)
     shot(browser, "jobs")
     browser.find_element(By.LINK_TEXT, job).click()
-    page = text_of(browser, "a line")
-    assert MARKUP in page, "output is text, never markup"
-    assert "failed" in page
-    reason = browser.find_element(By.CSS_SELECTOR, "p.reason").text
-    assert "exited with code 5" in reason and f"muster logs {cluster.job(job)['id']} --rank 0" in reason, reason
-    text_of(browser, "What happened")
-    shot(browser, "job")
+    cause = find(browser, ".cause")
+    assert "exited with code 5" in cause.text and f"a line {MARKUP}" in cause.find_element(By.TAG_NAME, "pre").text
+    wait(browser, lambda b: MARKUP in b.find_element(By.CSS_SELECTOR, ".log").text)
+    assert not browser.find_elements(By.CSS_SELECTOR, "main img"), "output is text, never markup"
+    assert cause.location["y"] < browser.find_element(By.CSS_SELECTOR, ".timeline").location["y"]
+    shot(browser, "failed")
     assert not errors(browser)
 
 
-def test_a_live_loss_chart(browser, cluster):
-    from localcluster import ROOT
-    text = cluster.folder / "text.txt"
-    text.write_text("In the beginning was the word, and the word was long. " * 2000)
-    job = cluster.submit("--name", "chart", "--", ROOT / "build/examples/gpt", "--data", text, "--layers", "1", "--heads", "2", "--width", "32",
-                         "--context", "32", "--batch", "4", "--steps", "400")
+def test_what_the_server_says_never_becomes_markup(browser, cluster):
+    """Every text a view draws goes through h(): a job whose facts are all markup draws none."""
     sign_in(browser, cluster)
-    browser.get(f"http://{cluster.http}/#/jobs/{job}")
-    WebDriverWait(browser, 30).until(lambda b: b.execute_script(
-        "const c = Chart.getChart(document.querySelector('canvas')); return c && c.data.datasets[0].data.length") > 10)
-    points = browser.execute_script("return Chart.getChart(document.querySelector('canvas')).data.datasets[0].data")
+    drawn = browser.execute_async_script("""
+        const done = arguments[1], evil = arguments[0];
+        Promise.all(["dom", "tiles", "ranks", "cause", "ledger", "shares", "plan"].map((name) => import(`/${name}.js`))).then(
+          ([dom, tiles, ranks, cause, ledger, shares, plan]) => {
+            const place = document.createElement("div");
+            dom.show(place, dom.table([evil], [[evil]], evil, evil), dom.state(evil), dom.jobLink(evil, evil),
+              tiles.tile({ name: evil, state: evil, slots: 2, slots_used: 1, uses: [{ job: evil, name: evil, slots: 1 }] }),
+              ranks.ranksTable([{ uid: 1, node: evil, state: evil, wait: { operation: evil, communicator: evil, ranks: [1] } }]),
+              cause.cause({ state: "failed", workers: [{ node: evil, exit: { code: 1, text: evil, last_output: evil } }] }, { reasons: [{ text: evil, hint: evil }] }),
+              shares.shareBar({ name: evil, slots_used: 1 }, 4), plan.answerOf({ summary: evil, nodes: [evil], reasons: [{ text: evil }], effects: [{ name: evil, effect: evil }] }));
+            done([place.querySelectorAll("img, script").length, place.textContent.split(evil).length - 1]);
+          });""", MARKUP)
+    assert drawn[0] == 0 and drawn[1] > 15
+
+
+def test_a_refresh_keeps_focus_selection_and_what_was_typed(browser, cluster):
+    sign_in(browser, cluster)
+    kept = browser.execute_async_script("""
+        const done = arguments[0];
+        import("/dom.js").then(({ h, show, table }) => {
+          const place = document.createElement("div");
+          document.body.append(place);
+          const rows = (list, step) => table(["Name", "Step"], list.map((name) => ({ key: name, cells: [h("a", { href: "#x" }, name), h("input", {}), step] })), "none");
+          show(place, rows(["a", "b", "c"], "1"));
+          const [link] = [...place.querySelectorAll("a")].filter((a) => a.textContent === "b");
+          place.querySelectorAll("input")[1].value = "typed";
+          link.focus();
+          getSelection().selectAllChildren(link);
+          show(place, rows(["new", "b", "c"], "2"));
+          const row = link.closest("tr");
+          const answer = [document.activeElement === link, String(getSelection()), row.querySelector("input").value, row.lastChild.textContent, place.querySelectorAll("tbody tr").length, place.querySelector("tbody").textContent];
+          place.remove();
+          done(answer);
+        });""")
+    assert kept == [True, "b", "typed", "2", 3, "new2b2c2"]
+
+
+def test_a_live_loss_chart_timeline_and_ledger(browser, cluster):
+    folder = cluster.folder / "checkpoints"
+    spec = cluster.folder / "chart.json"
+    command = [str(word) for word in gpt(cluster, "--steps", "600")]
+    spec.write_text(json.dumps({"name": "chart", "command": command, "workers_per_node": 2, "checkpoint": {"dir": str(folder), "every": "200 steps"}}))
+    job = cluster.submit(spec)
+    sign_in(browser, cluster)
+    show(browser, cluster, f"/jobs/{job}")
+    data = "const c = Chart.getChart(document.querySelector('canvas')); return c && c.data.datasets[%d].data%s"
+    wait(browser, lambda b: b.execute_script(data % (0, ".length")) > 10, 30)
+    points = browser.execute_script(data % (0, ""))
     assert [p["x"] for p in points] == sorted({p["x"] for p in points})
+    smooth = browser.execute_script(data % (2, ""))
+    assert len(smooth) >= len(points) and min(p["y"] for p in points) <= smooth[len(points) - 1]["y"] <= max(p["y"] for p in points)
     cluster.wait_state(job, "succeeded", seconds=60)
     text_of(browser, "succeeded")
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, ".tick")) == 3)
+    band = next(b for b in browser.find_elements(By.CSS_SELECTOR, ".band.running"))
+    assert "generation 1 of 2 workers" in band.get_attribute("data-text")
+    ledger = cluster.job(job)["ledger"]
+    shown = wait(browser, lambda b: [p.get_attribute("title") for p in b.find_elements(By.CSS_SELECTOR, ".ledger .part")])
+    parts = {k for k, v in ledger.items() if k not in ("total", "rework_steps") and v > 0}
+    assert {title.split(":")[0] for title in shown} == parts
+    browser.find_element(By.XPATH, "//label[contains(., 'log scale')]/input").click()
+    assert browser.execute_script("return Chart.getChart(document.querySelector('canvas')).options.scales.y.type") == "logarithmic"
     shot(browser, "chart")
+    assert not errors(browser)
+
+
+def test_the_output_is_bounded_filtered_and_followed(browser, cluster):
+    job = cluster.submit("--name", "talks", "--restarts", "0", "--", "/bin/sh", "-c", "seq -f 'line %g' 1 5000; sleep 60")
+    cluster.wait_state(job, "running")
+    sign_in(browser, cluster)
+    show(browser, cluster, f"/jobs/{job}")
+    log = find(browser, ".log")
+    wait(browser, lambda b: "line 5000" in log.text)
+    lines = browser.execute_script("return [arguments[0].childElementCount, arguments[0].scrollTop + arguments[0].clientHeight >= arguments[0].scrollHeight - 30]", log)
+    assert lines[0] <= 2000 and lines[1]
+    field = browser.find_element(By.CSS_SELECTOR, "input[aria-label='Filter the output by text']")
+    field.send_keys("line 4999")
+    wait(browser, lambda b: log.text.endswith("line 4999") and "\n" not in log.text)
+    follow = browser.find_element(By.XPATH, "//button[text()='Follow']")
+    follow.click()
+    assert follow.get_attribute("aria-pressed") == "false"
+    browser.find_element(By.XPATH, "//button[text()='Cancel job']").click()
+    dialog = find(browser, "dialog")
+    dialog.find_element(By.CSS_SELECTOR, "button.danger").click()
+    cluster.wait_state(job, "cancelled")
+    wait(browser, lambda b: not b.find_elements(By.TAG_NAME, "dialog"))
+    assert not errors(browser)
+
+
+def test_a_gang_that_stands_still_says_who_is_late(browser, cluster):
+    spec = cluster.folder / "hang.json"
+    spec.write_text(json.dumps({"name": "hang", "workers_per_node": 2, "command": [str(word) for word in gpt(cluster, "--steps", "1000000")]}))
+    job = cluster.submit(spec)
+    cluster.wait_state(job, "running")
+    pid = next(int(w["pid"]) for w in cluster.job(job)["workers"] if int(w.get("rank") or 0) == 1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        sign_in(browser, cluster)
+        show(browser, cluster, f"/jobs/{job}")
+        text_of(browser, "It stands still", 40)
+        late = find(browser, "tr.late")
+        assert "others wait for it" in late.text
+        shot(browser, "hang")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled")
+    assert not errors(browser)
+
+
+def test_the_overview_shows_slots_the_queue_and_why(browser, cluster):
+    holds = cluster.submit("--name", "holds", "--workers-per-node", "3", "--", "sleep", "300")
+    cluster.wait_state(holds, "running")
+    waits = cluster.submit("--name", "waits", "--workers-per-node", "2", "--", "sleep", "300")
+    sign_in(browser, cluster)
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, ".tile a.use .cell")) == 3)
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".tile .cell.free")) == 1
+    text_of(browser, "1 free")
+    queue = find(browser, "section[aria-label=Queue]")
+    wait(browser, lambda b: "waits" in queue.text and "unknown" in queue.text)
+    assert "needs" in queue.text
+    browser.execute_script("document.querySelector('.tile a.use').focus()")
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".tile li.pointed").text.startswith("holds"))
+    assert browser.find_element(By.CSS_SELECTOR, ".tile a.use").get_attribute("aria-label") == "holds: 3 slots of node1"
+    shot(browser, "overview")
+    show(browser, cluster, f"/jobs/{waits}")
+    text_of(browser, "Why it waits")
+    wait(browser, lambda b: b.find_element(By.XPATH, "//button[starts-with(text(), 'What if')]")).click()
+    dialog = find(browser, "dialog")
+    dialog.find_element(By.CSS_SELECTOR, "select[name=like]").send_keys("node1")
+    dialog.find_element(By.XPATH, ".//button[text()='Ask']").click()
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "dialog .answer").text)
+    shot(browser, "plan")
+    for job in (holds, waits):
+        cluster.muster("cancel", job, check=True)
+        cluster.wait_state(job, "cancelled")
     assert not errors(browser)
 
 
 def test_nodes_and_events(browser, cluster):
     sign_in(browser, cluster)
-    browser.get(f"http://{cluster.http}/#/nodes")
-    text_of(browser, "node1")
-    press(browser, "cordon")
+    show(browser, cluster, "/nodes")
+    wait(browser, lambda b: b.find_element(By.XPATH, "//button[text()='drain']")).click()
+    assert "moves to other nodes" in find(browser, "dialog").text
+    browser.find_element(By.XPATH, "//button[text()='Not now']").click()
+    browser.find_element(By.XPATH, "//button[text()='cordon']").click()
+    find(browser, "dialog").find_element(By.XPATH, ".//button[text()='cordon']").click()
     text_of(browser, "cordoned")
     nodes = json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"]
     assert nodes[0]["state"] == "cordoned"
-    press(browser, "uncordon")
+    browser.find_element(By.XPATH, "//button[text()='uncordon']").click()
     text_of(browser, "ready")
     shot(browser, "nodes")
-    browser.get(f"http://{cluster.http}/#/events")
-    text_of(browser, "node")
+    show(browser, cluster, "/events")
+    text_of(browser, "cordoned")
+    find(browser, "input[type=search]").send_keys("an administrator")
+    wait(browser, lambda b: all("cordon" in r.text or "ready" in r.text for r in b.find_elements(By.CSS_SELECTOR, "tbody tr")))
     assert not errors(browser)
 
 
-def test_a_waiting_job_says_why_and_what_if(browser, cluster):
-    holder = cluster.submit("--name", "holder", "--slots", "3", "--max-runtime", "1h", "--", "sleep", "300")
-    cluster.wait_state(holder, "running")
-    job = cluster.submit("--name", "waits", "--slots", "4", "--", "sleep", "1")
+def test_tenants_tokens_and_what_a_viewer_may(browser, cluster):
     sign_in(browser, cluster)
-    assert "at the latest" in text_of(browser, "starts by")
-    browser.get(f"http://{cluster.http}/#/jobs/{job}")
-    text_of(browser, "Why it waits")
-    field = browser.find_element(By.CSS_SELECTOR, ".whatif input")
-    field.clear()
-    field.send_keys("2")
-    field.submit()
-    text_of(browser, "can never start here")
-    field.clear()
-    field.send_keys("1")
-    field.submit()
-    text_of(browser, "waits would wait")
-    shot(browser, "whatif")
-    browser.get(f"http://{cluster.http}/#/nodes")
-    text_of(browser, "node1")
-    press(browser, "drain")
-    WebDriverWait(browser, 10, ignored_exceptions=(NoAlertPresentException,)).until(lambda b: b.switch_to.alert)
-    assert "holder" in browser.switch_to.alert.text
-    browser.switch_to.alert.dismiss()
-    for one in (holder, job):
-        cluster.muster("cancel", one, check=True)
-        cluster.wait_state(one, "cancelled")
-    assert json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"][0]["state"] == "ready"
-
-
-def test_tenants_and_tokens(browser, cluster):
-    sign_in(browser, cluster)
-    browser.find_element(By.TAG_NAME, "body").send_keys("t")
-    text_of(browser, "Make a token")
-    tenant, token = browser.find_elements(By.CSS_SELECTOR, "form.small")
-    tenant.find_element(By.NAME, "name").send_keys("vision")
-    tenant.find_element(By.NAME, "limit").send_keys("6")
-    tenant.submit()
-    text_of(browser, "vision is set")
-    token.find_element(By.NAME, "name").send_keys("ci")
-    token.find_element(By.NAME, "tenant").send_keys("vision")
-    token.submit()
-    text_of(browser, "mst_member_")
+    show(browser, cluster, "/tenants")
+    wait(browser, lambda b: b.find_element(By.XPATH, "//button[text()='New tenant']")).click()
+    form = find(browser, "dialog form")
+    form.find_element(By.NAME, "name").send_keys("vision")
+    form.find_element(By.NAME, "guaranteed_slots").clear()
+    form.find_element(By.NAME, "guaranteed_slots").send_keys("2")
+    form.submit()
+    wait(browser, lambda b: not b.find_elements(By.TAG_NAME, "dialog"))
+    text_of(browser, "2 guaranteed")
+    browser.find_element(By.XPATH, "//button[text()='New token']").click()
+    form = find(browser, "dialog form")
+    form.find_element(By.NAME, "name").send_keys("wall")
+    form.find_element(By.NAME, "role").send_keys("viewer")
+    form.find_element(By.NAME, "tenant").send_keys("vision")
+    form.submit()
+    token = wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".secret code").text)
+    browser.find_element(By.XPATH, "//dialog//button[text()='Close']").click()
+    find(browser, "button[aria-label='revoke wall']")
     shot(browser, "tenants")
-    text_of(browser, "revoke ci")
-    press(browser, "revoke ci")
-    WebDriverWait(browser, 10, ignored_exceptions=(NoAlertPresentException,)).until(lambda b: b.switch_to.alert).accept()
-    text_of(browser, "revoked")
-    token.find_element(By.NAME, "tenant").send_keys("x")
-    token.submit()
-    text_of(browser, "no tenant")
-    browser.set_window_size(420, 900)
-    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
-    browser.set_window_size(1200, 1400)
-    assert not [e for e in errors(browser) if "404" not in e and "412" not in e]  # what was refused above
+    secret = cluster.submit("--name", "hidden", "--", "sleep", "300")
+    cluster.wait_state(secret, "running")
+    sign_in(browser, cluster, token)
+    text_of(browser, "viewer of vision")
+    tile = find(browser, ".tile")
+    wait(browser, lambda b: "(another tenant's)" in tile.text)
+    assert "hidden" not in browser.find_element(By.TAG_NAME, "body").text
+    show(browser, cluster, "/tenants")
+    text_of(browser, "Slots of late")
+    assert not browser.find_elements(By.XPATH, "//button[text()='New token' or text()='Change figures']")
+    show(browser, cluster, "/nodes")
+    text_of(browser, "Details")
+    assert not browser.find_elements(By.XPATH, "//button[text()='drain']")
+    cluster.muster("cancel", secret, check=True)
+    cluster.muster("token", "revoke", "wall", check=True)
+    text_of(browser, "Paste an access token")
+    assert not errors(browser)
+
+
+def test_the_keyboard_reaches_every_view(browser, cluster):
+    sign_in(browser, cluster)
+    body = browser.find_element(By.TAG_NAME, "body")
+    for key, title in (("n", "Nodes"), ("t", "Tenants"), ("e", "Events"), ("j", "Jobs"), ("o", "Overview")):
+        body.send_keys(key)
+        wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "nav a[aria-current]").text == title)
+        wait(browser, lambda b: b.execute_script("return document.querySelector('h1').textContent") == title)
+    body.send_keys("?")
+    assert "Overview" in find(browser, "dialog").text
+    find(browser, "dialog").send_keys(Keys.ESCAPE)
+    wait(browser, lambda b: not b.find_elements(By.TAG_NAME, "dialog"))
 
 
 def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
-    job = cluster.submit("--name", "n" * 60, "--", "/bin/echo", "w" * 200)
-    cluster.wait_state(job, "succeeded")
-    browser.set_window_size(420, 900)
     sign_in(browser, cluster)
-    for place, sign in (("", job), (f"jobs/{job}", "What happened"), ("nodes", "node1"), ("events", job)):
-        browser.get(f"http://{cluster.http}/#/{place}")
-        text_of(browser, sign)
-        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth"), place
-    shot(browser, "narrow")
-    browser.set_window_size(1200, 1400)
+    job = cluster.submit("--name", "a-name-as-long-as-names-may-be-and-then-some-more", "--restarts", "0", "--", "/bin/sh", "-c", "exit 5")
+    cluster.wait_state(job, "failed")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True})
+    try:
+        for place, what in (("/", "slots in use"), ("/jobs", job), (f"/jobs/{job}", "Why it failed"), ("/nodes", "Details"), ("/tenants", "Tokens"), ("/events", "accepted")):
+            show(browser, cluster, place)
+            text_of(browser, what)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= 360, place
+            shot(browser, f"narrow{place.replace('/', '-')}")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_page_without_answers_says_since_when(browser, cluster):
+    """Last: the coordinator is gone for a while."""
+    sign_in(browser, cluster)
+    text_of(browser, "slots in use")
+    cluster.kill_coordinator()
+    text_of(browser, "What you see is from", 30)
+    shot(browser, "stale")
+    cluster.start_coordinator()
+    wait(browser, lambda b: "Paste an access token" in b.find_element(By.TAG_NAME, "body").text, 30)

@@ -1,0 +1,42 @@
+// Why a job is where it is: what went wrong with the evidence, for whom a gang waits, what keeps a
+// job in the queue. Nothing where nothing is wrong.
+
+import { h, waiting } from "./dom.js";
+import { until } from "./format.js";
+
+const reasonLine = (reason) => h("li", {}, reason.text, reason.hint && h("div", { class: "hint" }, `→ ${reason.hint}`));
+
+// The last words of the rank that is blamed, else of the first that failed.
+function evidence(job, reasons) {
+  const rank = reasons.find((r) => r.rank >= 0)?.rank;
+  const failed = (job.workers || []).filter((w) => w.exit && (w.exit.code || w.exit.signal || w.exit.oom || w.exit.lost));
+  const worker = failed.find((w) => (w.rank || 0) === rank) || failed[0];
+  return worker && { rank: worker.rank || 0, node: worker.node, exit: worker.exit };
+}
+
+function failure(job, why, openRank) {
+  const found = evidence(job, why.reasons || []);
+  return h("section", { class: "cause bad", "data-key": "cause", "aria-label": "Cause of failure" },
+    h("h2", {}, "Why it failed"),
+    h("ul", {}, (why.reasons || [job.reason]).map(reasonLine)),
+    found && h("p", {}, `Rank ${found.rank} on ${found.node}: ${found.exit.text}. `, h("button", { class: "quiet", onclick: () => openRank(found.rank) }, "Its output")),
+    found?.exit.last_output && h("pre", { "aria-label": "Its last lines" }, found.exit.last_output));
+}
+
+const standing = (job, why) => h("section", { class: "cause warn", "data-key": "cause", "aria-label": "Why it stands still" },
+  h("h2", {}, "It stands still"), h("ul", {}, (why.reasons || [job.reason]).map(reasonLine)));
+
+function queued(why, plan) {
+  const when = plan && (plan.makes_room ? "It starts once others have made room." : Number(plan.starts_wall_ms) ? ["It starts ", until(plan.starts_wall_ms), " at the latest."] : "Nobody can say when it starts: jobs that run have no max_runtime.");
+  return h("section", { class: "cause", "data-key": "cause", "aria-label": "Why it waits" },
+    h("h2", {}, "Why it waits"), h("ul", {}, (why.reasons || []).map(reasonLine)),
+    plan && h("p", {}, plan.ahead ? `${plan.ahead} before it in the queue. ` : "It is the first of the queue. ", when));
+}
+
+export const needsWhy = (job) => job.state === "failed" || waiting(job) || job.reason?.kind === "stalled";
+
+export function cause(job, why, plan, openRank) {
+  if (!why) return null;
+  if (job.state === "failed") return failure(job, why, openRank);
+  return waiting(job) ? queued(why, plan) : standing(job, why);
+}

@@ -1,0 +1,33 @@
+// The workers of a job: where they are, how far, and for whom they wait.
+
+import { h, state, table } from "./dom.js";
+import { count, span } from "./format.js";
+
+const SHOWN_MAX = 256;
+
+function waits(worker) {
+  const wait = worker.wait;
+  if (!wait) return worker.exit?.text || "";
+  const names = (wait.ranks || []).join(", ") + (wait.ranks_count > (wait.ranks || []).length ? ", …" : "");
+  return `waits ${span(wait.waited_ms)} in ${wait.operation} of ${wait.communicator}${names ? ` for rank ${names}` : ""}`;
+}
+
+// Ranks others wait for, as the waiting ones tell.
+function awaited(workers) {
+  return new Set(workers.flatMap((w) => w.wait?.ranks || []));
+}
+
+export function ranksTable(workers) {
+  const gone = (w) => w.state === "exited";
+  const best = Math.max(0, ...workers.map((w) => Number(w.step || 0)));
+  const late = awaited(workers);
+  const sorted = workers.slice().sort((a, b) => gone(a) - gone(b) || (a.rank || 0) - (b.rank || 0));
+  const rows = sorted.slice(0, SHOWN_MAX).map((w) => {
+    const behind = gone(w) ? 0 : best - Number(w.step || 0), isLate = !gone(w) && late.has(w.rank || 0);
+    return { key: w.uid, class: isLate ? "late" : undefined, cells: [
+      w.rank || 0, w.node, state(w.state), Number(w.pid) || "–", count(w.step), behind ? count(behind) : "",
+      isLate ? h("b", {}, "others wait for it") : waits(w)] };
+  });
+  return [table([">Rank", "Node", "State", ">Process", ">Step", ">Behind", "What it does"], rows, "No workers now.", "Ranks"),
+    workers.length > SHOWN_MAX && h("p", { class: "dim" }, `${workers.length - SHOWN_MAX} more: muster show lists all.`)];
+}
