@@ -106,7 +106,7 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
     for (size_t i = 0; i < node->n_uses; i++) {
         const struct job *job = cluster_job(service_cluster(call->service), node->uses[i]->job);
         if (!job || !scope_sees_job(call, job))
-            node->uses[i]->job = node->uses[i]->name = (char *)(uintptr_t)"";
+            node->uses[i]->job = node->uses[i]->name = (char *)(uintptr_t) "";
     }
     return scope_reason(call, arena, node->reason);
 }

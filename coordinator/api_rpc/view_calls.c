@@ -218,9 +218,8 @@ static int read_events(struct service_call *call, struct page_of_events *page, s
     page->limit = limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : limit;
     if (message->newest && scope_tenant(call)) /* how many of a page are his is not known before */
         page->limit = STORE_EVENTS_PAGE_MAX;
-    struct store_events_query query = {.job = job ? job->id : "",
-                                       .limit = (int)page->limit,
-                                       .newest = message->newest};
+    struct store_events_query query = {
+        .job = job ? job->id : "", .limit = (int)page->limit, .newest = message->newest};
     page->answer->next = message->after;
     page->answer->events = wire_pointers(page->arena, page->limit);
     int rc = page->answer->events ? read_pages(page, &query, err) : E_RESOURCE_EXHAUSTED;

@@ -307,8 +307,7 @@ static uint32_t slots_on(const struct job *job, const struct node *node)
 {
     int slots = 0;
     for (int i = 0; i < job->workers_count; i++)
-        if (job->workers[i].state != WORKER_EXITED &&
-            strcmp(job->workers[i].node, node->name) == 0)
+        if (job->workers[i].state != WORKER_EXITED && strcmp(job->workers[i].node, node->name) == 0)
             slots += job->spec->resources.slots;
     return (uint32_t)slots;
 }

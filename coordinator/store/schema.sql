@@ -38,8 +38,8 @@ CREATE TABLE events (
     generation INTEGER NOT NULL,
     from_state TEXT NOT NULL,
     to_state TEXT NOT NULL,
-    reason TEXT NOT NULL, world INTEGER NOT NULL DEFAULT 0
-) STRICT;
+    reason TEXT NOT NULL
+, world INTEGER NOT NULL DEFAULT 0) STRICT;
 
 CREATE INDEX events_by_job ON events (job, seq);
 

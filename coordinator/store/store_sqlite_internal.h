@@ -44,15 +44,15 @@
     X(FORGET_EVENTS, "DELETE FROM events WHERE seq <= ?1")                                         \
     X(LAST_EVENT, "SELECT coalesce(max(seq), 0) FROM events")                                      \
     X(EVENTS, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason,"    \
-              " world FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                                 \
+              " world FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2")                           \
     X(EVENTS_OF, "SELECT seq, wall_ms, kind, job, node, generation, from_state, to_state, reason," \
-                 " world FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")                 \
+                 " world FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2")           \
     X(NEWEST, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"       \
-              " to_state, reason, world FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"           \
+              " to_state, reason, world FROM events WHERE seq > ?1 ORDER BY seq DESC LIMIT ?2)"    \
               " ORDER BY seq")                                                                     \
     X(NEWEST_OF, "SELECT * FROM (SELECT seq, wall_ms, kind, job, node, generation, from_state,"    \
-                 " to_state, reason, world FROM events WHERE job = ?3 AND seq > ?1 ORDER BY seq DESC"     \
-                 " LIMIT ?2) ORDER BY seq")                                                        \
+                 " to_state, reason, world FROM events WHERE job = ?3 AND seq > ?1"                \
+                 " ORDER BY seq DESC LIMIT ?2) ORDER BY seq")                                      \
     X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
     X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
     X(TOKENS, "SELECT hash, id, name, role, tenant, created_wall_ms, expires_wall_ms,"             \

@@ -250,7 +250,7 @@ static void put_job(struct store_world *world, const struct job *job)
 static uint64_t put_record(struct store_world *world, const char *job, const char *kind)
 {
     struct error err = {0};
-    struct record record = {.wall_ms = 5, .generation = 6, .reason.rank = -1};
+    struct record record = {.wall_ms = 5, .generation = 6, .world = 3, .reason.rank = -1};
     uint64_t seq = 0;
     (void)str_copy(record.job, sizeof record.job, job);
     (void)str_copy(record.kind, sizeof record.kind, kind);
