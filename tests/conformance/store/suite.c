@@ -384,6 +384,7 @@ static void events_are_numbered_without_gaps(struct store_world *world)
     cr_assert_eq(all.count, 4);
     cr_assert_eq(all.seqs[0], first);
     cr_assert_str_eq(all.last.record.kind, "four");
+    cr_assert_eq(all.last.record.world, 3);
     cr_assert_str_eq(all.last.record.reason.text, "because");
     cr_assert_eq(all.last.record.reason.rank, -1);
     struct seen of = events(world, (struct store_events_query){.job = "x-1", .limit = 2});
