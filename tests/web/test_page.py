@@ -66,7 +66,7 @@ def test_signing_in(browser, cluster):
     field.send_keys(cluster.token)
     field.submit()
     text_of(browser, "slots in use")
-    cookie = browser.get_cookies()[0]
+    cookie = wait(browser, lambda b: b.get_cookies())[0]
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
     browser.find_element(By.XPATH, "//button[text()='Sign out']").click()
     text_of(browser, "Paste an access token")
@@ -307,7 +307,7 @@ def test_the_keyboard_reaches_every_view(browser, cluster):
 
 def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
     sign_in(browser, cluster)
-    job = cluster.submit("--name", "a-name-as-long-as-names-may-be-and-then-some-more", "--restarts", "0", "--", "/bin/sh", "-c", "exit 5")
+    job = cluster.submit("--name", "n" * 60, "--restarts", "0", "--", "/bin/sh", "-c", f"echo {'w' * 200}; exit 5")
     cluster.wait_state(job, "failed")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True})
     try:
