@@ -83,6 +83,15 @@ export function take(data, point) {
   if (data.length > POINTS_MAX) data.splice(0, data.length, ...data.filter((_, i) => i % 2 === data.length % 2));
 }
 
+// The end of the scale of speeds: round, and above all but the bursts.
+function topOf(points) {
+  const sorted = points.map((p) => p.y).sort((a, b) => a - b);
+  const top = 1.2 * (sorted[Math.floor((sorted.length - 1) * SPEED_SHOWN)] || 0);
+  if (!(top > 0)) return undefined;
+  const unit = 10 ** Math.floor(Math.log10(top));
+  return Math.ceil(top / unit) * unit;
+}
+
 export class Curves {
   constructor() {
     const canvas = h("canvas", { role: "img", "aria-label": "Loss and tokens per second by step" });
@@ -134,8 +143,7 @@ export class Curves {
     }
     this.element.classList.toggle("nothing", sets[LOSS].data.length === 0);
     if (!fresh) return;
-    const speeds = sets[SPEED].data.map((p) => p.y).sort((a, b) => a - b);
-    this.chart.options.scales.rate.max = speeds.length ? speeds[Math.floor((speeds.length - 1) * SPEED_SHOWN)] * 1.2 : undefined;
+    this.chart.options.scales.rate.max = topOf(sets[SPEED].data);
     this.chart.marks = this.place(generations);
     if (!sets[SMOOTH].hidden) sets[SMOOTH].data = smoothed(sets[LOSS].data);
     this.chart.update();
