@@ -13,7 +13,10 @@
 
 #include "coordinator/model/cluster.h"
 
-enum { QUEUE_WITHOUT_MAX = 16, QUEUE_EXTRA_MAX = 32 };
+enum {
+    QUEUE_WITHOUT_MAX = 17, /* those a what-if may leave out, and the job it is about */
+    QUEUE_EXTRA_MAX = 32,
+};
 
 struct queue_line { /* of one tenant that has jobs waiting */
     struct tenant *tenant;
@@ -39,7 +42,8 @@ void queue_fini(struct queue *queue);
 
 /* For what-ifs, before the first queue_next. As if the job, or all of the tenant's, did not wait;
  * as if this one did (false: there are QUEUE_EXTRA_MAX already); as if the tenant used so many
- * slots less; and a tenant the cluster does not know yet: one at most. */
+ * slots less; and a tenant the cluster does not know yet: one at most. At most QUEUE_WITHOUT_MAX
+ * jobs are left out. */
 void queue_leave_out(struct queue *queue, const struct job *job);
 void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant);
 bool queue_add(struct queue *queue, const struct job *job);

@@ -100,6 +100,19 @@ Test(plan, another_size_a_drained_node_an_absent_job)
     cr_expect_eq(gang->state, JOB_QUEUED, "a plan changes nothing");
 }
 
+/* Each list has its limit, and a job that is asked about comes on top of them. */
+Test(plan, as_many_gone_as_can_be_asked_for)
+{
+    struct what_if what_if = {.gone_count = WHAT_IF_MAX};
+    nodes(1);
+    submit("holder", 1, 1, NULL);
+    submit("next", 1, 1, NULL);
+    what_if.job = story_job(&s, "j2");
+    for (int i = 0; i < WHAT_IF_MAX; i++)
+        what_if.gone[i] = story_job(&s, "j1");
+    expect(&what_if, "starts a");
+}
+
 Test(plan, nodes_that_are_not_there_yet)
 {
     nodes(1);
