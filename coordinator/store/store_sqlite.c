@@ -160,7 +160,7 @@ static int commit(struct store *store, struct error *err)
     struct store_sqlite *self = self_of(store);
     insist(self->in_transaction);
     int rc = 0;
-    if (++self->commits % FOLD_EVERY == 0)
+    if (++self->commits % FOLD_EVERY == 0 || self->folds_on)
         rc = store_sqlite_fold_past(self, STORE_PAST_KEPT_BYTES, err);
     if (rc == 0)
         rc = run(self, statement(self, S_COMMIT), "commit", err);

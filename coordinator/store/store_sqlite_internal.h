@@ -64,9 +64,11 @@
     X(HISTORY_LAST, "SELECT number, total FROM history ORDER BY number DESC LIMIT 1")              \
     X(HISTORY_LIGHT, "SELECT number, seq FROM history WHERE number > ?1 AND number <= ?2"          \
                      " AND total <= ?3 ORDER BY number DESC LIMIT 1")                              \
-    X(FOLD_HISTORY, "DELETE FROM history WHERE number IN (SELECT old.number FROM history new"      \
+    X(FOLD_HISTORY, "DELETE FROM history WHERE number IN (SELECT old.number FROM"                  \
+                    " (SELECT kind, key, max(number) AS number FROM history"                       \
+                    " WHERE number > ?1 AND number <= ?2 GROUP BY kind, key) new"                  \
                     " JOIN history old ON old.kind = new.kind AND old.key = new.key"               \
-                    " AND old.number < new.number WHERE new.number > ?1 AND new.number <= ?2)")    \
+                    " AND old.number < new.number)")                                               \
     X(FOLD_FORGOTTEN, "DELETE FROM history WHERE number > ?1 AND number <= ?2 AND document = ''")  \
     X(PAST_JOBS, "SELECT h.key, h.document, coalesce(j.spec, (SELECT spec FROM history g"          \
                  " WHERE g.kind = 'job' AND g.key = h.key AND g.document = ''"                     \
@@ -107,6 +109,7 @@ struct store_sqlite {
     uint64_t last_event, open_event;
     uint64_t last_audit, open_audit;
     unsigned commits;            /* since it was opened */
+    bool folds_on;               /* the last fold left more to be folded */
     struct store_backup *backup; /* under way, or NULL */
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
@@ -169,7 +172,7 @@ int store_sqlite_list_past(struct store *, const struct store_past_query *, stor
 int store_sqlite_past_range(struct store *, int64_t wall_ms, struct store_past_range *,
                             struct error *);
 /* Within a transaction: fold what is beyond `kept_bytes` into the oldest state that can be rebuilt,
- * a bounded part at a time. */
+ * a bounded part at a time. self->folds_on tells whether the next commit is to go on. */
 int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err);
 
 /* store_sqlite_access.c */

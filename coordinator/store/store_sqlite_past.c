@@ -171,12 +171,13 @@ static int fold(struct store_sqlite *self, uint64_t from, const struct two *to, 
 
 int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err)
 {
-    enum { CHANGES_MAX = 4096 }; /* at once: a few milliseconds */
+    enum { CHANGES_MAX = 4096 }; /* at once: ten milliseconds or so */
     uint64_t folded = 0;
     struct two last, to;
     int rc = read_two(self, statement(self, S_HISTORY_LAST), &last, err);
     if (rc == 0)
         rc = read_number(self, folded_key, &folded, err);
+    self->folds_on = false;
     if (rc < 0 || last.b <= (uint64_t)kept_bytes)
         return rc;
     sqlite3_stmt *stmt = statement(self, S_HISTORY_LIGHT);
@@ -184,5 +185,6 @@ int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct
     sqlite3_bind_int64(stmt, 2, (sqlite3_int64)(folded + CHANGES_MAX));
     sqlite3_bind_int64(stmt, 3, (sqlite3_int64)last.b - kept_bytes);
     rc = read_two(self, stmt, &to, err);
+    self->folds_on = rc == 0 && to.a == folded + CHANGES_MAX;
     return rc < 0 || !to.a ? rc : fold(self, folded, &to, err);
 }

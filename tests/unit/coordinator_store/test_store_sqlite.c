@@ -270,6 +270,35 @@ Test(store_sqlite, the_oldest_changes_are_folded_and_what_is_left_reads_as_befor
     sqlite3_close(db);
 }
 
+/* A fold works while the loop waits: one thing that changed thousands of times costs as much as
+ * thousands of things, and what is left over is folded by the commits that follow. */
+Test(store_sqlite, one_thing_that_changed_often_is_folded_as_fast_as_many)
+{
+    struct store *store = must_open();
+    struct store_sqlite *self = self_of(store);
+    put_slots(store, "often", 1);
+    cr_assert_eq(sqlite3_exec(self->db,
+                              "WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n"
+                              " WHERE i < 10009) INSERT INTO history SELECT i, 1, 'node', 'often',"
+                              " i << 20, '{}', '' FROM n",
+                              NULL, NULL, NULL),
+                 0);
+    self->commits = 63;
+    put_slots(store, "often", 2);
+    cr_expect(self->folds_on);
+    int steps = sqlite3_stmt_status(self->statements[S_FOLD_HISTORY], SQLITE_STMTSTATUS_VM_STEP, 1);
+    cr_expect(steps > 4000 && steps < 4000 * 100, "%d steps", steps);
+    put_slots(store, "often", 3);
+    put_slots(store, "often", 4);
+    cr_expect(!self->folds_on);
+    store_close(store);
+    sqlite3 *db = open_raw();
+    char text[64] = "";
+    cr_assert_eq(sqlite3_exec(db, "SELECT count(*) < 1100 FROM history", collect, text, NULL), 0);
+    cr_expect_str_eq(text, "1|\n");
+    sqlite3_close(db);
+}
+
 Test(store_sqlite, a_second_owner_is_refused_and_told_who_has_it)
 {
     struct store *first = must_open(), *second;
