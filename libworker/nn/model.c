@@ -55,12 +55,14 @@ void model_set_values(struct wk_model *model, const struct model_values *values)
     model->values = *values;
 }
 
-int model_fill(struct wk_model *model, int index, struct error *err)
+int model_fill(struct wk_model *model, int index, float *ret, struct error *err)
 {
     const struct model_values *values = &model->values;
+    struct param param = model->params[index];
+    param.data = ret;
     if (values->fill)
-        return values->fill(values->arg, &model->params[index], index, err);
-    param_fill(&model->params[index], model->seed);
+        return values->fill(values->arg, &param, index, err);
+    param_fill(&param, model->seed);
     return 0;
 }
 

@@ -123,8 +123,9 @@ int model_bind(struct wk_model *model, float *params, float *grads);
 /* Take initial values from elsewhere from now on; what was there before is freed. */
 void model_set_values(struct wk_model *model, const struct model_values *values);
 
-/* Write the initial value of parameter `index`, which has memory. Fails as model_values' fill. */
-int model_fill(struct wk_model *model, int index, struct error *err);
+/* Write the initial value of parameter `index` to ret, which need not be where the model reads it.
+ * Fails as model_values' fill. */
+int model_fill(struct wk_model *model, int index, float *ret, struct error *err);
 
 /* The parameters of block `block` in [0, n_blocks). */
 struct model_block model_block(const struct wk_model *model, int block);

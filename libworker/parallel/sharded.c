@@ -86,6 +86,13 @@ static void fill_own(struct sharded *s)
     }
 }
 
+/* Where parameter `index` lies in both arenas; vectors that stay in float are read elsewhere. */
+static size_t place_of(const struct sharded *s, int index)
+{
+    const struct shard_unit *unit = &s->plan.units[s->unit_of[index]];
+    return unit->place + (s->model->params[index].offset - unit->offset);
+}
+
 static void bind_pointers(struct sharded *s)
 {
     s->model->param_arena = s->params;
@@ -93,10 +100,8 @@ static void bind_pointers(struct sharded *s)
     s->model->forward_done = false;
     for (int i = 0; i < s->model->n_params; i++) {
         struct param *param = &s->model->params[i];
-        const struct shard_unit *unit = &s->plan.units[s->unit_of[i]];
-        size_t at = unit->place + (param->offset - unit->offset);
-        param->data = s->params + at;
-        param->grad = s->grads + at;
+        param->data = s->params + place_of(s, i);
+        param->grad = s->grads + place_of(s, i);
     }
 }
 
@@ -132,7 +137,8 @@ static int fill_unit(struct sharded *s, int unit, struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < s->model->n_params && !rc; i++)
-        rc = s->unit_of[i] == unit ? model_fill(s->model, i, err) : 0;
+        if (s->unit_of[i] == unit)
+            rc = model_fill(s->model, i, s->params + place_of(s, i), err);
     return rc;
 }
 

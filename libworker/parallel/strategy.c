@@ -51,7 +51,7 @@ static int fill_all(struct wk_model *model, struct error *err)
 {
     int rc = 0;
     for (int i = 0; i < model->n_params && !rc; i++)
-        rc = model_fill(model, i, err);
+        rc = model_fill(model, i, model->params[i].data, err);
     return rc;
 }
 

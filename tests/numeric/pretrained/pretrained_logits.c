@@ -15,7 +15,7 @@ static int fill(struct wk_model *model, struct error *err)
     float *params = calloc(model->count, sizeof(*params));
     int rc = params ? model_bind(model, params, NULL) : WK_ENOMEM;
     for (int i = 0; i < model->n_params && !rc; i++)
-        rc = model_fill(model, i, err);
+        rc = model_fill(model, i, model->params[i].data, err);
     return rc;
 }
 

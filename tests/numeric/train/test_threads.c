@@ -130,9 +130,10 @@ static void one_rank_may_read_for_all(void)
     static struct outcome seeded;
     variant_run(&(struct variant){.strategy = "ddp", .ranks = 2}, &seeded);
     from_elsewhere = true;
-    for (int s = 0; s < 4; s++)
-        for (int replicas = 1; replicas <= (s ? 2 : 1); replicas++) {
-            struct variant v = {.strategy = strategies[s], .ranks = 2 * replicas};
+    for (int s = 0; s < 8; s++)
+        for (int replicas = 1; replicas <= (s % 4 ? 2 : 1); replicas++) {
+            struct variant v = {.strategy = strategies[s % 4], .ranks = 2 * replicas};
+            v.precision = s < 4 ? NULL : "bf16";
             v.replicas = replicas == 2 ? "2" : NULL;
             reads = 0;
             variant_run(&v, &one);
