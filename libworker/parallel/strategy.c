@@ -263,6 +263,16 @@ void strategy_flush(struct strategy *st)
         ddp_flush(&st->ddp);
 }
 
+/* Hooks that do not look leave it to a pass over the sums. */
+static bool sums_finite(const struct strategy *st)
+{
+    if (st->is_sharded)
+        return sharded_finite(&st->shard);
+    if (st->hook.finite && st->ddp.hook.arg == st->hook.face.arg)
+        return st->hook.finite(st->hook.face.arg);
+    return isfinite(clip_sum_squares(st->model->kernels, st->grads, st->model->count));
+}
+
 int strategy_finish(struct strategy *st, struct error *err)
 {
     struct wk_comm *comm = st->is_sharded ? st->shard.whole : st->ddp.comm;
@@ -272,16 +282,13 @@ int strategy_finish(struct strategy *st, struct error *err)
                               st->is_sharded ? sharded_error(&st->shard) : wk_comm_error(comm))
                   : 0;
     st->last = false;
+    st->finite = !narrowing_on(&st->narrowing) || sums_finite(st);
     return usage_check(&st->usage, st->model->params, wk_comm_world(comm), st->unused_fine, err);
 }
 
 bool strategy_finite(const struct strategy *st)
 {
-    if (st->is_sharded)
-        return sharded_finite(&st->shard);
-    if (st->hook.finite && st->ddp.hook.arg == st->hook.face.arg)
-        return st->hook.finite(st->hook.face.arg);
-    return isfinite(clip_sum_squares(st->model->kernels, st->grads, st->model->count));
+    return st->finite;
 }
 
 void strategy_drain(struct strategy *st)

@@ -41,7 +41,8 @@ struct strategy {
     bool unused_fine;
     const char *offload;
     bool fill_later;
-    bool last; /* the pass under way sums its window */
+    bool last;   /* the pass under way sums its window */
+    bool finite; /* every sum of the last window that was */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
     struct wk_arena *arena; /* what grads lie in */
@@ -108,8 +109,8 @@ void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
 int strategy_finish(struct strategy *st, struct error *err);
 
-/* In bf16 and f16, after the window's last finish: whether every sum of it is finite. The same on
- * all ranks, found out while summing. */
+/* In bf16 and f16, after the window's last finish: whether every sum of it was finite then, before
+ * anything was clipped. The same on all ranks, found out while summing. */
 bool strategy_finite(const struct strategy *st);
 
 /* Wait for whatever is under way on an aborted communicator and forget the window. */

@@ -2,6 +2,7 @@
  * without accumulation and clipping, on 1 to 4 ranks, against one process; and between strategies
  * on the same ranks, the same bits.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -193,6 +194,21 @@ static void ranks_that_disagree_are_told(void)
     fake_fini(&cluster);
 }
 
+/* Limits of elements that never bind change nothing, so they must not hide that sums overflowed. */
+static void clipping_hides_no_overflow(void)
+{
+    static const char *const hooks[] = {"none", "fp16", "bf16", "powersgd"};
+    for (int h = 0; h < 4; h++) {
+        struct variant v = {.strategy = "ddp", .hook = hooks[h], .precision = "fp16", .ranks = 2};
+        v.scale = "1099511627776";
+        v.no_clip = true;
+        variant_run(&v, &one);
+        v.clip_value = "1000";
+        variant_run(&v, &other);
+        CHECK(outcome_same_bits(&one, &other) && isfinite(one.losses[VARIANT_STEPS]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -201,6 +217,7 @@ int main(int argc, char **argv)
         CHECK_CASE(strategies_give_the_same_bits),
         CHECK_CASE(reading_the_master_changes_nothing),
         CHECK_CASE(elements_are_clipped_alike_everywhere),
+        CHECK_CASE(clipping_hides_no_overflow),
         CHECK_CASE(ranks_that_disagree_are_told),
         CHECK_CASE(precisions_differ_and_follow_float),
         CHECK_CASE(replicas_work_in_narrow_types),
