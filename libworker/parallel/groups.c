@@ -3,8 +3,8 @@
 struct layout layout_of(int rank, int world, int shards, int replicas)
 {
     if (shards <= 0)
-        shards = replicas > 0 ? world / replicas : world;
-    if (shards < 1 || world % shards != 0)
+        shards = replicas > 0 && world % replicas == 0 ? world / replicas : world;
+    if (world % shards != 0)
         shards = world;
     return (struct layout){
         .shards = shards,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/parallel/groups.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
 
@@ -138,6 +139,25 @@ Test(shard, carrying_over_moves_every_element_between_any_two_worlds)
                 }
                 shard_plan_fini(&a);
                 shard_plan_fini(&b);
+            }
+}
+
+/* After ranks were lost or have come: replicas that go into the world, or one cut over all of it. */
+Test(layout, what_does_not_fit_is_cut_over_all_ranks)
+{
+    for (int world = 1; world <= 12; world++)
+        for (int shards = 0; shards <= 12; shards++)
+            for (int replicas = 0; replicas <= 12; replicas++) {
+                int wanted = shards ? shards : replicas ? world / replicas : world;
+                bool fits = wanted > 0 && world % wanted == 0;
+                fits = fits && (shards || !replicas || wanted * replicas == world);
+                for (int rank = 0; rank < world; rank++) {
+                    struct layout l = layout_of(rank, world, shards, replicas);
+                    cr_assert_eq(l.shards, fits ? wanted : world, "%d ranks, %d by %d", world,
+                                 shards, replicas);
+                    cr_assert(l.shards * l.replicas == world);
+                    cr_assert(l.replica * l.shards + l.part == rank && l.part < l.shards);
+                }
             }
 }
 
