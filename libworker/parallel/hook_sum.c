@@ -56,9 +56,10 @@ int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *r
         return error_set(err, WK_ENOMEM, "no memory for %d flags", model->n_params);
     }
     *hook = (struct hook_sum){.watch = watch, .wild = wild};
-    *ret = (struct grad_hook){.face = {.name = "sum", .start = start, .finish = finish},
-                              .free = hook_free,
-                              .finite = watch ? all_finite : NULL};
-    ret->face.arg = hook;
+    *ret = (struct grad_hook){
+        .face = {"sum", start, finish, hook},
+        .free = hook_free,
+        .finite = watch ? all_finite : NULL,
+    };
     return 0;
 }

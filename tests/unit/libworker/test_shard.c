@@ -142,7 +142,7 @@ Test(shard, carrying_over_moves_every_element_between_any_two_worlds)
             }
 }
 
-/* After ranks were lost or have come: replicas that go into the world, or one cut over all of it. */
+/* After ranks were lost or came: replicas that go into the world, or one cut over all of it. */
 Test(layout, what_does_not_fit_is_cut_over_all_ranks)
 {
     for (int world = 1; world <= 12; world++)
