@@ -113,8 +113,8 @@ static int add_nodes(const struct tree *group, int number, struct rehearsal *ret
     if (rc == 0)
         rc = read_name(group, "name", name, sizeof name, err);
     const struct tree *labels = tree_get(group, "labels");
-    if (rc == 0 && labels && labels->count > 1)
-        rc = tree_fail(labels, err, "one label is as many as a rehearsed node has");
+    if (rc == 0 && labels && (labels->kind != TREE_MAP || labels->count > 1))
+        rc = tree_fail(labels, err, "expected a map with one label: a rehearsed node has no more");
     if (rc == 0 && labels && tree_first(labels)) {
         (void)str_copy(label, sizeof label, tree_first(labels)->key);
         rc = read_name(labels, label, value, sizeof value, err);
@@ -291,9 +291,16 @@ static int read_stream(const struct tree *map, bool generated, struct stream *re
     return rc < 0 ? rc : read_name(map, "tenant", ret->tenant, sizeof ret->tenant, err);
 }
 
-static int at_least_one(double value)
+int sim_whole(double value, int least)
 {
-    return value < 1 ? 1 : value > COUNT_MAX ? COUNT_MAX : (int)value;
+    return value >= COUNT_MAX ? COUNT_MAX : value > least ? (int)value : least;
+}
+
+int64_t sim_ms(double ms)
+{
+    if (ms > (double)REHEARSAL_TIME_MAX_MS)
+        return REHEARSAL_TIME_MAX_MS + 1;
+    return ms >= 0 ? (int64_t)ms : -1;
 }
 
 static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit_ms, int number,
@@ -302,15 +309,15 @@ static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit
     struct rehearsal_job *job = sim_add_job(ret, err);
     if (!job)
         return err->code;
-    int min = (int)sim_draw_next(&stream->min_nodes, rng);
+    int min = sim_whole(sim_draw_next(&stream->min_nodes, rng), 0);
     job->submit_ms = submit_ms;
-    job->duration_ms = (int64_t)sim_draw_next(&stream->duration, rng);
-    job->nodes_max = at_least_one(sim_draw_next(&stream->nodes, rng));
+    job->duration_ms = sim_ms(sim_draw_next(&stream->duration, rng));
+    job->nodes_max = sim_whole(sim_draw_next(&stream->nodes, rng), 1);
     job->nodes_min = min > 0 && min < job->nodes_max ? min : job->nodes_max;
-    job->workers_per_node = at_least_one(sim_draw_next(&stream->workers, rng));
-    job->slots = at_least_one(sim_draw_next(&stream->slots, rng));
-    job->priority = (int)sim_draw_next(&stream->priority, rng);
-    job->max_runtime_ms = (int64_t)sim_draw_next(&stream->runtime, rng);
+    job->workers_per_node = sim_whole(sim_draw_next(&stream->workers, rng), 1);
+    job->slots = sim_whole(sim_draw_next(&stream->slots, rng), 1);
+    job->priority = sim_whole(sim_draw_next(&stream->priority, rng), -COUNT_MAX);
+    job->max_runtime_ms = sim_ms(sim_draw_next(&stream->runtime, rng));
     (void)str_copy(job->tenant, sizeof job->tenant, stream->tenant);
     (void)str_copy(job->topology, sizeof job->topology, stream->topology);
     (void)str_printf(job->name, sizeof job->name, stream->count > 1 ? "%s-%d" : "%s", stream->name,
@@ -324,7 +331,7 @@ static int add_stream(const struct stream *stream, struct rng *rng, int limit,
     double now_ms = (double)stream->submit_ms;
     int rc = 0;
     for (int i = 0; rc == 0 && i < stream->count && (!limit || ret->jobs_count < limit); i++) {
-        rc = draw_job(stream, rng, (int64_t)now_ms, i + 1, ret, err);
+        rc = draw_job(stream, rng, sim_ms(now_ms), i + 1, ret, err);
         now_ms += sim_draw_next(&stream->every, rng);
     }
     return rc;

@@ -21,6 +21,10 @@ void sim_files_fini(struct rehearsal *rehearsal);
 
 /* For the readers: a job with today's defaults, to be filled; NULL beyond REHEARSAL_JOBS_MAX. */
 struct rehearsal_job *sim_add_job(struct rehearsal *rehearsal, struct error *err);
+/* What was written or drawn as a whole number or a time; what cannot be one is the limit, or a time
+ * that rehearsal_run refuses. */
+int sim_whole(double value, int least);
+int64_t sim_ms(double ms);
 int sim_read_text(const char *path, char **ret, size_t *ret_size, struct error *err);
 
 /* sim_trace.c: formats of lines */

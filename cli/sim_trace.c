@@ -77,7 +77,7 @@ static int read_ms(const char *word, int64_t *ret)
     double seconds;
     if (parse_f64(word, &seconds, NULL) < 0)
         return parse_duration(word, ret, NULL);
-    *ret = (int64_t)(seconds * 1000);
+    *ret = sim_ms(seconds * 1000);
     return seconds >= 0 ? 0 : E_INVALID_ARGUMENT;
 }
 
@@ -189,18 +189,18 @@ static int read_swf_line(struct lines *lines, char *line, int slots, struct rehe
     for (int i = 0; i < count; i++)
         if (parse_f64(words[i], &values[i], NULL) < 0)
             return fail(lines, err, "no number:", words[i]);
-    int wanted = (int)(values[SWF_WANTED] > 0 ? values[SWF_WANTED] : values[SWF_USED]);
+    int wanted = sim_whole(values[values[SWF_WANTED] > 0 ? SWF_WANTED : SWF_USED], 0);
     if (count <= SWF_USER || wanted < 1 || values[SWF_RUN] < 0)
         return 0; /* cancelled before it ran */
     struct rehearsal_job *job = sim_add_job(ret, err);
     if (!job)
         return err->code;
-    job->submit_ms = (int64_t)(values[SWF_SUBMIT] * 1000);
-    job->duration_ms = (int64_t)(values[SWF_RUN] * 1000);
+    job->submit_ms = sim_ms(values[SWF_SUBMIT] * 1000);
+    job->duration_ms = sim_ms(values[SWF_RUN] * 1000);
     job->workers_per_node = wanted < slots ? wanted : slots;
     job->nodes_min = job->nodes_max = (wanted + slots - 1) / slots;
     if (values[SWF_TIME] * 1000 > (double)job->duration_ms)
-        job->max_runtime_ms = (int64_t)(values[SWF_TIME] * 1000) + ret->start_ms;
+        job->max_runtime_ms = sim_ms(values[SWF_TIME] * 1000 + (double)ret->start_ms);
     (void)str_printf(job->name, sizeof job->name, "swf-%d", lines->number);
     return 0;
 }

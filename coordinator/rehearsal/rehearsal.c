@@ -425,12 +425,34 @@ static void fini(struct life *life)
     free(life->reports);
 }
 
+static int check_time(const char *what, int64_t ms, struct error *err)
+{
+    if (ms >= 0 && ms <= REHEARSAL_TIME_MAX_MS)
+        return 0;
+    return error_set(err, E_INVALID_ARGUMENT, "%s is below 0 or beyond 100 years", what);
+}
+
+static int check_times(const struct rehearsal *rehearsal, struct error *err)
+{
+    int rc = check_time("start", rehearsal->start_ms, err);
+    for (int i = 0; i < rehearsal->jobs_count && rc == 0; i++) {
+        const struct rehearsal_job *job = &rehearsal->jobs[i];
+        if (check_time("its submission", job->submit_ms, err) < 0 ||
+            check_time("its duration", job->duration_ms, err) < 0 ||
+            check_time("its max_runtime", job->max_runtime_ms, err) < 0)
+            rc = error_wrap(err, "job '%s'", job->name);
+    }
+    return rc;
+}
+
 int rehearsal_run(struct rehearsal *rehearsal, struct rehearsal_figures *ret, struct error *err)
 {
     struct life life = {.input = rehearsal, .err = err};
     if (rehearsal->nodes_count > REHEARSAL_NODES_MAX || rehearsal->jobs_count > REHEARSAL_JOBS_MAX)
         return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d nodes or %d jobs",
                          REHEARSAL_NODES_MAX, REHEARSAL_JOBS_MAX);
+    if (check_times(rehearsal, err) < 0)
+        return E_INVALID_ARGUMENT;
     begin(&life);
     live(&life);
     if (life.rc == 0)

@@ -22,6 +22,8 @@ enum {
     REHEARSAL_EVENTS_MAX = 200000000, /* then it is given up */
 };
 
+#define REHEARSAL_TIME_MAX_MS (INT64_C(100) * 365 * 86400000) /* of anything that is given */
+
 struct rehearsal_node {
     char name[REHEARSAL_NAME_MAX + 1];
     char label[REHEARSAL_NAME_MAX + 1], label_value[REHEARSAL_NAME_MAX + 1]; /* "" = none */

@@ -50,3 +50,22 @@ def test_mistakes_name_the_file_the_line_and_the_mend(tmp_path):
     csv.write_text("submit,duration\n0,never\n")
     got = sim(good, csv)
     assert got.returncode == 2 and "bad.csv:2" in got.stderr and "never" in got.stderr
+
+
+def test_what_is_beyond_all_bounds_is_refused_and_named(tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("nodes: [{slots: 1}]\n")
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text("jobs: [{duration: 1s}]\n")
+    for labels in ("[a]", "5", "{a: b, c: d}"):
+        bad.write_text(f"nodes: [{{slots: 1, labels: {labels}}}]\n")
+        got = sim(bad, jobs)
+        assert got.returncode == 2 and "labels" in got.stderr, got.stderr
+    for name, text in (("w.csv", "submit,duration\n1e300,10\n"), ("w.csv", "submit,duration\n0,1e300\n"),
+                       ("w.swf", "1 1e300 0 10 1 0 0 1 0 0 1 1\n"), ("w.swf", "1 0 0 10 1 0 0 1 1e300 0 1 1\n"),
+                       ("w.yaml", "jobs: [{duration: lognormal 10m 1e9, count: 8}]\n"),
+                       ("w.yaml", "streams: [{duration: 1s, every: 10000d, count: 100}]\n")):
+        work = tmp_path / name
+        work.write_text(text)
+        got = sim(good, work)
+        assert got.returncode == 2 and "100 years" in got.stderr, (text, got.stdout, got.stderr)
