@@ -8,7 +8,7 @@
 #include "coordinator/scheduler/blockers.h"
 #include "coordinator/scheduler/what_if.h"
 
-_Static_assert((int)QUEUE_WITHOUT_MAX > (int)WHAT_IF_MAX, "all who are gone, and who is asked about");
+_Static_assert((int)QUEUE_WITHOUT_MAX > (int)WHAT_IF_MAX, "those gone, and who is asked about");
 
 const char *effect_name(enum effect_kind kind)
 {
