@@ -23,7 +23,8 @@ struct step {
     bool place;            /* free resources or waiting jobs changed */
 };
 
-/* step.c: notes for the end of the step */
+/* marks.c: what is to be done at the end of the step, and what is said in it. Calls
+ * no other file of core. */
 void step_settle(struct step *step, struct job *job); /* and store it */
 void step_look(struct step *step, struct job *job);   /* settle without storing */
 void step_store(struct step *step, struct job *job);

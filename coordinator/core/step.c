@@ -1,8 +1,5 @@
 #include "coordinator/core/step.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
@@ -11,100 +8,6 @@ enum {
     ROUNDS_MAX = 1000, /* settle and place feed each other; each round must end something */
     RESTART_LEAP = 1 << 20,
 };
-
-static void note(struct map *map, struct job *job)
-{
-    insist(map_set(map, job->sequence, job, NULL) == 0);
-}
-
-void step_look(struct step *step, struct job *job)
-{
-    if (!job_state_ended(job->state))
-        note(&step->settle, job);
-}
-
-void step_settle(struct step *step, struct job *job)
-{
-    step_look(step, job);
-    note(&step->stored, job);
-}
-
-void step_store(struct step *step, struct job *job)
-{
-    note(&step->stored, job);
-}
-
-void step_show(struct step *step, struct job *job)
-{
-    note(&step->shown, job);
-}
-
-void step_store_node(struct step *step, struct node *node)
-{
-    insist(strmap_set(&step->nodes, node->name, node, NULL) == 0);
-}
-
-void step_desired(struct step *step, const char *node)
-{
-    insist(strmap_set(&step->desired, node, step->cluster, NULL) == 0);
-}
-
-void step_desired_group(struct step *step, const struct job *job, const struct group *group)
-{
-    for (int rank = 0; rank < group->world; rank++) {
-        const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker && worker->state != WORKER_EXITED && !worker->held)
-            step_desired(step, worker->node);
-    }
-}
-
-struct record *step_record(struct step *step, const char *kind, const struct job *job,
-                           const char *node, const struct reason *reason)
-{
-    struct record *record = calloc(1, sizeof *record);
-    insist(record);
-    record->wall_ms = step->wall_ms;
-    (void)str_copy(record->kind, sizeof record->kind, kind);
-    (void)str_copy(record->job, sizeof record->job, job ? job->id : "");
-    (void)str_copy(record->node, sizeof record->node, node ? node : "");
-    record->generation = job ? job->next_generation - 1 : 0;
-    record->world = job ? job->current.world : 0;
-    record->reason.rank = -1;
-    if (reason)
-        record->reason = *reason;
-    actions_add(step->ret, ACTION_RECORD)->record = record;
-    return record;
-}
-
-void step_answer_job(struct step *step, const struct job *job, bool repeated)
-{
-    if (!step->event->request)
-        return;
-    struct action *action = actions_add(step->ret, ACTION_ANSWER);
-    action->request = step->event->request;
-    (void)str_copy(action->job, sizeof action->job, job->id);
-    action->repeated = repeated;
-}
-
-void step_answer_node(struct step *step, const char *node)
-{
-    if (!step->event->request)
-        return;
-    struct action *action = actions_add(step->ret, ACTION_ANSWER);
-    action->request = step->event->request;
-    (void)str_copy(action->node, sizeof action->node, node);
-}
-
-void step_refuse(struct step *step, const struct error *err)
-{
-    if (!step->event->request)
-        return;
-    struct action *action = actions_add(step->ret, ACTION_ANSWER);
-    action->request = step->event->request;
-    action->error = malloc(sizeof *action->error);
-    insist(action->error);
-    *action->error = *err;
-}
 
 static void tick(struct step *step)
 {
@@ -220,11 +123,11 @@ static uint64_t next_version(const struct step *step, uint64_t version)
 static void flush(struct step *step)
 {
     for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e))
-        note(&step->shown, e->value);
+        step_show(step, e->value);
     for (struct map_entry *e = map_first(&step->shown); e; e = map_next(e)) {
         struct job *job = e->value;
         if (ledger_follow(job, step->now_ms))
-            note(&step->stored, job);
+            step_store(step, job);
         job->version = next_version(step, job->version);
         (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof job->id, job->id);
     }

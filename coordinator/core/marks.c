@@ -1,0 +1,102 @@
+/* What the files of core mark for the end of the step they are in, and say in it: records and
+ * answers. step.c makes actions of the marks when all is settled. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+static void note(struct map *map, struct job *job)
+{
+    insist(map_set(map, job->sequence, job, NULL) == 0);
+}
+
+void step_look(struct step *step, struct job *job)
+{
+    if (!job_state_ended(job->state))
+        note(&step->settle, job);
+}
+
+void step_settle(struct step *step, struct job *job)
+{
+    step_look(step, job);
+    note(&step->stored, job);
+}
+
+void step_store(struct step *step, struct job *job)
+{
+    note(&step->stored, job);
+}
+
+void step_show(struct step *step, struct job *job)
+{
+    note(&step->shown, job);
+}
+
+void step_store_node(struct step *step, struct node *node)
+{
+    insist(strmap_set(&step->nodes, node->name, node, NULL) == 0);
+}
+
+void step_desired(struct step *step, const char *node)
+{
+    insist(strmap_set(&step->desired, node, step->cluster, NULL) == 0);
+}
+
+void step_desired_group(struct step *step, const struct job *job, const struct group *group)
+{
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker && worker->state != WORKER_EXITED && !worker->held)
+            step_desired(step, worker->node);
+    }
+}
+
+struct record *step_record(struct step *step, const char *kind, const struct job *job,
+                           const char *node, const struct reason *reason)
+{
+    struct record *record = calloc(1, sizeof *record);
+    insist(record);
+    record->wall_ms = step->wall_ms;
+    (void)str_copy(record->kind, sizeof record->kind, kind);
+    (void)str_copy(record->job, sizeof record->job, job ? job->id : "");
+    (void)str_copy(record->node, sizeof record->node, node ? node : "");
+    record->generation = job ? job->next_generation - 1 : 0;
+    record->world = job ? job->current.world : 0;
+    record->reason.rank = -1;
+    if (reason)
+        record->reason = *reason;
+    actions_add(step->ret, ACTION_RECORD)->record = record;
+    return record;
+}
+
+void step_answer_job(struct step *step, const struct job *job, bool repeated)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    (void)str_copy(action->job, sizeof action->job, job->id);
+    action->repeated = repeated;
+}
+
+void step_answer_node(struct step *step, const char *node)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    (void)str_copy(action->node, sizeof action->node, node);
+}
+
+void step_refuse(struct step *step, const struct error *err)
+{
+    if (!step->event->request)
+        return;
+    struct action *action = actions_add(step->ret, ACTION_ANSWER);
+    action->request = step->event->request;
+    action->error = malloc(sizeof *action->error);
+    insist(action->error);
+    *action->error = *err;
+}
