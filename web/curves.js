@@ -5,7 +5,8 @@ import * as api from "./api.js";
 import { h } from "./dom.js";
 
 const POINTS_MAX = 4000; // of a series; beyond it every other one goes
-const SMOOTH_HALF = 20; // points after which one counts half
+const SMOOTH_SHARE = 1 / 100; // of the curve: after as many points one counts half
+const SMOOTH_LEAST = 3; // and after no fewer
 const RECENT_POINTS = 60; // the speed is told by so many
 const LOSS = 0, SPEED = 1, SMOOTH = 2;
 const SPEED_SHOWN = 0.98; // of the speeds fit on the scale: a few bursts would flatten the rest
@@ -38,7 +39,7 @@ const generationLines = {
 };
 
 function makeChart(canvas) {
-  const axis = (text, position) => ({ type: "linear", position, bounds: position === "bottom" ? "data" : "ticks", title: { display: true, text }, ticks: { maxTicksLimit: 7, maxRotation: 0 }, grid: { drawOnChartArea: position !== "right" } });
+  const axis = (text, position) => ({ type: "linear", position, bounds: position === "bottom" ? "data" : "ticks", beginAtZero: position === "bottom", title: { display: true, text }, ticks: { maxTicksLimit: 7, maxRotation: 0 }, grid: { drawOnChartArea: position !== "right" } });
   const line = (label, yAxisID, borderWidth, extra) => ({ label, data: [], yAxisID, borderWidth, pointRadius: 0, pointHitRadius: 6, ...extra });
   return new Chart(canvas, {
     type: "line",
@@ -67,7 +68,7 @@ function paint(chart) {
 
 // Exponential average, corrected for its start.
 export function smoothed(points) {
-  const keep = Math.pow(0.5, 1 / SMOOTH_HALF);
+  const keep = Math.pow(0.5, 1 / Math.max(SMOOTH_LEAST, points.length * SMOOTH_SHARE));
   let sum = 0, weight = 0;
   return points.map(({ x, y }) => {
     sum = keep * sum + y;
