@@ -219,7 +219,7 @@ static int start_agent(struct fleet *fleet, const char *url, const char *token, 
                        struct error *err)
 {
     static const char *const environment[] = {NULL};
-    char name[16], hub[96];
+    char name[24], hub[96];
     snprintf(name, sizeof name, "agent%d", at);
     snprintf(hub, sizeof hub, "ipc://%s/%d.sock", fleet->hubs, at);
     struct agent_options options = {.name = name,
