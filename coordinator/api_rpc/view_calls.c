@@ -259,10 +259,13 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     bool whole = answer.nodes;
     for (const struct node *node = cluster_first_node(cluster); whole && node;
          node = cluster_next_node(cluster, node)) {
-        Muster__Node *one = wire_node(&arena, node);
-        whole = one && scope_node(call, &arena, one);
-        answer.nodes[answer.n_nodes++] = one;
+        answer.nodes[answer.n_nodes] = wire_node(&arena, node);
+        whole = answer.nodes[answer.n_nodes];
+        answer.n_nodes += whole;
     }
+    wire_uses(cluster, answer.nodes, answer.n_nodes);
+    for (size_t i = 0; whole && i < answer.n_nodes; i++)
+        whole = scope_node(call, &arena, answer.nodes[i]);
     fail_or_answer(call, whole, &answer.base);
     arena_fini(&arena);
 }
@@ -309,6 +312,8 @@ void done_set_node(struct service *service, struct service_call *call, const str
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     Muster__Node *message = wire_node(&arena, node);
+    if (message)
+        wire_uses(service_cluster(service), &message, 1);
     fail_or_answer(call, message, message ? &message->base : NULL);
     arena_fini(&arena);
 }

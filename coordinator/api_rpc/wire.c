@@ -303,15 +303,6 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
     return true;
 }
 
-static uint32_t slots_on(const struct job *job, const struct node *node)
-{
-    int slots = 0;
-    for (int i = 0; i < job->workers_count; i++)
-        if (job->workers[i].state != WORKER_EXITED && strcmp(job->workers[i].node, node->name) == 0)
-            slots += job->spec->resources.slots;
-    return (uint32_t)slots;
-}
-
 static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     ret->jobs = wire_pointers(arena, node->jobs.count);
@@ -325,7 +316,6 @@ static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster_
         muster__node__use__init(use);
         use->job = text(job->id);
         use->name = text(job->spec->name);
-        use->slots = slots_on(job, node);
         ret->uses[ret->n_uses++] = use;
         ret->jobs[ret->n_jobs++] = use->job;
     }
@@ -354,6 +344,37 @@ Muster__Node *wire_node(struct arena *arena, const struct node *node)
     bool whole = ret->reason && wire_labels(arena, node, ret) && wire_gpus(arena, node, ret) &&
                  wire_node_jobs(arena, node, ret);
     return whole ? ret : NULL;
+}
+
+static Muster__Node *find_node(Muster__Node *const *nodes, size_t count, const char *name)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(nodes[middle]->name, name);
+        if (order == 0)
+            return nodes[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static void add_use(const struct job *job, const struct worker *worker, Muster__Node *node)
+{
+    for (size_t i = 0; node && worker->state != WORKER_EXITED && i < node->n_uses; i++)
+        if (node->uses[i]->job == job->id)
+            node->uses[i]->slots += (uint32_t)job->spec->resources.slots;
+}
+
+void wire_uses(const struct cluster *cluster, Muster__Node *const *nodes, size_t count)
+{
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job))
+        for (int i = 0; i < job->workers_count; i++)
+            add_use(job, &job->workers[i], find_node(nodes, count, job->workers[i].node));
 }
 
 Muster__Event *wire_event(struct arena *arena, const struct store_event *event)

@@ -30,6 +30,10 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
 /* `ms` has LEDGER_COUNT entries. */
 Muster__Ledger *wire_ledger(struct arena *arena, const int64_t *ms, uint64_t rework_steps);
 Muster__Node *wire_node(struct arena *arena, const struct node *node);
+/* How many slots each job uses on these, which are in the order of their names: in one pass over
+ * all workers, where a look at each node's jobs would go through large gangs once for every node.
+ * Before scope_node. */
+void wire_uses(const struct cluster *cluster, Muster__Node *const *nodes, size_t count);
 Muster__Event *wire_event(struct arena *arena, const struct store_event *event); /* copies */
 
 #endif

@@ -441,6 +441,36 @@ Test(service, a_connection_that_ends_takes_its_node_with_it)
     answer_fini(&answer);
 }
 
+static void expect_uses(const Muster__Node *node)
+{
+    cr_assert_eq(node->n_uses, 2);
+    cr_assert_eq(node->slots_used, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_str_eq(node->uses[i]->name, i ? "b" : "a");
+        cr_expect_str_eq(node->uses[i]->job, node->jobs[i]);
+        cr_expect_eq(node->uses[i]->slots, 1);
+    }
+}
+
+Test(service, nodes_tell_what_each_job_uses)
+{
+    struct answer first, second, answer;
+    Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
+    Muster__SetNodeRequest cordon = MUSTER__SET_NODE_REQUEST__INIT;
+    register_node(7);
+    submit("a", NULL, &first);
+    submit("b", NULL, &second);
+    const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
+    expect_uses(got->nodes[0]);
+    answer_fini(&answer);
+    cordon.name = "n1";
+    cordon.action = "cordon";
+    expect_uses(client(&world, "SetNode", &cordon, &answer));
+    answer_fini(&answer);
+    answer_fini(&first);
+    answer_fini(&second);
+}
+
 Test(service, followers_of_an_ended_job_are_let_go_soon)
 {
     struct answer submitted, cancelled, followed;
