@@ -8,8 +8,9 @@
  *     E = M - result / N
  *
  * so what was left out of all ranks' sum is what their errors add up to. Q is the next step's
- * start. What is not a matrix, or too small to gain, is summed as it is, beside P. The two sums of
- * one part of the gradients depend on each other; the second one starts as the next part begins.
+ * start; when it is not finite that matrix begins again, as in a new generation. What is not a
+ * matrix, or too small to gain, is summed as it is, beside P. The two sums of one part of the
+ * gradients depend on each other; the second one starts as the next part begins.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -129,6 +130,15 @@ static size_t q_length(const struct powersgd *hook, int index)
     return s->compressed ? s->cols * s->rank : 0;
 }
 
+/* What this parameter's steps have left behind. */
+static void forget(struct powersgd *hook, int index)
+{
+    const struct param *param = &hook->model.params[index];
+    memset(hook->error + param->offset, 0, param->count * sizeof(float));
+    powersgd_first(hook->factors + hook->matrices[index].q_at, q_length(hook, index),
+                   hook->options.seed, param->name);
+}
+
 static void find_params(const struct powersgd *hook, struct part *part)
 {
     size_t from = (size_t)(part->gradients->data - hook->model.grads);
@@ -216,6 +226,19 @@ static int go_on(struct powersgd *hook, struct wk_comm *comm, struct part *part)
     return wk_all_reduce(comm, part->q, part->q_count, WK_F32, WK_SUM, &part->work);
 }
 
+/* The next step's start. A gradient that was not finite on any rank has made all of Q so on every
+ * rank: nothing of it is carried on. */
+static void remember(struct powersgd *hook, int index, float *q)
+{
+    size_t length = q_length(hook, index);
+    if (!isfinite(hook->model.kernels->sum_squares(q, length))) {
+        forget(hook, index);
+        return;
+    }
+    revive(hook, index, q);
+    memcpy(hook->factors + hook->matrices[index].q_at, q, length * sizeof(*q));
+}
+
 /* Both factors are all ranks': the result, and what it leaves out. */
 static int end(struct powersgd *hook, struct part *part)
 {
@@ -245,8 +268,7 @@ static int end(struct powersgd *hook, struct part *part)
             });
             for (size_t j = 0; j < param->count; j++)
                 error[j] -= share * result[j];
-            revive(hook, i, q);
-            memcpy(hook->factors + hook->matrices[i].q_at, q, q_length(hook, i) * sizeof(float));
+            remember(hook, i, q);
         }
         p += sum_length(hook, i);
         q += q_length(hook, i);
@@ -294,10 +316,8 @@ static int meet(void *arg, struct wk_comm *comm)
     struct powersgd *hook = arg;
     hook->passes = 0;
     hook->world = wk_comm_world(comm);
-    memset(hook->error, 0, hook->model.count * sizeof(float));
     for (int i = 0; i < hook->model.n_params; i++)
-        powersgd_first(hook->factors + hook->matrices[i].q_at, q_length(hook, i),
-                       hook->options.seed, hook->model.params[i].name);
+        forget(hook, i);
     return wk_comm_register(comm, hook->arena);
 }
 

@@ -418,7 +418,12 @@ static void a_static_graph_is_learned_once_and_held_to(void)
     must_fail(&changed, "on 1 of 2 ranks a backward pass announced other gradients");
 }
 
-static double train(const char *hook, const char *rank)
+struct training {
+    const char *hook, *rank;
+    const char *scale; /* initial one of fp16; NULL: in float */
+};
+
+static double train(struct training how)
 {
     static struct toy toys[RANKS];
     struct fake_cluster cluster;
@@ -430,29 +435,43 @@ static double train(const char *hook, const char *rank)
         toys[i].session = fake_session(&cluster, i);
         toy_set(&toys[i], "total_steps", "60");
         toy_set(&toys[i], "bucket_mib", "0.02");
-        toy_set(&toys[i], "ddp.hook", hook);
-        toy_set(&toys[i], "ddp.powersgd_rank", rank);
-        toy_set(&toys[i], "ddp.powersgd_warm_up", "5");
+        toy_set(&toys[i], "ddp.hook", how.hook);
+        toy_set(&toys[i], "ddp.powersgd_rank", how.rank ? how.rank : "1");
+        toy_set(&toys[i], "ddp.powersgd_warm_up", how.scale ? "0" : "5");
+        if (how.scale) {
+            toy_set(&toys[i], "mixed_precision", "fp16");
+            toy_set(&toys[i], "loss_scale.initial", how.scale);
+        }
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
     for (int i = 0; i < RANKS; i++) {
         pthread_join(threads[i], NULL);
+        if (toys[i].status)
+            fprintf(stderr, "rank %d: %s\n", i, toys[i].error);
         CHECK(toys[i].status == 0);
     }
     CHECK(memcmp(toys[0].losses, toys[1].losses, sizeof(toys[0].losses)) == 0);
     fake_fini(&cluster);
-    printf("%s: loss %.6f to %.6f\n", hook, toys[0].losses[1], toys[0].losses[60]);
+    printf("%s: loss %.6f to %.6f\n", how.hook, toys[0].losses[1], toys[0].losses[60]);
     return toys[0].losses[60];
 }
 
 static void compressed_training_learns_as_plain_training_does(void)
 {
-    double plain = train("none", "1");
-    CHECK(fabs(train("fp16", "1") - plain) < 0.01);
-    CHECK(fabs(train("bf16", "1") - plain) < 0.02);
-    double once = train("powersgd", "4");
+    double plain = train((struct training){"none"});
+    CHECK(fabs(train((struct training){"fp16"}) - plain) < 0.01);
+    CHECK(fabs(train((struct training){"bf16"}) - plain) < 0.02);
+    double once = train((struct training){"powersgd", "4"});
     CHECK(once < plain + 0.3);
-    CHECK(train("powersgd", "4") == once);
+    CHECK(train((struct training){"powersgd", "4"}) == once);
+}
+
+/* What overflowed is not carried into the steps after it, which would never end then. */
+static void an_overflow_leaves_nothing_in_powersgd(void)
+{
+    double fitting = train((struct training){"powersgd", "4", "1024"});
+    double too_large = train((struct training){"powersgd", "4", "1099511627776"});
+    CHECK(fabs(too_large - fitting) < 0.3);
 }
 
 int main(int argc, char **argv)
@@ -465,6 +484,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_parameter_that_is_never_ready_is_an_error_on_every_rank),
         CHECK_CASE(a_static_graph_is_learned_once_and_held_to),
         CHECK_CASE(compressed_training_learns_as_plain_training_does),
+        CHECK_CASE(an_overflow_leaves_nothing_in_powersgd),
         {0},
     };
     return check_all(cases, argc, argv);
