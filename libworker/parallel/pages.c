@@ -53,10 +53,13 @@ int pages_map(struct pages *pages, size_t count, const char *dir, struct error *
 
 void pages_fini(struct pages *pages)
 {
-    if (pages->arena)
+    /* A communicator that knows the arena holds it until it ends: an address, but no memory. */
+    if (pages->arena) {
+        pages_drop(pages, 0, whole_pages(pages->count) / sizeof(*pages->data));
         wk_arena_free(pages->arena);
-    else if (pages->data)
+    } else if (pages->data) {
         (void)munmap(pages->data, whole_pages(pages->count));
+    }
     *pages = (struct pages){0};
 }
 

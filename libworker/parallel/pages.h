@@ -24,7 +24,8 @@ int pages_init(struct pages *pages, size_t count, bool shared); /* WK_ENOMEM */
 
 /* Private, with a file in folder `dir` as home (tensor/mapped.h). Not to be dropped. */
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err);
-void pages_fini(struct pages *pages); /* takes zeroed memory */
+/* Takes zeroed memory. No other rank looks at shared pages any more. */
+void pages_fini(struct pages *pages);
 
 /* Elements [first, first + count) are zero from now on; the whole pages inside are given back. */
 void pages_drop(const struct pages *pages, size_t first, size_t count);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/comm/arena.h"
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
@@ -185,4 +186,20 @@ Test(pages, what_is_given_back_is_zero_and_costs_nothing)
 {
     give_back_and_look(false);
     give_back_and_look(true);
+}
+
+/* A communicator holds arenas until it ends, and a model may be cut anew long before. */
+Test(pages, memory_goes_with_the_owner_also_while_a_communicator_knows_the_arena)
+{
+    enum { COUNT = 1 << 18 };
+    struct pages pages;
+    cr_assert_eq(pages_init(&pages, COUNT, true), 0);
+    struct wk_arena *held = arena_hold(pages.arena);
+    struct pages view = {.data = pages.data, .count = COUNT, .arena = held};
+    for (size_t i = 0; i < COUNT; i++)
+        pages.data[i] = 1;
+    cr_assert_eq(pages_resident(&view, 0, COUNT), COUNT * sizeof(float));
+    pages_fini(&pages);
+    cr_assert_eq(pages_resident(&view, 0, COUNT), 0);
+    arena_release(held);
 }
