@@ -120,10 +120,10 @@ int main(int argc, char **argv)
     wk_custom_new(buffers, PARAMETERS, &model);
     wk_sgd_new(&(struct wk_sgd_options){.rate = RATE}, &sgd);
     wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(sgd), WK_OBJECT(loader));
-    for (int p = 0; p < PARAMETERS; p++)
-        net[p] = (struct parameter){wk_parameter_data(model, p), wk_parameter_grad(model, p)};
 
     for (struct wk_batch batch; wk_next(loader, &batch);) {
+        for (int p = 0; p < PARAMETERS; p++)
+            net[p] = (struct parameter){wk_parameter_data(model, p), wk_parameter_grad(model, p)};
         wk_set_loss(model, pass(net, batch.tokens, batch.targets, batch.samples * LENGTH));
         wk_backward(model);
         wk_step(sgd);

@@ -108,14 +108,14 @@ int main(int argc, char **argv)
     for (int p = 0; p < PARAMETERS; p++) {
         fill(start[p], p);
     }
-    for (int p = 0; p < PARAMETERS; p++)
-        net[p] = (struct parameter){start[p], grad[p]};
 
     FILE *file = fopen(path, "r");
     int size = 0;
     while (file && size < TEXT_MAX && (text[size] = getc(file)) != EOF)
         size++;
     for (const int32_t *at = text; at + BATCH * LENGTH < text + size; at += BATCH * LENGTH) {
+        for (int p = 0; p < PARAMETERS; p++)
+            net[p] = (struct parameter){start[p], grad[p]};
         printf("loss %.5f\n", pass(net, at, at + 1, BATCH * LENGTH));
         for (int p = 0; p < PARAMETERS; p++) {
             for (int i = 0; i < shape[p].rows * shape[p].cols; i++) {

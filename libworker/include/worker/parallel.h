@@ -36,9 +36,10 @@ struct wk_buffer {
 WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
                          struct wk_model **ret_model);
 
-/* Where parameter `index` and its gradient live (of what is readable there and when, see
- * wk_gather_parameters); NULL before wk_prepare, out of range
- * and for NULL, so what could not be made needs no check. */
+/* Where parameter `index` and its gradient live until the next wk_next or wk_join, in which a gang
+ * of another size may cut the model anew, elsewhere: ask in each pass (of what is readable there
+ * and when, see wk_gather_parameters). NULL before wk_prepare, out of range and for NULL, so what
+ * could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 
