@@ -18,6 +18,7 @@ void pass_fini(struct pass *pass)
 {
     view_fini(&pass->view);
     queue_fini(&pass->queue);
+    parts_fini(&pass->parts);
 }
 
 struct job *pass_next(struct pass *pass)
@@ -104,7 +105,9 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     remember(pass, &request, &ret->reason);
     if (pass->reservations >= PASS_RESERVATIONS_MAX)
         return;
-    int64_t at_ms = scheduler_reserve(&pass->view, job, &request);
+    if (!pass->parts.all)
+        parts_find(&pass->parts, &pass->view);
+    int64_t at_ms = scheduler_reserve(&pass->view, &pass->parts, job, &request);
     if (at_ms > 0)
         pass->reserved[pass->reservations++] = job;
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;

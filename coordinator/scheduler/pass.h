@@ -7,6 +7,7 @@
 #ifndef SCHEDULER_PASS_H
 #define SCHEDULER_PASS_H
 
+#include "coordinator/scheduler/parts.h"
 #include "coordinator/scheduler/queue.h"
 #include "coordinator/scheduler/scheduler.h"
 
@@ -26,6 +27,7 @@ struct refusal { /* the view only shrinks within a pass: what was refused once s
 struct pass {
     struct view view;
     struct queue queue;
+    struct parts parts; /* once something is reserved */
     struct refusal refusals[PASS_REFUSALS_MAX];
     int refusals_count, reservations;
     const struct job *reserved[PASS_RESERVATIONS_MAX]; /* for whom, in the order of the queue */

@@ -21,40 +21,46 @@ static int64_t earliest(const int64_t *ends, int count)
     return best;
 }
 
-static void release(struct view_node *node, const struct job *job, bool leaving)
+struct future { /* of one node */
+    struct view_node node;
+    const struct part *parts, *end;
+};
+
+static void release(struct future *then, const struct job *job, bool leaving)
 {
     const struct resources *each = &job->spec->resources;
-    for (int i = 0; i < job->workers_count; i++) {
-        const struct worker *worker = &job->workers[i];
-        if (worker->state == WORKER_EXITED || worker->leaving != leaving ||
-            strcmp(worker->node, node->node->name) != 0)
+    for (const struct part *part = then->parts; part < then->end; part++) {
+        if (part->job != job || part->leaving != leaving)
             continue;
-        for (int slot = worker->slot; slot < worker->slot + each->slots; slot++)
-            node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
-        node->slots_free += each->slots;
-        node->cpus_milli_free += each->cpus_milli;
-        node->memory_bytes_free += each->memory_bytes;
+        for (int slot = part->slot; slot < part->slot + each->slots; slot++)
+            then->node.slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
+        then->node.slots_free += each->slots;
+        then->node.cpus_milli_free += each->cpus_milli;
+        then->node.memory_bytes_free += each->memory_bytes;
     }
 }
 
 /* Those whose node is being given back; true if there are any. */
-static bool release_leaving(struct view_node *node, const struct job *const *jobs, int count)
+static bool release_leaving(struct future *then, const struct job *const *jobs, int count)
 {
-    int before = node->slots_free;
+    int before = then->node.slots_free;
     for (int i = 0; i < count; i++)
         if (jobs[i]->gives_to[0])
-            release(node, jobs[i], true);
-    return node->slots_free > before;
+            release(then, jobs[i], true);
+    return then->node.slots_free > before;
 }
 
 /* When workers_per_node of its workers fit here, as jobs end one after another. */
-static int64_t ready_at(const struct view *view, const struct view_node *node,
+static int64_t ready_at(const struct view *view, const struct parts *parts, int index,
                         const struct spec *spec)
 {
     enum { JOBS_MAX = NODE_SLOTS_MAX };
     const struct job *jobs[JOBS_MAX];
     int64_t ends[JOBS_MAX], at_ms = view->now_ms;
-    struct view_node then = *node;
+    const struct view_node *node = &view->nodes[index];
+    struct future then = {.node = *node,
+                          .parts = &parts->all[parts->first[index]],
+                          .end = &parts->all[parts->first[index + 1]]};
     int count = 0;
     if (!node->open)
         return INT64_MAX;
@@ -66,9 +72,9 @@ static int64_t ready_at(const struct view *view, const struct view_node *node,
         ends[count] = scheduler_release_at(e->value, view->now_ms);
         count++;
     }
-    if (!node_has_room(&then, spec, NULL) && release_leaving(&then, jobs, count))
+    if (!node_has_room(&then.node, spec, NULL) && release_leaving(&then, jobs, count))
         at_ms += END_SLACK_MS;
-    while (!node_has_room(&then, spec, NULL)) {
+    while (!node_has_room(&then.node, spec, NULL)) {
         int64_t next = earliest(ends, count);
         if (next == INT64_MAX)
             return INT64_MAX;
@@ -101,7 +107,8 @@ static bool could_use(const struct view_node *node, const struct spec *spec)
            (!spec->topology[0] || node_label(node->node, spec->topology));
 }
 
-static int find_options(const struct view *view, const struct spec *spec, struct option *ret)
+static int find_options(const struct view *view, const struct parts *parts, const struct spec *spec,
+                        struct option *ret)
 {
     int count = 0;
     for (int i = 0; i < view->count; i++) {
@@ -110,7 +117,7 @@ static int find_options(const struct view *view, const struct spec *spec, struct
             continue;
         ret[count++] = (struct option){
             .index = i,
-            .ready_ms = node->held_for ? INT64_MAX : ready_at(view, node, spec),
+            .ready_ms = node->held_for ? INT64_MAX : ready_at(view, parts, i, spec),
             .value = spec->topology[0] ? node_label(node->node, spec->topology) : NULL};
     }
     qsort(ret, (size_t)count, sizeof *ret, compare);
@@ -137,12 +144,13 @@ static int64_t best_run(const struct option *options, int count, int least, int 
     return best;
 }
 
-int64_t scheduler_reserve(struct view *view, const struct job *job, const struct request *request)
+int64_t scheduler_reserve(struct view *view, const struct parts *parts, const struct job *job,
+                          const struct request *request)
 {
     struct option *options = calloc((size_t)view->count + 1, sizeof *options);
     int start = 0;
     insist(options);
-    int count = find_options(view, request->spec, options);
+    int count = find_options(view, parts, request->spec, options);
     int64_t at_ms = best_run(options, count, request->nodes_min, &start);
     for (int i = 0; i < count && at_ms > 0; i++) {
         struct view_node *node = &view->nodes[options[i].index];
