@@ -11,7 +11,7 @@
  * gradients are narrowed as soon as they are final and summed like that; the sum over a window's
  * passes is rounded with each.
  *
- * Part of sharded.c, whose thread calls. In float only init, own, hide and clear make sense.
+ * Part of sharded.h, whose thread calls. In float only init, own, hide and clear make sense.
  */
 #ifndef PARALLEL_SHARDED_LOW_H
 #define PARALLEL_SHARDED_LOW_H
