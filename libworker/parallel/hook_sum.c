@@ -4,8 +4,8 @@
 
 struct hook_sum {
     bool watch;
-    int total; /* parts of this pass */
-    int *wild; /* [n_params], by part: its sum is not finite */
+    int total;  /* parts of this pass */
+    int wild[]; /* [n_params], by part: its sum is not finite */
 };
 
 static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
@@ -38,28 +38,24 @@ static bool all_finite(const void *arg)
     return !wild;
 }
 
-static void hook_free(void *arg)
+/* Takes it over. */
+static struct grad_hook as_hook(struct hook_sum *hook)
 {
-    struct hook_sum *hook = arg;
-    free(hook->wild);
-    free(hook);
+    return (struct grad_hook){
+        .face = {"sum", start, finish, hook},
+        .free = free,
+        .finite = hook->watch ? all_finite : NULL,
+    };
 }
 
 int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *ret,
                  struct error *err)
 {
-    struct hook_sum *hook = calloc(1, sizeof(*hook));
-    int *wild = calloc((size_t)model->n_params, sizeof(*wild));
-    if (!hook || !wild) {
-        free(hook);
-        free(wild);
+    size_t flags_bytes = (size_t)model->n_params * sizeof(int);
+    struct hook_sum *hook = calloc(1, sizeof(*hook) + flags_bytes);
+    if (!hook)
         return error_set(err, WK_ENOMEM, "no memory for %d flags", model->n_params);
-    }
-    *hook = (struct hook_sum){.watch = watch, .wild = wild};
-    *ret = (struct grad_hook){
-        .face = {"sum", start, finish, hook},
-        .free = hook_free,
-        .finite = watch ? all_finite : NULL,
-    };
+    hook->watch = watch;
+    *ret = as_hook(hook);
     return 0;
 }
