@@ -183,7 +183,8 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->last_recovery_ms = job->last_recovery_ms;
 }
 
-/* What was asked for at submit, with the number of nodes of a later scale. */
+/* What was asked for at submit, with the number of nodes of a later scale. A past job has no parsed
+ * spec of its own. */
 static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
                                     Muster__JobSpec *spec)
 {
@@ -194,7 +195,7 @@ static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
     muster__job_spec__range__init(nodes);
     nodes->min = (uint32_t)job->nodes_min;
     nodes->max = (uint32_t)job->nodes_max;
-    nodes->spares = (uint32_t)job->spec->spares;
+    nodes->spares = spec->nodes ? spec->nodes->spares : 0;
     copy->nodes = nodes;
     return copy;
 }

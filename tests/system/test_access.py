@@ -104,4 +104,6 @@ def test_scale_and_top(make_cluster):
     assert cluster.muster("scale", job, "x").returncode == 2
     top = cluster.muster("top", check=True).stdout
     assert "node1" in top and job in top and "1/1" in top
+    past = json.loads(cluster.muster("events", "--replay", "--json", check=True).stdout)
+    assert not past["differing"] and past["jobs"][0]["spec"]["nodes"] == {"min": 1, "max": 2, "spares": 0}
     cluster.muster("cancel", job, check=True)
