@@ -119,6 +119,22 @@ int rows_alone(struct wk_comm *comm, const struct request *rq)
     return 0;
 }
 
+/* Rows that hold something are in memory: `counts` of its in, or of its out. */
+static bool has_rows(const struct wk_comm *comm, const struct request *rq, bool is_in)
+{
+    const struct wk_rows *rows = &rq->rows;
+    const size_t *counts = is_in ? rows->in_counts : rows->out_counts;
+    size_t total = 0;
+    if (is_in && rq->kind == KIND_ALL_GATHER_V)
+        total = rows->out_counts[comm->rank];
+    else if (!is_in && rq->kind == KIND_REDUCE_SCATTER_V)
+        total = rows->in_counts[comm->rank];
+    else
+        for (int p = 0; p < comm->world; p++)
+            total |= counts[p];
+    return total == 0 || (is_in ? rows->in != NULL : rows->out != NULL);
+}
+
 /* An asynchronous operation outlives the caller's arrays. */
 static int keep_arrays(struct wk_comm *comm, struct request *request)
 {
@@ -144,6 +160,10 @@ static int keep_arrays(struct wk_comm *comm, struct request *request)
         if (used)
             memcpy(space + (size_t)i * n, *arrays[i], n * sizeof(*space));
         *arrays[i] = used ? space + (size_t)i * n : NULL;
+    }
+    if (!has_rows(comm, request, true) || !has_rows(comm, request, false)) {
+        free(space);
+        return comm_argument_error(comm, WK_EINVAL, "rows of elements, but no buffer");
     }
     request->row_space = space;
     return 0;

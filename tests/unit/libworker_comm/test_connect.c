@@ -266,3 +266,25 @@ Test(handshake, every_changed_byte_is_noticed)
     challenge_make(&challenge, nonce);
     cr_assert_eq(hello_judge(&hello, &acceptor, &challenge), HANDSHAKE_REFUSED, "a replay");
 }
+
+Test(connect, rows_without_memory_are_refused)
+{
+    struct comm_options options = {.rank = 0, .world = 1};
+    const size_t one = 1, none = 0;
+    float value = 3, sum = 0;
+    struct wk_comm *comm;
+    cr_assert_eq(comm_connect(NULL, &options, &comm, NULL), 0);
+    struct wk_rows rows = {&value, &one, &none, &sum, &one, &none, WK_F32};
+    struct wk_rows no_in = rows, no_out = rows, empty = {NULL, &none, &none, NULL, &none, &none};
+    no_in.in = NULL;
+    no_out.out = NULL;
+    cr_assert_eq(wk_all_to_all_v(comm, &no_in, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_gather_v(comm, &no_in, NULL), WK_EINVAL);
+    cr_assert_eq(wk_reduce_scatter_v(comm, &no_in, WK_SUM, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_to_all_v(comm, &no_out, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_gather_v(comm, &no_out, NULL), WK_EINVAL);
+    cr_assert_eq(wk_reduce_scatter_v(comm, &no_out, WK_SUM, NULL), WK_EINVAL);
+    cr_assert_eq(wk_all_to_all_v(comm, &empty, NULL), 0);
+    cr_assert(wk_reduce_scatter_v(comm, &rows, WK_SUM, NULL) == 0 && sum == 3);
+    wk_comm_close(comm);
+}
