@@ -34,6 +34,7 @@ struct rank {
     struct wk_context *ctx;
     size_t rest, most, count;
     int status;
+    int chances; /* to look, so far; its number at the start */
 };
 
 /* Everything a rank does is done on its thread, which looks at its memory on the way. */
@@ -58,10 +59,13 @@ static size_t state_bytes(struct wk_context *ctx)
            resident(&s->low.own_grad_pages);
 }
 
+/* Looking is slow: ranks take turns, each at the moments that the others leave out. */
 static void look(void)
 {
-    size_t bytes = looking ? state_bytes(looking->ctx) : 0;
-    if (looking && bytes > looking->most)
+    if (!looking || looking->chances++ % RANKS)
+        return;
+    size_t bytes = state_bytes(looking->ctx);
+    if (bytes > looking->most)
         looking->most = bytes;
 }
 
@@ -70,7 +74,7 @@ void __wrap_strategy_ready(struct strategy *st, int index);
 void __wrap_strategy_ready(struct strategy *st, int index)
 {
     __real_strategy_ready(st, index);
-    if (index % LOOK_EVERY == 0) /* looking is slow; another parameter in each block */
+    if (index % LOOK_EVERY == 0) /* another parameter in each block */
         look();
 }
 
@@ -115,8 +119,8 @@ static void train(struct rank *rank, struct wk_model *model, struct wk_loader *l
         wk_forward(model, &batch, NULL);
         wk_backward(model);
         wk_step(optimizer);
-        look();
         rank->rest = state_bytes(rank->ctx);
+        rank->most = rank->rest > rank->most ? rank->rest : rank->most;
         if (narrowing_on(&rank->ctx->narrowing))
             wk_gather_parameters(model); /* which costs nothing once the next pass has begun */
     }
@@ -169,7 +173,8 @@ static void memory_is_that_of_the_formulas(void)
         fake_init(&cluster);
         fake_form(&cluster, workers, RANKS);
         for (int i = 0; i < RANKS; i++) {
-            ranks[i] = (struct rank){.kind = kind, .session = fake_session(&cluster, i)};
+            ranks[i] = (struct rank){
+                .kind = kind, .session = fake_session(&cluster, i), .chances = i};
             pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
         }
         double formula = kind->whole + kind->cut / RANKS, rest = 0, most = 0;
