@@ -173,8 +173,8 @@ static void memory_is_that_of_the_formulas(void)
         fake_init(&cluster);
         fake_form(&cluster, workers, RANKS);
         for (int i = 0; i < RANKS; i++) {
-            ranks[i] = (struct rank){
-                .kind = kind, .session = fake_session(&cluster, i), .chances = i};
+            ranks[i] =
+                (struct rank){.kind = kind, .session = fake_session(&cluster, i), .chances = i};
             pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
         }
         double formula = kind->whole + kind->cut / RANKS, rest = 0, most = 0;

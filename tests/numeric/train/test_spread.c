@@ -65,7 +65,7 @@ struct worker {
 struct scene {
     struct fake_cluster cluster;
     struct worker workers[WORKERS];
-    int losses; /* reported so far */
+    int losses;           /* reported so far */
     _Atomic int64_t last; /* step of the survivor */
     bool went_back;
 };
