@@ -7,6 +7,47 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
+static size_t trimmed(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return length;
+}
+
+static bool same_path(const char *one, const char *other)
+{
+    size_t length = trimmed(one);
+    return length == trimmed(other) && memcmp(one, other, length) == 0;
+}
+
+/* As they are written: a relative one counts from where the command starts. */
+static bool same_folder(const struct spec *one, const struct spec *other)
+{
+    return same_path(one->checkpoint_dir, other->checkpoint_dir) &&
+           (one->checkpoint_dir[0] == '/' || same_path(one->workdir, other->workdir));
+}
+
+int checkpoint_folder_free(const struct cluster *cluster, const struct spec *spec,
+                           struct error *err)
+{
+    if (!spec->checkpoint_dir[0])
+        return 0;
+    const struct job *job = cluster_first_active_job(cluster);
+    while (job && !same_folder(job->spec, spec))
+        job = cluster_next_active_job(cluster, job);
+    if (!job)
+        return 0;
+    /* What another tenant has is not told. */
+    bool own = strcmp(job->spec->tenant, spec->tenant) == 0;
+    error_set(err, E_FAILED_PRECONDITION, "%s%s keeps its checkpoints in %.300s",
+              own ? "job " : "another job", own ? job->id : "", spec->checkpoint_dir);
+    error_field(err, "checkpoint.dir");
+    error_hint(err, "choose another checkpoint.dir, or wait until %s has ended",
+               own ? job->id : "it");
+    return E_FAILED_PRECONDITION;
+}
+
 static int check_fence(struct step *step, const struct job *job, struct error *err)
 {
     const struct checkpoint *checkpoint = &step->event->checkpoint.checkpoint;

@@ -120,7 +120,9 @@ void job_submit(struct step *step)
     }
     if (keyed && answer_repeated(step, key))
         return;
-    if (scheduler_possible(step->cluster, step->event->job_submit.spec, &err) < 0) {
+    const struct spec *spec = step->event->job_submit.spec;
+    if (checkpoint_folder_free(step->cluster, spec, &err) < 0 ||
+        scheduler_possible(step->cluster, spec, &err) < 0) {
         step_refuse(step, &err);
         return;
     }

@@ -60,7 +60,7 @@ static const char *const *argv_of(const struct script *s, char (*words)[24], cha
 
 static void send_submit(struct stage *stage, struct sim_job *job)
 {
-    char words[ARGS_MAX][24], *argv[ARGS_MAX], priority[16], runtime[16];
+    char words[ARGS_MAX][24], *argv[ARGS_MAX], priority[16], runtime[16], folder[64];
     Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
     Muster__JobSpec__Range nodes = MUSTER__JOB_SPEC__RANGE__INIT;
     Muster__JobSpec__Checkpoint checkpoint = MUSTER__JOB_SPEC__CHECKPOINT__INIT;
@@ -82,7 +82,8 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     if (job->max_runtime_s)
         spec.max_runtime = runtime;
     spec.elastic = (char *)(uintptr_t)job->elastic;
-    checkpoint.dir = (char *)(uintptr_t) "/ckpt";
+    (void)snprintf(folder, sizeof folder, "/ckpt/%s", job->name);
+    checkpoint.dir = folder;
     checkpoint.keep = 2;
     spec.checkpoint = &checkpoint;
     restart.max = 5;

@@ -60,6 +60,7 @@ struct story_spec {
     bool retry;
     const char *tenant;
     int spares;
+    const char *checkpoint_dir;
 };
 
 void story_begin(struct story *story);

@@ -1,6 +1,7 @@
 /* Checkpoints: fenced by generation, superseded, still taken while a gang ends. Stories
  * on virtual time: what happens, and the exact trace it leaves. */
 #include <criterion/criterion.h>
+#include <string.h>
 
 #include "tests/unit/coordinator_core/story.h"
 
@@ -93,4 +94,38 @@ Test(checkpoints, a_gang_that_ends_may_save_though_its_ranks_leave_one_by_one)
     saves->ignores_term = false;
     story_wait(&s, 2000);
     story_expect(&s, "j1 stopping cancelled\nj1 cancelled cancelled\n");
+}
+
+static void expect_folder_refused(const char *who, const char *hint)
+{
+    cr_assert_eq(s.error.code, E_FAILED_PRECONDITION, "%s", s.error.text);
+    cr_expect_str_eq(s.error.field, "checkpoint.dir");
+    cr_expect(strncmp(s.error.text, who, strlen(who)) == 0, "%s", s.error.text);
+    cr_expect_str_eq(s.error.hint, hint);
+}
+
+Test(checkpoints, two_jobs_never_write_into_one_folder)
+{
+    struct story_spec spec = {.name = "x", .nodes_min = 1, .checkpoint_dir = "/shared/gpt"};
+    story_node_up(&s, "a", 4);
+    story_submit_key(&s, &spec, "key");
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_submit_key(&s, &spec, "key");
+    cr_assert(s.error.code == 0 && s.repeated, "the first job answers who asks again");
+    spec.checkpoint_dir = "/shared/gpt//";
+    story_submit(&s, &spec);
+    expect_folder_refused("job j1 keeps",
+                          "choose another checkpoint.dir, or wait until j1 has ended");
+    spec.tenant = "vision";
+    story_submit(&s, &spec);
+    expect_folder_refused("another job keeps",
+                          "choose another checkpoint.dir, or wait until it has ended");
+    spec.checkpoint_dir = "/shared/gpt2";
+    story_submit(&s, &spec);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_cancel(&s, "j1");
+    story_wait(&s, 60000);
+    spec.checkpoint_dir = "/shared/gpt";
+    story_submit(&s, &spec);
+    cr_expect_eq(s.error.code, 0, "a job goes on where one has ended: %s", s.error.text);
 }
