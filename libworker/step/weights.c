@@ -41,9 +41,15 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
     const struct wk_context *owner = prepare_context_of_model(model);
     struct error err = {0};
     int rc = owner ? wk_gather_parameters(model) : 0;
-    if (rc || (owner && owner->rank != 0))
+    /* A broken generation is no error of the loop's calls, but what was to be written is not here.
+     */
+    if (!rc && owner && owner->phase == STEP_BROKEN)
+        rc = error_set(&err, WK_EPEER, "weights %.300s: the generation ended, nothing was written",
+                       path);
+    else if (rc || (owner && owner->rank != 0))
         return rc;
-    rc = pretrained_save(model, path, options, &err);
+    else
+        rc = pretrained_save(model, path, options, &err);
     if (rc && ctx)
         context_notice(ctx, "%s", err.text);
     return rc;
