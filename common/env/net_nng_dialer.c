@@ -340,9 +340,11 @@ static void dialer_revive(void *arg)
 
 static int dialer_start(struct net_dialer *d)
 {
+    int rv = net_nng_start();
     /* Raw: a cooked REQ socket resends by itself when a connection is lost, and cancelling its
      * receives while it sends is not safe in 1.5.2. Here nothing is ever cancelled. */
-    int rv = nng_req0_open_raw(&d->socket);
+    if (rv == 0)
+        rv = nng_req0_open_raw(&d->socket);
     if (rv == 0)
         rv = nng_socket_set_size(d->socket, NNG_OPT_RECVMAXSZ,
                                  NET_MESSAGE_MAX_BYTES + SP_HEADER_BYTES);

@@ -1,4 +1,4 @@
-/* The private half of net_nng, shared by its three files: the way from NNG's threads to the loop,
+/* The private half of net_nng, shared by its files: the way from NNG's threads to the loop,
  * and the reading of addresses. Included by them only.
  */
 #ifndef ENV_NET_NNG_INTERNAL_H
@@ -51,6 +51,10 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
 
 /* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
 int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
+
+/* Starts NNG's threads, only as many as pay (net_nng_threads.c); before any other call of NNG. Again
+ * is fine. 0 or NNG's code. */
+int net_nng_start(void);
 
 /* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
 void net_nng_mend_epipe(void);

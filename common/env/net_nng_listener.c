@@ -272,7 +272,9 @@ static void listener_sweep(void *arg)
 
 static int listener_start(struct net_listener *l, const struct net_nng_address *address)
 {
-    int rv = nng_rep0_open(&l->socket);
+    int rv = net_nng_start();
+    if (rv == 0)
+        rv = nng_rep0_open(&l->socket);
     if (rv == 0)
         rv = nng_socket_set_size(l->socket, NNG_OPT_RECVMAXSZ,
                                  NET_MESSAGE_MAX_BYTES + SP_HEADER_BYTES);
