@@ -52,8 +52,8 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
 /* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
 int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
 
-/* Starts NNG's threads, only as many as pay (net_nng_threads.c); before any other call of NNG. Again
- * is fine. 0 or NNG's code. */
+/* Starts NNG's threads, only as many as pay (net_nng_threads.c); before any other call of NNG.
+ * Again is fine. 0 or NNG's code. */
 int net_nng_start(void);
 
 /* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
