@@ -50,8 +50,8 @@ WK_API int wk_model_load(struct wk_context *ctx, struct wk_model *model, const c
 
 /* Write the weights to the folder `path`, which must not be there or be empty: whole or absent. Of
  * a prepared model all ranks call it between steps, and rank 0 writes. WK_EINVAL, WK_ENOMEM (disk
- * full too), WK_EIO, WK_ESTATE before wk_prepare, WK_EPEER when the generation ended and nothing was
- * written: again after the next wk_next. The sentence is a notice. */
+ * full too), WK_EIO, WK_ESTATE before wk_prepare, WK_EPEER when the generation ended: nothing was
+ * written, it can be after the next wk_next. The sentence is a notice. */
 struct wk_export_options {
     enum wk_format format; /* WK_FORMAT_F32, F16 or BF16 */
     uint64_t file_bytes;   /* largest file, but for a tensor larger than that; 0 = one file */
