@@ -21,6 +21,8 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
     loader->options = *options;
     loader->samples = samples;
     loader->order_epoch = -1;
+    loader->batch_asked = options->batch;
+    list_init(&loader->made);
     *ret = loader;
     return 0;
 }
@@ -29,6 +31,7 @@ void wk_loader_free(struct wk_loader *loader)
 {
     if (!loader)
         return;
+    list_remove(&loader->made);
     free(loader->tokens);
     free(loader);
 }
@@ -136,10 +139,8 @@ int64_t wk_loader_position(const struct wk_loader *loader)
     return loader->cursor;
 }
 
-int wk_loader_seek(struct wk_loader *loader, int64_t position)
+int loader_seek(struct wk_loader *loader, int64_t position)
 {
-    if (loader->owner && !loader->options.evaluation)
-        return WK_ESTATE;
     if (position < 0)
         return WK_EINVAL;
     loader->cursor = loader->committed = position;

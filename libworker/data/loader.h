@@ -10,6 +10,7 @@
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
+#include "common/base/list.h"
 #include "libworker/data/permute.h"
 #include "libworker/data/source.h"
 
@@ -24,6 +25,9 @@ struct wk_loader {
     int64_t capacity;         /* samples */
     int64_t batches_after;    /* global batches of the epoch behind the one dealt last */
     void *owner;              /* the context it was prepared in; kept by step/ */
+    void *maker;              /* the open context it was made in, or NULL; kept by step/ */
+    struct list made;         /* in the maker's list of them */
+    int64_t batch_asked;      /* of the program; wk_find_batch may have halved options.batch */
 };
 
 struct loader_place {
@@ -36,6 +40,9 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
  * an error. The batch's arrays are the loader's until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
+
+/* wk_loader_seek, once it is allowed. WK_EINVAL. */
+int loader_seek(struct wk_loader *loader, int64_t position);
 
 /* Whether the next loader_next would return 0. */
 bool loader_at_end(const struct wk_loader *loader);

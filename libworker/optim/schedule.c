@@ -137,6 +137,7 @@ bool schedule_good(const struct wk_schedule_options *o)
 int wk_scheduler_new(struct wk_optimizer *optimizer, const struct wk_schedule_options *options,
                      struct wk_scheduler **ret_scheduler)
 {
+    *ret_scheduler = NULL;
     if (!optimizer || !schedule_good(options))
         return WK_EINVAL;
     struct wk_scheduler *s = calloc(1, sizeof(*s));

@@ -23,6 +23,7 @@
 
 #include <worker/worker.h>
 
+#include "common/base/list.h"
 #include "common/base/rng.h"
 #include "libworker/checkpoint/saver.h"
 #include "libworker/config/place.h"
@@ -82,6 +83,7 @@ struct wk_context {
     struct wk_model *model;
     struct wk_optimizer *optimizer;
     struct bound_optimizer bound;
+    struct list made; /* loaders, prepared or not */
     struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];

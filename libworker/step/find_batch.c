@@ -3,6 +3,7 @@
 
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
 
@@ -81,7 +82,7 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     struct wk_context *ctx = loader ? loader->owner : NULL;
     struct error err = {0};
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(loader);
     if (ctx->error.code || ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     if (ctx->phase != STEP_BOUNDARY)

@@ -28,7 +28,28 @@ int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *option
                   struct wk_loader **ret_loader)
 {
     struct error err = {0};
-    return tell(ctx, loader_new(options, ret_loader, &err), &err);
+    *ret_loader = NULL;
+    int rc = loader_new(options, ret_loader, &err);
+    if (rc || !ctx)
+        return tell(ctx, rc, &err);
+    (*ret_loader)->maker = ctx;
+    list_push_back(&ctx->made, &(*ret_loader)->made);
+    return 0;
+}
+
+int wk_loader_seek(struct wk_loader *loader, int64_t position)
+{
+    struct wk_context *ctx = loader ? loader->owner : NULL;
+    struct error err = {0};
+    int rc = 0;
+    if (!loader)
+        return WK_EINVAL;
+    if (ctx && !loader->options.evaluation)
+        rc = error_set(&err, WK_ESTATE,
+                       "wk_loader_seek of a training loader, whose position the context keeps");
+    else if (loader_seek(loader, position))
+        rc = error_set(&err, WK_EINVAL, "wk_loader_seek to sample %lld", (long long)position);
+    return tell(ctx ? ctx : loader->maker, rc, &err);
 }
 
 static int new_optimizer(const char *kind, const struct wk_optimizer_options *options,
@@ -54,6 +75,7 @@ static int new_optimizer(const char *kind, const struct wk_optimizer_options *op
 int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *options,
                      struct wk_optimizer **ret_optimizer)
 {
+    *ret_optimizer = NULL;
     if (ctx->error.code)
         return ctx->error.code;
     struct error err = {0};

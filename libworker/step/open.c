@@ -156,6 +156,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     ctx->saved_step = -1;
     ctx->grad_scale = 1;
     ctx->loss = (double)NAN;
+    list_init(&ctx->made);
     signal_watch();
     ctx->signals_seen = signal_count();
     *ret_ctx = ctx;
@@ -186,6 +187,16 @@ static int exit_code(const struct wk_context *ctx)
     }
 }
 
+/* They may outlive it. */
+static void forget_loaders(struct wk_context *ctx)
+{
+    while (!list_empty(&ctx->made)) {
+        struct wk_loader *loader = list_entry(ctx->made.next, struct wk_loader, made);
+        loader->maker = NULL;
+        list_remove(&loader->made);
+    }
+}
+
 int wk_close(struct wk_context *ctx)
 {
     if (!ctx)
@@ -203,6 +214,7 @@ int wk_close(struct wk_context *ctx)
     saver_free(ctx->saver);
     context_leave(ctx);
     prepare_undo(ctx);
+    forget_loaders(ctx);
     if (ctx->session)
         ctx->session->ops->free(ctx->session);
     comm_listener_close(ctx->listener);

@@ -8,7 +8,7 @@
 
 struct wk_context *prepare_context_of_model(const struct wk_model *model)
 {
-    return model->grad_ready == step_grad_ready ? model->grad_ready_arg : NULL;
+    return model && model->grad_ready == step_grad_ready ? model->grad_ready_arg : NULL;
 }
 
 static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,

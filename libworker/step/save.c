@@ -279,8 +279,11 @@ int wk_save(struct wk_context *ctx)
 {
     if (ctx->error.code)
         return ctx->error.code;
-    if (!ctx->saver)
-        return WK_ESTATE;
+    struct error err = {0};
+    if (!ctx->saver) {
+        (void)error_set(&err, WK_ESTATE, "wk_save without a checkpoint.dir to save to");
+        return context_fail(ctx, &err);
+    }
     ctx->save_asked = true;
     return 0;
 }

@@ -27,8 +27,14 @@ static bool idle(const struct wk_context *ctx)
 bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
 {
     struct wk_context *ctx = loader ? loader->owner : NULL;
+    if (!ctx && loader && loader->maker)
+        (void)fail(loader->maker, WK_ESTATE, "wk_next of a loader that wk_prepare was not given");
     if (!ctx)
         return false;
+    if (!ret_batch) {
+        (void)fail(ctx, WK_EINVAL, "wk_next was given no batch to fill");
+        return false;
+    }
     bool training = !loader->options.evaluation;
     if (training ? !boundary_pass(ctx, loader) : idle(ctx) || !boundary_evaluates(ctx))
         return false;
@@ -70,7 +76,9 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
     struct wk_context *ctx = prepare_context_of_model(model);
     double loss = 0;
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
+    if (!batch)
+        return fail(ctx, WK_EINVAL, "wk_forward was given no batch");
     if (!idle(ctx)) {
         struct error err = {0};
         profile_begin(&ctx->profile, PROFILE_FORWARD);
@@ -91,7 +99,7 @@ int wk_set_loss(struct wk_model *model, double loss)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     ctx->pass_loss = loss;
     return ctx->error.code;
 }
@@ -100,7 +108,7 @@ int wk_gather_parameters(struct wk_model *model)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     int rc = idle(ctx) || !ctx->comm ? 0 : strategy_gather(&ctx->strategy, ctx->comm);
     return rc ? context_break(ctx, rc) : ctx->error.code;
 }
@@ -109,7 +117,7 @@ int wk_no_sync(struct wk_model *model, bool on)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     ctx->no_sync = on;
     return ctx->error.code;
 }
@@ -117,7 +125,9 @@ int wk_no_sync(struct wk_model *model, bool on)
 int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
-    if (!ctx || (ctx->phase != STEP_BOUNDARY && ctx->phase != STEP_BROKEN))
+    if (!ctx)
+        return prepare_missing(model);
+    if (ctx->phase != STEP_BOUNDARY && ctx->phase != STEP_BROKEN)
         return WK_ESTATE;
     return strategy_set_hook(&ctx->strategy, hook);
 }
@@ -162,7 +172,7 @@ int wk_grad_ready(struct wk_model *model, int index)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     if (index < 0 || index >= model->n_params)
         return WK_EINVAL;
     if (idle(ctx))
@@ -179,7 +189,7 @@ int wk_backward(struct wk_model *model)
     struct wk_context *ctx = prepare_context_of_model(model);
     struct error err = {0};
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     if (idle(ctx))
         return ctx->error.code;
     if (!ctx->custom_begun && begin_pass(ctx))
@@ -263,7 +273,7 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     double norm = 0;
     if (at_window_end(ctx) && finish_sums(ctx) && clip(ctx, (double)max_norm))
         norm = ctx->norm;
@@ -276,7 +286,7 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
 {
     struct wk_context *ctx = prepare_context_of_model(model);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(model);
     if (idle(ctx))
         return ctx->error.code;
     if (!(max_value > 0))
@@ -393,7 +403,7 @@ int wk_step(struct wk_optimizer *optimizer)
 {
     struct wk_context *ctx = prepare_context_of_optimizer(optimizer);
     if (!ctx)
-        return WK_ESTATE;
+        return prepare_missing(optimizer);
     for (int i = 0; i < ctx->n_schedulers; i++)
         ctx->scheduler_due[i] = false;
     if (!idle(ctx) && ctx->micro == 0)
@@ -424,17 +434,19 @@ int wk_step(struct wk_optimizer *optimizer)
 }
 int wk_scheduler_step(struct wk_scheduler *scheduler)
 {
-    struct wk_context *ctx = prepare_context_of_optimizer(scheduler->optimizer);
+    struct wk_context *ctx = scheduler ? prepare_context_of_optimizer(scheduler->optimizer) : NULL;
     if (!ctx)
-        return WK_ESTATE;
-    /* Also in a broken generation: the step it belongs to is part of the state. */
+        return prepare_missing(scheduler);
     for (int i = 0; i < ctx->n_schedulers; i++) {
-        if (ctx->schedulers[i] != scheduler || !ctx->scheduler_due[i])
+        if (ctx->schedulers[i] != scheduler)
             continue;
-        scheduler_advance(scheduler);
+        /* Also in a broken generation: the step it belongs to is part of the state. */
+        if (ctx->scheduler_due[i])
+            scheduler_advance(scheduler);
         ctx->scheduler_due[i] = false;
+        return ctx->error.code;
     }
-    return ctx->error.code;
+    return fail(ctx, WK_ESTATE, "wk_scheduler_step of a scheduler that wk_prepare was not given");
 }
 
 int64_t wk_steps(const struct wk_context *ctx)

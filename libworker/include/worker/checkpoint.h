@@ -19,8 +19,8 @@
 struct wk_context;
 struct wk_model;
 
-/* Save at the next step boundary, besides the automatic ones. All ranks call it or none. WK_ESTATE
- * without checkpoint.dir. */
+/* Save at the next step boundary, besides the automatic ones. All ranks call it or none. Without
+ * checkpoint.dir WK_ESTATE, the context's error. */
 WK_API int wk_save(struct wk_context *ctx);
 
 /* Wait until nothing is being written. Returns the result of the last checkpoint written by this

@@ -8,7 +8,8 @@
  *
  * Both belong to the caller: free the loader first, both after the context they were used in. One
  * thread per loader; a source may be shared by loaders. `ctx` only receives the sentence of a
- * failure (which is then the context's error) and may be NULL.
+ * failure (which is then the context's error) and may be NULL;
+ * and of a loader that it is used in wk_next without wk_prepare.
  */
 #ifndef WORKER_DATA_H
 #define WORKER_DATA_H
@@ -63,7 +64,8 @@ WK_API int64_t wk_loader_samples(const struct wk_loader *loader); /* of one epoc
 WK_API int64_t wk_loader_batches(const struct wk_loader *loader); /* of one epoch, as yielded */
 
 /* Global samples dealt so far. Setting it is for evaluation loaders that start over: WK_ESTATE for
- * a training loader in a context, whose position the context keeps. */
+ * a training loader in a context, whose position the context keeps; WK_EINVAL for a negative one.
+ * Both are the context's error. */
 WK_API int64_t wk_loader_position(const struct wk_loader *loader);
 WK_API int wk_loader_seek(struct wk_loader *loader, int64_t position);
 

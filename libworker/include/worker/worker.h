@@ -15,7 +15,9 @@
  *
  * Calls return 0 or a negative enum wk_error. Errors are sticky: after the first, calls do nothing
  * and return it, wk_next returns false, wk_last_error has the sentence. So the loop needs no
- * checks.
+ * checks. Calls on NULL, as what could not be made is, return WK_EINVAL; on objects that wk_prepare
+ * was not given WK_ESTATE. That is sticky where the object knows a context: a loader the one it was
+ * made in, a scheduler its optimizer's.
  *
  * One thread per context. Two contexts are independent.
  */
@@ -128,8 +130,9 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
                (int)(sizeof((const struct wk_object[]){__VA_ARGS__}) / sizeof(struct wk_object)))
 
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
- * when asked to stop, after an error and for NULL. Of a training loader it is where everything that
- * happens between steps happens: checkpoints, stop requests, new generations. */
+ * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
+ * WK_ESTATE, the error of the context that it was made in. Of a training loader it is where
+ * everything that happens between steps happens: checkpoints, stop requests, new generations. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Halve the loader's batch until every rank's memory holds its share of it. All ranks call it

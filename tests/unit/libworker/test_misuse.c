@@ -210,6 +210,46 @@ static int metric_name(struct small *s)
     return wk_log(s->ctx, "Loss!", 1);
 }
 
+static int no_loader(struct small *s)
+{
+    cr_assert_eq(wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->optimizer)), 0);
+    cr_assert_not(wk_next(s->loader, &batch));
+    return wk_status(s->ctx);
+}
+
+static int no_scheduler(struct small *s)
+{
+    wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->optimizer), WK_OBJECT(s->loader));
+    pass(s);
+    wk_step(s->optimizer);
+    return wk_scheduler_step(s->scheduler);
+}
+
+static int no_batch_to_fill(struct small *s)
+{
+    small_prepare(s);
+    cr_assert_not(wk_next(s->loader, NULL));
+    return wk_status(s->ctx);
+}
+
+static int forward_of_nothing(struct small *s)
+{
+    small_prepare(s);
+    return wk_forward(s->model, NULL, NULL);
+}
+
+static int save_to_nowhere(struct small *s)
+{
+    small_prepare(s);
+    return wk_save(s->ctx);
+}
+
+static int seek_while_training(struct small *s)
+{
+    small_prepare(s);
+    return wk_loader_seek(s->loader, 0);
+}
+
 enum { SETTINGS = 4 };
 
 static const struct row {
@@ -244,6 +284,15 @@ static const struct row {
     {loss_nan, {"mixed_precision=bf16"}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
     {overflow_always, {"mixed_precision=fp16"}, WK_EOVERFLOW, "a loss scale of 6.10352e-05"},
     {clip_by_nothing, {0}, WK_EINVAL, "needs a limit above 0"},
+    {no_loader, {0}, WK_ESTATE, "wk_next of a loader that wk_prepare was not given"},
+    {no_scheduler,
+     {0},
+     WK_ESTATE,
+     "wk_scheduler_step of a scheduler that wk_prepare was not given"},
+    {no_batch_to_fill, {0}, WK_EINVAL, "wk_next was given no batch to fill"},
+    {forward_of_nothing, {0}, WK_EINVAL, "wk_forward was given no batch"},
+    {save_to_nowhere, {0}, WK_ESTATE, "wk_save without a checkpoint.dir"},
+    {seek_while_training, {0}, WK_ESTATE, "wk_loader_seek of a training loader"},
     {metric_name, {0}, WK_EINVAL, "a metric's name has"},
 
     /* Settings that contradict each other or the world. */
@@ -294,4 +343,49 @@ Test(misuse, is_refused_with_the_code_and_the_reason)
         wk_model_free(custom);
         custom = NULL;
     }
+}
+
+/* What could not be made is NULL: the loop needs no checks. */
+Test(misuse, calls_on_what_was_not_made_are_refused)
+{
+    static const struct wk_schedule_options endless = {.kind = WK_SCHEDULE_LINEAR};
+    struct wk_model *model = NULL;
+    struct wk_scheduler *scheduler = (struct wk_scheduler *)&batch;
+    double loss;
+    float norm;
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(wk_scheduler_new(s.optimizer, &endless, &scheduler), WK_EINVAL);
+    cr_expect_null(scheduler);
+    cr_expect_not(wk_next(NULL, &batch));
+    cr_expect_eq(wk_find_batch(NULL, NULL, NULL), WK_EINVAL);
+    cr_expect_eq(wk_loader_seek(NULL, 0), WK_EINVAL);
+    cr_expect_eq(wk_forward(model, &batch, &loss), WK_EINVAL);
+    cr_expect_eq(wk_backward(model), WK_EINVAL);
+    cr_expect_eq(wk_set_loss(model, 1), WK_EINVAL);
+    cr_expect_eq(wk_gather_parameters(model), WK_EINVAL);
+    cr_expect_eq(wk_no_sync(model, true), WK_EINVAL);
+    cr_expect_eq(wk_set_gradient_hook(model, NULL), WK_EINVAL);
+    cr_expect_eq(wk_grad_ready(model, 0), WK_EINVAL);
+    cr_expect_eq(wk_clip_grad_norm(model, 1, &norm), WK_EINVAL);
+    cr_expect_eq(wk_clip_grad_value(model, 1), WK_EINVAL);
+    cr_expect_eq(wk_step(NULL), WK_EINVAL);
+    cr_expect_eq(wk_scheduler_step(scheduler), WK_EINVAL);
+    /* Made, but of no context. */
+    cr_expect_eq(wk_forward(s.model, &batch, &loss), WK_ESTATE);
+    cr_expect_eq(wk_step(s.optimizer), WK_ESTATE);
+    cr_expect_eq(wk_scheduler_step(s.scheduler), WK_ESTATE);
+    cr_expect_eq(wk_find_batch(s.loader, NULL, NULL), WK_ESTATE);
+    small_close(&s);
+}
+
+/* A loader outlives the context it was made in. */
+Test(misuse, a_forgotten_loader_behind_the_end_is_only_over)
+{
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(wk_close(s.ctx), 0);
+    cr_expect_not(wk_next(s.loader, &batch));
+    s.ctx = NULL;
+    small_close(&s);
 }

@@ -125,7 +125,7 @@ static int deal(struct wk_source *source, int world, int64_t position, int batch
     struct wk_loader *loaders[8];
     for (int r = 0; r < world; r++) {
         loaders[r] = loader_of(source, 10, 2, false);
-        cr_assert_eq(wk_loader_seek(loaders[r], position), 0);
+        cr_assert_eq(loader_seek(loaders[r], position), 0);
     }
     for (int b = 0; b < batches; b++) {
         int64_t total = 0, global = 0;
@@ -204,7 +204,7 @@ Test(loader, drop_last_leaves_the_tail_and_lengths_tell_the_truth)
     cr_assert_eq(wk_loader_position(loader), 94);
     /* A position inside the tail, as another batch size may leave it, goes on with the next epoch.
      */
-    cr_assert_eq(wk_loader_seek(loader, 43), 0);
+    cr_assert_eq(loader_seek(loader, 43), 0);
     cr_assert_eq(loader_next(loader, &alone, &batch, NULL), 1);
     cr_assert_eq(batch.position, 47);
     wk_loader_free(loader);
