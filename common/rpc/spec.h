@@ -37,4 +37,8 @@ int spec_parse(const char *name, const char *text, size_t size, Muster__JobSpec 
 /* Read a file, "-" = standard input. SPEC_MAX_BYTES at most. */
 int spec_read_file(const char *path, Muster__JobSpec **ret, struct error *err);
 
+/* What a job is called that nobody named: its program ("build/examples/gpt" is "gpt"), or the
+ * script that a shell or Python runs ("python3 train.py" is "train"). "" without a command. */
+void spec_name_of(const Muster__JobSpec *spec, char *ret, size_t size);
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "common/rpc/spec.h"
 #include "common/rpc/transcode.h"
 
 int intake_name(const char *name, const char *field, struct error *err)
@@ -135,16 +136,22 @@ int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct 
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
 {
     struct buf json;
+    char name[SPEC_NAME_MAX + 1];
+    Muster__JobSpec named = *message;
+    if (!named.name || !named.name[0]) {
+        spec_name_of(message, name, sizeof name);
+        named.name = name;
+    }
     buf_init(&json, SPEC_TEXT_MAX_BYTES);
     int rc = check_counts(message, err);
     if (rc == 0) {
-        rc = transcode_to_json(&message->base, NULL, &json, err);
+        rc = transcode_to_json(&named.base, NULL, &json, err);
         if (rc == E_RESOURCE_EXHAUSTED)
             rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
                            SPEC_TEXT_MAX_BYTES >> 10);
     }
     if (rc == 0)
-        rc = intake_stored_spec(message, buf_cstr(&json), ret, err);
+        rc = intake_stored_spec(&named, buf_cstr(&json), ret, err);
     buf_fini(&json);
     return rc;
 }

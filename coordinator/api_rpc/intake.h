@@ -19,7 +19,8 @@ enum {
 /* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */
 int intake_name(const char *name, const char *field, struct error *err);
 
-/* Validates by spec_build and keeps the message's JSON in it. The caller gets one reference. */
+/* Validates by spec_build, names by its command what has no name, and keeps the message's JSON in
+ * it. The caller gets one reference. */
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err);
 
 /* The same from the JSON it was stored as. */

@@ -161,6 +161,29 @@ Test(spec, an_empty_one_says_so_and_a_byte_order_mark_is_nothing)
     rpc_message_free(spec);
 }
 
+static void named(const char *command, const char *expected)
+{
+    char text[256], name[64];
+    (void)snprintf(text, sizeof text, "command: %s\n", command);
+    Muster__JobSpec *spec = spec_of(text);
+    spec_name_of(spec, name, sizeof name);
+    cr_expect_str_eq(name, expected, "%s: %s", command, name);
+    rpc_message_free(spec);
+}
+
+Test(spec, a_job_without_a_name_is_called_after_its_program)
+{
+    named("[build/examples/gpt, --data, kjv.txt]", "gpt");
+    named("[/bin/My_Tool]", "my-tool");
+    named("[python3, -u, src/train.py, --fast]", "train");
+    named("[/usr/bin/python3.12, -m, torch.distributed]", "torch.distributed");
+    named("[python3, -c, 'print(1)']", "python3");
+    named("[sh, run.sh]", "run");
+    named("[bash, -c]", "bash");
+    named("/opt/tools/go --far | tee log", "go");
+    named("[/]", "j");
+}
+
 Test(spec, refusals_name_file_line_path_and_the_nearest_name)
 {
     says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: \"comand\" is no field of JobSpec",
