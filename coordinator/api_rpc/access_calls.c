@@ -171,8 +171,8 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
         return error_set(err, E_ALREADY_EXISTS, "there is a tenant '%s' already", message->name);
     if (!known && !message->create)
         return access_no_tenant(service->access, message->name, err);
-    if (message->weight > TENANT_WEIGHT_MAX)
-        return bad_field(err, "weight", "1000 at most");
+    if (message->weight > TENANT_WEIGHT_MAX || (known && message->weight == 0))
+        return bad_field(err, "weight", "1 to 1000; a change says all figures anew");
     if (message->guaranteed_slots > TENANT_SLOTS_MAX || message->limit_slots > TENANT_SLOTS_MAX)
         return bad_field(err, "guaranteed_slots", "more than any cluster has");
     if (message->limit_slots && message->guaranteed_slots > message->limit_slots)

@@ -52,6 +52,7 @@ def test_tokens_over_rest_and_what_the_audit_trail_says(cluster):
     assert cluster.rest("POST", "/v1/nodes/node1:cordon", {"reason": "fans"}, token=made["plain"])[0] == 200
     assert cluster.rest("POST", "/v1/tenants", {"name": "green", "weight": 3})[0] == 201
     assert cluster.rest("PUT", "/v1/tenants/green", {"weight": 4})[1]["weight"] == 4
+    assert cluster.rest("PUT", "/v1/tenants/green", {"weight": 0})[0] == 400
     assert cluster.rest("PUT", "/v1/tenants/gren", {"weight": 4})[0] == 404
     listed = cluster.rest("GET", "/v1/tokens")[1]["tokens"]
     assert {t["name"] for t in listed} >= {"admin", "agent", "ops"}

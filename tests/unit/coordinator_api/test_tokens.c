@@ -107,6 +107,9 @@ Test(tokens, bad_tokens_and_tenants_are_refused_with_the_field)
     tenant.create = true;
     cr_assert_eq(refusal("SetTenant", &tenant, world.admin, &err), E_ALREADY_EXISTS);
     tenant.create = false;
+    cr_assert_eq(refusal("SetTenant", &tenant, world.admin, &err), E_INVALID_ARGUMENT);
+    cr_assert_str_eq(err.field, "weight", "no change makes it 1 unasked");
+    tenant.weight = 2;
     tenant.guaranteed_slots = 8;
     tenant.limit_slots = 4;
     cr_assert_eq(refusal("SetTenant", &tenant, world.admin, &err), E_INVALID_ARGUMENT);
