@@ -23,10 +23,28 @@ struct store_backup {
     char path[PATH_MAX], partial[PATH_MAX + 16];
 };
 
+/* Says why, which SQLite does not, and as what the asker can mend: the coordinator is well. */
+static int make_empty(const char *path, struct error *err)
+{
+    (void)unlink(path); /* of a try that was killed */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    (void)error_errno(err, errno, "cannot write the backup %s", path);
+    if (err)
+        err->code = E_FAILED_PRECONDITION;
+    error_field(err, "path");
+    error_hint(err, "name a file in a folder the coordinator's user may write");
+    return E_FAILED_PRECONDITION;
+}
+
 static int open_new(const char *path, sqlite3 **ret, struct error *err)
 {
-    if (unlink(path) < 0 && errno != ENOENT) /* of a try that was killed */
-        return error_errno(err, errno, "%s", path);
+    int made = make_empty(path, err);
+    if (made < 0)
+        return made;
     mode_t old = umask(0077);
     int rc = sqlite3_open_v2(path, ret,
                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
