@@ -160,9 +160,11 @@ static void print_nodes(const Muster__ReplayAnswer *all)
 
 static void print_all(const Muster__ReplayAnswer *all)
 {
-    printf("after event %" PRIu64 " (%" PRIu64 " to %" PRIu64 " can be replayed): %zu nodes, "
-           "%zu tenants, %zu jobs\n",
-           all->at, all->first, all->last, all->n_nodes, all->n_tenants, all->n_jobs);
+    printf("after event %" PRIu64 " (%" PRIu64 " to %" PRIu64 " can be replayed): %zu node%s, "
+           "%zu tenant%s, %zu job%s\n",
+           all->at, all->first, all->last, all->n_nodes, all->n_nodes == 1 ? "" : "s",
+           all->n_tenants, all->n_tenants == 1 ? "" : "s", all->n_jobs,
+           all->n_jobs == 1 ? "" : "s");
     if (all->n_differing)
         for (size_t i = 0; i < all->n_differing; i++)
             printf("NOT EQUAL to what is stored: %s\n", all->differing[i]);

@@ -161,7 +161,7 @@ void job_cancel(struct step *step)
     if (!job_state_ended(job->state) && !job->cancel_requested) {
         const char *why = step->event->job_cancel.reason;
         struct reason reason;
-        reason_set(&reason, REASON_CANCELLED, "cancelled%s%.400s", why && why[0] ? ": " : "",
+        reason_set(&reason, REASON_CANCELLED, "asked to end%s%.400s", why && why[0] ? ": " : "",
                    why ? why : "");
         job->cancel_requested = true;
         if (job->state != JOB_STOPPING)

@@ -47,7 +47,9 @@ static int check(struct step *step, const struct job *job, struct error *err)
         error_set(err, E_NOT_FOUND, "there is no job '%s'", step->event->job_scale.id);
         error_hint(err, "`muster ps` lists them");
     } else if (job_state_ended(job->state) || job->state == JOB_STOPPING) {
-        error_set(err, E_FAILED_PRECONDITION, "job %s is %s", job->id, job_state_name(job->state));
+        bool has = job->state == JOB_SUCCEEDED || job->state == JOB_FAILED;
+        error_set(err, E_FAILED_PRECONDITION, "job %s %s %s", job->id, has ? "has already" : "is",
+                  job_state_name(job->state));
     } else if (min < 1 || max < min || max > SPEC_NODES_MAX) {
         error_set(err, E_INVALID_ARGUMENT, "%d..%d is no range of nodes", min, max);
         error_field(err, "nodes");

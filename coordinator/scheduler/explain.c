@@ -110,7 +110,7 @@ static void explain_wait(const struct view *view, const struct request *request,
                request->nodes_min, plural(request->nodes_min),
                spec->workers_per_node * spec->resources.slots,
                plural(spec->workers_per_node * spec->resources.slots), census->roomy, census->open,
-               plural(census->open), census->roomy == 1 ? "has" : "have",
+               plural(census->open), census->roomy == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders));
     reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
     buf_fini(&holders);
