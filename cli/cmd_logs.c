@@ -75,12 +75,42 @@ static void pages_fini(struct pages *pages)
     free(pages->items);
 }
 
-static int print_all(struct client *client, const struct args *args, uint32_t world)
+/* Ranks the job has, or may come to have before it has begun. */
+static uint32_t ranks_of(const Muster__Job *job)
+{
+    const Muster__JobSpec *spec = job->spec;
+    if (job->world || !spec || !spec->nodes)
+        return job->world;
+    return spec->nodes->max * (spec->workers_per_node ? spec->workers_per_node : 1);
+}
+
+/* Only without a line: an earlier, larger world may have left some of ranks that are no more. */
+static int tell_nothing(const Muster__Job *job, int64_t rank)
+{
+    uint32_t ranks = ranks_of(job);
+    if (rank >= 0 && ranks && rank >= ranks) {
+        struct error err = {0};
+        error_set(&err, E_INVALID_ARGUMENT, "job %s has no rank %lld", job->id, (long long)rank);
+        if (ranks > 1)
+            error_hint(&err, "its ranks are 0 to %u", ranks - 1);
+        else
+            error_hint(&err, "its only rank is 0");
+        return client_fail(&err);
+    }
+    if (rank >= 0)
+        fprintf(stderr, "no output of rank %lld\n", (long long)rank);
+    else
+        fprintf(stderr, "no output\n");
+    return EXIT_DONE;
+}
+
+static int print_all(struct client *client, const struct args *args, const Muster__Job *job)
 {
     bool plain = strcmp(args_text(args, "output"), "table") == 0, done = false;
     struct pages pages = {0};
     struct error err = {0};
     int code = EXIT_DONE;
+    size_t lines = 0;
     Muster__GetLogsRequest request = MUSTER__GET_LOGS_REQUEST__INIT;
     request.id = (char *)args_text(args, "job");
     request.rank = (int32_t)args_integer(args, "rank");
@@ -92,13 +122,16 @@ static int print_all(struct client *client, const struct args *args, uint32_t wo
             break;
         }
         done = answer->n_lines == 0 || answer->cursor == request.cursor;
+        lines += answer->n_lines;
         request.cursor = answer->cursor;
         request.tail_lines = 0;
         for (size_t i = 0; plain && i < answer->n_lines; i++)
-            print_log_line(answer->lines[i], request.rank < 0 && world > 1);
+            print_log_line(answer->lines[i], request.rank < 0 && job->world > 1);
         if (plain || !pages_add(&pages, answer))
             rpc_message_free(answer);
     }
+    if (code == EXIT_DONE && lines == 0)
+        code = tell_nothing(job, request.rank);
     if (!plain && code == EXIT_DONE)
         pages_print(&pages, args);
     pages_fini(&pages);
@@ -120,7 +153,7 @@ static int run(const struct args *args)
                              .show_rank = args_integer(args, "rank") < 0 && job->world > 1};
         code = follow_job(&client, &how);
     } else if (code == 0) {
-        code = print_all(&client, args, job->world);
+        code = print_all(&client, args, job);
     }
     rpc_message_free(job);
     client_close(&client);

@@ -10,6 +10,7 @@
 #include "common/base/str.h"
 #include "common/base/tree.h"
 #include "common/env/paths.h"
+#include "common/rpc/fields.h"
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
 
@@ -160,6 +161,37 @@ static int set_env(struct input *in)
     return 0;
 }
 
+/* Refused here, where it is known which option said it; `key` may be two names with a dot. */
+static int check_setting(const char *key, struct error *err)
+{
+    enum { NAMES_MAX = 64 };
+    const ProtobufCMessageDescriptor *type = &muster__training__descriptor;
+    const char *names[NAMES_MAX + 1], *rest = key;
+    char name[128];
+    for (;;) {
+        size_t length = strcspn(rest, ".");
+        snprintf(name, sizeof(name), "%.*s", (int)length, rest);
+        const ProtobufCFieldDescriptor *field = field_find(type, name);
+        if (!field)
+            break;
+        if (!rest[length] || field->type != PROTOBUF_C_TYPE_MESSAGE || field_is_map(field))
+            return 0;
+        type = field->descriptor;
+        rest += length + 1;
+    }
+    unsigned count = 0;
+    for (; count < type->n_fields && count < NAMES_MAX; count++)
+        names[count] = type->fields[count].name;
+    names[count] = NULL;
+    const char *near = str_nearest(name, names);
+    error_set(err, E_INVALID_ARGUMENT, "--set %s: no such setting", key);
+    if (near)
+        error_hint(err, "did you mean %.*s%s?", (int)(rest - key), key, near);
+    else
+        error_hint(err, "docs/training.md has the table of settings");
+    return E_INVALID_ARGUMENT;
+}
+
 /* strategy=ddp, mesh.dp=2: values are read as YAML scalars, so numbers are numbers. */
 static int set_training(struct input *in)
 {
@@ -170,6 +202,8 @@ static int set_training(struct input *in)
         if (length == 0 || length >= sizeof(key) || !pair[length])
             return error_set(in->err, E_INVALID_ARGUMENT, "--set %s: expected SETTING=VALUE", pair);
         snprintf(key, sizeof(key), "%.*s", (int)length, pair);
+        if (check_setting(key, in->err) != 0)
+            return E_INVALID_ARGUMENT;
         struct tree *value, *map = sub_map(in, in->spec, "training");
         struct tree_input text = {
             .name = "--set", .text = pair + length + 1, .size = strlen(pair + length + 1)};
@@ -193,40 +227,6 @@ static int set_command(struct input *in)
     for (size_t i = 0; i < in->args->word_count; i++)
         tree_list_add(command, tree_string(&in->arena, in->args->words[i]));
     return tree_map_set(&in->arena, in->spec, "command", command);
-}
-
-/* The program's own word: of a list its first, of a text what stands before the first space. */
-static size_t program_of(const struct tree *command, const char **ret)
-{
-    const struct tree *first =
-        command && command->kind == TREE_LIST ? tree_at(command, 0) : command;
-    *ret = first && first->kind == TREE_STRING ? first->string : "";
-    if (first && first->kind == TREE_BOOL)
-        *ret = first->boolean ? "true" : "false"; /* the programs of those names */
-    size_t length = first == command ? strcspn(*ret, " \t") : strlen(*ret);
-    for (size_t i = length; i > 0; i--)
-        if ((*ret)[i - 1] == '/') {
-            *ret += i;
-            return length - i;
-        }
-    return length;
-}
-
-/* A name from the program's, where none was given: "build/examples/gpt" is "gpt". */
-static void set_default_name(struct input *in)
-{
-    const char *base;
-    size_t length = program_of(tree_get(in->spec, "command"), &base);
-    if (tree_get(in->spec, "name"))
-        return;
-    char name[33] = "";
-    for (size_t i = 0; i < sizeof(name) - 1 && i < length; i++) {
-        char c = base[i] >= 'A' && base[i] <= 'Z' ? (char)(base[i] - 'A' + 'a') : base[i];
-        bool fine = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (i && (c == '.'));
-        name[i] = fine ? c : (i ? '-' : 'j');
-    }
-    if (name[0])
-        tree_map_set(&in->arena, in->spec, "name", tree_string(&in->arena, name));
 }
 
 static int apply_options(struct input *in)
@@ -295,7 +295,6 @@ static int build(struct input *in, Muster__JobSpec **ret)
         rc = apply_options(in);
     if (rc != 0)
         return rc;
-    set_default_name(in);
     char here[1024];
     if (!tree_get(in->spec, "workdir") && getcwd(here, sizeof(here)))
         tree_map_set(&in->arena, in->spec, "workdir", tree_string(&in->arena, here));
@@ -313,8 +312,9 @@ static int build(struct input *in, Muster__JobSpec **ret)
         return E_INVALID_ARGUMENT;
     }
     rc = spec_from_tree(&in->arena, in->spec, ret, in->err);
+    bool from_file = file || word_is_file;
     if (rc != 0 && str_starts(in->err->text, "line "))
-        (void)error_wrap(in->err, "%s", file ? file : in->args->words[0]);
+        (void)error_wrap(in->err, "%s", from_file ? (file ? file : in->args->words[0]) : "options");
     return rc;
 }
 

@@ -41,6 +41,39 @@ def test_specs_are_refused_with_place_and_nearest_name(cluster, tmp_path):
     still_fine(cluster)
 
 
+def test_options_are_blamed_by_their_own_names(cluster):
+    done = cluster.muster("run", "--set", "strategi=fp8", "--", "/bin/true")
+    assert done.returncode == 2 and "--set strategi: no such setting" in done.stderr and "did you mean strategy?" in done.stderr, done.stderr
+    done = cluster.muster("run", "--set", "mesh.dpp=2", "--", "/bin/true")
+    assert done.returncode == 2 and "did you mean mesh.dp?" in done.stderr, done.stderr
+    done = cluster.muster("run", "--slots", "0", "--", "/bin/true")
+    assert done.returncode == 2 and "/bin/true" not in done.stderr, done.stderr
+
+
+def test_logs_of_nothing_say_so(cluster):
+    job = cluster.submit("-N", "1", "--workers-per-node", "2", "--", "/bin/true")
+    cluster.wait_state(job, "succeeded")
+    done = cluster.muster("logs", "-r", "5", job)
+    assert done.returncode == 2 and "has no rank 5" in done.stderr and "0 to 1" in done.stderr, done.stderr
+    done = cluster.muster("logs", job)
+    assert done.returncode == 0 and done.stdout == "" and "no output" in done.stderr, done.stderr
+    done = cluster.muster("scale", job, "1")
+    assert "has already succeeded" in done.stderr, done.stderr
+
+
+def test_a_job_posted_without_a_name_is_called_after_its_command(cluster):
+    status, job = cluster.rest("POST", "/v1/jobs", {"command": ["python3", "no/train.py"]})
+    assert status == 201 and job["spec"]["name"] == "train", job
+    status, answer = cluster.rest("POST", "/v1/plan", {"spec": {"command": ["/bin/true"]}})
+    assert status == 200, answer
+
+
+def test_a_backup_that_cannot_be_written_says_why(cluster, tmp_path):
+    done = cluster.muster("backup", tmp_path / "none" / "copy.db")
+    assert done.returncode == 2 and str(tmp_path / "none") in done.stderr and "No such file" in done.stderr, done.stderr
+    assert "running?" not in done.stderr, done.stderr
+
+
 def test_impossible_requests_are_refused_with_what_would_fit(cluster):
     done = cluster.muster("submit", "--slots", "100", "--", "/bin/true")
     assert done.returncode == 2
