@@ -178,6 +178,14 @@ bool context_mendable(int code);
 /* Give up the communicator. */
 void context_leave(struct wk_context *ctx);
 
+/* The strategy meets the members of a new generation, once they are found alike. All ranks call it.
+ * WK_EMISMATCH on all; mendable ones when it broke meanwhile. */
+int context_meet(struct wk_context *ctx, struct error *err);
+
+/* alike.c: whether all ranks have the settings and objects that shape the mathematics in common.
+ * All ranks call it, with prepared objects. WK_EMISMATCH on all, naming the first that differs. */
+int alike_check(struct wk_context *ctx, struct error *err);
+
 /* state.c: everything that must survive */
 
 /* Bring the members of a new generation to the same step: WK_EPEER and the like when it broke
@@ -193,8 +201,6 @@ struct member {
     int64_t windows; /* steps taken or skipped: what makes a state newer */
     int64_t count, params, loaders, schedulers, states;
     int64_t digest;               /* of the parameters' names and shapes */
-    int64_t sharding;             /* its strategy; -1 = ddp */
-    int64_t precision;            /* of mixed_precision and what goes with it */
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
 };
 int state_gather(struct wk_context *ctx, struct member **ret, struct error *err);

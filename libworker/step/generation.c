@@ -64,6 +64,12 @@ static int timeout_ms(const struct wk_context *ctx, enum setting setting)
     return timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
 }
 
+int context_meet(struct wk_context *ctx, struct error *err)
+{
+    int rc = alike_check(ctx, err);
+    return rc ? rc : strategy_meet(&ctx->strategy, ctx->comm, err);
+}
+
 static int connect_group(struct wk_context *ctx, struct comm_options *options, struct error *err)
 {
     struct wk_comm *comm;
@@ -83,7 +89,7 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     (void)pthread_mutex_unlock(&ctx->lock);
     ctx->rank = options->rank;
     ctx->world = options->world;
-    return ctx->strategy.ready ? strategy_meet(&ctx->strategy, comm, err) : 0;
+    return ctx->strategy.ready ? context_meet(ctx, err) : 0;
 }
 
 static int join_alone(struct wk_context *ctx, struct error *err)

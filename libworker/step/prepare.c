@@ -260,7 +260,7 @@ static int bind_model(struct wk_context *ctx, bool again, struct error *err)
     int rc = strategy_init(&ctx->strategy, model, &options, err);
     model->grad_ready = step_grad_ready;
     model->grad_ready_arg = ctx;
-    return rc || !ctx->comm ? rc : strategy_meet(&ctx->strategy, ctx->comm, err);
+    return rc;
 }
 
 static int bind_optimizer(struct wk_context *ctx, struct error *err)
@@ -282,6 +282,8 @@ int prepare_cut(struct wk_context *ctx, struct error *err)
     if (!model_is_custom(ctx->model))
         (void)wk_model_init(ctx->model, ctx->model->seed);
     int rc = bind_model(ctx, true, err);
+    if (!rc && ctx->comm)
+        rc = strategy_meet(&ctx->strategy, ctx->comm, err);
     return rc ? rc : bind_optimizer(ctx, err);
 }
 
@@ -319,7 +321,8 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
     if (rc)
         return rc;
     bind_loaders(ctx);
-    rc = state_agree(ctx, err);
+    rc = context_meet(ctx, err);
+    rc = rc ? rc : state_agree(ctx, err);
     if (!context_mendable(rc) || context_break(ctx, rc))
         return rc;
     *err = (struct error){0};

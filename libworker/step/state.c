@@ -250,9 +250,6 @@ static struct member describe(const struct wk_context *ctx)
         .schedulers = ctx->n_schedulers,
         .states = ctx->optimizer ? ctx->optimizer->ops->n_states : -1,
         .digest = digest(ctx->model),
-        .sharding = ctx->strategy.is_sharded ? (int64_t)ctx->strategy.shard.options.sharding : -1,
-        .precision = (int64_t)ctx->narrowing.type << 2 | ctx->narrowing.stochastic << 1 |
-                     ctx->narrowing.grads,
         .born = (int64_t)ctx->born,
         .part = ctx->torn ? -1 : ctx->strategy.shard.options.rank,
         .parts_of = ctx->strategy.shard.options.world,
@@ -272,13 +269,6 @@ static int check_alike(const struct wk_context *ctx, const struct member *member
                              "rank %d has %lld in %lld",
                              i, (long long)other->count, (long long)other->params, ctx->rank,
                              (long long)own->count, (long long)own->params);
-        if (other->sharding != own->sharding)
-            return error_set(err, WK_EMISMATCH, "rank %d has another strategy", i);
-        if (other->precision != own->precision)
-            return error_set(err, WK_EMISMATCH,
-                             "rank %d has another mixed_precision, stochastic_rounding or "
-                             "low_gradients",
-                             i);
         if (other->loaders != own->loaders || other->schedulers != own->schedulers ||
             other->states != own->states)
             return error_set(err, WK_EMISMATCH,

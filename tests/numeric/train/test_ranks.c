@@ -192,6 +192,68 @@ static void rank_and_world_from_the_environment_are_enough(void)
     CHECK(memcmp(expected, toys[0].losses, sizeof(expected)) == 0);
 }
 
+/* One rank alone means something else: both are told what, before a step is taken. */
+struct difference {
+    const char *setting, *value; /* of rank 0; NULL: as the others */
+    int64_t batch, text_bytes;
+    bool muon;
+    const char *words;
+};
+
+static void disagree(const struct difference *d)
+{
+    static struct toy toys[2];
+    pthread_t threads[2];
+    struct fake_cluster cluster;
+    fake_init(&cluster);
+    fake_form(&cluster, (const int[]){0, 1}, 2);
+    memset(toys, 0, sizeof(toys));
+    for (int i = 0; i < 2; i++) {
+        toys[i].session = fake_session(&cluster, i);
+        if (i == 0 && d->setting)
+            toy_set(&toys[i], d->setting, d->value);
+        if (i || !d->setting || strcmp(d->setting, "total_steps") != 0)
+            toy_set(&toys[i], "total_steps", "3");
+        toys[i].batch = i ? 0 : d->batch;
+        toys[i].text_bytes = i ? 0 : d->text_bytes;
+        toys[i].muon = !i && d->muon;
+        pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        bool told = !d->words ? toys[i].status == 0
+                              : toys[i].status == WK_EMISMATCH && toys[i].exit_code == 1 &&
+                                    strstr(toys[i].error, d->words);
+        if (!told)
+            fprintf(stderr, "rank %d: %d: %s\n", i, toys[i].status, toys[i].error);
+        CHECK(told);
+    }
+    fake_fini(&cluster);
+}
+
+static void ranks_that_mean_different_things_are_told(void)
+{
+    static const struct difference differences[] = {
+        {"clip_grad_value", "0.0001",
+         .words = "clip_grad_value: it is 0.0001 on rank 0 and 0 on rank 1"},
+        {"clip_grad_norm", "2", .words = "clip_grad_norm: it is 2 on rank 0 and 0 on rank 1"},
+        {"seed", "7", .words = "seed: it is 7 on rank 0 and 1337 on rank 1"},
+        {"gradient_accumulation_steps", "2", .words = "gradient_accumulation_steps: it is 2 on"},
+        {"total_steps", "4", .words = "total_steps: it is 4 on rank 0 and 3 on rank 1"},
+        {"ddp.hook", "fp16", .words = "ddp.hook: it is fp16 on rank 0 and none on rank 1"},
+        {"bucket_mib", "0.5", .words = "bucket_mib: it is 0.5 on rank 0 and 25 on rank 1"},
+        {"strategy", "zero1", .words = "strategy: it is zero1 on rank 0 and ddp on rank 1"},
+        {.muon = true, .words = "the optimizer: it is muon (rate 0.003, momentum 0.95"},
+        {.batch = 8, .words = "samples of 16 (batch 8, epochs 0, seed 1337) on rank 0 and"},
+        {.text_bytes = 10000, .words = "loader 1: it is 10000 tokens in"},
+        /* Each rank's own business, and the same value written otherwise. */
+        {"log_every", "5"},
+        {"bucket_mib", "25.0"},
+    };
+    for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++)
+        disagree(&differences[i]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -201,6 +263,7 @@ int main(int argc, char **argv)
         CHECK_CASE(accumulated_batches_equal_one_large_batch),
         CHECK_CASE(tail_windows_are_as_long_as_they_are),
         CHECK_CASE(a_program_with_its_own_passes_trains_too),
+        CHECK_CASE(ranks_that_mean_different_things_are_told),
         CHECK_CASE(rank_and_world_from_the_environment_are_enough),
         {0},
     };
