@@ -187,6 +187,15 @@ static bool leave_after_9(void *arg, struct wk_context *ctx)
     return wk_steps(ctx) == 9;
 }
 
+/* A survivor may still have been inside the step that the leaver had done: then it takes that step
+ * from the others and has no loss of its own for it. */
+static bool goes_on_undisturbed(const struct toy *toy, int step)
+{
+    return !toy->status && !strstr(toy->notices, "going back") && off_by(toy, 1, step - 1) < 1e-5 &&
+           (toy->losses[step] == 0 || off_by(toy, step, step) < 1e-5) &&
+           off_by(toy, step + 1, STEPS) < 1e-5;
+}
+
 static void all_but_the_second_go_on(struct fake_cluster *cluster)
 {
     fake_form_locked(cluster, (const int[]){3, 0, 2}, 3);
@@ -210,8 +219,7 @@ static void a_lost_rank_of_a_replica_costs_nothing(void)
         for (int i = 0; i < 4; i++) {
             if (i == 1)
                 continue;
-            bool right = !scene.toys[i].status && !strstr(scene.toys[i].notices, "going back") &&
-                         off_by(&scene.toys[i], 1, STEPS) < 1e-5;
+            bool right = goes_on_undisturbed(&scene.toys[i], 9);
             if (!right)
                 fprintf(stderr, "%s\n%s", scene.toys[i].error, scene.toys[i].notices);
             CHECK(right);
