@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The control plane beside Slurm: durable submits a second, empty jobs run through a second on two
 agents, and how long a coordinator that was killed with 100,000 ended jobs in its store takes to serve
-again. Slurm's figures are taken where sbatch works; else the line says that it is missing.
+again. Slurm is started for it (slurm.py) where Debian's slurm-wlm and munge are installed, and takes
+turns with ours; else the lines say that it is missing.
 """
 import json
 import os
@@ -14,10 +15,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import slurm  # noqa: E402
 from localcluster import Cluster, wait_for  # noqa: E402
 
 BUILD = Path(os.environ.get("MUSTER_BENCH_BUILD", ROOT / "build-release"))
@@ -25,11 +29,12 @@ ROUNDS = int(os.environ.get("MUSTER_BENCH_ROUNDS", "7"))
 STORED = 100000
 
 
-def report(metric, ours, unit, target, peer=None, **more):
-    better = peer / ours if peer and unit == "s" else ours / peer if peer else None
-    print(json.dumps({"bench": "control", "metric": metric, "ours": round(ours, 3), "peer": peer and round(peer, 3),
-                      "peer_name": "slurm" if peer else "slurm (sbatch is not here)" if unit != "s" else None,
-                      "ratio": better and round(better, 2), "unit": unit, "target": target, **more}), flush=True)
+def report(metric, ours, unit, target, peers=None, **more):
+    """`peers`: Slurm's rates of the same rounds; None where there is nothing of it to compare with."""
+    peer = statistics.median(peers) if peers else None
+    print(json.dumps({"bench": "control", "metric": metric, "ours": round(ours, 3), "peer": peer and round(peer, 1),
+                      "peer_name": "slurm" if peer else peers is not None and slurm.missing() or None,
+                      "ratio": peer and round(ours / peer, 2), "unit": unit, "target": target, **more}), flush=True)
 
 
 def fsyncs_per_second(folder):
@@ -45,26 +50,6 @@ def fsyncs_per_second(folder):
     return count
 
 
-def slurm(words):
-    """Seconds, or None where there is no Slurm that works."""
-    if not shutil.which("sbatch"):
-        return None
-    start = time.monotonic()
-    return time.monotonic() - start if subprocess.run(words, capture_output=True).returncode == 0 else None
-
-
-def slurm_rates(jobs=100):
-    """Submits a second one after the other, and jobs run through a second."""
-    if slurm(["sbatch", "--wrap", "/bin/true", "-o", "/dev/null"]) is None:
-        return None, None
-    start = time.monotonic()
-    for _ in range(jobs):
-        slurm(["sbatch", "--wrap", "/bin/true", "-o", "/dev/null"])
-    submitted = time.monotonic() - start
-    wait_for("slurm runs them", 300, lambda: not subprocess.run(["squeue", "-h"], capture_output=True, text=True).stdout.strip())
-    return jobs / submitted, jobs / (time.monotonic() - start)
-
-
 def submit(cluster, clients, jobs, nodes):
     done = subprocess.run([str(BUILD / "bench/bench_control_submit"), cluster.rpc, cluster.token, str(clients), str(jobs), str(nodes)],
                           capture_output=True, text=True, check=True, timeout=300)
@@ -74,18 +59,35 @@ def submit(cluster, clients, jobs, nodes):
 def submits(folder, peer):
     """Jobs for a node nobody is: they are stored, explained and never run. A cluster without nodes takes any size."""
     for clients, jobs in ((1, 1000), (16, 4000)):
-        rates = []
+        rates, peers = [], []
         for i in range(ROUNDS):
             with Cluster(folder / f"submit-{clients}-{i}", BUILD / "muster") as cluster:
                 cluster.start_coordinator()
                 submit(cluster, clients, 50, 1)
                 rates.append(jobs / submit(cluster, clients, jobs, 1))
-        report(f"durable submits, {clients} client{'s' if clients > 1 else ''}", statistics.median(rates), "1/s", "20x", peer,
+            if peer:
+                peers.append(peer.submit(100) if clients == 1 else peer.submit_parallel(100))
+        report(f"durable submits, {clients} client{'s' if clients > 1 else ''}", statistics.median(rates), "1/s", "20x", peers,
                min=round(min(rates)), max=round(max(rates)), rounds=ROUNDS)
 
 
+def commands(folder, peer, jobs=50):
+    """A process a submit on both sides: what a shell script gets."""
+    rates, peers = [], []
+    with Cluster(folder / "commands", BUILD / "muster") as cluster:
+        cluster.start_coordinator()
+        for _ in range(ROUNDS):
+            start = time.monotonic()
+            for _ in range(jobs):
+                cluster.submit("--", "/bin/true")
+            rates.append(jobs / (time.monotonic() - start))
+            if peer:
+                peers.append(peer.submit(jobs))
+    report("muster submit, one process after the other", statistics.median(rates), "1/s", None, peers, rounds=ROUNDS)
+
+
 def drain(folder, peer, jobs=300):
-    rates = []
+    rates, peers = [], []
     with Cluster(folder / "drain", BUILD / "muster") as cluster:
         cluster.start_coordinator()
         for name in ("node1", "node2"):
@@ -96,9 +98,11 @@ def drain(folder, peer, jobs=300):
             submit(cluster, 16, jobs, 1)
             wait_for("all jobs end", 300, lambda: not cluster.rest("GET", "/v1/jobs?state=active&limit=1")[1]["jobs"], every=0.01)
             rates.append(jobs / (time.monotonic() - start))
+            if peer:
+                peers.append(peer.through(150))
         failed = cluster.rest("GET", "/v1/jobs?state=failed&limit=1")[1]["jobs"]
         assert not failed, failed
-    report("empty jobs run through, 2 agents", statistics.median(rates), "1/s", "10x", peer, min=round(min(rates), 1), max=round(max(rates), 1), rounds=ROUNDS)
+    report("empty jobs run through, 2 agents", statistics.median(rates), "1/s", "10x", peers, min=round(min(rates), 1), max=round(max(rates), 1), rounds=ROUNDS)
 
 
 def fill(database, jobs):
@@ -156,9 +160,10 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="muster-bench-"))
     try:
         report("fdatasync of 4 KiB", fsyncs_per_second(folder), "1/s", None)
-        submit_rate, drain_rate = slurm_rates()
-        submits(folder, submit_rate)
-        drain(folder, drain_rate)
+        with nullcontext() if slurm.missing() else slurm.Slurm() as peer:
+            submits(folder, peer)
+            commands(folder, peer)
+            drain(folder, peer)
         restart(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
