@@ -232,6 +232,21 @@ static int check_port(const struct cluster *cluster, struct strmap *ports, const
     return 0;
 }
 
+/* Who looks for workers looks at them only. */
+static int check_begun(const struct cluster *cluster, struct error *err)
+{
+    const struct job *begun = cluster_first_begun_job(cluster);
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job)) {
+        if ((job->state != JOB_QUEUED) != (job == begun))
+            return BROKEN(err, "job %s is %s, and %samong the begun ones", job->id,
+                          job_state_name(job->state), job == begun ? "" : "not ");
+        if (job == begun)
+            begun = cluster_next_begun_job(cluster, begun);
+    }
+    return begun ? BROKEN(err, "job %s has ended and is among the begun ones", begun->id) : 0;
+}
+
 int invariant_check(const struct cluster *cluster, struct error *err)
 {
     struct error own = {0};
@@ -250,7 +265,7 @@ int invariant_check(const struct cluster *cluster, struct error *err)
             rc = check_port(cluster, &ports, job, &job->forming, err);
     }
     strmap_fini(&ports);
-    return rc;
+    return rc < 0 ? rc : check_begun(cluster, err);
 }
 
 struct seen { /* what a job was after the step before */

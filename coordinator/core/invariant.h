@@ -10,7 +10,7 @@
  * size; a gang is whole: a group has ranks 0..world-1, each a different worker, whole nodes; no
  * published, unbroken group has a member on a lost node; forming ones never; generations only rise:
  * current < forming < next;  states and groups agree; ended jobs run nothing; no two active jobs
- * hold one port of one address. */
+ * hold one port of one address; the begun jobs are those that are neither queued nor ended. */
 int invariant_check(const struct cluster *cluster, struct error *err);
 
 /* Across steps: what was true before (`memory`) still is: ended states stay, generations and

@@ -236,8 +236,8 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
 {
     if (cluster_first_waiting(cluster))
         return true;
-    for (const struct job *job = cluster_first_active_job(cluster); job;
-         job = cluster_next_active_job(cluster, job))
+    for (const struct job *job = cluster_first_begun_job(cluster); job;
+         job = cluster_next_begun_job(cluster, job))
         if (may_grow(job, now_ms) || spare_wanted(job) > 0)
             return true;
     return false;
@@ -255,11 +255,11 @@ void place_waiting(struct step *step)
     for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)
         try_place(placing, job);
     start_placed(placing);
-    for (struct job *job = cluster_first_active_job(step->cluster); job;
-         job = cluster_next_active_job(step->cluster, job))
+    for (struct job *job = cluster_first_begun_job(step->cluster); job;
+         job = cluster_next_begun_job(step->cluster, job))
         try_grow(placing, job);
-    for (struct job *job = cluster_first_active_job(step->cluster); job && view->available > 0;
-         job = cluster_next_active_job(step->cluster, job))
+    for (struct job *job = cluster_first_begun_job(step->cluster); job && view->available > 0;
+         job = cluster_next_begun_job(step->cluster, job))
         try_spare(placing, job);
     tell_new(placing);
     pass_fini(&placing->pass);

@@ -52,8 +52,8 @@ void preempt_all(struct step *step)
     reason_set(&reason, REASON_HALTED, "the cluster is being stopped");
     reason_hint(&reason, "it goes on from its last checkpoint when the cluster is up again");
     cluster_halt(step->cluster);
-    for (struct job *job = cluster_first_active_job(step->cluster); job;
-         job = cluster_next_active_job(step->cluster, job))
+    for (struct job *job = cluster_first_begun_job(step->cluster); job;
+         job = cluster_next_begun_job(step->cluster, job))
         if (job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING)
             end_with_grace(step, job, &reason);
 }

@@ -33,8 +33,8 @@ int job_living(const struct job *job)
 int core_living(const struct cluster *cluster)
 {
     int living = 0;
-    for (const struct job *job = cluster_first_active_job(cluster); job;
-         job = cluster_next_active_job(cluster, job))
+    for (const struct job *job = cluster_first_begun_job(cluster); job;
+         job = cluster_next_begun_job(cluster, job))
         living += job_living(job);
     return living;
 }

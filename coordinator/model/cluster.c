@@ -86,6 +86,7 @@ void cluster_free(struct cluster *cluster)
         node_free(e->value);
     map_fini(&cluster->jobs);
     map_fini(&cluster->active);
+    map_fini(&cluster->begun);
     map_fini(&cluster->waiting);
     strmap_fini(&cluster->nodes);
     strmap_fini(&cluster->jobs_by_id);
@@ -170,6 +171,16 @@ struct job *cluster_first_active_job(const struct cluster *cluster)
 struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job)
 {
     return value_of(map_at_least(&cluster->active, job->sequence + 1));
+}
+
+struct job *cluster_first_begun_job(const struct cluster *cluster)
+{
+    return value_of(map_first(&cluster->begun));
+}
+
+struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(map_at_least(&cluster->begun, job->sequence + 1));
 }
 
 static uint64_t waiting_key(const struct job *job)
@@ -264,6 +275,14 @@ static int index_job(struct cluster *cluster, struct job *job)
     return 0;
 }
 
+static void follow_begun(struct cluster *cluster, struct job *job)
+{
+    if (job->state == JOB_QUEUED || job_state_ended(job->state))
+        map_remove(&cluster->begun, job->sequence);
+    else
+        insist(map_set(&cluster->begun, job->sequence, job, NULL) == 0);
+}
+
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
 {
     if (cluster->jobs.count >= CLUSTER_JOBS_MAX)
@@ -284,6 +303,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
     if (job_state_ended(job->state))
         return 0;
     insist(map_set(&cluster->active, job->sequence, job, NULL) == 0);
+    follow_begun(cluster, job);
     group_take_port(cluster, job, &job->current);
     group_take_port(cluster, job, &job->forming);
     for (int i = 0; i < job->workers_count; i++)
@@ -294,6 +314,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
 
 void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
 {
+    follow_begun(cluster, job);
     if (job_state_ended(job->state)) {
         never(waiting);
         map_remove(&cluster->active, job->sequence);

@@ -287,10 +287,13 @@ struct job *cluster_first_job(const struct cluster *cluster);
 struct job *cluster_next_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_last_job(const struct cluster *cluster);
 struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job);
-/* Jobs that have not ended, by sequence; jobs that wait for a place, in the order they get one:
- * higher priority first, then by sequence. */
+/* Jobs that have not ended, by sequence; those of them that are not queued, by sequence: only they
+ * have living workers, and they are few however long the queue is; jobs that wait for a place, in
+ * the order they get one: higher priority first, then by sequence. */
 struct job *cluster_first_active_job(const struct cluster *cluster);
 struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job);
+struct job *cluster_first_begun_job(const struct cluster *cluster);
+struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_first_waiting(const struct cluster *cluster);
 struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job);
 int cluster_nodes_count(const struct cluster *cluster);
@@ -318,7 +321,8 @@ struct rng *cluster_rng(struct cluster *cluster);
 void node_free(struct node *node); /* NULL is fine */
 void job_free(struct job *job);    /* releases the spec; NULL is fine */
 
-/* Follow a change of job->state (ended jobs leave the active ones) and of whether it waits. */
+/* Follow a change of job->state (which of the active and the begun ones it is among) and of whether
+ * it waits. */
 void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting);
 
 /* When a job or node wants to be looked at again (INT64_MAX = never), and who is due. */

@@ -55,9 +55,9 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
     char names[256] = "";
     int count = 0;
     size_t used = 0;
-    for (struct job *other = cluster_first_active_job(pass->view.cluster);
+    for (struct job *other = cluster_first_begun_job(pass->view.cluster);
          other && count < (int)(sizeof found / sizeof found[0]);
-         other = cluster_next_active_job(pass->view.cluster, other))
+         other = cluster_next_begun_job(pass->view.cluster, other))
         if (other->current.generation && other->spec->priority >= job->spec->priority &&
             !view_is_absent(&pass->view, other))
             found[count++] = other;

@@ -12,8 +12,8 @@ static const struct view_node *place_of(const struct view *view, const struct wo
 static int count_workers(const struct view *view)
 {
     int count = 0;
-    for (const struct job *job = cluster_first_active_job(view->cluster); job;
-         job = cluster_next_active_job(view->cluster, job))
+    for (const struct job *job = cluster_first_begun_job(view->cluster); job;
+         job = cluster_next_begun_job(view->cluster, job))
         count += job->workers_count;
     return count;
 }
@@ -22,8 +22,8 @@ static int count_workers(const struct view *view)
 static void find_places(struct parts *parts, const struct view *view, int *ret)
 {
     int at = 0;
-    for (const struct job *job = cluster_first_active_job(view->cluster); job;
-         job = cluster_next_active_job(view->cluster, job))
+    for (const struct job *job = cluster_first_begun_job(view->cluster); job;
+         job = cluster_next_begun_job(view->cluster, job))
         for (int i = 0; i < job->workers_count; i++, at++) {
             const struct view_node *node = place_of(view, &job->workers[i]);
             ret[at] = node ? (int)(node - view->nodes) : -1;
@@ -42,8 +42,8 @@ void parts_find(struct parts *parts, const struct view *view)
     parts->first = calloc(nodes, sizeof *parts->first);
     insist(places && next && parts->all && parts->first);
     find_places(parts, view, places);
-    for (const struct job *job = cluster_first_active_job(view->cluster); job;
-         job = cluster_next_active_job(view->cluster, job))
+    for (const struct job *job = cluster_first_begun_job(view->cluster); job;
+         job = cluster_next_begun_job(view->cluster, job))
         for (int i = 0; i < job->workers_count; i++, at++) {
             const struct worker *worker = &job->workers[i];
             if (places[at] >= 0)

@@ -58,8 +58,8 @@ static bool leaves(const struct worker *worker)
 
 static void release_leaving(struct view *view)
 {
-    for (struct job *job = cluster_first_active_job(view->cluster); job;
-         job = cluster_next_active_job(view->cluster, job))
+    for (struct job *job = cluster_first_begun_job(view->cluster); job;
+         job = cluster_next_begun_job(view->cluster, job))
         for (int i = 0; !view_is_absent(view, job) && i < job->workers_count; i++)
             if (leaves(&job->workers[i]))
                 view_release(view, job, &job->workers[i]);
@@ -145,8 +145,8 @@ static struct giver *find_givers(const struct plan *plan, int *ret_count)
 {
     int count = 0, capacity = 0;
     struct giver *givers = NULL, giver;
-    for (struct job *job = cluster_first_active_job(plan->view.cluster); job;
-         job = cluster_next_active_job(plan->view.cluster, job)) {
+    for (struct job *job = cluster_first_begun_job(plan->view.cluster); job;
+         job = cluster_next_begun_job(plan->view.cluster, job)) {
         if (view_is_absent(&plan->view, job) || !make_giver(plan, job, &giver))
             continue;
         if (count == capacity) {

@@ -22,8 +22,8 @@ static void begin(struct trial *trial, const struct pass *like, int count)
         like->renew(like->renew_arg, &trial->pass);
     else
         pass_init(&trial->pass, like->view.cluster, like->view.now_ms);
-    for (const struct job *job = cluster_first_active_job(like->view.cluster); job;
-         job = cluster_next_active_job(like->view.cluster, job))
+    for (const struct job *job = cluster_first_begun_job(like->view.cluster); job;
+         job = cluster_next_begun_job(like->view.cluster, job))
         active += job->state == JOB_PREEMPTING;
     trial->ended = calloc((size_t)(known + count + active) + 1, sizeof(const struct job *));
     trial->copies = calloc(QUEUE_EXTRA_MAX, sizeof *trial->copies);
@@ -66,8 +66,8 @@ static void end(struct trial *trial, const struct job *job)
 
 static void release_leaving(struct trial *trial)
 {
-    for (const struct job *job = cluster_first_active_job(trial->pass.view.cluster); job;
-         job = cluster_next_active_job(trial->pass.view.cluster, job)) {
+    for (const struct job *job = cluster_first_begun_job(trial->pass.view.cluster); job;
+         job = cluster_next_begun_job(trial->pass.view.cluster, job)) {
         if (view_is_absent(&trial->pass.view, job))
             continue;
         if (job->state == JOB_PREEMPTING)

@@ -38,8 +38,8 @@ static void apply_gone(struct pass *pass, const struct what_if *what_if, struct 
     absent->tenants = what_if->gone_tenants;
     absent->tenants_count = what_if->gone_tenants_count;
     pass->view.absent = absent;
-    for (const struct job *job = cluster_first_active_job(pass->view.cluster); job;
-         job = cluster_next_active_job(pass->view.cluster, job))
+    for (const struct job *job = cluster_first_begun_job(pass->view.cluster); job;
+         job = cluster_next_begun_job(pass->view.cluster, job))
         if (view_is_absent(&pass->view, job))
             release_job(pass, job);
     for (int i = 0; i < what_if->gone_count; i++)
@@ -213,8 +213,8 @@ static int apply_drained(struct pass *pass, const struct what_if *what_if, struc
     }
     if (what_if->drained_count == 0)
         return 0;
-    for (const struct job *job = cluster_first_active_job(pass->view.cluster); job && rc == 0;
-         job = cluster_next_active_job(pass->view.cluster, job))
+    for (const struct job *job = cluster_first_begun_job(pass->view.cluster); job && rc == 0;
+         job = cluster_next_begun_job(pass->view.cluster, job))
         if (runs(job) && !view_is_absent(&pass->view, job))
             rc = displace(pass, what_if, altered, ret, job, err);
     return rc;
