@@ -29,6 +29,7 @@ enum {
 struct failed_start {
     struct worker_key key;
     char why[AGENT_START_ERROR_MAX + 1];
+    int code;
     struct failed_start *next;
 };
 
@@ -129,12 +130,14 @@ static void on_beat(void *arg)
 
 /* Actions */
 
-static void failed_to_start(struct agent *agent, const struct worker_key *key, const char *why)
+static void failed_to_start(struct agent *agent, const struct worker_key *key,
+                            const struct error *err)
 {
     struct failed_start *failed = calloc(1, sizeof(*failed));
     insist(failed);
     failed->key = *key;
-    (void)str_copy(failed->why, sizeof(failed->why), why);
+    (void)str_copy(failed->why, sizeof(failed->why), err->text);
+    failed->code = agent_start_code(err->code);
     failed->next = agent->failed_starts;
     agent->failed_starts = failed;
 }
@@ -173,7 +176,7 @@ static void perform_start(struct agent *agent, const struct agent_action *action
     if (start_worker(agent, action->assignment, &err)) {
         log_warn(agent->log, "worker could not be started", log_str("job", action->key.job),
                  log_int("uid", (int64_t)action->key.uid), log_str("reason", err.text));
-        failed_to_start(agent, &action->key, err.text);
+        failed_to_start(agent, &action->key, &err);
         return;
     }
     log_info(agent->log, "worker starts", log_str("job", action->key.job),
@@ -280,8 +283,10 @@ static void handle(struct agent *agent, struct agent_event *event)
     step(agent, event);
     while (agent->failed_starts) {
         struct failed_start *failed = agent->failed_starts;
-        struct agent_event next = {
-            .kind = AGENT_EVENT_START_FAILED, .key = failed->key, .start_error = failed->why};
+        struct agent_event next = {.kind = AGENT_EVENT_START_FAILED,
+                                   .key = failed->key,
+                                   .start_error = failed->why,
+                                   .start_code = failed->code};
         agent->failed_starts = failed->next;
         step(agent, &next);
         free(failed);
@@ -312,10 +317,11 @@ static void on_started(void *arg, const struct worker_key *key, int64_t pid)
     handle(arg, &event);
 }
 
-static void on_start_failed(void *arg, const struct worker_key *key, const char *why)
+static void on_start_failed(void *arg, const struct worker_key *key, int code, const char *why)
 {
     struct agent *agent = arg;
-    struct agent_event event = {.kind = AGENT_EVENT_START_FAILED, .key = *key, .start_error = why};
+    struct agent_event event = {
+        .kind = AGENT_EVENT_START_FAILED, .key = *key, .start_error = why, .start_code = code};
     log_warn(agent->log, "worker could not be started", log_str("job", key->job),
              log_int("uid", (int64_t)key->uid), log_str("reason", why));
     handle(agent, &event);

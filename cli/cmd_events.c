@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/last_words.h"
 #include "cli/replay.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
@@ -57,6 +58,8 @@ static void print_event(const Muster__Event *event)
     if (event->reason && event->reason->text[0])
         printf(": %s", event->reason->text);
     putchar('\n');
+    if (event->reason)
+        print_last_words(stdout, "       ", event->reason->output);
 }
 
 static void print_entry(const Muster__AuditEntry *entry)

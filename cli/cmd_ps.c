@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/last_words.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
 
@@ -14,6 +15,11 @@ static const struct args_option options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
     {.name = "all", .letter = 'a', .kind = ARGS_FLAG, .help = "ended jobs too"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = ARGS_FLAG,
+     .help = "below the table each job's whole reason, what would help, and the last lines of what "
+             "failed"},
     {.name = "state", .kind = ARGS_OPTION, .help = "only jobs in this state"},
     {.name = "tenant", .kind = ARGS_OPTION, .help = "only jobs of this tenant"},
     {.name = "limit",
@@ -51,6 +57,16 @@ static void job_row(struct table *table, const Muster__Job *job)
     table_cell(table, "%.*s%s", whole ? INT_MAX : REASON_COLUMNS - 1, reason, whole ? "" : "…");
 }
 
+static void whole_reason(const Muster__Job *job)
+{
+    if (!job->reason || !job->reason->text[0])
+        return;
+    printf("\n%s %s: %s\n", job->id, job->spec ? job->spec->name : "", job->reason->text);
+    if (job->reason->hint[0])
+        printf("    → %s\n", job->reason->hint);
+    print_last_words(stdout, "    ", job->reason->output);
+}
+
 static int run(const struct args *args)
 {
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
@@ -72,6 +88,8 @@ static int run(const struct args *args)
             job_row(&table, answer->jobs[i]);
         table_print(&table, stdout, all ? "no jobs" : "no active jobs; `muster ps -a` lists all");
         table_fini(&table);
+        for (size_t i = 0; args_flag(args, "verbose") && i < answer->n_jobs; i++)
+            whole_reason(answer->jobs[i]);
         if (answer->next_cursor[0])
             fprintf(stderr, "more: `--limit` shows up to 1000\n");
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/last_words.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
@@ -32,6 +33,7 @@ static void show_reason(const Muster__Reason *reason)
     putchar('\n');
     if (reason->hint[0])
         printf("            → %s\n", reason->hint);
+    print_last_words(stdout, "            ", reason->output);
 }
 
 /* As a shell would take it. */
@@ -123,6 +125,9 @@ static void show_facts(const Muster__Job *job)
     printf("submitted   %s (%s ago)\n", format_time(job->submitted_wall_ms, time),
            age_text(job->submitted_wall_ms, age));
     show_ledger(job->ledger);
+    if (job->preempted_wall_ms)
+        printf("waits again since %s%s%s\n", format_time(job->preempted_wall_ms, time),
+               job->preempted_by[0] ? ": it gave way to job " : "", job->preempted_by);
     if (job->starts_wall_ms)
         printf("starts      %s at the latest\n", format_time(job->starts_wall_ms, time));
     if (job->ended_wall_ms)

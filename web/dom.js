@@ -85,7 +85,7 @@ export const section = (title, beside, ...content) =>
 const SIGNS = {
   running: "●", succeeded: "✓", ready: "●", joined: "●", exited: "○", failed: "✕", lost: "✕", unreachable: "✕",
   cancelled: "○", queued: "◔", starting: "◔", assigned: "◔", joining: "◔", reforming: "↻", restarting: "↻",
-  preempting: "◐", stopping: "◐", cordoned: "◐", draining: "◐",
+  preempting: "◐", stopping: "◐", cordoned: "◐", draining: "◐", drained: "◌",
 };
 
 // A state as a word with a sign and a colour, so that none of them is needed alone.

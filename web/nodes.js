@@ -30,7 +30,7 @@ async function set(node, action, refresh) {
 function switches(node, refresh) {
   if (!mayKeepNodes()) return "";
   const button = (action) => h("button", { class: "quiet", "aria-label": `${action} ${node.name}`, onclick: () => set(node, action, refresh) }, action);
-  return h("span", { class: "switches" }, ["cordoned", "draining"].includes(node.state) ? button("uncordon") : [button("cordon"), button("drain")]);
+  return h("span", { class: "switches" }, ["cordoned", "draining", "drained"].includes(node.state) ? button("uncordon") : [button("cordon"), button("drain")]);
 }
 
 function devices(node) {

@@ -45,7 +45,10 @@ struct agent_event {
         struct {
             int64_t pid;
         } started;
-        const char *start_error;
+        struct {
+            const char *start_error;
+            int start_code; /* of agent_start_code */
+        };
         const struct worker_exit *exit;
         struct {
             uint64_t generation, step;

@@ -17,6 +17,16 @@ enum {
     AGENT_START_ERROR_MAX = 511,
 };
 
+/* Exit codes of a worker that never ran, as a shell has them; the first may go away by itself. */
+enum {
+    AGENT_START_AGAIN = 71, /* EX_OSERR: not now, or not here */
+    AGENT_START_NOT_EXECUTABLE = 126,
+    AGENT_START_NOT_FOUND = 127,
+};
+
+/* The one for the error (common/base/error.h) that kept it from starting. */
+int agent_start_code(int error_code);
+
 /* Names one worker for ever: uids are never used again in their job. */
 struct worker_key {
     char job[AGENT_JOB_ID_MAX + 1]; /* [A-Za-z0-9._-], never "." or ".." */

@@ -62,7 +62,7 @@ static void adopt(struct agent_core *core, const struct worker_found *found,
 static void start_failed(struct agent_worker *worker, const struct agent_event *event,
                          struct agent_actions *actions)
 {
-    struct worker_exit exit = {.code = 127};
+    struct worker_exit exit = {.code = event->start_code};
     (void)str_copy(exit.text, sizeof(exit.text), event->start_error);
     (void)str_copy(worker->start_error, sizeof(worker->start_error), event->start_error);
     worker->shipped = true;

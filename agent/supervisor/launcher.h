@@ -21,8 +21,8 @@ struct launcher_events {
     void *arg;
     void (*found)(void *arg, const struct worker_found *found);
     void (*started)(void *arg, const struct worker_key *key, int64_t pid);
-    /* It will never run: no such program, port busy, ... */
-    void (*start_failed)(void *arg, const struct worker_key *key, const char *why);
+    /* It will never run: no such program, port busy, ...; `code` of agent_start_code. */
+    void (*start_failed)(void *arg, const struct worker_key *key, int code, const char *why);
     /* It and all it left behind have ended; its output is complete. */
     void (*exited)(void *arg, const struct worker_key *key, const struct worker_exit *exit);
     /* There is output that read_output has not returned yet. */

@@ -88,7 +88,8 @@ static void end_run(struct run *run, const struct worker_exit *exit)
     run->ended = true;
     run_unwatch(run);
     if (run->worker.start_error[0])
-        events->start_failed(events->arg, &run->key, run->worker.start_error);
+        events->start_failed(events->arg, &run->key, run->worker.start_code,
+                             run->worker.start_error);
     else
         events->exited(events->arg, &run->key, exit);
 }

@@ -98,7 +98,7 @@ int run_adopt(struct run *run, struct worker_found *ret, struct error *err)
     run->shim.pidfd = -1;
     run->started = rundir_read_worker(&run->dir, &run->worker, NULL) == 0;
     if (run->started && run->worker.start_error[0]) {
-        exit.code = 127;
+        exit.code = run->worker.start_code;
         (void)str_copy(exit.text, sizeof(exit.text), run->worker.start_error);
         found_ended(run, &exit, &found);
     } else if (rundir_read_exit(&run->dir, &exit, NULL) == 0) {

@@ -324,6 +324,7 @@ int rundir_write_worker(const struct rundir *dir, const struct run_worker *worke
     put_process(&w, &worker->process);
     put_text(&w, "cgroup", worker->cgroup);
     put_text(&w, "start_error", worker->start_error);
+    put_number(&w, "start_code", worker->start_code);
     return writer_store(&w, dir, "worker.json", OPEN_MODE, err);
 }
 
@@ -336,6 +337,7 @@ int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct 
         get_process(map, &ret->process);
         (void)str_copy(ret->cgroup, sizeof(ret->cgroup), get_text(map, "cgroup"));
         (void)str_copy(ret->start_error, sizeof(ret->start_error), get_text(map, "start_error"));
+        ret->start_code = (int)get_number(map, "start_code");
     }
     arena_fini(&arena);
     return rc;

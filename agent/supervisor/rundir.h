@@ -55,6 +55,7 @@ struct run_worker { /* worker.json */
     struct run_process process;
     char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
+    int start_code;                              /* with start_error */
 };
 
 struct run_acked {

@@ -227,6 +227,7 @@ static int start(struct shim *shim, struct error *err)
     if (rc) {
         cgroup_remove(&shim->cgroup);
         (void)str_copy(record.start_error, sizeof(record.start_error), err->text);
+        record.start_code = agent_start_code(rc);
         (void)rundir_write_worker(&shim->dir, &record, NULL);
         return rc;
     }

@@ -68,6 +68,7 @@ int error_from_errno(int errno_value)
     case EFBIG:
         return E_RESOURCE_EXHAUSTED;
     case EINVAL:
+    case ENOEXEC:
     case ENAMETOOLONG:
     case ENOTDIR:
     case EISDIR:

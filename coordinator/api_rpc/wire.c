@@ -20,6 +20,7 @@ Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)
     ret->node = text(reason->node);
     ret->rank = reason->rank;
     ret->hint = text(reason->hint);
+    ret->output = text(reason->output);
     return ret;
 }
 
@@ -178,6 +179,8 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->ended_wall_ms = job->ended_wall_ms;
     ret->exit_code = job->exit_code;
     ret->version = job->version;
+    ret->preempted_by = text(job->preempted_by);
+    ret->preempted_wall_ms = job->preempted_wall_ms;
     ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;
     ret->recoveries = job->recoveries;
     ret->last_recovery_ms = job->last_recovery_ms;
@@ -260,6 +263,8 @@ static Muster__Node__State node_state(enum node_state state)
         return MUSTER__NODE__STATE__cordoned;
     case NODE_DRAINING:
         return MUSTER__NODE__STATE__draining;
+    case NODE_DRAINED:
+        return MUSTER__NODE__STATE__drained;
     case NODE_UNREACHABLE:
         return MUSTER__NODE__STATE__unreachable;
     case NODE_LOST:

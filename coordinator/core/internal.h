@@ -109,6 +109,7 @@ int64_t group_patience_ends(const struct job *job); /* broken though nobody died
 struct failure { /* why the gang cannot go on as it is */
     struct reason reason;
     bool charged;     /* costs a restart */
+    bool hopeless;    /* it would fail again: no restart is tried */
     bool whole;       /* no survivor may stay: the whole gang starts again */
     bool growth_only; /* only newcomers of a growing gang are affected */
     char cause[64];   /* equal for equal causes */

@@ -10,8 +10,8 @@
  *   any of these ──► stopping (cancelled, out of restarts, out of time) ──► failed | cancelled
  *   starting, running, reforming ──► succeeded when all ranks exit 0 (by stopping if others live)
  *
- *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► restarting:
- *   it gave way to another job and waits in the queue again
+ *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► queued:
+ *   it gave way to another job and waits again
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const unsigned allowed[] = {
     [JOB_REFORMING] =
         BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
-    [JOB_PREEMPTING] = BIT(RESTARTING) | BIT(STOPPING) | BIT(SUCCEEDED),
+    [JOB_PREEMPTING] = BIT(QUEUED) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED),
     [JOB_SUCCEEDED] = 0,
     [JOB_FAILED] = 0,

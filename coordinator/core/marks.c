@@ -67,6 +67,7 @@ struct record *step_record(struct step *step, const char *kind, const struct job
     record->reason.rank = -1;
     if (reason)
         record->reason = *reason;
+    record->reason.output[0] = 0; /* what a worker wrote is told once, with its end */
     actions_add(step->ret, ACTION_RECORD)->record = record;
     return record;
 }

@@ -1,12 +1,11 @@
 /* One machine.
  *
- *            register            its old workers have gone
- *   (new) ──────────► joining ─────────────────────────────► ready ◄─► cordoned ◄─► draining
- *                        ▲                                     │           │           │
- *                        │ reports again          connection gone, or the coordinator restarted
- *                        │                                     ▼           ▼           ▼
- *                       lost ◄─────────────────────────── unreachable (its workers go on)
- *                            lease expired, or its peers lost it
+ *            register            its old workers have gone                         nothing runs
+ * there (new) ──────────► joining ─────────────────────────────► ready ◄─► cordoned ◄─► draining
+ * ──► drained ▲                                     │           │           │ │ reports again
+ * connection gone, or the coordinator restarted │                                     ▼           ▼
+ * ▼ lost ◄─────────────────────────── unreachable (its workers go on) lease expired, or its peers
+ * lost it
  *
  * lost -> joining: what it still runs nobody wants any more; it gets new workers once that ended.
  */
@@ -18,14 +17,19 @@
 #include "coordinator/core/internal.h"
 
 #define BIT(state) (1u << NODE_##state)
+#define DRAINS     (BIT(DRAINING) | BIT(DRAINED))
 static const unsigned allowed[] = {
-    [NODE_JOINING] = BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_READY] = BIT(JOINING) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_CORDONED] = BIT(JOINING) | BIT(READY) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_DRAINING] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_UNREACHABLE] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(LOST),
-    [NODE_LOST] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING),
+    [NODE_JOINING] = BIT(READY) | BIT(CORDONED) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_READY] = BIT(JOINING) | BIT(CORDONED) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_CORDONED] = BIT(JOINING) | BIT(READY) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_DRAINING] =
+        BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINED) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_DRAINED] =
+        BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
+    [NODE_UNREACHABLE] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | DRAINS | BIT(LOST),
+    [NODE_LOST] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | DRAINS,
 };
+#undef DRAINS
 #undef BIT
 
 void node_set_state(struct step *step, struct node *node, enum node_state state,
@@ -50,10 +54,33 @@ bool node_usable(const struct node *node)
     return node && node->state != NODE_LOST && !node->want_drain;
 }
 
+/* What an administrator set, as far as it has come; a sentence that was given with it stays. */
+static enum node_state settle_wish(const struct node *node, struct reason *ret)
+{
+    static const char emptying[] = "being emptied by an administrator";
+    bool empty = map_first(&node->jobs) == NULL;
+    if (!node->want_drain) {
+        reason_set(ret, REASON_ADMINISTRATOR, "cordoned by an administrator");
+        reason_hint(ret, "`muster uncordon %s` gives it work again", node->name);
+        return NODE_CORDONED;
+    }
+    if (!empty) {
+        reason_set(ret, REASON_ADMINISTRATOR, "%s", emptying);
+        return NODE_DRAINING;
+    }
+    bool given = node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0;
+    reason_set(ret, REASON_ADMINISTRATOR, "emptied%s%.400s", given ? ": " : "",
+               given ? node->reason.text : " by an administrator: nothing runs there any more");
+    reason_hint(ret, "it may be serviced or switched off; `muster uncordon %s` gives it work again",
+                node->name);
+    return NODE_DRAINED;
+}
+
 /* The state of a node whose agent speaks to us. */
 static void settle_state(struct step *step, struct node *node)
 {
     struct reason reason;
+    enum node_state state = NODE_READY;
     if (node->foreign > 0) {
         reason_set(&reason, REASON_CLEARING, "ends %d worker%s nobody wants there any more",
                    node->foreign, node->foreign == 1 ? "" : "s");
@@ -62,15 +89,10 @@ static void settle_state(struct step *step, struct node *node)
         return;
     }
     if (node->want_drain || node->want_cordon)
-        reason_set(&reason, REASON_ADMINISTRATOR, "%s by an administrator",
-                   node->want_drain ? "drained" : "cordoned");
+        state = settle_wish(node, &reason);
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
-    node_set_state(step, node,
-                   node->want_drain    ? NODE_DRAINING
-                   : node->want_cordon ? NODE_CORDONED
-                                       : NODE_READY,
-                   &reason);
+    node_set_state(step, node, state, &reason);
 }
 
 static int check_facts(const struct node *facts, struct error *err)

@@ -1,4 +1,5 @@
 /* Free nodes meet waiting jobs, then gangs that may grow. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,8 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     const struct checkpoint *from = job_last_checkpoint(job);
     formation.newcomers = newcomers;
     job->step = from ? from->step : 0;
+    job->preempted_by[0] = 0;
+    job->preempted_wall_ms = 0;
     job_forget_workers(job);
     group_form(step, job, &formation);
     reason_set(&reason, REASON_PLACED, "%d worker%s being started on %d node%s",
@@ -124,6 +127,16 @@ static void expect_start(struct step *step, struct job *job, int64_t at_ms)
     job->starts_wall_ms = at_ms ? step->wall_ms + at_ms - step->now_ms : 0;
 }
 
+/* What it waits for now; of one that had its nodes already, also who has them. */
+static void say_what_for(struct step *step, struct job *job, const struct reason *blocker)
+{
+    struct reason reason = *blocker;
+    if (job->preempted_by[0])
+        (void)snprintf(reason.text, sizeof reason.text, "gave way to job %s; %.440s",
+                       job->preempted_by, blocker->text);
+    job_set_reason(step, job, &reason);
+}
+
 static void try_place(struct placing *placing, struct job *job)
 {
     struct step *step = placing->step;
@@ -132,7 +145,7 @@ static void try_place(struct placing *placing, struct job *job)
     pass_try(&placing->pass, job, &verdict);
     expect_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
-        job_set_reason(step, job, &verdict.reason);
+        say_what_for(step, job, &verdict.reason);
     /* A job that is not ready keeps what the view gave it: nobody behind it takes its place. */
     if (verdict.placed && ready)
         note_placed(placing, job, &verdict.placement);

@@ -91,6 +91,8 @@ void preempt_settle(struct step *step, struct job *job)
         return;
     }
     job->stop_deadline_ms = 0;
+    memcpy(job->preempted_by, job->gives_to, sizeof job->preempted_by);
+    job->preempted_wall_ms = step->wall_ms;
     job->gives_to[0] = 0;
     if (has_finished(job)) {
         group_finished_reason(&job->current, &reason);
@@ -99,6 +101,6 @@ void preempt_settle(struct step *step, struct job *job)
     }
     group_clear(step->cluster, job, &job->current);
     job->backoff_until_ms = step->now_ms;
-    job_set_state(step, job, JOB_RESTARTING, &reason);
+    job_set_state(step, job, JOB_QUEUED, &reason);
     step->place = true;
 }

@@ -43,10 +43,47 @@ static enum reason_kind kind_of(const struct exit_info *exit)
         return REASON_WORKER_LOST;
     if (exit->oom)
         return REASON_OUT_OF_MEMORY;
-    if (exit->signal == 0 && exit->code == EXIT_NOT_STARTED)
+    if (exit->unstarted)
         return REASON_START_FAILED;
-    return exit->signal == 0 && exit->code == EXIT_PEER_LOST ? REASON_PEERS_LOST
-                                                             : REASON_WORKER_FAILED;
+    if (exit->signal)
+        return REASON_WORKER_FAILED;
+    switch (exit->code) {
+    case EXIT_NOT_FOUND:
+    case EXIT_NOT_EXECUTABLE:
+        return REASON_START_FAILED;
+    case EXIT_CONFIG:
+    case EXIT_USAGE_ERROR:
+        return REASON_REFUSED;
+    case EXIT_PEER_LOST:
+        return REASON_PEERS_LOST;
+    default:
+        return REASON_WORKER_FAILED;
+    }
+}
+
+/* The same program with the same settings will end the same way: told by exit codes that mean
+ * nothing else, and only of a job that has never trained; one that has may have met a bad node. */
+static bool is_hopeless(const struct job *job, const struct exit_info *exit)
+{
+    bool trained = job->step > 0 || job->progress_step > 0 || job->checkpoints_count > 0;
+    bool telling = exit->code == EXIT_NOT_FOUND || exit->code == EXIT_NOT_EXECUTABLE ||
+                   exit->code == EXIT_CONFIG || exit->code == EXIT_USAGE_ERROR;
+    return telling && exit->signal == 0 && !exit->lost && !exit->oom && !trained;
+}
+
+static void hint(const struct job *job, const struct worker *worker, struct reason *ret)
+{
+    const struct exit_info *exit = &worker->exit;
+    if (exit->oom)
+        reason_hint(ret, "raise resources.memory or lower the batch size");
+    else if (kind_of(exit) == REASON_REFUSED)
+        reason_hint(ret, "mend the setting or option that it names, and submit it again");
+    else if (kind_of(exit) == REASON_START_FAILED && exit->code == EXIT_NOT_FOUND)
+        reason_hint(ret, "mend command, workdir or PATH: they must be there on every node");
+    else if (kind_of(exit) == REASON_START_FAILED && exit->code == EXIT_NOT_EXECUTABLE)
+        reason_hint(ret, "the worker's user must be allowed to run it (chmod +x), on every node");
+    else if (!exit->lost && !exit->unstarted)
+        reason_hint(ret, "`muster logs %s --rank %d` has its last words", job->id, worker->rank);
 }
 
 static void describe(const struct job *job, const struct worker *worker, struct reason *ret)
@@ -55,10 +92,8 @@ static void describe(const struct job *job, const struct worker *worker, struct 
     reason_set(ret, kind_of(exit), "rank %d on %s: %s", worker->rank, worker->node, exit->text);
     ret->rank = worker->rank;
     (void)str_copy(ret->node, sizeof ret->node, worker->node);
-    if (exit->oom)
-        reason_hint(ret, "raise resources.memory or lower the batch size");
-    else if (!exit->lost)
-        reason_hint(ret, "`muster logs %s --rank %d` has its last words", job->id, worker->rank);
+    hint(job, worker, ret);
+    reason_output(ret, exit->last_output);
 }
 
 static void fail_by_worker(struct step *step, const struct job *job, const struct worker *worker,
@@ -73,6 +108,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
         (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
     }
     ret->charged = !exit->lost && is_charged(job, worker);
+    ret->hopeless = ret->charged && is_hopeless(job, exit);
     ret->wall_ms = exit->wall_ms;
     ret->exit_code = exit->signal ? 128 + exit->signal : exit->code;
     (void)str_printf(ret->cause, sizeof ret->cause, "%s %d %d", reason_name(kind_of(exit)),
@@ -214,19 +250,25 @@ static void set_backoff(struct step *step, struct job *job)
     job->backoff_until_ms = step->now_ms + delay_ms;
 }
 
-static void write_cause(struct reason *reason, enum reason_kind kind, const char *why)
+/* The cause stays; its kind becomes what follows from it. */
+static void write_verdict(struct reason *reason, enum reason_kind kind, const struct job *job)
 {
-    struct reason cause = *reason;
-    reason_set(reason, kind, "%.380s (%s)", cause.text, why);
-    reason->rank = cause.rank;
-    memcpy(reason->node, cause.node, sizeof cause.node);
-    memcpy(reason->hint, cause.hint, sizeof cause.hint);
+    enum { CAUSE_MAX = 380 };
+    size_t used = strnlen(reason->text, CAUSE_MAX);
+    char *end = reason->text + used;
+    (void)str_copy(reason->kind, sizeof reason->kind, reason_name(kind));
+    if (kind == REASON_CRASH_LOOP)
+        (void)str_printf(end, sizeof reason->text - used, " (%d times in a row without a new step)",
+                         job->same_cause);
+    else
+        (void)str_printf(end, sizeof reason->text - used, " (after %d restart%s without progress)",
+                         job->spec->restart_max, job->spec->restart_max == 1 ? "" : "s");
 }
 
-/* Take one restart off the budget. False: there is none left, and failure->reason says so. */
+/* Take one restart off the budget. False: there is none left, or none can help, and failure->reason
+ * says so. */
 static bool charge(struct step *step, struct job *job, struct failure *failure)
 {
-    char why[96];
     if (job->step > job->progress_step) {
         job->progress_step = job->step;
         job->restarts_without_progress = job->same_cause = 0;
@@ -238,17 +280,14 @@ static bool charge(struct step *step, struct job *job, struct failure *failure)
     job->cause_wall_ms = failure->wall_ms;
     job->exit_code = failure->exit_code;
     job->restarts_without_progress++;
-    if (job->spec->restart_max == 0)
+    if (job->spec->restart_max == 0 || failure->hopeless)
         return false;
     if (job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT) {
-        (void)str_printf(why, sizeof why, "%d times in a row without a new step", job->same_cause);
-        write_cause(&failure->reason, REASON_CRASH_LOOP, why);
+        write_verdict(&failure->reason, REASON_CRASH_LOOP, job);
         return false;
     }
     if (job->restarts_without_progress > job->spec->restart_max) {
-        (void)str_printf(why, sizeof why, "after %d restart%s without progress",
-                         job->spec->restart_max, job->spec->restart_max == 1 ? "" : "s");
-        write_cause(&failure->reason, REASON_RESTART_BUDGET, why);
+        write_verdict(&failure->reason, REASON_RESTART_BUDGET, job);
         return false;
     }
     job->restarts++;
@@ -335,18 +374,32 @@ void restart_settle(struct step *step, struct job *job)
         step->place = true;
 }
 
+/* One of the reasons that name a worker as their cause. */
+static bool blames_worker(const struct reason *reason)
+{
+    static const enum reason_kind kinds[] = {REASON_WORKER_FAILED, REASON_PEERS_LOST,
+                                             REASON_CRASH_LOOP, REASON_RESTART_BUDGET};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(reason->kind, reason_name(kinds[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Reports of one failure arrive in any order: the earliest exit is its cause. */
 void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker)
 {
     bool open = job->state == JOB_RESTARTING || job->state == JOB_REFORMING ||
                 (job->state == JOB_STOPPING && job->ending == JOB_FAILED);
-    bool told = strcmp(job->reason.kind, reason_name(REASON_WORKER_FAILED)) == 0 ||
-                strcmp(job->reason.kind, reason_name(REASON_PEERS_LOST)) == 0;
-    if (!open || !told || !job->cause_wall_ms || worker_finished(worker) || distance(worker) > 0 ||
-        worker->born > job->charged_generation || worker->exit.wall_ms >= job->cause_wall_ms)
+    if (!open || !blames_worker(&job->reason) || !job->cause_wall_ms || worker_finished(worker) ||
+        distance(worker) > 0 || worker->born > job->charged_generation ||
+        worker->exit.wall_ms >= job->cause_wall_ms)
         return;
     struct reason reason;
     describe(job, worker, &reason);
+    if (strcmp(job->reason.kind, reason_name(REASON_CRASH_LOOP)) == 0)
+        write_verdict(&reason, REASON_CRASH_LOOP, job);
+    else if (strcmp(job->reason.kind, reason_name(REASON_RESTART_BUDGET)) == 0)
+        write_verdict(&reason, REASON_RESTART_BUDGET, job);
     job->cause_wall_ms = worker->exit.wall_ms;
     job->exit_code = worker->exit.signal ? 128 + worker->exit.signal : worker->exit.code;
     job_set_reason(step, job, &reason);

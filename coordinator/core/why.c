@@ -32,6 +32,24 @@ static int explain_place(const struct cluster *cluster, const struct job *job, s
     return count;
 }
 
+/* Who has the nodes of a gang that waits again. */
+static bool explain_preemption(const struct cluster *cluster, const struct job *job,
+                               struct reason *ret)
+{
+    const struct job *to = cluster_job(cluster, job->preempted_by);
+    const struct checkpoint *from = job_last_checkpoint(job);
+    if (!job->preempted_by[0])
+        return false;
+    reason_set(ret, REASON_PREEMPTED, "gave its nodes to job %s%s%s%s", job->preempted_by,
+               to ? " (" : "", to ? to->spec->name : "", to ? ")" : "");
+    if (from)
+        reason_hint(ret, "it goes on from its checkpoint of step %llu when there is room",
+                    (unsigned long long)from->step);
+    else
+        reason_hint(ret, "it starts anew when there is room; checkpoint.dir lets it go on instead");
+    return true;
+}
+
 /* A gang that runs with less than its max, though somebody looks each time slots get free. */
 static bool explain_growth(const struct cluster *cluster, const struct job *job, struct reason *ret)
 {
@@ -88,6 +106,8 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = explain_place(cluster, job, ret, max);
     else if (places)
         count = 1;
+    if (places && count < max)
+        count += explain_preemption(cluster, job, &ret[count]);
     if (core_stalled(job, ret))
         count = 1;
     if (count == 0 || (count < max && job->state == JOB_REFORMING))

@@ -39,11 +39,30 @@ int core_living(const struct cluster *cluster)
     return living;
 }
 
-static void exit_reason(const struct worker *worker, struct reason *ret)
+/* Why it was told to stop: what its node or its job goes through. */
+static void stop_reason(const struct step *step, const struct job *job, const struct worker *worker,
+                        struct reason *ret)
+{
+    const struct node *node = cluster_node(step->cluster, worker->node);
+    const char *why = "the gang goes on without it";
+    if (job->state == JOB_PREEMPTING || job->state == JOB_STOPPING || job->state == JOB_RESTARTING)
+        why = job->reason.text;
+    else if (worker->leaving)
+        why = "its node is given back";
+    else if (node && node->want_drain)
+        why = "its node is being emptied";
+    reason_set(ret, REASON_STOPPED, "rank %d was told to stop (%.300s): %s", worker->rank, why,
+               worker->exit.text);
+}
+
+static void exit_reason(const struct step *step, const struct job *job, const struct worker *worker,
+                        struct reason *ret)
 {
     const struct exit_info *exit = &worker->exit;
     if (worker_finished(worker))
         reason_set(ret, REASON_SUCCEEDED, "rank %d finished", worker->rank);
+    else if (worker->should_stop && !exit->lost)
+        stop_reason(step, job, worker, ret);
     else
         reason_set(ret, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d: %s",
                    worker->rank, exit->text);
@@ -87,8 +106,10 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     job_worker_gone(step->cluster, job, worker);
     if (worker->leaving && !any_leaves(job))
         job->gives_to[0] = 0;
-    exit_reason(worker, &reason);
-    step_record(step, "worker_exited", job, worker->node, &reason);
+    exit_reason(step, job, worker, &reason);
+    struct record *record = step_record(step, "worker_exited", job, worker->node, &reason);
+    if (!worker_finished(worker) && !worker->should_stop)
+        reason_output(&record->reason, worker->exit.last_output);
     if (worker_finished(worker))
         job->progress_at_ms = step->now_ms;
     step_desired(step, worker->node);
@@ -124,7 +145,9 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     else
         (void)str_copy(exit.text, sizeof exit.text, "ended, nobody knows how");
     if (report->start_error && report->start_error[0]) {
-        exit = (struct exit_info){.code = EXIT_NOT_STARTED, .wall_ms = exit.wall_ms};
+        exit = (struct exit_info){.unstarted = true,
+                                  .code = exit.code ? exit.code : EXIT_NOT_FOUND,
+                                  .wall_ms = exit.wall_ms};
         if (str_printf(exit.text, sizeof exit.text, "could not be started: %s",
                        report->start_error) < 0)
             exit.text[sizeof exit.text - 1] = 0;

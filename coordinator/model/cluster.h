@@ -33,8 +33,16 @@ enum {
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
     COLLECTIVE_RANKS_MAX = 16,
-    EXIT_PEER_LOST = 76, /* WK_EXIT_PEER: how a worker ends because a peer did */
-    EXIT_NOT_STARTED = 127,
+    REASON_OUTPUT_BYTES = 1024,
+};
+
+/* Exit codes with a meaning of their own. */
+enum {
+    EXIT_USAGE_ERROR = 64,     /* EX_USAGE of sysexits.h */
+    EXIT_PEER_LOST = 76,       /* WK_EXIT_PEER: how a worker ends because a peer did */
+    EXIT_CONFIG = 78,          /* WK_EXIT_CONFIG, EX_CONFIG: its settings are refused */
+    EXIT_NOT_EXECUTABLE = 126, /* as shells and the agent say it */
+    EXIT_NOT_FOUND = 127,
 };
 
 /* clang-format off */
@@ -43,6 +51,7 @@ enum {
     X(READY, ready)                                                                                \
     X(CORDONED, cordoned)                                                                          \
     X(DRAINING, draining)                                                                          \
+    X(DRAINED, drained)                                                                            \
     X(UNREACHABLE, unreachable)                                                                    \
     X(LOST, lost)
 #define JOB_STATES(X)                                                                              \
@@ -92,6 +101,7 @@ struct reason {
     char node[NODE_NAME_MAX + 1];
     int rank; /* -1 = none */
     char hint[256];
+    char output[REASON_OUTPUT_BYTES]; /* the last lines that rank wrote; "" = none that matter */
 };
 
 struct gpu {
@@ -145,6 +155,7 @@ struct node {
 struct exit_info {
     int code, signal;
     bool oom, lost;
+    bool unstarted; /* there never was a process */
     char text[256];
     char last_output[2048];
     int64_t wall_ms;
@@ -240,7 +251,9 @@ struct job {
     char last_cause[256];
     uint64_t charged_generation; /* newest one when the last failure was charged: what dies of those
                                   * generations later is the same failure */
-    int64_t cause_wall_ms;       /* when the failure that is the reason happened; 0 = none */
+    char preempted_by[JOB_ID_MAX + 1]; /* while queued: whom it gave its nodes to; "" = nobody */
+    int64_t preempted_wall_ms;         /* since when; 0 = it was not running before */
+    int64_t cause_wall_ms;             /* when the failure that is the reason happened; 0 = none */
     int64_t backoff_until_ms;
     int64_t grow_after_ms; /* growing failed: not again before */
     int grow_failures;     /* in a row */

@@ -27,6 +27,21 @@ void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
     va_end(ap);
 }
 
+void reason_output(struct reason *ret, const char *output)
+{
+    size_t size = strlen(output), room = sizeof ret->output - 1;
+    if (size > room) {
+        const char *cut = output + size - room;
+        const char *line = cut[-1] == '\n' ? cut : strchr(cut, '\n');
+        if (line && *line == '\n')
+            line++;
+        while (((unsigned char)*cut & 0xc0) == 0x80) /* in the middle of a character */
+            cut++;
+        output = line && *line ? line : cut;
+    }
+    (void)str_copy(ret->output, sizeof ret->output, output);
+}
+
 void reason_hint(struct reason *ret, const char *fmt, ...)
 {
     va_list ap;

@@ -34,6 +34,8 @@
     X(GROWING, growing, "more nodes join it")                                                      \
     X(GROW_FAILED, grow_failed, "newcomers did not join; it goes on without them")                 \
     X(WORKER_FAILED, worker_failed, "a worker ended with an error")                                \
+    X(STOPPED, stopped, "a worker ended because it was told to")                                   \
+    X(REFUSED, refused, "its program refuses its settings; trying again cannot help")              \
     X(WORKER_LOST, worker_lost, "a worker ended and nobody knows how")                             \
     X(START_FAILED, start_failed, "a worker could not be started")                                 \
     X(OUT_OF_MEMORY, out_of_memory, "a worker was killed for memory")                              \
@@ -67,9 +69,12 @@ enum reason_kind {
 
 const char *reason_name(enum reason_kind kind); /* "no_nodes" */
 
-/* Fill with no node, no rank, no hint. A text that does not fit is cut. */
+/* Fill with no node, no rank, no hint, no output. A text that does not fit is cut. */
 void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void reason_hint(struct reason *ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The last whole lines of `output` (UTF-8) that fit; of a line that does not, its end. */
+void reason_output(struct reason *ret, const char *output);
 
 #endif

@@ -29,8 +29,13 @@ static const char *const worker_names[] = {WORKER_STATES(NAME_OF) NULL};
     }
 
 const struct field document_reason_fields[] = {
-    FIELD(reason, TEXT, kind), FIELD(reason, TEXT, text), FIELD(reason, TEXT, node),
-    FIELD(reason, INT, rank),  FIELD(reason, TEXT, hint), END_OF_FIELDS,
+    FIELD(reason, TEXT, kind),
+    FIELD(reason, TEXT, text),
+    FIELD(reason, TEXT, node),
+    FIELD(reason, INT, rank),
+    FIELD(reason, TEXT, hint),
+    FIELD(reason, TEXT, output),
+    END_OF_FIELDS,
 };
 
 const struct field document_gpu_fields[] = {
@@ -82,10 +87,15 @@ const struct field document_node_fields[] = {
 };
 
 static const struct field exit_fields[] = {
-    FIELD(exit_info, INT, code),    FIELD(exit_info, INT, signal),
-    FIELD(exit_info, BOOL, oom),    FIELD(exit_info, BOOL, lost),
-    FIELD(exit_info, TEXT, text),   FIELD(exit_info, TEXT, last_output),
-    FIELD(exit_info, I64, wall_ms), END_OF_FIELDS,
+    FIELD(exit_info, INT, code),
+    FIELD(exit_info, INT, signal),
+    FIELD(exit_info, BOOL, oom),
+    FIELD(exit_info, BOOL, lost),
+    FIELD(exit_info, BOOL, unstarted),
+    FIELD(exit_info, TEXT, text),
+    FIELD(exit_info, TEXT, last_output),
+    FIELD(exit_info, I64, wall_ms),
+    END_OF_FIELDS,
 };
 
 const struct field document_worker_fields[] = {
@@ -186,6 +196,8 @@ const struct field document_job_fields[] = {
     FIELD(job, INT, same_cause),
     FIELD(job, TEXT, last_cause),
     FIELD(job, I64, cause_wall_ms),
+    FIELD(job, TEXT, preempted_by),
+    FIELD(job, I64, preempted_wall_ms),
     FIELD(job, I64, backoff_until_ms),
     FIELD(job, I64, grow_after_ms),
     FIELD(job, INT, grow_failures),

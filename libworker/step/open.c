@@ -182,6 +182,10 @@ static int exit_code(const struct wk_context *ctx)
     case WK_EPEER:
     case WK_EABORT:
         return WK_EXIT_PEER;
+    case WK_EINVAL:
+    case WK_EUNSUPPORTED:
+    case WK_EMISMATCH:
+        return wk_steps(ctx) ? 1 : WK_EXIT_CONFIG;
     default:
         return 1;
     }

@@ -41,12 +41,13 @@ static void on_started(void *arg, const struct worker_key *key, int64_t pid)
     worker->pid = pid;
 }
 
-static void on_start_failed(void *arg, const struct worker_key *key, const char *why)
+static void on_start_failed(void *arg, const struct worker_key *key, int code, const char *why)
 {
     struct rig_worker *worker = rig_worker(arg, key->uid);
     cr_expect(!worker->failed && !worker->ended);
     worker->failed = true;
     (void)str_copy(worker->why, sizeof(worker->why), why);
+    worker->code = code;
 }
 
 static void on_exited(void *arg, const struct worker_key *key, const struct worker_exit *exit)

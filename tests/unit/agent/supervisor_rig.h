@@ -15,6 +15,7 @@ struct rig_worker {
     int64_t pid;
     struct worker_exit exit;
     char why[512];
+    int code; /* with why */
     struct worker_found adopted;
 };
 

@@ -324,7 +324,8 @@ Test(agent_step, a_start_that_fails_is_reported_with_its_reason)
     struct story s = story_begin();
     happen(&s, EVENT(REGISTERED));
     desire(&s, &(struct want){.uid = 1, .generation = 1}, 1);
-    EXPECT(s, ABOUT(START_FAILED, 1, .start_error = "port busy"), "report");
+    EXPECT(s, ABOUT(START_FAILED, 1, .start_error = "port busy", .start_code = 71), "report");
+    cr_expect_eq(worker(&s, 1)->exit.code, 71);
     cr_expect_str_eq(worker(&s, 1)->start_error, "port busy");
     cr_expect_eq(worker(&s, 1)->state, AGENT_WORKER_EXITED);
     DESIRE(s, "", {.uid = 1, .generation = 1});

@@ -347,6 +347,7 @@ Test(supervisor, what_cannot_start_says_why)
     struct error err;
     const char *const missing[] = {"no-such-program-here", NULL};
     const char *const fine[] = {"true", NULL};
+    const char *const no_program[] = {"/etc/passwd", NULL};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -360,18 +361,25 @@ Test(supervisor, what_cannot_start_says_why)
          .envp = rig_environment,
          .workdir = "",
          .master_port = ntohs(address.sin_port)},
+        {.key = {"job", 4}, .argv = no_program, .envp = rig_environment, .workdir = ""},
     };
-    const char *const why[] = {"no-such-program-here", "/no/such/folder", "port busy"};
-    for (int i = 0; i < 3; i++) {
+    const char *const why[] = {"no-such-program-here", "/no/such/folder", "port busy",
+                               "/etc/passwd"};
+    const int codes[] = {AGENT_START_NOT_FOUND, AGENT_START_NOT_FOUND, AGENT_START_AGAIN,
+                         AGENT_START_NOT_EXECUTABLE};
+    for (int i = 0; i < 4; i++) {
         cr_assert_eq(rig_launch(&rig, &launches[i], &err), 0, "%s", err.text);
         struct rig_worker *w = rig_worker(&rig, launches[i].key.uid);
         cr_assert(rig_until(&rig, &w->failed), "%d", i);
         cr_expect(strstr(w->why, why[i]), "%s", w->why);
+        cr_expect_eq(w->code, codes[i], "%s: %d", w->why, w->code);
         cr_expect_not(w->started);
     }
     close(fd);
     rig_restart(&rig);
     cr_expect(rig_worker(&rig, 1)->adopted.exited);
+    cr_expect_eq(rig_worker(&rig, 1)->adopted.exit.code, AGENT_START_NOT_FOUND);
+    cr_expect_eq(rig_worker(&rig, 3)->adopted.exit.code, AGENT_START_AGAIN);
 }
 
 Test(supervisor, output_goes_on_where_it_was_acknowledged)

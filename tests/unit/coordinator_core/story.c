@@ -36,6 +36,8 @@ static void trace(struct story *story, const struct record *record)
     else if (strcmp(record->kind, "node_state") == 0)
         (void)snprintf(story->trace + used, sizeof story->trace - used, "%s %s %s\n", record->node,
                        record->to, record->reason.kind);
+    else if (strcmp(record->kind, "worker_exited") == 0)
+        story->last_exit = *record;
 }
 
 static void perform(struct story *story, const struct action *action)
@@ -117,7 +119,7 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
                                         .lost_ranks_count = w->lost_count,
                                         .wait = w->wait.waited_ms ? &w->wait : NULL,
                                         .exit = w->exited ? &w->exit : NULL,
-                                        .start_error = "",
+                                        .start_error = w->start_error ? w->start_error : "",
                                         .loss = NAN,
                                         .tokens_per_second = NAN};
     }

@@ -21,6 +21,7 @@ struct story_worker {
     bool exited, stopping, ignores_term, never_joins;
     int64_t term_at;
     struct exit_info exit;
+    const char *start_error;     /* with exited; NULL = it ran */
     struct collective_wait wait; /* waited_ms 0 = it goes on */
 };
 
@@ -50,7 +51,8 @@ struct story {
     bool repeated;
     int pruned;
     char pruned_first[64];
-    int versions; /* NODE_CHANGED actions seen */
+    struct record last_exit; /* of the newest worker_exited */
+    int versions;            /* NODE_CHANGED actions seen */
 };
 
 struct story_spec {

@@ -1,9 +1,11 @@
 /* Workers that fail: what it costs, who is the cause, when it ends. Stories
  * on virtual time: what happens, and the exact trace it leaves. */
+#include <stdio.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
+#include "coordinator/model/reason.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;
@@ -179,4 +181,122 @@ Test(failures, the_first_exit_by_wall_time_is_the_cause)
     cr_expect_eq(job->state, JOB_FAILED);
     cr_expect_eq(job->exit_code, 9);
     cr_expect(strstr(job->reason.text, "code 9"), "%s", job->reason.text);
+}
+
+static void ends(const char *id, int rank, const struct exit_info *exit)
+{
+    struct story_node *node;
+    struct story_worker *worker = story_worker(&s, id, rank, &node);
+    worker->exited = true;
+    worker->exit = *exit;
+    worker->exit.wall_ms = s.now_ms;
+    story_report(&s, node->name);
+    story_follow(&s);
+}
+
+Test(failures, the_last_lines_of_what_failed_first_stay_with_the_reason)
+{
+    story_running_pair(
+        &s, &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = -1});
+    ends("j1", 1, &(struct exit_info){.code = 9, .last_output = "reading\nno such file: x\n"});
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_str_eq(job->reason.output, "reading\nno such file: x\n");
+    cr_expect_str_eq(s.last_exit.reason.kind, "stopped", "rank 0 was told to");
+    cr_expect_str_eq(s.last_exit.reason.output, "");
+    struct reason reasons[2];
+    cr_assert_geq(core_why(s.cluster, job, reasons, 2), 1);
+    cr_expect_str_eq(reasons[0].output, job->reason.output);
+}
+
+Test(failures, of_long_output_whole_lines_are_kept)
+{
+    struct reason reason = {0};
+    char output[REASON_OUTPUT_BYTES * 2], wide[REASON_OUTPUT_BYTES * 2];
+    size_t used = 0;
+    for (int line = 0; used < sizeof output - 64; line++)
+        used += (size_t)sprintf(output + used, "line %d of the output\n", line);
+    reason_output(&reason, output);
+    cr_expect_lt(strlen(reason.output), sizeof reason.output);
+    cr_expect_gt(strlen(reason.output), sizeof reason.output - 30);
+    cr_expect(strncmp(reason.output, "line ", 5) == 0, "%.20s", reason.output);
+    cr_expect_str_eq(output + used - strlen(reason.output), reason.output);
+    for (size_t i = 0; i + 2 < sizeof wide; i += 2)
+        memcpy(wide + i, "ä", 3);
+    reason_output(&reason, wide);
+    cr_expect_eq(strlen(reason.output) % 2, 0, "no half character");
+    cr_expect_gt(strlen(reason.output), sizeof reason.output - 4);
+}
+
+Test(failures, an_error_that_trying_again_cannot_mend_ends_the_job_at_once)
+{
+    const struct {
+        int code;
+        const char *kind, *hint;
+    } all[] = {{EXIT_CONFIG, "refused", "mend the setting"},
+               {EXIT_USAGE_ERROR, "refused", "mend the setting"},
+               {EXIT_NOT_FOUND, "start_failed", "mend command"},
+               {EXIT_NOT_EXECUTABLE, "start_failed", "chmod +x"}};
+    story_two_nodes(&s);
+    for (int i = 0; i < 4; i++) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "j%d", i + 1);
+        story_submit(&s, &story_rigid);
+        story_follow(&s);
+        ends(id, 1, &(struct exit_info){.code = all[i].code, .last_output = "why\n"});
+        const struct job *job = story_job(&s, id);
+        cr_expect_eq(job->state, JOB_FAILED, "code %d", all[i].code);
+        cr_expect_eq(job->restarts, 0);
+        cr_expect_eq(job->exit_code, all[i].code);
+        cr_expect_str_eq(job->reason.kind, all[i].kind);
+        cr_expect_eq(job->reason.rank, 1);
+        cr_expect(strstr(job->reason.hint, all[i].hint), "%s", job->reason.hint);
+        cr_expect_str_eq(job->reason.output, "why\n");
+    }
+}
+
+Test(failures, who_has_trained_with_them_is_not_ended_by_its_settings)
+{
+    story_running_pair(&s, &story_rigid);
+    story_progress(&s, "j1", 10);
+    ends("j1", 1, &(struct exit_info){.code = EXIT_CONFIG});
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(failures, a_start_that_may_succeed_later_is_tried_again)
+{
+    enum { OS_ERROR = 71 };
+    story_running_pair(&s, &story_rigid);
+    struct story_node *node;
+    story_worker(&s, "j1", 1, &node)->start_error = "port busy";
+    ends("j1", 1, &(struct exit_info){.code = OS_ERROR});
+    cr_expect_str_eq(s.last_exit.reason.kind, "worker_failed");
+    cr_expect(strstr(s.last_exit.reason.text, "port busy"), "%s", s.last_exit.reason.text);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
+}
+
+Test(failures, the_first_exit_is_the_cause_also_of_a_crash_loop)
+{
+    story_running_pair(&s, &(struct story_spec){
+                               .name = "j", .nodes_min = 2, .nodes_max = 2, .elastic = "restart"});
+    for (int i = 0; i < CRASH_LOOP_LIMIT; i++) {
+        struct story_node *a, *b;
+        struct story_worker *first = story_worker(&s, "j1", 1, &b);
+        struct story_worker *second = story_worker(&s, "j1", 0, &a);
+        first->exited = second->exited = true;
+        first->exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms};
+        second->exit = (struct exit_info){.code = 3, .wall_ms = s.now_ms + 1};
+        story_report(&s, a->name);
+        story_report(&s, b->name);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_str_eq(job->reason.kind, "crash_loop");
+    cr_expect(strstr(job->reason.text, "rank 1 on b: exited with code 9 (3 times"), "%s",
+              job->reason.text);
+    cr_expect_eq(job->exit_code, 9);
 }

@@ -166,7 +166,7 @@ Test(ledger, who_gives_way_waits_in_the_queue_not_in_recovery)
     pass(2000);
     story_submit(&s, &(struct story_spec){.name = "high", .nodes_min = 1, .priority = 9});
     story_follow(&s);
-    cr_assert_eq(story_job(&s, "j1")->state, JOB_RESTARTING);
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_QUEUED);
     cr_assert_eq(story_job(&s, "j2")->state, JOB_RUNNING);
     int64_t before_ms[LEDGER_COUNT], after_ms[LEDGER_COUNT];
     (void)ledger_read(&story_job(&s, "j1")->ledger, s.now_ms, before_ms);

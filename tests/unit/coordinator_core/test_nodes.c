@@ -181,8 +181,14 @@ Test(nodes, draining_moves_a_gang_away)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "j1 running all_joined\n");
+                     "j1 running all_joined\nb drained administrator\n");
     cr_expect_eq(story_node(&s, "b")->workers_count, 0);
+    const struct node *b = cluster_node(s.cluster, "b");
+    cr_expect(strstr(b->reason.text, "nothing runs there"), "%s", b->reason.text);
+    cr_expect(strstr(b->reason.hint, "muster uncordon b"), "%s", b->reason.hint);
+    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
+    cr_expect(strstr(s.last_exit.reason.text, "its node is being emptied"), "%s",
+              s.last_exit.reason.text);
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);
     story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
@@ -193,7 +199,8 @@ Test(nodes, a_rigid_gang_leaves_a_drained_node_and_waits)
     story_running_pair(&s, &(struct story_spec){.name = "r", .nodes_min = 2, .elastic = "off"});
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
-    story_expect(&s, "b draining administrator\nj1 restarting node_drained\n");
+    story_expect(&s, "b draining administrator\nj1 restarting node_drained\n"
+                     "b drained administrator\n");
     cr_expect_eq(story_job(&s, "j1")->restarts, 0);
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);

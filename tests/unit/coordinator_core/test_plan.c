@@ -170,7 +170,7 @@ Test(plan, what_is_said_of_a_drain_is_what_happens)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "j1 running all_joined\n");
+                     "b drained administrator\nj1 running all_joined\n");
 }
 
 Test(plan, who_would_make_room)

@@ -136,7 +136,7 @@ Test(sharing, idle_guaranteed_slots_are_lent_and_reclaimed)
     story_progress(&s, "j1", 10);
     submit("owed", 1, 1, "owner");
     story_expect(&s, "j2 queued submitted\nj1 preempting preempted\n"
-                     "j2 starting placed\nj1 restarting preempted\nj2 running all_joined\n");
+                     "j2 starting placed\nj1 queued preempted\nj2 running all_joined\n");
     cr_expect_eq(story_job(&s, "j1")->restarts, 0, "giving way costs nothing");
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
@@ -221,7 +221,7 @@ Test(sharing, the_one_with_the_least_lost_work_gives_way)
     story_commit(&s, "j1", 0, 1, 50);
     s.trace[0] = 0;
     submit_priority("urgent", 1, 1, 100);
-    story_expect(&s, "j3 queued submitted\nj1 preempting preempted\nj1 restarting preempted\n"
+    story_expect(&s, "j3 queued submitted\nj1 preempting preempted\nj1 queued preempted\n"
                      "j3 starting placed\nj3 running all_joined\n");
     cr_expect_eq(state("j2"), JOB_RUNNING);
 }
@@ -251,7 +251,7 @@ Test(sharing, a_preempted_gang_may_save_while_its_grace_lasts)
     cr_expect_eq(s.error.code, 0, "%s", s.error.text);
     s.trace[0] = 0;
     story_wait(&s, STOP_GRACE_MS + 2000);
-    story_expect(&s, "j1 restarting preempted\nj2 starting placed\nj2 running all_joined\n");
+    story_expect(&s, "j1 queued preempted\nj2 starting placed\nj2 running all_joined\n");
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
     cr_expect_eq(story_job(&s, "j1")->step, 77, "it goes on from what it saved");
@@ -267,7 +267,7 @@ Test(sharing, a_coordinator_restart_while_somebody_gives_way_changes_nothing)
     story_send(&s, &(struct event){.kind = EVENT_RESTORED});
     story_wait(&s, STOP_GRACE_MS + 2000);
     cr_expect_eq(state("j2"), JOB_RUNNING);
-    cr_expect_eq(state("j1"), JOB_RESTARTING);
+    cr_expect_eq(state("j1"), JOB_QUEUED);
 }
 
 Test(sharing, scaling_down_and_up_in_place)
@@ -359,7 +359,7 @@ Test(sharing, draining_moves_a_gang_to_a_free_node_and_uncordon_lets_it_be_used)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "j1 running all_joined\n");
+                     "b drained administrator\nj1 running all_joined\n");
     cr_expect_eq(cluster_node(s.cluster, "b")->slots_used, 0);
     submit("later", 1, 1, NULL);
     struct reason reasons[8];
@@ -368,4 +368,44 @@ Test(sharing, draining_moves_a_gang_to_a_free_node_and_uncordon_lets_it_be_used)
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);
     cr_expect_eq(state("j2"), JOB_RUNNING);
+}
+
+Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
+{
+    nodes(1);
+    submit_priority("low", 1, 1, 0);
+    story_commit(&s, "j1", 0, 1, 77);
+    submit_priority("urgent", 1, 1, 100);
+    story_wait(&s, 2000);
+    const struct job *low = story_job(&s, "j1");
+    cr_expect_eq(low->state, JOB_QUEUED);
+    cr_expect_str_eq(low->preempted_by, "j2");
+    cr_expect_gt(low->preempted_wall_ms, 0);
+    submit("other", 1, 1, NULL); /* a pass that looks at it again */
+    cr_expect(strstr(low->reason.text, "gave way to job j2; "), "%s", low->reason.text);
+    struct reason reasons[8];
+    int count = core_why(s.cluster, low, reasons, 8);
+    cr_assert_geq(count, 2);
+    cr_expect_str_eq(reasons[count - 1].kind, "preempted");
+    cr_expect(strstr(reasons[count - 1].text, "job j2 (urgent)"), "%s", reasons[count - 1].text);
+    cr_expect(strstr(reasons[count - 1].hint, "step 77"), "%s", reasons[count - 1].hint);
+    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
+    cr_expect(strstr(s.last_exit.reason.text, "gives way to job j2"), "%s",
+              s.last_exit.reason.text);
+    story_exit(&s, "j2", 0, 0);
+    story_follow(&s);
+    cr_expect_eq(low->state, JOB_RUNNING);
+    cr_expect_str_eq(low->preempted_by, "");
+    cr_expect_eq(low->preempted_wall_ms, 0);
+}
+
+Test(sharing, a_worker_given_back_is_no_failure)
+{
+    nodes(2);
+    submit("elastic", 1, 2, NULL);
+    story_scale(&s, "j1", 1, 1);
+    story_follow(&s);
+    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
+    cr_expect(strstr(s.last_exit.reason.text, "its node is given back"), "%s",
+              s.last_exit.reason.text);
 }
