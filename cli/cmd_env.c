@@ -7,7 +7,7 @@
 #include "cli/table.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
-#include "libworker/config/settings.h"
+#include "libworker/config/remark.h"
 
 extern char **environ;
 
@@ -84,23 +84,39 @@ static const char *kind_text(const struct setting_row *row, char ret[SET_MAX])
     return "?";
 }
 
+static const char *use_text(enum setting_use use)
+{
+    switch (use) {
+    case SETTING_OF_JOB:
+        return "`training`";
+    case SETTING_OF_CHECKPOINT:
+        return "`checkpoint`";
+    case SETTING_OF_MACHINE:
+        return "";
+    }
+    return "?";
+}
+
 static void print_markdown(void)
 {
     printf(
         "# Settings\n\n"
-        "Written by `muster env --markdown` from the one table in `libworker/config/settings.h`; "
+        "Written by `muster env --markdown` from the one table in `common/settings/setting.h`; "
         "a test compares the two.\n\n"
         "A value comes from the program, else from the environment, else from a YAML file "
         "(`MUSTER_CONFIG`), else it is the default.\nIn a file the dots of a name are nested "
         "keys; a job file may serve as one: its `training` and `checkpoint` are read. `muster env` "
         "shows what\nholds here and where each value comes from.\n\n"
-        "| setting | environment | values | default | |\n|---|---|---|---|---|\n");
+        "A job says a setting where the column *job* names, and its workers find it in the "
+        "environment; `muster submit --set NAME=VALUE` says\nany of `training`. Those without a "
+        "place there are another on each machine, or count only without an agent.\n\n"
+        "| setting | environment | job | values | default | |\n|---|---|---|---|---|---|\n");
     for (int i = 0; i < SETTINGS_COUNT; i++) {
         const struct setting_row *row = &setting_rows[i];
         char name[SETTING_ENV_MAX], kind[SET_MAX];
         const char *tick = *row->fallback ? "`" : "";
-        printf("| `%s` | `%s` | %s | %s%s%s | %s |\n", row->name, setting_env_name(i, name),
-               kind_text(row, kind), tick, row->fallback, tick, row->help);
+        printf("| `%s` | `%s` | %s | %s | %s%s%s | %s |\n", row->name, setting_env_name(i, name),
+               use_text(row->use), kind_text(row, kind), tick, row->fallback, tick, row->help);
     }
 }
 
@@ -158,32 +174,16 @@ static int print_tree(const struct args *args, const struct settings *settings, 
     return rc;
 }
 
-/* A variable that is nearly a setting is a slip that nothing else would tell. */
-static void warn_of_slips(void)
+static const char *const *variables(void *arg)
 {
-    static const char *const others[] = {
-        "MUSTER_ADDR",  "MUSTER_TOKEN",      "MUSTER_CONFIG",        "MUSTER_JOB",
-        "MUSTER_UID",   "MUSTER_GENERATION", "MUSTER_WORKER_SOCKET", "MUSTER_WORKER_TOKEN",
-        "MUSTER_CORES", "MUSTER_NODE_RANK"};
-    enum { OTHERS = sizeof(others) / sizeof(others[0]) };
-    char names[SETTINGS_COUNT][SETTING_ENV_MAX];
-    const char *known[SETTINGS_COUNT + OTHERS + 1] = {0};
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        known[i] = setting_env_name(i, names[i]);
-    for (int i = 0; i < OTHERS; i++)
-        known[SETTINGS_COUNT + i] = others[i];
-    for (char **entry = environ; *entry; entry++) {
-        char name[SETTING_ENV_MAX];
-        size_t size = strcspn(*entry, "=");
-        if (!str_starts(*entry, "MUSTER_") || size >= sizeof(name))
-            continue;
-        memcpy(name, *entry, size);
-        name[size] = 0;
-        const char *nearest = str_nearest(name, known);
-        if (nearest && strcmp(nearest, name) != 0)
-            fprintf(stderr, "muster: %s in the environment is no setting; did you mean %s?\n", name,
-                    nearest);
-    }
+    (void)arg;
+    return (const char *const *)environ;
+}
+
+static void warn(void *arg, const char *text)
+{
+    (void)arg;
+    fprintf(stderr, "muster: %s\n", text);
 }
 
 /* NAME=VALUE of --set into the list; texts go to the arena. */
@@ -205,7 +205,7 @@ static int take_sets(const struct args *args, struct arena *arena, struct settin
 
 static int run(const struct args *args)
 {
-    static const struct environment process = {variable, NULL};
+    static const struct environment process = {.get = variable, .all = variables};
     struct settings_input input = {.environment = &process, .file = args_text(args, "config")};
     struct settings settings = {0};
     struct arena arena = {0};
@@ -222,7 +222,7 @@ static int run(const struct args *args)
     else if (!rc)
         rc = print_tree(args, &settings, &err);
     if (!rc)
-        warn_of_slips();
+        settings_remark(&settings, &process, warn, NULL);
     settings_fini(&settings);
     arena_fini(&arena);
     return rc ? client_fail(&err) : EXIT_DONE;

@@ -100,6 +100,8 @@ static void show_facts(const Muster__Job *job)
     } else {
         putchar('\n');
     }
+    for (size_t i = 0; i < job->n_warnings; i++)
+        printf("warning     %s\n", job->warnings[i]);
     printf("generation  %" PRIu64 ", world %u, restarts %u, recoveries %" PRIu64, job->generation,
            job->world, job->restarts, job->recoveries);
     if (job->last_recovery_ms)

@@ -72,6 +72,12 @@ static int submit(struct client *client, Muster__JobSpec *spec, const char *key,
     return client_call(client, "SubmitJob", &request, &options, ret, err);
 }
 
+static void show_warnings(const Muster__Job *job)
+{
+    for (size_t i = 0; job && i < job->n_warnings; i++)
+        fprintf(stderr, "muster: warning: %s\n", job->warnings[i]);
+}
+
 static int prepare(const struct args *args, const char *key, struct client *ret_client,
                    Muster__Job **ret_job)
 {
@@ -86,6 +92,8 @@ static int prepare(const struct args *args, const char *key, struct client *ret_
     if (rc == 0)
         rc = submit(ret_client, spec, key, ret_job, &err);
     rpc_message_free(spec);
+    if (rc == 0)
+        show_warnings(*ret_job);
     return rc == 0 ? 0 : client_fail(&err);
 }
 

@@ -10,9 +10,9 @@
 #include "common/base/str.h"
 #include "common/base/tree.h"
 #include "common/env/paths.h"
-#include "common/rpc/fields.h"
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
+#include "common/settings/setting.h"
 
 enum { INPUT_ARENA_BYTES = 8 << 20 };
 
@@ -161,38 +161,42 @@ static int set_env(struct input *in)
     return 0;
 }
 
-/* Refused here, where it is known which option said it; `key` may be two names with a dot. */
-static int check_setting(const char *key, struct error *err)
+/* Refused here, where it is known which option said it. */
+static int check_setting(const char *key, const char *value, struct error *err)
 {
-    enum { NAMES_MAX = 64 };
-    const ProtobufCMessageDescriptor *type = &muster__training__descriptor;
-    const char *names[NAMES_MAX + 1], *rest = key;
-    char name[128];
-    for (;;) {
-        size_t length = strcspn(rest, ".");
-        snprintf(name, sizeof(name), "%.*s", (int)length, rest);
-        const ProtobufCFieldDescriptor *field = field_find(type, name);
-        if (!field)
-            break;
-        if (!rest[length] || field->type != PROTOBUF_C_TYPE_MESSAGE || field_is_map(field))
+    struct setting_parsed ignored;
+    int setting = settings_find(key);
+    if (setting >= 0) {
+        if (setting_parse((enum setting)setting, value, &ignored, err) == 0)
             return 0;
-        type = field->descriptor;
-        rest += length + 1;
+        return error_wrap(err, "--set %s", key);
     }
-    unsigned count = 0;
-    for (; count < type->n_fields && count < NAMES_MAX; count++)
-        names[count] = type->fields[count].name;
-    names[count] = NULL;
-    const char *near = str_nearest(name, names);
+    const char *near = settings_nearest(key);
     error_set(err, E_INVALID_ARGUMENT, "--set %s: no such setting", key);
     if (near)
-        error_hint(err, "did you mean %.*s%s?", (int)(rest - key), key, near);
+        error_hint(err, "did you mean %s?", near);
     else
-        error_hint(err, "docs/training.md has the table of settings");
+        error_hint(err, "`muster env` lists them all");
     return E_INVALID_ARGUMENT;
 }
 
-/* strategy=ddp, mesh.dp=2: values are read as YAML scalars, so numbers are numbers. */
+/* ddp.hook=fp16 over what the file says of it, nested or dotted. */
+static int put_setting(struct input *in, const char *key, const char *value)
+{
+    struct tree *map = sub_map(in, in->spec, "training");
+    struct tree *plain = tree_get(map, "settings");
+    const char *dot = strchr(key, '.');
+    struct tree *text = tree_string(&in->arena, value);
+    if (plain)
+        (void)tree_map_remove(plain, key);
+    if (dot && !tree_get(map, key)) {
+        char section[128];
+        snprintf(section, sizeof(section), "%.*s", (int)(dot - key), key);
+        return tree_map_set(&in->arena, sub_map(in, map, section), dot + 1, text);
+    }
+    return tree_map_set(&in->arena, map, key, text);
+}
+
 static int set_training(struct input *in)
 {
     const char *pair;
@@ -202,19 +206,11 @@ static int set_training(struct input *in)
         if (length == 0 || length >= sizeof(key) || !pair[length])
             return error_set(in->err, E_INVALID_ARGUMENT, "--set %s: expected SETTING=VALUE", pair);
         snprintf(key, sizeof(key), "%.*s", (int)length, pair);
-        if (check_setting(key, in->err) != 0)
+        if (check_setting(key, pair + length + 1, in->err) != 0)
             return E_INVALID_ARGUMENT;
-        struct tree *value, *map = sub_map(in, in->spec, "training");
-        struct tree_input text = {
-            .name = "--set", .text = pair + length + 1, .size = strlen(pair + length + 1)};
-        if (tree_parse_yaml(&text, &in->arena, &value, in->err) != 0)
-            return error_wrap(in->err, "--set %s", key);
-        char *dot = strchr(key, '.');
-        if (dot) {
-            *dot = '\0';
-            map = sub_map(in, map, key);
-        }
-        tree_map_set(&in->arena, map, dot ? dot + 1 : key, tree_copy(&in->arena, value));
+        int rc = put_setting(in, key, pair + length + 1);
+        if (rc != 0)
+            return error_set(in->err, E_RESOURCE_EXHAUSTED, "no memory for --set %s", key);
     }
     return 0;
 }

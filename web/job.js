@@ -28,6 +28,7 @@ function facts(job, perSecond) {
     ["Restarts", job.restarts || 0], ...(job.spec?.nodes?.spares ? [["Spare nodes", `${(job.spares || []).join(", ") || "none"}, of ${job.spec.nodes.spares}`]] : []),
     ["Tenant, priority", `${job.spec?.tenant}, ${job.spec?.priority}`],
     ["Submitted", ago(job.submitted_wall_ms)],
+    ...(job.warnings || []).map((text) => ["Warning", text]),
     [ended(job.state) ? "Ran for" : "Runs for", Number(job.started_wall_ms) ? span(end - job.started_wall_ms) : "–"],
   ];
   return h("dl", { class: "facts", "data-key": "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));

@@ -13,7 +13,7 @@
 
 enum { ASSIGNMENT_MAX_BYTES = 8 << 20, ASSIGNMENT_SECRET_BYTES = 32 };
 
-struct setting { /* a name and its value, both without limits of their own */
+struct named_value { /* a name and its value, both without limits of their own */
     const char *name;
     const char *value;
 };
@@ -49,9 +49,10 @@ struct assignment {
     const char *const *command; /* NULL-terminated */
     const char *checkpoint_dir, *checkpoint_every;
     uint32_t checkpoint_keep;
-    const struct setting *env; /* of the spec, in byte order of the names */
+    const struct named_value *env; /* of the spec, in byte order of the names */
     int env_count;
-    const struct setting *training; /* set fields only: {"STRATEGY", "fsdp"}, {"MESH_DP", "2"} */
+    const struct named_value
+        *training; /* only what is set: {"strategy", "fsdp"}, {"mesh.dp", "2"} */
     int training_count;
     const struct membership_member *members; /* all `members_count` of them by rank */
     int members_count;                       /* 0 until all have joined `generation` */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "common/settings/variable.h"
 
 enum { NUMBER_TEXT_BYTES = 24 };
 
@@ -16,42 +17,6 @@ struct environment {
     int count;
     bool failed; /* out of room: told once at the end */
 };
-
-static const char *const reserved_names[] = {
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "ROLE_RANK",
-    "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_MAX_RESTARTS",
-    "TORCHELASTIC_RUN_ID",
-    "CUDA_VISIBLE_DEVICES",
-    "MUSTER_JOB",
-    "MUSTER_UID",
-    "MUSTER_GENERATION",
-    "MUSTER_WORKER_SOCKET",
-    "MUSTER_WORKER_TOKEN",
-    "MUSTER_CHECKPOINT_DIR",
-    "MUSTER_RESUME_FROM",
-    "MUSTER_NODE_RANK",
-    "MUSTER_CORES",
-    NULL,
-};
-
-bool environment_reserved(const char *name)
-{
-    for (const char *const *r = reserved_names; *r; r++)
-        if (strcmp(*r, name) == 0)
-            return true;
-    return false;
-}
 
 const char *environment_get(const char *const *envp, const char *name)
 {
@@ -172,31 +137,58 @@ static void set_muster(struct environment *env, const struct assignment *a,
         set_number(env, "MUSTER_CHECKPOINT_KEEP", a->checkpoint_keep);
     }
     for (int i = 0; i < a->training_count; i++) {
-        const char *name = arena_printf(env->arena, "MUSTER_%s", a->training[i].name);
-        if (name)
-            set(env, name, a->training[i].value);
-        else
-            env->failed = true;
+        char name[SETTING_ENV_MAX];
+        /* What the coordinator knows is newer than what the job began with. */
+        if (strcmp(a->training[i].name, "resume_from") != 0 || !a->resume_from[0])
+            set(env, setting_variable(a->training[i].name, name), a->training[i].value);
     }
+}
+
+static void list_name(struct environment *env, const char **list, const char *name)
+{
+    const char *longer = arena_printf(env->arena, "%s%s%s", *list, **list ? " " : "", name);
+    if (longer)
+        *list = longer;
+    else
+        env->failed = true;
+}
+
+/* Which settings the job has said, so that a program can tell them from its machine's own. */
+static void set_origin(struct environment *env, const struct assignment *a)
+{
+    static const char *const of_checkpoint[] = {"MUSTER_CHECKPOINT_DIR", "MUSTER_CHECKPOINT_EVERY",
+                                                "MUSTER_CHECKPOINT_KEEP"};
+    const char *list = "";
+    char name[SETTING_ENV_MAX];
+    if (a->resume_from[0])
+        list_name(env, &list, "MUSTER_RESUME_FROM");
+    for (size_t i = 0; a->checkpoint_dir[0] && i < 3; i++)
+        list_name(env, &list, of_checkpoint[i]);
+    for (int i = 0; i < a->training_count; i++)
+        list_name(env, &list, setting_variable(a->training[i].name, name));
+    for (int i = 0; i < a->env_count; i++)
+        if (variable_setting(a->env[i].name) >= 0)
+            list_name(env, &list, a->env[i].name);
+    set(env, "MUSTER_JOB_SETTINGS", list);
 }
 
 /* What Accelerate reads in place of its config file. */
 static void set_accelerate(struct environment *env, const struct assignment *a)
 {
     static const char *const same[][2] = {
-        {"MIXED_PRECISION", "ACCELERATE_MIXED_PRECISION"},
-        {"GRADIENT_ACCUMULATION_STEPS", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"},
-        {"MESH_DP_REPLICATE", "PARALLELISM_CONFIG_DP_REPLICATE_SIZE"},
-        {"MESH_DP_SHARD", "PARALLELISM_CONFIG_DP_SHARD_SIZE"},
-        {"MESH_CP", "PARALLELISM_CONFIG_CP_SIZE"},
-        {"MESH_TP", "PARALLELISM_CONFIG_TP_SIZE"},
+        {"mixed_precision", "ACCELERATE_MIXED_PRECISION"},
+        {"gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"},
+        {"mesh.dp_replicate", "PARALLELISM_CONFIG_DP_REPLICATE_SIZE"},
+        {"mesh.dp_shard", "PARALLELISM_CONFIG_DP_SHARD_SIZE"},
+        {"mesh.cp", "PARALLELISM_CONFIG_CP_SIZE"},
+        {"mesh.tp", "PARALLELISM_CONFIG_TP_SIZE"},
     };
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
         set_if(env, same[i][1], assignment_training(a, same[i][0]));
     for (size_t i = 2; i < sizeof(same) / sizeof(same[0]); i++)
         if (assignment_training(a, same[i][0]))
             set(env, "ACCELERATE_USE_PARALLELISM_CONFIG", "true");
-    const char *strategy = assignment_training(a, "STRATEGY");
+    const char *strategy = assignment_training(a, "strategy");
     if (!strategy)
         return;
     bool fsdp = strcmp(strategy, "fsdp") == 0;
@@ -214,7 +206,7 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
             error_field(err, "spec.env");
             return error_set(err, E_INVALID_ARGUMENT, "\"%s\" cannot name a variable", name);
         }
-        if (environment_reserved(name)) {
+        if (variable_reserved(name)) {
             error_set(err, E_INVALID_ARGUMENT,
                       "env of the job sets %s, which Muster gives each worker itself", name);
             error_field(err, "spec.env.%s", name);
@@ -242,6 +234,7 @@ int environment_build(const struct assignment *assignment, const struct environm
     set_place(&env, assignment);
     set_devices(&env, assignment, facts);
     set_muster(&env, assignment, facts);
+    set_origin(&env, assignment);
     set_accelerate(&env, assignment);
     int rc = set_job(&env, assignment, err);
     if (rc)

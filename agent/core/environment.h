@@ -2,7 +2,9 @@
  *
  * Names come in this order, later ones replace earlier ones: what the agent passes on (PATH, HOME,
  * ...), what the system sets, the `env` of the job. The job may not set what says who the worker is
- * (RANK, MASTER_ADDR, MUSTER_JOB, CUDA_VISIBLE_DEVICES ...): that is refused with the name.
+ * (RANK, MASTER_ADDR, MUSTER_JOB, CUDA_VISIBLE_DEVICES ...): that is refused with the name
+ * (common/settings/variable.h has them). MUSTER_JOB_SETTINGS lists the variables of settings that
+ * the job has said, so that libworker can tell them from those of the machine.
  *
  * Sources: torch.distributed.run's documented environment; Accelerate's launch utilities;
  * libworker's table of settings (MUSTER_<SETTING>).
@@ -29,9 +31,6 @@ struct environment_facts {        /* of this node */
  * that is none, or one it may not set; E_RESOURCE_EXHAUSTED. */
 int environment_build(const struct assignment *assignment, const struct environment_facts *facts,
                       struct arena *arena, const char *const **ret, struct error *err);
-
-/* May a job not set this name? */
-bool environment_reserved(const char *name);
 
 /* The value in such a list, NULL if absent. */
 const char *environment_get(const char *const *envp, const char *name);

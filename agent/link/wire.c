@@ -1,17 +1,14 @@
 #include "agent/link/wire.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/rpc/training.h"
 
 enum {
-    TRAINING_MAX = 64,
-    SETTING_NAME_MAX = 64,
-    NUMBER_TEXT_BYTES = FORMAT_MAX,
     POINTER_BYTES = sizeof(void *),
 };
 
@@ -32,70 +29,20 @@ int wire_key(const char *job, uint64_t uid, struct worker_key *ret, struct error
     return 0;
 }
 
-struct training_fill {
-    struct arena *arena;
-    struct setting *settings;
-    int count;
-    bool failed;
-};
-
-static void add_setting(struct training_fill *fill, const char *prefix, const char *name,
-                        const char *value)
-{
-    char *upper = arena_printf(fill->arena, "%s%s", prefix, name);
-    char *copy = arena_strdup(fill->arena, value);
-    if (!upper || !copy || fill->count == TRAINING_MAX) {
-        fill->failed = true;
-        return;
-    }
-    for (char *c = upper; *c; c++)
-        *c = (char)toupper((unsigned char)*c);
-    fill->settings[fill->count++] = (struct setting){.name = upper, .value = copy};
-}
-
-/* Every field of the schema's Training that is set, whatever the schema will hold one day: what is
- * at its default was not said. */
-static void add_settings(struct training_fill *fill, const char *prefix,
-                         const ProtobufCMessage *message)
-{
-    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        const void *at = (const char *)message + field->offset;
-        char text[NUMBER_TEXT_BYTES] = "";
-        if (field->type == PROTOBUF_C_TYPE_STRING) {
-            const char *value = *(char *const *)at;
-            if (value && value[0])
-                add_setting(fill, prefix, field->name, value);
-        } else if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
-            const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
-            char inner_prefix[SETTING_NAME_MAX];
-            if (inner &&
-                !str_printf(inner_prefix, sizeof(inner_prefix), "%s%s_", prefix, field->name))
-                add_settings(fill, inner_prefix, inner);
-        } else if (field->type == PROTOBUF_C_TYPE_UINT32 && *(const uint32_t *)at) {
-            (void)str_printf(text, sizeof(text), "%" PRIu32, *(const uint32_t *)at);
-        } else if (field->type == PROTOBUF_C_TYPE_UINT64 && *(const uint64_t *)at) {
-            (void)str_printf(text, sizeof(text), "%" PRIu64, *(const uint64_t *)at);
-        } else if (field->type == PROTOBUF_C_TYPE_DOUBLE && *(const double *)at != 0) {
-            format_f64(*(const double *)at, text);
-        }
-        if (text[0])
-            add_setting(fill, prefix, field->name, text);
-    }
-}
-
 static bool fill_training(struct assignment *a, const Muster__Training *training)
 {
-    struct training_fill fill = {.arena = &a->arena};
-    if (!training)
-        return true;
-    fill.settings = arena_array(&a->arena, TRAINING_MAX, sizeof(*fill.settings));
-    if (!fill.settings)
+    struct training_setting *list;
+    int count;
+    if (training_list(training, &a->arena, &list, &count, NULL) != 0)
         return false;
-    add_settings(&fill, "", &training->base);
-    a->training = fill.settings;
-    a->training_count = fill.count;
-    return !fill.failed;
+    struct named_value *settings = arena_array(&a->arena, (size_t)count + 1, sizeof(*settings));
+    if (!settings)
+        return false;
+    for (int i = 0; i < count; i++)
+        settings[i] = (struct named_value){.name = list[i].name, .value = list[i].value};
+    a->training = settings;
+    a->training_count = count;
+    return true;
 }
 
 /* Copies; a failure leaves "" and is noticed by the flag. */
@@ -109,13 +56,13 @@ static const char *copy(struct assignment *a, const char *text, bool *failed)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct setting *)a)->name, ((const struct setting *)b)->name);
+    return strcmp(((const struct named_value *)a)->name, ((const struct named_value *)b)->name);
 }
 
 static void fill_command(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
 {
     const char **command = arena_array(&a->arena, spec->n_command + 1, sizeof(*command));
-    struct setting *env = arena_array(&a->arena, spec->n_env + 1, sizeof(*env));
+    struct named_value *env = arena_array(&a->arena, spec->n_env + 1, sizeof(*env));
     if (!command || !env) {
         *failed = true;
         return;

@@ -10,6 +10,7 @@
 #include "common/base/str.h"
 #include "common/rpc/fields.h"
 #include "common/rpc/message.h"
+#include "common/rpc/training.h"
 #include "common/rpc/transcode.h"
 
 enum { NUMBER_TEXT_MAX = 48 };
@@ -265,6 +266,8 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
         rc = widen_elastic(&w, spec);
     if (rc == 0)
         rc = widen_resources(&w, spec);
+    if (rc == 0)
+        rc = training_widen(arena, spec, err);
     if (rc == 0)
         rc = widen_checkpoint(&w, spec);
     if (rc == 0)

@@ -30,7 +30,8 @@ struct transcode_input_options { /* NULL or zeroed: strict */
 };
 
 struct transcode_output_options { /* NULL or zeroed: only what is set, on one line */
-    bool defaults; /* also fields at their default: 0, "", [], {}; absent messages stay absent */
+    bool defaults; /* also fields at their default: 0, "", [], {}; absent messages stay absent, and
+                      deprecated fields that are not set */
     bool pretty;
 };
 

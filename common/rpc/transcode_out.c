@@ -165,7 +165,8 @@ static bool is_zero(const void *member, size_t bytes)
     return memcmp(member, zero, bytes) == 0;
 }
 
-/* Absent messages stay absent even with `defaults`: there is nothing that could be written. */
+/* Absent messages stay absent even with `defaults`: there is nothing that could be written. So do
+ * deprecated fields, of which 0 says nothing. */
 static bool to_be_written(const struct output *out, const ProtobufCMessage *message,
                           const ProtobufCFieldDescriptor *field)
 {
@@ -176,7 +177,7 @@ static bool to_be_written(const struct output *out, const ProtobufCMessage *mess
         return *(const void *const *)member != NULL;
     if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset)
         return *(protobuf_c_boolean *)(void *)field_count(message, field);
-    if (out->defaults)
+    if (out->defaults && !(field->flags & PROTOBUF_C_FIELD_FLAG_DEPRECATED))
         return true;
     if (field->type == PROTOBUF_C_TYPE_STRING)
         return *(const char *const *)member && **(const char *const *)member;

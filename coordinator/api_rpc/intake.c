@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "common/rpc/spec.h"
+#include "common/rpc/training.h"
 #include "common/rpc/transcode.h"
 
 int intake_name(const char *name, const char *field, struct error *err)
@@ -40,23 +41,21 @@ static void intake_env(const Muster__JobSpec *message, struct pair *pairs, struc
     input->env_count = (int)message->n_env;
 }
 
-static void intake_training(const Muster__Training *message, struct spec_input *input)
+static int intake_training(const Muster__Training *message, struct arena *arena,
+                           struct spec_input *input, struct error *err)
 {
-    if (!message)
-        return;
-    input->strategy = message->strategy;
-    input->mixed_precision = message->mixed_precision;
-    input->gradient_accumulation_steps = message->gradient_accumulation_steps;
-    input->clip_grad_norm = message->clip_grad_norm;
-    input->bucket_mib = message->bucket_mib;
-    const Muster__Training__Mesh *mesh = message->mesh;
-    if (mesh)
-        input->mesh = (struct spec_mesh){.dp = mesh->dp,
-                                         .dp_replicate = mesh->dp_replicate,
-                                         .dp_shard = mesh->dp_shard,
-                                         .cp = mesh->cp,
-                                         .tp = mesh->tp,
-                                         .pp = mesh->pp};
+    struct training_setting *list;
+    int count, rc = training_list(message, arena, &list, &count, err);
+    struct pair *pairs = rc == 0 ? arena_array(arena, (size_t)count + 1, sizeof *pairs) : NULL;
+    if (rc < 0)
+        return rc;
+    if (!pairs)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
+    for (int i = 0; i < count; i++)
+        pairs[i] = (struct pair){list[i].name, list[i].value};
+    input->training = pairs;
+    input->training_count = count;
+    return 0;
 }
 
 static void intake_parts(const Muster__JobSpec *message, struct spec_input *input)
@@ -82,18 +81,25 @@ static void intake_parts(const Muster__JobSpec *message, struct spec_input *inpu
         input->checkpoint_every = message->checkpoint->every;
         input->checkpoint_keep = message->checkpoint->keep;
     }
-    intake_training(message->training, input);
 }
 
-static int build(const Muster__JobSpec *message, const char *json, struct arena *arena,
-                 struct spec **ret, struct error *err)
+struct build {
+    const Muster__JobSpec *message;
+    const char *json;
+    bool stored;
+};
+
+static int build(const struct build *what, struct arena *arena, struct spec **ret,
+                 struct error *err)
 {
+    const Muster__JobSpec *message = what->message;
     struct pair *constraints = arena_array(arena, message->n_constraints, sizeof *constraints);
     struct pair *env = arena_array(arena, message->n_env, sizeof *env);
     if (!constraints || !env)
         return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
     struct spec_input input = {
-        .json = json,
+        .json = what->json,
+        .stored = what->stored,
         .name = message->name,
         .tenant = message->tenant,
         .workdir = message->workdir,
@@ -108,7 +114,8 @@ static int build(const Muster__JobSpec *message, const char *json, struct arena 
     intake_constraints(message, constraints, &input);
     intake_env(message, env, &input);
     intake_parts(message, &input);
-    return spec_build(&input, ret, err);
+    int rc = intake_training(message->training, arena, &input, err);
+    return rc < 0 ? rc : spec_build(&input, ret, err);
 }
 
 static int check_counts(const Muster__JobSpec *message, struct error *err)
@@ -121,16 +128,22 @@ static int check_counts(const Muster__JobSpec *message, struct error *err)
     return 0;
 }
 
-int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
-                       struct error *err)
+static int intake(const struct build *what, struct spec **ret, struct error *err)
 {
     struct arena arena;
     arena_init(&arena, 1 << 20);
-    int rc = check_counts(message, err);
+    int rc = check_counts(what->message, err);
     if (rc == 0)
-        rc = build(message, json, &arena, ret, err);
+        rc = build(what, &arena, ret, err);
     arena_fini(&arena);
     return rc;
+}
+
+int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
+                       struct error *err)
+{
+    const struct build what = {.message = message, .json = json, .stored = true};
+    return intake(&what, ret, err);
 }
 
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
@@ -150,8 +163,9 @@ int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error 
             rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
                            SPEC_TEXT_MAX_BYTES >> 10);
     }
+    const struct build what = {.message = &named, .json = buf_cstr(&json)};
     if (rc == 0)
-        rc = intake_stored_spec(&named, buf_cstr(&json), ret, err);
+        rc = intake(&what, ret, err);
     buf_fini(&json);
     return rc;
 }

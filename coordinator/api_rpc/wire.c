@@ -232,6 +232,10 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
         return NULL;
     if ((workers && !wire_workers(arena, job, ret)) || !wire_spares(arena, job, ret))
         return NULL;
+    if (workers && job->spec) {
+        ret->warnings = (char **)(uintptr_t)job->spec->warnings;
+        ret->n_warnings = (size_t)job->spec->warnings_count;
+    }
     return ret->reason ? ret : NULL;
 }
 

@@ -8,6 +8,8 @@
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/settings/idle.h"
+#include "common/settings/variable.h"
 
 enum {
     SPEC_TEXTS_MAX_BYTES = 2 * SPEC_TEXT_MAX_BYTES,
@@ -22,7 +24,7 @@ enum {
     CHECKPOINT_DIR_MAX = 900, /* leaves room for "/step-00000200/rank-..." in a path */
     PRIORITY_LOW = -100,
     PRIORITY_HIGH = 100,
-    ACCUMULATION_MAX = 1000000,
+    SPEC_FIELD_MAX = 96,
 };
 
 struct block { /* what spec_build allocates: the spec and its strings, freed together */
@@ -294,27 +296,62 @@ static int check_constraints(const struct spec_input *in, struct error *err)
     return 0;
 }
 
-/* What Muster itself tells each worker; a job that sets one would lie to its own library. */
-static bool is_ours(const char *key)
+static const char *training_value(const struct spec_input *in, const char *name)
 {
-    static const char *const ours[] = {"RANK",
-                                       "WORLD_SIZE",
-                                       "LOCAL_RANK",
-                                       "LOCAL_WORLD_SIZE",
-                                       "NODE_RANK",
-                                       "GROUP_RANK",
-                                       "MASTER_ADDR",
-                                       "MASTER_PORT",
-                                       "MUSTER_JOB",
-                                       "MUSTER_GENERATION",
-                                       "MUSTER_WORKER_SOCKET",
-                                       "MUSTER_WORKER_TOKEN",
-                                       "GROUP_WORLD_SIZE",
-                                       NULL};
-    for (int i = 0; ours[i]; i++)
-        if (strcmp(ours[i], key) == 0)
-            return true;
-    return false;
+    for (int i = 0; i < in->training_count; i++)
+        if (strcmp(in->training[i].key, name) == 0)
+            return in->training[i].value;
+    return NULL;
+}
+
+/* A value of the table of settings, said under `field`. */
+static int check_setting(enum setting setting, const char *text, const char *field,
+                         struct error *err)
+{
+    struct setting_parsed ignored;
+    if (setting_parse(setting, text, &ignored, err) == 0)
+        return 0;
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
+/* Names that begin with MUSTER_ are Muster's: what it gives each worker cannot be chosen, and one
+ * that nothing reads is a slip. */
+static int check_variable(const struct spec_input *in, const struct pair *pair, struct error *err)
+{
+    char field[SPEC_FIELD_MAX], meant[SETTING_ENV_MAX];
+    (void)str_printf(field, sizeof field, "env.%.80s", pair->key);
+    if (variable_reserved(pair->key)) {
+        error_set(err, E_INVALID_ARGUMENT, "%.80s is set by Muster for each worker", pair->key);
+        error_field(err, "%s", field);
+        error_hint(err, strcmp(pair->key, "MUSTER_RESUME_FROM") == 0 ||
+                                strcmp(pair->key, "MUSTER_CHECKPOINT_DIR") == 0
+                            ? "say checkpoint.dir and training.resume_from instead"
+                            : "leave it out");
+        return E_INVALID_ARGUMENT;
+    }
+    if (variable_unknown(pair->key, meant)) {
+        error_set(err, E_INVALID_ARGUMENT,
+                  "%.80s is no variable that Muster knows: nothing reads it", pair->key);
+        error_field(err, "%s", field);
+        if (*meant)
+            error_hint(err, "did you mean %s?", meant);
+        else
+            error_hint(err, "`muster env` lists the settings; names of your own begin otherwise");
+        return E_INVALID_ARGUMENT;
+    }
+    int setting = variable_setting(pair->key);
+    if (setting < 0 || !given(pair->value))
+        return 0;
+    const char *name = setting_rows[setting].name, *said = training_value(in, name);
+    if (said && strcmp(said, pair->value) != 0) {
+        error_set(err, E_INVALID_ARGUMENT, "%s is '%.80s', but training says %s: %.80s", pair->key,
+                  pair->value, name, said);
+        error_field(err, "%s", field);
+        error_hint(err, "say it once, under training");
+        return E_INVALID_ARGUMENT;
+    }
+    return check_setting((enum setting)setting, pair->value, field, err);
 }
 
 static int check_env(const struct spec_input *in, struct error *err)
@@ -326,14 +363,15 @@ static int check_env(const struct spec_input *in, struct error *err)
         bool ok = given(key) && !(key[0] >= '0' && key[0] <= '9');
         for (const char *c = key; ok && *c; c++)
             ok = is_lower_or_digit(*c) || (*c >= 'A' && *c <= 'Z') || *c == '_';
-        if (ok && !is_ours(key))
-            continue;
-        error_set(err, E_INVALID_ARGUMENT,
-                  ok ? "%.80s is set by Muster for each worker" : "'%.80s' is no variable's name",
-                  key);
-        error_field(err, "env.%.80s", key);
-        error_hint(err, ok ? "leave it out" : "letters, digits and '_', first no digit");
-        return E_INVALID_ARGUMENT;
+        if (!ok) {
+            error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no variable's name", key);
+            error_field(err, "env.%.80s", key);
+            error_hint(err, "letters, digits and '_', first no digit");
+            return E_INVALID_ARGUMENT;
+        }
+        int rc = in->stored ? 0 : check_variable(in, &in->env[i], err);
+        if (rc < 0)
+            return rc;
     }
     return 0;
 }
@@ -343,27 +381,39 @@ static uint64_t factor(uint32_t dimension)
     return dimension ? dimension : 1;
 }
 
-/* The parts of the mesh that do not shrink with the world must divide it at every size. */
-static int check_mesh(const struct spec_mesh *mesh, struct spec *spec, struct error *err)
+static uint32_t mesh_size(const struct spec_input *in, const char *name)
 {
+    const char *text = training_value(in, name);
+    int64_t size = 0;
+    if (text)
+        (void)parse_i64(text, 0, UINT32_MAX, &size, NULL);
+    return (uint32_t)size;
+}
+
+/* The parts of the mesh that do not shrink with the world must divide it at every size. */
+static int check_mesh(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    uint32_t cp = mesh_size(in, "mesh.cp"), tp = mesh_size(in, "mesh.tp"),
+             pp = mesh_size(in, "mesh.pp"), dp = mesh_size(in, "mesh.dp"),
+             replicate = mesh_size(in, "mesh.dp_replicate"), shard = mesh_size(in, "mesh.dp_shard");
     uint64_t world = (uint64_t)spec_world(spec, spec->nodes_min);
-    uint64_t fixed = factor(mesh->cp);
-    if (mesh->tp > world || mesh->pp > world || mesh->cp > world)
+    uint64_t fixed = factor(cp);
+    if (tp > world || pp > world || cp > world)
         fixed = UINT64_MAX;
     else
-        fixed *= factor(mesh->tp) * factor(mesh->pp);
+        fixed *= factor(tp) * factor(pp);
     if (fixed > world || world % fixed) {
         error_set(err, E_INVALID_ARGUMENT,
                   "cp x tp x pp = %u x %u x %u does not divide the %llu workers of nodes.min",
-                  (unsigned)factor(mesh->cp), (unsigned)factor(mesh->tp),
-                  (unsigned)factor(mesh->pp), (unsigned long long)world);
+                  (unsigned)factor(cp), (unsigned)factor(tp), (unsigned)factor(pp),
+                  (unsigned long long)world);
         error_field(err, "training.mesh");
         error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
         return E_INVALID_ARGUMENT;
     }
     spec->mesh_fixed = (int)fixed;
-    uint64_t data = mesh->dp ? mesh->dp : factor(mesh->dp_replicate) * factor(mesh->dp_shard);
-    bool wants = mesh->dp || mesh->dp_replicate || mesh->dp_shard;
+    uint64_t data = dp ? dp : factor(replicate) * factor(shard);
+    bool wants = dp || replicate || shard;
     uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
     if (wants && (data > largest || data * fixed > largest)) {
         error_set(err, E_INVALID_ARGUMENT, "the mesh needs more than the %llu workers of nodes.max",
@@ -375,24 +425,39 @@ static int check_mesh(const struct spec_mesh *mesh, struct spec *spec, struct er
     return 0;
 }
 
+static int check_named(const struct pair *pair, struct error *err)
+{
+    char field[SPEC_FIELD_MAX];
+    int setting = settings_find(pair->key);
+    (void)str_printf(field, sizeof field, "training.%.80s", pair->key);
+    if (setting >= 0 && setting_rows[setting].use == SETTING_OF_JOB) {
+        int rc = check_setting((enum setting)setting, pair->value, field, err);
+        return rc < 0 ? rc : 0;
+    }
+    const char *nearest = settings_nearest(pair->key);
+    error_set(err, E_INVALID_ARGUMENT,
+              setting < 0 ? "no setting is called '%.80s'" : "%.80s is not said under training",
+              pair->key);
+    error_field(err, "%s", field);
+    if (setting >= 0)
+        error_hint(err, "a job says checkpoint.dir, every and keep under checkpoint");
+    else if (nearest)
+        error_hint(err, "did you mean %s?", nearest);
+    else
+        error_hint(err, "`muster env` lists them all");
+    return E_INVALID_ARGUMENT;
+}
+
 static int check_training(const struct spec_input *in, struct spec *spec, struct error *err)
 {
-    static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp", NULL};
-    static const char *const precisions[] = {"no", "fp16", "bf16", "fp8", NULL};
-    int ignored;
-    int rc = choose(in->strategy, strategies, "training.strategy", &ignored, err);
-    if (rc == 0)
-        rc = choose(in->mixed_precision, precisions, "training.mixed_precision", &ignored, err);
-    if (rc < 0)
-        return rc;
-    if (in->gradient_accumulation_steps > ACCUMULATION_MAX)
-        return bad(err, "training.gradient_accumulation_steps", "1000000 at most", "too many");
-    if (!isfinite(in->clip_grad_norm) || in->clip_grad_norm < 0)
-        return bad(err, "training.clip_grad_norm", "a number above 0; 0 turns it off",
-                   "not a norm");
-    if (!isfinite(in->bucket_mib) || in->bucket_mib < 0)
-        return bad(err, "training.bucket_mib", "a size in MiB above 0", "not a size");
-    return check_mesh(&in->mesh, spec, err);
+    for (int i = 0; i < in->training_count && !in->stored; i++) {
+        int rc = check_named(&in->training[i], err);
+        if (rc < 0)
+            return rc;
+    }
+    const char *from = training_value(in, "resume_from");
+    spec->resumes = given(from);
+    return check_mesh(in, spec, err);
 }
 
 static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
@@ -434,6 +499,33 @@ static const char *keep(struct arena *arena, const char *text)
     return copy;
 }
 
+/* What the job says of each setting, whichever way; NULL where it says nothing. */
+static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_COUNT])
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        ret[i] = training_value(in, setting_rows[i].name);
+    for (int i = 0; i < in->env_count; i++) {
+        int setting = variable_setting(in->env[i].key);
+        if (setting >= 0 && given(in->env[i].value))
+            ret[setting] = in->env[i].value;
+    }
+    if (given(in->checkpoint_dir))
+        ret[SETTING_CHECKPOINT_DIR] = in->checkpoint_dir;
+}
+
+static void put_warnings(struct arena *arena, const struct spec_input *in, struct spec *spec)
+{
+    const char *said[SETTINGS_COUNT];
+    struct idle_setting idle[IDLE_MAX];
+    collect_given(in, said);
+    int count = settings_idle(said, idle);
+    spec->warnings = arena_array(arena, (size_t)count + 1, sizeof *spec->warnings);
+    insist(spec->warnings);
+    for (int i = 0; i < count; i++)
+        spec->warnings[i] = keep(arena, idle[i].text);
+    spec->warnings_count = count;
+}
+
 static void copy_texts(struct arena *arena, const struct spec_input *in, struct spec *spec)
 {
     spec->json = keep(arena, in->json);
@@ -463,6 +555,7 @@ int spec_build(const struct spec_input *input, struct spec **ret, struct error *
     insist(block);
     arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
     copy_texts(&block->arena, input, &spec);
+    put_warnings(&block->arena, input, &spec);
     block->spec = spec;
     *ret = &block->spec;
     return 0;
@@ -483,6 +576,11 @@ struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max)
     arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
     struct spec resized = *spec;
     copy_texts(&block->arena, &texts, &resized);
+    resized.warnings =
+        arena_array(&block->arena, (size_t)spec->warnings_count + 1, sizeof *resized.warnings);
+    insist(resized.warnings);
+    for (int i = 0; i < spec->warnings_count; i++)
+        resized.warnings[i] = keep(&block->arena, spec->warnings[i]);
     resized.references = 1;
     resized.nodes_min = nodes_min;
     resized.nodes_max = nodes_max;

@@ -53,7 +53,10 @@ struct spec {
     int checkpoint_keep;        /* 0 = all */
     struct pair *constraints;
     int constraints_count;
-    const char *topology; /* "" = any */
+    const char *topology;  /* "" = any */
+    bool resumes;          /* says itself which checkpoint to start from */
+    const char **warnings; /* what it says to no effect, a sentence each */
+    int warnings_count;
 };
 
 struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL, absent numbers 0 */
@@ -79,12 +82,9 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
     const char *topology;
     const struct pair *env;
     int env_count;
-    const char *strategy, *mixed_precision; /* of training */
-    uint32_t gradient_accumulation_steps;
-    struct spec_mesh {
-        uint32_t dp, dp_replicate, dp_shard, cp, tp, pp;
-    } mesh;
-    double clip_grad_norm, bucket_mib;
+    const struct pair *training; /* names of common/settings/setting.h and values as text */
+    int training_count;
+    bool stored; /* was accepted once, perhaps by other rules: settings and env are not judged */
 };
 
 /* Validate and convert. Copies everything; the caller gets one reference. E_INVALID_ARGUMENT with

@@ -21,16 +21,6 @@ static bool is_job_key(const char *key)
     return false;
 }
 
-/* Whether some setting is called `path` followed by a dot. */
-static bool is_section(const char *path)
-{
-    size_t size = strlen(path);
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        if (str_starts(setting_rows[i].name, path) && setting_rows[i].name[size] == '.')
-            return true;
-    return false;
-}
-
 static int scalar_text(const struct tree *node, struct buf *out, struct error *err)
 {
     switch (node->kind) {
@@ -51,10 +41,7 @@ static int scalar_text(const struct tree *node, struct buf *out, struct error *e
 
 static int unknown_key(const struct tree *node, const char *path, struct error *err)
 {
-    const char *names[SETTINGS_COUNT + 1] = {0};
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        names[i] = setting_rows[i].name;
-    const char *nearest = str_nearest(path, names);
+    const char *nearest = settings_nearest(path);
     tree_fail(node, err, "no setting is called \"%s\"%s%s%s", path, nearest ? " (nearest: " : "",
               nearest ? nearest : "", nearest ? ")" : "");
     if (nearest)
@@ -70,6 +57,8 @@ static int take_value(struct settings *settings, const char *file, const struct 
     (void)str_printf(where, sizeof(where), "%s:%d", file, node->line);
     struct setting_source source = {WK_FROM_FILE, where};
     int rc = scalar_text(node, &text, err);
+    if (!rc && node->kind == TREE_INTEGER && setting_rows[setting].kind == SETTING_INTERVAL)
+        rc = buf_str(&text, " steps"); /* as a job may say it */
     if (!rc)
         rc = settings_set(settings, setting, buf_cstr(&text), &source, err);
     buf_fini(&text);
@@ -92,9 +81,11 @@ static int take_section(struct settings *settings, const char *file, const struc
         int setting = settings_find(path), rc = 0;
         if (setting >= 0)
             rc = take_value(settings, file, node, setting, err);
-        else if (!prefix && strcmp(path, "training") == 0)
+        else if (strcmp(path, prefix ? "settings" : "training") == 0) /* as a job has them */
             rc = take_section(settings, file, node, "", err);
-        else if (is_section(path))
+        else if (!prefix && strcmp(path, "checkpoint") == 0 && node->kind == TREE_STRING)
+            rc = take_value(settings, file, node, SETTING_CHECKPOINT_DIR, err);
+        else if (settings_section(path))
             rc = take_section(settings, file, node, path, err);
         else if (prefix || !is_job_key(path))
             rc = unknown_key(node, path, err);

@@ -1,35 +1,10 @@
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <worker/error.h>
 
-#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/config/settings.h"
-
-const struct setting_row setting_rows[SETTINGS_COUNT] = {
-#define X(id, name, kind, fallback, min, max, choices, help)                                       \
-    [SETTING_##id] = {name, SETTING_##kind, fallback, min, max, choices, help},
-    SETTINGS_LIST(X)
-#undef X
-};
-
-int settings_find(const char *name)
-{
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        if (strcmp(setting_rows[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
-const char *setting_env_name(enum setting setting, char ret[SETTING_ENV_MAX])
-{
-    (void)str_printf(ret, SETTING_ENV_MAX, "MUSTER_%s", setting_rows[setting].name);
-    for (char *c = ret; *c; c++)
-        *c = *c == '.' ? '_' : (char)toupper((unsigned char)*c);
-    return ret;
-}
 
 const char *setting_origin_name(enum wk_origin origin)
 {
@@ -42,91 +17,34 @@ const char *setting_origin_name(enum wk_origin origin)
         return "environment";
     case WK_FROM_CODE:
         return "code";
+    case WK_FROM_JOB:
+        return "job";
     }
     return "?";
 }
 
-static int check_choice(const struct setting_row *row, const char *text, struct error *err)
+/* A job's settings arrive in the environment and are as strong. */
+static int strength(enum wk_origin origin)
 {
-    struct str rest = str_of(row->choices), choice;
-    while (str_next(&rest, '|', &choice))
-        if (str_equal(choice, str_of(text)))
-            return 0;
-    return error_set(err, WK_EINVAL, "\"%s\" is none of %s", text, row->choices);
-}
-
-/* "200 steps" gives 200, "10m" gives -600000. */
-static int parse_interval(const char *text, int64_t *ret, struct error *err)
-{
-    *ret = 0;
-    if (!*text)
-        return 0;
-    const char *space = strchr(text, ' ');
-    char digits[32];
-    if (!space) {
-        int64_t ms;
-        int rc = parse_duration(text, &ms, err);
-        if (rc) {
-            (void)error_wrap(err, "neither \"200 steps\" nor a time");
-            return rc;
-        }
-        *ret = -ms;
-        return 0;
-    }
-    if ((strcmp(space, " steps") != 0 && strcmp(space, " step") != 0) ||
-        (size_t)(space - text) >= sizeof(digits))
-        return error_set(err, WK_EINVAL, "\"%s\" is neither \"200 steps\" nor a time", text);
-    memcpy(digits, text, (size_t)(space - text));
-    digits[space - text] = 0;
-    return parse_i64(digits, 1, INT64_MAX, ret, err);
-}
-
-static int parse_value(const struct setting_row *row, const char *text, struct setting_value *value,
-                       struct error *err)
-{
-    int rc = 0;
-    bool truth = false;
-    switch (row->kind) {
-    case SETTING_TEXT:
-        return 0;
-    case SETTING_CHOICE:
-        return check_choice(row, text, err);
-    case SETTING_INTEGER:
-        return parse_i64(text, row->min, row->max, &value->integer, err);
-    case SETTING_BOOL:
-        rc = parse_bool(text, &truth, err);
-        value->integer = truth;
-        return rc;
-    case SETTING_INTERVAL:
-        return parse_interval(text, &value->integer, err);
-    case SETTING_DURATION:
-        rc = parse_duration(text, &value->integer, err);
-        if (!rc && (value->integer < row->min || value->integer > row->max))
-            rc = error_set(err, WK_EINVAL, "%s is outside what makes sense", text);
-        return rc;
-    case SETTING_NUMBER:
-        rc = parse_f64(text, &value->number, err);
-        if (!rc && (value->number < (double)row->min || value->number > (double)row->max))
-            rc = error_set(err, WK_EINVAL, "%s is outside %lld to %lld", text, (long long)row->min,
-                           (long long)row->max);
-        return rc;
-    }
-    return error_set(err, WK_EINTERNAL, "setting of an unknown kind");
+    return origin == WK_FROM_JOB ? WK_FROM_ENVIRONMENT : (int)origin;
 }
 
 int settings_set(struct settings *settings, enum setting setting, const char *text,
                  const struct setting_source *source, struct error *err)
 {
     struct setting_value *value = &settings->values[setting];
-    if (source->origin < value->origin)
+    if (strength(source->origin) < strength(value->origin))
         return 0;
     struct setting_value next = {.origin = source->origin};
-    if (parse_value(&setting_rows[setting], text, &next, err)) {
+    struct setting_parsed parsed;
+    if (setting_parse(setting, text, &parsed, err)) {
         error_wrap(err, "%s%s%s", setting_rows[setting].name, *source->where ? " from " : "",
                    source->where);
         error_field(err, "%s", setting_rows[setting].name);
         return WK_EINVAL;
     }
+    next.integer = parsed.integer;
+    next.number = parsed.number;
     next.text = arena_strdup(&settings->arena, text);
     next.where = arena_strdup(&settings->arena, source->where);
     if (!next.text || !next.where)
@@ -137,14 +55,22 @@ int settings_set(struct settings *settings, enum setting setting, const char *te
 
 static int unknown_name(const char *name, struct error *err)
 {
-    const char *names[SETTINGS_COUNT + 1] = {0};
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        names[i] = setting_rows[i].name;
-    const char *nearest = str_nearest(name, names);
+    const char *nearest = settings_nearest(name);
     error_set(err, WK_EINVAL, "no setting is called \"%s\"", name);
     if (nearest)
         error_hint(err, "did you mean %s?", nearest);
     return WK_EINVAL;
+}
+
+/* MUSTER_JOB_SETTINGS lists the variables that the job itself has said, apart by spaces. */
+static bool said_by_job(const struct environment *environment, const char *name)
+{
+    const char *list = environment->get(environment->arg, "MUSTER_JOB_SETTINGS");
+    struct str rest = str_of(list), one;
+    while (str_next(&rest, ' ', &one))
+        if (str_equal(one, str_of(name)))
+            return true;
+    return false;
 }
 
 static int read_environment(struct settings *settings, const struct environment *environment,
@@ -156,7 +82,8 @@ static int read_environment(struct settings *settings, const struct environment 
         /* An empty variable is how shells and schedulers say "not set". */
         if (!text || !*text)
             continue;
-        struct setting_source source = {WK_FROM_ENVIRONMENT, name};
+        bool job = said_by_job(environment, name);
+        struct setting_source source = {job ? WK_FROM_JOB : WK_FROM_ENVIRONMENT, name};
         int rc = settings_set(settings, i, text, &source, err);
         if (rc)
             return rc;

@@ -8,8 +8,11 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "libworker/config/remark.h"
 #include "libworker/step/context.h"
 #include "libworker/step/prepare.h"
+
+extern char **environ;
 
 int64_t context_now_ms(void)
 {
@@ -43,6 +46,12 @@ static const char *process_variable(void *arg, const char *name)
 {
     (void)arg;
     return getenv(name);
+}
+
+static const char *const *process_variables(void *arg)
+{
+    (void)arg;
+    return (const char *const *)environ;
 }
 
 static const char *variable(const struct context_seams *seams, const char *name)
@@ -105,6 +114,11 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
     return rc;
 }
 
+static void notice_remark(void *arg, const char *text)
+{
+    context_notice(arg, "%s", text);
+}
+
 static int open_all(struct wk_context *ctx, const struct wk_options *options,
                     const struct context_seams *seams, struct error *err)
 {
@@ -129,6 +143,8 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
     ctx->numbers.rng = ctx->rng;
     bool first = ctx->rank == 0;
+    if (first)
+        settings_remark(&ctx->settings, seams->environment, notice_remark, ctx);
     struct track_options track = {
         .path = first ? settings_text(&ctx->settings, SETTING_LOG_FILE) : "",
         .csv = first ? settings_text(&ctx->settings, SETTING_LOG_CSV) : "",
@@ -167,7 +183,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
 
 int wk_open(const struct wk_options *options, struct wk_context **ret_ctx)
 {
-    struct environment environment = {process_variable, NULL};
+    struct environment environment = {.get = process_variable, .all = process_variables};
     struct context_seams seams = {.environment = &environment};
     return context_open(options, &seams, ret_ctx);
 }

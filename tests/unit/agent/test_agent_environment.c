@@ -108,10 +108,10 @@ Test(environment, slots_are_gpus_where_there_are_some)
 
 Test(environment, training_settings_for_libworker_and_accelerate)
 {
-    static const struct setting training[] = {{"STRATEGY", "fsdp"},
-                                              {"MIXED_PRECISION", "bf16"},
-                                              {"GRADIENT_ACCUMULATION_STEPS", "4"},
-                                              {"MESH_TP", "2"}};
+    static const struct named_value training[] = {{"strategy", "fsdp"},
+                                                  {"mixed_precision", "bf16"},
+                                                  {"gradient_accumulation_steps", "4"},
+                                                  {"mesh.tp", "2"}};
     struct assignment *a = two_nodes();
     a->training = training, a->training_count = 4;
     struct built b = build(a, false);
@@ -124,9 +124,32 @@ Test(environment, training_settings_for_libworker_and_accelerate)
     arena_fini(&b.arena);
 }
 
+Test(environment, settings_of_the_job_are_listed_and_those_of_the_machine_are_not)
+{
+    static const struct named_value training[] = {{"ddp.hook", "fp16"}, {"resume_from", "latest"}};
+    static const struct named_value env[] = {{"MUSTER_SEED", "3"}, {"X_1", ""}};
+    struct assignment *a = two_nodes();
+    a->training = training, a->training_count = 2;
+    a->env = env, a->env_count = 2;
+    a->checkpoint_dir = "/ckpt", a->checkpoint_every = "200 steps", a->checkpoint_keep = 3;
+    struct built b = build(a, false);
+    EXPECT(b, {"MUSTER_DDP_HOOK", "fp16"}, {"MUSTER_RESUME_FROM", "latest"},
+           {"MUSTER_JOB_SETTINGS",
+            "MUSTER_CHECKPOINT_DIR MUSTER_CHECKPOINT_EVERY MUSTER_CHECKPOINT_KEEP MUSTER_DDP_HOOK "
+            "MUSTER_RESUME_FROM MUSTER_SEED"});
+    arena_fini(&b.arena);
+
+    a->resume_from = "/ckpt/step-00000200"; /* it has one of its own by now */
+    b = build(a, false);
+    EXPECT(b, {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"});
+    arena_fini(&b.arena);
+    assignment_release(a);
+}
+
 Test(environment, job_comes_last_but_may_not_say_who_the_worker_is)
 {
-    static const struct setting good[] = {{"HOME", "/data"}, {"OMP_NUM_THREADS", "1"}, {"X_1", ""}};
+    static const struct named_value good[] = {
+        {"HOME", "/data"}, {"OMP_NUM_THREADS", "1"}, {"X_1", ""}};
     struct assignment *a = two_nodes();
     a->env = good, a->env_count = 3;
     struct built b = build(a, false);
@@ -137,14 +160,14 @@ Test(environment, job_comes_last_but_may_not_say_who_the_worker_is)
     static const char *const refused[] = {"RANK", "MASTER_PORT", "MUSTER_WORKER_TOKEN",
                                           "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"};
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        struct setting one = {refused[i], "1"};
+        struct named_value one = {refused[i], "1"};
         a->env = &one, a->env_count = 1;
         b = build(a, false);
         cr_expect_eq(b.rc, E_INVALID_ARGUMENT, "%s", refused[i]);
         cr_expect(strstr(b.err.text, refused[i]) != NULL, "%s", b.err.text);
         arena_fini(&b.arena);
     }
-    struct setting odd = {"A=B", "1"};
+    struct named_value odd = {"A=B", "1"};
     a->env = &odd, a->env_count = 1;
     b = build(a, false);
     cr_expect_eq(b.rc, E_INVALID_ARGUMENT);
@@ -165,11 +188,11 @@ Test(environment, is_sorted_without_repeats)
 Test(environment, too_many_names_are_refused)
 {
     struct assignment *a = two_nodes();
-    struct setting *many = calloc(ENVIRONMENT_NAMES_MAX, sizeof(*many));
+    struct named_value *many = calloc(ENVIRONMENT_NAMES_MAX, sizeof(*many));
     static char names[ENVIRONMENT_NAMES_MAX][16];
     for (int i = 0; i < ENVIRONMENT_NAMES_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "N%d", i);
-        many[i] = (struct setting){names[i], "v"};
+        many[i] = (struct named_value){names[i], "v"};
     }
     a->env = many, a->env_count = ENVIRONMENT_NAMES_MAX;
     struct built b = build(a, false);

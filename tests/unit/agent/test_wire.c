@@ -7,6 +7,8 @@
 #include "agent/core/environment.h"
 #include "agent/link/held.h"
 #include "agent/link/wire.h"
+#include "common/rpc/message.h"
+#include "common/rpc/transcode.h"
 #include "agent/outbox.h"
 
 Test(wire, an_assignment_in_our_words)
@@ -16,8 +18,6 @@ Test(wire, an_assignment_in_our_words)
     Muster__JobSpec__EnvEntry *env[] = {&b, &a};
     Muster__JobSpec__Resources resources = MUSTER__JOB_SPEC__RESOURCES__INIT;
     Muster__JobSpec__Restart restart = MUSTER__JOB_SPEC__RESTART__INIT;
-    Muster__Training__Mesh mesh = MUSTER__TRAINING__MESH__INIT;
-    Muster__Training training = MUSTER__TRAINING__INIT;
     Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
     Muster__Assignment message = MUSTER__ASSIGNMENT__INIT;
     Muster__JobShared shared = MUSTER__JOB_SHARED__INIT;
@@ -25,11 +25,16 @@ Test(wire, an_assignment_in_our_words)
     a.key = (char *)"A", a.value = (char *)"1", b.key = (char *)"B", b.value = (char *)"2";
     resources.slots = 2, resources.cpus = 1.5, resources.memory = (char *)"2GiB";
     restart.max = 7;
-    mesh.tp = 4;
-    training.strategy = (char *)"fsdp", training.mesh = &mesh, training.clip_grad_norm = 1;
-    training.seed = 1ull << 40;
+    static const char training[] =
+        "{\"strategy\":\"fsdp\",\"mesh\":{\"tp\":4},\"clip_grad_norm\":1,"
+        "\"seed\":\"1099511627776\",\"settings\":{\"ddp.hook\":\"fp16\"}}";
+    ProtobufCMessage *settings;
+    cr_assert_eq(transcode_from_json(training, strlen(training), &muster__training__descriptor,
+                                     &settings, NULL),
+                 0);
     spec.command = command, spec.n_command = 2, spec.env = env, spec.n_env = 2;
-    spec.resources = &resources, spec.restart = &restart, spec.training = &training;
+    spec.resources = &resources, spec.restart = &restart,
+    spec.training = (Muster__Training *)settings;
     message.job = (char *)"j1", message.uid = 9, message.generation = 2;
     shared.spec = &spec;
     message.master_port = 21000;
@@ -43,14 +48,16 @@ Test(wire, an_assignment_in_our_words)
     cr_expect_eq(got->slots, 2);
     cr_expect_eq(got->restarts_max, 7);
     cr_expect_eq(got->master_port, 21000);
-    cr_expect_str_eq(assignment_training(got, "STRATEGY"), "fsdp");
-    cr_expect_str_eq(assignment_training(got, "MESH_TP"), "4");
-    cr_expect_str_eq(assignment_training(got, "SEED"), "1099511627776");
-    cr_expect_not_null(assignment_training(got, "CLIP_GRAD_NORM"));
-    cr_expect_null(assignment_training(got, "MESH_DP"), "what is not set is not said");
-    cr_expect_null(assignment_training(got, "MIXED_PRECISION"));
-    cr_expect_eq(got->training_count, 4);
+    cr_expect_str_eq(assignment_training(got, "strategy"), "fsdp");
+    cr_expect_str_eq(assignment_training(got, "mesh.tp"), "4");
+    cr_expect_str_eq(assignment_training(got, "seed"), "1099511627776");
+    cr_expect_not_null(assignment_training(got, "clip_grad_norm"));
+    cr_expect_null(assignment_training(got, "mesh.dp"), "what is not set is not said");
+    cr_expect_null(assignment_training(got, "mixed_precision"));
+    cr_expect_str_eq(assignment_training(got, "ddp.hook"), "fp16");
+    cr_expect_eq(got->training_count, 5);
     assignment_release(got);
+    rpc_message_free(settings);
 }
 
 Test(wire, malformed_assignments_are_refused)

@@ -97,11 +97,55 @@ Test(spec, what_is_wrong_is_named_with_a_hint)
     input.checkpoint_every = "often";
     expect_bad(&input, "checkpoint.every", "200 steps");
     input = good();
-    input.strategy = "zero3";
+    struct pair setting = {"strategy", "zero3"};
+    input.training = &setting;
+    input.training_count = 1;
     expect_bad(&input, "training.strategy", "zero");
-    input = good();
-    input.mesh.tp = 2;
+    setting = (struct pair){"mesh.tp", "2"};
     expect_bad(&input, "training.mesh", "multiple");
+    setting = (struct pair){"ddp.hok", "fp16"};
+    expect_bad(&input, "training.ddp.hok", "did you mean ddp.hook?");
+    setting = (struct pair){"fsdp.prefetch", "9"};
+    expect_bad(&input, "training.fsdp.prefetch", "");
+    setting = (struct pair){"checkpoint.dir", "/c"};
+    expect_bad(&input, "training.checkpoint.dir", "under checkpoint");
+    setting = (struct pair){"bind_address", "10.0.0.1"};
+    expect_bad(&input, "training.bind_address", "");
+}
+
+Test(spec, what_was_accepted_once_by_other_rules_still_loads)
+{
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    struct pair setting = {"strategy", "zero3"}, env = {"MUSTER_STRATGY", "ddp"};
+    input.training = &setting, input.training_count = 1;
+    input.env = &env, input.env_count = 1;
+    input.stored = true;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    spec_release(spec);
+}
+
+Test(spec, what_is_said_to_no_effect_is_a_warning)
+{
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    struct pair settings[] = {{"fsdp.prefetch", "2"}, {"ddp.powersgd_rank", "4"}, {"seed", "7"}};
+    struct pair env = {"MUSTER_DDP_HOOK", "powersgd"};
+    input.training = settings, input.training_count = 3;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 2);
+    cr_expect(strstr(spec->warnings[0], "ddp.powersgd_rank counts only with ddp.hook=powersgd"));
+    cr_expect(strstr(spec->warnings[1], "fsdp.prefetch counts only with strategy=fsdp"));
+    struct spec *larger = spec_resize(spec, 1, 2);
+    spec_release(spec);
+    cr_assert_eq(larger->warnings_count, 2);
+    cr_expect(strstr(larger->warnings[1], "fsdp.prefetch"));
+    spec_release(larger);
+
+    input.env = &env, input.env_count = 1;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->warnings_count, 1, "the hook is in env");
+    spec_release(spec);
 }
 
 Test(spec, a_job_may_not_pretend_to_be_another_rank)
@@ -113,6 +157,32 @@ Test(spec, a_job_may_not_pretend_to_be_another_rank)
     expect_bad(&input, "env.RANK", "leave it out");
     env.key = "A B";
     expect_bad(&input, "env.A B", "letters");
+    env.key = "MUSTER_RESUME_FROM";
+    expect_bad(&input, "env.MUSTER_RESUME_FROM", "training.resume_from");
+}
+
+Test(spec, a_variable_of_musters_that_nothing_reads_is_refused)
+{
+    struct spec_input input = good();
+    struct pair env = {.key = "MUSTER_STRATGY", .value = "zero1"};
+    struct pair setting = {"strategy", "fsdp"};
+    struct spec *spec = NULL;
+    input.env = &env;
+    input.env_count = 1;
+    expect_bad(&input, "env.MUSTER_STRATGY", "did you mean MUSTER_STRATEGY?");
+    env.key = "MUSTER_MY_OWN_THING";
+    expect_bad(&input, "env.MUSTER_MY_OWN_THING", "muster env");
+    env.key = "MUSTER_STRATEGY";
+    env.value = "zero9";
+    expect_bad(&input, "env.MUSTER_STRATEGY", "zero");
+    env.value = "zero1";
+    cr_expect_eq(spec_build(&input, &spec, NULL), 0);
+    spec_release(spec);
+    input.training = &setting, input.training_count = 1;
+    expect_bad(&input, "env.MUSTER_STRATEGY", "once");
+    setting.value = "zero1";
+    cr_expect_eq(spec_build(&input, &spec, NULL), 0);
+    spec_release(spec);
 }
 
 Test(ranks, survivors_keep_their_rank_where_it_exists)

@@ -5,7 +5,7 @@
 
 #include <worker/error.h>
 
-#include "libworker/config/settings.h"
+#include "libworker/config/remark.h"
 
 struct variables {
     const char *const *pairs; /* name, value, …, NULL */
@@ -82,6 +82,84 @@ Test(settings, code_beats_environment_beats_file_beats_default)
     settings_fini(&settings);
 }
 
+Test(settings, what_the_job_said_is_told_from_what_the_machine_says)
+{
+    static const char *const pairs[] = {"MUSTER_SEED",
+                                        "11",
+                                        "MUSTER_DDP_HOOK",
+                                        "fp16",
+                                        "MUSTER_JOB_SETTINGS",
+                                        "MUSTER_STRATEGY MUSTER_DDP_HOOK",
+                                        NULL};
+    struct wk_setting code = {"ddp.hook", "bf16"};
+    struct variables variables = {pairs};
+    struct environment environment = {lookup, &variables};
+    struct settings_input input = {.environment = &environment};
+    struct settings settings;
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    cr_expect_eq(settings.values[SETTING_SEED].origin, WK_FROM_ENVIRONMENT);
+    cr_expect_eq(settings.values[SETTING_DDP_HOOK].origin, WK_FROM_JOB);
+    cr_expect_str_eq(settings.values[SETTING_DDP_HOOK].where, "MUSTER_DDP_HOOK");
+    cr_expect_str_eq(setting_origin_name(WK_FROM_JOB), "job");
+    settings_fini(&settings);
+    input.code = &code, input.n_code = 1;
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    cr_expect_eq(settings.values[SETTING_DDP_HOOK].origin, WK_FROM_CODE, "the program is stronger");
+    settings_fini(&settings);
+}
+
+struct remarks {
+    char text[4][320];
+    int count;
+};
+
+static void take_remark(void *arg, const char *text)
+{
+    struct remarks *remarks = arg;
+    cr_assert_lt(remarks->count, 4);
+    (void)snprintf(remarks->text[remarks->count++], sizeof(remarks->text[0]), "%s", text);
+}
+
+static const char *const *list_variables(void *arg)
+{
+    static const char *const entries[] = {"MUSTER_STRATGEY=fsdp", "MUSTER_SEED=3",
+                                          "MUSTER_QUITE_ANOTHER=1", "PATH=/bin", NULL};
+    (void)arg;
+    return entries;
+}
+
+Test(settings, what_counts_for_nothing_is_remarked)
+{
+    static const char *const pairs[] = {"MUSTER_FSDP_PREFETCH",
+                                        "2",
+                                        "MUSTER_DDP_HOOK",
+                                        "none",
+                                        "MUSTER_CHECKPOINT_EVERY",
+                                        "200 steps",
+                                        NULL};
+    struct variables variables = {pairs};
+    struct environment environment = {lookup, &variables, list_variables};
+    struct settings_input input = {.environment = &environment};
+    struct settings settings;
+    struct remarks remarks = {.count = 0};
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    settings_remark(&settings, &environment, take_remark, &remarks);
+    cr_assert_eq(remarks.count, 3);
+    cr_expect_str_eq(remarks.text[0],
+                     "fsdp.prefetch counts only with strategy=fsdp, and it is ddp: "
+                     "set that, or leave fsdp.prefetch out (environment, "
+                     "MUSTER_FSDP_PREFETCH)");
+    cr_expect(strstr(remarks.text[1], "checkpoint.every counts only with a checkpoint.dir"));
+    cr_expect(strstr(remarks.text[2], "did you mean MUSTER_STRATEGY?"));
+    settings_fini(&settings);
+    environment.all = NULL;
+    cr_assert_eq(read_pairs(nothing, &settings, NULL), 0);
+    remarks.count = 0;
+    settings_remark(&settings, &environment, take_remark, &remarks);
+    cr_expect_eq(remarks.count, 0);
+    settings_fini(&settings);
+}
+
 static int read_yaml(const char *text, struct settings *settings, struct error *err)
 {
     cr_assert_eq(read_pairs(nothing, settings, err), 0);
@@ -101,6 +179,15 @@ Test(settings, sections_and_job_specs_are_read)
     cr_assert_str_eq(settings_text(&settings, SETTING_CHECKPOINT_DIR), "/c");
     cr_assert_eq(settings_integer(&settings, SETTING_CHECKPOINT_EVERY), 200);
     cr_assert_eq(settings_integer(&settings, SETTING_MESH_DP), 2);
+    settings_fini(&settings);
+    cr_assert_eq(
+        read_yaml(
+            "checkpoint: /short\ntraining: {settings: {ddp.hook: fp16}, checkpoint: {every: 7}}\n",
+            &settings, &err),
+        0, "%s", err.text);
+    cr_assert_str_eq(settings_text(&settings, SETTING_CHECKPOINT_DIR), "/short");
+    cr_assert_str_eq(settings_text(&settings, SETTING_DDP_HOOK), "fp16");
+    cr_assert_eq(settings_integer(&settings, SETTING_CHECKPOINT_EVERY), 7);
     settings_fini(&settings);
 }
 

@@ -7,7 +7,9 @@
 
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
+#include "common/rpc/training.h"
 #include "common/rpc/transcode.h"
+#include "common/settings/setting.h"
 
 static Muster__JobSpec *spec_of(const char *text)
 {
@@ -99,6 +101,89 @@ Test(spec, short_forms_are_widened)
     cr_assert_eq(spec->checkpoint->keep, 3);
     cr_assert_str_eq(spec->env[1]->value, "0.5");
     rpc_message_free(spec);
+}
+
+/* What the schema has always had a field for stays there, for those who read it; 0 and what else a
+ * field cannot say, and every other setting of the table, are in the map. */
+Test(spec, training_takes_every_setting_by_its_name)
+{
+    becomes("training:\n  strategy: ddp\n  seed: 0\n  clip_grad_norm: 0.5\n"
+            "  ddp: {hook: fp16, find_unused: true}\n  fsdp.prefetch: 0\n"
+            "  loss_scale: {initial: 1024}\n  mesh: {dpReplicate: 2, dp_shard: 2}\n"
+            "checkpoint: {dir: /c, every: 10m, keep: 0, patience: 5m}\n",
+            "{\"tenant\":\"default\"," DEFAULTS_A DEFAULTS_B
+            ",\"checkpoint\":{\"dir\":\"/c\",\"every\":\"10m\"},"
+            "\"training\":{\"strategy\":\"ddp\",\"mesh\":{\"dp_replicate\":2,\"dp_shard\":2},"
+            "\"clip_grad_norm\":0.5,\"settings\":{\"checkpoint.patience\":\"5m\","
+            "\"ddp.find_unused\":\"true\",\"ddp.hook\":\"fp16\",\"fsdp.prefetch\":\"0\","
+            "\"loss_scale.initial\":\"1024\",\"seed\":\"0\"}}}");
+    /* As it is shown it can be given again. */
+    becomes("{\"training\":{\"mixedPrecision\":\"bf16\",\"settings\":{\"ddp.hook\":\"fp16\","
+            "\"seed\":\"7\"}}}",
+            "{\"tenant\":\"default\"," DEFAULTS_A DEFAULTS_B
+            ",\"training\":{\"mixed_precision\":\"bf16\",\"seed\":\"7\","
+            "\"settings\":{\"ddp.hook\":\"fp16\"}}}");
+}
+
+Test(spec, every_setting_of_a_job_goes_through_and_comes_out_as_it_was_said)
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        const struct setting_row *row = &setting_rows[i];
+        const char *value = *row->fallback ? row->fallback : "latest";
+        char text[256];
+        if (row->use != SETTING_OF_JOB)
+            continue;
+        (void)snprintf(text, sizeof text, "training: {%s: \"%s\"}\n", row->name, value);
+        Muster__JobSpec *spec = spec_of(text);
+        struct training_setting *list;
+        struct setting_parsed one, other;
+        struct arena arena = {0};
+        int count;
+        cr_assert_eq(training_list(spec->training, &arena, &list, &count, NULL), 0);
+        cr_assert_eq(count, 1, "%s", row->name);
+        cr_expect_str_eq(list[0].name, row->name);
+        cr_assert_eq(setting_parse(i, value, &one, NULL), 0);
+        cr_assert_eq(setting_parse(i, list[0].value, &other, NULL), 0);
+        cr_expect_eq(one.integer, other.integer, "%s", row->name);
+        cr_expect_eq(one.number, other.number, "%s", row->name);
+        arena_fini(&arena);
+        rpc_message_free(spec);
+    }
+}
+
+Test(spec, a_setting_is_there_once)
+{
+    static const char twice[] = "{\"seed\":\"4\",\"settings\":{\"seed\":\"3\"}}";
+    ProtobufCMessage *message;
+    struct training_setting *list;
+    struct arena arena = {0};
+    struct error err = {0};
+    int count;
+    cr_assert_eq(
+        transcode_from_json(twice, strlen(twice), &muster__training__descriptor, &message, NULL),
+        0);
+    cr_assert_eq(training_list((Muster__Training *)message, &arena, &list, &count, &err),
+                 E_INVALID_ARGUMENT);
+    cr_expect_str_eq(err.field, "training.seed");
+    cr_assert_eq(training_list(NULL, &arena, &list, &count, &err), 0);
+    cr_expect_eq(count, 0);
+    arena_fini(&arena);
+    rpc_message_free(message);
+}
+
+/* What `muster show -o json` prints, with every default, means the same when given again. */
+Test(spec, a_job_as_it_is_shown_can_be_given_again)
+{
+    Muster__JobSpec *spec = spec_of("command: [a]\ntraining: {strategy: ddp, seed: 0}\n"), *again;
+    const struct transcode_output_options all = {.defaults = true};
+    struct buf shown = {0}, one = {0}, other = {0};
+    cr_assert_eq(transcode_to_json(&spec->base, &all, &shown, NULL), 0);
+    again = spec_of(buf_cstr(&shown));
+    cr_assert_eq(transcode_to_json(&spec->base, NULL, &one, NULL), 0);
+    cr_assert_eq(transcode_to_json(&again->base, NULL, &other, NULL), 0);
+    cr_expect_str_eq(buf_cstr(&one), buf_cstr(&other));
+    buf_fini(&shown), buf_fini(&one), buf_fini(&other);
+    rpc_message_free(spec), rpc_message_free(again);
 }
 
 Test(spec, ranges_are_completed)
@@ -195,6 +280,20 @@ Test(spec, refusals_name_file_line_path_and_the_nearest_name)
     says("nodes: [1]\n", "expected a map, found a list", "nodes", "");
     says("restart: [1]\n", "expected a number of restarts", "restart", "");
     says("training: {stratgy: ddp}\n", "line 1, column 12", "training.stratgy", "strategy");
+    says("training:\n  ddp:\n    hok: fp16\n", "line 3, column 5: no setting is called \"ddp.hok\"",
+         "training.ddp.hok", "did you mean ddp.hook?");
+    says("training:\n  powersgd_rank: 2\n", "line 2", "training.powersgd_rank",
+         "did you mean ddp.powersgd_rank?");
+    says("training:\n  strategy: zero9\n", "line 2, column 3: strategy: \"zero9\" is none of",
+         "training.strategy", "");
+    says("training: {fsdp: {prefetch: 9}}\n",
+         "line 1, column 19: fsdp.prefetch: ", "training.fsdp.prefetch", "");
+    says("training: {checkpoint: {every: 10m}}\n", "checkpoint.every stands in the job's own",
+         "training.checkpoint.every", "beside training");
+    says("training: {bind_address: 10.0.0.1}\n", "each machine's own", "training.bind_address", "");
+    says("training: {seed: 1, settings: {seed: 2}}\n", "said twice", "training.settings.seed", "");
+    says("training: [1]\n", "expected a map of settings, found a list", "training", "");
+    says("training: {seed: [1]}\n", "expected one value, found a list", "training.seed", "");
     says("command: [a, [b]]\n", "expected text, found a list", "command[1]", "");
     says("- a\n- b\n", "a job spec is a map of settings, this is a list", "", "");
     says("just text", "a job spec is a map", "", "");

@@ -1,0 +1,329 @@
+#include "common/rpc/training.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+#include "common/rpc/fields.h"
+#include "common/settings/setting.h"
+
+enum { PATH_BYTES = 128 };
+
+struct widen {
+    struct arena *arena;
+    struct tree *training; /* what is being made */
+    struct error *err;
+};
+
+static int no_memory(const struct widen *w)
+{
+    return error_set(w->err, E_RESOURCE_EXHAUSTED, "no memory for the spec");
+}
+
+static int put(const struct widen *w, struct tree *map, const char *name, struct tree *value,
+               const struct tree *origin)
+{
+    if (!value || tree_map_set(w->arena, map, name, value) != 0)
+        return no_memory(w);
+    value->line = origin->line;
+    value->column = origin->column;
+    return 0;
+}
+
+/* The map under `name`, made if it is not there; NULL without memory. */
+static struct tree *map_at(const struct widen *w, struct tree *map, const char *name,
+                           const struct tree *origin)
+{
+    struct tree *inner = tree_get(map, name);
+    if (inner)
+        return inner;
+    inner = tree_map(w->arena);
+    return put(w, map, name, inner, origin) == 0 ? inner : NULL;
+}
+
+static int text_of(const struct widen *w, const struct tree *node, const char **ret)
+{
+    struct buf text = {0};
+    int rc = 0;
+    switch (node->kind) {
+    case TREE_STRING:
+        *ret = node->string;
+        return 0;
+    case TREE_BOOL:
+    case TREE_INTEGER:
+    case TREE_NUMBER:
+        rc = tree_write_json(node, TREE_COMPACT, &text, w->err);
+        *ret = rc ? NULL : arena_strdup(w->arena, buf_cstr(&text));
+        buf_fini(&text);
+        return rc || *ret ? rc : no_memory(w);
+    case TREE_NULL:
+    case TREE_LIST:
+    case TREE_MAP:
+        break;
+    }
+    return tree_fail(node, w->err, "expected one value, found %s", tree_kind_name(node->kind));
+}
+
+/* The field of the schema that has always carried this setting; NULL if there is none. */
+static const ProtobufCFieldDescriptor *field_of(const char *name)
+{
+    const ProtobufCMessageDescriptor *type = &muster__training__descriptor;
+    char part[PATH_BYTES];
+    for (;;) {
+        size_t size = strcspn(name, ".");
+        (void)str_printf(part, sizeof(part), "%.*s", (int)size, name);
+        const ProtobufCFieldDescriptor *field =
+            protobuf_c_message_descriptor_get_field_by_name(type, part);
+        if (!field || field_is_map(field))
+            return NULL;
+        if (!name[size])
+            return field->type == PROTOBUF_C_TYPE_MESSAGE ? NULL : field;
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+            return NULL;
+        type = field->descriptor;
+        name += size + 1;
+    }
+}
+
+/* 0 in a field means that nothing was said: who says 0 says it in the map. */
+static bool field_can_say(const ProtobufCFieldDescriptor *field, enum setting setting,
+                          const struct setting_parsed *parsed)
+{
+    if (!field)
+        return false;
+    if (field->type == PROTOBUF_C_TYPE_STRING)
+        return true;
+    if (setting_rows[setting].kind == SETTING_NUMBER)
+        return parsed->number > 0;
+    return parsed->integer > 0;
+}
+
+static int refuse_use(const struct widen *w, const struct tree *node, enum setting setting)
+{
+    const char *name = setting_rows[setting].name;
+    if (setting_rows[setting].use == SETTING_OF_CHECKPOINT) {
+        tree_fail(node, w->err, "%s stands in the job's own `checkpoint`", name);
+        error_hint(w->err, "write it as checkpoint: {%s: ...}, beside training",
+                   strchr(name, '.') + 1);
+    } else {
+        tree_fail(node, w->err, "%s is each machine's own, or counts only without an agent", name);
+        error_hint(w->err, "leave it out");
+    }
+    return E_INVALID_ARGUMENT;
+}
+
+/* One setting into its field, or into the map. */
+static int take(const struct widen *w, const struct tree *node, enum setting setting)
+{
+    const char *name = setting_rows[setting].name, *text;
+    struct setting_parsed parsed;
+    if (setting_rows[setting].use != SETTING_OF_JOB)
+        return refuse_use(w, node, setting);
+    int rc = text_of(w, node, &text);
+    if (rc || !*text) /* an empty text says nothing, as an empty variable does */
+        return rc;
+    struct error why = {0};
+    if (setting_parse(setting, text, &parsed, &why)) {
+        tree_fail(node, w->err, "%s: %s", name, why.text);
+        if (*why.hint)
+            error_hint(w->err, "%s", why.hint);
+        return E_INVALID_ARGUMENT;
+    }
+    struct tree *map = w->training;
+    const char *key = name;
+    if (field_can_say(field_of(name), setting, &parsed)) {
+        const char *dot = strchr(name, '.');
+        char section[PATH_BYTES];
+        if (dot) {
+            (void)str_printf(section, sizeof(section), "%.*s", (int)(dot - name), name);
+            map = map_at(w, map, section, node);
+            key = dot + 1;
+        }
+    } else {
+        map = map_at(w, map, "settings", node);
+    }
+    if (!map)
+        return no_memory(w);
+    if (tree_get(map, key))
+        return tree_fail(node, w->err, "%s is said twice", name);
+    return put(w, map, key, tree_string(w->arena, text), node);
+}
+
+static int unknown(const struct widen *w, const struct tree *node, const char *path)
+{
+    const char *nearest = settings_nearest(path);
+    tree_fail(node, w->err, "no setting is called \"%s\"", path);
+    if (nearest)
+        error_hint(w->err, "did you mean %s?", nearest);
+    else
+        error_hint(w->err, "`muster env` lists them all");
+    return E_INVALID_ARGUMENT;
+}
+
+/* The schema's own spelling of a key that proto3 JSON lets be written in camel case. */
+static const char *spelling(const ProtobufCMessageDescriptor *type, const char *key)
+{
+    const ProtobufCFieldDescriptor *field = type ? field_find(type, key) : NULL;
+    return field ? field->name : key;
+}
+
+static int take_map(const struct widen *w, const struct tree *map, const char *prefix,
+                    const ProtobufCMessageDescriptor *type)
+{
+    const struct tree *node;
+    if (map->kind != TREE_MAP)
+        return tree_fail(map, w->err, "expected a map of settings, found %s",
+                         tree_kind_name(map->kind));
+    tree_each(node, map) {
+        char path[PATH_BYTES];
+        const char *key = spelling(type, node->key);
+        if (str_printf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key))
+            return tree_fail(node, w->err, "this key is too long");
+        int setting = settings_find(path), rc = 0;
+        if (node->kind == TREE_NULL)
+            continue;
+        if (setting >= 0)
+            rc = take(w, node, (enum setting)setting);
+        else if (strcmp(path, "settings") == 0) /* as the schema shows it */
+            rc = take_map(w, node, "", NULL);
+        else if (settings_section(path))
+            rc = take_map(w, node, path,
+                          strcmp(path, "mesh") == 0 ? &muster__training__mesh__descriptor : NULL);
+        else
+            rc = unknown(w, node, path);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* checkpoint: {patience: 5m}, which no one but libworker reads. */
+static int take_checkpoint(const struct widen *w, struct tree *checkpoint)
+{
+    const struct tree *node = tree_first(checkpoint), *next;
+    for (; node; node = next) {
+        char path[PATH_BYTES];
+        next = node->next;
+        if (field_find(&muster__job_spec__checkpoint__descriptor, node->key) ||
+            str_printf(path, sizeof(path), "checkpoint.%s", node->key))
+            continue;
+        int setting = settings_find(path);
+        int rc = setting < 0 ? 0 : take(w, node, (enum setting)setting);
+        if (rc)
+            return rc;
+        if (setting >= 0)
+            (void)tree_map_remove(checkpoint, node->key);
+    }
+    return 0;
+}
+
+static struct tree *part(const struct tree *spec, const char *name)
+{
+    struct tree *node = tree_get(spec, name);
+    return node && node->kind != TREE_NULL ? node : NULL;
+}
+
+int training_widen(struct arena *arena, struct tree *spec, struct error *err)
+{
+    struct tree *training = part(spec, "training"), *checkpoint = part(spec, "checkpoint");
+    struct widen w = {.arena = arena, .training = tree_map(arena), .err = err};
+    if (!w.training)
+        return no_memory(&w);
+    int rc = training ? take_map(&w, training, "", &muster__training__descriptor) : 0;
+    if (rc == 0 && checkpoint && checkpoint->kind == TREE_MAP)
+        rc = take_checkpoint(&w, checkpoint);
+    if (rc == 0 && (training || tree_first(w.training)))
+        rc = put(&w, spec, "training", w.training, training ? training : spec);
+    return rc;
+}
+
+/* ---- from a message ---- */
+
+struct list {
+    struct arena *arena;
+    struct training_setting *items;
+    int count;
+    struct error *err;
+};
+
+static int add(struct list *list, const char *name, const char *value)
+{
+    for (int i = 0; i < list->count; i++) {
+        if (strcmp(list->items[i].name, name) != 0)
+            continue;
+        error_set(list->err, E_INVALID_ARGUMENT, "%s is said twice", name);
+        error_field(list->err, "training.%s", name);
+        return E_INVALID_ARGUMENT;
+    }
+    if (list->count == TRAINING_SETTINGS_MAX) {
+        error_set(list->err, E_INVALID_ARGUMENT, "more than %d settings", TRAINING_SETTINGS_MAX);
+        error_field(list->err, "training");
+        return E_INVALID_ARGUMENT;
+    }
+    struct training_setting one = {arena_strdup(list->arena, name),
+                                   arena_strdup(list->arena, value)};
+    if (!one.name || !one.value)
+        return error_set(list->err, E_RESOURCE_EXHAUSTED, "no memory for the training settings");
+    list->items[list->count++] = one;
+    return 0;
+}
+
+/* The text of a field that says something, "" of one that does not. */
+static const char *field_text(const ProtobufCFieldDescriptor *field, const void *at,
+                              char ret[FORMAT_MAX])
+{
+    ret[0] = '\0';
+    if (field->type == PROTOBUF_C_TYPE_STRING) {
+        const char *value = *(char *const *)at;
+        return value ? value : "";
+    }
+    if (field->type == PROTOBUF_C_TYPE_UINT32 && *(const uint32_t *)at)
+        (void)str_printf(ret, FORMAT_MAX, "%" PRIu32, *(const uint32_t *)at);
+    else if (field->type == PROTOBUF_C_TYPE_UINT64 && *(const uint64_t *)at)
+        (void)str_printf(ret, FORMAT_MAX, "%" PRIu64, *(const uint64_t *)at);
+    else if (field->type == PROTOBUF_C_TYPE_DOUBLE &&
+             (*(const double *)at < 0 || *(const double *)at > 0))
+        (void)format_f64(*(const double *)at, ret);
+    return ret;
+}
+
+/* Every field of the schema's Training, whatever the schema will hold one day. */
+static int list_fields(struct list *list, const char *prefix, const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        const void *at = field_member(message, field);
+        char name[PATH_BYTES], text[FORMAT_MAX];
+        int rc = 0;
+        (void)str_printf(name, sizeof(name), "%s%s%s", prefix, *prefix ? "." : "", field->name);
+        if (field_is_map(field))
+            continue;
+        if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+            const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
+            rc = inner ? list_fields(list, name, inner) : 0;
+        } else if (*field_text(field, at, text)) {
+            rc = add(list, name, field_text(field, at, text));
+        }
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int training_list(const Muster__Training *training, struct arena *arena,
+                  struct training_setting **ret, int *ret_count, struct error *err)
+{
+    struct list list = {.arena = arena, .err = err};
+    list.items = arena_array(arena, TRAINING_SETTINGS_MAX, sizeof(*list.items));
+    int rc = list.items ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the settings");
+    if (rc == 0 && training)
+        rc = list_fields(&list, "", &training->base);
+    for (size_t i = 0; rc == 0 && training && i < training->n_settings; i++)
+        rc = add(&list, training->settings[i]->key, training->settings[i]->value);
+    if (rc)
+        return rc;
+    *ret = list.items;
+    *ret_count = list.count;
+    return 0;
+}

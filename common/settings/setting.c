@@ -1,0 +1,168 @@
+#include "common/settings/setting.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/parse.h"
+#include "common/base/str.h"
+
+const struct setting_row setting_rows[SETTINGS_COUNT] = {
+#define X(id, name, kind, use, fallback, min, max, choices, help)                                  \
+    [SETTING_##id] = {name, SETTING_##kind, SETTING_##use, fallback, min, max, choices, help},
+    SETTINGS_LIST(X)
+#undef X
+};
+
+int settings_find(const char *name)
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        if (strcmp(setting_rows[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+const char *settings_nearest(const char *name)
+{
+    const char *names[SETTINGS_COUNT + 1] = {0};
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        const char *dot = strrchr(setting_rows[i].name, '.');
+        names[i] = setting_rows[i].name;
+        if (dot && strcmp(dot + 1, name) == 0) /* powersgd_rank for ddp.powersgd_rank */
+            return names[i];
+    }
+    return str_nearest(name, names);
+}
+
+bool settings_section(const char *path)
+{
+    size_t size = strlen(path);
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        if (str_starts(setting_rows[i].name, path) && setting_rows[i].name[size] == '.')
+            return true;
+    return false;
+}
+
+const char *setting_variable(const char *name, char ret[SETTING_ENV_MAX])
+{
+    (void)str_printf(ret, SETTING_ENV_MAX, "MUSTER_%s", name);
+    for (char *c = ret; *c; c++)
+        *c = *c == '.' ? '_' : (char)toupper((unsigned char)*c);
+    return ret;
+}
+
+const char *setting_env_name(enum setting setting, char ret[SETTING_ENV_MAX])
+{
+    return setting_variable(setting_rows[setting].name, ret);
+}
+
+static int check_choice(const struct setting_row *row, const char *text, struct error *err)
+{
+    enum { CHOICES_MAX = 16, CHOICE_MAX = 32 };
+    char names[CHOICES_MAX][CHOICE_MAX];
+    const char *list[CHOICES_MAX + 1] = {0};
+    struct str rest = str_of(row->choices), choice;
+    for (int i = 0; i < CHOICES_MAX && str_next(&rest, '|', &choice); i++) {
+        if (str_equal(choice, str_of(text)))
+            return 0;
+        (void)str_printf(names[i], CHOICE_MAX, "%.*s", (int)choice.size, choice.data);
+        list[i] = names[i];
+    }
+    const char *nearest = str_nearest(text, list);
+    error_set(err, E_INVALID_ARGUMENT, "\"%.80s\" is none of %s", text, row->choices);
+    if (nearest)
+        error_hint(err, "did you mean %s?", nearest);
+    return E_INVALID_ARGUMENT;
+}
+
+/* "200 steps" gives 200, "10m" gives -600000. */
+static int parse_interval(const char *text, int64_t *ret, struct error *err)
+{
+    *ret = 0;
+    if (!*text)
+        return 0;
+    const char *space = strchr(text, ' ');
+    char digits[32];
+    if (!space) {
+        int64_t ms;
+        int rc = parse_duration(text, &ms, err);
+        if (rc) {
+            (void)error_wrap(err, "neither \"200 steps\" nor a time");
+            return rc;
+        }
+        *ret = -ms;
+        return 0;
+    }
+    if ((strcmp(space, " steps") != 0 && strcmp(space, " step") != 0) ||
+        (size_t)(space - text) >= sizeof(digits))
+        return error_set(err, E_INVALID_ARGUMENT, "\"%.80s\" is neither \"200 steps\" nor a time",
+                         text);
+    memcpy(digits, text, (size_t)(space - text));
+    digits[space - text] = 0;
+    return parse_i64(digits, 1, INT64_MAX, ret, err);
+}
+
+static int parse_time(const struct setting_row *row, const char *text, int64_t *ret,
+                      struct error *err)
+{
+    int64_t ms;
+    char least[FORMAT_MAX];
+    int rc = parse_duration(text, &ms, err);
+    if (rc)
+        return rc;
+    if (ms < row->min || ms > row->max)
+        return error_set(err, E_INVALID_ARGUMENT, "%s is less than %s", text,
+                         format_duration_exact(row->min, least));
+    *ret = ms;
+    return 0;
+}
+
+static int parse_number(const struct setting_row *row, const char *text, double *ret,
+                        struct error *err)
+{
+    double number;
+    int rc = parse_f64(text, &number, err);
+    if (rc)
+        return rc;
+    if (number < (double)row->min || number > (double)row->max)
+        return error_set(err, E_INVALID_ARGUMENT, "%s is outside %" PRId64 " to %" PRId64, text,
+                         row->min, row->max);
+    *ret = number;
+    return 0;
+}
+
+int setting_parse(enum setting setting, const char *text, struct setting_parsed *ret,
+                  struct error *err)
+{
+    const struct setting_row *row = &setting_rows[setting];
+    struct setting_parsed parsed = {0};
+    bool truth = false;
+    int rc = 0;
+    switch (row->kind) {
+    case SETTING_TEXT:
+        break;
+    case SETTING_CHOICE:
+        rc = check_choice(row, text, err);
+        break;
+    case SETTING_INTEGER:
+        rc = parse_i64(text, row->min, row->max, &parsed.integer, err);
+        break;
+    case SETTING_BOOL:
+        rc = parse_bool(text, &truth, err);
+        parsed.integer = truth;
+        break;
+    case SETTING_INTERVAL:
+        rc = parse_interval(text, &parsed.integer, err);
+        break;
+    case SETTING_DURATION:
+        rc = parse_time(row, text, &parsed.integer, err);
+        break;
+    case SETTING_NUMBER:
+        rc = parse_number(row, text, &parsed.number, err);
+        break;
+    }
+    if (rc)
+        return E_INVALID_ARGUMENT;
+    *ret = parsed;
+    return 0;
+}

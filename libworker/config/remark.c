@@ -1,0 +1,54 @@
+#include "libworker/config/remark.h"
+
+#include <string.h>
+
+#include "common/base/str.h"
+#include "common/settings/idle.h"
+#include "common/settings/variable.h"
+
+enum { REMARK_MAX = IDLE_TEXT_MAX + 64 };
+
+static void remark_idle(const struct settings *settings, void (*tell)(void *arg, const char *text),
+                        void *arg)
+{
+    const char *given[SETTINGS_COUNT];
+    struct idle_setting idle[IDLE_MAX];
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        given[i] = settings->values[i].origin == WK_FROM_DEFAULT ? NULL : settings->values[i].text;
+    int count = settings_idle(given, idle);
+    for (int i = 0; i < count; i++) {
+        const struct setting_value *value = &settings->values[idle[i].setting];
+        char text[REMARK_MAX];
+        (void)str_printf(text, sizeof(text), "%s (%s%s%s)", idle[i].text,
+                         setting_origin_name(value->origin), *value->where ? ", " : "",
+                         value->where);
+        tell(arg, text);
+    }
+}
+
+/* A variable that is nearly a setting is a slip that nothing else would tell. */
+static void remark_slips(const struct environment *environment,
+                         void (*tell)(void *arg, const char *text), void *arg)
+{
+    const char *const *entry = environment->all ? environment->all(environment->arg) : NULL;
+    for (; entry && *entry; entry++) {
+        char name[SETTING_ENV_MAX], meant[SETTING_ENV_MAX], text[REMARK_MAX];
+        size_t size = strcspn(*entry, "=");
+        if (size >= sizeof(name))
+            continue;
+        memcpy(name, *entry, size);
+        name[size] = 0;
+        if (!variable_unknown(name, meant) || !*meant)
+            continue;
+        (void)str_printf(text, sizeof(text),
+                         "%s in the environment is no setting; did you mean %s?", name, meant);
+        tell(arg, text);
+    }
+}
+
+void settings_remark(const struct settings *settings, const struct environment *environment,
+                     void (*tell)(void *arg, const char *text), void *arg)
+{
+    remark_idle(settings, tell, arg);
+    remark_slips(environment, tell, arg);
+}
