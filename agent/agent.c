@@ -388,6 +388,16 @@ static void on_fenced(void *arg)
     handle(arg, &event);
 }
 
+static void on_refused(void *arg, const struct error *err)
+{
+    struct agent *agent = arg;
+    log_error(agent->log, "the coordinator refuses our token; leaving, workers go on",
+              log_str("node", agent->name), log_str("reason", err->text),
+              log_str("hint", "--token-file names the coordinator's DATA/agent.token, or one of "
+                              "`muster token create NAME --role agent`"));
+    end(agent, AGENT_END_REFUSED);
+}
+
 static void on_desired(void *arg, struct assignment *const *assignments, int count)
 {
     struct agent_event event = {.kind = AGENT_EVENT_DESIRED,
@@ -484,6 +494,7 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .registered = on_registered,
                    .unknown = on_unknown,
                    .fenced = on_fenced,
+                   .refused = on_refused,
                    .desired = on_desired,
                    .complaint = on_complaint,
                    .recovered = on_recovered},

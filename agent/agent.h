@@ -23,6 +23,7 @@ enum agent_end {                    /* why agent_options.on_end was called */
                  AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
                  AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator
                                        knows */
+                 AGENT_END_REFUSED, /* its token is not good for an agent: touch no worker */
 };
 
 struct agent_options {       /* all borrowed until agent_new returns, `log` for life */

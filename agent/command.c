@@ -28,6 +28,7 @@ enum {
     EXIT_DONE = 0,
     EXIT_USAGE = 2,
     EXIT_START = 3,
+    EXIT_REFUSED = 77, /* EX_NOPERM: only a person can mend it */
     DIR_BYTES = 400,
     TOKEN_FILE_MAX_BYTES = 512,
     PORT_FIRST_MIN = 1024,
@@ -102,7 +103,9 @@ static const struct args_command command = {
     .program = "muster agent",
     .summary = "run workers on this machine (one per node)",
     .description = "Workers outlive the agent: ended by SIGTERM it leaves them running, and the "
-                   "next agent on the same --data finds them again.",
+                   "next agent on the same --data finds them again.\n\n"
+                   "Exit codes: 0 stopped, or a newer agent speaks for this node; 2 usage; 3 it "
+                   "cannot start; 77 the coordinator refuses its token, which no restart mends.",
     .options = options,
     .examples = examples,
 };
@@ -127,6 +130,7 @@ struct program {
     struct launcher_shim *shims;
     struct launcher launcher;
     struct agent *agent;
+    enum agent_end end;
     int stops; /* signals so far, with --stop-workers */
 };
 
@@ -292,7 +296,7 @@ static int running(const struct program *p)
 static void on_end(void *arg, enum agent_end why)
 {
     struct program *p = arg;
-    (void)why;
+    p->end = why;
     loop_stop(p->loop);
 }
 
@@ -404,7 +408,7 @@ static int run(struct program *p)
     loop_run(p->loop);
     agent_free(p->agent);
     launcher_shim_free(p->shims);
-    return EXIT_DONE;
+    return p->end == AGENT_END_REFUSED ? EXIT_REFUSED : EXIT_DONE;
 }
 
 int agent_main(int argc, char **argv)

@@ -9,7 +9,7 @@
 
 enum { NODE_NAME_BYTES = 64, POLL_ARENA_MAX_BYTES = 1 << 20 };
 
-enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED };
+enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED, LINK_REFUSED };
 
 struct report_call { /* one in flight */
     struct coordinator_link *link;
@@ -27,6 +27,7 @@ struct coordinator_link {
     uint64_t incarnation;
     enum link_state state;
     bool closing;
+    bool accepted; /* it was registered once */
     bool register_in_flight, poll_in_flight;
     uint64_t poll_version;
     bool poll_incomplete; /* of the last answer */
@@ -92,6 +93,21 @@ static bool judged(struct coordinator_link *link, const struct error *err)
     return true;
 }
 
+static void take_refusal(struct coordinator_link *link, const struct error *err)
+{
+    bool token = err->code == E_PERMISSION_DENIED || err->code == E_UNAUTHENTICATED;
+    if (token && !link->accepted) {
+        link->state = LINK_REFUSED;
+        link->events.refused(link->events.arg, err);
+        return;
+    }
+    complain(link, err);
+    if (err->code == E_ABORTED)
+        (void)judged(link, err);
+    else
+        act_later(link);
+}
+
 static void on_register(void *arg, const struct error *err, const ProtobufCMessage *answer)
 {
     struct coordinator_link *link = arg;
@@ -99,15 +115,12 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
     if (link->closing || link->state != LINK_REGISTERING)
         return;
     if (err->code) {
-        complain(link, err);
-        if (err->code == E_ABORTED)
-            (void)judged(link, err);
-        else
-            act_later(link);
+        take_refusal(link, err);
         return;
     }
     works(link);
     link->state = LINK_REGISTERED;
+    link->accepted = true;
     link->poll_version = 0;
     link->poll_incomplete = false;
     held_fini(&link->held); /* another cluster may have taken its place */
@@ -244,6 +257,7 @@ static void act(void *arg)
         break;
     case LINK_SILENT:
     case LINK_FENCED:
+    case LINK_REFUSED:
         break;
     }
 }

@@ -1,9 +1,11 @@
 /* The agent's side of service Nodes: registers, keeps one Poll in flight, sends reports, and passes
- * on what workers ask of the coordinator. Everything is tried again until it succeeds; what the
- * coordinator says about us becomes a callback, on the loop thread, never inside a call.
+ * on what workers ask of the coordinator. Everything is tried again until it succeeds, but for a
+ * first registration whose token is not good for it; what the coordinator says about us becomes a
+ * callback, on the loop thread, never inside a call.
  *
  *   silent ─ register ─► registering ─ answered ─► registered ─ "unknown node" ─► silent
- *                            └──────── "fenced" ───────┴──────────────► fenced (for ever)
+ *                            ├──────── "fenced" ───────┴──────────────► fenced (for ever)
+ *                            └─ "not with this token", never registered ► refused (for ever)
  */
 #ifndef LINK_COORDINATOR_LINK_H
 #define LINK_COORDINATOR_LINK_H
@@ -37,6 +39,9 @@ struct link_events {
     void (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer);
     void (*unknown)(void *arg); /* the coordinator does not know this node */
     void (*fenced)(void *arg);
+    /* Our token is not known there, or of another role. One that was good and is no more is only a
+     * complaint: workers may run, and the coordinator may get its tokens back. */
+    void (*refused)(void *arg, const struct error *err);
     void (*desired)(void *arg, struct assignment *const *assignments, int count);
     /* Something did not work; said once per change of the sentence. */
     void (*complaint)(void *arg, const struct error *err);

@@ -38,7 +38,7 @@ struct stage {
     struct want wants[WANTS_MAX];
     int wants_count;
     uint64_t version, parked;
-    bool unknown, fence; /* answer so */
+    bool unknown, fence, refuse; /* answer so */
     int registrations;
     Muster__RegisterNodeRequest *registered; /* newest, ours */
     Muster__NodeReport *report;              /* newest, ours */
@@ -72,6 +72,10 @@ static void on_register(void *arg, struct rpc_call *call)
     Muster__RegisterNodeAnswer answer = MUSTER__REGISTER_NODE_ANSWER__INIT;
     cr_expect_str_eq(rpc_call_token(call), "agent-token");
     s->unknown = false;
+    if (s->refuse) {
+        refuse(call, E_PERMISSION_DENIED, "another role");
+        return;
+    }
     if (!speaks(s, call))
         return;
     s->registrations++;
@@ -480,6 +484,32 @@ Test(agent, a_fenced_agent_ends_and_its_workers_do_not)
     stop_agent(&stage);
     stage.fence = stage.ended = false;
     start_agent(&stage);
+    finish();
+}
+
+Test(agent, a_token_that_was_never_good_ends_it)
+{
+    UNTIL(stage.registrations == 1);
+    stop_agent(&stage);
+    stage.refuse = true;
+    (void)str_printf(stage.hub, sizeof(stage.hub), "ipc://%s/hub2.sock", stage.dir);
+    start_agent(&stage);
+    UNTIL(stage.ended);
+    cr_expect_eq(stage.end, AGENT_END_REFUSED);
+    stop_agent(&stage);
+    finish();
+}
+
+Test(agent, a_token_that_was_good_once_may_be_so_again)
+{
+    UNTIL(stage.registrations == 1);
+    stage.refuse = stage.unknown = true; /* registers again */
+    for (int i = 0; i < 500; i++)
+        turn(&stage);
+    cr_expect_not(stage.ended);
+    cr_expect_eq(stage.registrations, 1);
+    stage.refuse = false;
+    UNTIL(stage.registrations == 2);
     finish();
 }
 
