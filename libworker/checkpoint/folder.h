@@ -89,6 +89,9 @@ enum { CHECKPOINT_SHARDS_MAX = 4000, CHECKPOINT_SHARD_WAIT_MS = 10 * 60 * 1000 }
 int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, int n_tensors,
                     struct train_numbers *ret_numbers, struct error *err);
 
+/* Its numbers alone. WK_ENOTFOUND, WK_EIO. */
+int checkpoint_numbers(const char *path, struct train_numbers *ret, struct error *err);
+
 /* A checkpoint as a stream: tensors by their number in the manifest, a range at a time, digests
  * checked. One thread. Errors as checkpoint_load. */
 struct checkpoint_reader;

@@ -248,6 +248,17 @@ int checkpoint_load(const char *path, const struct checkpoint_tensor *tensors, i
     return 0;
 }
 
+int checkpoint_numbers(const char *path, struct train_numbers *ret, struct error *err)
+{
+    struct load load = {.folder = -1};
+    int rc = open_manifest(&load, path, err);
+    rc = rc ? rc : load_numbers(&load, ret, err);
+    load_close(&load);
+    if (rc)
+        (void)error_wrap(err, "checkpoint %s", path);
+    return rc;
+}
+
 static int verify_tensors(struct load *load, struct error *err)
 {
     for (int i = 0; i < load->manifest.n_tensors; i++) {

@@ -11,22 +11,32 @@
 #include "common/base/error.h"
 #include "common/base/rng.h"
 
-enum { NUMBERS_LOADERS_MAX = 8, NUMBERS_SCHEDULERS_MAX = 8 };
+enum { NUMBERS_UNITS_MAX = 16, NUMBERS_LOADERS_MAX = 16, NUMBERS_SCHEDULERS_MAX = 16 };
 
-struct train_numbers {
-    int64_t step;            /* optimizer steps taken */
-    int64_t total_steps;     /* 0 = unknown */
-    int64_t optimizer_steps; /* what the optimizer's bias correction counts */
-    int64_t n_loaders, n_schedulers;
-    int64_t loaders[NUMBERS_LOADERS_MAX];       /* global samples dealt, by order of wk_prepare */
-    int64_t schedulers[NUMBERS_SCHEDULERS_MAX]; /* their steps */
-    struct rng rng;
+/* Of one model and its optimizer. */
+struct unit_numbers {
+    int64_t optimizer_steps; /* what its bias correction counts */
     /* Of fp16's loss scale; 0: there is none. */
     double loss_scale;
     int64_t clean_steps, skipped_steps;
+    /* Of the step after `step`, where several optimizers share one and only some have stepped:
+     * windows of gradients that the tensors hold, and how many of those were not skipped. */
+    int64_t done, taken;
 };
 
-/* Append as JSON; parse what numbers_write wrote. WK_EIO for anything else. */
+/* Lists are in the order of wk_prepare. */
+struct train_numbers {
+    int64_t step;        /* steps completed */
+    int64_t total_steps; /* 0 = unknown */
+    int64_t n_units, n_loaders, n_schedulers;
+    struct unit_numbers units[NUMBERS_UNITS_MAX];
+    int64_t loaders[NUMBERS_LOADERS_MAX];       /* global samples dealt */
+    int64_t schedulers[NUMBERS_SCHEDULERS_MAX]; /* their steps */
+    struct rng rng;
+};
+
+/* Append as JSON, the numbers of a single unit beside the others, those of several in a list; parse
+ * what numbers_write wrote. WK_EIO for anything else. */
 int numbers_write(const struct train_numbers *numbers, struct buf *out);
 int numbers_parse(const char *text, size_t size, struct train_numbers *ret, struct error *err);
 

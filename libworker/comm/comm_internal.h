@@ -34,7 +34,7 @@ enum {
     COMM_OUTS_MAX = 3,
     COMM_INS_MAX = 2,
     COMM_QUEUE_MAX = 4096,
-    COMM_ARENAS_MAX = 16,
+    COMM_ARENAS_MAX = 64,
     COMM_TCP_MAX = 4,    /* data connections of a pair */
     LEFT_GRACE_MS = 100, /* for a control socket to say why a data socket ended */
     DESCRIPTION_BYTES = 128,

@@ -71,6 +71,16 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_de
     return 0;
 }
 
+int wk_optimizer_over(struct wk_optimizer *o, const struct wk_model *model)
+{
+    if (!o || !model)
+        return WK_EINVAL;
+    if (o->segments)
+        return WK_ESTATE;
+    o->over = model;
+    return 0;
+}
+
 int wk_optimizer_group(struct wk_optimizer *o, const struct wk_group *group)
 {
     if (!o || !group || !group->pattern || !(group->rate_scale >= 0) ||

@@ -84,6 +84,7 @@ struct optimizer_offload {
 struct wk_optimizer {
     const struct optimizer_ops *ops;
     const struct kernel_table *kernels;
+    const struct wk_model *over; /* which model's parameters, if the program said so */
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;

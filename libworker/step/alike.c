@@ -11,9 +11,10 @@
 
 /* One word per setting, then those of the objects. */
 enum {
-    WORD_OPTIMIZER = SETTINGS_COUNT,
-    WORD_GROUPS,
-    WORD_SCHEDULERS,
+    WORD_MODELS = SETTINGS_COUNT,
+    WORD_OPTIMIZERS,
+    WORD_GROUPS = WORD_OPTIMIZERS + NUMBERS_UNITS_MAX,
+    WORD_SCHEDULERS = WORD_GROUPS + NUMBERS_UNITS_MAX,
     WORD_LOADERS = WORD_SCHEDULERS + NUMBERS_SCHEDULERS_MAX,
     WORD_COUNT = WORD_LOADERS + NUMBERS_LOADERS_MAX,
 
@@ -177,10 +178,12 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
     memset(ret, 0, WORD_MAX);
     if (word < SETTINGS_COUNT)
         say_setting(&ctx->settings, (enum setting)word, ret);
-    else if (word == WORD_OPTIMIZER)
-        say_optimizer(ctx->optimizer, ret);
-    else if (word == WORD_GROUPS)
-        say_groups(ctx->optimizer, ret);
+    else if (word == WORD_MODELS)
+        (void)str_printf(ret, WORD_MAX, "%d", ctx->n_units);
+    else if (word < WORD_GROUPS)
+        say_optimizer(ctx->units[word - WORD_OPTIMIZERS].optimizer, ret);
+    else if (word < WORD_SCHEDULERS)
+        say_groups(ctx->units[word - WORD_GROUPS].optimizer, ret);
     else if (word < WORD_LOADERS && word - WORD_SCHEDULERS < ctx->n_schedulers)
         say_scheduler(ctx->schedulers[word - WORD_SCHEDULERS], ret);
     else if (word >= WORD_LOADERS && word - WORD_LOADERS < ctx->n_loaders)
@@ -189,14 +192,26 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
         (void)str_copy(ret, WORD_MAX, "none");
 }
 
-static void name_word(int word, char ret[NAME_MAX_BYTES])
+/* "the optimizer", or that of which model where there are several. */
+static void name_of_unit(const struct wk_context *ctx, int index, const char *what,
+                         char ret[NAME_MAX_BYTES])
+{
+    if (ctx->n_units == 1)
+        (void)str_printf(ret, NAME_MAX_BYTES, "the optimizer%s", what);
+    else
+        (void)str_printf(ret, NAME_MAX_BYTES, "the optimizer%s of model %d", what, index + 1);
+}
+
+static void name_word(const struct wk_context *ctx, int word, char ret[NAME_MAX_BYTES])
 {
     if (word < SETTINGS_COUNT)
         (void)str_copy(ret, NAME_MAX_BYTES, setting_rows[word].name);
-    else if (word == WORD_OPTIMIZER)
-        (void)str_copy(ret, NAME_MAX_BYTES, "the optimizer");
-    else if (word == WORD_GROUPS)
-        (void)str_copy(ret, NAME_MAX_BYTES, "the optimizer's groups");
+    else if (word == WORD_MODELS)
+        (void)str_copy(ret, NAME_MAX_BYTES, "the number of models");
+    else if (word < WORD_GROUPS)
+        name_of_unit(ctx, word - WORD_OPTIMIZERS, "", ret);
+    else if (word < WORD_SCHEDULERS)
+        name_of_unit(ctx, word - WORD_GROUPS, "'s groups", ret);
     else if (word < WORD_LOADERS)
         (void)str_printf(ret, NAME_MAX_BYTES, "scheduler %d", word - WORD_SCHEDULERS + 1);
     else
@@ -211,7 +226,7 @@ static int refuse(struct wk_context *ctx, int rank, int word, struct error *err)
     if (!all)
         return error_set(err, WK_ENOMEM, "no memory to compare %d ranks", ctx->world);
     say(ctx, word, own);
-    name_word(word, name);
+    name_word(ctx, word, name);
     int rc = wk_all_gather(ctx->comm, own, all, sizeof(own), WK_U8, NULL);
     if (rc)
         error_set(err, rc, "%s", wk_comm_error(ctx->comm));

@@ -24,7 +24,7 @@ bool boundary_evaluates(struct wk_context *ctx)
                    (unsigned long long)ctx->generation);
     /* What was evaluated in part is neither summed nor logged. Shards are left after a step only.
      */
-    if (ctx->phase == STEP_BOUNDARY && !ctx->strategy.is_sharded)
+    if (ctx->phase == STEP_BOUNDARY && !ctx->is_sharded)
         (void)context_break(ctx, WK_EABORT);
     return false;
 }
@@ -36,7 +36,7 @@ static bool renew(struct wk_context *ctx)
     int64_t step = ctx->numbers.step;
     /* Others may still be taking the parameters of this step from each other, and leaving aborts
      * them: their parts would be a step behind. */
-    if (ctx->strategy.is_sharded && ctx->phase != STEP_BROKEN)
+    if (ctx->is_sharded && ctx->phase != STEP_BROKEN)
         (void)wk_barrier(ctx->comm, NULL);
     int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
     if (!rc)
@@ -92,14 +92,16 @@ static bool stop(struct wk_context *ctx)
  * one told all of them; in a broken generation there is nothing left to do together. */
 static bool agreed(const struct wk_context *ctx, bool alone, bool together)
 {
-    bool parts = ctx->strategy.is_sharded && ctx->phase != STEP_BROKEN;
+    bool parts = ctx->is_sharded && ctx->phase != STEP_BROKEN;
     return parts ? together : alone;
 }
 
-bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader)
+bool boundary_pass(struct wk_context *ctx, int source)
 {
-    if (ctx->micro > 0 && ctx->phase != STEP_BROKEN && !ctx->error.code)
-        return true; /* inside an accumulation window */
+    const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->loaders[source];
+    if (window_joins(ctx, source, loader))
+        return true;
+    window_end_step(ctx);
     for (;;) {
         if (ctx->error.code || ctx->ended)
             return false;

@@ -1,15 +1,18 @@
 /* The context: what ties settings, place, communicator, prepared objects and the state of the step
  * in flight together. Private to step/ (tests open contexts with their own seams).
  *
- *            wk_next                     wk_backward (last of the window)        wk_step
- *   BOUNDARY ───────► FILLING ─────────► REDUCING ────────────────────────────► BOUNDARY
- *      ▲                 │                  │
- *      │ reform          │ a peer is lost, the generation is over
- *      └──── BROKEN ◄────┴──────────────────┘      step in flight rolled back
+ *            wk_next                  wk_step: every optimizer has stepped
+ *   BOUNDARY ───────► UNDER_WAY ─────────────────────────────────────────────► BOUNDARY
+ *      ▲                 │ ▲                wk_next: another batch is asked for │
+ *      │ reform          │ └────────────────────────────────────────────────────┘
+ *      └──── BROKEN ◄────┘ a peer is lost, the generation is over
  *
- * Parameters and optimizer state change only in wk_step, after the sums are complete on this rank;
- * so in BROKEN they are those of a completed step. Members may then differ by one step: reform
- * brings all to the highest.
+ * Models are units (unit.h), each with a window of gradients of its own. Parameters and optimizer
+ * state change only in wk_step, one unit's at a time, after its sums are complete on this rank. So
+ * the state is at any time the step completed last and, of the step under way, the windows that
+ * unit->numbers count: that is what checkpoints hold and members compare. A broken step begins
+ * again with its batch, and each unit's first windows, which are in the state already, are left out
+ * (window.c). Members may differ by some windows: reform brings all to the furthest.
  *
  * Owned by the program's thread. Other threads touch only what `lock` guards: the session's thread
  * aborts the communicator, the saver's thread reports.
@@ -29,12 +32,9 @@
 #include "libworker/config/place.h"
 #include "libworker/config/settings.h"
 #include "libworker/data/loader.h"
-#include "libworker/nn/model.h"
-#include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
-#include "libworker/parallel/strategy.h"
-#include "libworker/precision/scaler.h"
 #include "libworker/session/session.h"
+#include "libworker/step/unit.h"
 #include "libworker/track/profile.h"
 #include "libworker/track/track.h"
 
@@ -51,14 +51,10 @@ enum {
     EXTRA_TICKETS = 1 << 24, /* exact in a float */
 };
 
-enum step_phase { STEP_BOUNDARY, STEP_FILLING, STEP_REDUCING, STEP_BROKEN };
+enum step_phase { STEP_BOUNDARY, STEP_UNDER_WAY, STEP_BROKEN };
 
-/* A prepared optimizer's operations table is this copy, which is how wk_step finds the context. */
-struct bound_optimizer {
-    struct optimizer_ops ops; /* first: the optimizer points to it */
-    const struct optimizer_ops *original;
-    struct wk_context *ctx;
-};
+/* What batches come from: a prepared loader by its number, or the program itself (wk_join). */
+enum { SOURCE_OWN = NUMBERS_LOADERS_MAX, SOURCES, SOURCE_NONE = -1 };
 
 struct wk_context {
     struct settings settings;
@@ -80,34 +76,33 @@ struct wk_context {
     int signals_seen; /* stop signals of the process before this context */
 
     /* Prepared objects: borrowed. */
-    struct wk_model *model;
-    struct wk_optimizer *optimizer;
-    struct bound_optimizer bound;
+    struct unit units[NUMBERS_UNITS_MAX]; /* [n_units], in the order of models */
+    int n_units;
+    bool ready;       /* they have their memory */
     struct list made; /* loaders, prepared or not */
     struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
     int n_schedulers;
-    struct strategy strategy;
+    bool is_sharded; /* units are cut over the ranks: this one has part `part` of `parts` */
+    int part, parts;
 
     /* Of mixed_precision. */
-    struct narrowing narrowing;
-    bool scales; /* fp16: losses are multiplied by the scaler's scale */
-    struct scaler scaler;
+    struct narrowing narrowing; /* but for whose steps it goes by */
+    bool scales;                /* fp16: losses are multiplied by the scalers' scales */
     bool skipped; /* the last wk_step at a window's end left the parameters as they were */
 
-    /* The step in flight. */
+    /* The step under way. */
     enum step_phase phase;
-    int micro;  /* backward passes since the boundary */
-    int window; /* passes this step takes; known from the first batch on */
-    bool no_sync;
-    bool reduced;         /* the sums of this window are complete */
-    bool clipped;         /* wk_clip_grad_norm was called in this window */
-    double grad_scale;    /* what wk_step multiplies gradients with */
-    double pass_loss;     /* of the last forward pass or wk_set_loss */
-    double window_tokens; /* of the global batches of this window */
-    double weights;       /* of all ranks in this window, where wk_join told them; else 0 */
-    bool custom_begun;    /* custom models: wk_grad_ready has begun this pass */
+    int window;           /* passes that each unit's windows take; known from the first batch on */
+    bool ends;            /* nobody has more: the coming pass of each unit is its window's last */
+    int leader;           /* source of the first batch of this step or the last one */
+    bool dealt[SOURCES];  /* which have dealt in it; after a break, since that */
+    double window_tokens; /* of the global batches of this step */
+    double weight;        /* of all ranks, of the last wk_join */
+    uint64_t joins;       /* calls of it */
+    bool wants_save;      /* a window's sums said SAVE */
+    bool may_save;        /* and nobody was BUSY */
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
     uint64_t born;  /* sharded: generation in which the present shards were cut */
     bool fell_back; /* sharded, while agreeing: state was lost, so there must be a checkpoint */
@@ -121,7 +116,6 @@ struct wk_context {
 
     struct rng rng;               /* drawn from in this step */
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
-    double loss;                  /* of it */
 
     struct saver *saver; /* NULL without checkpoint.dir */
     struct checkpoint_gate gate;
@@ -138,7 +132,6 @@ struct wk_context {
     struct track track;
     struct profile profile; /* of this rank's steps */
     bool track_open, track_failed;
-    double norm; /* of the gradient, where it was measured in this window; else 0 */
 };
 
 /* What tests put in the place of the world. */
@@ -195,24 +188,44 @@ int state_agree(struct wk_context *ctx, struct error *err);
 /* state_shards.c: the same where each rank holds a part */
 int state_agree_shards(struct wk_context *ctx, struct error *err);
 
-/* What each member says about itself, gathered as 64-bit numbers. */
+/* member.c: what each member says about itself, gathered as 64-bit numbers. */
+struct member_unit {
+    int64_t count, params, states;
+    int64_t digest; /* of the parameters' names and shapes */
+};
 struct member {
     int64_t has_state, is_partial, step;
-    int64_t windows; /* steps taken or skipped: what makes a state newer */
-    int64_t count, params, loaders, schedulers, states;
-    int64_t digest;               /* of the parameters' names and shapes */
+    int64_t windows, taken; /* units_count */
+    int64_t units, loaders, schedulers;
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
+    struct member_unit of[NUMBERS_UNITS_MAX];
 };
-int state_gather(struct wk_context *ctx, struct member **ret, struct error *err);
+
+/* All of them, malloc'd. WK_EMISMATCH when they prepared different objects. */
+int member_gather(struct wk_context *ctx, struct member **ret, struct error *err);
+
+/* Whether a is further than b, or where b is. */
+bool member_further(const struct member *a, const struct member *b);
+bool member_level(const struct member *a, const struct member *b);
+
+/* What the member whose state counts says before its tensors. */
+struct word {
+    struct train_numbers numbers;
+    double losses[NUMBERS_UNITS_MAX];
+    int32_t code; /* it has nothing to send: the reason */
+    char text[512];
+};
+void member_word(const struct wk_context *ctx, struct word *ret);
+void member_take_word(struct wk_context *ctx, const struct word *word);
 
 /* Fill the state from one checkpoint; the newest one's path ("" if there is none). */
 int state_load(struct wk_context *ctx, const char *path, struct error *err);
 int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err);
 
-/* prepare.c: which part of the model a rank of the present world is to hold. */
+/* prepare.c: which part of the models a rank of the present world is to hold. */
 struct layout prepare_layout(const struct wk_context *ctx, int rank);
 
-/* prepare.c: cut the model anew for the present rank and world; state is lost. */
+/* prepare.c: cut the models anew for the present rank and world; state is lost. */
 int prepare_cut(struct wk_context *ctx, struct error *err);
 
 /* Table of all tensors; malloc'd, the caller frees. */
@@ -226,15 +239,51 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
 /* Read the settings of it: what is narrowed, and the loss scale. WK_EINVAL, WK_EUNSUPPORTED. */
 int mixed_open(struct wk_context *ctx, struct error *err);
 
+int mixed_open_unit(struct unit *unit, struct error *err);
+
 /* What the coming backward pass multiplies the loss with. */
-double mixed_scale(const struct wk_context *ctx);
+double mixed_scale(const struct unit *unit);
 
 /* The window's sums are complete: whether they can be applied. In fp16 what is not finite makes
  * *ret_skip true; elsewhere, or when no loss scale helps, it is an error. Once per window. */
-int mixed_judge(struct wk_context *ctx, bool *ret_skip, struct error *err);
+int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err);
 
-void mixed_numbers(const struct wk_context *ctx, struct train_numbers *ret);
-void mixed_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
+void mixed_numbers(const struct unit *unit, struct unit_numbers *ret);
+void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers);
+
+/* window.c: windows of units, and the steps that they make
+ *
+ * A step begins with a batch (wk_next, wk_join) and is over when every optimizer has stepped in it,
+ * or when a source that has dealt in it is asked again while no window is open. It counts unless
+ * all its windows were skipped. With one optimizer that is its wk_step. */
+
+/* Whether a batch asked of `source` (loader: NULL for own data) belongs to the step under way; in a
+ * broken generation, whether it is one to do nothing with, on the way to where the step began. */
+bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader);
+
+/* The next step is to begin: what is left of the one under way is over. */
+void window_end_step(struct wk_context *ctx);
+
+/* A batch of `source` begins a step or takes part in one. */
+void window_deal(struct wk_context *ctx, int source);
+
+/* A backward pass begins: if it is its window's last, its gradients are summed. WK_ESTATE. */
+int window_begin_pass(struct unit *unit);
+
+/* What the window's sum is a mean over: its passes, or what the ranks said their parts weigh. */
+double window_weight(const struct unit *unit);
+
+/* The window is over, its step taken or skipped; or AGAIN: the state held it already. */
+enum window_result { WINDOW_TAKEN, WINDOW_SKIPPED, WINDOW_AGAIN };
+bool window_was_taken(const struct unit *unit);
+void window_close(struct unit *unit, enum window_result result);
+
+/* The generation broke: the step under way begins again. */
+void window_roll_back(struct wk_context *ctx);
+
+/* report.c: figures of a step, for whoever watches */
+void report_step(struct wk_context *ctx, double tokens);
+void report_one(struct wk_context *ctx, const char *name, double value);
 
 /* save.c */
 
@@ -256,9 +305,9 @@ void signal_watch(void); /* while its disposition is the default one; nests */
 void signal_unwatch(void);
 int signal_count(void); /* stop signals of this process so far */
 
-/* boundary.c: what happens between steps, before a training batch is dealt (`loader` NULL: the
- * program has its own). true: deal one. */
-bool boundary_pass(struct wk_context *ctx, const struct wk_loader *loader);
+/* boundary.c: what happens between steps, before a training batch of `source` is dealt. true: deal
+ * one, in whichever step it belongs to. */
+bool boundary_pass(struct wk_context *ctx, int source);
 /* There is no more data: the last checkpoint, and everybody waits for everybody. false: the
  * generation broke meanwhile, so the next boundary_pass has more to do, or the error is sticky. */
 bool boundary_end(struct wk_context *ctx);

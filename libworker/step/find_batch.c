@@ -3,7 +3,6 @@
 
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
-#include "libworker/step/prepare.h"
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
 
@@ -20,17 +19,33 @@ static int attempt(struct wk_context *ctx, const struct wk_batch_search *search,
         int rc = search->attempt(search->arg, samples);
         return rc ? error_set(err, rc, "a batch of %lld samples", (long long)samples) : 0;
     }
-    if (model_is_custom(ctx->model))
-        return error_set(err, WK_EUNSUPPORTED,
-                         "wk_find_batch: only the program can try its own passes: give an attempt");
+    const struct unit *unit;
+    int64_t context = 0;
+    units_each(unit, ctx) {
+        if (model_is_custom(unit->model))
+            return error_set(
+                err, WK_EUNSUPPORTED,
+                "wk_find_batch: only the program can try its own passes: give an attempt");
+        context = unit->model->context > context ? unit->model->context : context;
+    }
     /* What else a step takes: the batch itself, a thread, what libraries ask for on the way. */
-    size_t rest = SLACK_BYTES + (size_t)samples * (size_t)ctx->model->context * TOKEN_BYTES;
+    size_t rest = SLACK_BYTES + (size_t)samples * (size_t)context * TOKEN_BYTES;
     void *held = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (held == MAP_FAILED)
         return error_set(err, WK_ENOMEM, "no memory for %zu bytes", rest);
-    int rc = model_reserve(ctx->model, samples, ctx->model->context, err);
+    int rc = 0;
+    units_each(unit, ctx)
+        rc = rc ? rc : model_reserve(unit->model, samples, unit->model->context, err);
     (void)munmap(held, rest);
     return rc;
+}
+
+/* What a try took. */
+static void give_back(struct wk_context *ctx)
+{
+    const struct unit *unit;
+    units_each(unit, ctx)
+        (void)model_reserve(unit->model, 0, 0, NULL);
 }
 
 /* What the ranks' attempts came to: the worst, so that all of them do the same next. A rank that
@@ -72,7 +87,7 @@ static int search_batch(struct wk_context *ctx, const struct wk_batch_search *se
         error_clear(err);
         *batch = (*batch + 1) / 2;
         if (!search || !search->attempt)
-            (void)model_reserve(ctx->model, 0, 0, NULL);
+            give_back(ctx);
     }
 }
 
@@ -82,13 +97,13 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     struct wk_context *ctx = loader ? loader->owner : NULL;
     struct error err = {0};
     if (!ctx)
-        return prepare_missing(loader);
+        return unit_missing(loader);
     if (ctx->error.code || ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     if (ctx->phase != STEP_BOUNDARY)
         return WK_ESTATE;
     int64_t batch = loader->options.batch;
-    (void)kernel_warm(ctx->model->kernels); /* a refusal shows again in the first try */
+    (void)kernel_warm(kernel_cpu()); /* a refusal shows again in the first try */
     int rc = search_batch(ctx, search, &batch, &err);
     if (rc || ctx->phase == STEP_BROKEN)
         return err.code ? context_fail(ctx, &err) : ctx->error.code;

@@ -67,7 +67,7 @@ static int timeout_ms(const struct wk_context *ctx, enum setting setting)
 int context_meet(struct wk_context *ctx, struct error *err)
 {
     int rc = alike_check(ctx, err);
-    return rc ? rc : strategy_meet(&ctx->strategy, ctx->comm, err);
+    return rc ? rc : units_meet(ctx, err);
 }
 
 static int connect_group(struct wk_context *ctx, struct comm_options *options, struct error *err)
@@ -89,7 +89,7 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     (void)pthread_mutex_unlock(&ctx->lock);
     ctx->rank = options->rank;
     ctx->world = options->world;
-    return ctx->strategy.ready ? context_meet(ctx, err) : 0;
+    return ctx->ready ? context_meet(ctx, err) : 0;
 }
 
 static int join_alone(struct wk_context *ctx, struct error *err)
@@ -165,8 +165,8 @@ void context_leave(struct wk_context *ctx)
     struct wk_comm *comm = ctx->comm;
     ctx->comm = NULL;
     (void)pthread_mutex_unlock(&ctx->lock);
-    if (comm && ctx->strategy.ready)
-        strategy_leave(&ctx->strategy);
+    if (comm)
+        units_leave(ctx);
     wk_comm_close(comm);
 }
 
@@ -226,41 +226,18 @@ int context_reform(struct wk_context *ctx, struct error *err)
     }
 }
 
-static void roll_back(struct wk_context *ctx)
-{
-    strategy_clear(&ctx->strategy);
-    ctx->agreed_stop = ctx->agreed_leave = ctx->agreed_save = false;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
-    ctx->rng = ctx->numbers.rng;
-    ctx->micro = 0;
-    ctx->window_tokens = ctx->weights = 0;
-    ctx->grad_scale = 1;
-    ctx->reduced = ctx->clipped = ctx->custom_begun = false;
-    ctx->phase = STEP_BROKEN;
-}
-
-/* A group of the communicator may be what failed. */
-static const char *sentence_of(struct wk_context *ctx)
-{
-    if (!ctx->comm)
-        return "no communicator";
-    const char *sentence = wk_comm_error(ctx->comm);
-    return *sentence || !ctx->strategy.is_sharded ? sentence : sharded_error(&ctx->strategy.shard);
-}
-
 int context_break(struct wk_context *ctx, int code)
 {
     if (ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     struct error err = {0};
-    (void)error_set(&err, code, "%s", sentence_of(ctx));
+    (void)error_set(&err, code, "%s", units_sentence(ctx));
     bool mend = context_mendable(code) && ctx->session;
     /* Tell the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)
         wk_comm_abort(ctx->comm);
-    strategy_drain(&ctx->strategy);
-    if (ctx->saver && ctx->strategy.is_sharded)
+    units_drain(ctx);
+    if (ctx->saver && ctx->is_sharded)
         saver_cancel(ctx->saver); /* a shard of it may never come */
     /* In a gang that is asked to stop whoever leaves is no loss. */
     if (mend && code == WK_EPEER && !boundary_stopping(ctx)) {
@@ -269,7 +246,7 @@ int context_break(struct wk_context *ctx, int code)
         report_lost(ctx);
     }
     context_leave(ctx);
-    roll_back(ctx);
+    window_roll_back(ctx);
     if (mend)
         return 0;
     if (boundary_stopping(ctx))

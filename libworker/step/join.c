@@ -3,7 +3,6 @@
 
 #include <worker/worker.h>
 
-#include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
 
 /* The weights of all ranks. false: the generation broke, or the error is sticky. */
@@ -19,7 +18,7 @@ static bool add_up(struct wk_context *ctx, double weight, double *ret_total)
 bool wk_join(struct wk_context *ctx, double weight)
 {
     double total;
-    if (!ctx->model)
+    if (!ctx->n_units)
         return false;
     if (!(weight >= 0) || !isfinite(weight)) {
         struct error err = {0};
@@ -28,24 +27,23 @@ bool wk_join(struct wk_context *ctx, double weight)
         return false;
     }
     for (;;) {
-        if (!boundary_pass(ctx, NULL))
+        if (!boundary_pass(ctx, SOURCE_OWN))
             return false;
+        if (ctx->phase == STEP_BROKEN)
+            return true; /* this pass comes to nothing */
         if (!add_up(ctx, weight, &total))
             continue;
-        if (total > 0 || ctx->micro > 0)
+        if (total > 0 || units_open(ctx))
             break;
         if (boundary_end(ctx))
             return false;
     }
-    if (ctx->micro == 0)
-        ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+    window_deal(ctx, SOURCE_OWN);
     /* Nobody has more for a window that has begun: a pass without data ends it. */
-    if (total == 0)
-        ctx->window = ctx->micro + 1;
-    ctx->weights += total;
-    ctx->phase = STEP_FILLING;
+    ctx->ends = total == 0;
+    ctx->weight = total;
+    ctx->joins++;
     /* The program's own passes read parameters whenever they like. */
-    if (model_is_custom(ctx->model))
-        (void)wk_gather_parameters(ctx->model);
+    units_gather(ctx);
     return true;
 }

@@ -45,18 +45,10 @@ static int check_contradictions(const struct wk_context *ctx, enum wk_dtype type
 int mixed_open(struct wk_context *ctx, struct error *err)
 {
     const struct settings *settings = &ctx->settings;
-    struct wk_scaler_options options = {
-        .initial = settings_number(settings, SETTING_LOSS_SCALE_INITIAL),
-        .growth = settings_number(settings, SETTING_LOSS_SCALE_GROWTH),
-        .backoff = settings_number(settings, SETTING_LOSS_SCALE_BACKOFF),
-        .interval = settings_integer(settings, SETTING_LOSS_SCALE_INTERVAL),
-    };
     enum wk_dtype type = WK_F32;
     int rc = choose_type(settings_text(settings, SETTING_MIXED_PRECISION), &type, err);
     if (!rc)
         rc = check_contradictions(ctx, type, err);
-    if (!rc && type == WK_F16)
-        rc = scaler_init(&ctx->scaler, &options, err);
     if (rc)
         return rc;
     ctx->scales = type == WK_F16;
@@ -70,20 +62,33 @@ int mixed_open(struct wk_context *ctx, struct error *err)
     return 0;
 }
 
-double mixed_scale(const struct wk_context *ctx)
+int mixed_open_unit(struct unit *unit, struct error *err)
 {
-    return ctx->scales ? ctx->scaler.scale : 1;
+    const struct settings *settings = &unit->ctx->settings;
+    struct wk_scaler_options options = {
+        .initial = settings_number(settings, SETTING_LOSS_SCALE_INITIAL),
+        .growth = settings_number(settings, SETTING_LOSS_SCALE_GROWTH),
+        .backoff = settings_number(settings, SETTING_LOSS_SCALE_BACKOFF),
+        .interval = settings_integer(settings, SETTING_LOSS_SCALE_INTERVAL),
+    };
+    return unit->ctx->scales ? scaler_init(&unit->scaler, &options, err) : 0;
 }
 
-int mixed_judge(struct wk_context *ctx, bool *ret_skip, struct error *err)
+double mixed_scale(const struct unit *unit)
 {
-    double loss = (double)ctx->strategy.extras[EXTRA_LOSS] / ctx->micro;
-    bool finite = isfinite(loss) && isfinite(ctx->grad_scale);
+    return unit->ctx->scales ? unit->scaler.scale : 1;
+}
+
+int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
+{
+    const struct wk_context *ctx = unit->ctx;
+    double loss = (double)unit->strategy.extras[EXTRA_LOSS] / unit->micro;
+    bool finite = isfinite(loss) && isfinite(unit->grad_scale);
     if (narrowing_on(&ctx->narrowing))
-        finite = finite && strategy_finite(&ctx->strategy);
+        finite = finite && strategy_finite(&unit->strategy);
     *ret_skip = false;
     if (ctx->scales)
-        return scaler_update(&ctx->scaler, finite, ret_skip, err);
+        return scaler_update(&unit->scaler, finite, ret_skip, err);
     return finite ? 0
                   : error_set(err, WK_EOVERFLOW,
                               "step %lld is not taken: the loss (%g) or the gradient is not "
@@ -91,26 +96,31 @@ int mixed_judge(struct wk_context *ctx, bool *ret_skip, struct error *err)
                               (long long)ctx->numbers.step + 1, loss);
 }
 
-void mixed_numbers(const struct wk_context *ctx, struct train_numbers *ret)
+void mixed_numbers(const struct unit *unit, struct unit_numbers *ret)
 {
-    ret->loss_scale = ctx->scales ? ctx->scaler.scale : 0;
-    ret->clean_steps = ctx->scaler.clean_steps;
-    ret->skipped_steps = ctx->scaler.skipped;
+    ret->loss_scale = unit->ctx->scales ? unit->scaler.scale : 0;
+    ret->clean_steps = unit->scaler.clean_steps;
+    ret->skipped_steps = unit->scaler.skipped;
 }
 
 /* A run that goes on in fp16 from one that did not begins with the settings' scale. */
-void mixed_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
+void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers)
 {
-    if (!ctx->scales || !(numbers->loss_scale > 0))
+    if (!unit->ctx->scales || !(numbers->loss_scale > 0))
         return;
-    ctx->scaler.scale = numbers->loss_scale;
-    ctx->scaler.clean_steps = numbers->clean_steps;
-    ctx->scaler.skipped = numbers->skipped_steps;
+    unit->scaler.scale = numbers->loss_scale;
+    unit->scaler.clean_steps = numbers->clean_steps;
+    unit->scaler.skipped = numbers->skipped_steps;
 }
 
 double wk_loss_scale(const struct wk_context *ctx)
 {
-    return mixed_scale(ctx);
+    const struct unit *unit;
+    double least = INFINITY;
+    units_each(unit, ctx)
+        if (unit->optimizer)
+            least = fmin(least, mixed_scale(unit));
+    return isfinite(least) ? least : 1;
 }
 
 bool wk_step_skipped(const struct wk_context *ctx)
@@ -120,5 +130,9 @@ bool wk_step_skipped(const struct wk_context *ctx)
 
 int64_t wk_skipped_steps(const struct wk_context *ctx)
 {
-    return ctx->scaler.skipped;
+    const struct unit *unit;
+    int64_t skipped = 0;
+    units_each(unit, ctx)
+        skipped += unit->scaler.skipped;
+    return skipped;
 }

@@ -1,5 +1,4 @@
 /* Opening and closing a context, and what can be asked of one. */
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,8 +169,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     ctx->session = seams->session;
     ctx->world = 1;
     ctx->saved_step = -1;
-    ctx->grad_scale = 1;
-    ctx->loss = (double)NAN;
+    ctx->leader = SOURCE_NONE;
     list_init(&ctx->made);
     signal_watch();
     ctx->signals_seen = signal_count();
@@ -224,7 +222,8 @@ int wk_close(struct wk_context *ctx)
     struct error err = {0};
     int code = exit_code(ctx);
     /* Where each rank holds a part, a loop left early may have been left by this rank alone. */
-    if (!code && !ctx->strategy.is_sharded && save_last(ctx, &err)) {
+    window_end_step(ctx);
+    if (!code && !ctx->is_sharded && save_last(ctx, &err)) {
         (void)context_fail(ctx, &err);
         code = exit_code(ctx);
     }

@@ -1,27 +1,39 @@
-/* Making objects ready, and finding the context of a prepared one. Private to step/. */
+/* Making objects ready. Private to step/.
+ *
+ * prepare_settings.c reads what the settings ask for, prepare_objects.c takes the objects apart
+ * into units, prepare.c gives them memory and brings them to one state.
+ */
 #ifndef STEP_PREPARE_H
 #define STEP_PREPARE_H
 
-#include <worker/error.h>
+#include <stdbool.h>
+
+#include <worker/worker.h>
+
+#include "common/base/error.h"
+#include "libworker/parallel/strategy.h"
 
 struct wk_context;
-struct wk_model;
-struct wk_optimizer;
 
-/* The context an object was prepared in, or NULL. */
-struct wk_context *prepare_context_of_model(const struct wk_model *model);
-struct wk_context *prepare_context_of_optimizer(const struct wk_optimizer *optimizer);
+/* Settings that this build cannot honour or that contradict each other are refused, never ignored:
+ * WK_EUNSUPPORTED, WK_EINVAL. */
+int prepare_check_settings(const struct wk_context *ctx, struct error *err);
 
-/* What a call on an object of no context returns: it was not prepared, or not even made. */
-static inline int prepare_missing(const void *object)
-{
-    return object ? WK_ESTATE : WK_EINVAL;
-}
+/* Whether parts of the state are on different ranks, and which. */
+bool prepare_sharding(const struct wk_context *ctx, enum sharding *ret_sharding);
+
+enum hook_kind prepare_hook(const struct wk_context *ctx);
+const char *prepare_offload(const struct wk_context *ctx); /* the folder, or NULL */
+
+/* Fill the context's units, loaders and schedulers, and check that they fit. After a failure the
+ * context has none. WK_EINVAL, WK_EUNSUPPORTED, WK_ESTATE. */
+int prepare_take(struct wk_context *ctx, const struct wk_object *objects, int n_objects,
+                 struct error *err);
+
+/* Whether an object is one of those. */
+bool prepare_knows(const struct wk_context *ctx, const void *object);
 
 /* Objects become unprepared again and the arenas are freed. */
 void prepare_undo(struct wk_context *ctx);
-
-/* A model's announcements; their argument is the context. */
-void step_grad_ready(void *arg, int index);
 
 #endif

@@ -163,11 +163,11 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .world = ctx->world,
         .mesh_dp = ctx->world,
         .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
-        .ticket = ctx->strategy.is_sharded ? ctx->ticket : new_ticket(ctx),
+        .ticket = ctx->is_sharded ? ctx->ticket : new_ticket(ctx),
     };
-    if (ctx->strategy.is_sharded) {
-        about.rank = ctx->strategy.shard.options.rank;
-        about.shards = ctx->strategy.shard.options.world;
+    if (ctx->is_sharded) {
+        about.rank = ctx->part;
+        about.shards = ctx->parts;
     }
     struct checkpoint_write what = {
         .tensors = tensors,
@@ -193,15 +193,13 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
 /* Whether there is state to save at all, of which this rank may have a part. */
 static bool saves(const struct wk_context *ctx)
 {
-    return ctx->saver && (ctx->rank == 0 || ctx->strategy.is_sharded) && ctx->model &&
-           ctx->has_state;
+    return ctx->saver && (ctx->rank == 0 || ctx->is_sharded) && ctx->ready && ctx->has_state;
 }
 
 /* Whether this rank is one to do so: rank 0, or of the first replica each with its part. */
 static bool mine(const struct wk_context *ctx)
 {
-    return saves(ctx) &&
-           (!ctx->strategy.is_sharded || ctx->rank < ctx->strategy.shard.options.world);
+    return saves(ctx) && (!ctx->is_sharded || ctx->rank < ctx->parts);
 }
 
 void save_announce(struct wk_context *ctx, float *extras)
@@ -221,7 +219,7 @@ void save_if_due(struct wk_context *ctx)
      * A write that failed has been told of by `report`. */
     if (!mine(ctx) || saver_busy(ctx->saver))
         return;
-    bool now = ctx->strategy.is_sharded ? ctx->agreed_save : due(ctx, ctx->numbers.step);
+    bool now = ctx->is_sharded ? ctx->agreed_save : due(ctx, ctx->numbers.step);
     ctx->agreed_save = false;
     if (now)
         (void)start(ctx, false, NULL);
@@ -238,7 +236,7 @@ static bool may_pass(int code)
 static bool agree_last(struct wk_context *ctx, bool wanted)
 {
     int32_t word[2] = {wanted, 0};
-    if (!ctx->strategy.is_sharded)
+    if (!ctx->is_sharded)
         return wanted;
     if (ctx->phase == STEP_BROKEN || !ctx->comm)
         return false;

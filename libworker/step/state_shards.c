@@ -11,8 +11,7 @@
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 {
-    const char *sentence = wk_comm_error(ctx->comm);
-    return error_set(err, rc, "%s", *sentence ? sentence : sharded_error(&ctx->strategy.shard));
+    return error_set(err, rc, "%s", units_sentence(ctx));
 }
 
 /* Member that holds part `part` of the cut that `like` has a part of, or -1. A skipped step leaves
@@ -23,7 +22,7 @@ static int holder(const struct wk_context *ctx, const struct member *members,
 {
     for (int i = 0; i < ctx->world; i++) {
         const struct member *m = &members[i];
-        if (m->has_state && m->part == part && m->born == like->born && m->step == like->step &&
+        if (m->has_state && m->part == part && m->born == like->born && m->taken == like->taken &&
             m->parts_of == like->parts_of)
             return i;
     }
@@ -38,7 +37,7 @@ static int whole_set(const struct wk_context *ctx, const struct member *members)
         bool complete = members[i].has_state && members[i].part >= 0;
         for (int64_t part = 0; complete && part < members[i].parts_of; part++)
             complete = holder(ctx, members, &members[i], part) >= 0;
-        if (complete && (best < 0 || members[i].windows > members[best].windows))
+        if (complete && (best < 0 || member_further(&members[i], &members[best])))
             best = i;
     }
     return best;
@@ -61,36 +60,34 @@ static bool in_place(const struct wk_context *ctx, const struct member *members,
     bool same = cut_alike(ctx, members);
     for (int i = 0; i < ctx->world; i++)
         same = same && members[i].has_state && members[i].born == set->born &&
-               members[i].step == set->step;
+               members[i].taken == set->taken;
     return same;
 }
 
-/* Everything flat that a rank holds a shard of. */
+/* Everything flat of a unit that a rank holds a shard of. */
 enum { FLAT_MAX = 1 + OPTIMIZER_STATES_MAX };
 struct flats {
     float *data[FLAT_MAX];
     int count;
 };
 
-static struct flats flats_of(struct wk_context *ctx)
+static struct flats flats_of(struct unit *unit)
 {
-    struct flats flats = {.data = {ctx->strategy.shard.own_params}, .count = 1};
-    for (int i = 0; ctx->optimizer && i < ctx->optimizer->ops->n_states; i++)
-        flats.data[flats.count++] = ctx->optimizer->state[i];
+    struct flats flats = {.data = {unit->strategy.shard.own_params}, .count = 1};
+    for (int i = 0; i < unit->optimizer->ops->n_states; i++)
+        flats.data[flats.count++] = unit->optimizer->state[i];
     return flats;
 }
 
-/* What is left of the cut before. */
+/* What is left of a unit's cut before. */
 struct old_cut {
     struct shard_plan plan;
-    int part;
-    size_t held;           /* elements that optimizer states have; the rest is padding */
     float *data[FLAT_MAX]; /* [plan.shard] each, NULL on a member that had no part */
 };
 
-static int plan_again(struct wk_context *ctx, int world, struct shard_plan *ret, struct error *err)
+static int plan_again(const struct unit *unit, int world, struct shard_plan *ret, struct error *err)
 {
-    const struct shard_plan *now = &ctx->strategy.shard.plan;
+    const struct shard_plan *now = &unit->strategy.shard.plan;
     size_t *ends = calloc((size_t)now->n_units, sizeof(*ends));
     if (!ends)
         return error_set(err, WK_ENOMEM, "no memory for a plan");
@@ -108,13 +105,12 @@ static void old_cut_fini(struct old_cut *old)
     shard_plan_fini(&old->plan);
 }
 
-static int keep_old(struct wk_context *ctx, const struct member *set, bool had_part,
-                    struct old_cut *ret, struct error *err)
+static int keep_old(struct unit *unit, const struct member *set, bool had_part, struct old_cut *ret,
+                    struct error *err)
 {
-    struct strategy_range range = strategy_range(&ctx->strategy);
-    struct flats flats = flats_of(ctx);
-    *ret = (struct old_cut){.part = ctx->strategy.shard.options.rank};
-    int rc = plan_again(ctx, (int)set->parts_of, &ret->plan, err);
+    struct strategy_range range = strategy_range(&unit->strategy);
+    struct flats flats = flats_of(unit);
+    int rc = plan_again(unit, (int)set->parts_of, &ret->plan, err);
     for (int i = 0; i < flats.count && !rc; i++) {
         ret->data[i] = calloc(ret->plan.shard, sizeof(float));
         if (!ret->data[i])
@@ -126,15 +122,16 @@ static int keep_old(struct wk_context *ctx, const struct member *set, bool had_p
 }
 
 /* Every part of every flat array goes to everybody, who keep what is theirs. */
-static int carry_parts(struct wk_context *ctx, const struct member *members,
-                       const struct member *set, struct old_cut *old, struct error *err)
+static int carry_parts(struct unit *unit, const struct member *members, const struct member *set,
+                       struct old_cut *old, struct error *err)
 {
-    struct sharded *s = &ctx->strategy.shard;
-    struct flats flats = flats_of(ctx);
+    struct wk_context *ctx = unit->ctx;
+    struct sharded *s = &unit->strategy.shard;
+    struct flats flats = flats_of(unit);
     float *part_data = calloc(old->plan.shard, sizeof(*part_data));
     float *mine = calloc(s->plan.shard, sizeof(*mine));
     int rc = part_data && mine ? 0 : error_set(err, WK_ENOMEM, "no memory to carry a shard over");
-    size_t kept = strategy_range(&ctx->strategy).count;
+    size_t kept = strategy_range(&unit->strategy).count;
     for (int f = 0; f < flats.count && !rc; f++) {
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
@@ -154,38 +151,42 @@ static int carry_parts(struct wk_context *ctx, const struct member *members,
     return rc;
 }
 
-struct word {
-    struct train_numbers numbers;
-    double loss;
-};
+/* From the cut that `set` is of to that of the present world. */
+static int cut_again(struct wk_context *ctx, const struct member *members, const struct member *set,
+                     struct error *err)
+{
+    const struct member *own = &members[ctx->rank];
+    bool had_part =
+        own->has_state && own->part >= 0 && own->born == set->born && own->taken == set->taken;
+    struct old_cut old[NUMBERS_UNITS_MAX] = {0};
+    int rc = 0;
+    for (int i = 0; i < ctx->n_units && !rc; i++)
+        rc = keep_old(&ctx->units[i], set, had_part, &old[i], err);
+    ctx->has_state = false; /* until all of it has arrived */
+    ctx->is_partial = true;
+    if (!rc)
+        rc = prepare_cut(ctx, err);
+    for (int i = 0; i < ctx->n_units && !rc; i++)
+        rc = carry_parts(&ctx->units[i], members, set, &old[i], err);
+    for (int i = 0; i < ctx->n_units; i++)
+        old_cut_fini(&old[i]);
+    return rc;
+}
 
 static int carry_over(struct wk_context *ctx, const struct member *members, int source,
                       struct error *err)
 {
-    const struct member set = members[source];
-    bool had_part = members[ctx->rank].has_state && members[ctx->rank].part >= 0 &&
-                    members[ctx->rank].born == set.born && members[ctx->rank].step == set.step;
-    struct word word = {.loss = ctx->loss};
-    state_numbers(ctx, &word.numbers);
+    const struct member *set = &members[source];
+    struct word word = {0};
+    member_word(ctx, &word);
     int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
     if (rc)
         return comm_failed(ctx, rc, err);
-    if (!in_place(ctx, members, &set)) {
-        struct old_cut old = {0};
-        rc = keep_old(ctx, &set, had_part, &old, err);
-        ctx->has_state = false; /* until all of it has arrived */
-        ctx->is_partial = true;
-        if (!rc)
-            rc = prepare_cut(ctx, err);
-        if (!rc)
-            rc = carry_parts(ctx, members, &set, &old, err);
-        old_cut_fini(&old);
-    }
-    if (rc)
-        return rc;
-    state_adopt(ctx, &word.numbers);
-    ctx->loss = word.loss;
-    return 0;
+    if (!in_place(ctx, members, set))
+        rc = cut_again(ctx, members, set, err);
+    if (!rc)
+        member_take_word(ctx, &word);
+    return rc;
 }
 
 /* Rank 0's choice of a checkpoint: the one asked for, or below `before` the newest beside it. */
@@ -231,9 +232,14 @@ static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
  * times; if one of them lacks its values all get them. */
 static int start_together(struct wk_context *ctx, struct error *err)
 {
-    int lacking = 0;
-    int rc = worst(ctx, ctx->strategy.fill_later ? WK_ENOTFOUND : 0, &lacking, err);
-    return rc || !lacking ? rc : sharded_fill(&ctx->strategy.shard, ctx->comm, err);
+    struct unit *unit;
+    int rc = 0;
+    units_each(unit, ctx) {
+        int lacking = 0;
+        rc = rc ? rc : worst(ctx, unit->strategy.fill_later ? WK_ENOTFOUND : 0, &lacking, err);
+        rc = rc || !lacking ? rc : sharded_fill(&unit->strategy.shard, ctx->comm, err);
+    }
+    return rc;
 }
 
 /* All load their parts of one checkpoint; a damaged one gives way to the one before it, for all. */
@@ -304,17 +310,15 @@ static int begin_again(struct wk_context *ctx, const struct member *members, str
 int state_agree_shards(struct wk_context *ctx, struct error *err)
 {
     struct member *members;
-    int rc = state_gather(ctx, &members, err);
+    int rc = member_gather(ctx, &members, err);
     if (rc)
         return rc;
     int source = whole_set(ctx, members);
     rc = source < 0 ? begin_again(ctx, members, err) : carry_over(ctx, members, source, err);
     free(members);
     struct layout layout = prepare_layout(ctx, ctx->rank);
-    if (!rc)
-        rc = strategy_regroup(&ctx->strategy, ctx->comm, &layout, err);
-    if (!rc && strategy_refresh(&ctx->strategy, ctx->comm))
-        rc = comm_failed(ctx, ctx->strategy.shard.failure, err);
+    rc = rc ? rc : units_regroup(ctx, &layout, err);
+    rc = rc ? rc : units_refresh(ctx, err);
     if (rc)
         return rc;
     ctx->has_state = true;

@@ -1,7 +1,6 @@
 /* Weights alone, in and out of the models of a context. */
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
-#include "libworker/step/prepare.h"
 
 static int fail(struct wk_context *ctx, int rc, const struct error *err)
 {
@@ -14,7 +13,7 @@ int wk_model_load(struct wk_context *ctx, struct wk_model *model, const char *pa
 {
     struct error err = {0};
     int rc;
-    if (model->param_arena || prepare_context_of_model(model))
+    if (model->param_arena || unit_of_model(model))
         rc = error_set(&err, WK_ESTATE, "weights %.300s: load them before wk_prepare", path);
     else
         rc = pretrained_load(model, path, &err);
@@ -38,7 +37,8 @@ int wk_model_open(struct wk_context *ctx, const char *path, struct wk_model **re
 int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *path,
                   const struct wk_export_options *options)
 {
-    const struct wk_context *owner = prepare_context_of_model(model);
+    const struct unit *unit = unit_of_model(model);
+    const struct wk_context *owner = unit ? unit->ctx : NULL;
     struct error err = {0};
     int rc = owner ? wk_gather_parameters(model) : 0;
     /* A broken generation is no error of the loop's calls, but what was to be written is not here.

@@ -167,7 +167,7 @@ WK_API void *wk_arena_data(const struct wk_arena *arena);
 WK_API size_t wk_arena_bytes(const struct wk_arena *arena);
 
 /* Make it known to this communicator; local and cheap, repeating it changes nothing. Groups made
- * later know it too. WK_ENOMEM beyond 16. Not while an operation runs. */
+ * later know it too. WK_ENOMEM beyond 64. Not while an operation runs. */
 WK_API int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena);
 
 /* A group of this communicator's ranks: those that give the same `color` (0 or more), ordered by

@@ -15,6 +15,7 @@
 #include <worker/export.h>
 
 struct wk_context;
+struct wk_model;
 struct wk_optimizer;
 struct wk_scheduler;
 
@@ -88,6 +89,10 @@ WK_API int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_op
                             struct wk_optimizer **ret_optimizer);
 
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
+
+/* Say which model's parameters it updates. Before wk_prepare, which needs to know where it is given
+ * several models. WK_EINVAL for NULL, WK_ESTATE afterwards. */
+WK_API int wk_optimizer_over(struct wk_optimizer *optimizer, const struct wk_model *model);
 
 /* The rate the next step uses: the option's rate times the schedule's factor. */
 WK_API double wk_optimizer_rate(const struct wk_optimizer *optimizer);

@@ -195,6 +195,10 @@ WK_API int64_t wk_total_steps(const struct wk_context *ctx); /* 0 = unknown */
 /* The global loss of the last completed step: the mean over its global batches. NaN before one. */
 WK_API double wk_loss(const struct wk_context *ctx);
 
+/* The same of one of several models: of the last step that its optimizer took. NaN before one, and
+ * for a model that was not prepared. */
+WK_API double wk_model_loss(const struct wk_model *model);
+
 /* For custom models: this rank's part of the loss of the pass whose wk_backward comes next, divided
  * by the batch's denominator. Call it before the first wk_grad_ready. */
 WK_API int wk_set_loss(struct wk_model *model, double loss);

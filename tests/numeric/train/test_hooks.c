@@ -105,8 +105,9 @@ static void *run_rank(void *arg)
     }
     r->scene->status[r->rank] = wk_status(ctx);
     snprintf(r->scene->error[r->rank], sizeof(r->scene->error[0]), "%s", wk_last_error(ctx));
-    if (!ctx->strategy.is_sharded)
-        memcpy(r->scene->order[r->rank], ctx->strategy.ddp.order, sizeof(r->scene->order[0]));
+    if (!ctx->is_sharded)
+        memcpy(r->scene->order[r->rank], unit_of_model(model)->strategy.ddp.order,
+               sizeof(r->scene->order[0]));
     wk_close(ctx);
     wk_optimizer_free(optimizer);
     wk_model_free(model);

@@ -47,11 +47,13 @@ static size_t resident(const struct pages *pages)
 
 static size_t state_bytes(struct wk_context *ctx)
 {
-    struct strategy *st = &ctx->strategy;
-    size_t bytes = (size_t)ctx->optimizer->ops->n_states * ctx->optimizer->count * sizeof(float);
+    struct unit *unit = units_main(ctx);
+    struct strategy *st = &unit->strategy;
+    const struct wk_optimizer *optimizer = unit->optimizer;
+    size_t bytes = (size_t)optimizer->ops->n_states * optimizer->count * sizeof(float);
     if (!st->is_sharded)
-        return bytes + ctx->model->count * (st->low ? sizeof(uint16_t) : 0) +
-               (ctx->model->count + st->grad_count) * sizeof(float);
+        return bytes + unit->model->count * (st->low ? sizeof(uint16_t) : 0) +
+               (unit->model->count + st->grad_count) * sizeof(float);
     const struct sharded *s = &st->shard;
     return bytes + resident(&s->param_pages) + resident(&s->grad_pages) +
            resident(&s->own_param_pages) + resident(&s->own_grad_pages) +

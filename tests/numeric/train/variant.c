@@ -49,7 +49,7 @@ static bool looks_in_place(void *arg, struct wk_context *ctx)
 
 static bool gathers_and_looks(void *arg, struct wk_context *ctx)
 {
-    CHECK(wk_gather_parameters(ctx->model) == 0);
+    CHECK(wk_gather_parameters(units_main(ctx)->model) == 0);
     return looks_in_place(arg, ctx);
 }
 

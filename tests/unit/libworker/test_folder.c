@@ -48,7 +48,8 @@ static struct train_numbers numbers_at(int64_t step)
 {
     struct train_numbers numbers = {.step = step,
                                     .total_steps = 100,
-                                    .optimizer_steps = step,
+                                    .n_units = 1,
+                                    .units = {{.optimizer_steps = step}},
                                     .n_loaders = 2,
                                     .n_schedulers = 1,
                                     .loaders = {step * 6, 7},

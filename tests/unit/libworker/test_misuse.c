@@ -188,7 +188,7 @@ static int overflow_always(struct small *s)
         if (!wk_next(s->loader, &batch))
             break;
         wk_forward(s->model, &batch, NULL);
-        s->ctx->strategy.grads[3] = INFINITY;
+        unit_of_model(s->model)->strategy.grads[3] = INFINITY;
         wk_backward(s->model);
         wk_step(s->optimizer);
     }

@@ -1,0 +1,133 @@
+/* What the members of a generation say about themselves, and whether they prepared the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+
+static int64_t digest(const struct wk_model *model)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (int i = 0; i < model->n_params; i++) {
+        for (const char *c = model->params[i].name; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        hash = (hash ^ model->params[i].count) * 1099511628211u;
+    }
+    return (int64_t)hash;
+}
+
+static struct member describe(const struct wk_context *ctx)
+{
+    struct units_count count = units_count(ctx);
+    struct member member = {
+        .has_state = ctx->has_state,
+        .is_partial = ctx->is_partial,
+        .step = ctx->numbers.step,
+        .windows = count.windows,
+        .taken = count.taken,
+        .units = ctx->n_units,
+        .loaders = ctx->n_loaders,
+        .schedulers = ctx->n_schedulers,
+        .born = (int64_t)ctx->born,
+        .part = ctx->torn ? -1 : ctx->part,
+        .parts_of = ctx->parts,
+    };
+    for (int i = 0; i < ctx->n_units; i++) {
+        const struct unit *unit = &ctx->units[i];
+        member.of[i] = (struct member_unit){
+            .count = (int64_t)unit->model->count,
+            .params = unit->model->n_params,
+            .states = unit->optimizer ? unit->optimizer->ops->n_states : -1,
+            .digest = digest(unit->model),
+        };
+    }
+    return member;
+}
+
+static int check_units(const struct wk_context *ctx, const struct member *own,
+                       const struct member *other, int rank, struct error *err)
+{
+    for (int i = 0; i < ctx->n_units; i++) {
+        const struct member_unit *a = &own->of[i], *b = &other->of[i];
+        char which[32] = "another model";
+        if (ctx->n_units > 1)
+            (void)str_printf(which, sizeof(which), "another model %d", i + 1);
+        if (a->count != b->count || a->digest != b->digest || a->params != b->params)
+            return error_set(err, WK_EMISMATCH,
+                             "rank %d prepared %s: %lld parameters in %lld tensors, rank %d has "
+                             "%lld in %lld",
+                             rank, which, (long long)b->count, (long long)b->params, ctx->rank,
+                             (long long)a->count, (long long)a->params);
+    }
+    return 0;
+}
+
+static bool same_rest(const struct wk_context *ctx, const struct member *a, const struct member *b)
+{
+    bool same = a->loaders == b->loaders && a->schedulers == b->schedulers;
+    for (int i = 0; i < ctx->n_units; i++)
+        same = same && a->of[i].states == b->of[i].states;
+    return same;
+}
+
+static int check_alike(const struct wk_context *ctx, const struct member *members,
+                       struct error *err)
+{
+    const struct member *own = &members[ctx->rank];
+    for (int i = 0; i < ctx->world; i++) {
+        const struct member *other = &members[i];
+        if (other->units != own->units)
+            return error_set(err, WK_EMISMATCH, "rank %d prepared %lld models, rank %d has %lld", i,
+                             (long long)other->units, ctx->rank, (long long)own->units);
+        int rc = check_units(ctx, own, other, i, err);
+        if (!rc && !same_rest(ctx, own, other))
+            rc = error_set(err, WK_EMISMATCH,
+                           "rank %d prepared other loaders, schedulers or another optimizer", i);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+bool member_level(const struct member *a, const struct member *b)
+{
+    return a->windows == b->windows && a->step == b->step;
+}
+
+/* Who has asked for the next batch is further than who has not. */
+bool member_further(const struct member *a, const struct member *b)
+{
+    return a->windows > b->windows || (a->windows == b->windows && a->step > b->step);
+}
+
+void member_word(const struct wk_context *ctx, struct word *ret)
+{
+    state_numbers(ctx, &ret->numbers);
+    for (int i = 0; i < ctx->n_units; i++)
+        ret->losses[i] = ctx->units[i].loss;
+}
+
+void member_take_word(struct wk_context *ctx, const struct word *word)
+{
+    state_adopt(ctx, &word->numbers);
+    for (int i = 0; i < ctx->n_units; i++)
+        ctx->units[i].loss = word->losses[i];
+}
+
+int member_gather(struct wk_context *ctx, struct member **ret, struct error *err)
+{
+    struct member own = describe(ctx), *members;
+    members = calloc((size_t)ctx->world, sizeof(*members));
+    if (!members)
+        return error_set(err, WK_ENOMEM, "no memory to compare %d members", ctx->world);
+    int rc = wk_all_gather(ctx->comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64, NULL);
+    if (rc)
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else
+        rc = check_alike(ctx, members, err);
+    if (rc)
+        free(members);
+    else
+        *ret = members;
+    return rc;
+}

@@ -1,0 +1,204 @@
+/* What wk_prepare is given, taken apart into units. */
+#include <math.h>
+#include <string.h>
+
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+
+/* Optimizers on their way to their models. */
+struct optimizers {
+    struct wk_optimizer *list[NUMBERS_UNITS_MAX];
+    int count;
+};
+
+/* Append to list[*count], once. */
+static int append(void **list, int *count, int most, void *object, const char *what,
+                  struct error *err)
+{
+    for (int i = 0; i < *count; i++)
+        if (list[i] == object)
+            return 0;
+    if (*count == most)
+        return error_set(err, WK_EINVAL, "more than %d %s", most, what);
+    list[(*count)++] = object;
+    return 0;
+}
+
+static int take_model(struct wk_context *ctx, struct wk_model *model, struct error *err)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->model == model)
+            return 0;
+    if (ctx->n_units == NUMBERS_UNITS_MAX)
+        return error_set(err, WK_EINVAL, "more than %d models", NUMBERS_UNITS_MAX);
+    ctx->units[ctx->n_units++] =
+        (struct unit){.ctx = ctx, .model = model, .grad_scale = 1, .loss = (double)NAN};
+    return 0;
+}
+
+static int take_object(struct wk_context *ctx, const struct wk_object *object,
+                       struct optimizers *optimizers, struct error *err)
+{
+    if (!object->object)
+        return error_set(err, WK_EINVAL, "wk_prepare was given NULL");
+    switch (object->kind) {
+    case WK_OBJECT_MODEL:
+        return take_model(ctx, object->object, err);
+    case WK_OBJECT_OPTIMIZER:
+        return append((void **)optimizers->list, &optimizers->count, NUMBERS_UNITS_MAX,
+                      object->object, "optimizers", err);
+    case WK_OBJECT_LOADER:
+        return append((void **)ctx->loaders, &ctx->n_loaders, NUMBERS_LOADERS_MAX, object->object,
+                      "loaders", err);
+    case WK_OBJECT_SCHEDULER:
+        return append((void **)ctx->schedulers, &ctx->n_schedulers, NUMBERS_SCHEDULERS_MAX,
+                      object->object, "schedulers", err);
+    }
+    return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object->kind);
+}
+
+/* Give an optimizer to the model that it updates. Where there are several the order of arguments is
+ * no way to tell: it would be wrong without a sign. */
+static int give_optimizer(struct wk_context *ctx, struct wk_optimizer *optimizer, int number,
+                          struct error *err)
+{
+    struct unit *unit;
+    const char *name = optimizer->ops->name;
+    if (!optimizer->over && ctx->n_units > 1)
+        return error_set(err, WK_EINVAL,
+                         "which of the %d models optimizer %d (%s) updates is not said: "
+                         "wk_optimizer_over says it",
+                         ctx->n_units, number, name);
+    units_each(unit, ctx) {
+        if (optimizer->over && unit->model != optimizer->over)
+            continue;
+        if (unit->optimizer)
+            return error_set(err, WK_EUNSUPPORTED,
+                             "a model has one optimizer, and model %d has two (%s and %s): groups "
+                             "go by numbers of their own (wk_optimizer_group)",
+                             unit_number(unit), unit->optimizer->ops->name, name);
+        unit->optimizer = optimizer;
+        return 0;
+    }
+    return error_set(err, WK_EINVAL,
+                     "optimizer %d (%s) is over a model that is not prepared with it", number,
+                     name);
+}
+
+static int give_optimizers(struct wk_context *ctx, const struct optimizers *optimizers,
+                           struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < optimizers->count && !rc; i++)
+        rc = give_optimizer(ctx, optimizers->list[i], i + 1, err);
+    return rc;
+}
+
+/* What strategies that cut a model ask of it. */
+static int check_cut(const struct wk_context *ctx, const struct unit *unit, struct error *err)
+{
+    const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
+    enum sharding sharding;
+    if (!prepare_sharding(ctx, &sharding))
+        return 0;
+    if (!unit->optimizer)
+        return error_set(err, WK_EINVAL,
+                         "strategy %s cuts a model together with its optimizer's state, and there "
+                         "is no optimizer over model %d; strategy ddp needs none",
+                         name, unit_number(unit));
+    if (unit->optimizer->ops->whole_tensors)
+        return error_set(err, WK_EUNSUPPORTED,
+                         "%s works on whole tensors, which strategy %s cuts; use ddp or an "
+                         "element-wise optimizer",
+                         unit->optimizer->ops->name, name);
+    return 0;
+}
+
+static int check_unit(const struct wk_context *ctx, const struct unit *unit, struct error *err)
+{
+    if (unit_of_model(unit->model))
+        return error_set(err, WK_ESTATE, "the model is prepared in another context");
+    if (unit->optimizer && unit_of_optimizer(unit->optimizer))
+        return error_set(err, WK_ESTATE, "the optimizer is prepared in another context");
+    if (narrowing_on(&ctx->narrowing) && model_is_custom(unit->model))
+        return error_set(err, WK_EUNSUPPORTED,
+                         "mixed_precision %s chooses what libworker's own passes compute in, and a "
+                         "custom model's are the program's: leave it at \"no\" and narrow inside "
+                         "them (wk_narrow)",
+                         settings_text(&ctx->settings, SETTING_MIXED_PRECISION));
+    return check_cut(ctx, unit, err);
+}
+
+static bool has_optimizer(const struct wk_context *ctx, const struct wk_optimizer *optimizer)
+{
+    const struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->optimizer == optimizer)
+            return true;
+    return false;
+}
+
+/* Which model a loader's samples are for is the program's matter: they must fit one. */
+static int check_loader(const struct wk_context *ctx, const struct wk_loader *loader,
+                        struct error *err)
+{
+    const struct unit *unit;
+    int64_t context = 0;
+    if (loader->owner)
+        return error_set(err, WK_ESTATE, "a loader is prepared in another context");
+    units_each(unit, ctx) {
+        int64_t own = model_is_custom(unit->model) ? INT64_MAX : unit->model->context;
+        context = own > context ? own : context;
+    }
+    if (loader->options.length > context)
+        return error_set(err, WK_EINVAL,
+                         "samples of %lld tokens do not fit the model's context of %lld",
+                         (long long)loader->options.length, (long long)context);
+    return 0;
+}
+
+static int check_objects(const struct wk_context *ctx, struct error *err)
+{
+    const struct unit *unit;
+    int rc = ctx->n_units ? 0 : error_set(err, WK_EINVAL, "there is no model to train");
+    units_each(unit, ctx)
+        rc = rc ? rc : check_unit(ctx, unit, err);
+    for (int i = 0; i < ctx->n_schedulers && !rc; i++)
+        if (!has_optimizer(ctx, ctx->schedulers[i]->optimizer))
+            rc = error_set(err, WK_EINVAL, "a scheduler's optimizer is not prepared with it");
+    for (int i = 0; i < ctx->n_loaders && !rc; i++)
+        rc = check_loader(ctx, ctx->loaders[i], err);
+    return rc;
+}
+
+int prepare_take(struct wk_context *ctx, const struct wk_object *objects, int n_objects,
+                 struct error *err)
+{
+    struct optimizers optimizers = {.count = 0};
+    int rc = 0;
+    for (int i = 0; i < n_objects && !rc; i++)
+        rc = take_object(ctx, &objects[i], &optimizers, err);
+    if (!rc && ctx->n_units)
+        rc = give_optimizers(ctx, &optimizers, err);
+    rc = rc ? rc : check_objects(ctx, err);
+    if (rc) {
+        memset(ctx->units, 0, sizeof(ctx->units));
+        ctx->n_units = ctx->n_loaders = ctx->n_schedulers = 0;
+    }
+    return rc;
+}
+
+bool prepare_knows(const struct wk_context *ctx, const void *object)
+{
+    const struct unit *unit;
+    bool found = false;
+    units_each(unit, ctx)
+        found = found || object == unit->model || object == unit->optimizer;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        found = found || object == ctx->loaders[i];
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        found = found || object == ctx->schedulers[i];
+    return found;
+}

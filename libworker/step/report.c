@@ -1,0 +1,85 @@
+/* Figures of a step: to the coordinator, to log files and to the terminal. */
+#include <stdio.h>
+
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+
+enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
+
+void report_one(struct wk_context *ctx, const char *name, double value)
+{
+    if (ctx->rank != 0)
+        return;
+    if (ctx->session)
+        ctx->session->ops->metric(ctx->session, ctx->numbers.step, name, value);
+    if (track_metric(&ctx->track, ctx->numbers.step, name, value) && !ctx->track_failed) {
+        ctx->track_failed = true;
+        context_notice(ctx, "log_file cannot be written any more");
+    }
+}
+
+/* A figure of a unit: the main one's by its plain name, another one's with its number. */
+static void report_unit(struct unit *unit, const char *name, double value)
+{
+    char numbered[NAME_BYTES];
+    if (unit == units_main(unit->ctx))
+        (void)str_copy(numbered, sizeof(numbered), name);
+    else
+        (void)str_printf(numbered, sizeof(numbered), "%s/%d", name, unit_number(unit));
+    report_one(unit->ctx, numbered, value);
+}
+
+/* Seconds per step by phase, of this rank. */
+static void report_profile(struct wk_context *ctx)
+{
+    struct profile_means means;
+    profile_take(&ctx->profile, &means);
+    for (int i = 0; i < PROFILE_COUNT; i++) {
+        char name[NAME_BYTES];
+        (void)str_printf(name, sizeof(name), "profile/%s", profile_name((enum profile_phase)i));
+        report_one(ctx, name, means.phase[i]);
+    }
+    report_one(ctx, "profile/other", means.other);
+    report_one(ctx, "profile/step", means.step);
+}
+
+static void report_sometimes(struct unit *unit)
+{
+    report_unit(unit, "learning_rate", wk_optimizer_rate(unit->optimizer));
+    if (unit->ctx->scales) {
+        report_unit(unit, "loss_scale", unit->scaler.scale);
+        report_unit(unit, "skipped_steps", (double)unit->scaler.skipped);
+    }
+    if (unit->norm > 0)
+        report_unit(unit, "grad_norm", unit->norm);
+}
+
+void report_step(struct wk_context *ctx, double tokens)
+{
+    struct unit *unit, *main = units_main(ctx);
+    if (ctx->session)
+        ctx->session->ops->progress(ctx->session, ctx->numbers.step, ctx->numbers.total_steps);
+    if (ctx->rank != 0)
+        return;
+    struct track_step step = {
+        .step = ctx->numbers.step,
+        .total_steps = ctx->numbers.total_steps,
+        .loss = main->loss,
+        .rate = wk_optimizer_rate(main->optimizer),
+        .tokens = tokens,
+        .now_ms = context_now_ms(),
+    };
+    units_each(unit, ctx)
+        if (unit->optimizer)
+            report_unit(unit, "loss", unit->loss);
+    double rate = track_progress(&ctx->track, &step);
+    if (rate >= 0) {
+        report_one(ctx, "tokens_per_second", rate);
+        units_each(unit, ctx)
+            if (unit->optimizer)
+                report_sometimes(unit);
+        report_profile(ctx);
+    }
+    units_each(unit, ctx)
+        unit->norm = 0;
+}

@@ -1,0 +1,271 @@
+/* Agreeing on a state that every member holds whole: one of them sends its own to the others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+
+/* Older checkpoints beside `path`, newest first, until one loads. */
+static int load_older(struct wk_context *ctx, const char *path, struct error *err)
+{
+    char dir[CHECKPOINT_PATH_MAX];
+    int64_t *steps, before = checkpoint_step_of(path);
+    int count;
+    if (str_copy(dir, sizeof(dir), path) || !strrchr(dir, '/'))
+        return err->code;
+    *strrchr(dir, '/') = 0;
+    if (checkpoint_list(dir, &steps, &count, NULL))
+        return err->code;
+    int rc = err->code;
+    for (int i = count - 1; i >= 0 && (rc == WK_EIO || rc == WK_ENOTFOUND); i--) {
+        char older[CHECKPOINT_PATH_MAX];
+        if (steps[i] >= before || checkpoint_path(dir, steps[i], older))
+            continue;
+        context_notice(ctx, "%s; taking the one before it, step %lld", err->text,
+                       (long long)steps[i]);
+        *err = (struct error){0};
+        rc = state_load(ctx, older, err);
+    }
+    free(steps);
+    return rc;
+}
+
+/* Training state for a gang in which nobody has any: the checkpoint to resume from, or the start.
+ */
+static int first_state(struct wk_context *ctx, struct error *err)
+{
+    char path[CHECKPOINT_PATH_MAX];
+    const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
+    if (*ctx->resume_from)
+        wanted = ctx->resume_from;
+    int rc = 0;
+    if (strcmp(wanted, "latest") == 0) {
+        rc = state_newest(ctx, path, err);
+        wanted = path;
+    }
+    if (rc)
+        return rc;
+    if (!*wanted && ctx->is_partial)
+        return error_set(err, WK_ESTATE,
+                         "the last rank that held the training state was lost while it was sending "
+                         "it, and there is no checkpoint");
+    if (!*wanted) {
+        rc = units_fill(ctx, err);
+        ctx->has_state = !rc;
+        return rc;
+    }
+    rc = state_load(ctx, wanted, err);
+    if (rc == WK_EIO || rc == WK_ENOTFOUND)
+        rc = load_older(ctx, wanted, err);
+    if (!rc) {
+        ctx->saved_step = ctx->numbers.step;
+        context_notice(ctx, "resumed from step %lld", (long long)ctx->numbers.step);
+    }
+    return rc;
+}
+
+/* The member whose state all continue with: the furthest, the lowest rank among equals. When nobody
+ * has any, the lowest rank that still holds initial values, if there is one. Whether it has to be
+ * sent goes to *ret_differ. */
+static int choose_source(const struct member *members, int world, bool *ret_differ)
+{
+    int source = -1, initial = -1;
+    *ret_differ = false;
+    for (int i = 0; i < world; i++) {
+        if (members[i].has_state && (source < 0 || member_further(&members[i], &members[source])))
+            source = i;
+        if (!members[i].is_partial && initial < 0)
+            initial = i;
+    }
+    for (int i = 0; i < world; i++)
+        if (source < 0 || !members[i].has_state || !member_level(&members[i], &members[source]))
+            *ret_differ = true;
+    if (source >= 0)
+        return source;
+    return initial >= 0 ? initial : 0;
+}
+
+/* An array of the state. Broadcast in pieces, so that a rank which only listens needs room for one.
+ */
+struct array {
+    float *data;
+    size_t count;
+};
+
+enum { PIECE_ELEMENTS = 1 << 22 };
+
+struct arrays {
+    struct array *list;
+    int count;
+};
+
+/* Of each unit the parameters, then each state of the optimizer: one array for all parameters, or
+ * one for each. */
+static void add_arrays(const struct unit *unit, struct arrays *arrays)
+{
+    const struct wk_optimizer *optimizer = unit->optimizer;
+    int n_states = optimizer ? optimizer->ops->n_states : 0;
+    arrays->list[arrays->count++] = (struct array){unit->strategy.params, unit->model->count};
+    for (int s = 0; s < n_states; s++) {
+        if (optimizer->state[s]) {
+            arrays->list[arrays->count++] = (struct array){optimizer->state[s], unit->model->count};
+            continue;
+        }
+        for (int i = 0; i < unit->model->n_params; i++) {
+            struct optimizer_view view =
+                optimizer_state_view(optimizer, s, &unit->model->params[i]);
+            if (view.dims)
+                arrays->list[arrays->count++] = (struct array){view.data, view.count};
+        }
+    }
+}
+
+/* malloc'd list, the caller frees. */
+static int state_arrays(const struct wk_context *ctx, struct arrays *ret, struct error *err)
+{
+    const struct unit *unit;
+    size_t most = 0;
+    units_each(unit, ctx)
+        most += 1 + (unit->optimizer ? (size_t)unit->optimizer->ops->n_states : 0) *
+                        (size_t)unit->model->n_params;
+    *ret = (struct arrays){.list = calloc(most, sizeof(*ret->list))};
+    if (!ret->list)
+        return error_set(err, WK_ENOMEM, "no memory for a table of %zu arrays", most);
+    units_each(unit, ctx)
+        add_arrays(unit, ret);
+    return 0;
+}
+
+/* How a rank takes part while the source sends. Whoever may be needed as the next source must not
+ * lose what it holds before all of the new has come: the source may die on the way. */
+enum part {
+    PART_SEND,
+    PART_LISTEN, /* it holds this very state: what comes is dropped */
+    PART_STAGE,  /* it holds an older state: what comes waits aside until it is whole */
+    PART_FILL,   /* it has nothing to lose: in place */
+};
+
+struct transfer {
+    struct wk_comm *comm;
+    int source;
+    enum part part;
+    float *aside; /* LISTEN: one piece; STAGE: everything, array after array */
+};
+
+static int transfer_init(struct wk_context *ctx, const struct member *members, int source,
+                         struct transfer *ret, struct error *err)
+{
+    struct arrays arrays;
+    int rc = state_arrays(ctx, &arrays, err);
+    if (rc)
+        return rc;
+    size_t all = 0;
+    for (int i = 0; i < arrays.count; i++)
+        all += arrays.list[i].count;
+    free(arrays.list);
+    *ret = (struct transfer){.comm = ctx->comm, .source = source, .part = PART_FILL};
+    const struct member *own = &members[ctx->rank];
+    if (ctx->rank == source)
+        ret->part = PART_SEND;
+    else if (own->has_state)
+        ret->part = own->windows == members[source].windows ? PART_LISTEN : PART_STAGE;
+    size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
+    if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
+        ret->aside = malloc(wanted * sizeof(float));
+    if (ret->part == PART_LISTEN && !ret->aside)
+        return error_set(err, WK_ENOMEM, "no memory for a piece of the state");
+    if (ret->part == PART_STAGE && !ret->aside) {
+        context_notice(ctx, "no memory to keep step %lld until step %lld has come",
+                       (long long)own->step, (long long)members[source].step);
+        ret->part = PART_FILL;
+    }
+    return 0;
+}
+
+static int transfer_run(const struct transfer *transfer, const struct array *arrays, int count)
+{
+    int rc = 0;
+    float *aside = transfer->aside;
+    for (int i = 0; i < count; i++)
+        for (size_t at = 0; at < arrays[i].count && !rc; at += PIECE_ELEMENTS) {
+            size_t left = arrays[i].count - at;
+            size_t n = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+            float *to = aside ? aside : arrays[i].data + at;
+            rc = wk_broadcast(transfer->comm, to, n, WK_F32, transfer->source, NULL);
+            if (transfer->part == PART_STAGE)
+                aside += n;
+        }
+    return rc;
+}
+
+static void take_staged(const struct transfer *transfer, const struct array *arrays, int count)
+{
+    const float *from = transfer->aside;
+    for (int i = 0; i < count; i++) {
+        memcpy(arrays[i].data, from, arrays[i].count * sizeof(float));
+        from += arrays[i].count;
+    }
+}
+
+static int send_tensors(struct wk_context *ctx, const struct transfer *transfer, struct error *err)
+{
+    struct arrays arrays;
+    int rc = state_arrays(ctx, &arrays, err);
+    if (rc)
+        return rc;
+    if (transfer->part == PART_FILL) {
+        ctx->has_state = false;
+        ctx->is_partial = true;
+    }
+    rc = transfer_run(transfer, arrays.list, arrays.count);
+    if (rc)
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else if (transfer->part == PART_STAGE)
+        take_staged(transfer, arrays.list, arrays.count);
+    free(arrays.list);
+    return rc;
+}
+
+static int spread(struct wk_context *ctx, const struct member *members, int source,
+                  struct error *err)
+{
+    struct word word = {0};
+    struct transfer transfer;
+    int rc = transfer_init(ctx, members, source, &transfer, err);
+    if (rc)
+        return rc;
+    if (ctx->rank == source) {
+        struct error why = {0};
+        word.code = members[source].has_state ? 0 : first_state(ctx, &why);
+        (void)str_copy(word.text, sizeof(word.text), why.text);
+        member_word(ctx, &word);
+    }
+    rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    if (rc)
+        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+    else if (word.code)
+        rc = error_set(err, word.code, "%s", word.text);
+    else
+        rc = send_tensors(ctx, &transfer, err);
+    free(transfer.aside);
+    if (rc)
+        return rc;
+    member_take_word(ctx, &word);
+    return 0;
+}
+
+int state_agree(struct wk_context *ctx, struct error *err)
+{
+    if (ctx->is_sharded)
+        return state_agree_shards(ctx, err);
+    struct member *members;
+    int rc = member_gather(ctx, &members, err);
+    if (rc)
+        return rc;
+    bool differ;
+    int source = choose_source(members, ctx->world, &differ);
+    if (differ)
+        rc = spread(ctx, members, source, err);
+    free(members);
+    return rc ? rc : units_refresh(ctx, err);
+}

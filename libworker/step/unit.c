@@ -1,0 +1,160 @@
+#include <worker/error.h>
+
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+
+void unit_grad_ready(void *arg, int index)
+{
+    strategy_ready(&((struct unit *)arg)->strategy, index);
+}
+
+struct unit *unit_of_model(const struct wk_model *model)
+{
+    return model && model->grad_ready == unit_grad_ready ? model->grad_ready_arg : NULL;
+}
+
+static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,
+                       float *params, const float *grads, float grad_scale)
+{
+    const struct bound_optimizer *bound = (const struct bound_optimizer *)optimizer->ops;
+    bound->original->step(optimizer, segment, params, grads, grad_scale);
+}
+
+struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer)
+{
+    if (!optimizer || optimizer->ops->step != bound_step)
+        return NULL;
+    return ((const struct bound_optimizer *)optimizer->ops)->unit;
+}
+
+int unit_number(const struct unit *unit)
+{
+    return (int)(unit - unit->ctx->units) + 1;
+}
+
+void unit_bind_optimizer(struct unit *unit)
+{
+    if (!unit->optimizer || unit_of_optimizer(unit->optimizer))
+        return;
+    unit->bound = (struct bound_optimizer){*unit->optimizer->ops, unit->optimizer->ops, unit};
+    unit->bound.ops.step = bound_step;
+    unit->optimizer->ops = &unit->bound.ops;
+}
+
+void unit_unbind(struct unit *unit)
+{
+    if (unit_of_optimizer(unit->optimizer) == unit)
+        unit->optimizer->ops = unit->bound.original;
+    if (unit_of_model(unit->model) == unit) {
+        unit->model->grad_ready = NULL;
+        unit->model->grad_ready_arg = NULL;
+    }
+}
+
+void unit_clear(struct unit *unit)
+{
+    strategy_clear(&unit->strategy);
+    unit->micro = 0;
+    unit->summing = unit->reduced = unit->clipped = unit->begun = false;
+    unit->grad_scale = 1;
+    unit->weights = 0;
+}
+
+struct unit *units_main(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->optimizer)
+            return unit;
+    return ctx->n_units ? ctx->units : NULL;
+}
+
+bool units_open(const struct wk_context *ctx)
+{
+    const struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->micro > 0)
+            return true;
+    return false;
+}
+
+struct units_count units_count(const struct wk_context *ctx)
+{
+    const struct unit *unit;
+    struct units_count count = {0};
+    units_each(unit, ctx) {
+        count.taken += unit->optimizer ? unit->optimizer->steps : 0;
+        count.windows += unit->scaler.skipped;
+    }
+    count.windows += count.taken;
+    return count;
+}
+
+int units_meet(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    units_each(unit, ctx)
+        rc = rc ? rc : strategy_meet(&unit->strategy, ctx->comm, err);
+    return rc;
+}
+
+int units_regroup(struct wk_context *ctx, const struct layout *layout, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    units_each(unit, ctx)
+        rc = rc ? rc : strategy_regroup(&unit->strategy, ctx->comm, layout, err);
+    return rc;
+}
+
+int units_refresh(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    units_each(unit, ctx)
+        rc = rc ? rc : strategy_refresh(&unit->strategy, ctx->comm);
+    return rc ? error_set(err, rc, "%s", units_sentence(ctx)) : 0;
+}
+
+int units_fill(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    units_each(unit, ctx)
+        rc = rc ? rc : strategy_fill(&unit->strategy, ctx->comm, err);
+    return rc;
+}
+
+void units_leave(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->strategy.ready)
+            strategy_leave(&unit->strategy);
+}
+
+void units_drain(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        strategy_drain(&unit->strategy);
+}
+
+void units_gather(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (model_is_custom(unit->model))
+            (void)wk_gather_parameters(unit->model);
+}
+
+const char *units_sentence(const struct wk_context *ctx)
+{
+    const char *sentence = ctx->comm ? wk_comm_error(ctx->comm) : "no communicator";
+    const struct unit *unit;
+    units_each(unit, ctx)
+        if (!*sentence && ctx->is_sharded)
+            sentence = sharded_error(&unit->strategy.shard);
+    return sentence;
+}

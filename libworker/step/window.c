@@ -1,0 +1,236 @@
+/* Windows of units and the steps that they make (context.h).
+ *
+ * A program with several optimizers updates their models one after the other, so the generation may
+ * break when some have stepped and others have not. Nothing is taken back: what has been updated
+ * stays, the step begins again with its batch, and as many windows of each unit as the state holds
+ * are closed without an update, while their sums are made and thrown away. That is the undisturbed
+ * run's result as long as what a program does in a step follows from its batch and wk_steps.
+ */
+#include <string.h>
+
+#include "libworker/parallel/custom.h"
+#include "libworker/step/context.h"
+
+static bool anything_dealt(const struct wk_context *ctx)
+{
+    for (int i = 0; i < SOURCES; i++)
+        if (ctx->dealt[i])
+            return true;
+    return false;
+}
+
+/* After a break the program goes on in the middle of its loop: other sources than the one the step
+ * began with are passed by once, so that all members begin the step again at the same place. */
+static bool passes_by(struct wk_context *ctx, int source)
+{
+    if (ctx->leader == SOURCE_NONE || ctx->leader == source || ctx->dealt[source])
+        return false;
+    ctx->dealt[source] = true;
+    return true;
+}
+
+bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader)
+{
+    if (ctx->error.code || ctx->ended)
+        return false;
+    if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
+        return true;
+    if (loader && loader_at_end(loader))
+        return false;
+    if (ctx->phase == STEP_BROKEN)
+        return passes_by(ctx, source);
+    return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !ctx->dealt[source];
+}
+
+void window_deal(struct wk_context *ctx, int source)
+{
+    if (ctx->phase == STEP_BOUNDARY) {
+        ctx->leader = source;
+        ctx->phase = STEP_UNDER_WAY;
+    }
+    ctx->dealt[source] = true;
+    if (!units_open(ctx))
+        ctx->window = 0;
+}
+
+/* What this rank says to the others with the window's sums. */
+static void fill_extras(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    float *extras = unit->strategy.extras;
+    if (!ctx->is_sharded)
+        return;
+    extras[EXTRA_STOP] = boundary_stopping(ctx);
+    extras[EXTRA_LEAVE] = boundary_behind(ctx);
+    save_announce(ctx, extras);
+}
+
+static int refuse_pass(struct unit *unit)
+{
+    struct error err = {0};
+    if (!unit->optimizer)
+        (void)error_set(&err, WK_ESTATE,
+                        "wk_backward of model %d, whose gradients nothing takes: it was prepared "
+                        "without an optimizer",
+                        unit_number(unit));
+    else if (unit->summing)
+        (void)error_set(&err, WK_ESTATE,
+                        "wk_backward, but the gradients of this step are on their way to the other "
+                        "ranks already: wk_step comes first, or a larger "
+                        "gradient_accumulation_steps");
+    return err.code ? context_fail(unit->ctx, &err) : 0;
+}
+
+int window_begin_pass(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    int rc = refuse_pass(unit);
+    if (rc)
+        return rc;
+    if (ctx->window < 1)
+        ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+    ctx->phase = STEP_UNDER_WAY;
+    if (unit->joined != ctx->joins)
+        unit->weights += ctx->weight;
+    unit->joined = ctx->joins;
+    unit->strategy.extras[EXTRA_LOSS] += (float)unit->pass_loss;
+    unit->pass_loss = 0;
+    unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
+    if (unit->summing)
+        fill_extras(unit);
+    strategy_begin(&unit->strategy, ctx->comm, unit->summing);
+    return 0;
+}
+
+double window_weight(const struct unit *unit)
+{
+    return unit->weights > 0 ? unit->weights : unit->micro;
+}
+
+bool window_was_taken(const struct unit *unit)
+{
+    return unit->passed < unit->numbers.done;
+}
+
+/* The sums of every window of a step are the same on all ranks: what any of them said holds. */
+static void hear(struct wk_context *ctx, const float *extras)
+{
+    bool save = extras[EXTRA_SAVE] > 0;
+    ctx->agreed_stop = ctx->agreed_stop || extras[EXTRA_STOP] > 0;
+    ctx->agreed_leave = ctx->agreed_leave || extras[EXTRA_LEAVE] > 0;
+    ctx->wants_save = ctx->wants_save || save;
+    ctx->may_save = ctx->may_save || (save && extras[EXTRA_BUSY] == 0);
+    if (save)
+        ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
+}
+
+static bool all_passed(const struct wk_context *ctx)
+{
+    const struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->optimizer && !unit->passed)
+            return false;
+    return true;
+}
+
+static bool any_done(const struct wk_context *ctx)
+{
+    const struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->numbers.done)
+            return true;
+    return false;
+}
+
+/* The step under way leaves nothing behind. */
+static void forget_step(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        unit->passed = 0;
+    memset(ctx->dealt, 0, sizeof(ctx->dealt));
+    ctx->window = 0;
+    ctx->ends = ctx->wants_save = ctx->may_save = false;
+    ctx->phase = STEP_BOUNDARY;
+}
+
+/* What the step used of the data and what the ranks agreed on becomes the state. */
+static void complete(struct wk_context *ctx)
+{
+    bool counts = false;
+    struct unit *unit;
+    units_each(unit, ctx) {
+        counts = counts || unit->numbers.taken > 0;
+        unit->numbers.done = unit->numbers.taken = 0;
+    }
+    /* What was to be saved is the step after, which a skipped one does not reach: then it is the
+     * next one that does. */
+    ctx->agreed_save = counts && ctx->may_save;
+    ctx->save_asked = ctx->save_asked || (!counts && ctx->rank == 0 && ctx->wants_save);
+    ctx->numbers.step += counts;
+    ctx->numbers.rng = ctx->rng;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
+    forget_step(ctx);
+    profile_step(&ctx->profile, ctx->numbers.step + 1);
+    if (!counts)
+        return;
+    double tokens = ctx->window_tokens;
+    ctx->window_tokens = 0;
+    report_step(ctx, tokens);
+}
+
+static void make_due(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    for (int i = 0; i < ctx->n_schedulers; i++)
+        if (ctx->schedulers[i]->optimizer == unit->optimizer)
+            ctx->scheduler_due[i] = true;
+}
+
+void window_close(struct unit *unit, enum window_result result)
+{
+    struct wk_context *ctx = unit->ctx;
+    const float *extras = unit->strategy.extras;
+    hear(ctx, extras);
+    if (result == WINDOW_TAKEN) {
+        unit->loss = (double)extras[EXTRA_LOSS] / window_weight(unit);
+        unit->numbers.taken++;
+        make_due(unit);
+    }
+    unit->numbers.done += result != WINDOW_AGAIN;
+    unit->passed++;
+    unit_clear(unit);
+    if (all_passed(ctx))
+        complete(ctx);
+    else if (result == WINDOW_TAKEN && model_is_custom(unit->model))
+        (void)wk_gather_parameters(unit->model); /* for other models' passes of this step */
+}
+
+void window_end_step(struct wk_context *ctx)
+{
+    if (ctx->phase != STEP_UNDER_WAY)
+        return;
+    if (any_done(ctx))
+        complete(ctx);
+    else
+        forget_step(ctx);
+}
+
+void window_roll_back(struct wk_context *ctx)
+{
+    struct unit *unit;
+    /* Nobody deals a batch again for what a program did without one. */
+    if (ctx->phase == STEP_UNDER_WAY && !anything_dealt(ctx))
+        window_end_step(ctx);
+    units_each(unit, ctx)
+        if (unit->strategy.ready)
+            unit_clear(unit);
+    forget_step(ctx);
+    ctx->agreed_stop = ctx->agreed_leave = ctx->agreed_save = false;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
+    ctx->rng = ctx->numbers.rng;
+    ctx->window_tokens = ctx->weight = 0;
+    ctx->phase = STEP_BROKEN;
+}
