@@ -10,6 +10,7 @@
 #include "agent/link/wire.h"
 #include "agent/link/worker_socket.h"
 #include "agent/outbox.h"
+#include "agent/refused.h"
 #include "agent/registration.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
@@ -24,13 +25,6 @@ enum {
     REPORT_MORE_MS = 50,        /* between reports while output waits */
     STOPPED_PATIENCE_MS = 3000, /* for the coordinator to hear of the last exits */
     REPORT_ARENA_MAX_BYTES = 16 << 20,
-};
-
-struct failed_start {
-    struct worker_key key;
-    char why[AGENT_START_ERROR_MAX + 1];
-    int code;
-    struct failed_start *next;
 };
 
 struct agent {
@@ -57,8 +51,8 @@ struct agent {
     struct arena report; /* of the message being built */
     struct loop_timer tick_timer, beat_timer, report_timer, end_timer;
     int64_t beat_ms, report_due_ms;
-    uint64_t data_sequence;             /* report that carries output and metrics, 0 = none */
-    struct failed_start *failed_starts; /* starts refused while actions were performed */
+    uint64_t data_sequence;        /* report that carries output and metrics, 0 = none */
+    struct refused_start *refused; /* while actions were performed */
     bool stepping, stopping, stopped, ended;
 };
 
@@ -130,18 +124,6 @@ static void on_beat(void *arg)
 
 /* Actions */
 
-static void failed_to_start(struct agent *agent, const struct worker_key *key,
-                            const struct error *err)
-{
-    struct failed_start *failed = calloc(1, sizeof(*failed));
-    insist(failed);
-    failed->key = *key;
-    (void)str_copy(failed->why, sizeof(failed->why), err->text);
-    failed->code = agent_start_code(err->code);
-    failed->next = agent->failed_starts;
-    agent->failed_starts = failed;
-}
-
 static int start_worker(struct agent *agent, const struct assignment *a, struct error *err)
 {
     struct arena arena = {0};
@@ -176,7 +158,7 @@ static void perform_start(struct agent *agent, const struct agent_action *action
     if (start_worker(agent, action->assignment, &err)) {
         log_warn(agent->log, "worker could not be started", log_str("job", action->key.job),
                  log_int("uid", (int64_t)action->key.uid), log_str("reason", err.text));
-        failed_to_start(agent, &action->key, &err);
+        refused_add(&agent->refused, &action->key, &err);
         return;
     }
     log_info(agent->log, "worker starts", log_str("job", action->key.job),
@@ -281,15 +263,12 @@ static void handle(struct agent *agent, struct agent_event *event)
     never(agent->stepping); /* nothing we call may call back from inside */
     agent->stepping = true;
     step(agent, event);
-    while (agent->failed_starts) {
-        struct failed_start *failed = agent->failed_starts;
+    for (struct refused_start *refused; (refused = refused_take(&agent->refused)); free(refused)) {
         struct agent_event next = {.kind = AGENT_EVENT_START_FAILED,
-                                   .key = failed->key,
-                                   .start_error = failed->why,
-                                   .start_code = failed->code};
-        agent->failed_starts = failed->next;
+                                   .key = refused->key,
+                                   .start_error = refused->why,
+                                   .start_code = refused->code};
         step(agent, &next);
-        free(failed);
     }
     agent->stepping = false;
     end_if_stopped(agent);
