@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -294,8 +295,19 @@ static int watch_signals(struct program *program, struct error *err)
     return program->signals < 0 ? error_set(err, E_INTERNAL, "signalfd") : 0;
 }
 
+/* A descriptor a node and some for the rest. It starts no programs, which could be surprised. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int start(struct program *program, const struct args *args, struct error *err)
 {
+    raise_descriptors();
     int rc = watch_signals(program, err);
     if (rc == 0)
         rc = loop_new(&program->loop, err);

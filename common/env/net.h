@@ -1,5 +1,6 @@
-/* Requests and answers as bytes: what RPC stands on. Real: net_nng (tcp://, tls+tcp://, ipc://);
- * simulated: tests/sim (loss, duplication, delay, reordering, partitions).
+/* Requests and answers as bytes: what RPC stands on. Real: net_nng (dialers,
+ * and listeners with TLS) and net_listener (listeners at tcp:// and ipc://); simulated: tests/sim
+ * (loss, duplication, delay, reordering, partitions).
  *
  * A listener hands each arriving request to its handler with a number; the program answers that
  * number once, at any later time (a long poll simply answers late), from the loop thread. A dialer

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/str.h"
 #include "common/env/net_nng_internal.h"
 #include "common/loop/loop.h"
@@ -104,6 +105,61 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
     return 0;
 }
 
+static int net_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
+                      net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err)
+{
+    insist(on_request && max_in_flight > 0);
+    struct net_nng *net = self;
+    struct net_nng_address address;
+    struct net_service service = {max_in_flight, on_request, on_gone, arg};
+    int rc = net_nng_address_parse(url, &address, err);
+    if (rc != 0)
+        return rc;
+    struct net_listener *l = calloc(1, sizeof(*l));
+    if (!l)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", url);
+    if (str_starts(address.url, "tls+"))
+        rc = nng_listening_new(net, &address, &service, &l->nng, err);
+    else
+        rc = sp_listener_new(net->loop, address.url, &service, &l->sp, err);
+    if (rc != 0) {
+        free(l);
+        return rc;
+    }
+    list_push_back(&net->listeners, &l->link);
+    *ret = l;
+    return 0;
+}
+
+static const char *listener_url(struct net_listener *l)
+{
+    return l->sp ? sp_listener_url(l->sp) : nng_listening_url(l->nng);
+}
+
+static void answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size)
+{
+    if (l->sp)
+        sp_listener_answer(l->sp, request, bytes, size);
+    else
+        nng_listening_answer(l->nng, request, bytes, size);
+}
+
+static void peer_name(struct net_listener *l, uint64_t peer, char ret[NET_PEER_NAME_MAX])
+{
+    if (l->sp)
+        sp_listener_peer_name(l->sp, peer, ret);
+    else
+        nng_listening_peer_name(l->nng, peer, ret);
+}
+
+static void close_listener(struct net_listener *l)
+{
+    if (l->sp)
+        sp_listener_close(l->sp);
+    else
+        nng_listening_close(l->nng);
+}
+
 int net_nng_init(struct net *ret, struct loop *loop, struct error *err)
 {
     struct net_nng *net = calloc(1, sizeof(*net));
@@ -113,12 +169,13 @@ int net_nng_init(struct net *ret, struct loop *loop, struct error *err)
     net->loop = loop;
     pthread_mutex_init(&net->lock, NULL);
     list_init(&net->inbox);
+    list_init(&net->listeners);
     *ret = (struct net){.self = net,
-                        .listen = net_nng_listen,
-                        .listener_url = net_nng_listener_url,
-                        .answer = net_nng_answer,
-                        .peer_name = net_nng_peer_name,
-                        .close_listener = net_nng_close_listener,
+                        .listen = net_listen,
+                        .listener_url = listener_url,
+                        .answer = answer,
+                        .peer_name = peer_name,
+                        .close_listener = close_listener,
                         .dial = net_nng_dial,
                         .call = net_nng_call,
                         .close_dialer = net_nng_close_dialer};
@@ -130,6 +187,14 @@ void net_nng_fini(struct net *net)
     struct net_nng *self = net->self;
     if (!self)
         return;
+    struct net_listener *l;
+    while ((l = list_first(&self->listeners, struct net_listener, link))) {
+        list_remove(&l->link);
+        sp_listener_free(l->sp);
+        if (l->nng)
+            nng_listening_close(l->nng);
+        free(l);
+    }
     pthread_mutex_lock(&self->lock);
     self->silenced = true;
     pthread_mutex_unlock(&self->lock);

@@ -1,7 +1,8 @@
-/* env.net over NNG 1.5.2, the only file that knows NNG: tcp://, tls+tcp:// and ipc:// urls.
+/* env.net over NNG 1.5.2, the only files that know NNG: tcp://, tls+tcp:// and ipc:// urls.
  *
- * Listeners are REP sockets with one context per request in flight; dialers are REQ sockets whose
- * messages we number and time ourselves. NNG's threads only append to an inbox and wake the loop:
+ * Dialers are REQ sockets whose messages we number and time ourselves. Listeners speak to them
+ * without NNG (net_listener.h), but with TLS they are REP sockets with one context per request in
+ * flight. NNG's threads only append to an inbox and wake the loop:
  * no callback of ours runs anywhere but on the loop thread. Sockets are opened once and live as
  * long as the process, because closing one that is in use can deadlock in 1.5.2; a closed listener
  * or dialer goes silent and keeps its memory.

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/list.h"
 #include "common/env/net.h"
+#include "common/env/net_listener.h"
 
 struct loop;
 
@@ -29,6 +30,7 @@ struct happening {
 
 struct net_nng {
     struct loop *loop;
+    struct list listeners;
     pthread_mutex_t lock; /* of the inbox; never held while calling NNG */
     struct list inbox;
     bool waking;   /* a drain is in the loop's mailbox */
@@ -38,6 +40,12 @@ struct net_nng {
 
 /* Any thread. */
 void net_nng_push(struct net_nng *net, struct happening *it);
+
+struct net_listener { /* one of the two */
+    struct list link;
+    struct sp_listener *sp;    /* tcp, ipc */
+    struct nng_listening *nng; /* with TLS */
+};
 
 /* An url apart from the query that says how TLS is done. */
 struct net_nng_address {
@@ -59,14 +67,18 @@ int net_nng_start(void);
 /* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
 void net_nng_mend_epipe(void);
 
-/* The slots of struct net. */
-int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
-                   net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err);
-const char *net_nng_listener_url(struct net_listener *l);
-void net_nng_answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size);
-void net_nng_peer_name(struct net_listener *l, uint64_t number, char ret[NET_PEER_NAME_MAX]);
-void net_nng_close_listener(struct net_listener *l);
+/* Listening with TLS; as the functions of sp_listener, and never freed. */
+struct nng_listening;
+int nng_listening_new(struct net_nng *net, const struct net_nng_address *address,
+                      const struct net_service *service, struct nng_listening **ret,
+                      struct error *err);
+const char *nng_listening_url(const struct nng_listening *l);
+void nng_listening_answer(struct nng_listening *l, uint64_t request, const void *bytes,
+                          size_t size);
+void nng_listening_peer_name(struct nng_listening *l, uint64_t number, char ret[NET_PEER_NAME_MAX]);
+void nng_listening_close(struct nng_listening *l);
 
+/* The slots of struct net. */
 int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err);
 int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t timeout_ms,
                  net_answer_fn on_answer, void *arg, struct error *err);

@@ -1,3 +1,5 @@
+/* Listeners with TLS: REP sockets of NNG with one context per request in flight. Those without are
+ * ours (net_listener.h). */
 #include "common/env/net_nng_internal.h"
 
 #include <arpa/inet.h>
@@ -18,15 +20,12 @@ enum {
     CONTEXTS_READY = 8, /* receiving at any time, below max_in_flight */
 };
 
-struct net_listener {
+struct nng_listening {
     struct net_nng *net;
     nng_socket socket;
     nng_listener listener;
     char url[NET_URL_MAX];
-    int max_in_flight;
-    net_request_fn on_request;
-    net_gone_fn on_gone;
-    void *arg;
+    struct net_service service;
     bool closed;     /* loop thread, as all above */
     struct map open; /* request number -> struct context */
     uint64_t last_request;
@@ -42,7 +41,7 @@ struct net_listener {
 
 struct peer {
     struct happening gone;
-    struct net_listener *listener;
+    struct nng_listening *listener;
     uint64_t number;
     char name[NET_PEER_NAME_MAX];
 };
@@ -53,7 +52,7 @@ enum context_state { CONTEXT_RECEIVING, CONTEXT_HELD, CONTEXT_SENDING, CONTEXT_P
 
 struct context {
     struct happening arrived;
-    struct net_listener *listener;
+    struct nng_listening *listener;
     struct list link;
     nng_ctx ctx;
     nng_aio *aio;
@@ -109,7 +108,7 @@ static void context_done(void *arg)
     net_nng_push(c->listener->net, &c->arrived);
 }
 
-static uint64_t listener_peer(struct net_listener *l, uint32_t pipe)
+static uint64_t listener_peer(struct nng_listening *l, uint32_t pipe)
 {
     pthread_mutex_lock(&l->lock);
     struct peer *peer = map_get(&l->peers, pipe);
@@ -120,7 +119,7 @@ static uint64_t listener_peer(struct net_listener *l, uint32_t pipe)
 
 static void context_arrived(struct happening *self);
 
-static int listener_add_context(struct net_listener *l)
+static int listener_add_context(struct nng_listening *l)
 {
     struct context *c = calloc(1, sizeof(*c));
     if (!c)
@@ -144,11 +143,11 @@ static int listener_add_context(struct net_listener *l)
 }
 
 /* Long polls hold contexts, so their number doubles whenever few are left to receive. */
-static void listener_keep_ready(struct net_listener *l)
+static void listener_keep_ready(struct nng_listening *l)
 {
     pthread_mutex_lock(&l->lock);
     int want = l->receiving < CONTEXTS_READY / 2 ? l->context_count : 0;
-    int room = l->max_in_flight - l->context_count;
+    int room = l->service.max_in_flight - l->context_count;
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < want && i < room; i++)
         if (listener_add_context(l) != 0)
@@ -158,7 +157,7 @@ static void listener_keep_ready(struct net_listener *l)
 static void context_arrived(struct happening *self)
 {
     struct context *c = list_entry(self, struct context, arrived);
-    struct net_listener *l = c->listener;
+    struct nng_listening *l = c->listener;
     nng_msg *message = c->message;
     c->message = NULL;
     c->pipe = (uint32_t)nng_pipe_id(nng_msg_get_pipe(message));
@@ -171,12 +170,13 @@ static void context_arrived(struct happening *self)
     } else {
         l->last_request = request;
         listener_keep_ready(l);
-        l->on_request(l->arg, request, peer, nng_msg_body(message), nng_msg_len(message));
+        l->service.on_request(l->service.arg, request, peer, nng_msg_body(message),
+                              nng_msg_len(message));
     }
     nng_msg_free(message);
 }
 
-void net_nng_answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size)
+void nng_listening_answer(struct nng_listening *l, uint64_t request, const void *bytes, size_t size)
 {
     struct context *c = l->closed ? NULL : map_remove(&l->open, request);
     if (!c)
@@ -196,11 +196,11 @@ void net_nng_answer(struct net_listener *l, uint64_t request, const void *bytes,
 static void peer_gone(struct happening *self)
 {
     struct peer *peer = list_entry(self, struct peer, gone);
-    struct net_listener *l = peer->listener;
+    struct nng_listening *l = peer->listener;
     uint64_t number = peer->number;
     free(peer);
-    if (!l->closed && l->on_gone)
-        l->on_gone(l->arg, number);
+    if (!l->closed && l->service.on_gone)
+        l->service.on_gone(l->service.arg, number);
 }
 
 static void name_peer(nng_pipe pipe, char ret[NET_PEER_NAME_MAX])
@@ -220,7 +220,7 @@ static void name_peer(nng_pipe pipe, char ret[NET_PEER_NAME_MAX])
 static void listener_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)event;
-    struct net_listener *l = arg;
+    struct nng_listening *l = arg;
     struct peer *peer = calloc(1, sizeof(*peer));
     int rc = E_RESOURCE_EXHAUSTED;
     if (peer) {
@@ -243,7 +243,7 @@ static void listener_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 static void listener_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)event;
-    struct net_listener *l = arg;
+    struct nng_listening *l = arg;
     pthread_mutex_lock(&l->lock);
     struct peer *peer = map_remove(&l->peers, (uint32_t)nng_pipe_id(pipe));
     if (peer)
@@ -256,7 +256,7 @@ static void listener_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
 /* Without it a peer that never reads would hold its contexts for ever. */
 static void listener_sweep(void *arg)
 {
-    struct net_listener *l = arg;
+    struct nng_listening *l = arg;
     int64_t now_ms = loop_now_ms(l->net->loop);
     uint32_t stuck = 0;
     pthread_mutex_lock(&l->lock);
@@ -270,7 +270,7 @@ static void listener_sweep(void *arg)
     loop_timer_set(l->net->loop, &l->sweep, now_ms + SWEEP_MS, listener_sweep, l);
 }
 
-static int listener_start(struct net_listener *l, const struct net_nng_address *address)
+static int listener_start(struct nng_listening *l, const struct net_nng_address *address)
 {
     int rv = net_nng_start();
     if (rv == 0)
@@ -286,24 +286,20 @@ static int listener_start(struct net_listener *l, const struct net_nng_address *
         rv = nng_listener_create(&l->listener, l->socket, address->url);
     if (rv != 0)
         return rv;
-    if (str_starts(address->url, "ipc:")) {
-        rv = nng_listener_set_int(l->listener, NNG_OPT_IPC_PERMISSIONS, 0600);
-    } else {
-        rv = nng_listener_set_bool(l->listener, NNG_OPT_TCP_NODELAY, true);
-        if (rv == 0)
-            rv = nng_listener_set_bool(l->listener, NNG_OPT_TCP_KEEPALIVE, true);
-    }
+    rv = nng_listener_set_bool(l->listener, NNG_OPT_TCP_NODELAY, true);
+    if (rv == 0)
+        rv = nng_listener_set_bool(l->listener, NNG_OPT_TCP_KEEPALIVE, true);
     if (rv == 0 && address->cert[0])
         rv = nng_listener_set_string(l->listener, NNG_OPT_TLS_CERT_KEY_FILE, address->cert);
     return rv == 0 ? nng_listener_start(l->listener, 0) : rv;
 }
 
-/* "tcp://127.0.0.1:0" with the port it got. */
-static int listener_name(struct net_listener *l, const struct net_nng_address *address)
+/* "tls+tcp://127.0.0.1:0" with the port it got. */
+static int listener_name(struct nng_listening *l, const struct net_nng_address *address)
 {
     char *colon = strrchr(address->url, ':');
     int port = 0;
-    if (str_starts(address->url, "ipc:") || !str_equal(str_of(colon), str_of(":0")))
+    if (!str_equal(str_of(colon), str_of(":0")))
         return str_copy(l->url, sizeof(l->url), address->url);
     if (nng_listener_get_int(l->listener, NNG_OPT_TCP_BOUND_PORT, &port) != 0)
         return E_INTERNAL;
@@ -311,33 +307,25 @@ static int listener_name(struct net_listener *l, const struct net_nng_address *a
                       port);
 }
 
-int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_fn on_request,
-                   net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err)
+int nng_listening_new(struct net_nng *net, const struct net_nng_address *address,
+                      const struct net_service *service, struct nng_listening **ret,
+                      struct error *err)
 {
-    insist(on_request && max_in_flight > 0);
-    struct net_nng_address address;
-    int rc = net_nng_address_parse(url, &address, err);
-    if (rc != 0)
-        return rc;
-    struct net_listener *l = calloc(1, sizeof(*l));
+    struct nng_listening *l = calloc(1, sizeof(*l));
     if (!l)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", url);
-    *l = (struct net_listener){.net = self,
-                               .max_in_flight = max_in_flight,
-                               .on_request = on_request,
-                               .on_gone = on_gone,
-                               .arg = arg};
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", address->url);
+    *l = (struct nng_listening){.net = net, .service = *service};
     pthread_mutex_init(&l->lock, NULL);
     list_init(&l->contexts);
-    int rv = listener_start(l, &address);
-    if (rv == 0 && listener_name(l, &address) != 0)
+    int rv = listener_start(l, address);
+    if (rv == 0 && listener_name(l, address) != 0)
         rv = NNG_EADDRINVAL;
-    for (int i = 0; rv == 0 && i < CONTEXTS_READY && i < max_in_flight; i++)
+    for (int i = 0; rv == 0 && i < CONTEXTS_READY && i < service->max_in_flight; i++)
         rv = listener_add_context(l);
     if (rv != 0) {
         l->closed = true; /* and kept: nng_close may wait for ever */
         l->net->used = true;
-        return net_nng_fail(err, rv, "cannot listen at", url);
+        return net_nng_fail(err, rv, "cannot listen at", address->url);
     }
     l->net->used = true;
     listener_sweep(l);
@@ -345,12 +333,12 @@ int net_nng_listen(void *self, const char *url, int max_in_flight, net_request_f
     return 0;
 }
 
-const char *net_nng_listener_url(struct net_listener *l)
+const char *nng_listening_url(const struct nng_listening *l)
 {
     return l->url;
 }
 
-void net_nng_peer_name(struct net_listener *l, uint64_t number, char ret[NET_PEER_NAME_MAX])
+void nng_listening_peer_name(struct nng_listening *l, uint64_t number, char ret[NET_PEER_NAME_MAX])
 {
     pthread_mutex_lock(&l->lock);
     const struct peer *peer = map_get(&l->numbers, number);
@@ -358,7 +346,7 @@ void net_nng_peer_name(struct net_listener *l, uint64_t number, char ret[NET_PEE
     pthread_mutex_unlock(&l->lock);
 }
 
-void net_nng_close_listener(struct net_listener *l)
+void nng_listening_close(struct nng_listening *l)
 {
     if (l->closed)
         return;

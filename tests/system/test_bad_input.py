@@ -1,6 +1,7 @@
 """Bad input gets a clear error and loses nothing."""
 import os
 import random
+import resource
 import socket
 import subprocess
 import time
@@ -205,3 +206,20 @@ def test_a_full_disk_loses_nothing_acknowledged(make_cluster, tmp_path):
     finally:
         cluster.stop()
         subprocess.run(["umount", str(cluster.data)], check=False)
+
+
+def test_connections_are_not_bounded_by_the_shell_s_limit_of_descriptors(make_cluster):
+    cluster = make_cluster(nodes=0, coordinator=False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        cluster.start_coordinator()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    host, port = cluster.rpc.split("://")[1].rsplit(":", 1)
+    strangers = [socket.create_connection((host, int(port)), timeout=5) for _ in range(300)]
+    still = cluster.muster("nodes", timeout=10)
+    assert still.returncode == 0, still.stderr
+    for stranger in strangers:
+        assert stranger.recv(8) == b"\0SP\0\0\x31\0\0"
+        stranger.close()

@@ -1,0 +1,144 @@
+#include "common/env/net_bind.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+
+enum { BACKLOG = 4096 }; /* a whole cluster may come back at once; the kernel's somaxconn cuts it */
+
+static const char tcp_scheme[] = "tcp://", ipc_scheme[] = "ipc://";
+
+const char *net_bind_path(const char *url)
+{
+    return str_starts(url, ipc_scheme) ? url + sizeof(ipc_scheme) - 1 : NULL;
+}
+
+static int cannot(const char *url, struct error *err)
+{
+    if (errno == EADDRINUSE)
+        return error_set(err, E_ALREADY_EXISTS, "cannot listen at %s: somebody listens there", url);
+    return error_errno(err, errno, "cannot listen at %s", url);
+}
+
+/* Nobody answers there: its program died without removing it. */
+static bool is_left_over(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+                   errno == ECONNREFUSED;
+    if (fd >= 0)
+        close(fd);
+    return refused;
+}
+
+static int bind_path(const char *url, int *ret_fd, struct error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *path = net_bind_path(url);
+    if (!*path || str_copy(address.sun_path, sizeof(address.sun_path), path) != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "cannot listen at %s: a path has 1 to %zu bytes",
+                         url, sizeof(address.sun_path) - 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return cannot(url, err);
+    int rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    if (rc < 0 && errno == EADDRINUSE && is_left_over(&address) && unlink(path) == 0)
+        rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    /* Nobody can connect before listen(). */
+    if (rc < 0 || chmod(path, S_IRUSR | S_IWUSR) < 0 || listen(fd, BACKLOG) < 0) {
+        rc = cannot(url, err);
+        close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int bind_to(const struct addrinfo *address)
+{
+    int on = 1;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, address->ai_addr, address->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
+        int why = errno;
+        close(fd);
+        errno = why;
+        return -1;
+    }
+    return fd;
+}
+
+/* "host:port" or "[host]:port" apart; false if it is neither. */
+static bool split(const char *text, char host[NET_URL_MAX], char port[NET_URL_MAX])
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return false;
+    (void)str_copy(port, NET_URL_MAX, colon + 1);
+    size_t length = (size_t)(colon - text);
+    bool bracketed = length >= 2 && text[0] == '[' && text[length - 1] == ']';
+    if (bracketed) {
+        text++;
+        length -= 2;
+    }
+    memcpy(host, text, length);
+    host[length] = '\0';
+    return bracketed || !strchr(host, ':');
+}
+
+static int bound_port(int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t size = sizeof(bound);
+    if (getsockname(fd, (struct sockaddr *)&bound, &size) < 0)
+        return 0;
+    return ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+                                             : ((struct sockaddr_in *)&bound)->sin_port);
+}
+
+static int bind_port(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], struct error *err)
+{
+    char host[NET_URL_MAX], port[NET_URL_MAX];
+    const char *text = url + sizeof(tcp_scheme) - 1;
+    if (strlen(url) >= NET_URL_MAX || !split(text, host, port)) {
+        error_set(err, E_INVALID_ARGUMENT, "cannot listen at %.200s: no host and port", url);
+        error_hint(err, "write tcp://host:port; an IPv6 host in brackets");
+        return E_INVALID_ARGUMENT;
+    }
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+    bool all = !host[0] || strcmp(host, "*") == 0;
+    int failed = getaddrinfo(all ? NULL : host, port, &wanted, &found);
+    if (failed)
+        return error_set(err, E_INVALID_ARGUMENT, "cannot listen at %s: %s", url,
+                         gai_strerror(failed));
+    int fd = bind_to(found);
+    freeaddrinfo(found);
+    if (fd < 0)
+        return cannot(url, err);
+    if (str_printf(ret_url, NET_URL_MAX, "%.*s:%d", (int)(strrchr(url, ':') - url), url,
+                   bound_port(fd)) < 0) {
+        close(fd);
+        return error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes",
+                         NET_URL_MAX - 1);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int net_bind(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], struct error *err)
+{
+    if (str_starts(url, tcp_scheme))
+        return bind_port(url, ret_fd, ret_url, err);
+    int rc = bind_path(url, ret_fd, err);
+    return rc == 0 ? str_copy(ret_url, NET_URL_MAX, url) : rc;
+}

@@ -1,0 +1,43 @@
+/* Listening at tcp:// and ipc:// urls on the loop's own thread: what NNG's REQ sockets dial,
+ * without NNG. Its REP needs four wakes of threads for a request and its answer, which cost the
+ * coordinator three quarters of a beat (docs/adr/0007-our-own-listener.md).
+ *
+ *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written
+ *         │                      │ resting: not read from while max_in_flight requests are open, or
+ *         │                      │ its own answers are not all written, or others have their turn
+ *         └──(10 s)──► closed ◄──┴──(gone; no message; 30 s without reading an answer)
+ *
+ * Loop thread only. Each connection is one descriptor watched edge-triggered; memory of one that
+ * sends nothing is some hundred bytes.
+ */
+#ifndef ENV_NET_LISTENER_H
+#define ENV_NET_LISTENER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/env/net.h"
+
+struct loop;
+struct sp_listener;
+
+struct net_service { /* whom requests go to; as net.listen says */
+    int max_in_flight;
+    net_request_fn on_request;
+    net_gone_fn on_gone; /* NULL is fine */
+    void *arg;
+};
+
+int sp_listener_new(struct loop *loop, const char *url, const struct net_service *service,
+                    struct sp_listener **ret, struct error *err);
+void sp_listener_free(struct sp_listener *listener); /* NULL is fine; not from a callback of it */
+
+const char *sp_listener_url(const struct sp_listener *listener);
+void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,
+                        size_t size);
+void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
+                           char ret[NET_PEER_NAME_MAX]);
+/* Closes all connections without a word; no callback after it. May be called from a callback. */
+void sp_listener_close(struct sp_listener *listener);
+
+#endif

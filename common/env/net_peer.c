@@ -1,0 +1,272 @@
+/* One connection of a listener. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+#include "common/env/net_listener_internal.h"
+
+static size_t unsent(const struct peer *p)
+{
+    return p->unsent.size - p->unsent_at;
+}
+
+/* Its end is noticed by the loop, not in the middle of whatever the program does. */
+static void peer_break(struct peer *p)
+{
+    buf_fini(&p->unsent);
+    p->unsent_at = 0;
+    (void)shutdown(p->fd, SHUT_RDWR);
+}
+
+void peer_hang_up(struct peer *p)
+{
+    struct request *request;
+    while ((request = list_first(&p->requests, struct request, link))) {
+        list_remove(&request->link);
+        map_remove(&p->listener->open, request->number);
+        free(request);
+    }
+    list_remove(&p->resting);
+    loop_unwatch(p->listener->loop, p->fd);
+    close(p->fd);
+    p->fd = -1;
+}
+
+void peer_free(struct peer *p)
+{
+    if (p->fd >= 0)
+        peer_hang_up(p);
+    map_remove(&p->listener->numbers, p->number);
+    list_remove(&p->link);
+    buf_fini(&p->received);
+    buf_fini(&p->unsent);
+    free(p);
+}
+
+void peer_gone(struct peer *p)
+{
+    struct sp_listener *l = p->listener;
+    uint64_t number = p->number;
+    bool told = p->greeted && l->service.on_gone;
+    peer_free(p);
+    listener_resume_soon(l);
+    if (told)
+        l->service.on_gone(l->service.arg, number);
+}
+
+/* Sending */
+
+static void peer_keep(struct peer *p, const struct iovec *parts, int count, size_t sent)
+{
+    p->since_ms = loop_now_ms(p->listener->loop);
+    for (int i = 0; i < count; i++) {
+        size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
+        sent -= skip;
+        if (buf_append(&p->unsent, (const char *)parts[i].iov_base + skip,
+                       parts[i].iov_len - skip) != 0) {
+            peer_break(p);
+            return;
+        }
+    }
+}
+
+static void peer_write(struct peer *p, struct iovec *parts, int count, size_t size)
+{
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    ssize_t sent = 0;
+    if (unsent(p) == 0) {
+        do
+            sent = sendmsg(p->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0 && errno != EAGAIN) {
+            peer_break(p);
+            return;
+        }
+        sent = sent < 0 ? 0 : sent;
+    }
+    if ((size_t)sent < size)
+        peer_keep(p, parts, count, (size_t)sent);
+}
+
+void peer_send(struct peer *p, const struct request *request, const void *bytes, size_t size)
+{
+    uint8_t head[SP_HEAD_MAX_BYTES];
+    size_t head_bytes = sp_head(request->trace_bytes + size, p->listener->unix_socket, head);
+    struct iovec parts[] = {
+        {head, head_bytes}, {(void *)request->trace, request->trace_bytes}, {(void *)bytes, size}};
+    peer_write(p, parts, 3, head_bytes + request->trace_bytes + size);
+}
+
+static void peer_flush(struct peer *p)
+{
+    while (unsent(p) > 0) {
+        ssize_t sent =
+            send(p->fd, p->unsent.data + p->unsent_at, unsent(p), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && errno == EAGAIN)
+            return;
+        if (sent < 0) {
+            peer_break(p);
+            return;
+        }
+        p->unsent_at += (size_t)sent;
+        p->since_ms = loop_now_ms(p->listener->loop);
+    }
+    buf_fini(&p->unsent);
+    p->unsent_at = 0;
+}
+
+/* Receiving */
+
+static void peer_rest(struct peer *p)
+{
+    list_push_back(&p->listener->resting, &p->resting);
+}
+
+/* Who does not read its answers is not asked for more, and a full program takes no more. */
+static bool may_take(const struct peer *p)
+{
+    const struct sp_listener *l = p->listener;
+    return unsent(p) == 0 && l->open.count < (size_t)l->service.max_in_flight;
+}
+
+static bool peer_serve(struct peer *p, const struct sp_message *message)
+{
+    struct sp_listener *l = p->listener;
+    struct request *request = calloc(1, sizeof(*request));
+    uint64_t number = l->last_request + 1;
+    if (!request || map_set(&l->open, number, request, NULL) != 0) {
+        free(request);
+        return false;
+    }
+    l->last_request = request->number = number;
+    request->peer = p;
+    request->trace_bytes = message->trace_bytes;
+    memcpy(request->trace, message->trace, message->trace_bytes);
+    list_push_back(&p->requests, &request->link);
+    l->service.on_request(l->service.arg, number, p->number, message->body, message->body_bytes);
+    return true;
+}
+
+/* Serve what is whole in `bytes`; how much that was, or below 0: this connection cannot go on. */
+static int64_t peer_take(struct peer *p, const uint8_t *bytes, size_t size)
+{
+    size_t at = 0;
+    if (!p->greeted) {
+        if (size < SP_GREETING_BYTES)
+            return 0;
+        if (!sp_greets_as_req(bytes))
+            return E_INVALID_ARGUMENT;
+        p->greeted = true;
+        at = SP_GREETING_BYTES;
+    }
+    while (p->fd >= 0 && may_take(p)) {
+        struct sp_message message;
+        int64_t taken = sp_take(bytes + at, size - at, p->listener->unix_socket, &message);
+        if (taken == 0)
+            break;
+        if (taken < 0 || !peer_serve(p, &message))
+            return E_INVALID_ARGUMENT;
+        at += (size_t)taken;
+    }
+    return (int64_t)at;
+}
+
+/* False: it cannot go on. */
+static bool peer_take_received(struct peer *p)
+{
+    struct buf *from = &p->received;
+    int64_t taken = peer_take(p, (const uint8_t *)from->data, from->size);
+    if (taken < 0)
+        return false;
+    if ((size_t)taken == from->size) {
+        buf_fini(from);
+    } else if (taken > 0) {
+        from->size -= (size_t)taken;
+        memmove(from->data, from->data + taken, from->size);
+    }
+    return true;
+}
+
+static bool peer_take_new(struct peer *p, size_t size)
+{
+    const uint8_t *bytes = p->listener->bytes;
+    if (p->received.size > 0)
+        return buf_append(&p->received, bytes, size) == 0 && peer_take_received(p);
+    int64_t taken = peer_take(p, bytes, size);
+    return taken >= 0 && buf_append(&p->received, bytes + taken, size - (size_t)taken) == 0;
+}
+
+/* Edge-triggered: after a read that was not filled nothing is left, and what comes then is told. */
+void peer_go_on(struct peer *p)
+{
+    struct sp_listener *l = p->listener;
+    list_remove(&p->resting);
+    bool good = p->received.size == 0 || peer_take_received(p);
+    for (int reads = 0; good && p->fd >= 0; reads++) {
+        if (p->greeted && !may_take(p)) {
+            peer_rest(p);
+            return;
+        }
+        if (reads == PEER_READS_MAX) {
+            peer_rest(p);
+            listener_resume_soon(l);
+            return;
+        }
+        ssize_t size = recv(p->fd, l->bytes, sizeof(l->bytes), 0);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size < 0 && errno == EAGAIN)
+            return;
+        good = size > 0 && peer_take_new(p, (size_t)size);
+        if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_take(p))
+            return;
+    }
+    if (!good && p->fd >= 0)
+        peer_gone(p);
+}
+
+static void peer_event(void *arg, int fd, uint32_t events)
+{
+    struct peer *p = arg;
+    (void)fd;
+    if (events & EPOLLOUT)
+        peer_flush(p);
+    /* One that rests would not be read from, and so its end not be seen. */
+    if (!list_empty(&p->resting) && events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+        peer_gone(p);
+    else
+        peer_go_on(p);
+}
+
+struct peer *peer_new(struct sp_listener *l, int fd)
+{
+    struct peer *p = calloc(1, sizeof(*p));
+    if (!p) {
+        close(fd);
+        return NULL;
+    }
+    *p = (struct peer){
+        .listener = l, .fd = fd, .number = ++l->last_peer, .since_ms = loop_now_ms(l->loop)};
+    list_init(&p->resting);
+    list_init(&p->requests);
+    list_push_back(&l->peers, &p->link);
+    buf_init(&p->received,
+             SP_HEAD_MAX_BYTES + SP_TRACE_MAX_BYTES + NET_MESSAGE_MAX_BYTES + PEER_READ_BYTES);
+    buf_init(&p->unsent, PEER_UNSENT_MAX_BYTES);
+    struct iovec greeting = {(void *)sp_greeting_rep, SP_GREETING_BYTES};
+    peer_write(p, &greeting, 1, SP_GREETING_BYTES);
+    uint32_t events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    if (map_set(&l->numbers, p->number, p, NULL) != 0 ||
+        loop_watch(l->loop, fd, events, peer_event, p, NULL) != 0) {
+        peer_free(p);
+        return NULL;
+    }
+    return p;
+}
