@@ -294,7 +294,36 @@ void invariant_memory_free(struct invariant_memory *memory)
     free(memory);
 }
 
-static int check_since(const struct job *job, struct seen *seen, struct error *err)
+/* Slots of those of a tenant that nobody told to end. */
+static int staying_slots(const struct cluster *cluster, const struct tenant *tenant)
+{
+    int slots = 0;
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job))
+        for (int i = 0; job->tenant == tenant && i < job->workers_count; i++)
+            if (is_living(&job->workers[i]) && !job->workers[i].should_stop)
+                slots += job->spec->resources.slots;
+    return slots;
+}
+
+/* A gang that what its tenant is guaranteed covers ends for nobody else. */
+static int check_giver(const struct cluster *cluster, const struct job *job,
+                       const struct seen *seen, struct error *err)
+{
+    const struct job *to = cluster_job(cluster, job->gives_to);
+    bool begins = job->state == JOB_PREEMPTING && seen->state != JOB_PREEMPTING;
+    if (!begins || !to || to->tenant == job->tenant)
+        return 0;
+    int slots = staying_slots(cluster, job->tenant) +
+                spec_world(job->spec, job->spec->nodes_min) * job->spec->resources.slots;
+    if (slots > job->tenant->guaranteed_slots)
+        return 0;
+    return BROKEN(err, "job %s ends for %s, though tenant %s is guaranteed %d slots and has %d",
+                  job->id, to->id, job->tenant->name, job->tenant->guaranteed_slots, slots);
+}
+
+static int check_since(const struct cluster *cluster, const struct job *job, struct seen *seen,
+                       struct error *err)
 {
     const struct checkpoint *last = job_last_checkpoint(job);
     uint64_t step = last ? last->step : 0;
@@ -305,6 +334,8 @@ static int check_since(const struct job *job, struct seen *seen, struct error *e
         return BROKEN(err, "job %s: generations or uids fell", job->id);
     if (job->version < seen->version)
         return BROKEN(err, "job %s: its version fell", job->id);
+    if (check_giver(cluster, job, seen, err) < 0)
+        return err->code;
     uint64_t of = last ? last->generation : 0; /* a later one may have gone back */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
         return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
@@ -328,11 +359,13 @@ int invariant_check_since(struct invariant_memory *memory, const struct cluster 
          job = cluster_next_job(cluster, job)) {
         struct seen *seen = map_get(&memory->jobs, job->sequence);
         count++;
-        if (!seen) {
+        if (!seen) { /* it begins as it is: read back, it did nothing */
             seen = calloc(1, sizeof *seen);
-            insist(seen && map_set(&memory->jobs, job->sequence, seen, NULL) == 0);
+            insist(seen);
+            seen->state = job->state;
+            insist(map_set(&memory->jobs, job->sequence, seen, NULL) == 0);
         }
-        if (check_since(job, seen, err) < 0)
+        if (check_since(cluster, job, seen, err) < 0)
             return err->code;
     }
     return count == memory->jobs.count

@@ -136,6 +136,34 @@ static void check_lost(struct stage *stage, const struct cluster *cluster)
     }
 }
 
+/* A worker that counts as ended has ended: its slots go to others, its peers go on without it. Only
+ * a node that is lost takes with it what lives on unseen. */
+static void check_end(struct stage *stage, const struct node *node, const struct job *job,
+                      struct process *process)
+{
+    const struct worker *worker = job_worker(job, process->key.uid);
+    if (worker && worker->state != WORKER_EXITED)
+        process->counted = true;
+    if (node->state == NODE_LOST || node->state == NODE_JOINING)
+        process->given_up = true;
+    if (worker && worker->state == WORKER_EXITED && process->counted && !process->given_up)
+        world_fail(stage->world, "%s/%llu lives on %s and counts as ended (%s)", job->id,
+                   (unsigned long long)worker->uid, node->name, worker->exit.text);
+}
+
+static void check_ends(struct stage *stage, const struct cluster *cluster)
+{
+    for (int n = 0; n < stage->nodes_count; n++) {
+        const struct sim_node *mine = &stage->nodes[n];
+        const struct node *node = cluster_node(cluster, mine->name);
+        for (int i = 0; node && i < mine->processes_count; i++) {
+            const struct job *job = cluster_job(cluster, mine->processes[i]->key.job);
+            if (job && process_lives(mine->processes[i]))
+                check_end(stage, node, job, mine->processes[i]);
+        }
+    }
+}
+
 /* Nobody with an equal or higher priority gave way, but to whom it was guaranteed. */
 static void check_preemptions(struct stage *stage, const struct cluster *cluster)
 {
@@ -219,6 +247,7 @@ void stage_check_cluster(struct stage *stage)
     check_ledgers(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
+    check_ends(stage, cluster);
     operators_check(stage, cluster);
     check_lost(stage, cluster);
     remember_ends(stage, cluster);

@@ -39,6 +39,8 @@ struct process {
     bool forgotten; /* its run directory is gone */
     bool trained;   /* has been in a whole gang: it has state */
     bool hung;      /* stands still, hears no SIGTERM */
+    /* in the coordinator's eyes while it lived: it did too, or it was lost with its node */
+    bool counted, given_up;
     /* the program; NULL once it has ended */
     struct program *program;
     struct rpc_client *hub;
