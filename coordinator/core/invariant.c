@@ -314,12 +314,13 @@ static int check_giver(const struct cluster *cluster, const struct job *job,
     bool begins = job->state == JOB_PREEMPTING && seen->state != JOB_PREEMPTING;
     if (!begins || !to || to->tenant == job->tenant)
         return 0;
-    int slots = staying_slots(cluster, job->tenant) +
-                spec_world(job->spec, job->spec->nodes_min) * job->spec->resources.slots;
-    if (slots > job->tenant->guaranteed_slots)
+    int staying = staying_slots(cluster, job->tenant), has = job->current.nodes;
+    int needs = spec_world(job->spec, 1) * job->spec->resources.slots, least = job->spec->nodes_min;
+    int covered = (job->tenant->guaranteed_slots - staying) / needs;
+    if (covered < (has > least ? has : least)) /* not, or it comes back with fewer nodes */
         return 0;
-    return BROKEN(err, "job %s ends for %s, though tenant %s is guaranteed %d slots and has %d",
-                  job->id, to->id, job->tenant->name, job->tenant->guaranteed_slots, slots);
+    return BROKEN(err, "job %s ends for %s, though tenant %s has %d slots without, guaranteed %d",
+                  job->id, to->id, job->tenant->name, staying, job->tenant->guaranteed_slots);
 }
 
 static int check_since(const struct cluster *cluster, const struct job *job, struct seen *seen,

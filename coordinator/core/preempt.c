@@ -36,12 +36,16 @@ static void end_with_grace(struct step *step, struct job *job, const struct reas
     job_set_state(step, job, JOB_PREEMPTING, reason);
 }
 
-static void give_way(struct step *step, struct job *job, const struct job *to, bool reclaimed)
+static void give_way(struct step *step, const struct concession *given, const struct job *to)
 {
     struct reason reason;
+    struct job *job = given->job;
     reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s", to->id,
-               to->spec->name, reclaimed ? "its tenant is guaranteed" : "has a higher priority");
-    reason_hint(&reason, "it goes on from its last checkpoint when there is room");
+               to->spec->name,
+               given->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
+    reason_hint(&reason, given->returns
+                             ? "it goes on from its last checkpoint at once, with fewer nodes"
+                             : "it goes on from its last checkpoint when there is room");
     (void)str_copy(job->gives_to, sizeof job->gives_to, to->id);
     end_with_grace(step, job, &reason);
 }
@@ -70,7 +74,7 @@ void preempt_perform(struct step *step, const struct job *job, const struct conc
         if (given[i].node)
             give_back(step, given[i].job, given[i].node->name, job->id);
         else
-            give_way(step, given[i].job, job, given[i].reclaimed);
+            give_way(step, &given[i], job);
     }
 }
 

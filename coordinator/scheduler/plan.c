@@ -52,9 +52,10 @@ static void give_way(struct look *look, const struct concession *given, int coun
 {
     look->ret->makes_room = count > 0;
     for (int i = 0; i < count; i++)
-        forecast_add(look->ret, &(struct effect){.kind = given[i].moves  ? EFFECT_MOVES
-                                                         : given[i].node ? EFFECT_SHRINKS
-                                                                         : EFFECT_WAITS,
+        forecast_add(look->ret, &(struct effect){.kind = given[i].moves     ? EFFECT_MOVES
+                                                         : given[i].node    ? EFFECT_SHRINKS
+                                                         : given[i].returns ? EFFECT_RESTARTS
+                                                                            : EFFECT_WAITS,
                                                  .job = given[i].job,
                                                  .node = given[i].node,
                                                  .gives_way = true});

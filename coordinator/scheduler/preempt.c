@@ -11,8 +11,10 @@
 struct giver { /* a gang that could give way */
     struct job *job;
     int64_t lost_work;
-    int surplus; /* nodes beyond its minimum */
-    bool may_end, may_shrink, reclaimed;
+    bool may_end;     /* and wait in the queue */
+    bool may_shrink;  /* down to what it keeps, in place */
+    bool may_restart; /* the same, but for that it has to end and start again */
+    bool reclaimed;
 };
 
 struct plan {
@@ -21,6 +23,7 @@ struct plan {
     const struct pass *pass;
     const struct job *job;
     bool owed;
+    int *leaving; /* slots by tenant: used by those who were told to end or to leave */
     struct concession *concessions;
     int count, max;
 };
@@ -85,49 +88,80 @@ void preempt_view(const struct pass *pass, struct view *ret)
     copy_view(&pass->view, ret);
 }
 
-static int living_slots(const struct job *job, const struct node *node)
+static int staying_slots(const struct job *job, const struct node *node)
 {
     int slots = 0;
     for (int i = 0; i < job->workers_count; i++)
-        if (job->workers[i].state != WORKER_EXITED &&
+        if (job->workers[i].state != WORKER_EXITED && !leaves(&job->workers[i]) &&
             (!node || strcmp(job->workers[i].node, node->name) == 0))
             slots += job->spec->resources.slots;
     return slots;
 }
 
-/* Ended, it would be owed its place again at once: what its tenant is guaranteed covers it, also
- * after what the plan takes from that tenant. */
-static bool is_protected(const struct plan *plan, const struct job *job)
+static void count_leaving(struct plan *plan)
+{
+    for (const struct job *job = cluster_first_active_job(plan->view.cluster); job;
+         job = cluster_next_active_job(plan->view.cluster, job))
+        for (int i = 0; i < job->workers_count && !view_is_absent(&plan->view, job); i++)
+            if (leaves(&job->workers[i]))
+                plan->leaving[job->tenant->number] += job->spec->resources.slots;
+}
+
+/* As many nodes of the gang as what its tenant is guaranteed covers, also after what the plan takes
+ * from that tenant: ended, they would be owed to it again at once. */
+static int covered_nodes(const struct plan *plan, const struct job *job)
 {
     const struct tenant *tenant = job->tenant;
-    int slots = plan->pass->queue.lines[tenant->number].used - living_slots(job, NULL) +
-                queue_slots_of(job->spec, job->spec->nodes_min);
-    if (tenant == plan->job->tenant)
-        return false;
+    if (tenant == plan->job->tenant || tenant->guaranteed_slots == 0)
+        return 0;
+    int others = plan->pass->queue.lines[tenant->number].used - plan->leaving[tenant->number] -
+                 staying_slots(job, NULL);
     for (int i = 0; i < plan->count; i++)
         if (plan->concessions[i].job->tenant == tenant && plan->concessions[i].job != job)
-            slots -= living_slots(plan->concessions[i].job, plan->concessions[i].node);
-    return slots <= tenant->guaranteed_slots;
+            others -= staying_slots(plan->concessions[i].job, plan->concessions[i].node);
+    int slots = tenant->guaranteed_slots - others;
+    return slots > 0 ? slots / queue_slots_of(job->spec, 1) : 0;
+}
+
+/* A gang runs with its minimum or not at all. */
+static bool is_covered(const struct plan *plan, const struct job *job)
+{
+    return covered_nodes(plan, job) >= job->spec->nodes_min;
+}
+
+/* Nodes it has beyond its minimum and beyond what is covered: lent. */
+static int surplus_of(const struct plan *plan, const struct job *job)
+{
+    int covered = covered_nodes(plan, job);
+    return job->current.nodes - (covered > job->spec->nodes_min ? covered : job->spec->nodes_min);
+}
+
+/* With fewer nodes it has to start again: nobody re-forms it in place, now or later. */
+static bool shrinks_by_restart(const struct job *job)
+{
+    return job->state == JOB_RUNNING && !job->forming.generation && !is_finishing(job) &&
+           !(job->spec->elastic == ELASTIC_IN_PLACE && job->current.joined);
 }
 
 static bool make_giver(const struct plan *plan, struct job *job, struct giver *ret)
 {
     bool running =
         job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING;
-    bool reclaims = plan->owed && job->tenant != plan->job->tenant && !is_protected(plan, job);
     if (!running || is_finishing(job))
         return false;
+    bool lower = job->spec->priority < plan->job->spec->priority;
+    bool reclaims = plan->owed && job->tenant != plan->job->tenant;
     *ret = (struct giver){
         .job = job,
         .lost_work = preempt_lost_work(job, cluster_wall(plan->view.cluster)),
-        .may_end = (job->spec->priority < plan->job->spec->priority && !is_protected(plan, job)) ||
-                   reclaims,
-        .may_shrink = preempt_may_shrink(job) &&
+        .may_end = lower || reclaims,
+        .may_shrink = preempt_may_shrink(job) && surplus_of(plan, job) > 0 &&
                       (job->spec->priority <= plan->job->spec->priority || reclaims),
-        .surplus = job->current.nodes - job->spec->nodes_min,
-        .reclaimed = reclaims && job->spec->priority >= plan->job->spec->priority,
+        .may_restart = (lower || reclaims) && shrinks_by_restart(job),
+        .reclaimed = reclaims && !lower,
     };
-    return ret->may_end || (ret->may_shrink && ret->surplus > 0);
+    bool lends = ret->may_restart && surplus_of(plan, job) > 0;
+    return ret->may_shrink || (ret->may_end && (lends || !is_covered(plan, job)));
 }
 
 /* Lowest priority first; of equals the least lost work, then the youngest. */
@@ -220,8 +254,8 @@ static void concede(struct plan *plan, const struct giver *giver, const struct n
     for (int i = 0; i < job->workers_count; i++)
         if (!leaves(&job->workers[i]) && (!node || strcmp(job->workers[i].node, node->name) == 0))
             view_release(&plan->view, job, &job->workers[i]);
-    plan->concessions[plan->count++] =
-        (struct concession){.job = job, .node = node, .reclaimed = giver->reclaimed};
+    plan->concessions[plan->count++] = (struct concession){
+        .job = job, .node = node, .reclaimed = giver->reclaimed, .returns = giver->may_restart};
 }
 
 static void drop(struct plan *plan, int at)
@@ -235,7 +269,7 @@ static void drop(struct plan *plan, int at)
 static bool shrink(struct plan *plan, const struct giver *giver)
 {
     const struct group *group = &giver->job->current;
-    int surplus = giver->surplus;
+    int surplus = surplus_of(plan, giver->job);
     for (int rank = group->world - 1; rank >= 0 && surplus > 0 && plan->count < plan->max; rank--) {
         const struct worker *worker = job_worker(giver->job, group->members[rank]);
         const struct view_node *node = worker ? view_find(&plan->view, worker->node) : NULL;
@@ -285,21 +319,79 @@ static void end(struct plan *plan, const struct giver *giver)
     renew(plan);
 }
 
+/* As a whole, or what it has beyond what is covered if it comes back without. */
+static bool give_way(struct plan *plan, const struct giver *giver)
+{
+    bool covered = is_covered(plan, giver->job);
+    if (giver->may_restart && (covered || !giver->may_end))
+        return shrink(plan, giver);
+    if (covered || !giver->may_end || !is_on_useful(plan, giver->job))
+        return false;
+    end(plan, giver);
+    return scheduler_fits(&plan->view, &plan->request);
+}
+
 static bool find(struct plan *plan, const struct giver *givers, int count)
 {
     for (int i = 0; i < count && plan->count < plan->max; i++)
         if (give_spares(plan, &givers[i]))
             return true;
     for (int i = 0; i < count && plan->count < plan->max; i++)
-        if (givers[i].may_shrink && givers[i].surplus > 0 && shrink(plan, &givers[i]))
+        if (givers[i].may_shrink && shrink(plan, &givers[i]))
             return true;
-    for (int i = 0; i < count && plan->count < plan->max; i++) {
-        if (!givers[i].may_end || is_protected(plan, givers[i].job) ||
-            !is_on_useful(plan, givers[i].job))
-            continue;
-        end(plan, &givers[i]);
-        if (scheduler_fits(&plan->view, &plan->request))
+    for (int i = 0; i < count && plan->count < plan->max; i++)
+        if (give_way(plan, &givers[i]))
             return true;
+    return false;
+}
+
+static bool is_spare_on(const struct job *job, const struct node *node)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].spare && strcmp(job->workers[i].node, node->name) == 0)
+            return true;
+    return false;
+}
+
+/* It gives what is covered now that others of its tenant give as well; -1 = nobody does. */
+static int find_covered(const struct plan *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        const struct job *job = plan->concessions[i].job;
+        int covered = covered_nodes(plan, job), least = job->spec->nodes_min;
+        int has = job->current.nodes > least ? job->current.nodes : least, left = has;
+        for (int c = 0; c < plan->count; c++)
+            if (plan->concessions[c].job == job && !plan->concessions[c].node)
+                left = 0;
+            else if (plan->concessions[c].job == job)
+                left -= !is_spare_on(job, plan->concessions[c].node);
+        if (covered >= least && left < covered && left < has)
+            return i;
+    }
+    return -1;
+}
+
+static void ask_less(struct giver *giver)
+{
+    giver->may_restart = giver->may_restart && giver->may_end;
+    giver->may_end = giver->may_shrink = false;
+}
+
+/* Who was asked too much is known only when all is found: then once more. */
+static bool find_fairly(struct plan *plan, struct giver *givers, int count)
+{
+    enum { AGAIN_MAX = 8 };
+    for (int again = 0; again < AGAIN_MAX; again++) {
+        if (!find(plan, givers, count))
+            return false;
+        int at = find_covered(plan);
+        if (at < 0)
+            return true;
+        for (int i = 0; i < count; i++)
+            if (givers[i].job == plan->concessions[at].job)
+                ask_less(&givers[i]);
+        plan->count = 0;
+        renew(plan);
     }
     return false;
 }
@@ -320,6 +412,22 @@ static void spare(struct plan *plan)
             if (!scheduler_fits(&plan->view, &plan->request))
                 plan->concessions[plan->count++] = concession;
         }
+}
+
+/* Who has to start again for the nodes it gives ends as a whole. */
+static void gather_returning(struct plan *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        if (!plan->concessions[i].returns || !plan->concessions[i].node ||
+            is_spare_on(plan->concessions[i].job, plan->concessions[i].node))
+            continue;
+        plan->concessions[i].node = NULL;
+        for (int c = plan->count - 1; c >= 0; c--)
+            if (c != i && plan->concessions[c].job == plan->concessions[i].job) {
+                drop(plan, c);
+                i -= c < i;
+            }
+    }
 }
 
 static bool is_owed(const struct pass *pass, const struct job *job)
@@ -350,17 +458,22 @@ int preempt_plan(const struct pass *pass, const struct job *job, struct concessi
                                     .nodes_max = job->spec->nodes_min};
     plan.view.cluster = pass->view.cluster;
     plan.view.absent = pass->view.absent;
+    plan.leaving = calloc((size_t)pass->queue.count + 1, sizeof *plan.leaving);
+    insist(plan.leaving);
+    count_leaving(&plan);
     struct giver *givers = find_givers(&plan, &givers_count);
     if (givers_count > 0) {
         preempt_view(pass, &plan.view);
-        if (scheduler_fits(&plan.view, &plan.request) || !find(&plan, givers, givers_count))
+        if (scheduler_fits(&plan.view, &plan.request) || !find_fairly(&plan, givers, givers_count))
             plan.count = 0;
         else
             spare(&plan);
+        gather_returning(&plan);
         if (plan.count > 0 && !trial_places(pass, job, ret, plan.count))
             plan.count = 0;
         view_fini(&plan.view);
     }
     free(givers);
+    free(plan.leaving);
     return plan.count;
 }

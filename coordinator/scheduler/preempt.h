@@ -8,7 +8,10 @@
  *   3. what a tenant is guaranteed is reclaimed in the same two ways from tenants that use more
  *      than they are guaranteed, whatever the priority
  *
- * A gang that its tenant's guarantee covers ends for nobody but its own tenant.
+ * What its tenant's guarantee covers a gang gives to nobody but its own tenant: it does not end,
+ * nor has it fewer nodes than that. One with more that cannot shrink in place (its program does not
+ * speak with us, or it is not elastic in place) ends as in 2 and 3, but only if it finds a place
+ * with fewer nodes at once.
  *
  * Nobody gives anything if that would not be enough, if those who already leave are enough, or if
  * somebody else would take it (trial.h).
@@ -24,7 +27,8 @@ struct concession {
     struct job *job;
     const struct node *node; /* the one it gives back; NULL = the gang ends */
     bool reclaimed;
-    bool moves; /* it takes another node instead (defrag.h) */
+    bool returns; /* the gang ends and starts again with fewer nodes */
+    bool moves;   /* it takes another node instead (defrag.h) */
 };
 
 /* How many of `ret` were filled; 0 = nobody should give way. The pass is not changed. */

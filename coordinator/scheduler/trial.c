@@ -10,7 +10,10 @@ struct trial {
     struct absence absent;
     const struct job **ended;
     struct job *copies; /* of those who wait in the queue again */
+    bool
+        returns[QUEUE_EXTRA_MAX]; /* of each copy: unless it finds a place, nobody gives anything */
     int ended_count, copies_count;
+    int missing; /* of those who must find a place */
 };
 
 static void begin(struct trial *trial, const struct pass *like, int count)
@@ -48,8 +51,9 @@ static void release(struct trial *trial, const struct job *job, const struct wor
 
 /* The gang is gone, and waits: what is beyond the room for such is not among those who could go
  * first. */
-static void end(struct trial *trial, const struct job *job)
+static void end(struct trial *trial, const struct job *job, bool returns)
 {
+    trial->missing += returns;
     for (int i = 0; i < job->workers_count; i++)
         release(trial, job, &job->workers[i]);
     trial->ended[trial->ended_count++] = job;
@@ -61,6 +65,7 @@ static void end(struct trial *trial, const struct job *job)
     copy->state = JOB_RESTARTING;
     copy->workers_count = 0;
     copy->backoff_until_ms = 0;
+    trial->returns[trial->copies_count] = returns;
     trial->copies_count += queue_add(&trial->pass.queue, copy);
 }
 
@@ -71,7 +76,7 @@ static void release_leaving(struct trial *trial)
         if (view_is_absent(&trial->pass.view, job))
             continue;
         if (job->state == JOB_PREEMPTING)
-            end(trial, job);
+            end(trial, job, false);
         for (int i = 0; job->state != JOB_PREEMPTING && i < job->workers_count; i++)
             if (job->workers[i].should_stop || job->workers[i].leaving)
                 release(trial, job, &job->workers[i]);
@@ -82,7 +87,7 @@ static void concede(struct trial *trial, const struct concession *given)
 {
     const struct job *job = given->job;
     if (!given->node) {
-        end(trial, job);
+        end(trial, job, given->returns);
         return;
     }
     for (int i = 0; i < job->workers_count; i++)
@@ -91,15 +96,28 @@ static void concede(struct trial *trial, const struct concession *given)
             release(trial, job, &job->workers[i]);
 }
 
-static bool is_placed(struct trial *trial, const struct job *job)
+static bool must_be_placed(const struct trial *trial, const struct job *waiting,
+                           const struct job *job)
+{
+    return waiting == job ||
+           (waiting >= trial->copies && waiting < trial->copies + trial->copies_count &&
+            trial->returns[waiting - trial->copies]);
+}
+
+static bool all_are_placed(struct trial *trial, const struct job *job)
 {
     struct verdict verdict;
     const struct job *next;
+    trial->missing++;
     while ((next = pass_next(&trial->pass)) && pass_goes_on(&trial->pass)) {
         pass_try(&trial->pass, next, &verdict);
         placement_fini(&verdict.placement);
-        if (next == job)
-            return verdict.placed;
+        if (!must_be_placed(trial, next, job))
+            continue;
+        if (!verdict.placed)
+            return false;
+        if (--trial->missing == 0)
+            return true;
     }
     return false;
 }
@@ -113,7 +131,7 @@ bool trial_places(const struct pass *pass, const struct job *job, const struct c
     release_leaving(trial);
     for (int i = 0; i < count; i++)
         concede(trial, &given[i]);
-    bool placed = is_placed(trial, job);
+    bool placed = all_are_placed(trial, job);
     pass_fini(&trial->pass);
     free(trial->ended);
     free(trial->copies);

@@ -6,8 +6,8 @@
 
 #include "coordinator/scheduler/preempt.h"
 
-/* Once those who leave already and those who are to give way have, the job is placed. `pass` is
- * the one at work; it is not changed. */
+/* Once those who leave already and those who are to give way have, the job is placed, and
+ * so is each that `returns`. `pass` is the one at work; it is not changed. */
 bool trial_places(const struct pass *pass, const struct job *job, const struct concession *given,
                   int count);
 

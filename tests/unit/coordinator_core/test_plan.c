@@ -253,7 +253,7 @@ static void tell_started(const struct job *job, char *ret, size_t size)
 /* Those who were not told to go and now are. */
 static bool gives_way(const struct effect *effect)
 {
-    if (effect->kind == EFFECT_WAITS)
+    if (effect->kind == EFFECT_WAITS || effect->kind == EFFECT_RESTARTS)
         return effect->job->state == JOB_PREEMPTING || effect->job->state == JOB_RESTARTING;
     for (int i = 0; i < effect->job->workers_count; i++) {
         const struct worker *worker = &effect->job->workers[i];

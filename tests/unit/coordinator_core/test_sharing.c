@@ -154,6 +154,94 @@ Test(sharing, what_is_guaranteed_is_not_reclaimed_from_those_within_their_own)
     cr_expect_eq(state("j2"), JOB_QUEUED);
 }
 
+Test(sharing, what_an_unaware_elastic_gang_has_beyond_its_guarantee_is_reclaimed_by_a_restart)
+{
+    s.unaware = true;
+    story_tenant(&s, "x", 1, 1, 0);
+    story_tenant(&s, "y", 1, 2, 0);
+    nodes(3);
+    submit("elastic", 1, 3, "x");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_assert_eq(story_job(&s, "j1")->current.nodes, 3);
+    s.trace[0] = 0;
+    story_submit(
+        &s, &(struct story_spec){
+                .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = -10, .tenant = "y"});
+    story_follow(&s);
+    story_expect(&s, "j2 queued submitted\nj1 preempting preempted\nj2 starting placed\n"
+                     "j1 restarting preempted\nj1 starting placed\n");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 1, "its minimum is guaranteed");
+    cr_expect_eq(story_job(&s, "j2")->current.nodes, 2);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0, "giving way costs nothing");
+}
+
+Test(sharing, an_unaware_elastic_gang_does_not_end_where_it_would_not_come_back)
+{
+    s.unaware = true;
+    story_tenant(&s, "x", 1, 2, 0);
+    story_tenant(&s, "y", 1, 2, 0);
+    nodes(3);
+    submit("elastic", 2, 3, "x");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    story_submit(
+        &s, &(struct story_spec){
+                .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = 10, .tenant = "y"});
+    story_follow(&s);
+    cr_expect_eq(state("j1"), JOB_RUNNING);
+    cr_expect_eq(state("j2"), JOB_QUEUED);
+}
+
+Test(sharing, an_elastic_gang_keeps_what_is_guaranteed_and_gives_back_the_rest)
+{
+    story_tenant(&s, "x", 1, 2, 0);
+    story_tenant(&s, "y", 1, 2, 0);
+    nodes(4);
+    submit("elastic", 1, 4, "x");
+    cr_assert_eq(story_job(&s, "j1")->current.nodes, 4);
+    submit_priority("greedy", 3, 3, 10);
+    cr_expect_eq(state("j2"), JOB_QUEUED, "it would leave less than what is guaranteed");
+    story_cancel(&s, "j2");
+    s.trace[0] = 0;
+    story_submit(
+        &s, &(struct story_spec){
+                .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = -10, .tenant = "y"});
+    story_follow(&s);
+    story_expect(&s, "j3 queued submitted\nj1 reforming shrunk\nj1 running all_joined\n"
+                     "j3 starting placed\nj3 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 2);
+}
+
+Test(sharing, a_gang_does_not_end_because_a_larger_one_of_its_tenant_does)
+{
+    story_tenant(&s, "x", 1, 1, 0);
+    nodes(4);
+    submit("small", 1, 1, "x");
+    submit("large", 3, 3, "x");
+    submit_priority("all", 4, 4, 10);
+    cr_expect_eq(state("j1"), JOB_RUNNING, "with the other gone it is covered");
+    cr_expect_eq(state("j2"), JOB_RUNNING, "and without it the other is not enough");
+    submit_priority("three", 3, 3, 10);
+    cr_expect_eq(state("j1"), JOB_RUNNING);
+}
+
+Test(sharing, a_gang_comes_back_smaller_because_another_of_its_tenant_ends)
+{
+    s.unaware = true;
+    story_tenant(&s, "x", 1, 1, 0);
+    nodes(4);
+    submit("small", 1, 2, "x");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    submit("large", 2, 2, "x");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_assert_eq(story_job(&s, "j1")->current.nodes, 2);
+    submit_priority("most", 3, 3, 10);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_expect_eq(state("j3"), JOB_RUNNING);
+    cr_expect_eq(state("j2"), JOB_RESTARTING);
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 1);
+}
+
 Test(sharing, a_short_job_goes_in_between_only_if_it_delays_nobody)
 {
     nodes(2);
