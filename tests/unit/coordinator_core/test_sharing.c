@@ -169,7 +169,7 @@ Test(sharing, what_an_unaware_elastic_gang_has_beyond_its_guarantee_is_reclaimed
                 .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = -10, .tenant = "y"});
     story_follow(&s);
     story_expect(&s, "j2 queued submitted\nj1 preempting preempted\nj2 starting placed\n"
-                     "j1 restarting preempted\nj1 starting placed\n");
+                     "j1 queued preempted\nj1 starting placed\n");
     story_wait(&s, UNAWARE_AFTER_MS + 1000);
     cr_expect_eq(story_job(&s, "j1")->current.nodes, 1, "its minimum is guaranteed");
     cr_expect_eq(story_job(&s, "j2")->current.nodes, 2);
@@ -238,7 +238,7 @@ Test(sharing, a_gang_comes_back_smaller_because_another_of_its_tenant_ends)
     submit_priority("most", 3, 3, 10);
     story_wait(&s, UNAWARE_AFTER_MS + 1000);
     cr_expect_eq(state("j3"), JOB_RUNNING);
-    cr_expect_eq(state("j2"), JOB_RESTARTING);
+    cr_expect_eq(state("j2"), JOB_QUEUED);
     cr_expect_eq(story_job(&s, "j1")->current.nodes, 1);
 }
 
