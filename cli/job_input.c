@@ -197,6 +197,18 @@ static int put_setting(struct input *in, const char *key, const char *value)
     return tree_map_set(&in->arena, map, key, text);
 }
 
+/* A path counts from here; where the workers run it would count from their own folder. */
+static int set_resume(struct input *in)
+{
+    const char *from = args_text(in->args, "resume-from");
+    char path[1024];
+    if (!from)
+        return 0;
+    int rc = strcmp(from, "latest") == 0 ? str_copy(path, sizeof(path), from)
+                                         : paths_absolute(path, sizeof(path), from, in->err);
+    return rc != 0 ? rc : put_setting(in, "resume_from", path);
+}
+
 static int set_training(struct input *in)
 {
     const char *pair;
@@ -265,6 +277,8 @@ static int apply_options(struct input *in)
         set_text(in, sub_map(in, spec, "checkpoint"), "every", "checkpoint-every");
     if (rc == 0)
         rc = set_env(in);
+    if (rc == 0)
+        rc = set_resume(in);
     if (rc == 0)
         rc = set_training(in);
     return rc;

@@ -56,6 +56,10 @@
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N steps|TIME",                                                             \
          .help = "how often"},                                                                     \
+        {.name = "resume-from",                                                                    \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "latest|PATH",                                                              \
+         .help = "checkpoint to start from: the newest in the folder, or this one"},               \
         {.name = "restarts",                                                                       \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N",                                                                        \

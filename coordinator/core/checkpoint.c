@@ -7,45 +7,47 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
-static size_t trimmed(const char *path)
+/* What another tenant has is not told: only that it is there. */
+static int refuse_writer(const struct job *job, bool own, struct error *err)
 {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    return length;
+    const char *dir = job->spec->checkpoint_dir;
+    error_set(err, E_FAILED_PRECONDITION, "%s%s keeps its checkpoints in %.300s",
+              own ? "job " : "another job", own ? job->id : "", dir);
+    error_field(err, "checkpoint.dir");
+    error_hint(err, "choose another checkpoint.dir, or wait until %s has ended",
+               own ? job->id : "it");
+    return E_FAILED_PRECONDITION;
 }
 
-static bool same_path(const char *one, const char *other)
+/* They would be overwritten one by one by a job that begins at step 0. */
+static int refuse_overwriting(const struct job *job, bool own, struct error *err)
 {
-    size_t length = trimmed(one);
-    return length == trimmed(other) && memcmp(one, other, length) == 0;
-}
-
-/* As they are written: a relative one counts from where the command starts. */
-static bool same_folder(const struct spec *one, const struct spec *other)
-{
-    return same_path(one->checkpoint_dir, other->checkpoint_dir) &&
-           (one->checkpoint_dir[0] == '/' || same_path(one->workdir, other->workdir));
+    if (own)
+        error_set(err, E_FAILED_PRECONDITION,
+                  "job %s (%s) left checkpoints in %.300s, the last of step %llu", job->id,
+                  job_state_name(job->state), job->spec->checkpoint_dir,
+                  (unsigned long long)job_last_checkpoint(job)->step);
+    else
+        error_set(err, E_FAILED_PRECONDITION, "another job left checkpoints in %.300s",
+                  job->spec->checkpoint_dir);
+    error_field(err, "checkpoint.dir");
+    error_hint(err, "to go on from the newest: training: {resume_from: latest} or --resume-from "
+                    "latest; to begin anew choose another checkpoint.dir");
+    return E_FAILED_PRECONDITION;
 }
 
 int checkpoint_folder_free(const struct cluster *cluster, const struct spec *spec,
                            struct error *err)
 {
-    if (!spec->checkpoint_dir[0])
-        return 0;
-    const struct job *job = cluster_first_active_job(cluster);
-    while (job && !same_folder(job->spec, spec))
-        job = cluster_next_active_job(cluster, job);
-    if (!job)
-        return 0;
-    /* What another tenant has is not told. */
-    bool own = strcmp(job->spec->tenant, spec->tenant) == 0;
-    error_set(err, E_FAILED_PRECONDITION, "%s%s keeps its checkpoints in %.300s",
-              own ? "job " : "another job", own ? job->id : "", spec->checkpoint_dir);
-    error_field(err, "checkpoint.dir");
-    error_hint(err, "choose another checkpoint.dir, or wait until %s has ended",
-               own ? job->id : "it");
-    return E_FAILED_PRECONDITION;
+    const struct job *job = cluster_first_in_folder(cluster, spec), *left = NULL;
+    for (; job && job_state_ended(job->state); job = cluster_next_in_folder(job))
+        if (!left && job_last_checkpoint(job))
+            left = job;
+    if (job)
+        return refuse_writer(job, strcmp(job->spec->tenant, spec->tenant) == 0, err);
+    if (left && !spec->resumes)
+        return refuse_overwriting(left, strcmp(left->spec->tenant, spec->tenant) == 0, err);
+    return 0;
 }
 
 static int check_fence(struct step *step, const struct job *job, struct error *err)

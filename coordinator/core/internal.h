@@ -166,7 +166,8 @@ void tenant_set(struct step *step);
 
 /* checkpoint.c */
 void checkpoint_commit(struct step *step);
-/* E_FAILED_PRECONDITION while a job that has not ended writes into this one's folder. */
+/* E_FAILED_PRECONDITION while a job that has not ended writes into this one's folder, and where one
+ * that has ended left checkpoints, unless this one says what it resumes from. */
 int checkpoint_folder_free(const struct cluster *cluster, const struct spec *spec,
                            struct error *err);
 

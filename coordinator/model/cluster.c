@@ -92,6 +92,7 @@ void cluster_free(struct cluster *cluster)
     strmap_fini(&cluster->jobs_by_id);
     strmap_fini(&cluster->jobs_by_name);
     strmap_fini(&cluster->jobs_by_key);
+    strmap_fini(&cluster->jobs_by_folder);
     strmap_fini(&cluster->ports);
     tenants_fini(cluster);
     free(cluster);
@@ -237,6 +238,7 @@ void cluster_remove_job(struct cluster *cluster, struct job *job)
         strmap_get(&cluster->jobs_by_key, key) == job)
         strmap_remove(&cluster->jobs_by_key, key);
     strmap_remove(&cluster->jobs_by_id, job->id);
+    folder_remove(cluster, job);
     map_remove(&cluster->jobs, job->sequence);
     job_free(job);
 }
@@ -295,6 +297,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
         return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster holds at most %d tenants",
                          TENANTS_MAX);
     insist(index_job(cluster, job) == 0);
+    folder_add(cluster, job);
     job->tenant = tenant_add(cluster, job->spec->tenant);
     if (job->sequence >= cluster->next_sequence)
         cluster->next_sequence = job->sequence + 1;

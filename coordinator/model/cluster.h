@@ -281,6 +281,7 @@ struct job {
     int64_t moved_at_ms;    /* a part of it moved to make room */
     bool waiting;           /* among cluster_first_waiting: it may be placed */
     struct heap_node timer;
+    struct job *older_in_folder; /* that keeps its checkpoints where this one does */
 };
 
 struct cluster; /* maps of nodes by name and jobs by id and by sequence; see cluster.c */
@@ -309,6 +310,9 @@ struct job *cluster_first_begun_job(const struct cluster *cluster);
 struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_first_waiting(const struct cluster *cluster);
 struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job);
+/* Jobs that keep their checkpoints in the folder of `spec`, ended ones too, newest first. */
+struct job *cluster_first_in_folder(const struct cluster *cluster, const struct spec *spec);
+struct job *cluster_next_in_folder(const struct job *job);
 int cluster_nodes_count(const struct cluster *cluster);
 int cluster_jobs_count(const struct cluster *cluster);
 struct worker *job_worker(const struct job *job, uint64_t uid);

@@ -12,9 +12,10 @@ struct cluster {
     struct map jobs, active, begun; /* by sequence */
     struct map waiting;             /* by priority, then sequence */
     struct strmap jobs_by_id;
-    struct strmap jobs_by_name; /* the newest of each */
-    struct strmap jobs_by_key;  /* "tenant\nkey" */
-    struct strmap ports;        /* "address:port" -> job that holds it */
+    struct strmap jobs_by_name;   /* the newest of each */
+    struct strmap jobs_by_key;    /* "tenant\nkey" */
+    struct strmap jobs_by_folder; /* the newest of each folder of checkpoints */
+    struct strmap ports;          /* "address:port" -> job that holds it */
     struct strmap tenants;
     int64_t now_ms, wall_ms; /* of the step at work */
     struct heap job_timers, node_timers;
@@ -26,6 +27,10 @@ struct cluster {
 /* Take or give back what a living worker uses on its node. */
 void worker_take(struct cluster *cluster, struct job *job, const struct worker *worker);
 void worker_give(struct cluster *cluster, struct job *job, const struct worker *worker);
+
+/* Into and out of the chain of jobs_by_folder. */
+void folder_add(struct cluster *cluster, struct job *job);
+void folder_remove(struct cluster *cluster, struct job *job);
 
 void group_derive(const struct job *job, struct group *group); /* places, nodes */
 void group_take_port(struct cluster *cluster, struct job *job, const struct group *group);

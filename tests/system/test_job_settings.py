@@ -1,6 +1,8 @@
 """A job's training settings: every one of the table, checked at submit, told to the workers as the job's own."""
 import json
 
+from test_training import gpt, text  # noqa: F401
+
 
 def submit(cluster, folder, text, *words):
     path = folder / "job.yaml"
@@ -54,3 +56,19 @@ def test_what_nothing_reads_is_refused_or_warned_of_at_submit(cluster, tmp_path)
     done = cluster.muster("submit", "--set", "ddp.powersgd_rank=4", "--", "/bin/true")
     assert done.returncode == 0 and "warning: ddp.powersgd_rank counts only with ddp.hook=powersgd" in done.stderr, done.stderr
     assert "warning     ddp.powersgd_rank" in cluster.muster("show", done.stdout.strip()).stdout
+
+
+def test_a_job_goes_on_from_anothers_checkpoint_only_when_it_says_so(cluster, text, tmp_path):
+    folder = tmp_path / "not there yet"
+    words = ["--checkpoint", folder, "--", *gpt(text, 30)]
+    first = cluster.submit("--resume-from", "latest", *words)
+    cluster.wait_state(first, "succeeded", seconds=60)
+    done = cluster.muster("submit", *words)
+    assert done.returncode == 2 and f"job {first} (succeeded) left checkpoints in {folder}, the last of step 30" in done.stderr, done.stderr
+    assert "--resume-from latest" in done.stderr, done.stderr
+    again = cluster.submit("--resume-from", "latest", "--checkpoint", folder, "--", *gpt(text, 40))
+    cluster.wait_state(again, "succeeded", seconds=60)
+    assert "resumed from step 30" in cluster.muster("logs", again).stdout + cluster.muster("logs", again).stderr
+    elsewhere = cluster.submit("--resume-from", folder / "step-00000030", "--checkpoint", tmp_path / "other", "--", *gpt(text, 35))
+    cluster.wait_state(elsewhere, "succeeded", seconds=60)
+    assert (tmp_path / "other" / "step-00000035").is_dir()

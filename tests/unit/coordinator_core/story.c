@@ -304,6 +304,7 @@ struct spec *story_spec_build(const struct story_spec *s)
     static const char *const command[] = {"train"};
     char json[256];
     struct pair constraint = {.key = "gpu", .value = s->constraint};
+    struct pair resume = {.key = "resume_from", .value = s->resume_from};
     (void)snprintf(json, sizeof json, "{\"name\":\"%s\",\"priority\":%d}", s->name, s->priority);
     char priority[16];
     (void)snprintf(priority, sizeof priority, "%d", s->priority);
@@ -326,6 +327,8 @@ struct spec *story_spec_build(const struct story_spec *s)
                                .backoff = s->backoff,
                                .topology = s->topology,
                                .checkpoint_dir = s->checkpoint_dir,
+                               .training = &resume,
+                               .training_count = s->resume_from ? 1 : 0,
                                .constraints = &constraint,
                                .constraints_count = s->constraint ? 1 : 0};
     struct spec *spec = NULL;

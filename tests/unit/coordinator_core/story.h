@@ -62,7 +62,7 @@ struct story_spec {
     bool retry;
     const char *tenant;
     int spares;
-    const char *checkpoint_dir;
+    const char *checkpoint_dir, *resume_from;
 };
 
 void story_begin(struct story *story);

@@ -129,3 +129,33 @@ Test(checkpoints, two_jobs_never_write_into_one_folder)
     story_submit(&s, &spec);
     cr_expect_eq(s.error.code, 0, "a job goes on where one has ended: %s", s.error.text);
 }
+
+/* It would begin at step 0 and write over them, one by one. */
+Test(checkpoints, what_an_ended_job_left_is_not_written_over)
+{
+    struct story_spec spec = {.name = "x", .nodes_min = 1, .checkpoint_dir = "/shared/gpt"};
+    static const char hint[] =
+        "to go on from the newest: training: {resume_from: latest} or --resume-from latest; to "
+        "begin anew choose another checkpoint.dir";
+    story_node_up(&s, "a", 4);
+    story_submit(&s, &spec);
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 100);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    story_cancel(&s, "j1");
+    story_wait(&s, 60000);
+    story_submit(&s, &spec);
+    expect_folder_refused(
+        "job j1 (cancelled) left checkpoints in /shared/gpt, the last of step 100", hint);
+    spec.tenant = "vision";
+    story_submit(&s, &spec);
+    expect_folder_refused("another job left checkpoints", hint);
+    spec.resume_from = "latest";
+    story_submit(&s, &spec);
+    cr_assert_eq(s.error.code, 0, "who says where it begins may: %s", s.error.text);
+    story_cancel(&s, "j2");
+    story_wait(&s, 60000); /* it saved nothing; what j1 left is there all the same */
+    spec.resume_from = NULL;
+    story_submit(&s, &spec);
+    expect_folder_refused("another job left checkpoints", hint);
+}

@@ -1,4 +1,6 @@
 /* Specifications, ranks, secrets: what is arithmetic. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -183,6 +185,52 @@ Test(spec, a_variable_of_musters_that_nothing_reads_is_refused)
     setting.value = "zero1";
     cr_expect_eq(spec_build(&input, &spec, NULL), 0);
     spec_release(spec);
+}
+
+static struct job *ended_job(struct cluster *cluster, uint64_t sequence, const char *dir)
+{
+    struct spec_input input = good();
+    struct job *job = calloc(1, sizeof *job);
+    cr_assert_not_null(job);
+    input.checkpoint_dir = dir;
+    input.workdir = "/home/me/";
+    cr_assert_eq(spec_build(&input, &job->spec, NULL), 0);
+    (void)snprintf(job->id, sizeof job->id, "j%d", (int)sequence);
+    job->sequence = sequence;
+    job->state = JOB_SUCCEEDED;
+    cr_assert_eq(cluster_add_job(cluster, job, NULL), 0);
+    return job;
+}
+
+static void expect_chain(const struct cluster *cluster, const struct spec *spec, const char *ids)
+{
+    char found[64] = "";
+    for (const struct job *job = cluster_first_in_folder(cluster, spec); job;
+         job = cluster_next_in_folder(job))
+        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s ", job->id);
+    cr_expect_str_eq(found, ids);
+}
+
+Test(cluster, jobs_of_one_folder_are_found_newest_first)
+{
+    struct cluster *cluster = cluster_new(1);
+    struct job *first = ended_job(cluster, 1, "/c/a/");
+    struct job *third = ended_job(cluster, 3, "/c/a"), *second = ended_job(cluster, 2, "/c/a//");
+    struct job *near = ended_job(cluster, 4, "a"), *other = ended_job(cluster, 5, "/c/b");
+    struct spec *spec = spec_hold(first->spec), *relative = spec_hold(near->spec);
+    ended_job(cluster, 6, NULL);
+    expect_chain(cluster, spec, "j3 j2 j1 ");
+    expect_chain(cluster, relative, "j4 ");
+    cluster_remove_job(cluster, second);
+    expect_chain(cluster, spec, "j3 j1 ");
+    cluster_remove_job(cluster, third);
+    expect_chain(cluster, spec, "j1 ");
+    cluster_remove_job(cluster, first);
+    expect_chain(cluster, spec, "");
+    expect_chain(cluster, other->spec, "j5 ");
+    spec_release(spec);
+    spec_release(relative);
+    cluster_free(cluster);
 }
 
 Test(ranks, survivors_keep_their_rank_where_it_exists)
