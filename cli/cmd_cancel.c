@@ -13,10 +13,12 @@ static const struct args_option options[] = {
      .help = "ids or names"},
     {0},
 };
+static const char *const examples[] = {"muster cancel gpt-kjv", NULL};
 static const struct args_command command = {
     .program = "muster cancel",
     .summary = "end jobs: workers may save, then are stopped",
     .options = options,
+    .examples = examples,
 };
 
 static int run(const struct args *args)

@@ -29,10 +29,12 @@ static const struct args_option options[] = {
     {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
     {0},
 };
+static const char *const examples[] = {"muster logs -f gpt-kjv", "muster logs --rank 3 j12", NULL};
 static const struct args_command command = {
     .program = "muster logs",
     .summary = "the output of a job's workers",
     .options = options,
+    .examples = examples,
 };
 
 struct pages { /* answers kept until all lines are there, for -o json and yaml */

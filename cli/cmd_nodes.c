@@ -7,10 +7,12 @@
 #include "common/rpc/message.h"
 
 static const struct args_option list_options[] = {CLIENT_OPTIONS, CLIENT_OUTPUT, {0}};
+static const char *const list_examples[] = {"muster nodes", "muster nodes -o json", NULL};
 static const struct args_command list_command = {
     .program = "muster nodes",
     .summary = "list nodes: what they have and who uses it",
     .options = list_options,
+    .examples = list_examples,
 };
 static const struct args_option set_options[] = {
     CLIENT_OPTIONS,
@@ -23,20 +25,26 @@ static const struct args_option set_options[] = {
      .help = "names"},
     {0},
 };
+static const char *const cordon_examples[] = {"muster cordon node-3 --reason \"disk\"", NULL};
 static const struct args_command cordon_command = {
     .program = "muster cordon",
     .summary = "place nothing new on nodes",
     .options = set_options,
+    .examples = cordon_examples,
 };
+static const char *const drain_examples[] = {"muster drain node-3 node-4", NULL};
 static const struct args_command drain_command = {
     .program = "muster drain",
     .summary = "place nothing new on nodes and move what runs there away",
     .options = set_options,
+    .examples = drain_examples,
 };
+static const char *const uncordon_examples[] = {"muster uncordon node-3", NULL};
 static const struct args_command uncordon_command = {
     .program = "muster uncordon",
     .summary = "use nodes again",
     .options = set_options,
+    .examples = uncordon_examples,
 };
 
 static void node_row(struct table *table, const Muster__Node *node)

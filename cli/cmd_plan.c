@@ -56,7 +56,7 @@ struct question {
     struct arena arena;
     Muster__PlanRequest message;
     Muster__JobSpec__Range nodes;
-    Muster__JobSpec *spec;
+    struct job_input input;
 };
 
 static void take_list(struct question *question, const char *option, char ***ret, size_t *ret_count)
@@ -109,8 +109,8 @@ static int take_job(struct question *question, struct error *err)
         rc = job_input_nodes(args, &question->nodes.min, &question->nodes.max, err);
         question->message.nodes = question->nodes.max ? &question->nodes : NULL;
     } else if (job_input_given(args)) {
-        rc = job_input_shape(args, &question->spec, err);
-        question->message.spec = question->spec;
+        rc = job_input_shape(args, &question->input, err);
+        question->message.spec = question->input.spec;
     }
     return rc;
 }
@@ -196,7 +196,7 @@ static int run(const struct args *args)
     if (code == 0 && !client_printed(args, answer))
         show(answer);
     rpc_message_free(answer);
-    rpc_message_free(question.spec);
+    job_input_fini(&question.input);
     arena_fini(&question.arena);
     return code;
 }

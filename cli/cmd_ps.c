@@ -31,10 +31,13 @@ static const struct args_option options[] = {
      .help = "at most so many"},
     {0},
 };
+static const char *const examples[] = {"muster ps",
+                                       "muster ps --state running --tenant vision -o json", NULL};
 static const struct args_command command = {
     .program = "muster ps",
     .summary = "list jobs",
     .options = options,
+    .examples = examples,
 };
 
 static void job_row(struct table *table, const Muster__Job *job)

@@ -10,10 +10,10 @@ static const struct args_option options[] = {
     CLIENT_OUTPUT,
     {.name = "reason", .kind = ARGS_OPTION, .help = "why, for the record"},
     {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name"},
-    {.name = "nodes", .kind = ARGS_POSITIONAL, .required = true, .help = "N or MIN-MAX"},
+    {.name = "nodes", .kind = ARGS_POSITIONAL, .required = true, .help = "N or MIN..MAX"},
     {0},
 };
-static const char *const examples[] = {"muster scale gpt-kjv 4", "muster scale gpt-kjv 2-8", NULL};
+static const char *const examples[] = {"muster scale gpt-kjv 4", "muster scale gpt-kjv 2..8", NULL};
 static const struct args_command command = {
     .program = "muster scale",
     .summary = "give a job another number of nodes",
@@ -26,21 +26,10 @@ static const struct args_command command = {
 static int read_nodes(const char *text, Muster__ScaleJobRequest *request, struct error *err)
 {
     enum { NODES_MAX = 100000 };
-    char low[16];
-    const char *dash = strchr(text, '-');
-    size_t size = dash ? (size_t)(dash - text) : strlen(text);
-    int64_t min = 0, max;
-    int rc = E_INVALID_ARGUMENT;
-    if (size > 0 && size < sizeof(low)) {
-        memcpy(low, text, size);
-        low[size] = '\0';
-        rc = parse_i64(low, 1, NODES_MAX, &min, err);
-    }
-    max = min;
-    if (rc == 0 && dash)
-        rc = parse_i64(dash + 1, min, NODES_MAX, &max, err);
-    if (rc != 0)
-        return error_set(err, E_INVALID_ARGUMENT, "'%s' is no number of nodes: N or MIN-MAX", text);
+    int64_t min, max;
+    if (parse_range(text, 1, NODES_MAX, &min, &max, err) != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "'%s' is no number of nodes: N or MIN..MAX",
+                         text);
     request->min = (uint32_t)min;
     request->max = (uint32_t)max;
     return 0;

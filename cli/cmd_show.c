@@ -14,15 +14,19 @@ static const struct args_option options[] = {
     {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
     {0},
 };
+static const char *const show_examples[] = {"muster show gpt-kjv", "muster show j12 -o yaml", NULL};
 static const struct args_command show_command = {
     .program = "muster show",
     .summary = "one job: spec, workers, progress",
     .options = options,
+    .examples = show_examples,
 };
+static const char *const why_examples[] = {"muster why gpt-kjv", NULL};
 static const struct args_command why_command = {
     .program = "muster why",
     .summary = "why a job waits, failed or was restarted, and what would help",
     .options = options,
+    .examples = why_examples,
 };
 
 static void show_reason(const Muster__Reason *reason)

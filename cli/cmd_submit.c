@@ -19,7 +19,7 @@ static const struct args_option submit_options[] = {
 };
 static const char *const submit_examples[] = {
     "muster submit job.yaml",
-    "muster submit -N 1-4 --checkpoint /shared/ckpt -- build/examples/gpt --steps 1000",
+    "muster submit -N 1..4 --checkpoint /shared/ckpt -- build/examples/gpt --steps 1000",
     NULL,
 };
 static const struct args_command submit_command = {
@@ -82,16 +82,18 @@ static int prepare(const struct args *args, const char *key, struct client *ret_
                    Muster__Job **ret_job)
 {
     struct error err = {0};
-    Muster__JobSpec *spec = NULL;
-    int rc = job_input(args, &spec, &err);
+    struct job_input input = {0};
+    int rc = job_input(args, &input, &err);
     if (rc != 0) {
         client_fail(&err);
         return EXIT_USAGE;
     }
     rc = client_open(args, ret_client, &err);
     if (rc == 0)
-        rc = submit(ret_client, spec, key, ret_job, &err);
-    rpc_message_free(spec);
+        rc = submit(ret_client, input.spec, key, ret_job, &err);
+    if (rc != 0)
+        job_input_blame(&input, &err);
+    job_input_fini(&input);
     if (rc == 0)
         show_warnings(*ret_job);
     return rc == 0 ? 0 : client_fail(&err);

@@ -25,10 +25,12 @@ static const struct args_option options[] = {
      .help = "stop after so many (one, unless on a terminal)"},
     {0},
 };
+static const char *const examples[] = {"muster top", NULL};
 static const struct args_command command = {
     .program = "muster top",
     .summary = "nodes and active jobs, live",
     .options = options,
+    .examples = examples,
 };
 
 static void print_nodes(const Muster__ListNodesAnswer *answer)

@@ -11,10 +11,12 @@ static const struct args_option options[] = {
     {.name = "client", .kind = ARGS_FLAG, .help = "do not ask the coordinator"},
     {0},
 };
+static const char *const examples[] = {"muster version", NULL};
 static const struct args_command command = {
     .program = "muster version",
     .summary = "versions of this program and of the coordinator",
     .options = options,
+    .examples = examples,
 };
 
 static int run(const struct args *args)

@@ -107,14 +107,8 @@ int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_ma
     enum { NODES_MAX = 1 << 20 };
     const char *text = args_text(args, "nodes");
     int64_t min = 0, max = 0;
-    char low[32];
-    size_t dash = text ? strcspn(text, "-") : 0;
-    if (text) {
-        snprintf(low, sizeof(low), "%.*s", (int)dash, text);
-        if (parse_i64(low, 1, NODES_MAX, &min, err) != 0 ||
-            parse_i64(text[dash] ? text + dash + 1 : low, min, NODES_MAX, &max, err) != 0)
-            return error_wrap(err, "--nodes takes 2 or 1-4");
-    }
+    if (text && parse_range(text, 1, NODES_MAX, &min, &max, err) != 0)
+        return error_wrap(err, "--nodes takes 2 or 1..4");
     *ret_min = (uint32_t)min;
     *ret_max = (uint32_t)max;
     return 0;
@@ -241,6 +235,7 @@ static int apply_options(struct input *in)
 {
     struct tree *spec = in->spec;
     set_text(in, spec, "name", "name");
+    set_text(in, spec, "tenant", "tenant");
     set_text(in, spec, "priority", "priority");
     set_text(in, spec, "max_runtime", "max-runtime");
     set_text(in, spec, "elastic", "elastic");
@@ -328,24 +323,53 @@ static int build(struct input *in, Muster__JobSpec **ret)
     return rc;
 }
 
-static int read_input(struct input *in, Muster__JobSpec **ret)
+static int read_input(struct input *in, struct job_input *ret)
 {
     arena_init(&in->arena, INPUT_ARENA_BYTES);
-    int rc = build(in, ret);
-    arena_fini(&in->arena);
-    return rc;
+    int rc = build(in, &ret->spec);
+    if (rc != 0) {
+        arena_fini(&in->arena);
+        return rc;
+    }
+    ret->arena = in->arena;
+    ret->written = in->spec;
+    ret->file = args_text(in->args, "file");
+    if (!ret->file && in->args->word_count > 0 && is_spec_file(in->args->words[0]))
+        ret->file = in->args->words[0];
+    return 0;
 }
 
-int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err)
+int job_input(const struct args *args, struct job_input *ret, struct error *err)
 {
     struct input in = {.args = args, .err = err};
     return read_input(&in, ret);
 }
 
-int job_input_shape(const struct args *args, Muster__JobSpec **ret, struct error *err)
+int job_input_shape(const struct args *args, struct job_input *ret, struct error *err)
 {
     struct input in = {.args = args, .err = err, .shape = true};
     return read_input(&in, ret);
+}
+
+void job_input_fini(struct job_input *input)
+{
+    rpc_message_free(input->spec);
+    arena_fini(&input->arena);
+    *input = (struct job_input){0};
+}
+
+void job_input_blame(const struct job_input *input, struct error *err)
+{
+    char path[sizeof(err->field)];
+    const struct tree *node = NULL;
+    if (!input->file || !err->field[0])
+        return;
+    (void)str_copy(path, sizeof(path), err->field);
+    /* A default that the file does not spell out is the doing of what stands around it. */
+    while (!(node = tree_find(input->written, path)) && strrchr(path, '.'))
+        *strrchr(path, '.') = '\0';
+    if (node && node->line > 0)
+        (void)error_wrap(err, "%s: line %d, column %d", input->file, node->line, node->column);
 }
 
 bool job_input_given(const struct args *args)

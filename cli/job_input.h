@@ -3,6 +3,8 @@
 #define CLI_JOB_INPUT_H
 
 #include "cli/client.h"
+#include "common/base/arena.h"
+#include "common/base/tree.h"
 #include "proto/job.pb-c.h"
 
 /* The rows `submit` and `run` share. */
@@ -13,10 +15,13 @@
      .value_name = "SPEC",                                                                         \
      .help = "job spec, YAML or JSON; - reads standard input"},                                    \
         {.name = "name", .letter = 'n', .kind = ARGS_OPTION, .help = "name of the job"},           \
+        {.name = "tenant",                                                                         \
+         .kind = ARGS_OPTION,                                                                      \
+         .help = "whose job it is (else default, or yours)"},                                      \
         {.name = "nodes",                                                                          \
          .letter = 'N',                                                                            \
          .kind = ARGS_OPTION,                                                                      \
-         .value_name = "N|MIN-MAX",                                                                \
+         .value_name = "N|MIN..MAX",                                                               \
          .help = "how many nodes; a range makes the job elastic"},                                 \
         {.name = "spares",                                                                         \
          .kind = ARGS_OPTION,                                                                      \
@@ -78,15 +83,27 @@
         .help = "a spec file, or the program to run"                                               \
     }
 
-/* The spec is freed with rpc_message_free. */
-int job_input(const struct args *args, Muster__JobSpec **ret, struct error *err);
+struct job_input {
+    Muster__JobSpec *spec;
+    /* where it was written, for what is wrong with it: */
+    struct arena arena;
+    struct tree *written;
+    const char *file; /* NULL: all of it was options */
+};
+
+/* On failure nothing needs to be freed. */
+int job_input(const struct args *args, struct job_input *ret, struct error *err);
 
 /* The same for a job that is only thought of: it needs no command. True if anything was said of it
  * at all. */
-int job_input_shape(const struct args *args, Muster__JobSpec **ret, struct error *err);
+int job_input_shape(const struct args *args, struct job_input *ret, struct error *err);
 bool job_input_given(const struct args *args);
+void job_input_fini(struct job_input *input); /* zeroed is fine */
 
-/* N or MIN-MAX of --nodes; both 0 if it was not given. */
+/* Put file and line of err->field before what the coordinator says of it. */
+void job_input_blame(const struct job_input *input, struct error *err);
+
+/* N or MIN..MAX of --nodes; both 0 if it was not given. */
 int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_max,
                     struct error *err);
 

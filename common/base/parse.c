@@ -73,6 +73,34 @@ static double strtod_c(const char *text, char **end)
     return value;
 }
 
+int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, int64_t *ret_high,
+                struct error *err)
+{
+    char low[32];
+    int64_t from, to;
+    size_t size = strcspn(text, ".-");
+    const char *rest = text + size;
+    if (size >= sizeof(low))
+        return error_set(err, E_INVALID_ARGUMENT, "\"%.40s\" is no range", text);
+    memcpy(low, text, size);
+    low[size] = '\0';
+    int rc = parse_i64(low, min, max, &from, err);
+    if (rc != 0)
+        return rc;
+    to = from;
+    if (*rest) {
+        size_t between = strncmp(rest, "..", 2) == 0 ? 2 : 1;
+        if (*rest == '.' && between == 1)
+            return error_set(err, E_INVALID_ARGUMENT, "\"%.40s\" is no range", text);
+        rc = parse_i64(rest + between, from, max, &to, err);
+    }
+    if (rc == 0) {
+        *ret_low = from;
+        *ret_high = to;
+    }
+    return rc;
+}
+
 int parse_f64(const char *text, double *ret, struct error *err)
 {
     size_t length = decimal_length(text);

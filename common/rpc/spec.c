@@ -109,21 +109,10 @@ static int put_range(const struct widen *w, struct tree *spec, struct tree *node
     return rc;
 }
 
-/* "1..4" */
 static int range_of_text(const struct widen *w, struct tree *spec, struct tree *node)
 {
-    char first[NUMBER_TEXT_MAX];
     int64_t min, max;
-    const char *dots = strstr(node->string, "..");
-    size_t length = dots ? (size_t)(dots - node->string) : sizeof(first);
-    bool good = length < sizeof(first);
-    if (good) {
-        memcpy(first, node->string, length);
-        first[length] = '\0';
-        good = parse_i64(first, 1, UINT32_MAX, &min, NULL) == 0 &&
-               parse_i64(dots + 2, 0, UINT32_MAX, &max, NULL) == 0;
-    }
-    if (!good)
+    if (parse_range(node->string, 1, UINT32_MAX, &min, &max, NULL) != 0)
         return tree_fail(node, w->err,
                          "expected a number of nodes, MIN..MAX or {min, max}, found \"%.60s\"",
                          node->string);

@@ -167,8 +167,8 @@ static int authorise(struct service *service, const struct service_method *metho
     if (rc < 0 || (access_role((*ret)->role) & method->roles))
         return rc;
     access_role_names(method->roles, names, sizeof names);
-    rc = error_set(err, E_PERMISSION_DENIED, "%s.%s needs a token of role %s, not %s",
-                   method->service, method->name, names, (*ret)->role);
+    rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
+                   names, (*ret)->role);
     if (service_audits(method)) {
         struct service_trace trace = {0};
         service_trace_init(&trace, request);

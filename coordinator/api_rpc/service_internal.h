@@ -34,7 +34,7 @@ typedef void (*service_done_fn)(struct service *service, struct service_call *ca
 typedef void (*service_written_fn)(struct service *service, struct service_call *call);
 
 struct service_method {
-    const char *service, *name;
+    const char *service, *name, *words; /* "Coordinator", "SubmitJob", "submitting a job" */
     unsigned roles;             /* that may call it, bits of enum access_role; 0 = anybody */
     service_read_fn read;       /* either this */
     service_change_fn change;   /* or this, which is audited unless it is an agent's */

@@ -208,8 +208,9 @@ static int build_backoff(const char *text, struct spec *spec, struct error *err)
     if (!given(text))
         return 0;
     char low[64];
-    const char *dots = strstr(text, "..");
-    size_t size = dots ? (size_t)(dots - text) : strlen(text);
+    const char *dots = strstr(text, ".."), *dash = strchr(text, '-');
+    const char *end = dots ? dots : dash;
+    size_t size = end ? (size_t)(end - text) : strlen(text);
     if (size >= sizeof low)
         return bad(err, field, hint, "not a range of times");
     memcpy(low, text, size);
@@ -218,7 +219,7 @@ static int build_backoff(const char *text, struct spec *spec, struct error *err)
     if (rc < 0)
         return rc;
     spec->backoff_max_ms = spec->backoff_min_ms;
-    rc = dots ? duration(dots + 2, field, hint, &spec->backoff_max_ms, err) : 0;
+    rc = end ? duration(end + (dots ? 2 : 1), field, hint, &spec->backoff_max_ms, err) : 0;
     if (rc < 0)
         return rc;
     if (spec->backoff_min_ms > spec->backoff_max_ms || spec->backoff_max_ms > BACKOFF_LIMIT_MS)

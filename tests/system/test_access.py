@@ -36,7 +36,8 @@ def test_two_tenants_share_a_cluster_and_see_only_their_own(cluster):
         assert done.returncode == 2 and "no job has the id or name" in done.stderr, (words, done.stdout, done.stderr)
     assert job not in as_user(cluster, blue, "ps", "-a").stdout
     assert job not in as_user(cluster, blue, "events").stdout
-    assert as_user(cluster, watcher, "cancel", job).returncode == 3
+    refused = as_user(cluster, watcher, "cancel", job)
+    assert refused.returncode == 3 and "cancelling a job needs a token of role admin or member, not viewer" in refused.stderr, refused.stderr
     for token, wanted in ((red, 1), (blue, 0)):
         status, text = cluster.rest("GET", "/metrics", raw=True, token=token)
         assert status == 200 and f'muster_jobs{{state="succeeded"}} {wanted}\n' in text

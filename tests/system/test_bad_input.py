@@ -42,6 +42,40 @@ def test_specs_are_refused_with_place_and_nearest_name(cluster, tmp_path):
     still_fine(cluster)
 
 
+def test_values_are_refused_with_file_and_line(cluster, tmp_path):
+    text = "name: a\ncommand: [/bin/true]\nrestart:\n  backoff: soon\npriority: urgent\n"
+    done = submit_text(cluster, tmp_path, text)
+    assert done.returncode == 2 and "job.yaml: line 5, column 1: 'urgent' is not a priority" in done.stderr, done.stderr
+    done = submit_text(cluster, tmp_path, text.replace("urgent", "low"))
+    assert done.returncode == 2 and "job.yaml: line 4, column 3:" in done.stderr, done.stderr
+    done = cluster.muster("submit", "--priority", "urgent", tmp_path / "job.yaml")
+    assert done.returncode == 2 and "'urgent'" in done.stderr and "line 5" not in done.stderr, done.stderr
+
+
+def test_ranges_are_written_either_way(cluster):
+    for words in ("1..2", "1-2"):
+        job = cluster.submit("-N", words, "--", "/bin/true")
+        assert cluster.job(job)["spec"]["nodes"]["max"] == 2
+    done = cluster.muster("submit", "-N", "2..1", "--", "/bin/true")
+    assert done.returncode == 2 and "--nodes takes 2 or 1..4" in done.stderr, done.stderr
+
+
+def test_a_job_is_submitted_for_a_tenant(cluster):
+    done = cluster.muster("submit", "--tenant", "nobody", "--", "/bin/true")
+    assert done.returncode == 2 and "nobody" in done.stderr, done.stderr
+    job = cluster.submit("--tenant", "default", "--", "/bin/true")
+    assert cluster.job(job)["spec"]["tenant"] == "default"
+
+
+def test_every_verb_has_an_example(cluster):
+    verbs = [line.split()[0] for line in cluster.muster("help").stdout.splitlines() if line.startswith("  ")]
+    assert len(verbs) > 25
+    for verb in verbs:
+        shown = cluster.muster(verb, "--help")
+        assert shown.returncode == 0 and (verb == "shim" or "muster " + verb in shown.stdout.split("example", 1)[-1]), shown.stdout
+        assert "example" in shown.stdout or verb == "shim", verb
+
+
 def test_options_are_blamed_by_their_own_names(cluster):
     done = cluster.muster("run", "--set", "strategi=fp8", "--", "/bin/true")
     assert done.returncode == 2 and "--set strategi: no such setting" in done.stderr and "did you mean strategy?" in done.stderr, done.stderr

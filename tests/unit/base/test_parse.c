@@ -226,3 +226,24 @@ Test(format, times_are_utc)
     format_time(INT64_MAX, text);
     format_time(INT64_MIN, text);
 }
+
+Test(parse, ranges)
+{
+    static const struct {
+        const char *text;
+        int64_t low, high;
+    } good[] = {{"2", 2, 2}, {"1..4", 1, 4}, {"1-4", 1, 4}, {"3..3", 3, 3}};
+    static const char *const bad[] = {"",   "0",    "4..1", "1.4",   "1...4", "1..",  "..4",
+                                      "-4", "1--4", "1..9", "1 ..4", "a..b",  "1..4 "};
+    int64_t low, high;
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        cr_assert_eq(parse_range(good[i].text, 1, 8, &low, &high, NULL), 0, "%s", good[i].text);
+        cr_expect_eq(low, good[i].low);
+        cr_expect_eq(high, good[i].high);
+    }
+    low = high = 7;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_expect_neq(parse_range(bad[i], 1, 8, &low, &high, NULL), 0, "%s", bad[i]);
+        cr_expect(low == 7 && high == 7, "%s", bad[i]);
+    }
+}

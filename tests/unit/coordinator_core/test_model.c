@@ -65,6 +65,11 @@ Test(spec, quantities_of_people_become_numbers)
     cr_expect_eq(spec->backoff_max_ms, 120000);
     cr_expect_eq(spec->elastic, ELASTIC_RESTART);
     spec_release(spec);
+    input.backoff = "5s-3m";
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->backoff_min_ms, 5000);
+    cr_expect_eq(spec->backoff_max_ms, 180000);
+    spec_release(spec);
 }
 
 Test(spec, what_is_wrong_is_named_with_a_hint)

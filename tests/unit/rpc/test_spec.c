@@ -192,7 +192,8 @@ Test(spec, ranges_are_completed)
         const char *text;
         uint32_t min, max;
     } cases[] = {{"nodes: {min: 2}", 2, 2}, {"nodes: {max: 4}", 1, 4}, {"nodes: 2..8", 2, 8},
-                 {"nodes: {}", 1, 1},       {"nodes:", 1, 1},          {"nodes: '3..3'", 3, 3}};
+                 {"nodes: {}", 1, 1},       {"nodes: 2-8", 2, 8},      {"nodes:", 1, 1},
+                 {"nodes: '3..3'", 3, 3}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         Muster__JobSpec *spec = spec_of(cases[i].text);
         cr_assert_eq(spec->nodes->min, cases[i].min, "%s", cases[i].text);
