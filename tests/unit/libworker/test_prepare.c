@@ -170,7 +170,7 @@ Test(prepare, a_failed_open_still_gives_a_context_that_explains)
     cr_assert_eq(context_open(NULL, &seams, &ctx), WK_EINVAL);
     cr_assert_not_null(ctx);
     cr_assert(strstr(wk_last_error(ctx), "MUSTER_SEED"));
-    cr_assert_eq(wk_close(ctx), 1);
+    cr_assert_eq(wk_close(ctx), WK_EXIT_CONFIG);
 }
 
 Test(prepare, a_gradient_that_is_not_finite_stops_before_the_parameters_are_touched)
