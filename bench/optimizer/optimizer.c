@@ -17,9 +17,10 @@
 #include "libworker/nn/random.h"
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
+#include "libworker/tensor/memory.h"
 
 enum { TENSORS = 24, SIDE = 1024, ROUNDS = 15, ROUNDS_MAX = 1000 };
-enum { TENSOR = SIDE * SIDE, COUNT = TENSORS * TENSOR, LINE_BYTES = 64 };
+enum { TENSOR = SIDE * SIDE, COUNT = TENSORS * TENSOR };
 
 static const double ADAMW_BYTES = 28; /* reads p, g, m, v and writes p, m, v */
 static const double TRIAD_BYTES = 12; /* reads two, writes one of them */
@@ -42,10 +43,10 @@ static double now_s(void)
 static int bench_init(struct bench *b)
 {
     static const struct wk_adamw_options adamw = {3e-4, 0.9, 0.95, 1e-8, 0.1};
-    b->x = aligned_alloc(LINE_BYTES, COUNT * sizeof(float));
-    b->grads = aligned_alloc(LINE_BYTES, COUNT * sizeof(float));
-    b->third = aligned_alloc(LINE_BYTES, COUNT * sizeof(float));
-    b->low = aligned_alloc(LINE_BYTES, COUNT * sizeof(*b->low));
+    b->x = memory_new(COUNT * sizeof(float));
+    b->grads = memory_new(COUNT * sizeof(float));
+    b->third = memory_new(COUNT * sizeof(float));
+    b->low = memory_new(COUNT * sizeof(*b->low));
     if (!b->x || !b->grads || !b->third || !b->low || wk_adamw_new(&adamw, &b->optimizer))
         return -1;
     for (size_t i = 0; i < TENSORS; i++)
@@ -64,10 +65,10 @@ static int bench_init(struct bench *b)
 static void bench_fini(struct bench *b)
 {
     wk_optimizer_free(b->optimizer);
-    free(b->x);
-    free(b->grads);
-    free(b->third);
-    free(b->low);
+    memory_free(b->x, COUNT * sizeof(float));
+    memory_free(b->grads, COUNT * sizeof(float));
+    memory_free(b->third, COUNT * sizeof(float));
+    memory_free(b->low, COUNT * sizeof(*b->low));
 }
 
 static void step(struct bench *b)

@@ -95,7 +95,9 @@ struct kernel_windows {
 struct kernel_update {
     float *params;
     const float *grads;
-    float *state[2]; /* Adam: first and second moment; SGD: momentum, NULL without one */
+    float *state[2];    /* Adam: first and second moment; SGD: momentum, NULL without one */
+    uint16_t *low;      /* the parameters after it in `type`, past the caches; NULL: not wanted */
+    enum wk_dtype type; /* WK_BF16 or WK_F16 */
     size_t count;
 };
 
@@ -229,6 +231,8 @@ struct kernel_table {
 
     /* out = x in bf16 or f16, to nearest even. */
     void (*narrow)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
+    /* The same past the caches, for what nobody reads soon. */
+    void (*narrow_stream)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
     /* out = x in float. */
     void (*widen)(float *out, enum wk_dtype type, const uint16_t *x, size_t count);
 };

@@ -44,10 +44,10 @@ static void inverse_roots(const struct kernel_factored *f, float *rows, float *c
 }
 
 static void adafactor_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                           float *params, const float *grads, float grad_scale)
+                           const struct kernel_update *update, float grad_scale)
 {
     const struct wk_adafactor_options *a = &o->options.adafactor;
-    struct kernel_factored f = factored_of(segment, grads, grad_scale);
+    struct kernel_factored f = factored_of(segment, update->grads, grad_scale);
     float *rows = o->scratch, *cols = o->scratch + f.rows;
     double count = (double)segment->count, rate = wk_optimizer_rate(o) * segment->rate_scale;
     double decay = 1 - pow((double)o->steps, -a->decay_power);
@@ -55,14 +55,15 @@ static void adafactor_step(struct wk_optimizer *o, const struct optimizer_segmen
     o->kernels->factored_moments(&f, (float)decay, (float)a->epsilon1);
     inverse_roots(&f, rows, cols);
     if (a->relative)
-        rate *= fmax(a->epsilon2, sqrt(o->kernels->sum_squares(params, segment->count) / count));
+        rate *=
+            fmax(a->epsilon2, sqrt(o->kernels->sum_squares(update->params, update->count) / count));
     double step = rate;
     if (a->clip > 0) {
         double root_mean = sqrt(o->kernels->factored_squares(&f, rows, cols) / count);
         step /= isnan(root_mean) ? root_mean : fmax(1, root_mean / a->clip);
     }
     struct kernel_blend keep_step = {(float)(1 - rate * segment->weight_decay), (float)step};
-    o->kernels->factored_apply(&f, rows, cols, &keep_step, params);
+    o->kernels->factored_apply(&f, rows, cols, &keep_step, update->params);
 }
 
 static struct optimizer_shape adafactor_shape(const struct optimizer_segment *segment, int state)

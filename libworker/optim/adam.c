@@ -36,30 +36,16 @@ static void step(struct wk_optimizer *o, const struct optimizer_segment *segment
     adam_update(o, &numbers, update);
 }
 
-static struct kernel_update update_of(const struct wk_optimizer *o,
-                                      const struct optimizer_segment *segment, float *params,
-                                      const float *grads)
-{
-    return (struct kernel_update){
-        .params = params,
-        .grads = grads,
-        .state = {o->state[0] + segment->offset, o->state[1] + segment->offset},
-        .count = segment->count,
-    };
-}
-
 static void adam_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      float *params, const float *grads, float grad_scale)
+                      const struct kernel_update *update, float grad_scale)
 {
-    struct kernel_update update = update_of(o, segment, params, grads);
-    step(o, segment, &update, grad_scale, false);
+    step(o, segment, update, grad_scale, false);
 }
 
 static void adamw_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                       float *params, const float *grads, float grad_scale)
+                       const struct kernel_update *update, float grad_scale)
 {
-    struct kernel_update update = update_of(o, segment, params, grads);
-    step(o, segment, &update, grad_scale, true);
+    step(o, segment, update, grad_scale, true);
 }
 
 static const struct optimizer_ops adam_ops = {

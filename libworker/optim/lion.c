@@ -2,7 +2,7 @@
 #include "libworker/optim/optimizer.h"
 
 static void lion_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      float *params, const float *grads, float grad_scale)
+                      const struct kernel_update *update, float grad_scale)
 {
     const struct wk_lion_options *l = &o->options.lion;
     double rate = wk_optimizer_rate(o) * segment->rate_scale;
@@ -13,13 +13,7 @@ static void lion_step(struct wk_optimizer *o, const struct optimizer_segment *se
         .keep = (float)(1 - rate * segment->weight_decay),
         .grad_scale = grad_scale,
     };
-    struct kernel_update update = {
-        .params = params,
-        .grads = grads,
-        .state = {o->state[0] + segment->offset},
-        .count = segment->count,
-    };
-    o->kernels->lion(&kernel, &update);
+    o->kernels->lion(&kernel, update);
 }
 
 static const struct optimizer_ops lion_ops = {

@@ -107,10 +107,10 @@ static void matrix_step(struct wk_optimizer *o, const struct optimizer_segment *
 }
 
 static void muon_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      float *params, const float *grads, float grad_scale)
+                      const struct kernel_update *update, float grad_scale)
 {
     if (is_matrix(segment)) {
-        matrix_step(o, segment, params, grads, grad_scale);
+        matrix_step(o, segment, update->params, update->grads, grad_scale);
         return;
     }
     struct adam_numbers numbers = {
@@ -120,13 +120,10 @@ static void muon_step(struct wk_optimizer *o, const struct optimizer_segment *se
         .decoupled = true,
         .grad_scale = grad_scale,
     };
-    struct kernel_update update = {
-        .params = params,
-        .grads = grads,
-        .state = {segment->own[AVG], segment->own[AVG_SQ]},
-        .count = segment->count,
-    };
-    adam_update(o, &numbers, &update);
+    struct kernel_update others = *update;
+    others.state[0] = segment->own[AVG];
+    others.state[1] = segment->own[AVG_SQ];
+    adam_update(o, &numbers, &others);
 }
 
 static struct optimizer_shape muon_shape(const struct optimizer_segment *segment, int state)

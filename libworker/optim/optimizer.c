@@ -235,6 +235,7 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     return rc;
 }
 
+/* Of params[offset, offset + count). */
 static void write_copy(const struct wk_optimizer *o, const float *params, size_t offset,
                        size_t count)
 {
@@ -245,10 +246,39 @@ static void write_copy(const struct wk_optimizer *o, const float *params, size_t
         wk_narrow_stochastic(copy->low + offset, params + offset, count,
                              noise_of_step(copy->seed, o->steps), o->first + offset);
     else
-        o->kernels->narrow(copy->low + offset, copy->type, params + offset, count);
+        o->kernels->narrow_stream(copy->low + offset, copy->type, params + offset, count);
 }
 
-/* In pieces that stay in cache where tensors may be cut; a frozen group is not touched. */
+static struct kernel_update update_of(const struct wk_optimizer *o,
+                                      const struct optimizer_segment *part, float *params,
+                                      const float *grads)
+{
+    struct kernel_update update = {.params = params, .grads = grads, .count = part->count};
+    if (o->ops->whole_tensors)
+        return update;
+    for (int i = 0; i < o->ops->n_states; i++)
+        update.state[i] = o->state[i] + part->offset;
+    if (o->copy.low && !o->copy.stochastic) {
+        update.low = o->copy.low + part->offset;
+        update.type = o->copy.type;
+    }
+    return update;
+}
+
+/* A frozen group is not touched. */
+static void step_part(struct wk_optimizer *o, const struct optimizer_segment *part, float *params,
+                      const float *grads, float grad_scale)
+{
+    struct kernel_update update = update_of(o, part, params + part->offset, grads);
+    bool moves = part->rate_scale > 0;
+    if (moves)
+        o->ops->step(o, part, &update, grad_scale);
+    if (!moves || !update.low)
+        write_copy(o, params, part->offset, part->count);
+    state_passed(o, params, part->offset + part->count);
+}
+
+/* In pieces that stay in cache where tensors may be cut. */
 static void step_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
                          float *params, const float *grads, float grad_scale)
 {
@@ -257,10 +287,7 @@ static void step_segment(struct wk_optimizer *o, const struct optimizer_segment 
     for (size_t done = 0; done < segment->count; done += part.count) {
         part.offset = segment->offset + done;
         part.count = segment->count - done < most ? segment->count - done : most;
-        if (segment->rate_scale > 0)
-            o->ops->step(o, &part, params + part.offset, grads + part.offset, grad_scale);
-        write_copy(o, params, part.offset, part.count);
-        state_passed(o, params, part.offset + part.count);
+        step_part(o, &part, params, grads + part.offset, grad_scale);
     }
 }
 
@@ -285,10 +312,7 @@ static void step_segment_low(struct wk_optimizer *o, const struct optimizer_segm
         part.offset = segment->offset + done;
         part.count = left < OPTIMIZER_CHUNK ? left : OPTIMIZER_CHUNK;
         o->kernels->widen(o->scratch, low->type, low->grads + part.offset, part.count);
-        if (segment->rate_scale > 0)
-            o->ops->step(o, &part, params + part.offset, o->scratch, grad_scale);
-        write_copy(o, params, part.offset, part.count);
-        state_passed(o, params, part.offset + part.count);
+        step_part(o, &part, params, o->scratch, grad_scale);
     }
 }
 

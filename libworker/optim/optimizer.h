@@ -22,8 +22,8 @@
 enum {
     OPTIMIZER_STATES_MAX = 3,
     OPTIMIZER_DIMS_MAX = 4,
-    /* Elements updated before their low-precision copy is written: all that is touched stays in the
-     * second-level cache, so the copy costs no pass of its own. */
+    /* Elements widened, or updated before their copy is rounded by chance: all that is touched
+     * stays in the second-level cache, so that costs no pass of its own. */
     OPTIMIZER_CHUNK = 16384,
 };
 
@@ -52,9 +52,10 @@ struct optimizer_ops {
     int n_states;                                  /* of them in state_names */
     const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
     /* One segment of one step, or any part of it where tensors may be cut; `steps` already counts
-     * this step (first step: 1). */
-    void (*step)(struct wk_optimizer *, const struct optimizer_segment *, float *params,
-                 const float *grads, float grad_scale);
+     * this step (first step: 1). The state is the segment's own, or in `update` where tensors may
+     * be cut; there the copy may be asked for too. */
+    void (*step)(struct wk_optimizer *, const struct optimizer_segment *,
+                 const struct kernel_update *update, float grad_scale);
 
     bool whole_tensors; /* then these two are not NULL: */
     struct optimizer_shape (*state_shape)(const struct optimizer_segment *, int state);

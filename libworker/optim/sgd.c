@@ -1,8 +1,8 @@
 /* Stochastic gradient descent with momentum (Sutskever et al. 2013), as torch.optim.SGD. */
 #include "libworker/optim/optimizer.h"
 
-static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment, float *params,
-                     const float *grads, float grad_scale)
+static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                     const struct kernel_update *update, float grad_scale)
 {
     const struct wk_sgd_options *s = &o->options.sgd;
     struct kernel_sgd kernel = {
@@ -13,13 +13,7 @@ static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *seg
         .nesterov = s->nesterov,
         .first = o->steps == 1,
     };
-    struct kernel_update update = {
-        .params = params,
-        .grads = grads,
-        .state = {o->state[0] ? o->state[0] + segment->offset : NULL},
-        .count = segment->count,
-    };
-    o->kernels->sgd(&kernel, &update);
+    o->kernels->sgd(&kernel, update);
 }
 
 static const struct optimizer_ops sgd_ops = {

@@ -1,34 +1,34 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "libworker/optim/state.h"
 #include "libworker/tensor/mapped.h"
+#include "libworker/tensor/memory.h"
 
 void optimizer_set_offload(struct wk_optimizer *o, const struct optimizer_offload *offload)
 {
     o->offload = *offload;
 }
 
+/* A file of nothing cannot be mapped. */
+static size_t mapped_count(size_t count)
+{
+    return count ? count : 1;
+}
+
 float *state_new(const struct wk_optimizer *o, size_t count, struct error *err)
 {
-    enum { LINE_BYTES = 64 };
-    size_t bytes = (count * sizeof(float) / LINE_BYTES + 1) * LINE_BYTES;
     if (o->mapped)
-        return mapped_new(o->offload.dir, bytes / sizeof(float), err);
-    float *state = aligned_alloc(LINE_BYTES, bytes);
+        return mapped_new(o->offload.dir, mapped_count(count), err);
+    float *state = memory_new(count * sizeof(*state));
     if (!state)
         (void)error_set(err, WK_ENOMEM, "no memory for the state of %zu parameters", o->count);
-    return state ? memset(state, 0, bytes) : NULL;
+    return state;
 }
 
 void state_free(const struct wk_optimizer *o, float *state, size_t count)
 {
-    enum { LINE_BYTES = 64 };
-    size_t bytes = (count * sizeof(float) / LINE_BYTES + 1) * LINE_BYTES;
     if (o->mapped)
-        mapped_free(state, bytes / sizeof(float));
+        mapped_free(state, mapped_count(count));
     else
-        free(state);
+        memory_free(state, count * sizeof(*state));
 }
 
 static void give_back(struct wk_optimizer *o, const float *params, size_t upto)

@@ -6,24 +6,13 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/strategy.h"
-
-enum { ARENA_ALIGN_BYTES = 64 };
-
-static float *arena(size_t count)
-{
-    size_t bytes =
-        (count * sizeof(float) + ARENA_ALIGN_BYTES - 1) / ARENA_ALIGN_BYTES * ARENA_ALIGN_BYTES;
-    float *data = aligned_alloc(ARENA_ALIGN_BYTES, bytes);
-    if (data)
-        memset(data, 0, bytes);
-    return data;
-}
+#include "libworker/tensor/memory.h"
 
 static int init_low(struct strategy *st, struct error *err)
 {
     if (!narrowing_on(&st->narrowing))
         return 0;
-    st->low = calloc(st->model->count, sizeof(*st->low));
+    st->low = memory_new(st->model->count * sizeof(*st->low));
     if (!st->low)
         return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", st->model->count);
     return model_set_compute(st->model, st->narrowing.type, st->low, err);
@@ -60,7 +49,7 @@ static int init_whole(struct strategy *st, const struct strategy_options *option
 {
     struct wk_model *model = st->model;
     st->grad_count = model->count + STRATEGY_EXTRAS_MAX + usage_room(model->n_params);
-    st->params = arena(model->count);
+    st->params = memory_new(model->count * sizeof(*st->params));
     if (!st->params || wk_arena_new(st->grad_count * sizeof(*st->grads), &st->arena))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
     st->grads = wk_arena_data(st->arena);
@@ -126,8 +115,8 @@ void strategy_fini(struct strategy *st)
     if (st->hook.free)
         st->hook.free(st->hook.face.arg);
     usage_fini(&st->usage);
-    free(st->params);
-    free(st->low);
+    memory_free(st->params, st->model->count * sizeof(*st->params));
+    memory_free(st->low, st->model->count * sizeof(*st->low));
     wk_arena_free(st->arena);
     *st = (struct strategy){0};
 }

@@ -14,10 +14,10 @@ struct unit *unit_of_model(const struct wk_model *model)
 }
 
 static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,
-                       float *params, const float *grads, float grad_scale)
+                       const struct kernel_update *update, float grad_scale)
 {
     const struct bound_optimizer *bound = (const struct bound_optimizer *)optimizer->ops;
-    bound->original->step(optimizer, segment, params, grads, grad_scale);
+    bound->original->step(optimizer, segment, update, grad_scale);
 }
 
 struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer)

@@ -1,10 +1,10 @@
 #include <assert.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <worker/error.h>
 
+#include "libworker/tensor/memory.h"
 #include "libworker/tensor/slab.h"
 
 enum { ALIGN_ELEMENTS = SLAB_ALIGN_BYTES / sizeof(float) };
@@ -13,7 +13,7 @@ void slab_fini(struct slab *slab)
 {
     if (!slab)
         return;
-    free(slab->data);
+    memory_free(slab->data, slab->capacity * sizeof(*slab->data));
     *slab = (struct slab){0};
 }
 
@@ -30,10 +30,10 @@ int slab_reset(struct slab *slab, size_t count, struct error *err)
     if (count > SIZE_MAX / sizeof(float) / 2)
         return error_set(err, WK_ENOMEM, "%zu elements are more than memory can hold", count);
     size_t rounded = slab_rounded(count);
-    float *data = aligned_alloc(SLAB_ALIGN_BYTES, rounded * sizeof(float));
+    float *data = memory_new(rounded * sizeof(*data));
     if (!data)
         return error_set(err, WK_ENOMEM, "no memory for %zu bytes", rounded * sizeof(float));
-    free(slab->data);
+    memory_free(slab->data, slab->capacity * sizeof(*slab->data));
     slab->data = data;
     slab->capacity = rounded;
     return 0;

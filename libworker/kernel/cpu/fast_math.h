@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* exp(x) to about 2 units in the last place for -87 < x < 88; outside it stays at the ends of that
- * range, so nothing becomes 0 or infinite. NaN stays NaN.
+/* exp(x) to about 2 units in the last place for -87 < x < 87; outside it stays at the ends of that
+ * range, so nothing becomes 0 or infinite, nor does it or its inverse become denormal, which would
+ * cost a hundred cycles. NaN stays NaN.
  * Source: Cephes expf (Moshier 1992): x = n ln 2 + r, a polynomial in r, n put into the exponent.
  */
 static inline float fast_exp(float x)
@@ -16,7 +17,7 @@ static inline float fast_exp(float x)
     const float to_integer =
         12582912.0f; /* 1.5 * 2^23: adding it leaves round(x) in the low bits */
     x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+    x = x > 87.0f ? 87.0f : x;
     float shifted = x * 1.44269504088896341f + to_integer;
     float n = shifted - to_integer;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;

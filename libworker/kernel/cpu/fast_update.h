@@ -6,9 +6,76 @@
 
 #include <math.h>
 
+#include "libworker/kernel/cpu/fast_stream.h"
 #include "libworker/kernel/kernel.h"
 #include "libworker/precision/half.h"
 #include "libworker/precision/noise.h"
+
+static void narrow(uint16_t *restrict out, enum wk_dtype type, const float *restrict x,
+                   size_t count)
+{
+    if (type == WK_BF16) {
+        for (size_t i = 0; i < count; i++)
+            out[i] = bf16_of_f32(x[i]);
+    } else {
+        for (size_t i = 0; i < count; i++)
+            out[i] = f16_of_f32(x[i]);
+    }
+}
+
+/* low[from, end) from x[from, end), a block or what is left of one: a whole block is a line. */
+static inline void narrow_block(uint16_t *restrict low, enum wk_dtype type, const float *restrict x,
+                                size_t from, size_t end)
+{
+    uint16_t block[STREAM_BLOCK];
+    if (end - from < STREAM_BLOCK) {
+        narrow(low + from, type, x + from, end - from);
+        return;
+    }
+    narrow(block, type, x + from, STREAM_BLOCK);
+    stream_line(low + from, block);
+}
+
+/* Where the block that begins at `from` ends; the first is short where lines of `low` want that. */
+static inline size_t block_end(const uint16_t *low, size_t from, size_t count)
+{
+    size_t odd = (uintptr_t)(low + from) % STREAM_LINE_BYTES;
+    size_t most = low && odd ? (STREAM_LINE_BYTES - odd) / sizeof(*low) : STREAM_BLOCK;
+    return count - from < most ? count : from + most;
+}
+
+static void narrow_stream(uint16_t *restrict out, enum wk_dtype type, const float *restrict x,
+                          size_t count)
+{
+    for (size_t from = 0, end; from < count; from = end) {
+        end = block_end(out, from, count);
+        narrow_block(out, type, x, from, end);
+    }
+    stream_end();
+}
+
+/* Before a block: where it ends, with what comes a little later asked for. */
+static inline size_t update_begin(const struct kernel_update *u, size_t from)
+{
+    enum { AHEAD = 512 };
+    stream_ask(u->params + from, AHEAD);
+    stream_ask(u->grads + from, AHEAD);
+    for (int i = 0; i < 2; i++) {
+        if (u->state[i])
+            stream_ask(u->state[i] + from, AHEAD);
+    }
+    return block_end(u->low, from, u->count);
+}
+
+/* After a block: its copy. */
+static inline void update_end(const struct kernel_update *u, size_t from, size_t end)
+{
+    if (!u->low)
+        return;
+    narrow_block(u->low, u->type, u->params, from, end);
+    if (end == u->count)
+        stream_end();
+}
 
 static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
@@ -18,14 +85,18 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
     const float *restrict grads = u->grads;
     float *restrict m = u->state[0];
     float *restrict v = u->state[1];
-    for (size_t i = 0; i < count; i++) {
-        float g = grads[i] * o.grad_scale + o.l2 * params[i];
-        float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
-        float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
-        m[i] = mean;
-        v[i] = square;
-        params[i] =
-            params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
+    for (size_t from = 0, end; from < count; from = end) {
+        end = update_begin(u, from);
+        for (size_t i = from; i < end; i++) {
+            float g = grads[i] * o.grad_scale + o.l2 * params[i];
+            float mean = o.beta1 * m[i] + (1.0f - o.beta1) * g;
+            float square = o.beta2 * v[i] + (1.0f - o.beta2) * g * g;
+            m[i] = mean;
+            v[i] = square;
+            params[i] =
+                params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
+        }
+        update_end(u, from, end);
     }
 }
 
@@ -35,8 +106,12 @@ static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
     const size_t count = u->count; /* in a local: stores to the arrays might change it */
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
-    for (size_t i = 0; i < count; i++)
-        params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
+    for (size_t from = 0, end; from < count; from = end) {
+        end = update_begin(u, from);
+        for (size_t i = from; i < end; i++)
+            params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
+        update_end(u, from, end);
+    }
 }
 
 static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
@@ -48,11 +123,15 @@ static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update 
     float *restrict momentum = u->state[0];
     float kept = o.first ? 0.0f : o.momentum;
     float ahead = o.nesterov ? 1.0f : 0.0f, behind = o.nesterov ? o.momentum : 1.0f;
-    for (size_t i = 0; i < count; i++) {
-        float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
-        float moved = kept * momentum[i] + g;
-        momentum[i] = moved;
-        params[i] -= o.rate * (ahead * g + behind * moved);
+    for (size_t from = 0, end; from < count; from = end) {
+        end = update_begin(u, from);
+        for (size_t i = from; i < end; i++) {
+            float g = grads[i] * o.grad_scale + o.weight_decay * params[i];
+            float moved = kept * momentum[i] + g;
+            momentum[i] = moved;
+            params[i] -= o.rate * (ahead * g + behind * moved);
+        }
+        update_end(u, from, end);
     }
 }
 
@@ -71,12 +150,16 @@ static void lion(const struct kernel_lion *l, const struct kernel_update *u)
     float *restrict params = u->params;
     const float *restrict grads = u->grads;
     float *restrict momentum = u->state[0];
-    for (size_t i = 0; i < count; i++) {
-        float g = grads[i] * o.grad_scale;
-        float c = o.beta1 * momentum[i] + (1.0f - o.beta1) * g;
-        float sign = c > 0.0f ? 1.0f : (c < 0.0f ? -1.0f : c); /* NaN stays */
-        params[i] = params[i] * o.keep - o.rate * sign;
-        momentum[i] = o.beta2 * momentum[i] + (1.0f - o.beta2) * g;
+    for (size_t from = 0, end; from < count; from = end) {
+        end = update_begin(u, from);
+        for (size_t i = from; i < end; i++) {
+            float g = grads[i] * o.grad_scale;
+            float c = o.beta1 * momentum[i] + (1.0f - o.beta1) * g;
+            float sign = c > 0.0f ? 1.0f : (c < 0.0f ? -1.0f : c); /* NaN stays */
+            params[i] = params[i] * o.keep - o.rate * sign;
+            momentum[i] = o.beta2 * momentum[i] + (1.0f - o.beta2) * g;
+        }
+        update_end(u, from, end);
     }
 }
 
@@ -151,18 +234,6 @@ static void dropout(float *x, size_t count, uint64_t key, float keep)
     const float grown = 1.0f / keep;
     for (size_t i = 0; i < count; i++)
         x[i] = noise_bits(key, i) < limit ? x[i] * grown : 0.0f;
-}
-
-static void narrow(uint16_t *restrict out, enum wk_dtype type, const float *restrict x,
-                   size_t count)
-{
-    if (type == WK_BF16) {
-        for (size_t i = 0; i < count; i++)
-            out[i] = bf16_of_f32(x[i]);
-    } else {
-        for (size_t i = 0; i < count; i++)
-            out[i] = f16_of_f32(x[i]);
-    }
 }
 
 static void widen(float *restrict out, enum wk_dtype type, const uint16_t *restrict x, size_t count)

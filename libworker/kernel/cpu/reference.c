@@ -365,6 +365,18 @@ static void gemm_low(struct kernel_room *room, const struct kernel_gemm_low *g)
     }
 }
 
+static void narrow(uint16_t *out, enum wk_dtype type, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = type == WK_BF16 ? bf16_of_f32(x[i]) : f16_of_f32(x[i]);
+}
+
+static void copy_low(const struct kernel_update *u)
+{
+    if (u->low)
+        narrow(u->low, u->type, u->params, u->count);
+}
+
 static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
 {
     float *m = u->state[0], *v = u->state[1];
@@ -375,6 +387,7 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
         float root = sqrtf(v[i]) * a->inv_root2 + a->epsilon;
         u->params[i] = u->params[i] * a->keep - a->step_size * m[i] / root;
     }
+    copy_low(u);
 }
 
 static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
@@ -388,6 +401,7 @@ static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
         }
         u->params[i] -= s->rate * g;
     }
+    copy_low(u);
 }
 
 static void lion(const struct kernel_lion *l, const struct kernel_update *u)
@@ -400,6 +414,7 @@ static void lion(const struct kernel_lion *l, const struct kernel_update *u)
         u->params[i] = u->params[i] * l->keep - l->rate * (isnan(c) ? c : sign);
         m[i] = l->beta2 * m[i] + (1 - l->beta2) * g;
     }
+    copy_low(u);
 }
 
 static double squared(const struct kernel_factored *f, int64_t i, int64_t j)
@@ -462,12 +477,6 @@ static void dropout(float *x, size_t count, uint64_t key, float keep)
         x[i] = (double)noise_bits(key, i) < (double)keep * 0x1p32 ? x[i] / keep : 0;
 }
 
-static void narrow(uint16_t *out, enum wk_dtype type, const float *x, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = type == WK_BF16 ? bf16_of_f32(x[i]) : f16_of_f32(x[i]);
-}
-
 static void widen(float *out, enum wk_dtype type, const uint16_t *x, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -513,6 +522,7 @@ static const struct kernel_table reference = {
     .blend = blend,
     .dropout = dropout,
     .narrow = narrow,
+    .narrow_stream = narrow,
     .widen = widen,
 };
 

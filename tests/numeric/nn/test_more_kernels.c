@@ -6,10 +6,15 @@
 
 #include "tests/numeric/nn/fixture.h"
 
-static void update(const struct kernel_table *k, int kind, float *arrays[4], size_t count)
+static void update(const struct kernel_table *k, int kind, float *arrays[4], size_t count,
+                   uint16_t *low)
 {
-    struct kernel_update u = {
-        .params = arrays[0], .grads = arrays[1], .state = {arrays[2], arrays[3]}, .count = count};
+    struct kernel_update u = {.params = arrays[0],
+                              .grads = arrays[1],
+                              .state = {arrays[2], arrays[3]},
+                              .low = low,
+                              .type = kind % 2 ? WK_F16 : WK_BF16,
+                              .count = count};
     struct kernel_adamw adamw = {.beta1 = 0.9f,
                                  .beta2 = 0.95f,
                                  .epsilon = 1e-8f,
@@ -45,8 +50,8 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
                 ours[i][j] = fabsf(ours[i][j]);
             theirs[i] = fixture_copy(ours[i], COUNT);
         }
-        update(fast, kind, ours, COUNT);
-        update(plain, kind, theirs, COUNT);
+        update(fast, kind, ours, COUNT, NULL);
+        update(plain, kind, theirs, COUNT, NULL);
         for (int i = 0; i < 4; i++) {
             fixture_same(ours[i], theirs[i], COUNT, kind ? "sgd" : "adamw", fast);
             free(theirs[i]);
@@ -57,6 +62,43 @@ static void check_update(const struct kernel_table *fast, const struct kernel_ta
 Test(kernels, optimizer_updates)
 {
     fixture_every_build(check_update);
+}
+
+/* The copy is the parameters after the update, wherever it lies in its lines and however long it
+ * is, and nothing beside it is touched.
+ */
+static void check_copy(const struct kernel_table *fast, const struct kernel_table *plain)
+{
+    enum { COUNT = 203, LINE = 32, ROOM = COUNT + 2 * LINE, UNTOUCHED = 0x5a5a };
+    _Alignas(64) uint16_t low[ROOM];
+    for (int kind = 0; kind < 7; kind++) {
+        size_t at = (size_t)(kind * 5) % LINE, count = COUNT - (size_t)kind * 30;
+        float *arrays[4];
+        uint16_t expected[COUNT];
+        for (int i = 0; i < 4; i++)
+            arrays[i] = fixture_normal("update", COUNT, 1);
+        for (int i = 0; i < COUNT; i++)
+            arrays[3][i] = fabsf(arrays[3][i]);
+        for (int i = 0; i < ROOM; i++)
+            low[i] = UNTOUCHED;
+        update(fast, kind, arrays, count, low + at);
+        plain->narrow(expected, kind % 2 ? WK_F16 : WK_BF16, arrays[0], count);
+        cr_expect_eq(memcmp(low + at, expected, count * sizeof(*low)), 0, "copy %d of %s", kind,
+                     fast->name);
+        for (size_t i = 0; i < ROOM; i++)
+            cr_expect(low[i] == UNTOUCHED || (i >= at && i < at + count), "%s at %zu", fast->name,
+                      i);
+        fast->narrow_stream(low + at, WK_BF16, arrays[1], count);
+        plain->narrow(expected, WK_BF16, arrays[1], count);
+        cr_expect_eq(memcmp(low + at, expected, count * sizeof(*low)), 0);
+        for (int i = 0; i < 4; i++)
+            free(arrays[i]);
+    }
+}
+
+Test(kernels, updates_write_the_copy)
+{
+    fixture_every_build(check_copy);
 }
 
 static void check_factored(const struct kernel_table *fast, const struct kernel_table *plain)
