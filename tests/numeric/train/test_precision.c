@@ -190,7 +190,7 @@ static void ranks_that_disagree_are_told(void)
     }
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
-        CHECK(toys[i].status == WK_EMISMATCH && toys[i].exit_code == 1);
+        CHECK(toys[i].status == WK_EMISMATCH && toys[i].exit_code == WK_EXIT_CONFIG);
         CHECK(strstr(toys[i].error, "mixed_precision: it is fp16 on rank 0 and bf16 on rank 1"));
     }
     fake_fini(&cluster);
