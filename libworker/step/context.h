@@ -278,8 +278,9 @@ enum window_result { WINDOW_TAKEN, WINDOW_SKIPPED, WINDOW_AGAIN };
 bool window_was_taken(const struct unit *unit);
 void window_close(struct unit *unit, enum window_result result);
 
-/* The generation broke: the step under way begins again. */
+/* The generation broke: the step under way is given up; and in the next one begins again. */
 void window_roll_back(struct wk_context *ctx);
+void window_begin_again(struct wk_context *ctx);
 
 /* report.c: figures of a step, for whoever watches */
 void report_step(struct wk_context *ctx, double tokens);

@@ -216,7 +216,7 @@ int context_reform(struct wk_context *ctx, struct error *err)
         if (!rc)
             rc = state_agree(ctx, err);
         if (!rc) {
-            ctx->phase = STEP_BOUNDARY;
+            window_begin_again(ctx);
             return 0;
         }
         if (!context_mendable(rc))

@@ -234,3 +234,12 @@ void window_roll_back(struct wk_context *ctx)
     ctx->window_tokens = ctx->weight = 0;
     ctx->phase = STEP_BROKEN;
 }
+
+/* Passes of the program's own have gone on writing to its models' gradients meanwhile. */
+void window_begin_again(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        unit_clear(unit);
+    forget_step(ctx);
+}

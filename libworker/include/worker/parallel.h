@@ -100,9 +100,10 @@ struct wk_gradient_hook {
 WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
 /* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next
- * or wk_step. Strategy fsdp needs it, and with mixed_precision zero1 and zero2 do, whose matrices
- * are there in the narrow type only (it costs the memory that these save); elsewhere it does
- * nothing. All ranks call it. WK_ESTATE before wk_prepare, or a failure of the collective.
+ * or its wk_step (a custom model's in the middle of a step is readable again behind that). Strategy
+ * fsdp needs it, and with mixed_precision zero1 and zero2 do, whose matrices are there in the
+ * narrow type only (it costs the memory that these save); elsewhere it does nothing. All ranks call
+ * it. WK_ESTATE before wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

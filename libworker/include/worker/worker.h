@@ -118,9 +118,23 @@ static inline struct wk_object wk_object_scheduler(struct wk_scheduler *schedule
              : wk_object_loader, struct wk_scheduler *                                             \
              : wk_object_scheduler)(x)
 
-/* Make objects ready for training here: any order, any number of loaders and schedulers, one model
- * and its optimizer. Gives the model its memory, the optimizer its state, every rank the same start
- * (a checkpoint's, or rank 0's). Preparing the same objects again changes nothing.
+/* Make objects ready for training here: any order; up to 16 models, each with one optimizer over
+ * it or none, and as many loaders and schedulers. Gives models their memory, optimizers their
+ * state, every rank the same start (a checkpoint's, or rank 0's). With several models each
+ * optimizer has said which it is over (wk_optimizer_over): the order of arguments is no sign of it.
+ * One that has none is only read, as a teacher is, under strategy ddp. Preparing the same objects
+ * again changes nothing.
+ *
+ * A step: it begins with a batch and is over when every optimizer has stepped in it, or when the
+ * next batch is asked for of a loader that has given its own in it, all gradients taken. With one
+ * optimizer that is its wk_step; two of a GAN make one step together; one that rests in most steps
+ * is not waited for. When a step breaks, it begins again with its batch: an optimizer that had
+ * stepped already, then keeps its parameters as they are the first time (its figures are those of
+ * the repeated pass), so the outcome is that of the undisturbed run. That, and resuming, need what
+ * a program does in a step to follow from its batch, wk_steps and wk_random, not from counters of
+ * its own. An optimizer that steps more than once in a step does so before the last of the others
+ * does: what comes behind is a step of its own, without a batch to begin again with.
+ *
  * WK_EINVAL, WK_EUNSUPPORTED (a setting this build cannot do, with the reason), WK_EMISMATCH (ranks
  * prepared different models, or differ in a setting, optimizer, schedule or loader that shapes the
  * training: on all ranks, naming the first and both values; also when a member joins later),
@@ -135,7 +149,10 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
  * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
  * WK_ESTATE, the error of the context that it was made in. Of a training loader it is where
- * everything that happens between steps happens: checkpoints, stop requests, new generations. */
+ * everything that happens between steps happens: checkpoints, stop requests, new generations. Of
+ * several training loaders the one asked first begins the step, the others take part in it; a loop
+ * asks them in the same order in every step. In a broken generation all but that one give a batch
+ * that comes to nothing, so that the step begins again where it did. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Halve the loader's batch until every rank's memory holds its share of it. All ranks call it
@@ -159,8 +176,9 @@ WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search 
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
 
 /* Gradients of the last forward pass. In the last of an accumulation window their sum over the
- * ranks starts while the pass still runs. WK_ESTATE without a forward pass, and once a
- * window is full until wk_step. */
+ * ranks starts while the pass still runs. Each model fills windows of its own, all of as many
+ * passes. WK_ESTATE without a forward pass, once a window is full until wk_step, and for a model
+ * prepared without an optimizer, whose gradients nothing would take. */
 WK_API int wk_backward(struct wk_model *model);
 
 /* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation
@@ -174,14 +192,15 @@ WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
 /* Update the parameters, at the end of an accumulation window; else nothing. A loss or gradient
  * that is not finite (without mixed_precision: a loss or a measured norm) is WK_EOVERFLOW, and the
  * parameters stay as they were; but with mixed_precision fp16 that step is skipped on all ranks,
- * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. WK_ESTATE
- * without a backward pass since the last step. */
+ * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. Each model has a
+ * scale of its own: an overflow skips the step of its model alone. WK_ESTATE without a backward
+ * pass since the last step. */
 WK_API int wk_step(struct wk_optimizer *optimizer);
 
 /* With mixed_precision fp16: whether the last wk_step at a window's end skipped its update, how
- * many did so far, and the loss scale, which starts at 65536, doubles after 2000 steps without
- * overflow and halves with each (settings loss_scale.*). Losses are never shown scaled; gradients
- * are, until wk_step. Else false, 0 and 1. */
+ * many did so far, and the loss scale (the lowest of several models), which starts at 65536,
+ * doubles after 2000 steps without overflow and halves with each (settings loss_scale.*). Losses
+ * are never shown scaled; gradients are, until wk_step. Else false, 0 and 1. */
 WK_API bool wk_step_skipped(const struct wk_context *ctx);
 WK_API int64_t wk_skipped_steps(const struct wk_context *ctx);
 WK_API double wk_loss_scale(const struct wk_context *ctx);
@@ -189,10 +208,11 @@ WK_API double wk_loss_scale(const struct wk_context *ctx);
 /* Once per optimizer step taken: nothing when the last wk_step took none. */
 WK_API int wk_scheduler_step(struct wk_scheduler *scheduler);
 
-WK_API int64_t wk_steps(const struct wk_context *ctx); /* optimizer steps completed, of all time */
+WK_API int64_t wk_steps(const struct wk_context *ctx);       /* completed, of all time */
 WK_API int64_t wk_total_steps(const struct wk_context *ctx); /* 0 = unknown */
 
-/* The global loss of the last completed step: the mean over its global batches. NaN before one. */
+/* The global loss of the last completed step: the mean over its global batches. NaN before one. Of
+ * several models the first's that has an optimizer. */
 WK_API double wk_loss(const struct wk_context *ctx);
 
 /* The same of one of several models: of the last step that its optimizer took. NaN before one, and
@@ -206,7 +226,7 @@ WK_API int wk_set_loss(struct wk_model *model, double loss);
 /* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
  * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63. `loss` of
  * every step is logged without being asked, and with each progress line tokens_per_second,
- * learning_rate and grad_norm. */
+ * learning_rate and grad_norm; of a second model as loss/2, learning_rate/2 and grad_norm/2. */
 WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 
 /* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation

@@ -1,0 +1,291 @@
+/* Several models in one context: which optimizer goes with which, what is refused and why, whose
+ * step an overflow skips, and what checkpoints call them.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libworker/checkpoint/manifest.h"
+#include "tests/lib/tmpdir.h"
+#include "tests/unit/libworker/small.h"
+
+/* What a row has beside a small context; freed after it. */
+static struct wk_model *second;
+static struct wk_optimizer *its;
+
+static void make_second(struct small *s)
+{
+    struct wk_mlp_config mlp = {1, 2, 4, 8, 8, 128};
+    struct wk_sgd_options sgd = {.rate = 0.1};
+    small_open(s, NULL);
+    cr_assert_eq(wk_mlp_new(&mlp, &second), 0);
+    cr_assert_eq(wk_sgd_new(&sgd, &its), 0);
+}
+
+static void open_both(struct small *s, const char *const *settings)
+{
+    make_second(s);
+    if (settings) {
+        small_close(s);
+        small_open(s, settings);
+    }
+}
+
+static void close_both(struct small *s)
+{
+    small_close(s);
+    wk_model_free(second);
+    wk_optimizer_free(its);
+}
+
+static int prepare_both(struct small *s)
+{
+    cr_assert_eq(wk_optimizer_over(s->optimizer, s->model), 0);
+    cr_assert_eq(wk_optimizer_over(its, second), 0);
+    return wk_prepare_all(s->ctx, WK_OBJECT(its), WK_OBJECT(s->model), WK_OBJECT(s->loader),
+                          WK_OBJECT(s->optimizer), WK_OBJECT(second), WK_OBJECT(s->scheduler));
+}
+
+Test(units, optimizers_step_the_model_they_are_over_whatever_the_order)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, NULL);
+    cr_assert_eq(prepare_both(&s), 0, "%s", wk_last_error(s.ctx));
+    cr_assert_eq(unit_of_optimizer(its), unit_of_model(second));
+    cr_assert_eq(unit_of_optimizer(s.optimizer), unit_of_model(s.model));
+    cr_assert(wk_next(s.loader, &batch));
+    float before = wk_parameter_data(second, 0)[0], first = wk_parameter_data(s.model, 0)[0];
+    wk_forward(s.model, &batch, NULL);
+    wk_backward(s.model);
+    cr_assert_eq(wk_step(s.optimizer), 0);
+    cr_assert_eq(wk_steps(s.ctx), 0); /* the other has not stepped */
+    wk_forward(second, &batch, NULL);
+    wk_backward(second);
+    cr_assert_eq(wk_step(its), 0);
+    cr_assert_eq(wk_steps(s.ctx), 1);
+    cr_assert(wk_parameter_data(s.model, 0)['a' * 8] != first || first == 0);
+    cr_assert_eq(wk_loss(s.ctx), wk_model_loss(s.model));
+    cr_assert_neq(wk_model_loss(second), wk_model_loss(s.model));
+    cr_assert(isfinite(wk_model_loss(second)) && isfinite((double)before));
+    close_both(&s);
+}
+
+/* The next batch ends a step in which only one has stepped. */
+Test(units, a_step_is_over_when_the_next_batch_is_asked_for)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, NULL);
+    cr_assert_eq(prepare_both(&s), 0);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(wk_next(s.loader, &batch));
+        cr_assert_eq(wk_steps(s.ctx), i);
+        cr_assert_eq(batch.position, 2 * i);
+        wk_forward(second, &batch, NULL);
+        wk_backward(second);
+        cr_assert_eq(wk_step(its), 0);
+        cr_assert_eq(wk_scheduler_step(s.scheduler), 0); /* its optimizer has taken no step */
+        cr_assert_eq(s.scheduler->step, 0);
+    }
+    close_both(&s);
+}
+
+static void refused(struct small *s, int rc, int code, const char *words)
+{
+    cr_assert_eq(rc, code, "%d: %s", rc, wk_last_error(s->ctx));
+    cr_assert_not_null(strstr(wk_last_error(s->ctx), words), "%s", wk_last_error(s->ctx));
+    close_both(s);
+}
+
+Test(units, what_could_go_wrong_without_a_sign_is_refused)
+{
+    struct small s;
+    open_both(&s, NULL);
+    refused(&s,
+            wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer), WK_OBJECT(second),
+                           WK_OBJECT(its)),
+            WK_EINVAL, "which of the 2 models optimizer 1 (sgd) updates is not said");
+    open_both(&s, NULL);
+    wk_optimizer_over(s.optimizer, second);
+    wk_optimizer_over(its, second);
+    refused(&s,
+            wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer), WK_OBJECT(second),
+                           WK_OBJECT(its)),
+            WK_EUNSUPPORTED, "model 2 has two (sgd and sgd)");
+    open_both(&s, NULL);
+    wk_optimizer_over(s.optimizer, second);
+    refused(&s, wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer)), WK_EINVAL,
+            "optimizer 1 (sgd) is over a model that is not prepared with it");
+    open_both(&s, NULL);
+    refused(&s, wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer), WK_OBJECT(its)),
+            WK_EUNSUPPORTED, "a model has one optimizer");
+    open_both(&s, (const char *const[]){"strategy=fsdp", NULL});
+    wk_optimizer_over(its, second);
+    refused(&s, wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(second), WK_OBJECT(its)),
+            WK_EINVAL, "there is no optimizer over model 1");
+    open_both(&s, (const char *const[]){"mixed_precision=fp8", NULL});
+    refused(&s, prepare_both(&s), WK_EUNSUPPORTED, "fp8");
+}
+
+Test(units, seventeen_models_are_too_many)
+{
+    struct small s;
+    struct wk_model *models[NUMBERS_UNITS_MAX + 1];
+    struct wk_object objects[NUMBERS_UNITS_MAX + 1];
+    struct wk_mlp_config mlp = {1, 2, 4, 8, 8, 128};
+    open_both(&s, NULL);
+    for (int i = 0; i <= NUMBERS_UNITS_MAX; i++) {
+        cr_assert_eq(wk_mlp_new(&mlp, &models[i]), 0);
+        objects[i] = WK_OBJECT(models[i]);
+    }
+    refused(&s, wk_prepare(s.ctx, objects, NUMBERS_UNITS_MAX + 1), WK_EINVAL,
+            "more than 16 models");
+    for (int i = 0; i <= NUMBERS_UNITS_MAX; i++)
+        wk_model_free(models[i]);
+}
+
+/* A forgotten optimizer is noticed where the first gradient would be for nobody. */
+Test(units, gradients_that_nothing_takes_are_refused_at_once)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, NULL);
+    wk_optimizer_over(s.optimizer, s.model);
+    cr_assert_eq(wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer),
+                                WK_OBJECT(second), WK_OBJECT(s.loader)),
+                 0);
+    cr_assert(wk_next(s.loader, &batch));
+    cr_assert_eq(wk_forward(second, &batch, NULL), 0); /* a teacher may be read */
+    refused(&s, wk_backward(second), WK_ESTATE,
+            "wk_backward of model 2, whose gradients nothing takes");
+}
+
+Test(units, optimizers_are_bound_before_they_are_prepared)
+{
+    struct small s;
+    open_both(&s, NULL);
+    cr_assert_eq(prepare_both(&s), 0);
+    cr_assert_eq(wk_optimizer_over(its, s.model), WK_ESTATE);
+    cr_assert_eq(wk_optimizer_over(NULL, s.model), WK_EINVAL);
+    cr_assert_eq(wk_optimizer_over(its, NULL), WK_EINVAL);
+    close_both(&s);
+}
+
+Test(units, models_of_one_shape_begin_differently)
+{
+    struct small s;
+    struct wk_model *twin;
+    struct wk_gpt_config gpt = {1, 1, 8, 8, 128};
+    open_both(&s, NULL);
+    cr_assert_eq(wk_gpt_new(&gpt, &twin), 0);
+    cr_assert_eq(wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(twin)), 0);
+    cr_assert_neq(memcmp(wk_parameter_data(s.model, 0), wk_parameter_data(twin, 0), 64), 0);
+    close_both(&s);
+    wk_model_free(twin);
+}
+
+/* fp16: infinity in one model's gradient skips that model's step and lowers its scale alone. */
+Test(units, an_overflow_skips_the_step_of_its_own_model_only)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, (const char *const[]){"mixed_precision=fp16", "loss_scale.initial=1024", NULL});
+    cr_assert_eq(prepare_both(&s), 0, "%s", wk_last_error(s.ctx));
+    struct unit *spoiled = unit_of_model(second);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(wk_next(s.loader, &batch));
+        wk_forward(s.model, &batch, NULL);
+        wk_backward(s.model);
+        wk_step(s.optimizer);
+        cr_assert_not(wk_step_skipped(s.ctx));
+        wk_forward(second, &batch, NULL);
+        if (i == 0)
+            spoiled->strategy.grads[3] = INFINITY;
+        wk_backward(second);
+        float before = spoiled->strategy.params[0];
+        cr_assert_eq(wk_step(its), 0, "%s", wk_last_error(s.ctx));
+        cr_assert_eq(wk_step_skipped(s.ctx), i == 0);
+        cr_assert(i == 1 || spoiled->strategy.params[0] == before);
+        cr_assert_eq(wk_steps(s.ctx), i + 1);
+    }
+    cr_assert_eq(wk_skipped_steps(s.ctx), 1);
+    cr_assert_eq(unit_of_model(s.model)->scaler.scale, 1024);
+    cr_assert_eq(spoiled->scaler.scale, 512);
+    cr_assert_eq(wk_loss_scale(s.ctx), 512);
+    cr_assert(s.optimizer->steps == 2 && its->steps == 1);
+    close_both(&s);
+}
+
+static void read_file(const char *path, char *ret, size_t size)
+{
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file, "%s", path);
+    ret[fread(ret, 1, size - 1, file)] = 0;
+    fclose(file);
+}
+
+static void train_two_steps(struct small *s, bool both)
+{
+    struct wk_batch batch;
+    for (int i = 0; i < 2; i++) {
+        cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
+        wk_forward(s->model, &batch, NULL);
+        wk_backward(s->model);
+        wk_step(s->optimizer);
+        wk_scheduler_step(s->scheduler);
+        if (!both)
+            continue;
+        wk_forward(second, &batch, NULL);
+        wk_backward(second);
+        wk_step(its);
+    }
+}
+
+/* The name under which a tensor is asked for, in the checkpoint of step 2. */
+static bool holds(const struct tmpdir *dir, const char *name)
+{
+    struct checkpoint_reader *reader;
+    struct error err = {0};
+    cr_assert_eq(checkpoint_open(tmpdir_path(dir, "step-00000002"), &reader, &err), 0, "%s",
+                 err.text);
+    bool found = manifest_find(checkpoint_manifest(reader), name);
+    checkpoint_close(reader);
+    return found;
+}
+
+static const char one_models_state[] = "{\n"
+                                       "  \"version\": 1,\n"
+                                       "  \"step\": 2,\n"
+                                       "  \"total_steps\": 0,\n"
+                                       "  \"optimizer_steps\": 2,\n"
+                                       "  \"loaders\": [4],\n"
+                                       "  \"schedulers\": [2],\n"
+                                       "  \"rng\": \"";
+
+Test(units, checkpoints_of_one_model_are_as_they_were_and_of_several_say_which)
+{
+    for (int both = 0; both < 2; both++) {
+        struct small s;
+        struct tmpdir dir = tmpdir_make();
+        char setting[300], state[4096], words[200];
+        snprintf(setting, sizeof(setting), "checkpoint.dir=%s", dir.path);
+        open_both(&s, (const char *const[]){setting, NULL});
+        cr_assert_eq(both ? prepare_both(&s) : small_prepare(&s), 0);
+        train_two_steps(&s, both);
+        close_both(&s); /* saves */
+        read_file(tmpdir_path(&dir, "step-00000002/state.json"), state, sizeof(state));
+        cr_assert(both || !strncmp(state, one_models_state, strlen(one_models_state)), "%s", state);
+        cr_assert_eq(holds(&dir, "model.wte.weight"), !both);
+        cr_assert_eq(holds(&dir, "1.model.wte.weight"), both);
+        cr_assert(!both || strstr(state, "\"units\": ["), "%s", state);
+        /* Another number of models is not what it is of. */
+        open_both(&s, (const char *const[]){setting, "resume_from=latest", NULL});
+        snprintf(words, sizeof(words), "%s",
+                 both ? "is of 2 models and 1 is prepared: its model 2 is none of them"
+                      : "is of 1 model and 2 are prepared: its model 2 is missing");
+        refused(&s, both ? small_prepare(&s) : prepare_both(&s), WK_EMISMATCH, words);
+        tmpdir_remove(&dir);
+    }
+}
