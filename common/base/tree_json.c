@@ -108,6 +108,15 @@ static int read_escape(struct json *json, char **out)
     return 0;
 }
 
+/* Bytes at `at` that stand for themselves and are a character each. */
+static size_t plain_run(const char *at, const char *end)
+{
+    const char *start = at;
+    while (at < end && *at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    return (size_t)(at - start);
+}
+
 /* Escapes never grow: six characters become at most three bytes, twelve at most four. */
 static int read_string(struct json *json, const char **ret)
 {
@@ -121,6 +130,14 @@ static int read_string(struct json *json, const char **ret)
     advance(json, 1);
     while (peek(json) != '"') {
         int rc = 0;
+        size_t run = plain_run(json->at, json->end);
+        if (run > 0) {
+            memcpy(out, json->at, run);
+            out += run;
+            json->at += run;
+            json->column += (int)run;
+            continue;
+        }
         if (json->at == json->end)
             return fail_here(json, "the end of a string");
         if ((unsigned char)*json->at < ' ')

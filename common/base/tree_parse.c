@@ -1,6 +1,7 @@
 #include "common/base/tree_parse.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +43,27 @@ bool tree_looks_like_json(const char *text, size_t size)
     return at < size && text[at] == '{';
 }
 
+/* Eight characters of one byte each, none of them a NUL or a line end. */
+static bool plain_word(const char *text)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t word;
+    memcpy(&word, text, sizeof(word));
+    uint64_t ends = word ^ ones * '\n';
+    return (((word | (word - ones)) | (ends - ones)) & tops) == 0;
+}
+
 static int check_text(const struct tree_parse *parse)
 {
     const char *text = parse->input->text;
     size_t size = parse->input->size;
     int line = 1, column = 1;
     for (size_t at = 0; at < size;) {
+        if (size - at >= sizeof(uint64_t) && plain_word(text + at)) {
+            at += sizeof(uint64_t);
+            column += (int)sizeof(uint64_t);
+            continue;
+        }
         size_t length = utf8_decode(text + at, size - at, NULL);
         if (length == 0)
             return tree_parse_fail(parse, line, column, "the text is not valid UTF-8");
@@ -128,10 +144,36 @@ static int by_key_then_place(const void *a, const void *b)
     return (x->column > y->column) - (x->column < y->column);
 }
 
+static uint32_t hash_of(const char *key)
+{
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+/* Whether no two keys are the same; only of small maps, which need no memory for it. */
+static bool all_differ(const struct tree *map)
+{
+    enum { SLOTS = 256 };
+    const struct tree *slots[SLOTS] = {NULL};
+    const struct tree *child;
+    if (map->count > SLOTS / 2)
+        return false;
+    tree_each(child, map) {
+        uint32_t slot = hash_of(child->key) % SLOTS;
+        for (; slots[slot]; slot = (slot + 1) % SLOTS)
+            if (strcmp(slots[slot]->key, child->key) == 0)
+                return false;
+        slots[slot] = child;
+    }
+    return true;
+}
+
 /* Sorting keeps a map of a hundred thousand keys from costing their square. */
 static int refuse_duplicates(const struct tree_parse *parse, const struct tree *map)
 {
-    if (map->count < 2)
+    if (map->count < 2 || all_differ(map))
         return 0;
     const struct tree **sorted = calloc(map->count, sizeof(struct tree *));
     struct tree *child;

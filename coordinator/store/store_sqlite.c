@@ -181,28 +181,6 @@ static void rollback(struct store *store)
         (void)run(self, statement(self, S_ROLLBACK), "rollback", NULL);
 }
 
-static int load_job(sqlite3_stmt *stmt, const struct store_loader *loader, struct cluster *cluster,
-                    struct error *err)
-{
-    struct job *job = calloc(1, sizeof *job);
-    if (!job)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    int rc = document_read_job(column(stmt, 3), (size_t)sqlite3_column_bytes(stmt, 3), job, err);
-    if (rc == 0 && sqlite3_column_bytes(stmt, 1) != SECRET_BYTES)
-        rc = error_set(err, E_DATA_LOSS, "secret has the wrong size");
-    if (rc == 0) {
-        memcpy(job->secret, sqlite3_column_blob(stmt, 1), SECRET_BYTES);
-        rc = loader->parse_spec(loader->arg, column(stmt, 2), &job->spec, err);
-    }
-    if (rc == 0)
-        rc = cluster_add_job(cluster, job, err);
-    if (rc < 0) {
-        error_wrap(err, "stored job %s", column(stmt, 0));
-        job_free(job);
-    }
-    return rc;
-}
-
 static int load_node(sqlite3_stmt *stmt, struct cluster *cluster, struct error *err)
 {
     struct node *node = calloc(1, sizeof *node);
@@ -230,13 +208,7 @@ static int load(struct store *store, const struct store_loader *loader, struct c
     sqlite3_reset(stmt);
     if (rc == 0 && step != SQLITE_DONE)
         return store_sqlite_error(self->db, step, "load nodes", err);
-    stmt = statement(self, S_JOBS);
-    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW)
-        rc = load_job(stmt, loader, cluster, err);
-    sqlite3_reset(stmt);
-    if (rc == 0 && step != SQLITE_DONE)
-        return store_sqlite_error(self->db, step, "load jobs", err);
-    return rc;
+    return rc < 0 ? rc : store_sqlite_load_jobs(self, loader, cluster, err);
 }
 
 static int event_of(sqlite3_stmt *stmt, struct store_event *event, struct error *err)

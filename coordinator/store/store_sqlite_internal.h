@@ -161,6 +161,10 @@ static inline const char *column(sqlite3_stmt *stmt, int at)
 /* Owner, integrity and version of a file that is open. */
 int store_sqlite_check(sqlite3 *db, struct error *err);
 
+/* store_sqlite_load.c: the jobs of verbs->load */
+int store_sqlite_load_jobs(struct store_sqlite *store, const struct store_loader *loader,
+                           struct cluster *cluster, struct error *err);
+
 /* store_sqlite_backup.c */
 int store_sqlite_backup_begin(struct store *, const char *path, struct error *);
 int store_sqlite_backup_step(struct store *, bool *ret_done, struct error *);

@@ -1,6 +1,7 @@
 /* Each allocation of each operation fails once: the answer is E_RESOURCE_EXHAUSTED and, under the
  * address sanitizer, nothing leaks. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,8 +64,13 @@ static int use_heap_and_ring(void)
 
 static int read_json(void)
 {
-    static const char text[] = "{\"a\":[1,2.5,\"x\"],\"b\":{\"c\":null,\"d\":true}}";
-    struct tree_input input = {.text = text, .size = sizeof(text) - 1};
+    enum { KEYS = 200 }; /* more than are compared without memory */
+    char text[16 * KEYS] = "{\"a\":[1,2.5,\"x\"],\"b\":{\"c\":null,\"d\":true}";
+    size_t size = strlen(text);
+    for (int i = 0; i < KEYS; i++)
+        size += (size_t)snprintf(text + size, sizeof(text) - size, ",\"k%d\":%d", i, i);
+    text[size++] = '}';
+    struct tree_input input = {.text = text, .size = size};
     struct arena arena = {0};
     struct tree *root;
     int rc = tree_parse_json(&input, &arena, &root, NULL);
