@@ -1,5 +1,9 @@
 #!/usr/bin/python3
-"""The optimizer step beside torch, rounds alternating, and beside the triad of the same run."""
+"""The optimizer step beside torch, rounds alternating, and beside the triad of the same run.
+
+Torch is Debian's; MUSTER_BENCH_TORCH names the Python of another one to stand beside it too
+(python3 -m venv DIR; DIR/bin/pip install torch; MUSTER_BENCH_TORCH=DIR/bin/python).
+"""
 import json
 import os
 import statistics
@@ -9,6 +13,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get("MUSTER_BUILD", HERE.parent.parent / "build-release"))
+sys.path.insert(0, str(HERE.parent))
+from torches import torches  # noqa: E402
+
 PROGRAM = BUILD / "bench" / "bench_optimizer"
 ROUNDS, PARAMETERS, TARGET = 9, 24 * 1024 * 1024, 9
 
@@ -35,14 +42,8 @@ class Side:
         return PARAMETERS / statistics.median(self.times[2:]) * 1e3
 
 
-def main():
-    if not PROGRAM.exists():
-        print(f"bench optimizer: {PROGRAM} is not built", file=sys.stderr)
-        return 1
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
-        print("bench optimizer: the peer torch is absent (python3-torch is not installed)", file=sys.stderr)
-        return subprocess.run([str(PROGRAM)]).returncode
-    ours, peer = Side([str(PROGRAM), "0"]), Side(["/usr/bin/python3", str(HERE / "torch_peer.py")])
+def beside(torch):
+    ours, peer = Side([str(PROGRAM), "0"]), Side([torch.python, str(HERE / "torch_peer.py")])
     for _ in range(ROUNDS + 2):
         values = ours.step(), peer.step()
         if abs(values[0] - values[1]) > 2e-6:
@@ -53,8 +54,18 @@ def main():
     print(json.dumps({"bench": "optimizer", "metric": "unscale, clip, AdamW, bf16 copy",
                       "ours": round(ours.params_per_s() / 1e6, 1),
                       "peer": round(peer.params_per_s() / 1e6, 1),
-                      "peer_name": "torch, one thread", "unit": "Mparam/s", "target": TARGET,
+                      "peer_name": f"torch {torch.version}, one thread", "unit": "Mparam/s", "target": TARGET,
                       "ratio": round(ours.params_per_s() / peer.params_per_s(), 2)}), flush=True)
+    return 0
+
+
+def main():
+    if not PROGRAM.exists():
+        print(f"bench optimizer: {PROGRAM} is not built", file=sys.stderr)
+        return 1
+    for torch in torches("optimizer"):
+        if beside(torch):
+            return 1
     return subprocess.run([str(PROGRAM)]).returncode
 
 

@@ -2,7 +2,8 @@
 """Training of one rank on one core beside torch, steps alternating, same BLAS library on each side.
 
 OPENBLAS_CORETYPE is taken out of the environment first, so that both sides use OpenBLAS's own choice
-for this processor; `--as-is` leaves it.
+for this processor; `--as-is` leaves it. Torch is Debian's; MUSTER_BENCH_TORCH names the Python of another
+one to stand beside it too, which brings its own products.
 """
 import json
 import os
@@ -14,6 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get("MUSTER_BUILD", HERE.parent.parent / "build-release"))
+sys.path.insert(0, str(HERE.parent))
+from torches import torches  # noqa: E402
+
 PROGRAM = BUILD / "bench" / "bench_train_kernel"
 ROUNDS, TOKENS, TARGET = 11, 4 * 256, 1.2
 
@@ -41,14 +45,14 @@ class Side:
         return TOKENS / statistics.median(self.times[2:]) * 1e3
 
 
-def beside_torch(environment):
+def beside(torch, environment):
     with tempfile.TemporaryDirectory() as folder:
         start = folder + "/start"
         ours = Side([str(PROGRAM), start], environment)
         if ours.process.stdout.readline() != "ready\n":
             print("bench train: our side does not start", file=sys.stderr)
             return 1
-        peer = Side(["/usr/bin/python3", str(HERE / "torch_peer.py"), start], environment)
+        peer = Side([torch.python, str(HERE / "torch_peer.py"), start], environment)
         for _ in range(ROUNDS + 2):
             losses = ours.step(), peer.step()
             if not abs(losses[0] - losses[1]) < 1e-3 * losses[1]:
@@ -58,7 +62,7 @@ def beside_torch(environment):
     peer.close()
     print(json.dumps({"bench": "train", "metric": "tokens_per_s f32 one rank",
                       "ours": round(ours.tokens_per_s()), "peer": round(peer.tokens_per_s()),
-                      "peer_name": "torch, one thread, OPENBLAS_CORETYPE="
+                      "peer_name": f"torch {torch.version}, one thread, OPENBLAS_CORETYPE="
                                    + environment.get("OPENBLAS_CORETYPE", "unset"),
                       "ratio": round(ours.tokens_per_s() / peer.tokens_per_s(), 3),
                       "unit": "token/s", "target": TARGET}), flush=True)
@@ -72,10 +76,9 @@ def main():
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     if "--as-is" not in sys.argv:
         environment.pop("OPENBLAS_CORETYPE", None)
-    if subprocess.run(["/usr/bin/python3", "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
-        print("bench train: the peer torch is absent (python3-torch is not installed)", file=sys.stderr)
-    elif beside_torch(environment):
-        return 1
+    for torch in torches("train"):
+        if beside(torch, environment):
+            return 1
     return subprocess.run([str(PROGRAM)], env=environment).returncode
 
 
