@@ -1,35 +1,45 @@
-// Routes, one refresh a second while the page is visible, and the sign-in form whenever the
-// coordinator asks who we are. A view is { refresh(), close() }; it draws into `root`.
+// Routes, a refresh whenever the coordinator tells of a change while the page is visible, and the
+// sign-in form whenever it asks who we are. A view is { refresh(), stream(), close() }, the last two
+// if it has them: what else than the cluster's events tells of its changes. It draws into `root`.
 
 import * as api from "./api.js";
 import * as session from "./session.js";
 import { h, show } from "./dom.js";
 import { timeText } from "./format.js";
 import { listen } from "./keys.js";
+import { Changes } from "./live.js";
 import { overview } from "./overview.js";
 import { jobsView } from "./jobs.js";
 import { jobView } from "./job.js";
 import { nodesView } from "./nodes.js";
 import { tenantsView } from "./tenants.js";
 import { eventsView } from "./events.js";
+import { auditView } from "./audit.js";
 
-const REFRESH_MS = 1000;
+const POLL_MS = 1000; // where no stream comes through
+const SLOW_MS = 2000; // else: losses, speeds and output change without an event
+const CALM_MS = 150; // changes that come together are shown together
 const STALE_MS = 5000; // one late answer is no news
+const EVENTS_FROM_NOW = "/v1/events?limit=1&newest=true"; // only that there is one matters
 const root = document.getElementById("view");
 const link = document.getElementById("link");
 const stale = document.getElementById("stale");
 const me = document.getElementById("me");
 let current = null;
 let busy = false;
+let missed = false; // a change was heard while a refresh was under way
+let soon = 0; // the timer of a refresh
+let asked = 0; // when the last one began
 let fresh = 0; // when the page last showed the truth
 
-const VIEWS = { overview, jobs: jobsView, nodes: nodesView, tenants: tenantsView, events: eventsView };
+const VIEWS = { overview, jobs: jobsView, nodes: nodesView, tenants: tenantsView, events: eventsView, audit: auditView };
+const changes = new Changes(changed);
 
 function route() {
   const path = location.hash.replace(/^#\/?/, "").split("?")[0];
   const id = /^jobs\/(.+)$/.exec(path)?.[1];
   if (id) return { name: "jobs", make: () => jobView(root, decodeURIComponent(id)) };
-  const name = VIEWS[path] ? path : "overview";
+  const name = VIEWS[path] && (path !== "audit" || session.isAdmin()) ? path : "overview";
   return { name, make: () => VIEWS[name](root) };
 }
 
@@ -40,6 +50,7 @@ function leave() {
 
 function showLogin(message) {
   leave();
+  changes.follow("");
   link.textContent = "";
   link.className = "";
   stale.hidden = true;
@@ -64,6 +75,7 @@ function showLogin(message) {
 
 function showMe() {
   const { name, role, tenant } = session.who();
+  document.querySelector("nav [data-view=audit]").hidden = !session.isAdmin();
   show(me, h("span", { class: "dim", title: `Signed in with the token ${name}` }, tenant ? `${role} of ${tenant}` : role), " ",
     h("button", { class: "quiet", onclick: async () => {
       await api.logout();
@@ -76,14 +88,18 @@ function showLink(error) {
   const late = Date.now() - fresh > STALE_MS;
   link.textContent = error ? "no answer" : "live";
   link.className = error ? "down" : "live";
+  link.title = changes.open ? "Changes are shown as they happen" : "Asks for changes every second";
   stale.hidden = !error || !late;
   if (!stale.hidden) stale.textContent = `${error.message}. What you see is from ${fresh ? timeText(fresh) : "before"}; the page goes on trying.`;
   document.body.classList.toggle("old", !stale.hidden);
 }
 
 async function refresh() {
+  if (busy) missed = true;
   if (!current || busy || document.hidden) return;
   busy = true;
+  missed = false;
+  asked = Date.now();
   const shown = current;
   try {
     await shown.refresh();
@@ -99,7 +115,24 @@ async function refresh() {
     } else showLink(error);
   } finally {
     if (shown === current || !current) busy = false;
+    if (missed) changed();
   }
+}
+
+function changed() {
+  if (!soon) soon = setTimeout(() => {
+    soon = 0;
+    refresh();
+  }, CALM_MS);
+}
+
+// What is not looked at holds no stream: a browser has few connections to one place.
+function follow() {
+  changes.follow(current && !document.hidden ? current.stream?.() || EVENTS_FROM_NOW : "");
+}
+
+function tick() {
+  if (!changes.open || Date.now() - asked >= SLOW_MS) refresh();
 }
 
 function navigate() {
@@ -113,6 +146,7 @@ function navigate() {
   scrollTo(0, 0);
   current = target.make();
   busy = false;
+  follow();
   refresh();
 }
 
@@ -123,7 +157,7 @@ async function enter() {
   } catch (error) {
     if (error.status === 401) return showLogin();
     showLink(error);
-    setTimeout(enter, REFRESH_MS);
+    setTimeout(enter, POLL_MS);
     return;
   }
   navigate();
@@ -148,6 +182,9 @@ async function start() {
 addEventListener("hashchange", () => {
   if (session.who().role) navigate();
 });
-document.addEventListener("visibilitychange", refresh);
-setInterval(refresh, REFRESH_MS);
+document.addEventListener("visibilitychange", () => {
+  follow();
+  refresh();
+});
+setInterval(tick, POLL_MS);
 start();

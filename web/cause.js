@@ -4,7 +4,8 @@
 import { h, waiting } from "./dom.js";
 import { until } from "./format.js";
 
-const reasonLine = (reason) => h("li", {}, reason.text, reason.hint && h("div", { class: "hint" }, `→ ${reason.hint}`));
+// Where its last lines stand below, nobody is sent to look for them.
+const reasonLine = (reason, told) => h("li", {}, reason.text, reason.hint && !(told && reason.hint.includes("muster logs")) && h("div", { class: "hint" }, `→ ${reason.hint}`));
 
 // The last words of the rank that is blamed, else of the first that failed.
 function evidence(job, reasons) {
@@ -15,21 +16,24 @@ function evidence(job, reasons) {
 }
 
 function failure(job, why, openRank) {
-  const found = evidence(job, why.reasons || []);
+  const reasons = why.reasons || [job.reason];
+  const found = evidence(job, reasons);
+  const output = reasons.find((reason) => reason?.output)?.output || found?.exit.last_output;
   return h("section", { class: "cause bad", "data-key": "cause", "aria-label": "Cause of failure" },
     h("h2", {}, "Why it failed"),
-    h("ul", {}, (why.reasons || [job.reason]).map(reasonLine)),
-    found && h("p", {}, `Rank ${found.rank} on ${found.node}: ${found.exit.text}. `, h("button", { class: "quiet", onclick: () => openRank(found.rank) }, "Its output")),
-    found?.exit.last_output && h("pre", { "aria-label": "Its last lines" }, found.exit.last_output));
+    h("ul", {}, reasons.map((reason) => reasonLine(reason, Boolean(output)))),
+    output && h("pre", { "aria-label": "Its last lines" }, output),
+    found && h("p", {}, h("button", { class: "quiet", onclick: () => openRank(found.rank) }, `All that rank ${found.rank} wrote`),
+      !reasons.some((reason) => reason.text?.includes(found.exit.text)) && ` It ended on ${found.node}: ${found.exit.text}.`));
 }
 
 const standing = (job, why) => h("section", { class: "cause warn", "data-key": "cause", "aria-label": "Why it stands still" },
-  h("h2", {}, "It stands still"), h("ul", {}, (why.reasons || [job.reason]).map(reasonLine)));
+  h("h2", {}, "It stands still"), h("ul", {}, (why.reasons || [job.reason]).map((reason) => reasonLine(reason))));
 
 function queued(why, plan) {
   const when = plan && (plan.makes_room ? "It starts once others have made room." : Number(plan.starts_wall_ms) ? ["It starts ", until(plan.starts_wall_ms), " at the latest."] : "Nobody can say when it starts: jobs that run have no max_runtime.");
   return h("section", { class: "cause", "data-key": "cause", "aria-label": "Why it waits" },
-    h("h2", {}, "Why it waits"), h("ul", {}, (why.reasons || []).map(reasonLine)),
+    h("h2", {}, "Why it waits"), h("ul", {}, (why.reasons || []).map((reason) => reasonLine(reason))),
     plan && h("p", {}, plan.ahead ? `${plan.ahead} before it in the queue. ` : "It is the first of the queue. ", when));
 }
 

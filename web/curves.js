@@ -98,7 +98,7 @@ export class Curves {
     const canvas = h("canvas", { role: "img", "aria-label": "Loss and tokens per second by step" });
     const toggle = (text, change, on) => h("label", { class: "toggle" }, h("input", { type: "checkbox", checked: on, onchange: (event) => change(event.target.checked) }), text);
     this.tools = h("span", { class: "toggles" }, toggle("smooth", (on) => this.smooth(on), true), toggle("log scale", (on) => this.scale(on ? "logarithmic" : "linear")));
-    this.empty = h("p", { class: "empty" }, "Its program has told no loss yet.");
+    this.empty = h("p", { class: "empty" });
     this.element = h("div", { class: "chart nothing", "data-keep": true }, canvas, this.empty);
     this.chart = typeof Chart === "undefined" ? null : makeChart(canvas);
     this.lastStep = 0;
@@ -126,6 +126,10 @@ export class Curves {
     if (!this.chart) return;
     this.chart.options.scales.y.type = type;
     this.redraw();
+  }
+
+  say(nothing) {
+    this.empty.textContent = nothing;
   }
 
   async refresh(id, generations) {

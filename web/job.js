@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { cause, needsWhy } from "./cause.js";
 import { Curves } from "./curves.js";
 import { ask, field, input } from "./dialog.js";
-import { ended, h, section, show, state, table, waiting } from "./dom.js";
+import { ended, h, jobLink, section, show, state, table, waiting } from "./dom.js";
 import { ago, bytes, count, loss, plural, rate, span, step, time } from "./format.js";
 import { ledgerBar, ledgerLegend } from "./ledger.js";
 import { Logs } from "./logs.js";
@@ -21,15 +21,17 @@ function facts(job, perSecond) {
   const steps = Number(job.total_steps) - Number(job.step || 0);
   const left = !needsWhy(job) && !ended(job.state) && steps > 0 && perSecond > 0 ? `, ${span((steps / perSecond) * 1000)} left` : "";
   const end = Number(job.ended_wall_ms) || Date.now();
+  const begun = Number(job.generation) > 0, told = Number(job.step) > 0;
   const rows = [
-    ["Step", step(job) + left], ["Loss", loss(job.loss)], ["Tokens/s", rate(job)],
-    ["World", `${plural(job.world || 0, "worker")}, generation ${job.generation || 0}`],
-    ["Recoveries", `${job.recoveries || 0}${Number(job.last_recovery_ms) ? `, the last in ${span(job.last_recovery_ms)}` : ""}`],
+    ...(told ? [["Step", step(job) + left], ["Loss", loss(job.loss)], ["Tokens/s", rate(job)]] : []),
+    ...(begun ? [["World", `${plural(job.world || 0, "worker")}, generation ${job.generation}`]] : []),
+    ...(Number(job.preempted_wall_ms) ? [["Gave way", job.preempted_by ? [ago(job.preempted_wall_ms), " to ", jobLink(job.preempted_by)] : ago(job.preempted_wall_ms)]] : []),
+    ...(begun ? [["Recoveries", `${job.recoveries || 0}${Number(job.last_recovery_ms) ? `, the last in ${span(job.last_recovery_ms)}` : ""}`]] : []),
     ["Restarts", job.restarts || 0], ...(job.spec?.nodes?.spares ? [["Spare nodes", `${(job.spares || []).join(", ") || "none"}, of ${job.spec.nodes.spares}`]] : []),
     ["Tenant, priority", `${job.spec?.tenant}, ${job.spec?.priority}`],
     ["Submitted", ago(job.submitted_wall_ms)],
     ...(job.warnings || []).map((text) => ["Warning", text]),
-    [ended(job.state) ? "Ran for" : "Runs for", Number(job.started_wall_ms) ? span(end - job.started_wall_ms) : "–"],
+    ...(Number(job.started_wall_ms) ? [[ended(job.state) ? "Ran for" : "Since it began", span(end - job.started_wall_ms)]] : []),
   ];
   return h("dl", { class: "facts", "data-key": "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
@@ -121,6 +123,7 @@ export function jobView(root, id) {
     section("Timeline", h("span", { class: "dim legend-line" }, "height is the number of workers, ", h("span", { class: "tick-sign" }), " a checkpoint, ", h("span", { class: "error" }, "✕"), " a failure"), timeline.element),
     section("Loss", curves.tools, curves.element), section("Output", logs.tools, logs.list), below);
   return {
+    stream: () => api.jobPath(id),
     async refresh() {
       const job = await api.getJob(id);
       const { checkpoints = [] } = await api.getCheckpoints(job.id);
@@ -134,6 +137,8 @@ export function jobView(root, id) {
         Number(job.total_steps) > 0 && h("progress", { "data-key": "bar", max: "1", value: Number(job.step || 0) / Number(job.total_steps), "aria-label": "Progress" }),
         facts(job, curves.speed()));
       timeline.draw(past.events, job);
+      logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
+      curves.say(ended(job.state) ? "Its program told no loss." : Number(job.generation) > 0 ? "Its program has told no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);
       show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), checkpointsTable(checkpoints), command(job), history(past.events));
       await Promise.all([curves.refresh(job.id, generations), logs.refresh(job.id)]);

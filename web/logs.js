@@ -38,6 +38,10 @@ export class Logs {
     this.list.scrollIntoView({ block: "center" });
   }
 
+  say(nothing) {
+    this.list.dataset.nothing = nothing;
+  }
+
   ranks(world) {
     const wanted = Math.max(1, world || 1) + 1, chosen = Number(this.rank.value) + 2;
     while (this.rank.options.length > Math.max(wanted, chosen)) this.rank.remove(this.rank.options.length - 1);

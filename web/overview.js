@@ -8,7 +8,7 @@ import { markJobs, tile } from "./tiles.js";
 import { shareBar } from "./shares.js";
 
 const ACTIVE_MAX = 200, ENDED_SHOWN = 8, TILES_MAX = 120, RUNNING_SHOWN = 20, QUEUE_SHOWN = 12;
-const SLOW_TICKS = 5; // plans and what ended are asked for this many times less often
+const SLOW_MS = 1500; // plans and what ended are asked for no more often
 
 function figure(number, unit, text) {
   return h("div", { class: "figure", "data-key": unit }, h("strong", {}, number), h("span", {}, unit), h("small", {}, text));
@@ -26,7 +26,7 @@ function figures(nodes, active, more) {
     figure(`${used} / ${slots}`, "slots in use", `${Math.max(0, slots - used)} free`),
     figure(`${ready.length}`, ready.length === 1 ? "node ready" : "nodes ready", Object.entries(words).map(([w, n]) => `${n} ${w}`).join(", ") || "none missing"),
     figure(`${active.length - queue.length}${more ? "+" : ""}`, "running", speed > 0 ? `${count(speed)} tokens/s together` : "no tokens told"),
-    figure(`${queue.length}${more ? "+" : ""}`, "waiting", queue.length ? `the first since ${span(Date.now() - Math.min(...queue.map((j) => Number(j.submitted_wall_ms))))}` : "nobody waits"),
+    figure(`${queue.length}${more ? "+" : ""}`, "waiting", queue.length ? `the first for ${span(Date.now() - Math.min(...queue.map((j) => Number(j.submitted_wall_ms))))}` : "nobody waits"),
   ];
 }
 
@@ -53,16 +53,20 @@ function queueTable(jobs, plans) {
     }), "Nobody waits.", "Queue"), left(order, QUEUE_SHOWN));
 }
 
+// What it wrote last is often all that one needs to know.
+const lastLine = (output) => output?.trimEnd().split("\n").pop();
+const endOf = (job) => h("span", { class: "why" }, job.reason?.text, job.reason?.output && h("div", { class: "dim" }, lastLine(job.reason.output)));
+
 const endedTable = (jobs) => section("Ended last", null, table(["Job", "State", "When", "Ran", "Cause"],
   jobs.map((job) => ({ key: job.id, cells: [named(job), state(job.state), ago(job.ended_wall_ms),
-    Number(job.started_wall_ms) ? span(job.ended_wall_ms - job.started_wall_ms) : "–", job.reason?.text] })), "Nothing has ended yet.", "Jobs that ended last"));
+    Number(job.started_wall_ms) ? span(job.ended_wall_ms - job.started_wall_ms) : "–", endOf(job)] })), "Nothing has ended yet.", "Jobs that ended last"));
 
 export function overview(root) {
   const place = h("div", { class: "overview" });
   root.replaceChildren(h("h1", { class: "unseen" }, "Overview"), place);
   markJobs(place);
   const plans = new Map();
-  let past = [], tenants = [], tick = 0;
+  let past = [], tenants = [], at = 0;
 
   async function slow(active) {
     const queue = active.filter(waiting).slice(-QUEUE_SHOWN);
@@ -78,7 +82,10 @@ export function overview(root) {
     async refresh() {
       const [{ nodes = [] }, { jobs = [], next_cursor: more }] = await Promise.all([api.listNodes(), api.listJobs({ state: "active", limit: ACTIVE_MAX })]);
       const active = jobs.filter((job) => !ended(job.state));
-      if (tick++ % SLOW_TICKS === 0) await slow(active);
+      if (Date.now() - at >= SLOW_MS) {
+        at = Date.now();
+        await slow(active);
+      }
       const slots = nodes.reduce((sum, n) => sum + (n.slots || 0), 0);
       show(place,
         h("div", { class: "figures", "data-key": "figures" }, figures(nodes, active, more)),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/core/step.h"
 #include "coordinator/model/cluster.h"
 
 #define COUNTED(upper, lower) COUNTED_JOB_##upper,
@@ -15,12 +16,13 @@ enum { NODE_STATES(COUNTED) NODE_STATE_COUNT };
 
 struct totals {
     uint64_t jobs[JOB_STATE_COUNT], nodes[NODE_STATE_COUNT];
-    uint64_t restarts, recoveries, workers;
+    uint64_t restarts, recoveries, workers, stalled;
     uint64_t slots, slots_used;
 };
 
 static void count(const struct cluster *cluster, const char *tenant, struct totals *ret)
 {
+    struct reason reason;
     for (const struct job *job = cluster_first_job(cluster); job;
          job = cluster_next_job(cluster, job)) {
         if (tenant && strcmp(tenant, job->spec->tenant) != 0)
@@ -28,8 +30,10 @@ static void count(const struct cluster *cluster, const char *tenant, struct tota
         ret->jobs[job->state]++;
         ret->restarts += (uint64_t)job->restarts;
         ret->recoveries += job->recoveries;
-        if (!job_state_ended(job->state))
+        if (!job_state_ended(job->state)) {
             ret->workers += (uint64_t)job->current.world;
+            ret->stalled += core_stalled(job, &reason);
+        }
     }
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node)) {
@@ -69,6 +73,8 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     one(out, "muster_slots", "gauge", "Slots of ready nodes.", totals.slots);
     one(out, "muster_slots_used", "gauge", "Slots of ready nodes in use.", totals.slots_used);
     one(out, "muster_workers", "gauge", "Workers of jobs that have not ended.", totals.workers);
+    one(out, "muster_jobs_stalled", "gauge", "Running jobs whose ranks wait for others.",
+        totals.stalled);
     one(out, "muster_restarts_total", "counter", "Restarts of all jobs.", totals.restarts);
     one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
         totals.recoveries);

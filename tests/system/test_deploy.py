@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+import yaml
 from localcluster import MUSTER, ROOT, wait_for
 
 UNITS = ROOT / "deploy" / "systemd"
@@ -37,6 +38,23 @@ def test_the_options_of_the_units_are_ours(name):
     known = subprocess.run([MUSTER, verb, "--help"], capture_output=True, text=True, check=True).stdout
     for option in re.findall(r"--[a-z-]+", f"{rest} {example}"):
         assert re.search(rf"{option}\b", known), option
+
+
+def test_alerts_are_about_metrics_that_there_are(cluster):
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/muster.rules.yml").read_text())["groups"][0]["rules"]
+    text = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+    told = dict(re.findall(r"^(muster_\w+)(?:\{[^}]*\})? (\d+)$", text, re.M))
+    states = set(re.findall(r'muster_(?:jobs|nodes)\{state="(\w+)"\}', text))
+    assert {rule["labels"]["severity"] for rule in rules} == {"page", "ticket"}
+    for rule in rules:
+        for name in re.findall(r"\bmuster_\w+", rule["expr"]):
+            assert name in told, (rule["alert"], name)
+        for state in re.findall(r'state=~?"([\w|]+)"', rule["expr"]):
+            assert set(state.split("|")) <= states, (rule["alert"], state)
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+    assert told["muster_ready"] == "1" and told["muster_jobs_stalled"] == "0"
+    scrape = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    assert scrape["rule_files"] == ["muster.rules.yml"] and scrape["scrape_configs"][0]["job_name"] == "muster"
 
 
 def test_an_agent_with_a_token_of_another_role_ends_and_is_not_started_again(cluster):

@@ -115,6 +115,7 @@ def test_a_rank_that_hangs_is_named_while_the_others_wait(make_cluster, text):
         text_of = cluster.muster(verb, job).stdout
         assert re.search(r"rank 2 \(node \S+\) has not entered", text_of) and f"--rank 2" in text_of, text_of
     assert cluster.rest("GET", f"/v1/jobs/{job}/why")[1]["reasons"][0]["kind"] == "stalled"
+    assert "\nmuster_jobs_stalled 1\n" in cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
     os.kill(int(victim["pid"]), signal.SIGCONT)
     reach(cluster, job, int(now["step"]) + 20)
     wait_for("nothing to be said of it", 10, lambda: cluster.job(job)["reason"]["kind"] == "all_joined")

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import time
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -329,3 +330,57 @@ def test_a_page_without_answers_says_since_when(browser, cluster):
     shot(browser, "stale")
     cluster.start_coordinator()
     wait(browser, lambda b: "Paste an access token" in b.find_element(By.TAG_NAME, "body").text, 30)
+
+
+REQUESTS = "return performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/v1/nodes')).length"
+
+
+def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
+    errors(browser)  # those of a coordinator that another test killed
+    sign_in(browser, cluster)
+    show(browser, cluster, "/")
+    text_of(browser, "slots in use")
+    wait(browser, lambda b: b.find_element(By.ID, "link").get_attribute("title") == "Changes are shown as they happen")
+    before = browser.execute_script(REQUESTS)
+    time.sleep(6)
+    assert browser.execute_script(REQUESTS) - before <= 4, "asked by the clock though the stream is open"
+    # A change is heard of though the clock stands still.
+    browser.execute_script("const now = Date.now(); Date.now = () => now;")
+    job = cluster.submit("--name", "heard-of", "--", "sleep", "60")
+    text_of(browser, job, seconds=10)
+    cluster.muster("cancel", job, check=True)
+    assert not errors(browser)
+
+
+def test_without_a_stream_it_asks_every_second(browser, cluster):
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete window.EventSource;"})["identifier"]
+    try:
+        sign_in(browser, cluster)
+        show(browser, cluster, "/")
+        text_of(browser, "slots in use")
+        assert browser.find_element(By.ID, "link").get_attribute("title") == "Asks for changes every second"
+        job = cluster.submit("--name", "polled", "--", "/bin/true")
+        text_of(browser, job, seconds=10)
+        before = browser.execute_script(REQUESTS)
+        wait(browser, lambda b: b.execute_script(REQUESTS) >= before + 4, seconds=6)  # every two seconds would be 3
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+
+
+def test_the_audit_trail_is_for_administrators(browser, cluster):
+    viewer = cluster.muster("token", "create", "onlooker", "--role", "viewer", "--tenant", "default", check=True).stdout.strip()
+    refused = cluster.rest("POST", "/v1/nodes/nowhere:drain", {"reason": MARKUP})
+    assert refused[0] == 404
+    errors(browser)
+    sign_in(browser, cluster)
+    browser.find_element(By.TAG_NAME, "body").send_keys("a")
+    text_of(browser, "create token")
+    assert "onlooker" in text_of(browser, "set node") and "not found" in browser.find_element(By.TAG_NAME, "main").text
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("nowhere")
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 1)
+    shot(browser, "audit")
+    assert not errors(browser)
+    sign_in(browser, cluster, viewer)
+    assert not browser.find_element(By.CSS_SELECTOR, "nav [data-view=audit]").is_displayed()
+    show(browser, cluster, "/audit")
+    text_of(browser, "slots in use")
