@@ -229,13 +229,13 @@ static void fill_node(struct node *node, const char *name)
     node->desired_version = 3;
 }
 
-static void begin(struct store_world *world)
+void store_world_begin(struct store_world *world)
 {
     struct error err = {0};
     cr_assert_eq(world->store->verbs->begin(world->store, &err), 0, "%s", err.text);
 }
 
-static void commit(struct store_world *world)
+void store_world_commit(struct store_world *world)
 {
     struct error err = {0};
     cr_assert_eq(world->store->verbs->commit(world->store, &err), 0, "%s", err.text);
@@ -297,12 +297,12 @@ static void restart_resumes_exactly(struct store_world *world)
     struct node a, b;
     fill_node(&a, "a");
     fill_node(&b, "b");
-    begin(world);
+    store_world_begin(world);
     world->store->verbs->put_node(world->store, &a, NULL);
     world->store->verbs->put_node(world->store, &b, NULL);
     put_job(world, job);
     put_job(world, plain);
-    commit(world);
+    store_world_commit(world);
     world->reopen(world);
     struct cluster *cluster = load(world);
     same_job(job, cluster_job(cluster, job->id));
@@ -326,16 +326,16 @@ static void restart_resumes_exactly(struct store_world *world)
 static void last_write_counts(struct store_world *world)
 {
     struct job *job = make_job(10);
-    begin(world);
+    store_world_begin(world);
     put_job(world, job);
     job->step = 5;
     put_job(world, job);
-    commit(world);
+    store_world_commit(world);
     job->state = JOB_SUCCEEDED;
     job->step = 6;
-    begin(world);
+    store_world_begin(world);
     put_job(world, job);
-    commit(world);
+    store_world_commit(world);
     world->reopen(world);
     struct cluster *cluster = load(world);
     same_job(job, cluster_job(cluster, job->id));
@@ -347,14 +347,14 @@ static void uncommitted_is_gone(struct store_world *world)
 {
     struct job *job = make_job(20);
     struct seen before = events(world, (struct store_events_query){.limit = 64});
-    begin(world);
+    store_world_begin(world);
     put_job(world, job);
     put_record(world, job->id, "job_state");
     world->reopen(world);
     struct cluster *cluster = load(world);
     cr_assert_null(cluster_job(cluster, job->id), "an uncommitted job survived a crash");
     cluster_free(cluster);
-    begin(world);
+    store_world_begin(world);
     put_job(world, job);
     put_record(world, job->id, "job_state");
     world->store->verbs->rollback(world->store);
@@ -368,18 +368,18 @@ static void uncommitted_is_gone(struct store_world *world)
 
 static void events_are_numbered_without_gaps(struct store_world *world)
 {
-    begin(world);
+    store_world_begin(world);
     uint64_t first = put_record(world, "x-1", "one");
     cr_assert_eq(put_record(world, "", "two"), first + 1);
     cr_assert_eq(put_record(world, "x-1", "three"), first + 2);
-    commit(world);
-    begin(world);
+    store_world_commit(world);
+    store_world_begin(world);
     cr_assert_eq(put_record(world, "x-1", "lost"), first + 3);
     world->store->verbs->rollback(world->store);
     world->reopen(world);
-    begin(world);
+    store_world_begin(world);
     cr_assert_eq(put_record(world, "x-1", "four"), first + 3, "a number was lost");
-    commit(world);
+    store_world_commit(world);
     struct seen all = events(world, (struct store_events_query){.after = first - 1, .limit = 64});
     cr_assert_eq(all.count, 4);
     cr_assert_eq(all.seqs[0], first);
@@ -395,145 +395,23 @@ static void events_are_numbered_without_gaps(struct store_world *world)
     cr_assert_eq(of.count, 0);
 }
 
-static void see_token(void *arg, const struct store_token *token)
-{
-    struct store_token *ret = arg;
-    *ret = *token;
-}
-
-static void tokens_and_words_stay(struct store_world *world)
-{
-    struct store_token token = {.role = "admin", .created_wall_ms = 7}, found = {0};
-    char value[STORE_META_VALUE_MAX + 1];
-    memset(token.hash, 0xab, sizeof token.hash);
-    const struct store_verbs *verbs = world->store->verbs;
-    cr_assert_eq(verbs->get_meta(world->store, "word", value, NULL), E_NOT_FOUND);
-    begin(world);
-    verbs->put_token(world->store, &token, NULL);
-    verbs->put_meta(world->store, "word", "first", NULL);
-    verbs->put_meta(world->store, "word", "second", NULL);
-    commit(world);
-    world->reopen(world);
-    verbs = world->store->verbs;
-    cr_assert_eq(verbs->get_meta(world->store, "word", value, NULL), 0);
-    cr_assert_str_eq(value, "second");
-    cr_assert_eq(verbs->list_tokens(world->store, see_token, &found, NULL), 0);
-    cr_assert_eq(memcmp(found.hash, token.hash, sizeof token.hash), 0);
-    cr_assert_str_eq(found.role, "admin");
-}
-
-static void see_tenant(void *arg, const struct store_tenant *tenant)
-{
-    struct store_tenant *ret = arg;
-    if (strcmp(tenant->name, "vision") == 0)
-        *ret = *tenant;
-}
-
-static void count_token(void *arg, const struct store_token *token)
-{
-    (void)token;
-    ++*(int *)arg;
-}
-
-static void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world)
-{
-    const struct store_verbs *verbs = world->store->verbs;
-    struct store_tenant tenant = {.name = "vision", .weight = 2, .created_wall_ms = 5}, seen = {0};
-    struct store_token token = {.id = "abababababab", .name = "ci", .role = "member"}, found = {0};
-    (void)str_copy(token.tenant, sizeof token.tenant, "vision");
-    token.expires_wall_ms = 99;
-    memset(token.hash, 0xab, sizeof token.hash);
-    begin(world);
-    verbs->put_token(world->store, &token, NULL);
-    verbs->put_tenant(world->store, &tenant, NULL);
-    commit(world);
-    token.revoked_wall_ms = 50;
-    token.used_wall_ms = 40;
-    tenant.weight = 3;
-    tenant.guaranteed_slots = 8;
-    tenant.limit_slots = 16;
-    begin(world);
-    verbs->put_token(world->store, &token, NULL);
-    verbs->put_tenant(world->store, &tenant, NULL);
-    commit(world);
-    world->reopen(world);
-    verbs = world->store->verbs;
-    int count = 0;
-    cr_assert_eq(verbs->list_tokens(world->store, count_token, &count, NULL), 0);
-    cr_assert_eq(count, 1);
-    cr_assert_eq(verbs->list_tokens(world->store, see_token, &found, NULL), 0);
-    cr_assert_str_eq(found.id, "abababababab");
-    cr_assert_str_eq(found.name, "ci");
-    cr_assert_str_eq(found.tenant, "vision");
-    cr_assert(found.expires_wall_ms == 99 && found.revoked_wall_ms == 50);
-    cr_assert_eq(found.used_wall_ms, 40);
-    cr_assert_eq(verbs->list_tenants(world->store, see_tenant, &seen, NULL), 0);
-    cr_assert(seen.weight == 3 && seen.guaranteed_slots == 8 && seen.limit_slots == 16);
-    cr_assert_eq(seen.created_wall_ms, 5);
-}
-
-struct entries {
-    int count;
-    uint64_t seqs[8];
-    struct store_audit last;
-};
-
-static void see_entry(void *arg, const struct store_audit *entry)
-{
-    struct entries *ret = arg;
-    ret->seqs[ret->count++] = entry->seq;
-    ret->last = *entry;
-}
-
-static struct entries audit(struct store_world *world, struct store_events_query query)
-{
-    struct entries ret = {0};
-    cr_assert_eq(world->store->verbs->list_audit(world->store, &query, see_entry, &ret, NULL), 0);
-    return ret;
-}
-
-static void the_audit_trail_is_numbered_without_gaps(struct store_world *world)
-{
-    struct store_audit entry = {.wall_ms = 7, .token_name = "ci", .method = "CancelJob"};
-    for (int i = 0; i < 3; i++) {
-        begin(world);
-        cr_assert_eq(world->store->verbs->put_audit(world->store, &entry, NULL), 0);
-        if (i == 1)
-            world->store->verbs->rollback(world->store);
-        else
-            commit(world);
-    }
-    world->reopen(world);
-    (void)str_copy(entry.object, sizeof entry.object, "j7");
-    begin(world);
-    cr_assert_eq(world->store->verbs->put_audit(world->store, &entry, NULL), 0);
-    commit(world);
-    struct entries all = audit(world, (struct store_events_query){.limit = 8});
-    cr_assert(all.count == 3 && all.seqs[0] == 1 && all.seqs[1] == 2 && all.seqs[2] == 3);
-    cr_assert_str_eq(all.last.object, "j7");
-    cr_assert_str_eq(all.last.token_name, "ci");
-    struct entries newest = audit(world, (struct store_events_query){.limit = 2, .newest = true});
-    cr_assert(newest.count == 2 && newest.seqs[0] == 2 && newest.seqs[1] == 3);
-    cr_assert_eq(audit(world, (struct store_events_query){.after = 2, .limit = 8}).count, 1);
-}
-
 static void forgotten_jobs_are_gone_and_their_events_stay(struct store_world *world)
 {
     struct job *kept = make_job(40), *job = make_job(41);
-    begin(world);
+    store_world_begin(world);
     put_job(world, kept);
     put_job(world, job);
     put_record(world, job->id, "job_state");
-    commit(world);
-    begin(world);
+    store_world_commit(world);
+    store_world_begin(world);
     cr_assert_eq(world->store->verbs->forget_job(world->store, 41, NULL), 0);
     world->store->verbs->rollback(world->store);
     struct cluster *cluster = load(world);
     cr_assert(cluster_job(cluster, job->id));
     cluster_free(cluster);
-    begin(world);
+    store_world_begin(world);
     cr_assert_eq(world->store->verbs->forget_job(world->store, 41, NULL), 0);
-    commit(world);
+    store_world_commit(world);
     world->reopen(world);
     cluster = load(world);
     cr_assert(cluster_job(cluster, kept->id));
@@ -550,9 +428,9 @@ static void forgotten_jobs_are_gone_and_their_events_stay(struct store_world *wo
 static void full_disk_loses_nothing(struct store_world *world)
 {
     struct job *old = make_job(30), *refused = make_job(31);
-    begin(world);
+    store_world_begin(world);
     put_job(world, old);
-    commit(world);
+    store_world_commit(world);
     world->break_commits(world);
     struct error err = {0};
     const struct store_verbs *verbs = world->store->verbs;
@@ -574,9 +452,9 @@ static void full_disk_loses_nothing(struct store_world *world)
     cr_assert_null(cluster_job(cluster, refused->id));
     cluster_free(cluster);
     world->mend_commits(world);
-    begin(world);
+    store_world_begin(world);
     put_job(world, refused);
-    commit(world);
+    store_world_commit(world);
     world->reopen(world);
     cluster = load(world);
     cr_assert(cluster_job(cluster, old->id));

@@ -21,7 +21,15 @@ struct store_world {
 void world_memory(struct store_world *ret);
 void world_sqlite(struct store_world *ret);
 
-void past_states_come_back(struct store_world *world); /* past.c: one of the stories */
+/* A transaction; each aborts the test if it fails. */
+void store_world_begin(struct store_world *world);
+void store_world_commit(struct store_world *world);
+
+/* Stories that are told elsewhere: past.c, access.c. */
+void past_states_come_back(struct store_world *world);
+void tokens_and_words_stay(struct store_world *world);
+void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world);
+void the_audit_trail_is_numbered_without_gaps(struct store_world *world);
 
 /* Runs everything; asserts. */
 void store_suite(void (*make)(struct store_world *ret));

@@ -7,8 +7,6 @@
 
 #include "common/base/str.h"
 
-struct world world;
-
 struct access_made made;
 
 void ask(const char *method, const void *message, const char *token, struct answer *ret)

@@ -6,8 +6,6 @@
 
 #include "tests/unit/coordinator_api/world.h"
 
-extern struct world world;
-
 struct access_made {
     char operator[TOKEN_MAX], red[TOKEN_MAX], blue[TOKEN_MAX], viewer[TOKEN_MAX];
     char revoked[TOKEN_MAX], expired[TOKEN_MAX];

@@ -43,29 +43,13 @@ Test(audit, changes_and_attempts_leave_a_trace)
     cr_assert_eq(later.seq, before, "reading leaves no trace, and a restart loses none");
 }
 
-static void same_answer(const char *key, struct answer *ret)
-{
-    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
-    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
-    spec.name = "again";
-    spec.command = words;
-    spec.n_command = 1;
-    message.spec = &spec;
-    struct call call = {.service = &muster__coordinator__descriptor,
-                        .method = "SubmitJob",
-                        .message = &message.base,
-                        .token = made.red,
-                        .key = key};
-    call_now(&world, &call, ret);
-}
-
 Test(audit, a_repeated_submit_is_one_change_and_its_key_is_the_tenants_own)
 {
     struct answer first, second;
     struct store_audit before, after;
-    same_answer("k", &first);
+    submit_true("again", made.red, "k", &first);
     newest_entry(&before);
-    same_answer("k", &second);
+    submit_true("again", made.red, "k", &second);
     newest_entry(&after);
     cr_assert_str_eq(((Muster__Job *)first.message)->id, ((Muster__Job *)second.message)->id);
     cr_assert_eq(before.seq, after.seq);

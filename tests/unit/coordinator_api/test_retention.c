@@ -8,37 +8,12 @@
 #include "coordinator/store/store_memory.h"
 #include "tests/unit/coordinator_api/world.h"
 
-static struct world world;
-
-static void init(void)
-{
-    world_init(&world);
-}
-
-static void fini(void)
-{
-    world_fini(&world);
-}
-
-TestSuite(retention, .init = init, .fini = fini);
-
-static char *words[] = {"true"};
+TestSuite(retention, .init = world_open, .fini = world_close);
 
 static void submit(const char *name, const char *key, char ret[32])
 {
     struct answer answer;
-    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
-    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
-    spec.name = (char *)name;
-    spec.command = words;
-    spec.n_command = 1;
-    message.spec = &spec;
-    struct call call = {.service = &muster__coordinator__descriptor,
-                        .method = "SubmitJob",
-                        .message = &message.base,
-                        .token = world.admin,
-                        .key = key};
-    call_now(&world, &call, &answer);
+    submit_true(name, world.admin, key, &answer);
     cr_assert(answer.message, "%s", answer.err.text);
     (void)str_copy(ret, 32, ((Muster__Job *)answer.message)->id);
     answer_fini(&answer);

@@ -2,52 +2,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/link/held.h"
 #include "common/rpc/message.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/driver.h"
 #include "coordinator/store/store_memory.h"
 #include "tests/unit/coordinator_api/world.h"
 
-enum { LARGE_JOBS = 32, LARGE_WORKERS = 8 };
-
-static struct world world;
-
-static void init(void)
-{
-    world_init(&world);
-}
-
-static void fini(void)
-{
-    world_fini(&world);
-}
-
-TestSuite(service, .init = init, .fini = fini);
-
-/* Messages */
-
-static char *words[] = {"true"};
-static Muster__JobSpec spec_of(const char *name)
-{
-    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
-    spec.name = (char *)(uintptr_t)name;
-    spec.command = words;
-    spec.n_command = 1;
-    return spec;
-}
+TestSuite(service, .init = world_open, .fini = world_close);
 
 static void submit(const char *name, const char *key, struct answer *ret)
 {
-    Muster__JobSpec spec = spec_of(name);
-    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
-    message.spec = &spec;
-    struct call call = {.service = &muster__coordinator__descriptor,
-                        .method = "SubmitJob",
-                        .message = &message.base,
-                        .token = world.admin,
-                        .key = key};
-    call_now(&world, &call, ret);
+    submit_true(name, world.admin, key, ret);
 }
 
 static Muster__GetJobRequest job_named(const char *name)
@@ -57,37 +22,9 @@ static Muster__GetJobRequest job_named(const char *name)
     return message;
 }
 
-static void register_node_of(uint64_t incarnation, uint32_t slots)
-{
-    struct answer answer;
-    Muster__RegisterNodeRequest message = MUSTER__REGISTER_NODE_REQUEST__INIT;
-    message.name = "n1";
-    message.incarnation = incarnation;
-    message.address = "127.0.0.1";
-    message.slots = slots;
-    message.cpus = slots;
-    message.memory_bytes = 1 << 30;
-    message.port_first = 30000;
-    message.port_last = 30008 + slots;
-    message.version = "test";
-    const Muster__RegisterNodeAnswer *got = agent(&world, "RegisterNode", &message, &answer);
-    cr_assert_gt(got->lease_ms, got->beat_ms);
-    cr_assert_str_eq(got->cluster, coordinator_cluster_id(world.coordinator));
-    answer_fini(&answer);
-}
-
 static void register_node(uint64_t incarnation)
 {
     register_node_of(incarnation, 2);
-}
-
-static Muster__NodePollRequest poll_message(uint64_t version)
-{
-    Muster__NodePollRequest message = MUSTER__NODE_POLL_REQUEST__INIT;
-    message.node = "n1";
-    message.incarnation = 7;
-    message.version = version;
-    return message;
 }
 
 static void expect_refused(const struct call *call, int code)
@@ -185,88 +122,6 @@ Test(service, nodes_are_told_what_to_run_when_it_changes)
     answer_fini(&polled);
     answer_fini(&waiting);
     answer_fini(&submitted);
-}
-
-/* Workers of jobs with specs as large as they may be: what they share goes once, in as many answers
- * as it takes, and no answer is too large to be sent. */
-static void submit_large(int job)
-{
-    enum { SETTINGS = 200, VALUE_BYTES = 1000 };
-    static char value[VALUE_BYTES + 1], keys[SETTINGS][8];
-    Muster__JobSpec__EnvEntry env[SETTINGS], *list[SETTINGS];
-    Muster__JobSpec__Range nodes = MUSTER__JOB_SPEC__RANGE__INIT;
-    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
-    struct answer answer;
-    char name[16];
-    (void)snprintf(name, sizeof name, "large-%d", job);
-    memset(value, 'x', VALUE_BYTES);
-    Muster__JobSpec spec = spec_of(name);
-    for (int i = 0; i < SETTINGS; i++) {
-        muster__job_spec__env_entry__init(&env[i]);
-        (void)snprintf(keys[i], sizeof keys[i], "V%03d", i);
-        env[i].key = keys[i];
-        env[i].value = value;
-        list[i] = &env[i];
-    }
-    nodes.min = nodes.max = 1;
-    spec.nodes = &nodes;
-    spec.env = list;
-    spec.n_env = SETTINGS;
-    spec.workers_per_node = LARGE_WORKERS;
-    message.spec = &spec;
-    client(&world, "SubmitJob", &message, &answer);
-    answer_fini(&answer);
-}
-
-/* Polls as an agent does until it has all; returns how many answers that took. */
-static int poll_all(struct held *held, uint64_t *version, size_t *ret_assignments)
-{
-    bool incomplete = *version == 0;
-    for (int round = 1;; round++) {
-        struct answer answer;
-        struct arena arena = {0};
-        Muster__NodePollRequest message = poll_message(*version);
-        message.incomplete = incomplete;
-        cr_assert_eq(held_fill(held, &arena, &message), 0);
-        const Muster__NodePollAnswer *got = agent(&world, "Poll", &message, &answer);
-        cr_assert_lt(protobuf_c_message_get_packed_size(&got->base), RPC_PAYLOAD_MAX_BYTES);
-        cr_assert_eq(held_take(held, got, NULL), 0);
-        cr_assert_lt(round, 20, "no progress");
-        *version = got->version;
-        incomplete = got->incomplete;
-        *ret_assignments = got->n_assignments;
-        for (size_t i = 0; i < got->n_assignments && !incomplete; i++)
-            cr_assert_not_null(held_find(held, got->assignments[i]->job)->spec);
-        if (!incomplete)
-            held_keep_only(held, got);
-        answer_fini(&answer);
-        arena_fini(&arena);
-        if (!incomplete)
-            return round;
-    }
-}
-
-Test(service, a_node_is_told_of_many_large_jobs_in_several_answers)
-{
-    struct held held = {0};
-    uint64_t version = 0;
-    size_t assignments = 0;
-    struct answer cancelled;
-    register_node_of(7, LARGE_JOBS * LARGE_WORKERS);
-    for (int job = 0; job < LARGE_JOBS; job++)
-        submit_large(job);
-    int rounds = poll_all(&held, &version, &assignments);
-    cr_expect_eq(assignments, (size_t)LARGE_JOBS * LARGE_WORKERS, "%zu", assignments);
-    cr_expect(rounds >= 3 && rounds <= 5, "%d answers for %d jobs", rounds, LARGE_JOBS);
-    Muster__CancelJobRequest cancel = MUSTER__CANCEL_JOB_REQUEST__INIT;
-    cancel.id = (char *)"large-3";
-    client(&world, "CancelJob", &cancel, &cancelled);
-    answer_fini(&cancelled);
-    cr_expect_eq(poll_all(&held, &version, &assignments), 1, "it holds them all");
-    cr_expect_eq(assignments, (size_t)LARGE_JOBS * LARGE_WORKERS, "they are still to be stopped");
-    world_restart(&world);
-    cr_expect_gt(poll_all(&held, &version, &assignments), 1, "of another life: all again");
-    held_fini(&held);
 }
 
 /* A number of an earlier run must not be taken for one of this. */

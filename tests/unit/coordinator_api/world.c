@@ -196,3 +196,67 @@ void answer_fini(struct answer *answer)
     rpc_message_free(answer->message);
     memset(answer, 0, sizeof *answer);
 }
+
+struct world world;
+
+void world_open(void)
+{
+    world_init(&world);
+}
+
+void world_close(void)
+{
+    world_fini(&world);
+}
+
+static char *true_words[] = {(char *)"true"};
+
+Muster__JobSpec spec_of(const char *name)
+{
+    Muster__JobSpec spec = MUSTER__JOB_SPEC__INIT;
+    spec.name = (char *)(uintptr_t)name;
+    spec.command = true_words;
+    spec.n_command = 1;
+    return spec;
+}
+
+void submit_true(const char *name, const char *token, const char *key, struct answer *ret)
+{
+    Muster__JobSpec spec = spec_of(name);
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    message.spec = &spec;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SubmitJob",
+                        .message = &message.base,
+                        .token = token,
+                        .key = key};
+    call_now(&world, &call, ret);
+}
+
+void register_node_of(uint64_t incarnation, uint32_t slots)
+{
+    struct answer answer;
+    Muster__RegisterNodeRequest message = MUSTER__REGISTER_NODE_REQUEST__INIT;
+    message.name = "n1";
+    message.incarnation = incarnation;
+    message.address = "127.0.0.1";
+    message.slots = slots;
+    message.cpus = slots;
+    message.memory_bytes = 1 << 30;
+    message.port_first = 30000;
+    message.port_last = 30008 + slots;
+    message.version = "test";
+    const Muster__RegisterNodeAnswer *got = agent(&world, "RegisterNode", &message, &answer);
+    cr_assert_gt(got->lease_ms, got->beat_ms);
+    cr_assert_str_eq(got->cluster, coordinator_cluster_id(world.coordinator));
+    answer_fini(&answer);
+}
+
+Muster__NodePollRequest poll_message(uint64_t version)
+{
+    Muster__NodePollRequest message = MUSTER__NODE_POLL_REQUEST__INIT;
+    message.node = "n1";
+    message.incarnation = 7;
+    message.version = version;
+    return message;
+}

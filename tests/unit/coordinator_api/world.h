@@ -33,6 +33,10 @@ struct answer { /* of one call; zeroed memory is a call not made yet */
     ProtobufCMessage *message; /* NULL on failure; freed by answer_fini */
 };
 
+extern struct world world; /* of the test that runs: Criterion gives each a process */
+void world_open(void);     /* .init and .fini of suites that want no more than this world */
+void world_close(void);
+
 void world_init(struct world *world);
 void world_fini(struct world *world);
 void world_restart(struct world *world); /* kill -9 and a new start on the same store */
@@ -61,5 +65,12 @@ const void *client(struct world *world, const char *method, const void *message,
 const void *agent(struct world *world, const char *method, const void *message, struct answer *ret);
 
 void answer_fini(struct answer *answer);
+
+/* Messages of `world` that many tests send: SubmitJob of a program "true" with the token and key
+ * (NULL = none), and an agent of node n1 with so many slots, which must succeed. */
+void submit_true(const char *name, const char *token, const char *key, struct answer *ret);
+Muster__JobSpec spec_of(const char *name);
+void register_node_of(uint64_t incarnation, uint32_t slots);
+Muster__NodePollRequest poll_message(uint64_t version); /* of n1, incarnation 7 */
 
 #endif
