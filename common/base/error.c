@@ -143,6 +143,19 @@ int error_wrap(struct error *err, const char *fmt, ...)
     return err->code ? err->code : E_UNKNOWN;
 }
 
+static _Thread_local char kept[sizeof(((struct error *)0)->text)];
+
+int error_keep(const struct error *err)
+{
+    memcpy(kept, err->text, sizeof(kept));
+    return err->code;
+}
+
+const char *error_kept(void)
+{
+    return kept;
+}
+
 void error_field(struct error *err, const char *fmt, ...)
 {
     if (!err)

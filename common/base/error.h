@@ -68,6 +68,12 @@ void error_clear(struct error *err);
 /* Put "<context>: " before the sentence already there; returns err->code (E_UNKNOWN if NULL). */
 int error_wrap(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* For calls that have neither room for an error nor an object that could hold one, as constructors
+ * of a library: the sentence stays with this thread until the next such failure. error_keep returns
+ * err->code; error_kept is "" if nothing ever failed so. */
+int error_keep(const struct error *err);
+const char *error_kept(void);
+
 /* Name the offending input ("spec.nodes.min") / the next step. Both accept a NULL err. */
 void error_field(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void error_hint(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

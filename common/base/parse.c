@@ -101,6 +101,14 @@ int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, in
     return rc;
 }
 
+int number_within(const char *name, int64_t value, int64_t min, int64_t max, struct error *err)
+{
+    if (value >= min && value <= max)
+        return 0;
+    return error_set(err, E_INVALID_ARGUMENT, "%s is %" PRId64 ", outside %" PRId64 " to %" PRId64,
+                     name, value, min, max);
+}
+
 int parse_f64(const char *text, double *ret, struct error *err)
 {
     size_t length = decimal_length(text);

@@ -17,6 +17,9 @@ int parse_i64(const char *text, int64_t min, int64_t max, int64_t *ret, struct e
 int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, int64_t *ret_high,
                 struct error *err);
 
+/* A number that is there already: E_INVALID_ARGUMENT with its name and bounds outside min..max. */
+int number_within(const char *name, int64_t value, int64_t min, int64_t max, struct error *err);
+
 /* Decimal with optional fraction and exponent; independent of the locale. Never NaN or infinite. */
 int parse_f64(const char *text, double *ret, struct error *err);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/base/parse.h"
 #include "libworker/nn/lm.h"
 #include "libworker/nn/param.h"
 
@@ -72,17 +73,29 @@ static void add_params(struct wk_model *model, const struct wk_gpt_config *c)
     add_norm(model, c->width, 1 + c->layers, "ln_f");
 }
 
-static bool acceptable(const struct wk_gpt_config *c)
+static int check(const struct wk_gpt_config *c, struct error *err)
 {
-    return c->layers >= 1 && c->layers <= LAYERS_MAX && c->width >= 1 && c->width <= WIDTH_MAX &&
-           c->heads >= 1 && c->width % c->heads == 0 && c->context >= 1 &&
-           c->context <= CONTEXT_MAX && c->vocab >= 1 && c->vocab <= VOCAB_MAX;
+    const struct {
+        const char *name;
+        int64_t value, max;
+    } bounds[] = {{"layers", c->layers, LAYERS_MAX},
+                  {"width", c->width, WIDTH_MAX},
+                  {"heads", c->heads, WIDTH_MAX},
+                  {"context", c->context, CONTEXT_MAX},
+                  {"vocab", c->vocab, VOCAB_MAX}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]) && !rc; i++)
+        rc = number_within(bounds[i].name, bounds[i].value, 1, bounds[i].max, err);
+    if (!rc && c->width % c->heads)
+        rc = error_set(err, WK_EINVAL, "%d heads do not divide a width of %d", c->heads, c->width);
+    return rc;
 }
 
 int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model)
 {
-    if (!acceptable(config))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check(config, &err))
+        return error_keep(&err);
     struct lm_shape shape = {
         .layers = config->layers,
         .heads = config->heads,

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "common/base/parse.h"
 #include "libworker/nn/lm.h"
 #include "libworker/nn/param.h"
 
@@ -75,20 +76,36 @@ static void add_params(struct wk_model *model, const struct lm_shape *s)
         add_matrix(model, &table, "lm_head");
 }
 
-static bool acceptable(const struct wk_llama_config *c)
+static int check(const struct wk_llama_config *c, struct error *err)
 {
-    return c->layers >= 1 && c->layers <= LAYERS_MAX && c->width >= 1 && c->width <= WIDTH_MAX &&
-           c->heads >= 1 && c->width % c->heads == 0 && c->width / c->heads % 2 == 0 &&
-           c->kv_heads >= 1 && c->heads % c->kv_heads == 0 && c->inner >= 1 &&
-           c->inner <= INNER_MAX && c->context >= 1 && c->context <= CONTEXT_MAX && c->vocab >= 1 &&
-           c->vocab <= VOCAB_MAX && c->rope_theta > 1 && isfinite(c->rope_theta) &&
-           c->norm_epsilon > 0 && isfinite(c->norm_epsilon);
+    const struct {
+        const char *name;
+        int64_t value, max;
+    } bounds[] = {{"layers", c->layers, LAYERS_MAX}, {"width", c->width, WIDTH_MAX},
+                  {"heads", c->heads, WIDTH_MAX},    {"kv_heads", c->kv_heads, WIDTH_MAX},
+                  {"inner", c->inner, INNER_MAX},    {"context", c->context, CONTEXT_MAX},
+                  {"vocab", c->vocab, VOCAB_MAX}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]) && !rc; i++)
+        rc = number_within(bounds[i].name, bounds[i].value, 1, bounds[i].max, err);
+    if (!rc && c->width % c->heads)
+        rc = error_set(err, WK_EINVAL, "%d heads do not divide a width of %d", c->heads, c->width);
+    if (!rc && c->width / c->heads % 2)
+        rc = error_set(err, WK_EINVAL, "a head of %d is not even", c->width / c->heads);
+    if (!rc && c->heads % c->kv_heads)
+        rc = error_set(err, WK_EINVAL, "%d kv_heads do not divide %d heads", c->kv_heads, c->heads);
+    if (!rc && (!(c->rope_theta > 1) || !isfinite(c->rope_theta)))
+        rc = error_set(err, WK_EINVAL, "rope_theta is %g: it must be above 1", c->rope_theta);
+    if (!rc && (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon)))
+        rc = error_set(err, WK_EINVAL, "norm_epsilon is %g: it must be above 0", c->norm_epsilon);
+    return rc;
 }
 
 int wk_llama_new(const struct wk_llama_config *config, struct wk_model **ret_model)
 {
-    if (!acceptable(config))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check(config, &err))
+        return error_keep(&err);
     struct lm_shape shape = {
         .layers = config->layers,
         .heads = config->heads,

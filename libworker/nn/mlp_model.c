@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/parse.h"
 #include "libworker/nn/linear.h"
 #include "libworker/nn/param.h"
 #include "libworker/tensor/slab.h"
@@ -284,18 +285,25 @@ static void add_params(struct wk_model *model, const struct wk_mlp_config *c)
     }
 }
 
-static bool acceptable(const struct wk_mlp_config *c)
+static int check(const struct wk_mlp_config *c, struct error *err)
 {
-    return c->layers >= 1 && c->layers <= LAYERS_MAX && c->window >= 1 && c->window <= WINDOW_MAX &&
-           c->embedding >= 1 && c->embedding <= WIDTH_MAX && c->width >= 1 &&
-           c->width <= WIDTH_MAX && c->context >= 1 && c->context <= CONTEXT_MAX && c->vocab >= 1 &&
-           c->vocab <= VOCAB_MAX;
+    const struct {
+        const char *name;
+        int64_t value, max;
+    } bounds[] = {{"layers", c->layers, LAYERS_MAX},      {"window", c->window, WINDOW_MAX},
+                  {"embedding", c->embedding, WIDTH_MAX}, {"width", c->width, WIDTH_MAX},
+                  {"context", c->context, CONTEXT_MAX},   {"vocab", c->vocab, VOCAB_MAX}};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]) && !rc; i++)
+        rc = number_within(bounds[i].name, bounds[i].value, 1, bounds[i].max, err);
+    return rc;
 }
 
 int wk_mlp_new(const struct wk_mlp_config *config, struct wk_model **ret_model)
 {
-    if (!acceptable(config))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check(config, &err))
+        return error_keep(&err);
     struct mlp_model *m = calloc(1, sizeof(*m));
     if (!m)
         return WK_ENOMEM;

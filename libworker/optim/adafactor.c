@@ -91,12 +91,27 @@ static const struct optimizer_ops adafactor_ops = {
     .scratch = adafactor_scratch,
 };
 
+static int check(const struct wk_adafactor_options *a, struct error *err)
+{
+    int rc = optimizer_rate_check(a->rate, a->weight_decay, err);
+    if (rc)
+        return rc;
+    if (!(a->decay_power > 0) || !(a->decay_power <= 1))
+        return error_set(err, WK_EINVAL, "decay_power is %g: it must be in (0, 1]", a->decay_power);
+    if (!(a->epsilon1 > 0) || !isfinite(a->epsilon1))
+        return error_set(err, WK_EINVAL, "epsilon1 is %g: it must be above 0", a->epsilon1);
+    if (!(a->epsilon2 >= 0) || !isfinite(a->epsilon2))
+        return error_set(err, WK_EINVAL, "epsilon2 is %g: it must be 0 or more", a->epsilon2);
+    if (!(a->clip >= 0))
+        return error_set(err, WK_EINVAL, "clip is %g: it must be 0 or more", a->clip);
+    return 0;
+}
+
 int wk_adafactor_new(const struct wk_adafactor_options *a, struct wk_optimizer **ret_optimizer)
 {
-    if (!optimizer_rate_good(a->rate, a->weight_decay) || !(a->decay_power > 0) ||
-        !(a->decay_power <= 1) || !(a->epsilon1 > 0) || !(a->epsilon2 >= 0) || !(a->clip >= 0) ||
-        !isfinite(a->epsilon1) || !isfinite(a->epsilon2))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check(a, &err))
+        return error_keep(&err);
     int rc = optimizer_new(&adafactor_ops, a->rate, a->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.adafactor = *a;

@@ -62,18 +62,26 @@ static const struct optimizer_ops adamw_ops = {
     .step = adamw_step,
 };
 
-bool adam_moments_good(const struct wk_adamw_options *a)
+int adam_moments_check(const struct wk_adamw_options *a, struct error *err)
 {
-    return optimizer_beta_good(a->beta1) && optimizer_beta_good(a->beta2) && a->epsilon >= 0 &&
-           isfinite(a->epsilon);
+    int rc = optimizer_beta_check("beta1", a->beta1, err);
+    if (!rc)
+        rc = optimizer_beta_check("beta2", a->beta2, err);
+    if (!rc && (!(a->epsilon >= 0) || !isfinite(a->epsilon)))
+        rc = error_set(err, WK_EINVAL, "epsilon is %g: it must be 0 or more", a->epsilon);
+    return rc;
 }
 
 static int new_of(const struct optimizer_ops *ops, const struct wk_adamw_options *options,
                   struct wk_optimizer **ret_optimizer)
 {
-    if (!optimizer_rate_good(options->rate, options->weight_decay) || !adam_moments_good(options))
-        return WK_EINVAL;
-    int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
+    struct error err = {0};
+    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    if (!rc)
+        rc = adam_moments_check(options, &err);
+    if (rc)
+        return error_keep(&err);
+    rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.adamw = *options;
     return rc;

@@ -15,6 +15,7 @@ struct adam_numbers {
 void adam_update(const struct wk_optimizer *o, const struct adam_numbers *numbers,
                  const struct kernel_update *update);
 
-bool adam_moments_good(const struct wk_adamw_options *options);
+/* 0, or WK_EINVAL with the number that is none to train with. */
+int adam_moments_check(const struct wk_adamw_options *a, struct error *err);
 
 #endif

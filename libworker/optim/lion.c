@@ -25,10 +25,15 @@ static const struct optimizer_ops lion_ops = {
 
 int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer)
 {
-    if (!optimizer_rate_good(options->rate, options->weight_decay) ||
-        !optimizer_beta_good(options->beta1) || !optimizer_beta_good(options->beta2))
-        return WK_EINVAL;
-    int rc = optimizer_new(&lion_ops, options->rate, options->weight_decay, ret_optimizer);
+    struct error err = {0};
+    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    if (!rc)
+        rc = optimizer_beta_check("beta1", options->beta1, &err);
+    if (!rc)
+        rc = optimizer_beta_check("beta2", options->beta2, &err);
+    if (rc)
+        return error_keep(&err);
+    rc = optimizer_new(&lion_ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.lion = *options;
     return rc;

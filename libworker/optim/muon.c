@@ -157,10 +157,15 @@ static const struct optimizer_ops muon_ops = {
 
 int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer)
 {
-    if (!optimizer_rate_good(options->rate, options->weight_decay) ||
-        !optimizer_beta_good(options->momentum) || !adam_moments_good(&options->others))
-        return WK_EINVAL;
-    int rc = optimizer_new(&muon_ops, options->rate, options->weight_decay, ret_optimizer);
+    struct error err = {0};
+    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    if (!rc)
+        rc = optimizer_beta_check("momentum", options->momentum, &err);
+    if (!rc && adam_moments_check(&options->others, &err))
+        rc = error_wrap(&err, "others");
+    if (rc)
+        return error_keep(&err);
+    rc = optimizer_new(&muon_ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.muon = *options;
     return rc;

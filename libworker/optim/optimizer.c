@@ -46,14 +46,20 @@ const char *optimizer_state_name(const struct wk_optimizer *o, int i)
     return i >= 0 && i < o->ops->n_states ? o->ops->state_names[i] : NULL;
 }
 
-bool optimizer_rate_good(double rate, double weight_decay)
+int optimizer_rate_check(double rate, double weight_decay, struct error *err)
 {
-    return rate > 0 && isfinite(rate) && weight_decay >= 0 && isfinite(weight_decay);
+    if (!(rate > 0) || !isfinite(rate))
+        return error_set(err, WK_EINVAL, "rate is %g: it must be above 0", rate);
+    if (!(weight_decay >= 0) || !isfinite(weight_decay))
+        return error_set(err, WK_EINVAL, "weight_decay is %g: it must be 0 or more", weight_decay);
+    return 0;
 }
 
-bool optimizer_beta_good(double beta)
+int optimizer_beta_check(const char *name, double beta, struct error *err)
 {
-    return beta >= 0 && beta < 1;
+    if (beta >= 0 && beta < 1)
+        return 0;
+    return error_set(err, WK_EINVAL, "%s is %g: it must be in [0, 1)", name, beta);
 }
 
 int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,

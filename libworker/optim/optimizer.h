@@ -155,9 +155,10 @@ void optimizer_write_copy(struct wk_optimizer *optimizer, const float *params);
 int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,
                   struct wk_optimizer **ret_optimizer);
 
-/* For implementations: whether these are numbers one can train with. */
-bool optimizer_rate_good(double rate, double weight_decay);
-bool optimizer_beta_good(double beta);
+/* For implementations: 0 for numbers one can train with, else WK_EINVAL with the one that is not.
+ */
+int optimizer_rate_check(double rate, double weight_decay, struct error *err);
+int optimizer_beta_check(const char *name, double beta, struct error *err);
 
 /* The name of state i as in checkpoints, or NULL past the last. */
 const char *optimizer_state_name(const struct wk_optimizer *optimizer, int i);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/parse.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
 
@@ -95,51 +96,83 @@ static bool is_ratio(double x)
     return x >= 0 && x <= 1;
 }
 
-static bool simple_good(const struct wk_schedule_options *o)
+static int check_ends(const struct wk_schedule_options *o, struct error *err)
 {
-    bool good = o->warmup_steps >= 0 && is_ratio(o->min_ratio) && is_ratio(o->initial_ratio);
-    bool ends = o->total_steps > o->warmup_steps;
-    switch (o->kind) {
-    case WK_SCHEDULE_CONSTANT:
-        return good;
-    case WK_SCHEDULE_LINEAR:
-    case WK_SCHEDULE_COSINE:
-        return good && ends;
-    case WK_SCHEDULE_WSD:
-        return good && ends && o->decay_steps >= 1 &&
-               o->decay_steps <= o->total_steps - o->warmup_steps;
-    case WK_SCHEDULE_ONE_CYCLE:
-        return good && ends && o->warmup_steps >= 1;
-    case WK_SCHEDULE_LAMBDA:
-        return good && o->lambda;
-    case WK_SCHEDULE_PRODUCT:
-    case WK_SCHEDULE_SEQUENCE:
-        return false;
-    }
-    return false;
+    if (o->total_steps > o->warmup_steps)
+        return 0;
+    return error_set(err, WK_EINVAL, "total_steps is %lld: it must be above warmup_steps, %lld",
+                     (long long)o->total_steps, (long long)o->warmup_steps);
 }
 
-bool schedule_good(const struct wk_schedule_options *o)
+static int check_wsd(const struct wk_schedule_options *o, struct error *err)
+{
+    int rc = check_ends(o, err);
+    return rc ? rc
+              : number_within("decay_steps", o->decay_steps, 1, o->total_steps - o->warmup_steps,
+                              err);
+}
+
+static int check_one_cycle(const struct wk_schedule_options *o, struct error *err)
+{
+    int rc = number_within("warmup_steps", o->warmup_steps, 1, INT64_MAX, err);
+    return rc ? rc : check_ends(o, err);
+}
+
+static int check_simple(const struct wk_schedule_options *o, struct error *err)
+{
+    if (o->warmup_steps < 0)
+        return error_set(err, WK_EINVAL, "warmup_steps is %lld", (long long)o->warmup_steps);
+    if (!is_ratio(o->min_ratio) || !is_ratio(o->initial_ratio))
+        return error_set(err, WK_EINVAL, "min_ratio %g and initial_ratio %g must be in [0, 1]",
+                         o->min_ratio, o->initial_ratio);
+    switch (o->kind) {
+    case WK_SCHEDULE_CONSTANT:
+        return 0;
+    case WK_SCHEDULE_LINEAR:
+    case WK_SCHEDULE_COSINE:
+        return check_ends(o, err);
+    case WK_SCHEDULE_WSD:
+        return check_wsd(o, err);
+    case WK_SCHEDULE_ONE_CYCLE:
+        return check_one_cycle(o, err);
+    case WK_SCHEDULE_LAMBDA:
+        return o->lambda ? 0 : error_set(err, WK_EINVAL, "lambda is NULL");
+    case WK_SCHEDULE_PRODUCT:
+    case WK_SCHEDULE_SEQUENCE:
+        break;
+    }
+    return error_set(err, WK_EINVAL, "a part is neither a product nor a sequence");
+}
+
+int schedule_check(const struct wk_schedule_options *o, struct error *err)
 {
     if (o->kind != WK_SCHEDULE_PRODUCT && o->kind != WK_SCHEDULE_SEQUENCE)
-        return simple_good(o);
-    if (!o->parts || o->n_parts < 1 || o->n_parts > WK_SCHEDULE_PARTS_MAX)
-        return false;
-    for (int i = 0; i < o->n_parts; i++) {
+        return check_simple(o, err);
+    if (!o->parts)
+        return error_set(err, WK_EINVAL, "parts is NULL");
+    int rc = number_within("n_parts", o->n_parts, 1, WK_SCHEDULE_PARTS_MAX, err);
+    for (int i = 0; i < o->n_parts && !rc; i++) {
         int64_t before = i ? o->ends[i - 1] : 0;
         bool rises = o->kind == WK_SCHEDULE_PRODUCT || i == o->n_parts - 1 || o->ends[i] > before;
-        if (!rises || !simple_good(&o->parts[i]))
-            return false;
+        rc = rises ? check_simple(&o->parts[i], err)
+                   : error_set(err, WK_EINVAL, "its end, %lld, is not behind the one before",
+                               (long long)o->ends[i]);
+        if (rc)
+            (void)error_wrap(err, "part %d", i);
     }
-    return true;
+    return rc;
 }
 
 int wk_scheduler_new(struct wk_optimizer *optimizer, const struct wk_schedule_options *options,
                      struct wk_scheduler **ret_scheduler)
 {
     *ret_scheduler = NULL;
-    if (!optimizer || !schedule_good(options))
-        return WK_EINVAL;
+    struct error err = {0};
+    int rc = optimizer
+                 ? schedule_check(options, &err)
+                 : error_set(&err, WK_EINVAL, "a schedule needs its optimizer, and it is NULL");
+    if (rc)
+        return error_keep(&err);
     struct wk_scheduler *s = calloc(1, sizeof(*s));
     if (!s)
         return WK_ENOMEM;

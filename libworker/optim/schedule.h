@@ -9,6 +9,8 @@
 
 #include <worker/optim.h>
 
+#include "common/base/error.h"
+
 struct wk_scheduler {
     struct wk_schedule_options options; /* its parts are those below */
     struct wk_schedule_options parts[WK_SCHEDULE_PARTS_MAX];
@@ -19,8 +21,8 @@ struct wk_scheduler {
 /* Factor of the base rate at `step` (0 is the first). Pure, if `lambda` is. */
 double schedule_factor(const struct wk_schedule_options *options, int64_t step);
 
-/* Whether the numbers make sense, parts included. */
-bool schedule_good(const struct wk_schedule_options *options);
+/* Whether the numbers make sense, parts included: 0, or WK_EINVAL with which does not. */
+int schedule_check(const struct wk_schedule_options *options, struct error *err);
 
 /* Set the position (0 at first, or from a checkpoint) and the optimizer's rate with it. */
 void scheduler_set_step(struct wk_scheduler *scheduler, int64_t step);

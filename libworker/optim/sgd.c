@@ -28,16 +28,21 @@ static const struct optimizer_ops sgd_momentum_ops = {
     .step = sgd_step,
 };
 
-static bool acceptable(const struct wk_sgd_options *s)
+static int check(const struct wk_sgd_options *s, struct error *err)
 {
-    return optimizer_rate_good(s->rate, s->weight_decay) && optimizer_beta_good(s->momentum) &&
-           (s->momentum > 0 || !s->nesterov);
+    int rc = optimizer_rate_check(s->rate, s->weight_decay, err);
+    if (!rc)
+        rc = optimizer_beta_check("momentum", s->momentum, err);
+    if (!rc && s->nesterov && !(s->momentum > 0))
+        rc = error_set(err, WK_EINVAL, "nesterov needs a momentum above 0");
+    return rc;
 }
 
 int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer)
 {
-    if (!acceptable(options))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check(options, &err))
+        return error_keep(&err);
     const struct optimizer_ops *ops = options->momentum > 0 ? &sgd_momentum_ops : &sgd_ops;
     int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)

@@ -4,6 +4,7 @@
 
 #include <worker/parallel.h>
 
+#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/custom.h"
@@ -67,21 +68,26 @@ static int custom_fill(void *arg, const struct param *param, int index, struct e
     return 0;
 }
 
-static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer)
+static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer,
+                      struct error *err)
 {
     enum { ALIGN = 16 }; /* elements: views start on cache lines */
     struct param *param = &model->params[index];
-    if (!buffer->name || !*buffer->name || buffer->dims < 1 || buffer->dims > PARAM_DIMS_MAX ||
-        str_copy(param->name, sizeof(param->name), buffer->name))
-        return WK_EINVAL;
+    if (!buffer->name || !*buffer->name || str_copy(param->name, sizeof(param->name), buffer->name))
+        return error_set(err, WK_EINVAL, "buffer %d: a name of 1 to %zu bytes is needed", index,
+                         sizeof(param->name) - 1);
+    int rc = number_within("dims", buffer->dims, 1, PARAM_DIMS_MAX, err);
+    if (rc)
+        return error_wrap(err, "buffer %s", buffer->name);
     for (int i = 0; i < index; i++)
         if (strcmp(model->params[i].name, param->name) == 0)
-            return WK_EINVAL;
+            return error_set(err, WK_EINVAL, "two buffers are called %s", buffer->name);
     param->count = 1;
     param->dims = buffer->dims;
     for (int i = 0; i < buffer->dims; i++) {
         if (buffer->shape[i] < 1 || param->count > SIZE_MAX / 64 / (size_t)buffer->shape[i])
-            return WK_EINVAL;
+            return error_set(err, WK_EINVAL, "buffer %s: shape[%d] is %lld", buffer->name, i,
+                             (long long)buffer->shape[i]);
         param->shape[i] = buffer->shape[i];
         param->count *= (size_t)buffer->shape[i];
     }
@@ -95,8 +101,11 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
 
 int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_model **ret_model)
 {
-    if (!buffers || n_buffers < 1)
-        return WK_EINVAL;
+    struct error err = {0};
+    if (!buffers || n_buffers < 1) {
+        (void)error_set(&err, WK_EINVAL, "a model has at least one buffer");
+        return error_keep(&err);
+    }
     struct custom *custom = calloc(1, sizeof(*custom));
     if (!custom)
         return WK_ENOMEM;
@@ -109,12 +118,12 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     model->values = (struct model_values){custom_fill, NULL, custom};
     int rc = model->params && custom->initial ? 0 : WK_ENOMEM;
     for (int i = 0; i < n_buffers && !rc; i++) {
-        rc = fill_param(model, i, &buffers[i]);
+        rc = fill_param(model, i, &buffers[i], &err);
         custom->initial[i] = buffers[i].initial;
     }
     if (rc) {
         custom_free(model);
-        return rc;
+        return err.code ? error_keep(&err) : rc;
     }
     *ret_model = model;
     return 0;

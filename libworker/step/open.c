@@ -254,7 +254,7 @@ int wk_status(const struct wk_context *ctx)
 
 const char *wk_last_error(const struct wk_context *ctx)
 {
-    return ctx->error.text;
+    return ctx ? ctx->error.text : error_kept();
 }
 
 const char *wk_last_notice(struct wk_context *ctx)

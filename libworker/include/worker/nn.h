@@ -31,7 +31,7 @@ struct wk_gpt_config {
 };
 
 /* A model without memory. The caller frees it with wk_model_free, after the context it was prepared
- * in. WK_EINVAL for a shape outside the limits above, WK_ENOMEM.
+ * in. WK_EINVAL for a shape outside the limits above, which wk_last_error(NULL) names, WK_ENOMEM.
  */
 WK_API int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
 

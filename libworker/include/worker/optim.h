@@ -4,7 +4,7 @@
  * the context they were prepared in. One thread at a time per handle.
  *
  * Weight decay applies to tensors of two or more dimensions only, unless a group says otherwise. A
- * constructor gives WK_EINVAL for a value out of range, WK_ENOMEM.
+ * constructor gives WK_EINVAL for a value out of range, which wk_last_error(NULL) names, WK_ENOMEM.
  */
 #ifndef WORKER_OPTIM_H
 #define WORKER_OPTIM_H

@@ -27,12 +27,13 @@ struct wk_buffer {
     const char *name; /* unique, below 96 bytes */
     int dims;         /* 1 … WK_BUFFER_DIMS_MAX */
     int64_t shape[WK_BUFFER_DIMS_MAX];
-    const float
-        *initial; /* [product of shape], copied at wk_prepare and not needed later; or NULL */
-    bool decay;   /* takes part in weight decay */
+    /* [product of shape], copied at wk_prepare and not needed later; NULL: zeros */
+    const float *initial;
+    bool decay; /* takes part in weight decay */
 };
 
-/* WK_EINVAL, WK_ENOMEM. `buffers` are only read during the call, but for `initial`. */
+/* WK_EINVAL, whose reason wk_last_error(NULL) has, WK_ENOMEM. `buffers` are only read during the
+ * call, but for `initial`. */
 WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
                          struct wk_model **ret_model);
 

@@ -67,7 +67,8 @@ enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76, WK_EXIT_CONFIG = 78 };
 WK_API int wk_close(struct wk_context *ctx);
 
 /* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence (""
- * if none, valid until wk_close). */
+ * if none, valid until wk_close). wk_last_error(NULL) is why the last constructor that takes no
+ * context (wk_gpt_new, wk_adamw_new, wk_custom_new, …) refused on this thread, until the next. */
 WK_API int wk_status(const struct wk_context *ctx);
 WK_API const char *wk_last_error(const struct wk_context *ctx);
 

@@ -390,3 +390,30 @@ Test(misuse, a_forgotten_loader_behind_the_end_is_only_over)
     s.ctx = NULL;
     small_close(&s);
 }
+
+/* What has no context to keep its reason tells it to the thread. */
+Test(misuse, a_constructor_without_a_context_leaves_its_reason)
+{
+    struct wk_gpt_config gpt = {.layers = 2, .heads = 3, .width = 32, .context = 8, .vocab = 16};
+    struct wk_adamw_options adam = {.rate = 1e-3, .beta1 = 0.9, .beta2 = 1.5, .epsilon = 1e-8};
+    struct wk_schedule_options schedule = {.kind = WK_SCHEDULE_COSINE, .warmup_steps = 10};
+    struct wk_buffer buffers[] = {{.name = "w", .dims = 1, .shape = {4}},
+                                  {.name = "w", .dims = 1, .shape = {4}}};
+    struct wk_model *model = NULL;
+    struct wk_optimizer *optimizer = NULL;
+    struct wk_scheduler *scheduler = NULL;
+    cr_expect_eq(wk_gpt_new(&gpt, &model), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "3 heads do not divide a width of 32");
+    gpt.heads = 0;
+    cr_expect_eq(wk_gpt_new(&gpt, &model), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "heads is 0, outside 1 to 65536");
+    cr_expect_eq(wk_adamw_new(&adam, &optimizer), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "beta2 is 1.5: it must be in [0, 1)");
+    cr_expect_eq(wk_custom_new(buffers, 2, &model), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "two buffers are called w");
+    adam.beta2 = 0.95;
+    cr_assert_eq(wk_adamw_new(&adam, &optimizer), 0);
+    cr_expect_eq(wk_scheduler_new(optimizer, &schedule, &scheduler), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "total_steps is 0: it must be above warmup_steps, 10");
+    wk_optimizer_free(optimizer);
+}
