@@ -30,6 +30,9 @@ struct grad_hook {
     /* After the finish of all: whether every sum is finite, found out while summing. NULL: nobody
      * looked. */
     bool (*finite)(const void *arg);
+    /* Before the first start of a pass: what its gradients are multiplied with (the loss scale).
+     * NULL: it remembers nothing that would have to change with it. */
+    void (*scaled)(void *arg, double scale);
 };
 
 /* What hooks work on: gradients grads[count] of params[n_params], which lie in this order. */

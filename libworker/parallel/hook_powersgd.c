@@ -44,7 +44,8 @@ struct powersgd {
     struct powersgd_options options;
     struct matrix *matrices; /* [n_params] */
     struct part *parts;      /* [n_params], by index of the gradients */
-    float *error;            /* [model.count]: E; between start and finish M */
+    float *error;            /* [model.count]: E, times `scale`; between start and finish M */
+    double scale;            /* what the gradients are multiplied with */
     float *factors;          /* Q of every matrix */
     size_t factors_count;
     struct wk_arena *arena;
@@ -311,6 +312,15 @@ static int finish(void *arg, struct wk_comm *comm, struct wk_gradients *gradient
     return part->failure ? part->failure : end(hook, part);
 }
 
+/* What was left out is carried on in the size of the gradients that it is added to. */
+static void scaled(void *arg, double scale)
+{
+    struct powersgd *hook = arg;
+    if (scale != hook->scale)
+        hook->model.kernels->scale(hook->error, (float)(scale / hook->scale), hook->model.count);
+    hook->scale = scale;
+}
+
 static int meet(void *arg, struct wk_comm *comm)
 {
     struct powersgd *hook = arg;
@@ -361,6 +371,7 @@ int hook_powersgd_new(const struct hook_model *model, const struct powersgd_opti
         return error_set(err, WK_ENOMEM, "no memory for PowerSGD");
     hook->model = *model;
     hook->options = *options;
+    hook->scale = 1;
     if (allocate(hook)) {
         powersgd_free(hook);
         return error_set(err, WK_ENOMEM, "no memory for PowerSGD of %zu gradients", model->count);
@@ -368,6 +379,7 @@ int hook_powersgd_new(const struct hook_model *model, const struct powersgd_opti
     *ret = (struct grad_hook){
         .face = {"powersgd", start, finish, hook},
         .meet = meet,
+        .scaled = scaled,
         .free = powersgd_free,
     };
     return 0;

@@ -224,6 +224,12 @@ int strategy_gather(struct strategy *st, struct wk_comm *comm)
     return st->is_sharded ? sharded_gather_all(&st->shard, comm) : 0;
 }
 
+void strategy_scaled(struct strategy *st, double scale)
+{
+    if (st->hook.scaled)
+        st->hook.scaled(st->hook.face.arg, scale);
+}
+
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 {
     st->last = last;

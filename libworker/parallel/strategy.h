@@ -102,6 +102,9 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
 /* All parameters where the model reads them, until the next step. Collective when sharded. */
 int strategy_gather(struct strategy *st, struct wk_comm *comm);
 
+/* What the gradients of the next pass are multiplied with: the loss scale. */
+void strategy_scaled(struct strategy *st, double scale);
+
 /* A backward pass, the last of its window or not; then its end, waiting for its sums: the code of
  * a collective, or WK_ESTATE with a sentence when parameters were left out that should not be. */
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);

@@ -98,6 +98,7 @@ int window_begin_pass(struct unit *unit)
     unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
     if (unit->summing)
         fill_extras(unit);
+    strategy_scaled(&unit->strategy, mixed_scale(unit));
     strategy_begin(&unit->strategy, ctx->comm, unit->summing);
     return 0;
 }

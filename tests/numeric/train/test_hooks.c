@@ -421,7 +421,8 @@ static void a_static_graph_is_learned_once_and_held_to(void)
 
 struct training {
     const char *hook, *rank;
-    const char *scale; /* initial one of fp16; NULL: in float */
+    const char *scale;    /* initial one of fp16; NULL: in float */
+    const char *interval; /* clean steps before it grows eightfold; NULL: never here */
 };
 
 static double train(struct training how)
@@ -442,6 +443,8 @@ static double train(struct training how)
         if (how.scale) {
             toy_set(&toys[i], "mixed_precision", "fp16");
             toy_set(&toys[i], "loss_scale.initial", how.scale);
+            toy_set(&toys[i], "loss_scale.growth", "8");
+            toy_set(&toys[i], "loss_scale.interval", how.interval ? how.interval : "1000");
         }
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
@@ -475,6 +478,15 @@ static void an_overflow_leaves_nothing_in_powersgd(void)
     CHECK(fabs(too_large - fitting) < 0.3);
 }
 
+/* What a step leaves out counts as much in the next one, whatever the gradients are scaled by. */
+static void a_growing_scale_changes_nothing_in_powersgd(void)
+{
+    double fixed = train((struct training){"powersgd", "1", "16"});
+    double growing = train((struct training){"powersgd", "1", "16", "15"});
+    printf("with a growing scale: %.1e off\n", fabs(growing - fixed));
+    CHECK(fabs(growing - fixed) < 1e-3);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -486,6 +498,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_static_graph_is_learned_once_and_held_to),
         CHECK_CASE(compressed_training_learns_as_plain_training_does),
         CHECK_CASE(an_overflow_leaves_nothing_in_powersgd),
+        CHECK_CASE(a_growing_scale_changes_nothing_in_powersgd),
         {0},
     };
     return check_all(cases, argc, argv);
