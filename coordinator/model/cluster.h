@@ -302,7 +302,8 @@ struct job *cluster_next_job(const struct cluster *cluster, const struct job *jo
 struct job *cluster_last_job(const struct cluster *cluster);
 struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job);
 /* Jobs that have not ended, by sequence; those of them that are not queued, by sequence: only they
- * have living workers, and they are few however long the queue is; jobs that wait for a place, in
+ * have living workers, and they are few however long the queue is (100,000 jobs, and every
+ * submit is a pass: who looks for workers looks here); jobs that wait for a place, in
  * the order they get one: higher priority first, then by sequence. */
 struct job *cluster_first_active_job(const struct cluster *cluster);
 struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job);

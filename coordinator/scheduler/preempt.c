@@ -100,8 +100,8 @@ static int staying_slots(const struct job *job, const struct node *node)
 
 static void count_leaving(struct plan *plan)
 {
-    for (const struct job *job = cluster_first_active_job(plan->view.cluster); job;
-         job = cluster_next_active_job(plan->view.cluster, job))
+    for (const struct job *job = cluster_first_begun_job(plan->view.cluster); job;
+         job = cluster_next_begun_job(plan->view.cluster, job))
         for (int i = 0; i < job->workers_count && !view_is_absent(&plan->view, job); i++)
             if (leaves(&job->workers[i]))
                 plan->leaving[job->tenant->number] += job->spec->resources.slots;
