@@ -1,5 +1,5 @@
 /* What a pass over more memory than the caches hold needs on top of its arithmetic: lines asked for
- * before they are used, and results written past the caches. One core draws a third more from
+ * before they are used, and results written past the caches. One core draws a tenth more from
  * memory this way. Included by fast.c only, which is built once per instruction set.
  */
 #ifndef KERNEL_CPU_FAST_STREAM_H
