@@ -21,8 +21,12 @@ const struct node *service_speaker(struct service *service, const char *name, ui
     if (!node) {
         error_set(err, E_NOT_FOUND, "unknown node '%.80s'", name);
         error_hint(err, "register first");
-    } else if (node->incarnation != incarnation) {
+    } else if (node_was_told_by(node, incarnation)) {
         error_set(err, E_ABORTED, "fenced: another agent speaks for node '%s'", node->name);
+        return NULL;
+    } else if (node->incarnation != incarnation) { /* it registered after our backup */
+        error_set(err, E_NOT_FOUND, "a new agent speaks for node '%s'", node->name);
+        error_hint(err, "register first");
         return NULL;
     }
     return node;

@@ -116,14 +116,6 @@ static int check_facts(const struct node *facts, struct error *err)
     return 0;
 }
 
-static bool is_past(const struct node *node, uint64_t incarnation)
-{
-    for (int i = 0; i < NODE_PAST_MAX; i++)
-        if (node->past[i] == incarnation)
-            return true;
-    return false;
-}
-
 static void fence(struct step *step, const char *name)
 {
     struct error err = {0};
@@ -187,7 +179,7 @@ void node_register(struct step *step)
         step_refuse(step, &err);
         return;
     }
-    if (node && is_past(node, facts->incarnation)) {
+    if (node && node_was_told_by(node, facts->incarnation)) {
         fence(step, facts->name);
         return;
     }
@@ -219,15 +211,17 @@ void node_report(struct step *step)
     const char *name = step->event->node_report.node;
     uint64_t sequence = step->event->node_report.sequence;
     struct node *node = cluster_node(step->cluster, name);
-    if (!node) {
-        struct error err = {0};
-        error_set(&err, E_NOT_FOUND, "unknown node '%s'", name);
-        error_hint(&err, "register first");
-        step_refuse(step, &err);
+    uint64_t incarnation = step->event->node_report.incarnation;
+    if (node && node_was_told_by(node, incarnation)) {
+        fence(step, name);
         return;
     }
-    if (node->incarnation != step->event->node_report.incarnation) {
-        fence(step, name);
+    if (!node || node->incarnation != incarnation) { /* or it registered after our backup */
+        struct error err = {0};
+        error_set(&err, E_NOT_FOUND, "%s node '%s'", node ? "a new agent speaks for" : "unknown",
+                  name);
+        error_hint(&err, "register first");
+        step_refuse(step, &err);
         return;
     }
     if (sequence > node->last_report) {

@@ -316,6 +316,8 @@ struct job *cluster_first_in_folder(const struct cluster *cluster, const struct 
 struct job *cluster_next_in_folder(const struct job *job);
 int cluster_nodes_count(const struct cluster *cluster);
 int cluster_jobs_count(const struct cluster *cluster);
+/* An agent spoke for the node under this number before the one that does now: never again. */
+bool node_was_told_by(const struct node *node, uint64_t incarnation);
 struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
 /* checkpoints[at] is not kept: beyond spec->checkpoint_keep, or training has gone back behind it.

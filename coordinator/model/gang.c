@@ -8,6 +8,14 @@
 
 enum { PORT_NAME_MAX = ADDRESS_MAX + 16, SLOT_WORD_BITS = 64 };
 
+bool node_was_told_by(const struct node *node, uint64_t incarnation)
+{
+    for (int i = 0; i < NODE_PAST_MAX; i++)
+        if (node->past[i] == incarnation)
+            return true;
+    return false;
+}
+
 struct worker *job_worker(const struct job *job, uint64_t uid)
 {
     int low = 0, high = job->workers_count;

@@ -27,6 +27,8 @@ int document_read_job(const char *text, size_t size, struct job *ret, struct err
 int document_read_node(const char *text, size_t size, struct node *ret, struct error *err);
 int document_read_tenant(const char *text, size_t size, struct store_tenant *ret,
                          struct error *err);
+/* Append the job's document as a restore is to leave it (RESTORE_SKIPS, store.h). */
+int document_step_over_job(const char *text, size_t size, struct buf *out, struct error *err);
 int document_read_reason(const char *text, size_t size, struct reason *ret, struct error *err);
 
 #endif

@@ -38,6 +38,12 @@ enum {
     STORE_PAST_KEPT_BYTES = 1 << 30, /* of changes; the oldest beyond it are folded together */
 };
 
+/* A restored store steps over what may have happened since its backup: job numbers, and generations
+ * and workers of unfinished jobs, go on so much further on, so that no id, run folder or generation
+ * of that time is met again; workers that were to start count as started, so that their nodes tell
+ * what became of them; groups that formed are given up, and those that trained form again. */
+enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
+
 /* The meta key of the first job number that may be given out, written by a restore. */
 #define STORE_FIRST_JOB_KEY "first_job"
 

@@ -14,6 +14,11 @@ void store_memory_fail_commits(struct store *store, int count, int code);
 /* The same for loads. */
 void store_memory_fail_loads(struct store *store, int count, int code);
 
+/* A backup: what is committed, in a store of its own; and what a restore makes of one (a new store,
+ * stepped over as store.h says). Closed by the caller. */
+struct store *store_memory_copy(struct store *store);
+struct store *store_memory_restore(struct store *backup);
+
 /* A digest of all nodes, tenants and jobs: the exclusive or of the hashes of each one's document.
  * It is kept along with what is stored, not with its history: what list_past gives for an event
  * must have the digest that was noted while that event was the newest. False: no commit ended with

@@ -22,10 +22,7 @@ int store_sqlite_open_to_read(const char *path, struct store **ret, struct error
 
 /* Make DATA/muster.db of a backup; `data_dir` must not have one (E_ALREADY_EXISTS). The file is
  * checked first; after a crash on the way there is none, or all of it. What happened since the
- * backup is not known to it, but agents know: job numbers go on RESTORE_SKIPS_JOBS further on, and
- * generations and workers of unfinished jobs RESTORE_SKIPS further on, so that no id, run folder or
- * generation of that time is met again. */
-enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
+ * backup is not known to it, but agents know: it is stepped over (RESTORE_SKIPS, store.h). */
 int store_sqlite_restore(const char *data_dir, const char *backup, struct error *err);
 
 /* For tests: bound the file to `pages` pages from now on (0 takes the bound away), so that writes

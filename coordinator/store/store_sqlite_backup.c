@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/data_dir.h"
+#include "coordinator/store/document.h"
 #include "coordinator/store/store_sqlite.h"
 #include "coordinator/store/store_sqlite_internal.h"
 
@@ -145,20 +147,57 @@ void store_sqlite_backup_end(struct store *store)
 
 /* Restore */
 
+static int step_over_job(sqlite3 *db, sqlite3_stmt *from, sqlite3_stmt *to, struct error *err)
+{
+    struct buf buf;
+    buf_init(&buf, DOCUMENT_MAX_BYTES);
+    int rc = document_step_over_job((const char *)sqlite3_column_text(from, 1),
+                                    (size_t)sqlite3_column_bytes(from, 1), &buf, err);
+    if (rc == 0) {
+        sqlite3_reset(to);
+        sqlite3_bind_int64(to, 1, sqlite3_column_int64(from, 0));
+        sqlite3_bind_text(to, 2, buf_cstr(&buf), -1, SQLITE_TRANSIENT);
+        int step = sqlite3_step(to);
+        rc = step == SQLITE_DONE ? 0 : store_sqlite_error(db, step, "restore", err);
+    }
+    buf_fini(&buf);
+    return rc;
+}
+
+static int step_over_jobs(sqlite3 *db, struct error *err)
+{
+    static const char read_sql[] = "SELECT sequence, document FROM jobs"
+                                   " WHERE state NOT IN ('succeeded', 'failed', 'cancelled')";
+    static const char write_sql[] = "UPDATE jobs SET document = ?2,"
+                                    " state = coalesce(?2 ->> 'state', state) WHERE sequence = ?1";
+    sqlite3_stmt *from = NULL, *to = NULL;
+    int rc = 0, step = sqlite3_prepare_v2(db, read_sql, -1, &from, NULL);
+    if (step == SQLITE_OK)
+        step = sqlite3_prepare_v2(db, write_sql, -1, &to, NULL);
+    while (rc == 0 && (step == SQLITE_OK || step == SQLITE_ROW)) {
+        step = sqlite3_step(from);
+        if (step == SQLITE_ROW)
+            rc = step_over_job(db, from, to, err);
+    }
+    if (rc == 0 && step != SQLITE_DONE)
+        rc = store_sqlite_error(db, step, "restore", err);
+    sqlite3_finalize(from);
+    sqlite3_finalize(to);
+    return rc;
+}
+
 static int step_over(sqlite3 *db, struct error *err)
 {
-    char sql[1024];
+    char sql[512];
     (void)str_printf(sql, sizeof sql,
                      "BEGIN IMMEDIATE;"
                      "INSERT OR REPLACE INTO meta SELECT '" STORE_FIRST_JOB_KEY "',"
-                     " coalesce(max(sequence), 0) + %d FROM jobs;"
-                     "UPDATE jobs SET document = json_set(document,"
-                     " '$.next_generation', (document ->> 'next_generation') + %d,"
-                     " '$.next_uid', (document ->> 'next_uid') + %d)"
-                     " WHERE state NOT IN ('succeeded', 'failed', 'cancelled');"
-                     "COMMIT",
-                     RESTORE_SKIPS_JOBS, RESTORE_SKIPS, RESTORE_SKIPS);
-    return store_sqlite_exec(db, sql, err);
+                     " coalesce(max(sequence), 0) + %d FROM jobs",
+                     RESTORE_SKIPS_JOBS);
+    int rc = store_sqlite_exec(db, sql, err);
+    if (rc == 0)
+        rc = step_over_jobs(db, err);
+    return rc == 0 ? store_sqlite_exec(db, "COMMIT", err) : rc;
 }
 
 static int copy_all(sqlite3 *from, sqlite3 *to, struct error *err)

@@ -248,6 +248,7 @@ void stage_check_cluster(struct stage *stage)
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_ends(stage, cluster);
+    backup_check(stage, cluster);
     operators_check(stage, cluster);
     check_lost(stage, cluster);
     remember_ends(stage, cluster);

@@ -189,9 +189,10 @@ static void strike(struct faults *faults, enum fault fault)
         break;
     case FAULT_STORE:
         world_note(world, "the disk is full for a while");
-        store_memory_fail_commits(stage->store,
-                                  (int)rng_between(&faults->rng, 1, STORE_FAILURES_MAX),
-                                  E_RESOURCE_EXHAUSTED);
+        if (stage->store)
+            store_memory_fail_commits(stage->store,
+                                      (int)rng_between(&faults->rng, 1, STORE_FAILURES_MAX),
+                                      E_RESOURCE_EXHAUSTED);
         stage->store_failures++;
         break;
     case FAULT_HANG:
@@ -257,7 +258,8 @@ static void calm_due(struct world *world, void *arg)
     for (int a = 0; a < SIM_MACHINES_MAX; a++)
         for (int b = 0; b < SIM_MACHINES_MAX; b++)
             world->cut[a][b] = false;
-    store_memory_fail_commits(stage->store, 0, 0);
+    if (stage->store)
+        store_memory_fail_commits(stage->store, 0, 0);
     start_coordinator_due(world, NULL);
     for (int i = 0; i < stage->nodes_count; i++)
         stage_start_agent(stage, &stage->nodes[i]);

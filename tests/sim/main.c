@@ -24,7 +24,7 @@ enum {
     PROCESSES_MAX = 64,
     RESULT_MAX = 1200,
     ALSO_MAX = 1000,
-    FAULTS_COUNTED = 11,
+    FAULTS_COUNTED = 12,
 };
 
 struct options {
@@ -49,6 +49,7 @@ static void live(struct world *world, struct stage *stage)
     int64_t calm_ms = world->now_ms + FAULTS_MS;
     faults_init(stage, calm_ms);
     operators_init(stage, stage_url(), calm_ms);
+    backup_init(stage, calm_ms);
     while (world_step(world, calm_ms + 1)) {
     }
     while (!stage_all_ended(stage)) {
@@ -90,7 +91,8 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
                     stage->stalls,
                     stage->clock_jumps,
                     stage->disk_failures,
-                    stage->changes};
+                    stage->changes,
+                    stage->restores};
     memcpy(ret->faults, faults, sizeof faults);
     memcpy(ret->failure, world->failure, sizeof world->failure);
 }
@@ -204,11 +206,11 @@ static int run_all(const struct options *options)
     (void)printf("%lld worlds, %lld failed; %.1f h of virtual time, %llu happenings; coordinator "
                  "crashes %d, agent crashes %d, machines lost %d, networks cut %d, workers killed "
                  "%d, stores failing %d, workers hung %d, programs stalled %d, clocks jumped %d, "
-                 "disks failing %d, changes by operators %d\n",
+                 "disks failing %d, changes by operators %d, stores restored %d\n",
                  (long long)sum.done, (long long)sum.failed, (double)sum.virtual_ms / 3600000,
                  (unsigned long long)sum.happenings, sum.faults[0], sum.faults[1], sum.faults[2],
                  sum.faults[3], sum.faults[4], sum.faults[5], sum.faults[6], sum.faults[7],
-                 sum.faults[8], sum.faults[9], sum.faults[10]);
+                 sum.faults[8], sum.faults[9], sum.faults[10], sum.faults[11]);
     return sum.failed ? 1 : 0;
 }
 

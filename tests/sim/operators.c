@@ -162,16 +162,13 @@ static void operator_due(struct world *world, void *arg)
     (void)arg;
     if (stage->calm)
         return;
-    switch (rng_below(rng, 3)) {
-    case 0:
+    uint64_t kind = rng_below(rng, 3);
+    if (!stage->store_lost && kind == 0)
         change_node(stage, rng);
-        break;
-    case 1:
+    else if (!stage->store_lost && kind == 1)
         change_job(stage, rng);
-        break;
-    default:
+    else if (!stage->store_lost)
         change_tenant(stage, rng);
-    }
     world_at(world, world->now_ms + rng_between(rng, 500, GAP_MAX_MS), operator_due, NULL);
 }
 

@@ -82,6 +82,22 @@ PLANTS = [
      "    cluster_job_moved(step->cluster, job, waits(state));\n    if (waits(state))",
      "    if (state != JOB_CANCELLED)\n        cluster_job_moved(step->cluster, job, waits(state));\n"
      "    if (waits(state))"),
+    ("restored-generations-are-met-again", "coordinator/store/document_step_over.c",
+     "    job->next_generation += RESTORE_SKIPS;\n", ""),
+    ("restored-job-numbers-are-given-again", "coordinator/driver.c",
+     "        cluster_skip_sequences(cluster, (uint64_t)first);", "        (void)first;"),
+    ("restored-workers-cannot-be-stopped", "coordinator/store/document_step_over.c",
+     "    worker->generation = job->next_generation - 1;\n", ""),
+    ("drain-of-a-silent-node-is-not-stored", "coordinator/core/node.c",
+     "    step_store_node(step, node);\n    step->place = true;", "    step->place = true;"),
+    ("retention-counts-seconds-for-days", "coordinator/retention.c",
+     "(int64_t)RETENTION_KEEP_DAYS * DAY_MS", "(int64_t)RETENTION_KEEP_DAYS * 1000"),
+    ("spares-outlive-their-gang", "coordinator/core/job.c",
+     "        spare_settle(step, job);\n", ""),
+    ("limit-not-counted-while-growing", "coordinator/scheduler/pass.c",
+     "    request->nodes_max =\n        queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request->nodes_max);\n", ""),
+    ("ended-gang-not-charged-to-the-ledger", "coordinator/core/step.c",
+     "        if (ledger_follow(job, step->now_ms))", "        if (!job_state_ended(job->state) && ledger_follow(job, step->now_ms))"),
 ]
 
 

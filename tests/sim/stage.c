@@ -59,6 +59,8 @@ void stage_start_coordinator(struct stage *stage)
     struct coordinator_options options = {
         .data_dir = data_dir, .rpc_url = coordinator_url, .version = "sim"};
     struct error err = {0};
+    if (stage->store_lost)
+        return;
     struct program *program = program_start(stage->world, "coordinator", 0);
     program->owner = stage;
     stage->coordinator_program = program;

@@ -62,6 +62,8 @@ struct membership_seen { /* what the ranks of one generation were told: all the 
     bool has_base;
 };
 
+struct sim_backup; /* backup.c */
+
 struct stage {
     struct world *world;
     struct sim_node nodes[SIM_NODES_MAX];
@@ -78,15 +80,17 @@ struct stage {
     int jobs_count;
     struct sim_tenant tenants[SIM_TENANTS_MAX];
     struct sim_operators *operators;
+    struct sim_backup *backup;
     const struct cluster *looked_at; /* the cluster of the last turn: another one was read back */
     struct membership_seen *memberships;
     int memberships_count, memberships_capacity;
     struct sim_node *doomed; /* goes down once and never comes back; NULL = none */
     bool doomed_down;
-    bool calm; /* faults are over */
+    bool store_lost; /* no coordinator starts until it is restored */
+    bool calm;       /* faults are over */
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
-    int hangs, stalls, clock_jumps, disk_failures, changes;
+    int restores, hangs, stalls, clock_jumps, disk_failures, changes;
 };
 
 const char *stage_url(void); /* of the coordinator */
@@ -108,6 +112,15 @@ void faults_init(struct stage *stage, int64_t until_ms);
 
 /* past.c: once all has ended */
 void stage_check_past(struct stage *stage);
+
+/* backup.c: backups are taken until then, and now and then the disk is lost with the store */
+void backup_init(struct stage *stage, int64_t until_ms);
+/* No number of a job that is forgotten by a restore is given to another. */
+void backup_check(struct stage *stage, const struct cluster *cluster);
+
+/* workload.c: asks until it is answered */
+void workload_submit(struct stage *stage, struct sim_job *job);
+void workload_set_tenant(struct stage *stage, struct sim_tenant *tenant);
 
 /* operators.c */
 void operators_init(struct stage *stage, const char *url, int64_t until_ms);

@@ -40,6 +40,11 @@ static void submitted(void *arg, const struct error *err, const ProtobufCMessage
     (void)str_copy(job->id, sizeof job->id, answer->id);
 }
 
+void workload_submit(struct stage *stage, struct sim_job *job)
+{
+    world_at(stage->world, stage->world->now_ms, submit_due, job);
+}
+
 static const char *const *argv_of(const struct script *s, char (*words)[24], char **ret_argv)
 {
     int n = 0;
@@ -169,6 +174,11 @@ static void tenant_due(struct world *world, void *arg)
     }
     world_at(world, world->now_ms + ASK_AGAIN_MS, tenant_due, tenant);
     program_run(world->stage->client_program);
+}
+
+void workload_set_tenant(struct stage *stage, struct sim_tenant *tenant)
+{
+    world_at(stage->world, stage->world->now_ms, tenant_due, tenant);
 }
 
 /* "red" is limited, "blue" is guaranteed something. Every job must fit into the limit. */

@@ -149,6 +149,7 @@ Test(service, another_incarnation_is_fenced_and_a_stranger_must_register)
                         .message = &message.base,
                         .token = world.agent};
     expect_refused(&call, E_NOT_FOUND);
+    register_node(7);
     register_node(8);
     expect_refused(&call, E_ABORTED);
     (void)answer;

@@ -83,6 +83,21 @@ Test(nodes, repeated_and_late_reports_change_nothing)
     cr_expect_eq(s.versions, versions, "nothing was to be told to an agent");
 }
 
+Test(nodes, an_agent_of_after_the_backup_is_asked_to_register_not_fenced)
+{
+    story_running_pair(&s, &story_pair);
+    struct node *node = cluster_node(s.cluster, "b");
+    uint64_t present = node->incarnation;
+    node->incarnation = present + 7; /* what a restored store remembers, and nobody is any more */
+    story_report(&s, "b");
+    cr_expect_eq(s.error.code, E_NOT_FOUND);
+    story_register(&s, "b", false);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    cr_expect_eq(node->incarnation, present);
+    cr_expect(node_was_told_by(node, present + 7));
+    cr_expect_eq(story_job(&s, "j1")->current.world, 2);
+}
+
 Test(nodes, an_old_agent_is_fenced)
 {
     story_running_pair(&s, &story_pair);
