@@ -6,10 +6,12 @@
  *     bench_collectives tcp2|tcp4 BYTES...       with so many connections
  *     bench_collectives hosts|hosts-flat BYTES   two hosts of two ranks: in arenas, which makes it
  *                                                two levels, or not
- *     bench_collectives copy|halves|stream BYTES...   roofs.h
+ *     bench_collectives copy|halves|alone|stream BYTES...   roofs.h
  *
- * One JSON line per figure: {"who", "bytes", "us"}: the median of some batches, as rank 0 sees it;
- * and one per result: {"who", "bytes", "digest"} (values.h).
+ * One JSON line per figure: {"who", "bytes", "us"}: the median of some batches, as rank 0 sees it,
+ * of reducing the same buffer again and again; "WHO, rewritten" what an all-reduce adds to a loop
+ * in which each rank writes its values anew, as training does; and one per result: {"who", "bytes",
+ * "digest"} (values.h).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,24 +67,46 @@ static int calls_for(struct wk_comm *comm, float *data, size_t count)
     return wk_broadcast(comm, &calls, 1, WK_I32, 0, NULL) == 0 ? calls : -1;
 }
 
+enum { WRITES = 1, REDUCES = 2 };
+
+/* Microseconds a call of what `does` says, over `calls` of them; negative: failed. */
+static double time_batch(struct wk_comm *comm, int does, float *data, size_t count, int calls)
+{
+    float pattern[PATTERN_COUNT];
+    values_fill(pattern, PATTERN_COUNT, wk_comm_rank(comm));
+    if (wk_barrier(comm, NULL) != 0)
+        return -1;
+    double from_us = now_us();
+    for (int c = 0; c < calls; c++) {
+        if (does & WRITES)
+            values_rewrite(data, count, pattern);
+        if (does & REDUCES && all_reduce(comm, data, count) != 0)
+            return -1;
+    }
+    return (now_us() - from_us) / calls;
+}
+
 static int time_size(struct wk_comm *comm, const char *who, float *data, size_t bytes)
 {
     size_t count = bytes / sizeof(*data);
-    double batches[BATCHES];
+    double again[BATCHES], rewritten[BATCHES] = {0};
+    bool rewrites = bytes >= REWRITTEN_BYTES_MIN;
     if (compute(comm, who, data, count) != 0)
         return -1;
     int calls = calls_for(comm, data, count);
     for (int b = 0; b < BATCHES && calls > 0; b++) {
-        if (wk_barrier(comm, NULL) != 0)
+        again[b] = time_batch(comm, REDUCES, data, count, calls);
+        if (rewrites)
+            rewritten[b] = time_batch(comm, WRITES | REDUCES, data, count, calls) -
+                           time_batch(comm, WRITES, data, count, calls);
+        if (again[b] < 0 || wk_comm_error(comm)[0])
             return -1;
-        double from_us = now_us();
-        for (int c = 0; c < calls; c++)
-            if (all_reduce(comm, data, count) != 0)
-                return -1;
-        batches[b] = (now_us() - from_us) / calls;
     }
-    if (calls > 0 && wk_comm_rank(comm) == 0)
-        report(who, bytes, quantile(batches, BATCHES, 0.5));
+    if (calls > 0 && wk_comm_rank(comm) == 0) {
+        report(who, bytes, quantile(again, BATCHES, 0.5));
+        if (rewrites)
+            report_rewritten(who, bytes, quantile(rewritten, BATCHES, 0.5));
+    }
     return calls > 0 ? 0 : -1;
 }
 

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 ROUNDS, ROUND_S, CALLS_MAX = 3, 0.02, 5000
+PATTERN_COUNT, REWRITTEN_BYTES_MIN = 4096, 16 << 10  # as in values.h
 
 
 def values(count, rank):
@@ -27,6 +28,48 @@ def digest(data):
     return int((bits * places).sum()) & (2**63 - 1)
 
 
+def time_round(data, pattern, calls, writes, reduces):
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(calls):
+        if writes:
+            data.view(-1, len(pattern)).copy_(pattern)
+        if reduces:
+            dist.all_reduce(data)
+    return (time.perf_counter() - start) / calls
+
+
+def report(who, size, seconds):
+    print(json.dumps({"who": who, "bytes": size, "us": statistics.median(seconds) * 1e6}), flush=True)
+
+
+def time_size(rank, size):
+    keep = values(max(1, size // 4), rank)
+    pattern = keep[:PATTERN_COUNT].clone()
+    data = keep.clone()
+    dist.all_reduce(data)
+    if rank == 0:
+        print(json.dumps({"who": "gloo", "bytes": size, "digest": digest(data)}), flush=True)
+    for _ in range(2):
+        start = time.perf_counter()
+        dist.all_reduce(data)
+        took = time.perf_counter() - start
+    calls = torch.tensor([min(CALLS_MAX, int(ROUND_S / took) + 1)])
+    dist.broadcast(calls, 0)
+    calls = int(calls)
+    again, rewritten = [], []
+    for _ in range(ROUNDS):
+        data.copy_(keep)
+        again.append(time_round(data, pattern, calls, False, True))
+        if size >= REWRITTEN_BYTES_MIN:
+            both = time_round(data, pattern, calls, True, True)
+            rewritten.append(both - time_round(data, pattern, calls, True, False))
+    if rank == 0:
+        report("gloo", size, again)
+        if rewritten:
+            report("gloo, rewritten", size, rewritten)
+
+
 def be_rank(rank, world, port, sizes):
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))
@@ -34,27 +77,7 @@ def be_rank(rank, world, port, sizes):
         os.sched_setaffinity(0, {cores[rank]})
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
     for size in sizes:
-        keep = values(max(1, size // 4), rank)
-        data = keep.clone()
-        dist.all_reduce(data)
-        if rank == 0:
-            print(json.dumps({"who": "gloo", "bytes": size, "digest": digest(data)}), flush=True)
-        for _ in range(2):
-            start = time.perf_counter()
-            dist.all_reduce(data)
-            took = time.perf_counter() - start
-        calls = torch.tensor([min(CALLS_MAX, int(ROUND_S / took) + 1)])
-        dist.broadcast(calls, 0)
-        rounds = []
-        for _ in range(ROUNDS):
-            data.copy_(keep)
-            dist.barrier()
-            start = time.perf_counter()
-            for _ in range(int(calls)):
-                dist.all_reduce(data)
-            rounds.append((time.perf_counter() - start) / int(calls))
-        if rank == 0:
-            print(json.dumps({"who": "gloo", "bytes": size, "us": statistics.median(rounds) * 1e6}), flush=True)
+        time_size(rank, size)
     dist.destroy_process_group()
 
 

@@ -7,7 +7,13 @@ Turns alternate, figures are medians of them. Ranks have a core each on every si
 run with a real-time priority, so that whatever else the machine does is not measured. A peer that is
 not installed is said so.
 
-    run.py [--turns N] [--table]     --table prints the table of docs/collectives.md as well
+Each figure twice: of reducing the same buffer again and again, and of what an all-reduce adds to a loop in
+which each rank writes its values anew before it, as training does ("rewritten").
+
+    run.py [--turns N] [--sizes BYTES,...] [--only arena,openmpi,...] [--table]
+
+--table prints the table of docs/collectives.md as well; --sizes and --only (of arena halves alone openmpi shm gloo tcp
+stream copy hosts ends) measure a part, where a whole run takes five minutes.
 """
 import argparse
 import json
@@ -28,6 +34,7 @@ TURNS = 7
 HOWS = {"kill": "SIGKILL of a rank to the error at the other",
         "blocked": "SIGKILL of an awaited rank to the error at the other",
         "abort": "abort to the error at the other"}
+PARTS = ["arena", "halves", "alone", "openmpi", "shm", "gloo", "tcp", "stream", "copy", "hosts", "ends"]
 QUANTILES = ["median", "p95", "p99", "max"]
 # Ours two ranks, and OpenMPI's and gloo's: all give the same bits. Likewise four ranks on two hosts.
 SAME = [["arena", "shm", "tcp", "openmpi", "gloo"], ["hosts", "hosts-flat"]]
@@ -88,17 +95,18 @@ class Results:
 
     def medians(self):
         us = {key: statistics.median(values) for key, values in self.times.items()}
-        for size in SIZES:
-            tried = [us[k] for s in MPI_SETTINGS if (k := (f"openmpi, {s}", size)) in us]
-            if tried:
-                us["openmpi", size] = min(tried)
+        for size in {size for _, size in us}:
+            for how in ("", ", rewritten"):
+                tried = [us[k] for s in MPI_SETTINGS if (k := (f"openmpi{how}, {s}", size)) in us]
+                if tried:
+                    us[f"openmpi{how}", size] = min(tried)
         return us
 
     def differences(self):
         """Pairs that did not compute the same; how many results were compared."""
         wrong, compared = [], 0
         for group in SAME:
-            for size in SIZES:
+            for size in sorted({size for _, size in self.digests}):
                 seen = {who: self.digests[who, size] for who in group if (who, size) in self.digests}
                 compared += len(seen)
                 if len(set().union(*seen.values())) > 1:
@@ -106,22 +114,28 @@ class Results:
         return wrong, compared
 
 
-def collect(ours, mpi, gloo, turns):
+def collect(ours, mpi, gloo, arguments):
     results = Results()
-    turn = results.turn
-    for _ in range(turns):
-        turn([ours, "arena"], SIZES)
-        turn([ours, "halves"], SIZES)
+    sizes = arguments.sizes
+    large = [s for s in sizes if s in LARGE]
+
+    def turn(part, command, sizes=sizes, setting=None):
+        if part in arguments.only and sizes:
+            results.turn(command, sizes, setting)
+    for _ in range(arguments.turns):
+        turn("arena", [ours, "arena"])
+        turn("halves", [ours, "halves"])
+        turn("alone", [ours, "alone"])
         for setting in MPI_SETTINGS if mpi else ():
-            turn(mpirun(mpi, setting), SIZES, setting)
-        turn([ours, "shm"], SIZES)
+            turn("openmpi", mpirun(mpi, setting), setting=setting)
+        turn("shm", [ours, "shm"])
         if gloo:
-            turn(["/usr/bin/python3", HERE / "gloo_peer.py", "2"], SIZES)
-        turn([ours, "tcp"], SIZES)
-        turn([ours, "stream"], SIZES)
-        turn([ours, "copy"], LARGE)
-        turn([ours, "hosts"], LARGE)
-        turn([ours, "hosts-flat"], LARGE)
+            turn("gloo", ["/usr/bin/python3", HERE / "gloo_peer.py", "2"])
+        turn("tcp", [ours, "tcp"])
+        turn("stream", [ours, "stream"])
+        turn("copy", [ours, "copy"], large)
+        turn("hosts", [ours, "hosts"], large)
+        turn("hosts", [ours, "hosts-flat"], large)
     return results
 
 
@@ -136,40 +150,55 @@ def report_ends(ours):
 def line(metric, figures, unit, target, better="lower"):
     """figures: ours, peer, the peer's name"""
     ours, peer, name = figures
+    if ours is None:
+        return
     ratio = None if peer is None else round(peer / ours if better == "lower" else ours / peer, 3)
     print(json.dumps({"bench": "collectives", "metric": metric, "ours": round(ours, 3),
                       "peer": None if peer is None else round(peer, 3), "peer_name": name,
                       "ratio": ratio, "unit": unit, "target": target}), flush=True)
 
 
-def report(times):
-    for size in SIZES:
-        for who in ("arena", "shm"):
-            target = None if who == "shm" else 1.8 if size == 8 else 6 if size >= 16 << 10 else None
-            line(f"all_reduce 2 ranks {who} {size} B vs OpenMPI",
-                 (times[who, size], times.get(("openmpi", size)), "OpenMPI, its best setting"), "us", target)
-        line(f"all_reduce 2 ranks arena {size} B vs halves",
-             (times["arena", size], times["halves", size], "halves added in shared memory"), "us", None)
-        line(f"all_reduce 2 ranks arena {size} B vs gloo",
-             (times["arena", size], times.get(("gloo", size)), "gloo, loopback TCP"), "us",
-             60 if size <= 4 << 20 else 12)
-        line(f"all_reduce 2 ranks tcp {size} B vs gloo",
-             (times["tcp", size], times.get(("gloo", size)), "gloo, loopback TCP"), "us", None)
+def report_size(times, size, how):
+    """how: "" or ", rewritten"."""
+    def at(who):
+        return times.get((who + how, size))
+    what = f"{size} B{how}"
+    mpi_target = 6 if size >= 16 << 10 else 1.8 if size == 8 else None
+    gloo_target = 60 if size <= 4 << 20 else 12
+    line(f"all_reduce 2 ranks arena {what} vs OpenMPI",
+         (at("arena"), at("openmpi"), "OpenMPI, its best setting"), "us", mpi_target)
+    line(f"all_reduce 2 ranks shm {what} vs OpenMPI",
+         (at("shm"), at("openmpi"), "OpenMPI, its best setting"), "us", None)
+    line(f"all_reduce 2 ranks arena {what} vs halves",
+         (at("arena"), at("halves"), "halves added in shared memory"), "us", None)
+    line(f"all_reduce 2 ranks arena {what} vs gloo", (at("arena"), at("gloo"), "gloo, loopback TCP"), "us",
+         gloo_target)
+    line(f"all_reduce 2 ranks tcp {what} vs gloo", (at("tcp"), at("gloo"), "gloo, loopback TCP"), "us", None)
+
+
+def report(times, sizes):
+    for size in sizes:
+        report_size(times, size, "")
+        report_size(times, size, ", rewritten")
+        line(f"all_reduce 2 ranks arena {size} B vs each core alone",
+             (times.get(("arena", size)), times.get(("alone", size)), "the same adds, nothing shared"), "us", None)
         line(f"all_reduce 2 ranks tcp {size} B vs a socket",
-             (times["tcp", size], times["stream", size], "the same bytes over one socket"), "us", None)
-    for size in LARGE:
-        # An all-reduce of S reads 2 S and writes 2 S, as copying 2 S does; both cores copy at once.
-        line(f"all_reduce 2 ranks arena {size} B rate",
-             (2 * size / times["arena", size] / 1e3, 2 * size / times["copy", size] / 1e3,
-              "memcpy on both cores"), "GB/s", 0.8, "higher")
+             (times.get(("tcp", size)), times.get(("stream", size)), "the same bytes over one socket"), "us", None)
+        if ("copy", size) in times and ("arena", size) in times:
+            # An all-reduce of S reads 2 S and writes 2 S, as copying 2 S does; both cores copy at once.
+            line(f"all_reduce 2 ranks arena {size} B rate",
+                 (2 * size / times["arena", size] / 1e3, 2 * size / times["copy", size] / 1e3,
+                  "memcpy on both cores"), "GB/s", 0.8, "higher")
         line(f"all_reduce 2 hosts of 2 ranks {size} B, two levels vs straight",
-             (times["hosts", size], times["hosts-flat", size], "every rank to every rank"), "us", None)
+             (times.get(("hosts", size)), times.get(("hosts-flat", size)), "every rank to every rank"), "us", None)
 
 
-def table(times):
-    names = ["arena", "halves", "shm", "openmpi", *(f"openmpi, {s}" for s in MPI_SETTINGS), "gloo", "tcp", "stream", "copy", "hosts", "hosts-flat"]
+def table(times, sizes):
+    names = ["arena", "halves", "alone", "shm", "openmpi", *(f"openmpi, {s}" for s in MPI_SETTINGS), "gloo", "tcp",
+             "stream", "copy", "hosts", "hosts-flat"]
+    names += [f"{n}, rewritten" for n in ("arena", "halves", "openmpi", "gloo", "shm", "tcp")]
     print("| bytes | " + " | ".join(names) + " |\n|" + "---|" * (len(names) + 1))
-    for size in SIZES:
+    for size in sizes:
         cells = [f"{times[n, size]:.3g}" if (n, size) in times else "" for n in names]
         print(f"| {size} | " + " | ".join(cells) + " |")
 
@@ -177,8 +206,13 @@ def table(times):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--sizes", type=lambda text: [int(s) for s in text.split(",")], default=SIZES)
+    parser.add_argument("--only", type=lambda text: text.split(","), default=PARTS)
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
+    unknown = [part for part in arguments.only if part not in PARTS] + [s for s in arguments.sizes if s < 4]
+    if unknown:
+        parser.error(f"unknown: {unknown}; there are {', '.join(PARTS)}, and sizes from 4 bytes")
     ours = program()
     if not ours:
         print("bench collectives: bench_collectives is not built", file=sys.stderr)
@@ -190,15 +224,17 @@ def main():
         mpi = build_mpi_peer(folder)
         if not mpi:
             print("bench collectives: the peer OpenMPI is absent (openmpi-bin, libopenmpi-dev)", file=sys.stderr)
-        results = collect(ours, mpi, gloo, arguments.turns)
+        results = collect(ours, mpi, gloo, arguments)
     wrong, compared = results.differences()
     for difference in wrong:
         print(f"bench collectives: other bits: {difference}", file=sys.stderr)
     print(f"bench collectives: {compared} results compared, {len(wrong)} differ", file=sys.stderr)
-    report(results.medians())
-    report_ends(ours)
+    times = results.medians()
+    report(times, arguments.sizes)
+    if "ends" in arguments.only:
+        report_ends(ours)
     if arguments.table:
-        table(results.medians())
+        table(times, arguments.sizes)
     return 1 if wrong else 0
 
 

@@ -36,6 +36,12 @@ void report(const char *who, size_t bytes, double us)
     fflush(stdout);
 }
 
+void report_rewritten(const char *who, size_t bytes, double us)
+{
+    printf("{\"who\": \"%s, rewritten\", \"bytes\": %zu, \"us\": %.4f}\n", who, bytes, us);
+    fflush(stdout);
+}
+
 void bind_to_core(int rank)
 {
     cpu_set_t all, one;

@@ -18,6 +18,7 @@ int calls_of(double us);
 
 /* {"who", "bytes", "us"} */
 void report(const char *who, size_t bytes, double us);
+void report_rewritten(const char *who, size_t bytes, double us);
 
 /* Two processes: the kth core of those we may use; nothing where there are fewer than two. */
 void bind_to_core(int rank);
