@@ -127,17 +127,18 @@ bool roof_known(const char *name)
     return number_of(name) >= 0;
 }
 
-static double time_batch(struct roof *roof, int number, size_t bytes, int calls, bool writes,
-                         bool runs)
+enum { WRITES = 1, RUNS = 2 };
+
+static double time_batch(struct roof *roof, int number, size_t bytes, int calls, int does)
 {
     float pattern[PATTERN_COUNT];
     values_fill(pattern, PATTERN_COUNT, roof->rank);
     meet(roof);
     double from_us = now_us();
     for (int c = 0; c < calls; c++) {
-        if (writes)
+        if (does & WRITES)
             values_rewrite((float *)(void *)roof->own, bytes / sizeof(float), pattern);
-        if (runs && roofs[number].once(roof, bytes) != 0)
+        if (does & RUNS && roofs[number].once(roof, bytes) != 0)
             return -1;
     }
     return (now_us() - from_us) / calls;
@@ -153,13 +154,13 @@ static int time_roof(struct roof *roof, int number, const size_t *sizes, int n)
         if (roofs[number].once != halves)
             memset(roof->other, 1, sizes[i]);
         for (int b = 0; b < BATCHES; b++) {
-            (void)time_batch(roof, number, sizes[i], 1, false, true);
-            again[b] = time_batch(roof, number, sizes[i], calls, false, true);
+            (void)time_batch(roof, number, sizes[i], 1, RUNS);
+            again[b] = time_batch(roof, number, sizes[i], calls, RUNS);
             if (again[b] < 0)
                 return 1;
             if (rewrites)
-                rewritten[b] = time_batch(roof, number, sizes[i], calls, true, true) -
-                               time_batch(roof, number, sizes[i], calls, true, false);
+                rewritten[b] = time_batch(roof, number, sizes[i], calls, WRITES | RUNS) -
+                               time_batch(roof, number, sizes[i], calls, WRITES);
         }
         if (roof->rank == 0)
             report(roofs[number].name, sizes[i], quantile(again, BATCHES, 0.5));

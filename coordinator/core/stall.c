@@ -1,6 +1,7 @@
 /* Who keeps a running gang waiting. A rank that hangs says nothing, but those that wait for it in a
  * collective do: whoever is waited for and does not wait itself is behind. One that was stopped
  * while it waited still seems to; it waits in an earlier operation than those that wait for it.
+ * Connecting counts as the operation before the first.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -110,7 +111,7 @@ static void put_ranks(struct buf *out, const struct job *job, const int *ranks, 
         (void)buf_printf(out, " and %d more", count - named);
 }
 
-/* "all_reduce #7 (25.0 MiB) of 'world'" */
+/* "all_reduce #7 (25.0 MiB) of 'world'", "barrier #8 of 'world'", "connect of 'world'" */
 static void put_operation(struct buf *out, const struct collective_wait *wait)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -120,8 +121,10 @@ static void put_operation(struct buf *out, const struct collective_wait *wait)
         amount /= 1024;
     size_t name = strcspn(wait->operation, " ");
     name += wait->operation[name] == ' ' ? 1 + strcspn(wait->operation + name + 1, " ") : 0;
-    (void)buf_printf(out, "%.*s (%.*f %s) of '%s'", (int)name, wait->operation, unit ? 1 : 0,
-                     amount, units[unit], wait->communicator);
+    (void)buf_printf(out, "%.*s", (int)name, wait->operation);
+    if (wait->bytes)
+        (void)buf_printf(out, " (%.*f %s)", unit ? 1 : 0, amount, units[unit]);
+    (void)buf_printf(out, " of '%s'", wait->communicator);
 }
 
 static void put_behind(struct buf *out, const struct stall *stall)

@@ -52,6 +52,10 @@ struct comm_options {
     /* Asked every few milliseconds while connecting; true ends it with WK_EABORT. May be NULL. */
     bool (*cancelled)(void *arg);
     void *cancelled_arg;
+    /* Told as often who has not connected yet, as comm_longest_wait tells of an operation: its name
+     * is "connect", its number 0. On the connecting thread; may be NULL. */
+    void (*waits)(void *arg, const struct wk_comm_status *status);
+    void *waits_arg;
 };
 
 /* Connect to every other rank; returns when all are connected to all. `options` and its arrays are

@@ -18,7 +18,8 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
     meeting->self =
         (struct credentials){options->secret, options->generation, options->rank, options->world};
     meeting->own = (struct segment_handles){-1, -1, -1};
-    meeting->deadline_ms = comm_now_us() / 1000 + options->connect_timeout_ms;
+    meeting->started_us = comm_now_us();
+    meeting->deadline_ms = meeting->started_us / 1000 + options->connect_timeout_ms;
     meeting->met = malloc((size_t)options->world * sizeof(*meeting->met));
     if (!meeting->met)
         return error_set(err, WK_ENOMEM, "no memory to connect %d ranks", options->world);
@@ -68,6 +69,39 @@ bool meeting_same_host(const struct meeting *meeting, int peer)
     return options->hosts[peer] == options->hosts[options->rank];
 }
 
+bool meeting_complete(const struct meeting *meeting, int peer)
+{
+    const struct met *met = &meeting->met[peer];
+    if (met->control_fd < 0 || meeting_same_host(meeting, peer))
+        return met->control_fd >= 0;
+    for (int i = 0; i < meeting_connections(meeting); i++)
+        if (met->data_fds[i] < 0)
+            return false;
+    return true;
+}
+
+/* Who is missing, for whoever watches. Those who have come wait themselves, and say for whom. */
+static void tell(struct meeting *meeting)
+{
+    const struct comm_options *options = meeting->options;
+    struct wk_comm_status status = {.name = "world", .operation = "connect", .running = true};
+    const int named = (int)(sizeof(status.waiting) / sizeof(status.waiting[0]));
+    int64_t now_us = comm_now_us();
+    if (!options->waits || now_us - meeting->told_us < LOOK_MS * 1000)
+        return;
+    meeting->told_us = now_us;
+    status.waiting_us = now_us - meeting->started_us;
+    for (int p = 0; p < options->world; p++) {
+        bool here = meeting->settling ? meeting->met[p].settled : meeting_complete(meeting, p);
+        if (p == options->rank || here)
+            continue;
+        if (status.waiting_count < named)
+            status.waiting[status.waiting_count] = p;
+        status.waiting_count++;
+    }
+    options->waits(options->waits_arg, &status);
+}
+
 /* Its settling byte waits to be read, so its end is no business of ours any more. */
 static bool settles(int control_fd)
 {
@@ -91,6 +125,7 @@ static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms,
     }
     if (options->cancelled && options->cancelled(options->cancelled_arg))
         return error_set(err, WK_EABORT, "cancelled while connecting");
+    tell(meeting);
     int ready = poll(fds, (nfds_t)n + 1, timeout_ms);
     watched->revents = ready > 0 ? fds[0].revents : 0;
     for (int i = 0; ready > 0 && i < n; i++)
@@ -228,6 +263,7 @@ int meeting_settle(struct meeting *meeting, struct error *err)
 {
     char byte = 1;
     int rc = 0, p, world = meeting->options->world, rank = meeting->options->rank;
+    meeting->settling = true;
     for (p = 0; rc == 0 && p < world; p++)
         if (p != rank)
             rc = meeting_send(meeting, meeting->met[p].control_fd, &byte, 1, err);

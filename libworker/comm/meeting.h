@@ -21,8 +21,10 @@ struct meeting {
     const struct comm_options *options;
     struct comm_listener *listener;
     struct credentials self;
-    struct segment_handles own; /* offered to the ranks of this host; stay the caller's */
-    struct met *met;            /* [world] */
+    struct segment_handles own;  /* offered to the ranks of this host; stay the caller's */
+    struct met *met;             /* [world] */
+    bool settling;               /* everybody has connected to us */
+    int64_t started_us, told_us; /* when it was last told who is missing */
     int64_t deadline_ms;
 };
 
@@ -54,6 +56,9 @@ int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, stru
 /* Hand our shared memory to a rank of this host and take its own. */
 int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err);
 struct met met_nothing(void);
+
+/* It has connected to us in every way it has to. */
+bool meeting_complete(const struct meeting *meeting, int peer);
 
 /* Data connections of a pair. */
 int meeting_connections(const struct meeting *meeting);

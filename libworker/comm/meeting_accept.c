@@ -32,24 +32,13 @@ struct door {
     int count;
 };
 
-static bool complete(const struct meeting *meeting, int p)
-{
-    const struct met *met = &meeting->met[p];
-    if (met->control_fd < 0 || meeting_same_host(meeting, p))
-        return met->control_fd >= 0;
-    for (int i = 0; i < meeting_connections(meeting); i++)
-        if (met->data_fds[i] < 0)
-            return false;
-    return true;
-}
-
 static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
 {
     int n = 0;
     size_t at = 0;
     ret_names[0] = '\0';
     for (int p = meeting->self.rank + 1; p < meeting->self.world; p++) {
-        if (complete(meeting, p))
+        if (meeting_complete(meeting, p))
             continue;
         if (n < NAMES_MAX)
             at += (size_t)snprintf(ret_names + at, bytes - at, "%s%d", n ? ", " : "", p);

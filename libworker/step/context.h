@@ -64,10 +64,11 @@ struct wk_context {
     void *notice_arg;
 
     pthread_mutex_t lock;
-    struct wk_comm *comm;    /* changed under lock; NULL between generations */
-    uint64_t generation;     /* changed under lock */
-    char last_notice[1024];  /* under lock */
-    char shown_notice[1024]; /* what wk_last_notice returned */
+    struct wk_comm *comm;             /* changed under lock; NULL between generations */
+    uint64_t generation;              /* changed under lock */
+    struct wk_comm_status connecting; /* under lock: who is missing meanwhile; zeroed when not */
+    char last_notice[1024];           /* under lock */
+    char shown_notice[1024];          /* what wk_last_notice returned */
 
     int rank, world, local_rank;
     struct comm_listener *listener;

@@ -58,6 +58,14 @@ static bool superseded(void *arg)
            ctx->session->ops->stopping(ctx->session, &grace_ms);
 }
 
+static void connecting(void *arg, const struct wk_comm_status *status)
+{
+    struct wk_context *ctx = arg;
+    (void)pthread_mutex_lock(&ctx->lock);
+    ctx->connecting = *status;
+    (void)pthread_mutex_unlock(&ctx->lock);
+}
+
 static int timeout_ms(const struct wk_context *ctx, enum setting setting)
 {
     int64_t timeout_ms = settings_integer(&ctx->settings, setting);
@@ -78,15 +86,18 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     options->ways = settings_text(&ctx->settings, SETTING_COMM_WAYS);
     options->cancelled = superseded;
     options->cancelled_arg = ctx;
+    options->waits = connecting;
+    options->waits_arg = ctx;
     (void)pthread_mutex_lock(&ctx->lock);
     ctx->generation = options->generation;
     (void)pthread_mutex_unlock(&ctx->lock);
     int rc = comm_connect(ctx->listener, options, &comm, err);
+    (void)pthread_mutex_lock(&ctx->lock);
+    ctx->connecting = (struct wk_comm_status){0};
+    ctx->comm = rc ? NULL : comm;
+    (void)pthread_mutex_unlock(&ctx->lock);
     if (rc)
         return rc;
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->comm = comm;
-    (void)pthread_mutex_unlock(&ctx->lock);
     ctx->rank = options->rank;
     ctx->world = options->world;
     return ctx->ready ? context_meet(ctx, err) : 0;

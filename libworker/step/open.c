@@ -80,6 +80,8 @@ static void tell_status(void *arg, struct wk_comm_status *ret)
     (void)pthread_mutex_lock(&ctx->lock);
     if (ctx->comm)
         comm_longest_wait(ctx->comm, ret);
+    else
+        *ret = ctx->connecting;
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 

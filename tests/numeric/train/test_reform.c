@@ -381,6 +381,74 @@ static void a_member_that_waits_for_a_generation_can_be_stopped(void)
     fake_fini(&scene.cluster);
 }
 
+static bool invite_another_after_10(void *arg, struct wk_context *ctx)
+{
+    struct scene *scene = arg;
+    if (wk_steps(ctx) == 10 && !scene->running[2]) {
+        fake_form(&scene->cluster, (const int[]){0, 1, 2}, 3);
+        start(scene, 2);
+    }
+    return false;
+}
+
+/* Members and newcomer find it before a step is taken together, and say the same. */
+static void a_newcomer_that_means_something_else_is_refused_by_all(void)
+{
+    static struct scene scene;
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.toys[0].stepped = invite_another_after_10;
+    scene.toys[0].arg = &scene;
+    toy_set(&scene.toys[2], "clip_grad_norm", "2");
+    start(&scene, 0);
+    start(&scene, 1);
+    finish(&scene);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK(scene.toys[i].status == WK_EMISMATCH && scene.toys[i].exit_code == 1);
+        CHECK(strstr(scene.toys[i].error, "ranks differ in clip_grad_norm: it is 0 on rank 0 and 2 "
+                                          "on rank 2; give all ranks the same"));
+        for (int step = 12; step <= STEPS; step++) /* they may do one more before they see it */
+            CHECK(scene.toys[i].losses[step] == 0);
+    }
+    CHECK(scene.toys[2].losses[10] == 0 && scene.toys[2].losses[11] == 0);
+}
+
+static bool expect_no_wait(void *arg, struct wk_context *ctx)
+{
+    struct wk_comm_status status = {0};
+    (void)arg;
+    ctx->session->status(ctx->session->status_arg, &status);
+    CHECK(!status.waiting_us);
+    return false;
+}
+
+/* What an agent asks, while rank 1 has joined but does not connect. */
+static void who_does_not_connect_is_told(void)
+{
+    static struct scene scene;
+    struct wk_comm_status status = {0};
+    fake_init(&scene.cluster);
+    fake_form(&scene.cluster, (const int[]){0, 1}, 2);
+    scene.cluster.joined[1] = true;
+    snprintf(scene.cluster.endpoints[1], COMM_ENDPOINT_BYTES, "tcp://127.0.0.1:9#nobody");
+    scene.toys[0].stepped = expect_no_wait;
+    start(&scene, 0);
+    struct session *session = scene.toys[0].session;
+    pthread_mutex_lock(&scene.cluster.lock);
+    while (!scene.cluster.joined[0])
+        pthread_cond_wait(&scene.cluster.changed, &scene.cluster.lock);
+    pthread_mutex_unlock(&scene.cluster.lock);
+    for (int ms = 0; ms < 20000 && !status.waiting_us; ms++) {
+        usleep(1000);
+        session->status(session->status_arg, &status);
+    }
+    CHECK(strcmp(status.name, "world") == 0 && strcmp(status.operation, "connect") == 0);
+    CHECK(status.waiting_count == 1 && status.waiting[0] == 1);
+    fake_form(&scene.cluster, (const int[]){0}, 1);
+    finish(&scene);
+    CHECK(scene.toys[0].status == 0 && scene.toys[0].losses[STEPS] > 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -397,6 +465,8 @@ int main(int argc, char **argv)
         CHECK_CASE(a_last_checkpoint_that_failed_is_taken_again),
         CHECK_CASE(an_end_that_cannot_be_saved_is_no_success),
         CHECK_CASE(a_member_that_waits_for_a_generation_can_be_stopped),
+        CHECK_CASE(a_newcomer_that_means_something_else_is_refused_by_all),
+        CHECK_CASE(who_does_not_connect_is_told),
         {0},
     };
     return check_all(cases, argc, argv);

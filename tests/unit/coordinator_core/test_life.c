@@ -125,6 +125,12 @@ Test(jobs, who_keeps_a_gang_waiting_is_named)
     for (int rank = 0; rank < 2; rank++)
         story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
     expect_why("all_joined", "all 4 ranks have joined generation 1");
+    waits(1, "world", 0, 3); /* connecting */
+    struct collective_wait *wait = &story_worker(&s, "j1", 1, NULL)->wait;
+    wait->bytes = 0;
+    snprintf(wait->operation, sizeof wait->operation, "connect");
+    expect_why("stalled", "rank 3 (node b) has not entered connect of 'world' for 12 s; rank 1 "
+                          "waits; last step 410");
 }
 
 Test(jobs, cancel_ends_a_worker_that_ignores_it)

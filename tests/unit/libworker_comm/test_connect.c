@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,47 @@ Test(connect, who_is_ahead_waits_for_the_other_to_follow)
     expect_sum(&a, &b);
     side_fini(&a);
     side_fini(&b);
+}
+
+struct watcher {
+    _Atomic int64_t waiting_us;
+    struct wk_comm_status last; /* the connecting thread's until it is joined */
+};
+
+static void note_waits(void *arg, const struct wk_comm_status *status)
+{
+    struct watcher *watcher = arg;
+    watcher->last = *status;
+    atomic_store(&watcher->waiting_us, status->waiting_us);
+}
+
+/* Whoever dials and whoever accepts; over shared memory and TCP. */
+Test(connect, who_is_missing_is_told_meanwhile)
+{
+    for (int i = 0; i < 4; i++) {
+        struct side early, late;
+        struct watcher watcher = {.waiting_us = 0};
+        int rank = i % 2;
+        const int *hosts = i < 2 ? one_host : two_hosts;
+        side_init(rank ? &late : &early, 0, 3, hosts);
+        side_init(rank ? &early : &late, 1, 3, hosts);
+        early.options.waits = note_waits;
+        early.options.waits_arg = &watcher;
+        start(&early);
+        for (int ms = 0; ms < 4000 && atomic_load(&watcher.waiting_us) < 60000; ms++)
+            usleep(1000);
+        start(&late);
+        finish(&early);
+        finish(&late);
+        expect_sum(&early, &late);
+        cr_assert_str_eq(watcher.last.name, "world");
+        cr_assert_str_eq(watcher.last.operation, "connect");
+        cr_assert(watcher.last.running && watcher.last.sequence == 0);
+        cr_assert_eq(watcher.last.waiting_count, 1);
+        cr_assert_eq(watcher.last.waiting[0], 1 - rank);
+        side_fini(&early);
+        side_fini(&late);
+    }
 }
 
 Test(connect, another_secret_is_refused)
