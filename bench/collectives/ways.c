@@ -1,6 +1,9 @@
 /* Measures the table of libworker/comm/ways.c and prints its rows.
  *
- *     bench_collectives_ways [MOST_RANKS]      16 by default and at most
+ *     bench_collectives_ways [MOST_RANKS [FIRST_RANKS [PLACEMENT]]]
+ *
+ * MOST_RANKS is 16 by default and 64 at most, FIRST_RANKS 2; PLACEMENT 0 to 2, together, evenly,
+ * apart, is all by default. 64 ranks on hosts of their own take minutes on two cores.
  *
  * For each placement and world: every way of an all-reduce at every size, taking turns; broadcasts
  * both ways; connections of a pair. Hosts are loopback addresses; to measure real ones, force a way
@@ -18,7 +21,15 @@
 #include "bench/collectives/values.h"
 #include "libworker/comm/comm_internal.h"
 
-enum { RANKS_MAX = 16, TURNS = 5, SIZES = 10, FIRST_BYTES = 64, GROWTH = 4, CONNECTIONS = 3 };
+enum {
+    RANKS_MAX = 64,
+    RANKS_USUAL = 16,
+    TURNS = 5,
+    SIZES = 10,
+    FIRST_BYTES = 64,
+    GROWTH = 4,
+    CONNECTIONS = 3
+};
 enum { MOST_BYTES = 16 * 1024 * 1024, BROADCASTS = 2 };
 #define TURN_US 4000.0
 #define NEVER   1e18
@@ -307,18 +318,27 @@ static int measure(const struct place *place, int world, struct times *shared)
     return 0;
 }
 
+static int number(int argc, char **argv, int which, int otherwise)
+{
+    return argc > which ? (int)strtol(argv[which], NULL, 10) : otherwise;
+}
+
 int main(int argc, char **argv)
 {
-    int most = argc > 1 ? (int)strtol(argv[1], NULL, 10) : RANKS_MAX, bad = 0;
+    const int placements = (int)(sizeof(places) / sizeof(places[0]));
+    int most = number(argc, argv, 1, RANKS_USUAL), first = number(argc, argv, 2, 2);
+    int only = number(argc, argv, 3, -1), bad = 0;
     struct times *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED || most < 2 || most > RANKS_MAX) {
-        fprintf(stderr, "usage: %s [MOST_RANKS], 2 to %d\n", argv[0], RANKS_MAX);
+    if (shared == MAP_FAILED || first < 2 || most < first || most > RANKS_MAX ||
+        only >= placements) {
+        fprintf(stderr, "usage: %s [MOST_RANKS [FIRST_RANKS [PLACEMENT]]], 2 to %d, 0 to %d\n",
+                argv[0], RANKS_MAX, placements - 1);
         return 2;
     }
-    for (size_t p = 0; p < sizeof(places) / sizeof(places[0]); p++)
-        for (int world = 2; world <= most && !bad; world *= 2)
-            if (places[p].ranks_per_host == 0 || world > places[p].ranks_per_host)
+    for (int p = 0; p < placements; p++)
+        for (int world = first; world <= most && !bad; world *= 2)
+            if ((only < 0 || only == p) && world > places[p].ranks_per_host)
                 bad = measure(&places[p], world, shared);
     return bad;
 }
