@@ -52,7 +52,7 @@ def printed_commands(readme):
     return [line for line in lines if line]
 
 
-@pytest.mark.parametrize("example", ["mlp", "byo", "gpt"])
+@pytest.mark.parametrize("example", ["mlp", "byo", "gan", "gpt"])
 def test_the_readme_prints_commands_that_work(make_cluster, example):
     cluster = make_cluster(nodes=2, slots=1)
     for line in printed_commands(ROOT / "examples" / example / "README.md"):
@@ -82,6 +82,14 @@ def test_a_program_is_made_distributed_in_twenty_lines(tmp_path):
         assert len(seen) == len(expected)
         worst = max(abs(a - b) for a, b in zip(seen, expected))
         assert worst < 2e-5, f"{world} ranks: {worst}"  # plain prints five digits
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "zero2", "fsdp"])
+def test_a_generator_learns_from_its_discriminator(strategy):
+    ends = [run([EXAMPLES / "gan"]), run_ranks(2, [EXAMPLES / "gan"], MUSTER_STRATEGY=strategy)]
+    for out in ends:
+        mean, deviation = (float(x) for x in re.findall(r"(?:mean|deviation) (-?[\d.]+)", out))
+        assert abs(mean - 1) < 0.05 and abs(deviation - 0.5) < 0.05, out
 
 
 def gpt_losses(tmp_path, world, **settings):
