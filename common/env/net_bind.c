@@ -21,22 +21,49 @@ const char *net_bind_path(const char *url)
     return str_starts(url, ipc_scheme) ? url + sizeof(ipc_scheme) - 1 : NULL;
 }
 
+static bool is_socket(const char *path)
+{
+    struct stat is;
+    return lstat(path, &is) == 0 && S_ISSOCK(is.st_mode);
+}
+
 static int cannot(const char *url, struct error *err)
 {
+    const char *path = net_bind_path(url);
     if (errno == EADDRINUSE)
-        return error_set(err, E_ALREADY_EXISTS, "cannot listen at %s: somebody listens there", url);
+        return error_set(err, E_ALREADY_EXISTS, "cannot listen at %s: %s", url,
+                         path && !is_socket(path) ? "there is something that is no socket"
+                                                  : "somebody listens there");
     return error_errno(err, errno, "cannot listen at %s", url);
 }
 
-/* Nobody answers there: its program died without removing it. */
+/* Nobody answers there: its program died without removing it. A file that is no socket refuses in
+ * the same words, and one whose program is busy would keep us waiting. */
 static bool is_left_over(const struct sockaddr_un *address)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (!is_socket(address->sun_path))
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool refused = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
                    errno == ECONNREFUSED;
     if (fd >= 0)
         close(fd);
     return refused;
+}
+
+static int bind_anew(int fd, const struct sockaddr_un *address)
+{
+    if (bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+        return 0;
+    if (errno != EADDRINUSE)
+        return -1;
+    if (!is_left_over(address)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    if (unlink(address->sun_path) < 0)
+        return -1;
+    return bind(fd, (const struct sockaddr *)address, sizeof(*address));
 }
 
 static int bind_path(const char *url, int *ret_fd, struct error *err)
@@ -49,9 +76,7 @@ static int bind_path(const char *url, int *ret_fd, struct error *err)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return cannot(url, err);
-    int rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
-    if (rc < 0 && errno == EADDRINUSE && is_left_over(&address) && unlink(path) == 0)
-        rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    int rc = bind_anew(fd, &address);
     /* Nobody can connect before listen(). */
     if (rc < 0 || chmod(path, S_IRUSR | S_IWUSR) < 0 || listen(fd, BACKLOG) < 0) {
         rc = cannot(url, err);

@@ -17,11 +17,11 @@
 enum {
     PEERS_MAX = 65536, /* more are hung up on */
     ACCEPTS_PER_TURN = 64,
-    ACCEPT_AGAIN_MS = 100,   /* when there is no descriptor left for another connection */
-    GREETING_MS = 10000,     /* who says nothing for so long is hung up on, */
-    STUCK_ANSWER_MS = 30000, /* and so is who does not read its answer */
-    SWEEP_MS = 5000,
+    ACCEPT_AGAIN_MS = 100, /* when there is no descriptor left for another connection */
 };
+
+static const struct net_patience usual_patience = {
+    .greeting_ms = 10000, .message_ms = 60000, .answer_ms = 30000, .sweep_ms = 5000};
 
 static void resume(void *arg)
 {
@@ -106,18 +106,32 @@ static int watch(struct sp_listener *l, struct error *err)
     return loop_watch(l->loop, l->fd, EPOLLIN, accept_some, l, err);
 }
 
+static bool is_stuck(const struct sp_listener *l, const struct peer *p, int64_t now_ms)
+{
+    const struct net_patience *patience = &l->patience;
+    if (!p->greeted)
+        return now_ms - p->since_ms > patience->greeting_ms;
+    if (p->unsent.size > 0)
+        return now_ms - p->since_ms > patience->answer_ms;
+    return p->received.size > 0 && list_empty(&p->resting) &&
+           now_ms - p->begun_ms > patience->message_ms;
+}
+
 static void sweep(void *arg)
 {
     struct sp_listener *l = arg;
-    struct peer *p, *after;
+    struct peer *p;
     int64_t now_ms = loop_now_ms(l->loop);
-    loop_timer_set(l->loop, &l->sweep, now_ms + SWEEP_MS, sweep, l);
-    list_each_safe(p, after, &l->peers, link) {
-        int64_t silent_ms = now_ms - p->since_ms;
-        if ((!p->greeted && silent_ms > GREETING_MS) ||
-            (p->unsent.size > 0 && silent_ms > STUCK_ANSWER_MS))
+    loop_timer_set(l->loop, &l->sweep, now_ms + l->patience.sweep_ms, sweep, l);
+    list_each(p, &l->peers, link)
+        if (is_stuck(l, p, now_ms))
             (void)shutdown(p->fd, SHUT_RDWR); /* the loop tells of it */
-    }
+}
+
+void sp_listener_set_patience(struct sp_listener *l, const struct net_patience *patience)
+{
+    l->patience = *patience;
+    loop_timer_set(l->loop, &l->sweep, loop_now_ms(l->loop) + patience->sweep_ms, sweep, l);
 }
 
 int sp_listener_new(struct loop *loop, const char *url, const struct net_service *service,
@@ -141,7 +155,7 @@ int sp_listener_new(struct loop *loop, const char *url, const struct net_service
         sp_listener_free(l);
         return rc;
     }
-    loop_timer_set(loop, &l->sweep, loop_now_ms(loop) + SWEEP_MS, sweep, l);
+    sp_listener_set_patience(l, &usual_patience);
     *ret = l;
     return 0;
 }

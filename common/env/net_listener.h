@@ -5,7 +5,8 @@
  *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written
  *         │                      │ resting: not read from while max_in_flight requests are open, or
  *         │                      │ its own answers are not all written, or others have their turn
- *         └──(10 s)──► closed ◄──┴──(gone; no message; 30 s without reading an answer)
+ *         └──(10 s)──► closed ◄──┴──(gone; no message; 60 s for a message that is not whole; 30 s
+ *                                    without reading an answer)
  *
  * Loop thread only. Each connection is one descriptor watched edge-triggered; memory of one that
  * sends nothing is some hundred bytes.
@@ -28,9 +29,16 @@ struct net_service { /* whom requests go to; as net.listen says */
     void *arg;
 };
 
+struct net_patience { /* how long who does not go on is waited for; looked at each sweep_ms */
+    int64_t greeting_ms, message_ms, answer_ms, sweep_ms;
+};
+
 int sp_listener_new(struct loop *loop, const char *url, const struct net_service *service,
                     struct sp_listener **ret, struct error *err);
 void sp_listener_free(struct sp_listener *listener); /* NULL is fine; not from a callback of it */
+
+/* Other times than those above. */
+void sp_listener_set_patience(struct sp_listener *listener, const struct net_patience *patience);
 
 const char *sp_listener_url(const struct sp_listener *listener);
 void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,

@@ -16,14 +16,17 @@ enum {
     PEER_READ_BYTES = 64 << 10,       /* at once */
     PEER_READS_MAX = 16,              /* of one connection, then others have their turn */
     PEER_UNSENT_MAX_BYTES = 64 << 20, /* who leaves more answers unread is hung up on */
+    HALF_MAX_BYTES = 256 << 20,       /* of all messages that are not whole; more are hung up on */
 };
 
 struct sp_listener {
     struct loop *loop;
     struct net_service service;
     char url[NET_URL_MAX];
+    struct net_patience patience;
     bool unix_socket, closed;
     int fd;
+    size_t half_bytes;   /* in all peers' `received` */
     struct list peers;   /* all */
     struct list resting; /* those that may have sent what is not read yet, longest first */
     struct map numbers;  /* number -> struct peer */
@@ -39,8 +42,11 @@ struct peer {
     struct list requests; /* not answered yet */
     int fd;               /* -1 once the listener is closed */
     bool greeted;
+    bool ended; /* its end was told: what it sent before is read, and nothing waited for */
     uint64_t number;
     int64_t since_ms;    /* it was accepted, or what is unsent last became less */
+    int64_t begun_ms;    /* what is received began, or was last not asked for more */
+    size_t half_bytes;   /* its part of the listener's */
     struct buf received; /* the start of a message */
     struct buf unsent;   /* from unsent_at on: what its socket did not take */
     size_t unsent_at;

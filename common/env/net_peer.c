@@ -15,6 +15,13 @@ static size_t unsent(const struct peer *p)
     return p->unsent.size - p->unsent_at;
 }
 
+/* After each change of what is received. */
+static void peer_count(struct peer *p)
+{
+    p->listener->half_bytes += p->received.size - p->half_bytes;
+    p->half_bytes = p->received.size;
+}
+
 /* Its end is noticed by the loop, not in the middle of whatever the program does. */
 static void peer_break(struct peer *p)
 {
@@ -44,6 +51,7 @@ void peer_free(struct peer *p)
     map_remove(&p->listener->numbers, p->number);
     list_remove(&p->link);
     buf_fini(&p->received);
+    peer_count(p);
     buf_fini(&p->unsent);
     free(p);
 }
@@ -63,7 +71,8 @@ void peer_gone(struct peer *p)
 
 static void peer_keep(struct peer *p, const struct iovec *parts, int count, size_t sent)
 {
-    p->since_ms = loop_now_ms(p->listener->loop);
+    if (unsent(p) == 0)
+        p->since_ms = loop_now_ms(p->listener->loop);
     for (int i = 0; i < count; i++) {
         size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
         sent -= skip;
@@ -190,27 +199,43 @@ static bool peer_take_received(struct peer *p)
     } else if (taken > 0) {
         from->size -= (size_t)taken;
         memmove(from->data, from->data + taken, from->size);
+        p->begun_ms = loop_now_ms(p->listener->loop);
     }
+    peer_count(p);
     return true;
 }
 
 static bool peer_take_new(struct peer *p, size_t size)
 {
-    const uint8_t *bytes = p->listener->bytes;
+    struct sp_listener *l = p->listener;
     if (p->received.size > 0)
-        return buf_append(&p->received, bytes, size) == 0 && peer_take_received(p);
-    int64_t taken = peer_take(p, bytes, size);
-    return taken >= 0 && buf_append(&p->received, bytes + taken, size - (size_t)taken) == 0;
+        return l->half_bytes + size <= HALF_MAX_BYTES &&
+               buf_append(&p->received, l->bytes, size) == 0 && peer_take_received(p);
+    int64_t taken = peer_take(p, l->bytes, size);
+    if (taken < 0)
+        return false;
+    size -= (size_t)taken;
+    if (l->half_bytes + size > HALF_MAX_BYTES ||
+        buf_append(&p->received, l->bytes + taken, size) != 0)
+        return false;
+    p->begun_ms = loop_now_ms(l->loop);
+    peer_count(p);
+    return true;
 }
 
-/* Edge-triggered: after a read that was not filled nothing is left, and what comes then is told. */
+/* Edge-triggered: after a read that was not filled nothing is left, and what comes then is told;
+ * an end that was told already is not told again. */
 void peer_go_on(struct peer *p)
 {
     struct sp_listener *l = p->listener;
+    if (!list_empty(&p->resting))
+        p->begun_ms = loop_now_ms(l->loop);
     list_remove(&p->resting);
     bool good = p->received.size == 0 || peer_take_received(p);
     for (int reads = 0; good && p->fd >= 0; reads++) {
         if (p->greeted && !may_take(p)) {
+            if (p->ended)
+                break; /* whoever sent the rest waits for no answer */
             peer_rest(p);
             return;
         }
@@ -225,10 +250,10 @@ void peer_go_on(struct peer *p)
         if (size < 0 && errno == EAGAIN)
             return;
         good = size > 0 && peer_take_new(p, (size_t)size);
-        if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_take(p))
+        if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_take(p) && !p->ended)
             return;
     }
-    if (!good && p->fd >= 0)
+    if (p->fd >= 0)
         peer_gone(p);
 }
 
@@ -238,11 +263,9 @@ static void peer_event(void *arg, int fd, uint32_t events)
     (void)fd;
     if (events & EPOLLOUT)
         peer_flush(p);
-    /* One that rests would not be read from, and so its end not be seen. */
-    if (!list_empty(&p->resting) && events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
-        peer_gone(p);
-    else
-        peer_go_on(p);
+    if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
+        p->ended = true;
+    peer_go_on(p);
 }
 
 struct peer *peer_new(struct sp_listener *l, int fd)

@@ -241,6 +241,105 @@ Test(net_listener, the_end_of_one_that_waits_behind_a_full_program_is_told)
     cr_assert_str_eq(w.texts[1], "next");
 }
 
+Test(net_listener, an_end_that_came_with_the_last_bytes_is_told)
+{
+    listen_at("tcp://127.0.0.1:0", 8);
+    int whole = dial(), half = dial();
+    uint8_t bytes[64];
+    size_t size = compose("never whole", bytes);
+    say(whole, greeting, sizeof(greeting));
+    ask(whole, "last words");
+    close(whole);
+    say(half, greeting, sizeof(greeting));
+    say(half, bytes, size - 3);
+    close(half);
+    await(w.seen == 1);
+    await(w.gone == 2);
+}
+
+Test(net_listener, an_end_is_told_of_one_that_a_full_program_never_asked)
+{
+    listen_at("tcp://127.0.0.1:0", 1);
+    int first = dial(), second = dial();
+    say(first, greeting, sizeof(greeting));
+    ask(first, "poll");
+    await(w.seen == 1);
+    say(second, greeting, sizeof(greeting));
+    ask(second, "waits");
+    close(second);
+    await(w.gone == 1);
+    cr_assert_eq(w.seen, 1);
+}
+
+Test(net_listener, who_does_not_go_on_is_hung_up_on)
+{
+    static const struct net_patience short_one = {50, 50, 50, 10};
+    static char large[NET_MESSAGE_MAX_BYTES];
+    uint8_t bytes[64];
+    int little = 4096;
+    listen_at("tcp://127.0.0.1:0", 1);
+    sp_listener_set_patience(w.listener, &short_one);
+    int silent = dial(), half = dial(), deaf = dial(), quiet = dial();
+    say(silent, greeting, 3);
+    say(quiet, greeting, sizeof(greeting));
+    say(half, greeting, sizeof(greeting));
+    size_t size = compose("never whole", bytes);
+    say(half, bytes, size - 3);
+    say(deaf, greeting, sizeof(greeting));
+    cr_assert_eq(setsockopt(deaf, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)), 0);
+    ask(deaf, "much");
+    await(w.seen == 1);
+    sp_listener_answer(w.listener, w.requests[0], large, sizeof(large));
+    await(hung_up(silent));
+    await(w.gone == 2);
+    cr_assert(hung_up(half) && !hung_up(quiet));
+}
+
+Test(net_listener, who_waits_behind_a_full_program_is_not_blamed_for_it)
+{
+    static const struct net_patience short_one = {50, 50, 50, 10};
+    listen_at("tcp://127.0.0.1:0", 1);
+    sp_listener_set_patience(w.listener, &short_one);
+    int fd = dial();
+    say(fd, greeting, sizeof(greeting));
+    ask(fd, "poll");
+    ask(fd, "waits");
+    turns(200);
+    cr_assert_eq(w.gone, 0);
+    sp_listener_answer(w.listener, w.requests[0], "news", 4);
+    await(w.seen == 2);
+}
+
+Test(net_listener, messages_that_are_never_whole_take_bounded_memory)
+{
+    enum { CLIENTS = 40, EACH = NET_MESSAGE_MAX_BYTES - 64, BOUND = 256 << 20 };
+    static char zeros[1 << 16];
+    int fds[CLIENTS];
+    uint8_t head[SP_HEAD_MAX_BYTES];
+    size_t sent = 0, head_bytes = sp_head(NET_MESSAGE_MAX_BYTES, false, head);
+    listen_at("tcp://127.0.0.1:0", 8);
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = dial();
+        fcntl(fds[i], F_SETFL, O_NONBLOCK);
+        say(fds[i], greeting, sizeof(greeting));
+        say(fds[i], head, head_bytes);
+        for (size_t at = 0; at < EACH && w.gone == 0;) {
+            size_t next = EACH - at < sizeof(zeros) ? EACH - at : sizeof(zeros);
+            ssize_t more = send(fds[i], zeros, next, MSG_NOSIGNAL);
+            at += more > 0 ? (size_t)more : 0;
+            sent += more > 0 ? (size_t)more : 0;
+            loop_turn(w.loop);
+        }
+    }
+    cr_assert_gt(w.gone, 0);
+    cr_assert_lt(sent, BOUND + EACH);
+    w.echo = true;
+    int good = dial();
+    say(good, greeting, sizeof(greeting));
+    ask(good, "small ones pass");
+    await(w.seen == 1);
+}
+
 Test(net_listener, it_may_be_closed_by_what_it_calls)
 {
     listen_at("tcp://127.0.0.1:0", 8);
@@ -297,6 +396,24 @@ Test(net_listener, a_socket_left_over_is_replaced_and_one_in_use_is_not)
     sp_listener_close(w.listener);
     cr_assert_neq(stat(address.sun_path, &is), 0);
     rmdir(folder);
+}
+
+Test(net_listener, a_file_that_is_no_socket_is_not_replaced)
+{
+    char path[] = "/tmp/muster-listener-XXXXXX", url[64];
+    struct stat is;
+    struct sp_listener *second;
+    struct error err = {0};
+    struct net_service service = {8, on_request, on_gone, NULL};
+    int file = mkstemp(path);
+    cr_assert_geq(file, 0);
+    close(file);
+    snprintf(url, sizeof(url), "ipc://%s", path);
+    listen_at("tcp://127.0.0.1:0", 8);
+    cr_assert_neq(sp_listener_new(w.loop, url, &service, &second, &err), 0);
+    cr_assert_eq(stat(path, &is), 0);
+    cr_assert(S_ISREG(is.st_mode));
+    unlink(path);
 }
 
 Test(net_listener, addresses_without_host_and_port_are_refused)
