@@ -58,6 +58,7 @@ void unit_clear(struct unit *unit)
     unit->summing = unit->reduced = unit->clipped = unit->begun = false;
     unit->grad_scale = 1;
     unit->weights = 0;
+    unit->joined = 0; /* another window on the same data weighs as much */
 }
 
 struct unit *units_main(struct wk_context *ctx)

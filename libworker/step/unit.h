@@ -48,7 +48,7 @@ struct unit {
     double grad_scale; /* what wk_step multiplies gradients with */
     double pass_loss;  /* of the last forward pass or wk_set_loss */
     double weights;    /* of all ranks, where wk_join told them; else 0 */
-    uint64_t joined;   /* the wk_join that was counted in it last */
+    uint64_t joined;   /* the wk_join that was counted in it last; 0 before one */
 
     /* The step under way. */
     int passed;                  /* windows closed since it began, or began again */

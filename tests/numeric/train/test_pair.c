@@ -161,6 +161,7 @@ static void each_has_a_loader(void)
 static void the_program_brings_its_data(void)
 {
     matrix((struct pair){.coupled = true, .own_data = true}, "own data");
+    matrix((struct pair){.coupled = true, .own_data = true, .repeats = 3}, "three on one's own");
 }
 
 static void windows_of_several_passes(void)
