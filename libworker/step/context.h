@@ -197,6 +197,7 @@ struct member_unit {
 struct member {
     int64_t has_state, is_partial, step;
     int64_t windows, taken; /* units_count */
+    int64_t done;           /* windows of the step under way */
     int64_t units, loaders, schedulers;
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
     struct member_unit of[NUMBERS_UNITS_MAX];

@@ -34,6 +34,7 @@ static struct member describe(const struct wk_context *ctx)
     };
     for (int i = 0; i < ctx->n_units; i++) {
         const struct unit *unit = &ctx->units[i];
+        member.done += unit->numbers.done;
         member.of[i] = (struct member_unit){
             .count = (int64_t)unit->model->count,
             .params = unit->model->n_params,
@@ -91,13 +92,16 @@ static int check_alike(const struct wk_context *ctx, const struct member *member
 
 bool member_level(const struct member *a, const struct member *b)
 {
-    return a->windows == b->windows && a->step == b->step;
+    return a->windows == b->windows && a->step == b->step && a->done == b->done;
 }
 
-/* Who has asked for the next batch is further than who has not. */
+/* Who has asked for the next batch is further than who has not, also behind a step in which every
+ * window was skipped, which does not count. */
 bool member_further(const struct member *a, const struct member *b)
 {
-    return a->windows > b->windows || (a->windows == b->windows && a->step > b->step);
+    if (a->windows != b->windows || a->step != b->step)
+        return a->windows > b->windows || (a->windows == b->windows && a->step > b->step);
+    return a->done < b->done;
 }
 
 void member_word(const struct wk_context *ctx, struct word *ret)

@@ -194,6 +194,8 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
 {
     const struct unit *unit;
     bool found = false;
+    if (!object)
+        return false; /* not the optimizer of a model that has none */
     units_each(unit, ctx)
         found = found || object == unit->model || object == unit->optimizer;
     for (int i = 0; i < ctx->n_loaders; i++)

@@ -33,10 +33,11 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
 {
     if (ctx->error.code || ctx->ended)
         return false;
-    if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
-        return true;
+    /* A window that waits for more data than there is goes with the loop. */
     if (loader && loader_at_end(loader))
         return false;
+    if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
+        return true;
     if (ctx->phase == STEP_BROKEN)
         return passes_by(ctx, source);
     return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !ctx->dealt[source];

@@ -218,6 +218,73 @@ Test(units, an_overflow_skips_the_step_of_its_own_model_only)
     close_both(&s);
 }
 
+/* Two loaders of different lengths, in windows of three: the second is at its end while a window is
+ * open. That is the end of the loop as any other, with the last checkpoint.
+ */
+Test(units, a_loader_that_ends_inside_a_window_ends_the_loop)
+{
+    struct small s;
+    struct tmpdir dir = tmpdir_make();
+    struct wk_loader *short_one;
+    struct wk_batch batch;
+    char setting[300];
+    snprintf(setting, sizeof(setting), "checkpoint.dir=%s", dir.path);
+    open_both(&s, (const char *const[]){"strategy=zero1", "gradient_accumulation_steps=3", setting,
+                                        NULL});
+    struct wk_loader_options of_five = {
+        .source = s.source, .length = 8, .batch = 10, .epochs = 1, .drop_last = true};
+    cr_assert_eq(wk_loader_new(s.ctx, &of_five, &short_one), 0);
+    wk_optimizer_over(s.optimizer, s.model);
+    wk_optimizer_over(its, second);
+    cr_assert_eq(wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer),
+                                WK_OBJECT(second), WK_OBJECT(its), WK_OBJECT(s.loader),
+                                WK_OBJECT(short_one)),
+                 0, "%s", wk_last_error(s.ctx));
+    int batches = 0;
+    for (; wk_next(s.loader, &batch); batches++) {
+        wk_forward(s.model, &batch, NULL);
+        wk_backward(s.model);
+        wk_step(s.optimizer);
+        if (!wk_next(short_one, &batch))
+            break;
+        wk_forward(second, &batch, NULL);
+        wk_backward(second);
+        wk_step(its);
+    }
+    cr_assert(batches % 3 != 0, "%d", batches);
+    cr_assert(s.ctx->ended);
+    cr_assert_eq(wk_status(s.ctx), 0, "%s", wk_last_error(s.ctx));
+    cr_assert_eq(s.ctx->saved_step, wk_steps(s.ctx));
+    cr_assert(wk_steps(s.ctx) > 0);
+    cr_assert_not(wk_next(s.loader, &batch));
+    close_both(&s);
+    wk_loader_free(short_one);
+    tmpdir_remove(&dir);
+}
+
+/* NULL is no object that was prepared, also where a model has no optimizer. */
+Test(units, a_second_prepare_takes_what_is_prepared_and_nothing_else)
+{
+    struct small s;
+    open_both(&s, NULL);
+    cr_assert_eq(wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(second)), 0);
+    cr_assert_eq(wk_prepare_all(s.ctx, WK_OBJECT(second), WK_OBJECT(s.model)), 0);
+    struct wk_object nothing = {WK_OBJECT_OPTIMIZER, NULL};
+    refused(&s, wk_prepare(s.ctx, &nothing, 1), WK_ESTATE, "prepare everything in one call");
+}
+
+/* Who has ended a step in which every window was skipped has taken no more than who has not: it
+ * goes on with another batch, so they are not where each other is. */
+Test(units, members_beside_a_step_that_came_to_nothing_are_not_level)
+{
+    struct member before = {.has_state = 1, .step = 5, .windows = 9, .taken = 8, .done = 1};
+    struct member behind = before;
+    behind.done = 0;
+    cr_assert(member_level(&before, &before) && !member_level(&before, &behind));
+    cr_assert(member_further(&behind, &before) && !member_further(&before, &behind));
+    cr_assert(!member_further(&before, &before));
+}
+
 static void read_file(const char *path, char *ret, size_t size)
 {
     FILE *file = fopen(path, "r");
