@@ -98,7 +98,7 @@ struct wk_context {
     int window;           /* passes that each unit's windows take; known from the first batch on */
     bool ends;            /* nobody has more: the coming pass of each unit is its window's last */
     int leader;           /* source of the first batch of this step or the last one */
-    bool dealt[SOURCES];  /* which have dealt in it; after a break, since that */
+    int dealt[SOURCES];   /* batches that each has dealt in it; after a break, since that */
     double window_tokens; /* of the global batches of this step */
     double weight;        /* of all ranks, of the last wk_join */
     uint64_t joins;       /* calls of it */
@@ -256,8 +256,8 @@ void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers);
 /* window.c: windows of units, and the steps that they make
  *
  * A step begins with a batch (wk_next, wk_join) and is over when every optimizer has stepped in it,
- * or when a source that has dealt in it is asked again while no window is open. It counts unless
- * all its windows were skipped. With one optimizer that is its wk_step. */
+ * or when a source that has dealt a window's batches in it is asked again while no window is open.
+ * It counts unless all its windows were skipped. With one optimizer that is its wk_step. */
 
 /* Whether a batch asked of `source` (loader: NULL for own data) belongs to the step under way; in a
  * broken generation, whether it is one to do nothing with, on the way to where the step began. */

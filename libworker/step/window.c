@@ -19,13 +19,20 @@ static bool anything_dealt(const struct wk_context *ctx)
     return false;
 }
 
+/* A loop turns as often in a step as a window has passes, and asks a source as often, whether a
+ * window is open just then or not. */
+static bool has_dealt(const struct wk_context *ctx, int source)
+{
+    return ctx->dealt[source] >= (ctx->window > 1 ? ctx->window : 1);
+}
+
 /* After a break the program goes on in the middle of its loop: other sources than the one the step
  * began with are passed by once, so that all members begin the step again at the same place. */
 static bool passes_by(struct wk_context *ctx, int source)
 {
     if (ctx->leader == SOURCE_NONE || ctx->leader == source || ctx->dealt[source])
         return false;
-    ctx->dealt[source] = true;
+    ctx->dealt[source]++;
     return true;
 }
 
@@ -40,7 +47,7 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
         return true;
     if (ctx->phase == STEP_BROKEN)
         return passes_by(ctx, source);
-    return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !ctx->dealt[source];
+    return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !has_dealt(ctx, source);
 }
 
 void window_deal(struct wk_context *ctx, int source)
@@ -49,7 +56,7 @@ void window_deal(struct wk_context *ctx, int source)
         ctx->leader = source;
         ctx->phase = STEP_UNDER_WAY;
     }
-    ctx->dealt[source] = true;
+    ctx->dealt[source]++;
     if (!units_open(ctx))
         ctx->window = 0;
 }

@@ -248,6 +248,14 @@ static void lose_one(struct pair like, enum pair_place place, bool replaced, con
         CHECK(like.repeats || (gang->pairs[0].losses[0][step] == 0) == (one.losses[0][step] == 0));
 }
 
+/* The second's loader is asked twice in a step whose second turn finds no window open. */
+static void two_loaders_in_windows(enum pair_place place, bool replaced)
+{
+    struct pair like = {.coupled = true, .own_loader = true, .rests = 3};
+    pair_set(&like, "gradient_accumulation_steps", "2");
+    lose_one(like, place, replaced, "two loaders in windows");
+}
+
 static void a_rank_lost_between_the_two_steps_costs_nothing(void)
 {
     for (int replaced = 0; replaced < 2; replaced++) {
@@ -263,6 +271,8 @@ static void a_rank_lost_between_the_two_steps_costs_nothing(void)
                  "three to one");
         lose_one((struct pair){.coupled = true, .own_data = true}, PAIR_BETWEEN, replaced,
                  "own data");
+        two_loaders_in_windows(PAIR_BETWEEN, replaced);
+        two_loaders_in_windows(PAIR_FORWARD, replaced);
     }
 }
 
