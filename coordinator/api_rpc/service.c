@@ -70,6 +70,7 @@ static void call_free(struct service_call *call)
     if (call->key[0])
         service->stats.waiting--;
     list_remove(&call->link);
+    list_remove(&call->whose);
     loop_timer_cancel(service->options.loop, &call->timer);
     map_remove(&service->calls, call->id);
     rpc_message_free(call->request);
@@ -95,12 +96,15 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->backup);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         call_free(e->value);
+    for (struct map_entry *e = map_first(&service->callers); e; e = map_next(e))
+        free(e->value);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = map_next(e))
         free(e->value);
     for (struct map_entry *e = strmap_first(&service->links); e; e = map_next(e))
         free(e->value);
     forget_specs(service);
     map_fini(&service->calls);
+    map_fini(&service->callers);
     map_fini(&service->peers);
     strmap_fini(&service->rooms);
     access_free(service->access);
@@ -188,6 +192,24 @@ static const struct service_method *find_method(const struct service_request *re
     return NULL;
 }
 
+/* 0 is nobody's connection: REST knows itself who hung up. */
+static int remember_caller(struct service *service, struct service_call *call)
+{
+    if (call->peer == 0)
+        return 0;
+    struct list *calls = map_get(&service->callers, call->peer);
+    if (!calls) {
+        calls = malloc(sizeof *calls);
+        if (!calls || map_set(&service->callers, call->peer, calls, NULL) < 0) {
+            free(calls);
+            return E_RESOURCE_EXHAUSTED;
+        }
+        list_init(calls);
+    }
+    list_push_back(calls, &call->whose);
+    return 0;
+}
+
 static struct service_call *call_new(struct service *service, const struct service_method *method,
                                      const struct service_request *request,
                                      const struct store_token *caller, struct error *err)
@@ -199,6 +221,7 @@ static struct service_call *call_new(struct service *service, const struct servi
         return NULL;
     }
     list_init(&call->link);
+    list_init(&call->whose);
     call->service = service;
     call->id = ++service->next_id;
     call->method = method;
@@ -214,8 +237,9 @@ static struct service_call *call_new(struct service *service, const struct servi
     if (service_audits(method) && (call->trace = calloc(1, sizeof *call->trace)))
         service_trace_init(call->trace, request);
     if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
-        map_set(&service->calls, call->id, call, NULL) < 0) {
+        remember_caller(service, call) < 0 || map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        list_remove(&call->whose);
         rpc_message_free(call->request);
         free(call->trace);
         free(call);
@@ -258,13 +282,18 @@ void service_start(struct service *service, const struct service_request *reques
         list_push_back(&service->ready, &call->link);
 }
 
-void service_answer(struct service_call *call, const ProtobufCMessage *answer)
+static void end(struct service_call *call, const struct error *err, const ProtobufCMessage *answer)
 {
     service_answer_fn fn = call->answer;
     void *arg = call->arg;
     uint64_t tag = call->tag;
     call_free(call);
-    fn(arg, tag, NULL, answer);
+    fn(arg, tag, err, answer);
+}
+
+void service_answer(struct service_call *call, const ProtobufCMessage *answer)
+{
+    end(call, NULL, answer);
 }
 
 /* Attempts at what is not the caller's are worth knowing; mistakes are not. */
@@ -278,12 +307,8 @@ void service_fail(struct service_call *call, const struct error *err)
 {
     if (suspicious(call, err))
         service_audit_attempt(call->service, call->caller, call->method, call->trace, err);
-    service_answer_fn fn = call->answer;
-    void *arg = call->arg;
-    uint64_t tag = call->tag;
     call->service->stats.failures++;
-    call_free(call);
-    fn(arg, tag, err, NULL);
+    end(call, err, NULL);
 }
 
 /* Waiting */
@@ -498,8 +523,28 @@ void service_link_agent(struct service *service, uint64_t peer, const char *node
         link->peer = 0;
 }
 
+/* Nobody waits for what was only asked; what was ordered goes on. */
+static void forget_caller(struct service *service, uint64_t peer)
+{
+    struct list *calls = map_remove(&service->callers, peer), left;
+    struct error err;
+    if (!calls)
+        return;
+    error_set(&err, E_CANCELLED, "its connection is gone");
+    list_init(&left);
+    list_splice_back(&left, calls);
+    free(calls);
+    while (!list_empty(&left)) {
+        struct service_call *call = list_first(&left, struct service_call, whose);
+        list_remove(&call->whose);
+        if (call->method->read)
+            end(call, &err, NULL);
+    }
+}
+
 void service_peer_gone(struct service *service, uint64_t peer)
 {
+    forget_caller(service, peer);
     struct agent_link *link = map_remove(&service->peers, peer);
     if (!link || link->peer != peer)
         return;

@@ -114,6 +114,8 @@ void service_fail_request(struct service *service, uint64_t request, const struc
 void service_forget_job(struct service *service, const char *job);
 void service_turn_end(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
+/* A connection is gone: what it asked and waits for is E_CANCELLED, what it ordered goes on, and
+ * the node that it spoke for is told to be out of reach. */
 void service_peer_gone(struct service *service, uint64_t peer);
 
 /* The spec a job was stored with (store_parse_spec_fn). `arg` is NULL or a struct strmap that is

@@ -57,6 +57,7 @@ struct service_call {
     uint64_t tag;
     uint64_t sequence; /* of the report this call is: acknowledged when answered */
     struct list link;  /* in service->ready or in a waiting room */
+    struct list whose; /* in service->callers: those that came over the same connection */
     struct loop_timer timer;
     struct service *service;
     char key[160];               /* of the waiting room it is in, "" if none */
@@ -82,7 +83,8 @@ struct service {
     char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
     uint64_t poll_epoch; /* high half of Poll versions: another start never meets an old number */
     uint64_t next_id;
-    struct map calls; /* by id */
+    struct map calls;   /* by id */
+    struct map callers; /* peer -> struct list of its calls */
     struct access *access;
     struct loop_timer backup; /* next step of the backup under way */
     uint64_t backup_call;     /* who waits for it; 0 = none is under way */

@@ -90,6 +90,37 @@ Test(service, bad_specs_name_the_field)
     cr_assert_str_eq(answer.err.field, "name");
 }
 
+Test(service, nothing_is_kept_of_questions_whose_connection_is_gone)
+{
+    struct answer polled, gone, stays;
+    struct service *service = coordinator_service(world.coordinator);
+    struct service_stats stats;
+    register_node(7);
+    Muster__NodePollRequest message = poll_message(0);
+    message = poll_message(
+        ((const Muster__NodePollAnswer *)agent(&world, "Poll", &message, &polled))->version);
+    struct call call = {.service = &muster__nodes__descriptor,
+                        .method = "Poll",
+                        .message = &message.base,
+                        .token = world.agent,
+                        .timeout_ms = 600000,
+                        .peer = 8};
+    call_start(&world, &call, &gone);
+    call.peer = 9;
+    call_start(&world, &call, &stays);
+    world_run(&world, 10);
+    service_stats(service, &stats);
+    cr_assert_eq(stats.open, 2);
+    service_peer_gone(service, 8);
+    service_peer_gone(service, 8);
+    service_stats(service, &stats);
+    cr_assert_eq(stats.open, 1);
+    cr_assert_eq(stats.waiting, 1);
+    cr_assert(gone.done && gone.err.code == E_CANCELLED);
+    cr_assert_not(stays.done);
+    answer_fini(&polled);
+}
+
 Test(service, nodes_are_told_what_to_run_when_it_changes)
 {
     struct answer polled, waiting, submitted;
