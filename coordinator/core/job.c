@@ -19,6 +19,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
+#include "coordinator/scheduler/defrag.h"
 
 #define BIT(state) (1u << JOB_##state)
 static const unsigned allowed[] = {
@@ -259,6 +260,8 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
             earlier(&at_ms, job->backoff_until_ms);
         if (job->state == JOB_RUNNING && job->grow_after_ms > now_ms)
             earlier(&at_ms, job->grow_after_ms);
+        if (defrag_rest_ends(job) > now_ms) /* one that waits may want it to move then */
+            earlier(&at_ms, defrag_rest_ends(job));
         earlier(&at_ms, group_wake_at(job));
     }
     /* What was due has just been looked at; if it still stands, look again, but not at once. */

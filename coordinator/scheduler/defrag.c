@@ -21,14 +21,18 @@ struct option { /* a node that could be cleared far enough */
     int slots; /* that would have to move */
 };
 
+int64_t defrag_rest_ends(const struct job *job)
+{
+    return job->moved_at_ms ? job->moved_at_ms + DEFRAG_REST_MS : 0;
+}
+
 static bool may_move(const struct defrag *defrag, const struct job *job)
 {
-    int64_t now_ms = defrag->view.now_ms;
     return preempt_may_shrink(job) && job->current.nodes >= 2 &&
            job->current.nodes <= job->spec->nodes_min &&
            job->spec->priority <= defrag->job->spec->priority &&
            !view_is_absent(&defrag->view, job) &&
-           (!job->moved_at_ms || now_ms - job->moved_at_ms >= DEFRAG_REST_MS);
+           defrag_rest_ends(job) <= defrag->view.now_ms;
 }
 
 static bool moves_already(const struct defrag *defrag, const struct job *job)

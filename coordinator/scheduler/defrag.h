@@ -19,4 +19,7 @@ enum {
  * help, or not be worth it. */
 int defrag_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max);
 
+/* Loop time from which a part of the gang may move again; 0 = none has moved. */
+int64_t defrag_rest_ends(const struct job *job);
+
 #endif

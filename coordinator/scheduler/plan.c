@@ -48,9 +48,8 @@ static void note_placed(struct look *look, const struct job *job, struct placeme
     look->placed[look->placed_count++] = (struct placed){.job = job, .placement = *placement};
 }
 
-static void give_way(struct look *look, const struct concession *given, int count)
+static void give_way(struct look *look, const struct concession *given, int count, bool asked)
 {
-    look->ret->makes_room = count > 0;
     for (int i = 0; i < count; i++)
         forecast_add(look->ret, &(struct effect){.kind = given[i].moves     ? EFFECT_MOVES
                                                          : given[i].node    ? EFFECT_SHRINKS
@@ -58,17 +57,25 @@ static void give_way(struct look *look, const struct concession *given, int coun
                                                                             : EFFECT_WAITS,
                                                  .job = given[i].job,
                                                  .node = given[i].node,
-                                                 .gives_way = true});
+                                                 .gives_way = asked});
 }
 
-/* Whether others make room: for one in front of the job that is asked about, not for that one. */
+/* Others make room for the job that is asked about, or for one that only waits since things are
+ * not as they are: as they are, whoever would give way to it had been told to. */
 static void make_room(struct look *look, const struct job *job)
 {
     struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
     insist(given);
     int count = preempt_try(&look->pass, job, given, CONCESSIONS_MAX);
+    struct displaced *copy = altered_find(&look->altered, job);
     if (job == look->job)
-        give_way(look, given, count);
+        look->ret->makes_room = count > 0;
+    else if (copy && count > 0)
+        copy->again = true;
+    else if (look->altering && count > 0)
+        forecast_add(look->ret, &(struct effect){.kind = EFFECT_STARTS, .job = job});
+    if (job == look->job || look->altering)
+        give_way(look, given, count, job == look->job);
     free(given);
 }
 
@@ -108,12 +115,14 @@ static void try_one(struct look *look, const struct job *job)
 }
 
 /* The others behind it matter if it starts, since what is left over is divided after all have their
- * minimum; and where they are asked about. */
+ * minimum; and where they are asked about, as far as a pass for real would look at them. */
 static bool may_go_on(const struct look *look)
 {
     if (look->refused >= PLAN_DEPTH_MAX)
         return false;
-    return !look->found || ((look->ret->starts || look->altering) && look->pass.view.available > 0);
+    bool left = look->pass.view.available > 0;
+    return !look->found || (look->ret->starts && left) ||
+           (look->altering && (left || !look->beyond));
 }
 
 static void tell_placed(struct look *look, struct placed *placed)

@@ -36,7 +36,8 @@ struct effect { /* on another job */
         EFFECT_STARTS,   /* it waits no longer */
         EFFECT_SHRINKS,  /* goes on in place without `node` */
         EFFECT_MOVES,    /* goes on in place, with another node for `node` */
-        EFFECT_RESTARTS, /* ends, and starts again from its checkpoint at once */
+        EFFECT_RESTARTS, /* ends, and starts again from its checkpoint at once, or as soon as those
+                            who give way to it have */
         EFFECT_WAITS,    /* ends, and waits in the queue */
     } kind;
     const struct job *job;

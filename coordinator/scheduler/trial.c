@@ -99,7 +99,7 @@ static void concede(struct trial *trial, const struct concession *given)
 static bool must_be_placed(const struct trial *trial, const struct job *waiting,
                            const struct job *job)
 {
-    return waiting == job ||
+    return waiting->sequence == job->sequence || /* a what-if's copy is another one in each pass */
            (waiting >= trial->copies && waiting < trial->copies + trial->copies_count &&
             trial->returns[waiting - trial->copies]);
 }

@@ -146,12 +146,12 @@ Test(plan, what_a_drain_does_to_those_on_the_node)
     expect(&(struct what_if){.drained = {cluster_node(s.cluster, "b")}, .drained_count = 1},
            "waits; j1 shrinks b");
     expect(&(struct what_if){.drained = {cluster_node(s.cluster, "c")}, .drained_count = 1},
-           "waits; j2 waits");
+           "waits; j1 shrinks b; j2 restarts");
     story_node_up(&s, "d", 1);
     submit("late", 1, 1, NULL);
     s.trace[0] = 0;
     expect(&(struct what_if){.drained = {cluster_node(s.cluster, "c")}, .drained_count = 1},
-           "waits; j2 waits");
+           "waits; j1 shrinks b; j2 restarts");
     story_cancel(&s, "j3");
     story_follow(&s);
     story_scale(&s, "j1", 1, 2);
@@ -171,6 +171,28 @@ Test(plan, what_is_said_of_a_drain_is_what_happens)
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
                      "b drained administrator\nj1 running all_joined\n");
+}
+
+Test(plan, one_that_a_drain_ends_takes_the_place_of_a_lower_priority)
+{
+    nodes(2);
+    submit("low", 1, 1, NULL);
+    story_submit(&s, &(struct story_spec){.name = "high", .nodes_min = 1, .priority = 10});
+    story_follow(&s);
+    expect(&(struct what_if){.drained = {cluster_node(s.cluster, "a")}, .drained_count = 1},
+           "waits; j1 waits");
+    struct what_if drain = {.drained = {cluster_node(s.cluster, "b")}, .drained_count = 1};
+    struct spec *lower = story_spec_build(&(struct story_spec){.name = "last", .nodes_min = 1});
+    expect(&drain, "waits; j1 waits; j2 restarts");
+    drain.spec = lower;
+    expect(&drain, "waits waiting_for_slots; j1 waits; j2 restarts");
+    spec_release(lower);
+    s.trace[0] = 0;
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_expect(&s, "b draining administrator\nj2 restarting node_drained\n"
+                     "b drained administrator\nj1 preempting preempted\n"
+                     "j1 queued preempted\nj2 starting placed\nj2 running all_joined\n");
 }
 
 Test(plan, who_would_make_room)
