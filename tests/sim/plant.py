@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -85,7 +86,7 @@ PLANTS = [
     ("restored-generations-are-met-again", "coordinator/store/document_step_over.c",
      "    job->next_generation += RESTORE_SKIPS;\n", ""),
     ("restored-job-numbers-are-given-again", "coordinator/driver.c",
-     "        cluster_skip_sequences(cluster, (uint64_t)first);", "        (void)first;"),
+     "        cluster_skip_sequences(cluster, (uint64_t)first);", "        cluster_skip_sequences(cluster, first > 0);"),
     ("restored-workers-cannot-be-stopped", "coordinator/store/document_step_over.c",
      "    worker->generation = job->next_generation - 1;\n", ""),
     ("drain-of-a-silent-node-is-not-stored", "coordinator/core/node.c",
@@ -105,11 +106,23 @@ def run(command, cwd, log):
     return subprocess.run(command, cwd=cwd, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
 
 
+def unpack(path, content, mode):
+    """Only what differs is written: a kept copy is built anew where the last plant stood, by the file's time."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(mode)
+
+
 def prepare(scratch, log):
-    scratch.mkdir(parents=True, exist_ok=True)
     archive = subprocess.Popen(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE)
-    subprocess.run(["tar", "-x"], cwd=scratch, stdin=archive.stdout, check=True)
-    archive.wait()
+    with tarfile.open(fileobj=archive.stdout, mode="r|") as tar:
+        for member in tar:
+            if member.isfile():
+                unpack(scratch / member.name, tar.extractfile(member).read(), member.mode)
+    if archive.wait():
+        sys.exit("plant: git archive failed")
     if run(["cmake", "-S", ".", "-B", "build", "-G", "Ninja"], scratch, log) or run(
             ["ninja", "-C", "build", "-j2", "sim"], scratch, log):
         sys.exit(f"plant: the copy in {scratch} does not build; see {log.name}")
@@ -144,6 +157,7 @@ def main():
     missed = 0
     with tempfile.TemporaryDirectory(prefix="muster-plant-") as temporary:
         scratch = args.scratch or Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=True)
         with open(scratch / "plant.log", "w", encoding="utf-8") as log:
             prepare(scratch, log)
             for plant in plants:
