@@ -48,28 +48,49 @@ static bool lives(const struct job *job)
     return false;
 }
 
-/* The oldest jobs that need not be kept, `max` at most. */
+/* The jobs that ended first, of the lowest numbers, `max` at most. Lowers *beyond by those that
+ * ended and cannot go yet. */
+static int ended_first(const struct cluster *cluster, const struct job **ret, int max, int *beyond)
+{
+    const struct job *newest = cluster_last_job(cluster);
+    int count = 0, seen = 0;
+    for (const struct job *job = cluster_first_job(cluster);
+         job && job != newest && seen < RETENTION_SCAN_MAX;
+         job = cluster_next_job(cluster, job), seen++) {
+        if (!job_state_ended(job->state))
+            continue;
+        if (lives(job)) {
+            --*beyond;
+            continue;
+        }
+        int at = count < max ? count++ : max;
+        for (; at > 0 && ret[at - 1]->ended_wall_ms > job->ended_wall_ms; at--)
+            if (at < max)
+                ret[at] = ret[at - 1];
+        if (at < max)
+            ret[at] = job;
+    }
+    return count;
+}
+
+/* The jobs that need not be kept, `max` at most. By their ends, not their numbers: one that ran for
+ * weeks beside thousands of short ones is news when it ends. */
 static int choose(struct driver *driver, uint64_t *ret, int max)
 {
+    const struct job *jobs[RETENTION_BATCH];
     const struct cluster *cluster = driver->cluster;
     const struct retention *retention = &driver->retention;
     const struct clock *clock = &driver->env->clock;
     int64_t before_ms = clock->wall_ms(clock->self) - retention->keep_ms;
-    const struct job *newest = cluster_last_job(cluster);
-    int active = 0, count = 0, seen = 0;
+    int active = 0, count = 0;
     for (const struct job *job = cluster_first_active_job(cluster); job;
          job = cluster_next_active_job(cluster, job))
         active++;
     int beyond = cluster_jobs_count(cluster) - active - retention->keep_jobs;
-    for (const struct job *job = cluster_first_job(cluster);
-         job && job != newest && count < max && seen < RETENTION_SCAN_MAX;
-         job = cluster_next_job(cluster, job), seen++) {
-        if (!job_state_ended(job->state) || lives(job))
-            continue;
-        bool old = job->ended_wall_ms < before_ms;
-        if (beyond > 0 || old)
-            ret[count++] = job->sequence;
-        beyond--;
+    int ended = ended_first(cluster, jobs, max, &beyond);
+    while (count < ended && (count < beyond || jobs[count]->ended_wall_ms < before_ms)) {
+        ret[count] = jobs[count]->sequence;
+        count++;
     }
     return count;
 }

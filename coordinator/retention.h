@@ -1,5 +1,5 @@
-/* Forgets ended jobs so that the store does not grow for ever: those beyond the newest KEEP ended
- * ones, and those that ended longer ago than KEEP_MS; their rows, output and series. Never an
+/* Forgets ended jobs so that the store does not grow for ever: those beyond the KEEP that ended
+ * last, and those that ended longer ago than KEEP_MS; their rows, output and series. Never an
  * active job, nor the newest of all (its number is how a restart knows the next). Events stay until
  * the log is full (STORE_EVENTS_KEPT_MAX).
  *
