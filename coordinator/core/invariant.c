@@ -373,3 +373,20 @@ int invariant_check_since(struct invariant_memory *memory, const struct cluster 
                ? 0
                : BROKEN(err, "%zu of %zu jobs are left", count, memory->jobs.count);
 }
+
+uint64_t invariant_vanished(const struct invariant_memory *memory, const struct cluster *cluster)
+{
+    const struct job *job = cluster_first_job(cluster);
+    for (const struct map_entry *e = map_first(&memory->jobs); e; e = map_next(e)) {
+        while (job && job->sequence < e->key)
+            job = cluster_next_job(cluster, job);
+        if (!job || job->sequence != e->key)
+            return e->key;
+    }
+    return 0;
+}
+
+void invariant_forget(struct invariant_memory *memory, uint64_t sequence)
+{
+    free(map_remove(&memory->jobs, sequence));
+}

@@ -20,5 +20,9 @@ struct invariant_memory *invariant_memory_new(void);
 void invariant_memory_free(struct invariant_memory *memory);
 int invariant_check_since(struct invariant_memory *memory, const struct cluster *cluster,
                           struct error *err);
+/* A job that was there and is not, 0 = none; and that it went as it may (coordinator/retention.h).
+ */
+uint64_t invariant_vanished(const struct invariant_memory *memory, const struct cluster *cluster);
+void invariant_forget(struct invariant_memory *memory, uint64_t sequence);
 
 #endif

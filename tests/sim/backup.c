@@ -51,7 +51,7 @@ static void forget_job(struct stage *stage, struct sim_job *mine)
     if (backup->lost_ids_count < LOST_IDS_MAX)
         (void)str_copy(backup->lost_ids[backup->lost_ids_count++], sizeof mine->id, mine->id);
     mine->id[0] = 0;
-    mine->cancel_acknowledged = false;
+    mine->cancel_acknowledged = mine->forgotten = false;
     workload_submit(stage, mine);
 }
 
@@ -59,6 +59,7 @@ static void forget_job(struct stage *stage, struct sim_job *mine)
 static void expect_job(struct stage *stage, struct sim_job *mine, const struct sim_job *then)
 {
     bool known = then->id[0] != 0;
+    mine->forgotten = then->forgotten;
     if (mine->id[0] && !known)
         forget_job(stage, mine);
     mine->acknowledged_step = then->acknowledged_step;

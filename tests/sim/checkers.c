@@ -13,7 +13,7 @@ static void check_promises(struct stage *stage, const struct cluster *cluster)
 {
     for (int i = 0; i < stage->jobs_count; i++) {
         struct sim_job *mine = &stage->jobs[i];
-        if (!mine->id[0])
+        if (!mine->id[0] || mine->forgotten)
             continue;
         const struct job *job = cluster_job(cluster, mine->id);
         if (!job)
@@ -164,6 +164,20 @@ static void check_ends(struct stage *stage, const struct cluster *cluster)
     }
 }
 
+/* A node that is being emptied is kept for nobody: it would never be empty. */
+static void check_spares(struct stage *stage, const struct cluster *cluster)
+{
+    for (const struct job *job = cluster_first_active_job(cluster); job;
+         job = cluster_next_active_job(cluster, job))
+        for (int i = 0; i < job->workers_count; i++) {
+            const struct worker *worker = &job->workers[i];
+            const struct node *node = cluster_node(cluster, worker->node);
+            if (worker->spare && worker->state != WORKER_EXITED && node && node->want_drain)
+                world_fail(stage->world, "%s keeps a spare on %s, which is being emptied", job->id,
+                           node->name);
+        }
+}
+
 /* Nobody with an equal or higher priority gave way, but to whom it was guaranteed. */
 static void check_preemptions(struct stage *stage, const struct cluster *cluster)
 {
@@ -238,6 +252,7 @@ void stage_check_cluster(struct stage *stage)
         trace_states(stage, cluster);
     if (stage->looked_at != cluster) /* it was read back: leases begin anew */
         stage->coordinator_since_ms = stage->world->now_ms;
+    keeping_check(stage, cluster);
     if (invariant_check(cluster, &err) < 0 ||
         invariant_check_since(stage->memory, cluster, &err) < 0)
         world_fail(stage->world, "%s", err.text);
@@ -248,6 +263,7 @@ void stage_check_cluster(struct stage *stage)
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_ends(stage, cluster);
+    check_spares(stage, cluster);
     backup_check(stage, cluster);
     operators_check(stage, cluster);
     check_lost(stage, cluster);

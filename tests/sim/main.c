@@ -24,7 +24,7 @@ enum {
     PROCESSES_MAX = 64,
     RESULT_MAX = 1200,
     ALSO_MAX = 1000,
-    FAULTS_COUNTED = 12,
+    FAULTS_COUNTED = 13,
 };
 
 struct options {
@@ -61,6 +61,9 @@ static void live(struct world *world, struct stage *stage)
         for (int64_t until = world->now_ms + SLICE_MS; world_step(world, until);) {
         }
     }
+    for (int64_t until = world->now_ms + keeping_done_ms(stage); world_step(world, until);) {
+    }
+    keeping_check_end(stage);
     stage_check_past(stage);
 }
 
@@ -92,7 +95,8 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
                     stage->clock_jumps,
                     stage->disk_failures,
                     stage->changes,
-                    stage->restores};
+                    stage->restores,
+                    stage->forgotten};
     memcpy(ret->faults, faults, sizeof faults);
     memcpy(ret->failure, world->failure, sizeof world->failure);
 }
@@ -203,14 +207,15 @@ static int run_all(const struct options *options)
             check_twice(&sum, &child, &result);
         take_result(&sum, &child, &result);
     }
-    (void)printf("%lld worlds, %lld failed; %.1f h of virtual time, %llu happenings; coordinator "
-                 "crashes %d, agent crashes %d, machines lost %d, networks cut %d, workers killed "
-                 "%d, stores failing %d, workers hung %d, programs stalled %d, clocks jumped %d, "
-                 "disks failing %d, changes by operators %d, stores restored %d\n",
-                 (long long)sum.done, (long long)sum.failed, (double)sum.virtual_ms / 3600000,
-                 (unsigned long long)sum.happenings, sum.faults[0], sum.faults[1], sum.faults[2],
-                 sum.faults[3], sum.faults[4], sum.faults[5], sum.faults[6], sum.faults[7],
-                 sum.faults[8], sum.faults[9], sum.faults[10], sum.faults[11]);
+    (void)printf(
+        "%lld worlds, %lld failed; %.1f h of virtual time, %llu happenings; coordinator "
+        "crashes %d, agent crashes %d, machines lost %d, networks cut %d, workers killed "
+        "%d, stores failing %d, workers hung %d, programs stalled %d, clocks jumped %d, "
+        "disks failing %d, changes by operators %d, stores restored %d, jobs forgotten %d\n",
+        (long long)sum.done, (long long)sum.failed, (double)sum.virtual_ms / 3600000,
+        (unsigned long long)sum.happenings, sum.faults[0], sum.faults[1], sum.faults[2],
+        sum.faults[3], sum.faults[4], sum.faults[5], sum.faults[6], sum.faults[7], sum.faults[8],
+        sum.faults[9], sum.faults[10], sum.faults[11], sum.faults[12]);
     return sum.failed ? 1 : 0;
 }
 

@@ -56,8 +56,11 @@ static void start_again_later(struct stage *stage, const struct error *err)
 
 void stage_start_coordinator(struct stage *stage)
 {
-    struct coordinator_options options = {
-        .data_dir = data_dir, .rpc_url = coordinator_url, .version = "sim"};
+    struct coordinator_options options = {.data_dir = data_dir,
+                                          .rpc_url = coordinator_url,
+                                          .version = "sim",
+                                          .keep_jobs = stage->keep_jobs,
+                                          .keep_ms = stage->keep_ms};
     struct error err = {0};
     if (stage->store_lost)
         return;
@@ -169,6 +172,7 @@ void stage_init(struct stage *stage, struct world *world)
     stage->world = world;
     world->stage = stage;
     insist(store_memory_new(&stage->store, NULL) == 0);
+    keeping_init(stage);
     stage_start_coordinator(stage);
     stage->nodes_count = (int)rng_between(&world->rng, NODES_MIN, SIM_NODES_MAX);
     for (int i = 0; i < stage->nodes_count; i++) {
@@ -205,7 +209,7 @@ bool stage_all_ended(const struct stage *stage)
     for (int i = 0; i < stage->jobs_count; i++) {
         const struct job *job =
             stage->jobs[i].id[0] ? cluster_job(cluster, stage->jobs[i].id) : NULL;
-        if (!job || !job_state_ended(job->state))
+        if (!stage->jobs[i].forgotten && (!job || !job_state_ended(job->state)))
             return false;
     }
     for (int n = 0; n < stage->nodes_count; n++)
@@ -223,7 +227,7 @@ void stage_describe(const struct stage *stage, char *ret, size_t size)
         const struct sim_job *mine = &stage->jobs[i];
         const struct job *job =
             mine->id[0] ? cluster_job(coordinator_cluster(stage->coordinator), mine->id) : NULL;
-        if (job && job_state_ended(job->state))
+        if (mine->forgotten || (job && job_state_ended(job->state)))
             continue;
         used += (size_t)snprintf(ret + used, size - used, "; %s (%s) %s: %s", mine->name, mine->id,
                                  job ? job_state_name(job->state) : "not accepted",

@@ -15,12 +15,12 @@ struct sim_job {                    /* of the client's workload */
     const char *elastic;
     int priority;
     const char *tenant;
-    char refusal[128];                  /* what the last refused submit was told */
-    int max_runtime_s;                  /* 0 = none */
-    int64_t submit_at_ms, cancel_at_ms; /* 0 = never */
-    bool cancel_acknowledged, asking;
-    uint64_t acknowledged_step; /* newest checkpoint the coordinator said yes to */
-    char ended[16];             /* the state it was seen to end in */
+    char refusal[128];                           /* what the last refused submit was told */
+    int max_runtime_s;                           /* 0 = none */
+    int64_t submit_at_ms, cancel_at_ms;          /* 0 = never */
+    bool cancel_acknowledged, asking, forgotten; /* forgotten: it ended, and went */
+    uint64_t acknowledged_step;                  /* newest checkpoint the coordinator said yes to */
+    char ended[16];                              /* the state it was seen to end in */
     /* as of the last turn */
     uint64_t generation, checkpoint_step, checkpoint_generation;
     bool broken;
@@ -88,9 +88,11 @@ struct stage {
     bool doomed_down;
     bool store_lost; /* no coordinator starts until it is restored */
     bool calm;       /* faults are over */
+    int keep_jobs;   /* by the coordinator; 0 = so many that none goes */
+    int64_t keep_ms;
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
-    int restores, hangs, stalls, clock_jumps, disk_failures, changes;
+    int restores, hangs, stalls, clock_jumps, disk_failures, changes, forgotten;
 };
 
 const char *stage_url(void); /* of the coordinator */
@@ -117,6 +119,13 @@ void stage_check_past(struct stage *stage);
 void backup_init(struct stage *stage, int64_t until_ms);
 /* No number of a job that is forgotten by a restore is given to another. */
 void backup_check(struct stage *stage, const struct cluster *cluster);
+
+/* keeping.c: how much the coordinator keeps; what it forgets; all that it should, once `done_ms`
+ * have passed since the last job ended */
+void keeping_init(struct stage *stage);
+void keeping_check(struct stage *stage, const struct cluster *cluster);
+int64_t keeping_done_ms(const struct stage *stage);
+void keeping_check_end(struct stage *stage);
 
 /* workload.c: asks until it is answered */
 void workload_submit(struct stage *stage, struct sim_job *job);

@@ -122,7 +122,8 @@ static void cancelled(void *arg, const struct error *err, const ProtobufCMessage
     struct sim_job *job = arg;
     (void)message;
     job->asking = false;
-    job->cancel_acknowledged = err->code == 0 || err->code == E_FAILED_PRECONDITION;
+    job->cancel_acknowledged = err->code == 0 || err->code == E_FAILED_PRECONDITION ||
+                               (err->code == E_NOT_FOUND && job->forgotten);
 }
 
 static void cancel_due(struct world *world, void *arg)

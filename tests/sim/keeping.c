@@ -1,0 +1,91 @@
+/* A coordinator that keeps few jobs: in some worlds it forgets what ended while all else goes on.
+ * It forgets only what it may (coordinator/retention.h), for good, and in the end all it should. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/retention.h"
+#include "tests/sim/stage.h"
+
+void keeping_init(struct stage *stage)
+{
+    enum { KEEP_JOBS_MAX = 3, KEEP_MS_MIN = 500, KEEP_MS_MAX = 30000 };
+    static const double few_chance = 0.3, short_chance = 0.5;
+    struct rng rng; /* not drawn from the world's: the other worlds stay what they were */
+    rng_seed(&rng, ~stage->world->seed);
+    if (!rng_chance(&rng, few_chance))
+        return;
+    stage->keep_jobs = (int)rng_between(&rng, 1, KEEP_JOBS_MAX);
+    if (rng_chance(&rng, short_chance))
+        stage->keep_ms = rng_between(&rng, KEEP_MS_MIN, KEEP_MS_MAX);
+}
+
+static void see_state(void *arg, const struct store_event *event)
+{
+    static const enum job_state ends[] = {JOB_SUCCEEDED, JOB_FAILED, JOB_CANCELLED};
+    bool *ended = arg;
+    for (int i = 0; i < 3; i++)
+        *ended |= strcmp(event->record.kind, "job_state") == 0 &&
+                  strcmp(event->record.to, job_state_name(ends[i])) == 0;
+}
+
+/* By its events: it may have ended and gone in one turn. */
+static bool has_ended(const struct stage *stage, const char *id)
+{
+    bool ended = false;
+    struct store_events_query query = {.job = id, .limit = STORE_EVENTS_PAGE_MAX, .newest = true};
+    insist(stage->store->verbs->list_events(stage->store, &query, see_state, &ended, NULL) == 0);
+    return ended;
+}
+
+static int count_ended(const struct cluster *cluster)
+{
+    int count = 0;
+    for (const struct job *job = cluster_first_job(cluster); job;
+         job = cluster_next_job(cluster, job))
+        count += job_state_ended(job->state);
+    return count;
+}
+
+/* The newest tells the next number; by their count only those go beside whom KEEP others stay. */
+static bool may_be_forgotten(const struct stage *stage, const struct cluster *cluster,
+                             const char *id)
+{
+    const struct job *newest = cluster_last_job(cluster);
+    return stage->keep_jobs && newest && newest->sequence > strtoull(id + 1, NULL, 10) &&
+           (stage->keep_ms || count_ended(cluster) >= stage->keep_jobs) && has_ended(stage, id);
+}
+
+void keeping_check(struct stage *stage, const struct cluster *cluster)
+{
+    char id[JOB_ID_MAX + 1];
+    for (uint64_t gone; (gone = invariant_vanished(stage->memory, cluster));) {
+        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)gone);
+        if (!may_be_forgotten(stage, cluster, id))
+            world_fail(stage->world, "%s is lost", id);
+        invariant_forget(stage->memory, gone);
+        stage->forgotten++;
+        world_note(stage->world, "%s is forgotten", id);
+    }
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        bool there = mine->id[0] && cluster_job(cluster, mine->id);
+        if (mine->forgotten && there)
+            world_fail(stage->world, "%s was forgotten and is there again", mine->id);
+        mine->forgotten |= mine->id[0] && !there && may_be_forgotten(stage, cluster, mine->id);
+    }
+}
+
+int64_t keeping_done_ms(const struct stage *stage)
+{
+    return stage->keep_jobs ? 2 * RETENTION_EVERY_MS : 0;
+}
+
+void keeping_check_end(struct stage *stage)
+{
+    const struct cluster *cluster = coordinator_cluster(stage->coordinator);
+    int count = count_ended(cluster);
+    if (stage->keep_jobs && count > stage->keep_jobs)
+        world_fail(stage->world, "%d ended jobs are kept, %d are to be", count, stage->keep_jobs);
+}
