@@ -46,12 +46,8 @@ int file_append(int fd, const void *data, size_t size, struct error *err)
     return 0;
 }
 
-int file_write(int folder, const char *name, const void *data, size_t size, struct error *err)
+int file_end(int fd, const char *name, int rc, struct error *err)
 {
-    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", name);
-    int rc = file_append(fd, data, size, err);
     if (!rc && fsync(fd))
         rc = error_errno(err, errno, "syncing");
     if (close(fd) && !rc)
@@ -59,6 +55,14 @@ int file_write(int folder, const char *name, const void *data, size_t size, stru
     if (rc)
         (void)error_wrap(err, "%s", name);
     return rc;
+}
+
+int file_write(int folder, const char *name, const void *data, size_t size, struct error *err)
+{
+    int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", name);
+    return file_end(fd, name, file_append(fd, data, size, err), err);
 }
 
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err)

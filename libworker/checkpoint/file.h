@@ -18,6 +18,10 @@ int file_write(int folder, const char *name, const void *data, size_t size, stru
 /* All of `data` at the descriptor's place. */
 int file_append(int fd, const void *data, size_t size, struct error *err);
 
+/* A file that writing came to an end of with `rc`: synced if that is 0, and closed in any case.
+ * Returns rc or what failed now; the sentence in err, of either, gets the file's name in front. */
+int file_end(int fd, const char *name, int rc, struct error *err);
+
 /* Exactly `size` bytes from `offset`; WK_EIO when there are fewer. */
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err);
 

@@ -19,10 +19,15 @@ void sharded_drop(const struct sharded *s, const struct pages *arena, int unit)
     pages_drop(arena, first, count < arena->count - first ? count : arena->count - first);
 }
 
-float *sharded_row(const struct sharded *s, float *arena, int unit)
+size_t sharded_row_at(const struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    return arena + u->place + u->row * (size_t)s->options.rank;
+    return u->place + u->row * (size_t)s->options.rank;
+}
+
+float *sharded_row(const struct sharded *s, float *arena, int unit)
+{
+    return arena + sharded_row_at(s, unit);
 }
 
 void sharded_note(struct sharded *s, int code)

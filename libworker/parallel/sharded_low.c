@@ -4,18 +4,13 @@
 
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_unit.h"
 
 enum { PIECE = 16384 }; /* elements widened at a time: they stay in cache */
 
-static size_t elements_of(const struct sharded *s, int unit)
-{
-    return s->plan.units[unit].row * (size_t)s->plan.world;
-}
-
 static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 {
-    const struct shard_unit *u = &s->plan.units[unit];
-    return arena + u->place + u->row * (size_t)s->options.rank;
+    return arena + sharded_row_at(s, unit);
 }
 
 /* Pages are counted in floats; units begin and end at even places. */
@@ -28,7 +23,7 @@ static int new_arena(size_t count, bool shared, struct pages *pages, uint16_t **
 
 static void drop_unit(const struct sharded *s, const struct pages *pages, int unit)
 {
-    pages_drop(pages, s->plan.units[unit].place / 2, elements_of(s, unit) / 2);
+    pages_drop(pages, s->plan.units[unit].place / 2, sharded_elements(s, unit) / 2);
 }
 
 static int allocate(struct sharded *s)
@@ -127,7 +122,7 @@ int sharded_low_show(struct sharded *s)
     int rc = 0;
     for (int i = 0; i < s->plan.n_units && !rc; i++) {
         const struct shard_unit *u = &s->plan.units[i];
-        float *own = s->params + u->place + u->row * (size_t)s->options.rank;
+        float *own = sharded_row(s, s->params, i);
         memcpy(own, s->own_params + u->shard, u->row * sizeof(*own));
         rc = wk_all_gather(s->comm, own, s->params + u->place, u->row, WK_F32, NULL);
     }
@@ -157,7 +152,7 @@ static void add_narrow(struct sharded *s, uint16_t *low, const float *x, size_t 
 
 void sharded_low_take(struct sharded *s, int unit)
 {
-    size_t count = elements_of(s, unit), place = s->plan.units[unit].place;
+    size_t count = sharded_elements(s, unit), place = s->plan.units[unit].place;
     add_narrow(s, s->low.grads + place, s->grads + place, count);
     pages_drop(&s->grad_pages, place, count);
 }
@@ -177,7 +172,7 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
         .out_dtype = WK_F32,
         .ret_nonfinite = &s->units[unit].wild,
     };
-    struct wk_buffers buffers = {grads, grads + u->row * (size_t)s->options.rank, u->row, WK_F32};
+    struct wk_buffers buffers = {grads, sharded_row(s, s->grads, unit), u->row, WK_F32};
     if (s->low.grads) {
         buffers.in = s->low.grads + u->place;
         buffers.dtype = s->options.narrowing.type;
@@ -191,7 +186,7 @@ int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *u = &s->plan.units[unit];
     const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].wild};
-    float *row = s->grads + u->place + u->row * (size_t)s->options.rank;
+    float *row = sharded_row(s, s->grads, unit);
     struct wk_buffers buffers = {row, row, u->row, WK_F32};
     if (sharded_low_own(s)) {
         buffers.in = buffers.out = row_of(s, s->low.grads, unit);
@@ -211,7 +206,7 @@ void sharded_low_compact(struct sharded *s)
 void sharded_low_collect(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    const float *sum = s->grads + u->place + u->row * (size_t)s->options.rank;
+    const float *sum = sharded_row(s, s->grads, unit);
     add_narrow(s, s->low.own_grads + u->shard, sum, u->row);
 }
 

@@ -128,13 +128,7 @@ static int write_file(struct plan *plan, int file, struct error *err)
     for (int i = 0; i < plan->what->n_tensors && !rc; i++)
         if (plan->file[i] == file)
             rc = write_tensor(plan, i, fd, err);
-    if (!rc && fsync(fd))
-        rc = error_errno(err, errno, "syncing");
-    if (close(fd) && !rc)
-        rc = error_errno(err, errno, "closing");
-    if (rc)
-        (void)error_wrap(err, "%s", name);
-    return rc;
+    return file_end(fd, name, rc, err);
 }
 
 static int write_index(const struct plan *plan, struct error *err)
