@@ -1,17 +1,15 @@
 /* The largest batch that fits, agreed on by ranks of which one has less memory: two processes, a
  * limit of the address space on the second.
  */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/check.h"
-#include "tests/numeric/train/toy.h"
+#include "tests/numeric/train/ranked.h"
 
 enum { RANKS = 2, MOST = 512, LENGTH = 32, STEPS = 2 };
 
@@ -29,33 +27,6 @@ struct scene {
     const char *strategy;
     struct found *found; /* [RANKS], shared between the processes */
 };
-
-struct place_table {
-    char rank[8], port[8];
-};
-
-static const char *lookup(void *arg, const char *name)
-{
-    const struct place_table *table = arg;
-    if (strcmp(name, "RANK") == 0)
-        return table->rank;
-    if (strcmp(name, "MASTER_PORT") == 0)
-        return table->port;
-    if (strcmp(name, "WORLD_SIZE") == 0)
-        return "2";
-    return strcmp(name, "MASTER_ADDR") == 0 ? "127.0.0.1" : NULL;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(fd, (struct sockaddr *)&at, size) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 static int64_t address_space(void)
 {
@@ -144,16 +115,14 @@ static void train(const struct scene *scene, int rank, struct wk_context *ctx)
 
 static void run_rank(const struct scene *scene, int rank, int port)
 {
-    struct place_table table;
-    struct environment environment = {lookup, &table};
+    struct ranked ranked;
     struct wk_setting settings[] = {{"total_steps", "2"},
                                     {"comm_timeout", "20s"},
                                     {"strategy", scene->strategy ? scene->strategy : "ddp"}};
     struct wk_context *ctx;
-    snprintf(table.rank, sizeof(table.rank), "%d", rank);
-    snprintf(table.port, sizeof(table.port), "%d", port);
+    ranked_init(&ranked, rank, RANKS, port);
     CHECK(context_open(&(struct wk_options){.settings = settings, .n_settings = 3},
-                       &(struct context_seams){.environment = &environment, .quiet = true},
+                       &(struct context_seams){.environment = &ranked.environment, .quiet = true},
                        &ctx) == 0);
     train(scene, rank, ctx);
 }
@@ -161,7 +130,7 @@ static void run_rank(const struct scene *scene, int rank, int port)
 /* Both ranks as processes; what they found is checked to be the same. */
 static struct found run(struct scene *scene)
 {
-    int port = free_port(), status;
+    int port = ranked_port(), status;
     size_t bytes = RANKS * sizeof(*scene->found);
     scene->found = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(scene->found != MAP_FAILED);

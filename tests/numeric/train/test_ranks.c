@@ -1,13 +1,11 @@
 /* The same global batches on one rank and on several give the same losses. */
-#include <arpa/inet.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/lib/check.h"
 #include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/ranked.h"
 #include "tests/numeric/train/toy.h"
 
 enum { STEPS = 50, RANKS_MAX = 4 };
@@ -139,48 +137,17 @@ static void a_program_with_its_own_passes_trains_too(void)
             &(struct variant){.ranks = 2, .custom = true, .accumulation = "1"});
 }
 
-struct table {
-    char rank[8], world[8], port[8];
-};
-
-static const char *lookup(void *arg, const char *name)
-{
-    const struct table *table = arg;
-    if (strcmp(name, "RANK") == 0)
-        return table->rank;
-    if (strcmp(name, "WORLD_SIZE") == 0)
-        return table->world;
-    if (strcmp(name, "MASTER_PORT") == 0)
-        return table->port;
-    return strcmp(name, "MASTER_ADDR") == 0 ? "127.0.0.1" : NULL;
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(fd, (struct sockaddr *)&at, size) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&at, &size) == 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 static void rank_and_world_from_the_environment_are_enough(void)
 {
     static struct toy toys[2];
-    struct table tables[2];
-    struct environment environments[2];
+    struct ranked ranked[2];
     pthread_t threads[2];
     double expected[STEPS + 1];
-    int port = free_port();
+    int port = ranked_port();
     memset(toys, 0, sizeof(toys));
     for (int i = 0; i < 2; i++) {
-        snprintf(tables[i].rank, sizeof(tables[i].rank), "%d", i);
-        snprintf(tables[i].world, sizeof(tables[i].world), "2");
-        snprintf(tables[i].port, sizeof(tables[i].port), "%d", port);
-        environments[i] = (struct environment){lookup, &tables[i]};
-        toys[i].environment = &environments[i];
+        ranked_init(&ranked[i], i, 2, port);
+        toys[i].environment = &ranked[i].environment;
         toy_set(&toys[i], "total_steps", "50");
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
