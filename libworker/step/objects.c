@@ -1,4 +1,5 @@
-/* Objects as programs make them in a context: their failures become the context's error. */
+/* Objects as programs make them in a context: their failures become the context's error, and
+ * without one stay with the thread. */
 #include <string.h>
 
 #include "libworker/step/context.h"
@@ -7,6 +8,8 @@ static int tell(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (rc && ctx)
         (void)context_fail(ctx, err);
+    else if (rc)
+        (void)error_keep(err);
     return rc;
 }
 

@@ -45,13 +45,25 @@ static void take_batch(struct wk_context *ctx, const struct wk_loader *loader,
     ctx->weight = 0;
 }
 
+/* One that no context has, or not even one that was made. */
+static void refuse_loader(const struct wk_loader *loader)
+{
+    struct error err = {0};
+    (void)error_set(&err, WK_ESTATE, "wk_next of %s",
+                    loader ? "a loader that wk_prepare was not given" : "NULL instead of a loader");
+    if (loader && loader->maker)
+        (void)context_fail(loader->maker, &err);
+    else
+        (void)error_keep(&err);
+}
+
 bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
 {
     struct wk_context *ctx = loader ? loader->owner : NULL;
-    if (!ctx && loader && loader->maker)
-        (void)fail(loader->maker, WK_ESTATE, "wk_next of a loader that wk_prepare was not given");
-    if (!ctx)
+    if (!ctx) {
+        refuse_loader(loader);
         return false;
+    }
     if (!ret_batch) {
         (void)fail(ctx, WK_EINVAL, "wk_next was given no batch to fill");
         return false;

@@ -68,7 +68,8 @@ WK_API int wk_close(struct wk_context *ctx);
 
 /* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence (""
  * if none, valid until wk_close). wk_last_error(NULL) is why the last constructor that takes no
- * context (wk_gpt_new, wk_adamw_new, wk_custom_new, …) refused on this thread, until the next. */
+ * context (wk_gpt_new, wk_adamw_new, wk_custom_new, …), or call on a loader or source that has
+ * none, refused on this thread, until the next. */
 WK_API int wk_status(const struct wk_context *ctx);
 WK_API const char *wk_last_error(const struct wk_context *ctx);
 
@@ -149,7 +150,8 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
 
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
  * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
- * WK_ESTATE, the error of the context that it was made in. Of a training loader it is where
+ * WK_ESTATE, the error of the context that it was made in; where that is none or closed,
+ * wk_last_error(NULL) has the sentence. Of a training loader it is where
  * everything that happens between steps happens: checkpoints, stop requests, new generations. Of
  * several training loaders the one asked first begins the step, the others take part in it; a loop
  * asks them in the same order in every step. In a broken generation all but that one give a batch

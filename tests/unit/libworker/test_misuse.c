@@ -387,8 +387,32 @@ Test(misuse, a_forgotten_loader_behind_the_end_is_only_over)
     small_open(&s, NULL);
     cr_assert_eq(wk_close(s.ctx), 0);
     cr_expect_not(wk_next(s.loader, &batch));
+    cr_expect_str_eq(wk_last_error(NULL), "wk_next of a loader that wk_prepare was not given");
     s.ctx = NULL;
     small_close(&s);
+}
+
+Test(misuse, a_loader_without_a_context_leaves_its_reason)
+{
+    struct wk_source *source;
+    struct wk_loader *loader = NULL;
+    struct wk_batch batch;
+    cr_expect_eq(wk_source_bytes(NULL, "", 0, &source), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "a text without a byte has no samples");
+    cr_assert_eq(wk_source_bytes(NULL, "in the beginning", 16, &source), 0);
+    struct wk_loader_options options = {.source = source, .length = 16, .batch = 1};
+    cr_expect_eq(wk_loader_new(NULL, &options, &loader), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "16 tokens hold no sample of 16 and its successor");
+    options.length = 4;
+    cr_assert_eq(wk_loader_new(NULL, &options, &loader), 0);
+    cr_expect_eq(wk_loader_seek(loader, -1), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "wk_loader_seek to sample -1");
+    cr_expect_not(wk_next(loader, &batch));
+    cr_expect_str_eq(wk_last_error(NULL), "wk_next of a loader that wk_prepare was not given");
+    cr_expect_not(wk_next(NULL, &batch));
+    cr_expect_str_eq(wk_last_error(NULL), "wk_next of NULL instead of a loader");
+    wk_loader_free(loader);
+    wk_source_free(source);
 }
 
 /* What has no context to keep its reason tells it to the thread. */
