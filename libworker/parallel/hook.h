@@ -23,13 +23,15 @@
 struct kernel_table;
 struct param;
 
+/* Whether every sum of a window is finite, as far as somebody has looked. */
+enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_WILD };
+
 struct grad_hook {
     struct wk_gradient_hook face;
     int (*meet)(void *arg, struct wk_comm *comm); /* NULL: nothing to do */
     void (*free)(void *arg);                      /* likewise */
-    /* After the finish of all: whether every sum is finite, found out while summing. NULL: nobody
-     * looked. */
-    bool (*finite)(const void *arg);
+    /* After the finish of all: what was found out while summing. NULL: nobody looked. */
+    enum sums (*sums)(const void *arg);
     /* Before the first start of a pass: what its gradients are multiplied with (the loss scale).
      * NULL: it remembers nothing that would have to change with it. */
     void (*scaled)(void *arg, double scale);
@@ -44,7 +46,8 @@ struct hook_model {
     size_t count;
 };
 
-/* `watch`: find out whether the sums are finite, which costs no pass of its own. WK_ENOMEM. */
+/* `watch`: with several ranks find out whether the sums are finite, on the blocks that are summed
+ * anyway; a single rank sums nothing. WK_ENOMEM. */
 int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *ret,
                  struct error *err);
 

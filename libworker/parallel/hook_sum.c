@@ -4,8 +4,9 @@
 
 struct hook_sum {
     bool watch;
-    int total;  /* parts of this pass */
-    int wild[]; /* [n_params], by part: its sum is not finite */
+    bool watching; /* in this pass */
+    int total;     /* parts of this pass */
+    int wild[];    /* [n_params], by part: its sum is not finite */
 };
 
 static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
@@ -16,8 +17,9 @@ static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients
     const struct wk_reduce_options watch = {.ret_nonfinite = &hook->wild[gradients->index]};
     struct wk_work *work = NULL;
     hook->total = gradients->total;
-    int rc = hook->watch ? wk_all_reduce_with(comm, &buffers, WK_SUM, &watch, &work)
-                         : wk_all_reduce(comm, data, gradients->count, WK_F32, WK_SUM, &work);
+    hook->watching = hook->watch && wk_comm_world(comm) > 1;
+    int rc = hook->watching ? wk_all_reduce_with(comm, &buffers, WK_SUM, &watch, &work)
+                            : wk_all_reduce(comm, data, gradients->count, WK_F32, WK_SUM, &work);
     gradients->own = work;
     return rc;
 }
@@ -29,13 +31,15 @@ static int finish(void *arg, struct wk_comm *comm, struct wk_gradients *gradient
     return wk_wait(gradients->own);
 }
 
-static bool all_finite(const void *arg)
+static enum sums sums(const void *arg)
 {
     const struct hook_sum *hook = arg;
     int wild = 0;
     for (int i = 0; i < hook->total; i++)
         wild |= hook->wild[i];
-    return !wild;
+    if (!hook->watching)
+        return SUMS_UNJUDGED;
+    return wild ? SUMS_WILD : SUMS_FINITE;
 }
 
 /* Takes it over. */
@@ -44,7 +48,7 @@ static struct grad_hook as_hook(struct hook_sum *hook)
     return (struct grad_hook){
         .face = {"sum", start, finish, hook},
         .free = free,
-        .finite = hook->watch ? all_finite : NULL,
+        .sums = sums,
     };
 }
 

@@ -192,7 +192,7 @@ void sharded_drain(struct sharded *s)
 int sharded_squares(struct sharded *s, double *ret)
 {
     double squares = s->low.grads
-                         ? sharded_low_squares(s)
+                         ? sharded_low_squares(s, 0, s->plan.shard)
                          : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
     int rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
     if (!rc)

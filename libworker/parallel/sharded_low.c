@@ -217,19 +217,19 @@ int sharded_low_agree(struct sharded *s)
 {
     if (!s->low.grads && !s->groups.column)
         return 0;
-    int32_t wild = s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s)));
+    int32_t wild = s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
     int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
     s->low.wild = wild;
     return rc;
 }
 
-double sharded_low_squares(const struct sharded *s)
+double sharded_low_squares(const struct sharded *s, size_t first, size_t count)
 {
     const struct kernel_table *k = s->model->kernels;
     double squares = 0;
-    for (size_t done = 0, n; done < s->plan.shard; done += n) {
-        n = s->plan.shard - done < PIECE ? s->plan.shard - done : PIECE;
-        k->widen(s->low.wide, s->options.narrowing.type, s->low.own_grads + done, n);
+    for (size_t done = 0, n; done < count; done += n) {
+        n = count - done < PIECE ? count - done : PIECE;
+        k->widen(s->low.wide, s->options.narrowing.type, s->low.own_grads + first + done, n);
         squares += k->sum_squares(s->low.wide, n);
     }
     return squares;

@@ -55,8 +55,8 @@ void sharded_low_collect(struct sharded *s, int unit);
 /* The window's sums are there: whether all are finite, on all ranks alike. Collective. */
 int sharded_low_agree(struct sharded *s);
 
-/* Of the shard's narrow gradient. */
-double sharded_low_squares(const struct sharded *s);
+/* Of the shard's narrow gradient: the sum of squares of [first, first + count), limits. */
+double sharded_low_squares(const struct sharded *s, size_t first, size_t count);
 void sharded_low_clamp(struct sharded *s, float limit);
 
 /* What is left of the window's narrow gradients is not wanted any more. */

@@ -25,7 +25,7 @@ static int make_hook(struct strategy *st, const struct strategy_options *options
                                model->count};
     switch (options->hook) {
     case HOOK_SUM:
-        return hook_sum_new(&about, narrowing_on(&st->narrowing), &st->hook, err);
+        return hook_sum_new(&about, !options->measures, &st->hook, err);
     case HOOK_F16:
         return hook_low_new(&about, WK_F16, &st->hook, err);
     case HOOK_BF16:
@@ -258,14 +258,14 @@ void strategy_flush(struct strategy *st)
         ddp_flush(&st->ddp);
 }
 
-/* Hooks that do not look leave it to a pass over the sums. */
-static bool sums_finite(const struct strategy *st)
+/* What is known of the window's sums once they are there. */
+static enum sums seen_while_summing(const struct strategy *st)
 {
-    if (st->is_sharded)
-        return sharded_finite(&st->shard);
-    if (st->hook.finite && st->ddp.hook.arg == st->hook.face.arg)
-        return st->hook.finite(st->hook.face.arg);
-    return isfinite(clip_sum_squares(st->model->kernels, st->grads, st->model->count));
+    if (st->is_sharded && narrowing_on(&st->narrowing))
+        return sharded_finite(&st->shard) ? SUMS_FINITE : SUMS_WILD;
+    if (!st->is_sharded && st->hook.sums && st->ddp.hook.arg == st->hook.face.arg)
+        return st->hook.sums(st->hook.face.arg);
+    return SUMS_UNJUDGED;
 }
 
 int strategy_finish(struct strategy *st, struct error *err)
@@ -277,13 +277,42 @@ int strategy_finish(struct strategy *st, struct error *err)
                               st->is_sharded ? sharded_error(&st->shard) : wk_comm_error(comm))
                   : 0;
     st->last = false;
-    st->finite = !narrowing_on(&st->narrowing) || sums_finite(st);
+    st->sums = seen_while_summing(st);
     return usage_check(&st->usage, st->model->params, wk_comm_world(comm), st->unused_fine, err);
 }
 
-bool strategy_finite(const struct strategy *st)
+int strategy_finite(struct strategy *st, bool *ret)
 {
-    return st->finite;
+    double squares;
+    int rc = st->sums == SUMS_UNJUDGED ? strategy_squares(st, &squares) : 0;
+    if (!rc)
+        *ret = st->sums == SUMS_FINITE;
+    return rc;
+}
+
+/* Of `param`, which lies within what this rank updates by. */
+static bool param_finite(struct strategy *st, const struct param *param)
+{
+    if (st->is_sharded && st->shard.low.grads)
+        return isfinite(sharded_low_squares(&st->shard, param->offset, param->count));
+    const float *grads = strategy_range(st).grads + param->offset;
+    return isfinite(clip_sum_squares(st->model->kernels, grads, param->count));
+}
+
+int strategy_first_wild(struct strategy *st, int *ret_index)
+{
+    int32_t first = 0, none = st->model->n_params;
+    for (; first < none; first++) {
+        size_t begin;
+        const struct param *own = strategy_own(st, first, &begin);
+        if (own && !param_finite(st, own))
+            break;
+    }
+    int rc =
+        st->is_sharded ? wk_all_reduce(st->shard.whole, &first, 1, WK_I32, WK_MIN, NULL) : 0;
+    if (!rc)
+        *ret_index = first < none ? first : -1;
+    return rc;
 }
 
 void strategy_drain(struct strategy *st)
@@ -299,20 +328,30 @@ void strategy_drain(struct strategy *st)
 
 int strategy_squares(struct strategy *st, double *ret)
 {
+    int rc = 0;
     if (st->is_sharded)
-        return sharded_squares(&st->shard, ret);
-    *ret = clip_sum_squares(st->model->kernels, st->grads, st->model->count);
-    return 0;
+        rc = sharded_squares(&st->shard, ret);
+    else
+        *ret = clip_sum_squares(st->model->kernels, st->grads, st->model->count);
+    /* Squares of floats do not overflow a double. */
+    if (!rc && st->sums == SUMS_UNJUDGED)
+        st->sums = isfinite(*ret) ? SUMS_FINITE : SUMS_WILD;
+    return rc;
 }
 
-void strategy_clamp(struct strategy *st, float limit)
+int strategy_clamp(struct strategy *st, float limit)
 {
+    bool finite;
+    int rc = strategy_finite(st, &finite);
+    if (rc || !finite)
+        return rc;
     if (!st->is_sharded)
         clip_clamp(st->grads, st->model->count, limit);
     else if (st->shard.low.grads)
         sharded_low_clamp(&st->shard, limit);
     else
         clip_clamp(st->shard.own_grads, st->shard.plan.shard, limit);
+    return 0;
 }
 
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,

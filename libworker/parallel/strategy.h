@@ -29,6 +29,7 @@ struct strategy_options {
     struct powersgd_options powersgd;
     const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
     bool unused_fine;    /* parameters need not be announced on every rank */
+    bool measures;       /* strategy_squares comes first with every window's sums */
 };
 
 struct strategy {
@@ -41,8 +42,8 @@ struct strategy {
     bool unused_fine;
     const char *offload;
     bool fill_later;
-    bool last;   /* the pass under way sums its window */
-    bool finite; /* every sum of the last window that was */
+    bool last;      /* the pass under way sums its window */
+    enum sums sums; /* of the last window that was */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
     struct wk_arena *arena; /* what grads lie in */
@@ -112,9 +113,15 @@ void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
 int strategy_finish(struct strategy *st, struct error *err);
 
-/* In bf16 and f16, after the window's last finish: whether every sum of it was finite then, before
- * anything was clipped. The same on all ranks, found out while summing. */
-bool strategy_finite(const struct strategy *st);
+/* After the window's last finish: whether every sum of it was finite then, before anything was
+ * clipped; the same on all ranks. Found out while summing (bf16, f16; ddp in float on several
+ * ranks) or by strategy_squares; else by one pass over the sums that this rank updates by. The code
+ * of a collective. Collective when sharded. */
+int strategy_finite(struct strategy *st, bool *ret);
+
+/* Where they are not: the first parameter in the model's order with such a sum, or -1. A pass over
+ * all. Collective when sharded. */
+int strategy_first_wild(struct strategy *st, int *ret_index);
 
 /* Wait for whatever is under way on an aborted communicator and forget the window. */
 void strategy_drain(struct strategy *st);
@@ -122,8 +129,9 @@ void strategy_drain(struct strategy *st);
 /* Sum of squares of the summed gradient. Collective when sharded. */
 int strategy_squares(struct strategy *st, double *ret);
 
-/* The summed gradient into [-limit, limit], element by element, where this rank updates by it. */
-void strategy_clamp(struct strategy *st, float limit);
+/* The summed gradient into [-limit, limit], element by element, where this rank updates by it; what
+ * is not finite would look harmless then, so such a window stays as it is. As strategy_finite. */
+int strategy_clamp(struct strategy *st, float limit);
 
 /* One optimizer step of this rank's range with gradients times `scale`; then what others need of
  * it, which is collective when sharded. If that fails this rank's shard is a step ahead. */

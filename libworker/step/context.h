@@ -247,7 +247,8 @@ int mixed_open_unit(struct unit *unit, struct error *err);
 double mixed_scale(const struct unit *unit);
 
 /* The window's sums are complete: whether they can be applied. In fp16 what is not finite makes
- * *ret_skip true; elsewhere, or when no loss scale helps, it is an error. Once per window. */
+ * *ret_skip true; elsewhere, or when no loss scale helps, it is WK_EOVERFLOW with a sentence that
+ * names the parameter. Once per window. Collective when sharded, whose codes come without one. */
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err);
 
 void mixed_numbers(const struct unit *unit, struct unit_numbers *ret);

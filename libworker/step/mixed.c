@@ -1,7 +1,9 @@
-/* What mixed_precision asks for: narrow copies for the products, and in fp16 a loss scale. */
+/* What mixed_precision asks for: narrow copies for the products, and in fp16 a loss scale; and
+ * whether a window's sums can be applied. */
 #include <math.h>
 #include <string.h>
 
+#include "common/base/str.h"
 #include "libworker/step/context.h"
 
 static int choose_type(const char *precision, enum wk_dtype *ret, struct error *err)
@@ -79,21 +81,51 @@ double mixed_scale(const struct unit *unit)
     return unit->ctx->scales ? unit->scaler.scale : 1;
 }
 
+/* Gradients are summed in place, so with several ranks nobody knows any more whose it was. */
+static int refuse_gradient(struct unit *unit, double loss, struct error *err)
+{
+    const struct wk_context *ctx = unit->ctx;
+    int index = -1;
+    int rc = strategy_first_wild(&unit->strategy, &index);
+    if (rc)
+        return rc;
+    char of[128] = "";
+    if (ctx->n_units > 1)
+        (void)str_printf(of, sizeof(of), " of model %d", unit_number(unit));
+    return error_set(err, WK_EOVERFLOW,
+                     "step %lld is not taken: the gradient of %s%s%s is not finite, and the loss is "
+                     "%g; the parameters are those of the step before. If norms grew before, a "
+                     "lower rate, a longer warm-up or clip_grad_norm helps; else look at this "
+                     "batch, and at passes of the program's own",
+                     (long long)ctx->numbers.step + 1,
+                     index < 0 ? "some parameter" : unit->model->params[index].name, of,
+                     ctx->world > 1 ? ", summed over the ranks," : "", loss);
+}
+
+static int refuse_loss(const struct wk_context *ctx, double loss, struct error *err)
+{
+    return error_set(err, WK_EOVERFLOW,
+                     "step %lld is not taken: the loss (%g) is not finite; the parameters are those "
+                     "of the step before. If it grew before, a lower rate, a longer warm-up or "
+                     "clip_grad_norm helps; else look at this batch",
+                     (long long)ctx->numbers.step + 1, loss);
+}
+
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
     double loss = (double)unit->strategy.extras[EXTRA_LOSS] / unit->micro;
-    bool finite = isfinite(loss) && isfinite(unit->grad_scale);
-    if (narrowing_on(&ctx->narrowing))
-        finite = finite && strategy_finite(&unit->strategy);
+    bool finite;
+    int rc = strategy_finite(&unit->strategy, &finite);
     *ret_skip = false;
+    if (rc)
+        return rc;
+    finite = finite && isfinite(unit->grad_scale);
     if (ctx->scales)
-        return scaler_update(&unit->scaler, finite, ret_skip, err);
-    return finite ? 0
-                  : error_set(err, WK_EOVERFLOW,
-                              "step %lld is not taken: the loss (%g) or the gradient is not "
-                              "finite; the parameters are those of the step before",
-                              (long long)ctx->numbers.step + 1, loss);
+        return scaler_update(&unit->scaler, finite && isfinite(loss), ret_skip, err);
+    if (!isfinite(loss))
+        return refuse_loss(ctx, loss, err);
+    return finite ? 0 : refuse_gradient(unit, loss, err);
 }
 
 void mixed_numbers(const struct unit *unit, struct unit_numbers *ret)

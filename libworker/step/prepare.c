@@ -50,6 +50,9 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
                              ? prepare_offload(ctx)
                              : NULL,
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
+        /* Limits of elements hide what is not finite, so they are judged before. */
+        .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
+                    !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };
     options.ddp.sizes = options.shard.sizes;
     if (!model_is_custom(model) && !model->seed_waits)

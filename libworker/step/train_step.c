@@ -208,11 +208,14 @@ int wk_backward(struct wk_model *model)
     return 0;
 }
 
-/* Limit each element, which is still multiplied by what wk_step takes off. */
-static void clamp(struct unit *unit, double max_value)
+/* Limit each element, which is still multiplied by what wk_step takes off. false: the step in
+ * flight is gone. */
+static bool clamp(struct unit *unit, double max_value)
 {
-    if (max_value > 0)
-        strategy_clamp(&unit->strategy, (float)(max_value / unit->grad_scale));
+    int rc = strategy_clamp(&unit->strategy, (float)(max_value / unit->grad_scale));
+    if (rc)
+        (void)context_break(unit->ctx, rc);
+    return !rc;
 }
 
 /* At a window's end, wait for its sums. false: it is no end, the step in flight is gone, or the
@@ -234,8 +237,8 @@ static bool finish_sums(struct unit *unit)
     }
     unit->reduced = true;
     unit->grad_scale = 1.0 / (window_weight(unit) * mixed_scale(unit));
-    clamp(unit, settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE));
-    return true;
+    double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE);
+    return !(limit > 0) || clamp(unit, limit);
 }
 
 /* The norm as wk_step would apply the gradient without clipping, then clipping by it; max_norm 0
@@ -278,7 +281,7 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
     if (!(max_value > 0))
         return fail(unit->ctx, WK_EINVAL, "wk_clip_grad_value needs a limit above 0");
     if (finish_sums(unit))
-        clamp(unit, (double)max_value);
+        (void)clamp(unit, (double)max_value);
     return unit->ctx->error.code;
 }
 
@@ -308,9 +311,10 @@ static int step(struct unit *unit)
         window_close(unit, WINDOW_AGAIN);
         return ctx->error.code;
     }
-    if (mixed_judge(unit, &ctx->skipped, &err))
-        return context_fail(ctx, &err);
-    int rc = ctx->skipped ? 0 : update(unit, &err);
+    int rc = mixed_judge(unit, &ctx->skipped, &err);
+    if (rc)
+        return rc == WK_EOVERFLOW ? context_fail(ctx, &err) : context_break(ctx, rc);
+    rc = ctx->skipped ? 0 : update(unit, &err);
     if (rc) {
         ctx->torn = ctx->is_sharded;
         return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);

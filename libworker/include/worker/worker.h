@@ -193,7 +193,7 @@ WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_
 WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
 
 /* Update the parameters, at the end of an accumulation window; else nothing. A loss or gradient
- * that is not finite (without mixed_precision: a loss or a measured norm) is WK_EOVERFLOW, and the
+ * that is not finite is WK_EOVERFLOW with a sentence that names the parameter, and the
  * parameters stay as they were; but with mixed_precision fp16 that step is skipped on all ranks,
  * the loss scale lowered, and WK_EOVERFLOW comes only when no scale is low enough. Each model has a
  * scale of its own: an overflow skips the step of its model alone. WK_ESTATE without a backward
