@@ -217,7 +217,8 @@ int sharded_low_agree(struct sharded *s)
 {
     if (!s->low.grads && !s->groups.column)
         return 0;
-    int32_t wild = s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
+    int32_t wild =
+        s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
     int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
     s->low.wild = wild;
     return rc;

@@ -308,8 +308,7 @@ int strategy_first_wild(struct strategy *st, int *ret_index)
         if (own && !param_finite(st, own))
             break;
     }
-    int rc =
-        st->is_sharded ? wk_all_reduce(st->shard.whole, &first, 1, WK_I32, WK_MIN, NULL) : 0;
+    int rc = st->is_sharded ? wk_all_reduce(st->shard.whole, &first, 1, WK_I32, WK_MIN, NULL) : 0;
     if (!rc)
         *ret_index = first < none ? first : -1;
     return rc;

@@ -92,23 +92,25 @@ static int refuse_gradient(struct unit *unit, double loss, struct error *err)
     char of[128] = "";
     if (ctx->n_units > 1)
         (void)str_printf(of, sizeof(of), " of model %d", unit_number(unit));
-    return error_set(err, WK_EOVERFLOW,
-                     "step %lld is not taken: the gradient of %s%s%s is not finite, and the loss is "
-                     "%g; the parameters are those of the step before. If norms grew before, a "
-                     "lower rate, a longer warm-up or clip_grad_norm helps; else look at this "
-                     "batch, and at passes of the program's own",
-                     (long long)ctx->numbers.step + 1,
-                     index < 0 ? "some parameter" : unit->model->params[index].name, of,
-                     ctx->world > 1 ? ", summed over the ranks," : "", loss);
+    return error_set(
+        err, WK_EOVERFLOW,
+        "step %lld is not taken: the gradient of %s%s%s is not finite, and the loss is "
+        "%g; the parameters are those of the step before. If norms grew before, a "
+        "lower rate, a longer warm-up or clip_grad_norm helps; else look at this "
+        "batch, and at passes of the program's own",
+        (long long)ctx->numbers.step + 1,
+        index < 0 ? "some parameter" : unit->model->params[index].name, of,
+        ctx->world > 1 ? ", summed over the ranks," : "", loss);
 }
 
 static int refuse_loss(const struct wk_context *ctx, double loss, struct error *err)
 {
-    return error_set(err, WK_EOVERFLOW,
-                     "step %lld is not taken: the loss (%g) is not finite; the parameters are those "
-                     "of the step before. If it grew before, a lower rate, a longer warm-up or "
-                     "clip_grad_norm helps; else look at this batch",
-                     (long long)ctx->numbers.step + 1, loss);
+    return error_set(
+        err, WK_EOVERFLOW,
+        "step %lld is not taken: the loss (%g) is not finite; the parameters are those "
+        "of the step before. If it grew before, a lower rate, a longer warm-up or "
+        "clip_grad_norm helps; else look at this batch",
+        (long long)ctx->numbers.step + 1, loss);
 }
 
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)

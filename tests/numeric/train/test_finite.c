@@ -173,11 +173,10 @@ static void under_every_hook(void)
 {
     static const char *const hooks[] = {"none", "fp16", "bf16", "powersgd"};
     for (int h = 0; h < 4; h++) {
-        struct scene scene = {.settings = {{"strategy", "ddp"},
-                                           {"mixed_precision", "no"},
-                                           {"ddp.hook", hooks[h]}},
-                              .value = INFINITY,
-                              .ranks = 2};
+        struct scene scene = {
+            .settings = {{"strategy", "ddp"}, {"mixed_precision", "no"}, {"ddp.hook", hooks[h]}},
+            .value = INFINITY,
+            .ranks = 2};
         if (h < 3) {
             check_refused(&scene);
             continue;
@@ -203,9 +202,12 @@ static void finite_gradients_go_on(void)
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
-        CHECK_CASE(in_float),         CHECK_CASE(in_bf16),
-        CHECK_CASE(in_narrow_sums),   CHECK_CASE(over_replicas),
-        CHECK_CASE(under_every_hook), CHECK_CASE(finite_gradients_go_on),
+        CHECK_CASE(in_float),
+        CHECK_CASE(in_bf16),
+        CHECK_CASE(in_narrow_sums),
+        CHECK_CASE(over_replicas),
+        CHECK_CASE(under_every_hook),
+        CHECK_CASE(finite_gradients_go_on),
         {0},
     };
     return check_all(cases, argc, argv);
