@@ -9,6 +9,7 @@
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
 #include "libworker/checkpoint/file.h"
+#include "libworker/checkpoint/numbers.h"
 #include "libworker/pretrained/pretrained.h"
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
@@ -27,6 +28,13 @@ static const struct args_option options[] = {
      .type = ARGS_BYTES,
      .fallback = "5GiB",
      .help = "export: largest file, but for a tensor larger than that; 0 is no limit"},
+    {.name = "model",
+     .kind = ARGS_OPTION,
+     .value_name = "N",
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = NUMBERS_UNITS_MAX,
+     .help = "export: which one of a checkpoint of several, from 1 in the order of wk_prepare"},
     {.name = "config",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -42,6 +50,7 @@ static const struct args_option options[] = {
 static const char *const examples[] = {
     "muster ckpt gpt-kjv",
     "muster ckpt export /shared/ckpt/step-00002000 gpt-kjv-hf --format bf16",
+    "muster ckpt export /shared/ckpt/step-00002000 student --model 2",
     NULL,
 };
 static const struct args_command command = {
@@ -64,6 +73,7 @@ static int export_weights(const struct args *args)
     struct pretrained_export what = {
         .checkpoint = args_text(args, "folder"),
         .path = args_text(args, "out"),
+        .model = (int)args_integer(args, "model"),
         .options = {.file_bytes = (uint64_t)args_integer(args, "file-size")},
     };
     for (int i = 0; formats[i]; i++)

@@ -14,7 +14,7 @@ const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_N
     return ret;
 }
 
-static const char prefix[] = "model.";
+enum { PREFIX_MAX = 16 };
 
 struct export_names {
     char text[PRETRAINED_NAME_MAX];
@@ -23,6 +23,7 @@ struct export_names {
 struct merge {
     struct checkpoint_reader *reader;
     const struct manifest *manifest;
+    char prefix[PREFIX_MAX];        /* of the model's tensors in the checkpoint */
     struct weights_tensor *tensors; /* the model's */
     struct export_names *names;
     int *of; /* which of the manifest's each is */
@@ -50,6 +51,80 @@ static int read_tensor(void *arg, int index, struct weights_range range, float *
     return rc ? rc : wk_widen(ret, format, merge->raw, range.count);
 }
 
+/* What names of model `number`'s tensors begin with (step/state.c gives them); 0: of the only one.
+ */
+static const char *model_prefix(int number, char ret[PREFIX_MAX])
+{
+    (void)(number ? str_printf(ret, PREFIX_MAX, "%d.model.", number)
+                  : str_copy(ret, PREFIX_MAX, "model."));
+    return ret;
+}
+
+/* Tensors of each model in a checkpoint; [0] of the one that is there alone and has no number. */
+struct models {
+    int tensors[NUMBERS_UNITS_MAX + 1];
+    int count;
+};
+
+/* "model.x" is the 0th's, "2.model.x" the second's; -1: an optimizer's. */
+static int model_of(const char *name)
+{
+    for (int i = 0; i <= NUMBERS_UNITS_MAX; i++) {
+        char prefix[PREFIX_MAX];
+        if (str_starts(name, model_prefix(i, prefix)))
+            return i;
+    }
+    return -1;
+}
+
+static struct models count_models(const struct manifest *manifest)
+{
+    struct models models = {0};
+    for (int i = 0; i < manifest->n_tensors; i++) {
+        int number = model_of(manifest->tensors[i].name);
+        if (number >= 0 && !models.tensors[number]++)
+            models.count++;
+    }
+    return models;
+}
+
+/* "1 of 4 tensors, 2 of 6" */
+static int refuse_model(const struct models *models, int wanted, struct error *err)
+{
+    char list[NUMBERS_UNITS_MAX * 32] = "";
+    for (int i = 1; i <= NUMBERS_UNITS_MAX; i++) {
+        size_t used = strlen(list);
+        if (models->tensors[i])
+            (void)str_printf(list + used, sizeof(list) - used, "%s%d of %d%s", used ? ", " : "", i,
+                             models->tensors[i], used ? "" : " tensors");
+    }
+    if (!models->count)
+        return error_set(err, WK_EIO, "it holds no weights of a model");
+    if (!*list)
+        return error_set(err, WK_EINVAL, "it holds one model, not %d", wanted);
+    int rc = wanted ? error_set(err, WK_EINVAL, "it holds no model %d: %s", wanted, list)
+                    : error_set(err, WK_EINVAL, "it holds several models: %s", list);
+    error_hint(err, "--model N chooses one, by its place in the program's wk_prepare");
+    return rc;
+}
+
+static int choose_model(struct merge *merge, int wanted, struct error *err)
+{
+    struct models models = count_models(merge->manifest);
+    bool alone = models.tensors[0] && wanted <= 1;
+    if (!alone && !models.tensors[wanted])
+        return refuse_model(&models, wanted, err);
+    (void)model_prefix(alone ? 0 : wanted, merge->prefix);
+    return 0;
+}
+
+static bool holds(const struct merge *merge, const char *name)
+{
+    char full[CHECKPOINT_NAME_MAX];
+    return !str_printf(full, sizeof(full), "%s%s", merge->prefix, name) &&
+           manifest_find(merge->manifest, full);
+}
+
 static int list_tensors(struct merge *merge, struct error *err)
 {
     const struct manifest *manifest = merge->manifest;
@@ -60,21 +135,21 @@ static int list_tensors(struct merge *merge, struct error *err)
     merge->raw = malloc((size_t)WEIGHTS_CHUNK * sizeof(float));
     if (!merge->tensors || !merge->names || !merge->of || !merge->raw)
         return error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
-    bool is_gpt = manifest_find(manifest, "model.wte.weight") &&
-                  manifest_find(manifest, "model.h.0.attn.c_attn.weight");
+    bool is_gpt = holds(merge, "wte.weight") && holds(merge, "h.0.attn.c_attn.weight");
     for (int i = 0; i < manifest->n_tensors; i++) {
         const struct manifest_tensor *tensor = &manifest->tensors[i];
-        if (!str_starts(tensor->name, prefix))
+        if (!str_starts(tensor->name, merge->prefix))
             continue;
         int at = merge->n_tensors++;
         merge->of[at] = i;
         merge->tensors[at] = (struct weights_tensor){
-            .name = pretrained_name(is_gpt, tensor->name + strlen(prefix), merge->names[at].text),
+            .name = pretrained_name(is_gpt, tensor->name + strlen(merge->prefix),
+                                    merge->names[at].text),
             .dims = tensor->dims,
         };
         memcpy(merge->tensors[at].shape, tensor->shape, sizeof(tensor->shape));
     }
-    return merge->n_tensors ? 0 : error_set(err, WK_EIO, "it holds no weights of a model");
+    return 0;
 }
 
 int pretrained_export(const struct pretrained_export *what, struct error *err)
@@ -83,8 +158,12 @@ int pretrained_export(const struct pretrained_export *what, struct error *err)
     int rc = checkpoint_open(what->checkpoint, &merge.reader, err);
     if (!rc) {
         merge.manifest = checkpoint_manifest(merge.reader);
-        rc = list_tensors(&merge, err);
+        rc = choose_model(&merge, what->model, err);
+        if (rc)
+            (void)error_wrap(err, "checkpoint %.300s", what->checkpoint);
     }
+    if (!rc)
+        rc = list_tensors(&merge, err);
     if (!rc) {
         struct weights_write write = {
             .path = what->path,

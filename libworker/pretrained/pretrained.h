@@ -29,9 +29,11 @@ int pretrained_save(const struct wk_model *model, const char *path,
 
 /* The weights of a checkpoint, whatever world and strategy wrote it, merged as a stream. A
  * checkpoint does not tell the number of heads, so the text of config.json, which may be NULL, is
- * the caller's. Errors as checkpoint_load and weights_write. */
+ * the caller's. Errors as checkpoint_load and weights_write; WK_EINVAL, which lists the models,
+ * when it holds several and none is chosen, or not the one that is. */
 struct pretrained_export {
     const char *checkpoint, *path;
+    int model; /* from 1, in the order of wk_prepare; 0: the only one. At most NUMBERS_UNITS_MAX */
     struct wk_export_options options;
     const char *config;
 };

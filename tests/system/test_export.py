@@ -21,17 +21,17 @@ def read_safetensors(path):
     return {name: (t, data[8 + size:][slice(*t["data_offsets"])]) for name, t in header.items()}
 
 
-def merged(folder):
+def merged(folder, prefix="model."):
     """name -> (shape, bytes) of the model's tensors, by the manifest."""
     manifest = json.loads((folder / "manifest.json").read_text())
     names = [file["name"] for file in manifest["files"]]
     shards = {name: read_safetensors(folder / name) for name in names if name.endswith(".safetensors")}
     found = {}
     for tensor in manifest["tensors"]:
-        if not tensor["name"].startswith("model."):
+        if not tensor["name"].startswith(prefix):
             continue
         files = sorted({part["file"] for part in tensor["parts"]}, key=lambda f: min(p["start"] for p in tensor["parts"] if p["file"] == f))
-        found[tensor["name"][len("model."):]] = (tensor["shape"], b"".join(shards[names[f]][tensor["name"]][1] for f in files))
+        found[tensor["name"][len(prefix):]] = (tensor["shape"], b"".join(shards[names[f]][tensor["name"]][1] for f in files))
     return found
 
 
@@ -69,6 +69,26 @@ def test_a_checkpoint_of_any_world_becomes_one_model(tmp_path, world, strategy):
     assert (tmp_path / "many" / "config.json").read_text() == '{"model_type": "gpt2"}'
 
 
+@pytest.mark.parametrize("world,strategy", [(1, "ddp"), (2, "zero2")])
+def test_one_of_several_models_is_exported_by_its_number(tmp_path, world, strategy):
+    run_ranks(world, [EXAMPLES / "gan"], MUSTER_STRATEGY=strategy, MUSTER_CHECKPOINT_DIR=str(tmp_path / "k"))
+    folder = max((tmp_path / "k").glob("step-*"))
+    expected = {number: merged(folder, f"{number}.model.") for number in (1, 2)}
+    listed = ", ".join(f"{number} of {len(expected[number])}" + " tensors" * (number == 1) for number in (1, 2))
+    for number in (1, 2):
+        done = export(folder, tmp_path / str(number), "--model", str(number))
+        assert done.returncode == 0, done.stderr
+        seen = read_safetensors(tmp_path / str(number) / "model.safetensors")
+        assert set(seen) == set(expected[number]) and seen
+        for name, (shape, data) in expected[number].items():
+            assert seen[name][0]["shape"] == shape and seen[name][1] == data, name
+    for more, code, said in [((), 1, f"it holds several models: {listed}"), (("--model", "3"), 1, f"it holds no model 3: {listed}"),
+                             (("--model", "0"), 2, "1..16")]:
+        done = export(folder, tmp_path / "out", *more)
+        assert done.returncode == code and said in done.stderr and "--model" in done.stderr, done.stderr
+        assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_exported_is_said_and_leaves_nothing(tmp_path):
     run_ranks(1, GPT, MUSTER_CHECKPOINT_DIR=str(tmp_path / "k"))
     folder = tmp_path / "k" / "step-00000004"
@@ -77,6 +97,9 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(tmp_path):
                               ([folder, tmp_path / "out", "--format", "fp8"], 2, "fp8"), ([folder, tmp_path / "out", "--config", "absent"], 1, "absent")]:
         done = subprocess.run([MUSTER, "ckpt", "export", *words], capture_output=True, text=True, timeout=30)
         assert done.returncode == code and said in done.stderr, (words, done.returncode, done.stderr)
+    done = export(folder, tmp_path / "out", "--model", "2")
+    assert done.returncode == 1 and "it holds one model, not 2" in done.stderr, done.stderr
+    assert export(folder, tmp_path / "alone", "--model", "1").returncode == 0
     shard = next(folder.glob("*.safetensors"))
     data = bytearray(shard.read_bytes())
     data[-100] ^= 1
