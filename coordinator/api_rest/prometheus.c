@@ -28,8 +28,6 @@ static void count(const struct cluster *cluster, const char *tenant, struct tota
         if (tenant && strcmp(tenant, job->spec->tenant) != 0)
             continue;
         ret->jobs[job->state]++;
-        ret->restarts += (uint64_t)job->restarts;
-        ret->recoveries += job->recoveries;
         if (!job_state_ended(job->state)) {
             ret->workers += (uint64_t)job->current.world;
             ret->stalled += core_stalled(job, &reason);
@@ -42,6 +40,13 @@ static void count(const struct cluster *cluster, const char *tenant, struct tota
             ret->slots += (uint64_t)node->slots;
             ret->slots_used += (uint64_t)node->slots_used;
         }
+    }
+    for (const struct tenant *one = cluster_first_tenant(cluster); one;
+         one = cluster_next_tenant(cluster, one)) {
+        if (tenant && strcmp(tenant, one->name) != 0)
+            continue;
+        ret->restarts += one->restarts;
+        ret->recoveries += one->recoveries;
     }
 }
 
@@ -75,7 +80,7 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     one(out, "muster_workers", "gauge", "Workers of jobs that have not ended.", totals.workers);
     one(out, "muster_jobs_stalled", "gauge", "Running jobs whose ranks wait for others.",
         totals.stalled);
-    one(out, "muster_restarts_total", "counter", "Restarts of all jobs.", totals.restarts);
+    one(out, "muster_restarts_total", "counter", "Restarts of jobs.", totals.restarts);
     one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
         totals.recoveries);
     if (tenant)

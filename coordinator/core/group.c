@@ -139,6 +139,7 @@ static void become_running(struct step *step, struct job *job, const struct reas
     }
     if (job->broken_at_ms) {
         job->recoveries++;
+        job->tenant->recoveries++;
         job->broken_at_step = best_step(job);
     }
     job->cause_wall_ms = 0;

@@ -291,6 +291,7 @@ static bool charge(struct step *step, struct job *job, struct failure *failure)
         return false;
     }
     job->restarts++;
+    job->tenant->restarts++;
     set_backoff(step, job);
     return true;
 }

@@ -32,6 +32,9 @@ struct tenant {
     int64_t use_at_ms;
     struct map waiting; /* its jobs that wait for a place: higher priority first, then sequence */
     int number;         /* of its line in the queue of the pass at work */
+    /* of all its jobs since the process began, also of those forgotten since: for metrics, which
+     * must not fall */
+    uint64_t restarts, recoveries;
 };
 
 struct cluster;

@@ -46,6 +46,8 @@ def test_a_crash_is_still_tried_again(cluster, tmp_path):
     mark = tmp_path / "mark"
     job = cluster.submit("--", "/bin/sh", "-c", f"test -e {mark} || {{ touch {mark}; exit 1; }}")
     assert cluster.wait_state(job, "succeeded")["restarts"] == 1
+    text = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+    assert "\nmuster_restarts_total 1\n" in text and "\nmuster_recoveries_total 1\n" in text, text
 
 
 def test_who_gave_way_says_so_while_it_waits(make_cluster):

@@ -194,6 +194,21 @@ static void ends(const char *id, int rank, const struct exit_info *exit)
     story_follow(&s);
 }
 
+Test(failures, what_is_counted_of_a_tenant_outlives_its_jobs)
+{
+    story_running_pair(&s, &story_rigid);
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    const struct tenant *tenant = cluster_tenant(s.cluster, "default");
+    cr_expect_eq(tenant->restarts, 1);
+    cr_expect_eq(tenant->recoveries, 1);
+    story_cancel(&s, "j1");
+    story_wait(&s, 60000);
+    cluster_remove_job(s.cluster, story_job(&s, "j1"));
+    cr_expect_eq(tenant->restarts, 1);
+    cr_expect_eq(tenant->recoveries, 1);
+}
+
 Test(failures, the_last_lines_of_what_failed_first_stay_with_the_reason)
 {
     story_running_pair(

@@ -192,13 +192,14 @@ Test(spec, a_variable_of_musters_that_nothing_reads_is_refused)
     spec_release(spec);
 }
 
-static struct job *ended_job(struct cluster *cluster, uint64_t sequence, const char *dir)
+static struct job *ended_job(struct cluster *cluster, uint64_t sequence, const char *workdir,
+                             const char *dir)
 {
     struct spec_input input = good();
     struct job *job = calloc(1, sizeof *job);
     cr_assert_not_null(job);
     input.checkpoint_dir = dir;
-    input.workdir = "/home/me/";
+    input.workdir = workdir;
     cr_assert_eq(spec_build(&input, &job->spec, NULL), 0);
     (void)snprintf(job->id, sizeof job->id, "j%d", (int)sequence);
     job->sequence = sequence;
@@ -218,14 +219,19 @@ static void expect_chain(const struct cluster *cluster, const struct spec *spec,
 
 Test(cluster, jobs_of_one_folder_are_found_newest_first)
 {
+    static const char home[] = "/home/me/";
     struct cluster *cluster = cluster_new(1);
-    struct job *first = ended_job(cluster, 1, "/c/a/");
-    struct job *third = ended_job(cluster, 3, "/c/a"), *second = ended_job(cluster, 2, "/c/a//");
-    struct job *near = ended_job(cluster, 4, "a"), *other = ended_job(cluster, 5, "/c/b");
+    struct job *first = ended_job(cluster, 1, home, "/c/a/");
+    struct job *third = ended_job(cluster, 3, home, "/c/a"),
+               *second = ended_job(cluster, 2, home, "/c/a//");
+    struct job *near = ended_job(cluster, 4, home, "a"),
+               *other = ended_job(cluster, 5, home, "/c/b");
     struct spec *spec = spec_hold(first->spec), *relative = spec_hold(near->spec);
-    ended_job(cluster, 6, NULL);
+    ended_job(cluster, 6, home, NULL);
+    struct job *away = ended_job(cluster, 7, "/home/you", "a");
     expect_chain(cluster, spec, "j3 j2 j1 ");
     expect_chain(cluster, relative, "j4 ");
+    expect_chain(cluster, away->spec, "j7 ");
     cluster_remove_job(cluster, second);
     expect_chain(cluster, spec, "j3 j1 ");
     cluster_remove_job(cluster, third);

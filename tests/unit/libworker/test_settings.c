@@ -152,7 +152,34 @@ Test(settings, what_counts_for_nothing_is_remarked)
     cr_expect(strstr(remarks.text[1], "checkpoint.every counts only with a checkpoint.dir"));
     cr_expect(strstr(remarks.text[2], "did you mean MUSTER_STRATEGY?"));
     settings_fini(&settings);
+
+    /* What is said as the default has it, however it is spelled, and a folder to begin from. */
+    static const char *const fine[] = {"MUSTER_FSDP_RESHARD_AFTER_FORWARD",
+                                       "on",
+                                       "MUSTER_LOSS_SCALE_GROWTH",
+                                       "2.0",
+                                       "MUSTER_RESUME_FROM",
+                                       "/c/step-00000100",
+                                       NULL};
+    variables.pairs = fine;
     environment.all = NULL;
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    remarks.count = 0;
+    settings_remark(&settings, &environment, take_remark, &remarks);
+    cr_expect_eq(remarks.count, 0, "%s", remarks.text[0]);
+    settings_fini(&settings);
+
+    /* A setting that two rules are about is told of once. */
+    static const char *const both[] = {"MUSTER_LOW_GRADIENTS", "true", "MUSTER_RESUME_FROM",
+                                       "latest", NULL};
+    variables.pairs = both;
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    remarks.count = 0;
+    settings_remark(&settings, &environment, take_remark, &remarks);
+    cr_assert_eq(remarks.count, 2);
+    cr_expect(strstr(remarks.text[0], "strategy=zero1"), "%s", remarks.text[0]);
+    cr_expect(strstr(remarks.text[1], "resume_from counts only with a checkpoint.dir"));
+    settings_fini(&settings);
     cr_assert_eq(read_pairs(nothing, &settings, NULL), 0);
     remarks.count = 0;
     settings_remark(&settings, &environment, take_remark, &remarks);
