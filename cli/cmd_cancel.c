@@ -9,7 +9,7 @@ static const struct args_option options[] = {
     {.name = "job",
      .kind = ARGS_WORDS,
      .required = true,
-     .value_name = "JOB...",
+     .value_name = "JOB",
      .help = "ids or names"},
     {0},
 };

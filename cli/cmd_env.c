@@ -29,7 +29,7 @@ static const struct args_option options[] = {
      .choices = outputs,
      .fallback = "table",
      .value_name = "FORMAT",
-     .help = "table, json or yaml"},
+     .help = "how it is printed"},
     {.name = "changed", .kind = ARGS_FLAG, .help = "leave out what is at its default"},
     {.name = "markdown", .kind = ARGS_FLAG, .help = "the table of all settings as documentation"},
     {0},

@@ -18,11 +18,7 @@ static const struct args_option set_options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
     {.name = "reason", .kind = ARGS_OPTION, .help = "why, for the record"},
-    {.name = "node",
-     .kind = ARGS_WORDS,
-     .required = true,
-     .value_name = "NODE...",
-     .help = "names"},
+    {.name = "node", .kind = ARGS_WORDS, .required = true, .value_name = "NODE", .help = "names"},
     {0},
 };
 static const char *const cordon_examples[] = {"muster cordon node-3 --reason \"disk\"", NULL};

@@ -25,11 +25,9 @@ static const struct args_command command = {
 
 static int read_nodes(const char *text, Muster__ScaleJobRequest *request, struct error *err)
 {
-    enum { NODES_MAX = 100000 };
     int64_t min, max;
-    if (parse_range(text, 1, NODES_MAX, &min, &max, err) != 0)
-        return error_set(err, E_INVALID_ARGUMENT, "'%s' is no number of nodes: N or MIN..MAX",
-                         text);
+    if (parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
+        return error_wrap(err, "NODES takes 2 or 1..4");
     request->min = (uint32_t)min;
     request->max = (uint32_t)max;
     return 0;

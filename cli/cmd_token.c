@@ -28,7 +28,7 @@ static const struct args_option token_options[] = {
      .kind = ARGS_POSITIONAL,
      .required = true,
      .choices = token_actions,
-     .help = "create, list, revoke or whoami"},
+     .help = "what to do"},
     {.name = "name", .kind = ARGS_POSITIONAL, .help = "name of a new token; id or name to revoke"},
     {0},
 };
@@ -74,7 +74,7 @@ static const struct args_option tenant_options[] = {
      .kind = ARGS_POSITIONAL,
      .required = true,
      .choices = tenant_actions,
-     .help = "create, list, show or set"},
+     .help = "what to do"},
     {.name = "name", .kind = ARGS_POSITIONAL, .help = "of the tenant"},
     {0},
 };

@@ -65,8 +65,7 @@ static int parse_file(struct input *in, const char *path)
     return rc;
 }
 
-/* By its name: a spec that is not there is a mistake, not a program. */
-static bool is_spec_file(const char *word)
+bool job_input_is_file(const char *word)
 {
     return strcmp(word, "-") == 0 || str_ends(word, ".yaml") || str_ends(word, ".yml") ||
            str_ends(word, ".json");
@@ -104,10 +103,9 @@ static int set_integer(struct input *in, struct tree *map, const char *key, cons
 int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_max,
                     struct error *err)
 {
-    enum { NODES_MAX = 1 << 20 };
     const char *text = args_text(args, "nodes");
     int64_t min = 0, max = 0;
-    if (text && parse_range(text, 1, NODES_MAX, &min, &max, err) != 0)
+    if (text && parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
         return error_wrap(err, "--nodes takes 2 or 1..4");
     *ret_min = (uint32_t)min;
     *ret_max = (uint32_t)max;
@@ -282,7 +280,7 @@ static int apply_options(struct input *in)
 static int build(struct input *in, Muster__JobSpec **ret)
 {
     const char *file = args_text(in->args, "file");
-    bool word_is_file = !file && in->args->word_count > 0 && is_spec_file(in->args->words[0]);
+    bool word_is_file = !file && in->args->word_count > 0 && job_input_is_file(in->args->words[0]);
     if (word_is_file && in->args->word_count > 1) {
         error_set(in->err, E_INVALID_ARGUMENT, "both a spec file (%s) and a command were given",
                   in->args->words[0]);
@@ -334,7 +332,7 @@ static int read_input(struct input *in, struct job_input *ret)
     ret->arena = in->arena;
     ret->written = in->spec;
     ret->file = args_text(in->args, "file");
-    if (!ret->file && in->args->word_count > 0 && is_spec_file(in->args->words[0]))
+    if (!ret->file && in->args->word_count > 0 && job_input_is_file(in->args->words[0]))
         ret->file = in->args->words[0];
     return 0;
 }

@@ -7,6 +7,9 @@
 #include "common/base/tree.h"
 #include "proto/job.pb-c.h"
 
+/* By its name: a spec that is not there is a mistake, not a program. */
+bool job_input_is_file(const char *word);
+
 /* The rows `submit` and `run` share. */
 #define JOB_OPTIONS                                                                                \
     {.name = "file",                                                                               \
@@ -80,7 +83,7 @@
          .help = "training setting, as strategy=ddp or mesh.dp=2"},                                \
     {                                                                                              \
         .name = "command", .kind = ARGS_COMMAND, .value_name = "[SPEC | -- COMMAND...]",           \
-        .help = "a spec file, or the program to run"                                               \
+        .is_file = job_input_is_file, .help = "a spec file, or the program to run"                 \
     }
 
 struct job_input {

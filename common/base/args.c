@@ -216,7 +216,7 @@ static int read_positional(struct parser *parser, const char *word)
         return rc;
     }
     args->words[args->word_count++] = word;
-    if (row->kind == ARGS_COMMAND)
+    if (row->kind == ARGS_COMMAND && !(row->is_file && !parser->only_words && row->is_file(word)))
         while (parser->at < parser->count)
             args->words[args->word_count++] = parser->words[parser->at++];
     return 0;

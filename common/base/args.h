@@ -24,7 +24,8 @@ enum args_kind {
     ARGS_POSITIONAL, /* one word, in the order of the table */
     ARGS_WORDS,      /* all remaining words; last positional row */
     ARGS_COMMAND,    /* the first word and everything after it, options included; last row. A `--`
-                        before it is dropped: `run -- prog -x` and `run prog -x` are the same */
+                        before it is dropped: `run -- prog -x` and `run prog -x` are the same. A
+                        first word that `is_file` knows is a file: options may follow it */
 };
 
 enum args_type { ARGS_TEXT, ARGS_INTEGER, ARGS_NUMBER, ARGS_DURATION, ARGS_BYTES };
@@ -35,10 +36,11 @@ struct args_option {
     enum args_kind kind;
     enum args_type type; /* checked while parsing */
     bool required;
-    int64_t min, max;           /* of ARGS_INTEGER, if they differ */
-    const char *value_name;     /* "URL" in the help; NULL shows the name in capitals */
-    const char *fallback;       /* used and shown when not given; NULL if none */
-    const char *const *choices; /* NULL-terminated; NULL allows anything */
+    int64_t min, max;                  /* of ARGS_INTEGER, if they differ */
+    const char *value_name;            /* "URL" in the help; NULL shows the name in capitals */
+    const char *fallback;              /* used and shown when not given; NULL if none */
+    const char *const *choices;        /* NULL-terminated; NULL allows anything */
+    bool (*is_file)(const char *word); /* of ARGS_COMMAND; may be NULL */
     const char *help;
 };
 

@@ -35,7 +35,9 @@ int args_usage(const struct args_command *command, struct buf *out)
                 buf_printf(out, " --%s %s", row->name, name);
             continue;
         }
-        if (row->kind == ARGS_COMMAND)
+        if (row->kind == ARGS_COMMAND && row->is_file)
+            buf_printf(out, " %s", name);
+        else if (row->kind == ARGS_COMMAND)
             buf_printf(out, row->required ? " [--] %s [args...]" : " [[--] %s [args...]]", name);
         else
             buf_printf(out, row->required ? " %s%s" : " [%s%s]", name, dots);

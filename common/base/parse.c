@@ -27,7 +27,10 @@ int parse_i64(const char *text, int64_t min, int64_t max, int64_t *ret, struct e
     }
     if (*p)
         return error_set(err, E_INVALID_ARGUMENT, "'%.40s' is not a whole number", text);
-    if (overflow || value < min || value > max)
+    bool outside = overflow || value < min || value > max;
+    if (outside && max == INT64_MAX && !(overflow && !negative))
+        return error_set(err, E_OUT_OF_RANGE, "%.40s is below %" PRId64, text, min);
+    if (outside)
         return error_set(err, E_OUT_OF_RANGE, "%.40s is not in %" PRId64 "..%" PRId64, text, min,
                          max);
     *ret = value;

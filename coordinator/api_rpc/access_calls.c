@@ -251,9 +251,9 @@ static int intake_tenant_of_token(struct service *service, unsigned role, const 
                                   struct error *err)
 {
     if (!access_role_bound(role))
-        return *tenant ? bad_field(err, "tenant", "this role belongs to no tenant") : 0;
+        return *tenant ? bad_field(err, "tenant", "a token of this role belongs to none") : 0;
     if (!*tenant)
-        return bad_field(err, "tenant", "this role needs one");
+        return bad_field(err, "tenant", "a token of role member or viewer needs one");
     return access_tenant(service->access, tenant) ? 0
                                                   : access_no_tenant(service->access, tenant, err);
 }

@@ -55,8 +55,10 @@ static int check(struct step *step, const struct job *job, struct error *err)
         error_field(err, "nodes");
         error_hint(err, "at least 1, min not above max, at most %d", SPEC_NODES_MAX);
     } else if (job->spec->mesh_fixed > 0 && spec_world(job->spec, min) % job->spec->mesh_fixed) {
-        error_set(err, E_INVALID_ARGUMENT, "%d workers cannot be divided by cp x tp x pp = %d",
-                  spec_world(job->spec, min), job->spec->mesh_fixed);
+        error_set(err, E_INVALID_ARGUMENT,
+                  "nodes.min %d: its %d worker%s cannot be divided by cp x tp x pp = %d", min,
+                  spec_world(job->spec, min), spec_world(job->spec, min) == 1 ? "" : "s",
+                  job->spec->mesh_fixed);
         error_field(err, "nodes.min");
     } else if (runs && job->current.nodes > max && !preempt_may_shrink(job)) {
         error_set(err, E_FAILED_PRECONDITION, "job %s cannot give nodes back as it is", job->id);

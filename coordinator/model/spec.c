@@ -405,9 +405,9 @@ static int check_mesh(const struct spec_input *in, struct spec *spec, struct err
         fixed *= factor(tp) * factor(pp);
     if (fixed > world || world % fixed) {
         error_set(err, E_INVALID_ARGUMENT,
-                  "cp x tp x pp = %u x %u x %u does not divide the %llu workers of nodes.min",
+                  "cp x tp x pp = %u x %u x %u does not divide the %llu worker%s of nodes.min",
                   (unsigned)factor(cp), (unsigned)factor(tp), (unsigned)factor(pp),
-                  (unsigned long long)world);
+                  (unsigned long long)world, world == 1 ? "" : "s");
         error_field(err, "training.mesh");
         error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
         return E_INVALID_ARGUMENT;
@@ -417,8 +417,9 @@ static int check_mesh(const struct spec_input *in, struct spec *spec, struct err
     bool wants = dp || replicate || shard;
     uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
     if (wants && (data > largest || data * fixed > largest)) {
-        error_set(err, E_INVALID_ARGUMENT, "the mesh needs more than the %llu workers of nodes.max",
-                  (unsigned long long)largest);
+        error_set(err, E_INVALID_ARGUMENT,
+                  "the mesh needs more than the %llu worker%s of nodes.max",
+                  (unsigned long long)largest, largest == 1 ? "" : "s");
         error_field(err, "training.mesh");
         error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
         return E_INVALID_ARGUMENT;
@@ -464,11 +465,11 @@ static int check_training(const struct spec_input *in, struct spec *spec, struct
 static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     const char *tenant = given(in->tenant) ? in->tenant : "default";
-    int rc = check_name(in->name, "name", err);
+    int rc = build_command(in, err); /* first: a job without a name takes it from its command */
+    if (rc == 0)
+        rc = check_name(in->name, "name", err);
     if (rc == 0)
         rc = check_name(tenant, "tenant", err);
-    if (rc == 0)
-        rc = build_command(in, err);
     if (rc == 0)
         rc = build_nodes(in, spec, err);
     if (rc == 0)
@@ -544,14 +545,27 @@ static void copy_texts(struct arena *arena, const struct spec_input *in, struct 
     }
 }
 
+static int check_workdir(const struct spec_input *in, struct error *err)
+{
+    if (!given(in->workdir))
+        return 0;
+    if (strlen(in->workdir) > CHECKPOINT_DIR_MAX)
+        return bad(err, "workdir", "900 bytes at most", "the path is too long");
+    if (in->workdir[0] != '/' && !in->stored)
+        return bad(err, "workdir", "a path that begins with /, the same on every node",
+                   "a relative workdir would be looked for in each agent's own folder");
+    return 0;
+}
+
 int spec_build(const struct spec_input *input, struct spec **ret, struct error *err)
 {
     struct spec spec = {.references = 1};
     int rc = validate(input, &spec, err);
     if (rc < 0)
         return rc;
-    if (input->workdir && strlen(input->workdir) > CHECKPOINT_DIR_MAX)
-        return bad(err, "workdir", "900 bytes at most", "the path is too long");
+    rc = check_workdir(input, err);
+    if (rc < 0)
+        return rc;
     struct block *block = calloc(1, sizeof *block);
     insist(block);
     arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);

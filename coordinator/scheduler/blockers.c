@@ -96,7 +96,10 @@ static bool explain_health(const struct pass *pass, struct reason *ret)
                count == 1 ? " is" : "s are", first->name, node_state_name(first->state),
                first->reason.text);
     (void)str_copy(ret->node, sizeof ret->node, first->name);
-    reason_hint(ret, "bring them back, or uncordon what was cordoned");
+    if (count == 1)
+        reason_hint(ret, "bring it back, or uncordon it if it was cordoned");
+    else
+        reason_hint(ret, "bring them back, or uncordon what was cordoned");
     return true;
 }
 

@@ -180,6 +180,15 @@ static int finish(struct training *t, const struct gpt_options *options)
     return wk_close(t->ctx);
 }
 
+/* Something could not be made of the options, which the context does not know. */
+static int give_up(struct training *t, int rc)
+{
+    if (*wk_last_error(NULL))
+        (void)fprintf(stderr, "gpt: %s (see --help)\n", wk_last_error(NULL));
+    (void)wk_close(t->ctx);
+    return rc == WK_ENOMEM ? 1 : WK_EXIT_CONFIG;
+}
+
 static int run(const struct gpt_options *options)
 {
     struct training t = {0};
@@ -194,10 +203,8 @@ static int run(const struct gpt_options *options)
         wk_prepare_all(t.ctx, WK_OBJECT(t.model), WK_OBJECT(t.optimizer), WK_OBJECT(t.loader),
                        WK_OBJECT(t.scheduler));
         train(&t, options);
-    } else if (!wk_status(t.ctx)) {
-        (void)fprintf(stderr, "gpt: an option has no possible value: see --help\n");
     }
-    int code = rc && !wk_status(t.ctx) ? (wk_close(t.ctx), 2) : finish(&t, options);
+    int code = rc && !wk_status(t.ctx) ? give_up(&t, rc) : finish(&t, options);
     wk_scheduler_free(t.scheduler);
     wk_optimizer_free(t.optimizer);
     wk_loader_free(t.loader);
@@ -210,7 +217,7 @@ int main(int argc, char **argv)
 {
     struct gpt_options options;
     if (gpt_options_parse(argc, argv, &options))
-        return 2;
+        return WK_EXIT_CONFIG; /* the same would come of trying again */
     if (options.help) {
         gpt_options_help(argv[0]);
         return 0;

@@ -454,7 +454,5 @@ int checkpoint_write(const struct checkpoint_write *what, struct error *err)
         (void)file_remove_folder(draft.temporary, NULL);
     manifest_fini(&draft.manifest);
     note_fini(&draft.note);
-    if (rc)
-        (void)error_wrap(err, "checkpoint of step %lld", (long long)what->numbers->step);
     return rc;
 }

@@ -1,4 +1,6 @@
 /* What happens between two steps: stop requests, new generations, checkpoints, the end. */
+#include <stdio.h>
+
 #include "libworker/step/context.h"
 
 bool boundary_stopping(struct wk_context *ctx)
@@ -47,10 +49,12 @@ static bool renew(struct wk_context *ctx)
         (void)context_fail(ctx, &err);
         return false;
     }
+    char before[48] = "";
+    if (ctx->numbers.step != step)
+        (void)snprintf(before, sizeof(before), " (it was at %lld)", (long long)step);
     context_notice(ctx, "generation %llu: rank %d of %d, step %lld%s",
                    (unsigned long long)ctx->generation, ctx->rank, ctx->world,
-                   (long long)ctx->numbers.step,
-                   ctx->numbers.step == step ? "" : " taken from the others");
+                   (long long)ctx->numbers.step, before);
     return true;
 }
 

@@ -269,7 +269,8 @@ int save_last(struct wk_context *ctx, struct error *err)
         }
     }
     if (rc)
-        (void)error_wrap(err, "the last state is not saved");
+        (void)error_wrap(err, "the last state is not saved, step %lld",
+                         (long long)ctx->numbers.step);
     return rc;
 }
 

@@ -246,6 +246,7 @@ static int start_together(struct wk_context *ctx, struct error *err)
 static int load_together(struct wk_context *ctx, struct error *err)
 {
     int64_t before = INT64_MAX;
+    struct error failed = {0}; /* the load that an older one is looked for after */
     for (;;) {
         char path[CHECKPOINT_PATH_MAX] = "";
         struct error own = {0};
@@ -262,10 +263,15 @@ static int load_together(struct wk_context *ctx, struct error *err)
             return rc;
         if (!*path && before == INT64_MAX && !ctx->fell_back)
             return start_together(ctx, err);
+        if (!*path && failed.code)
+            return *err = failed, failed.code;
         if (!*path)
-            return error_set(err, before == INT64_MAX ? WK_ENOTFOUND : WK_EIO,
+            return error_set(err, WK_ENOTFOUND,
                              "no checkpoint to go back to: a part of the state is gone with its "
-                             "rank, and none has been committed that loads");
+                             "rank, and none has been committed");
+        if (failed.code)
+            context_notice(ctx, "%s; taking the one before it, step %lld", failed.text,
+                           (long long)checkpoint_step_of(path));
         code = state_load(ctx, path, &own);
         rc = worst(ctx, code, &code, err);
         if (rc)
@@ -278,8 +284,10 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (code != WK_EIO && code != WK_ENOTFOUND)
             return own.code ? (*err = own, own.code)
                             : error_set(err, code, "another rank could not load %s", path);
-        context_notice(ctx, "%s; taking the one before it",
-                       own.code ? own.text : "another rank could not load its part");
+        if (own.code)
+            failed = own;
+        else
+            (void)error_set(&failed, code, "another rank could not load its part of %s", path);
         before = checkpoint_step_of(path);
         ctx->fell_back = true;
     }

@@ -52,6 +52,17 @@ def test_values_are_refused_with_file_and_line(cluster, tmp_path):
     assert done.returncode == 2 and "'urgent'" in done.stderr and "line 5" not in done.stderr, done.stderr
 
 
+def test_options_may_follow_a_spec_file(cluster, tmp_path):
+    (tmp_path / "job.yaml").write_text("name: a\ncommand: [/bin/true]\n")
+    done = cluster.muster("submit", tmp_path / "job.yaml", "-n", "b", "--set", "total_steps=3")
+    assert done.returncode == 0, done.stderr
+    spec = cluster.job(done.stdout.strip())["spec"]
+    assert spec["name"] == "b" and spec["training"]["settings"]["total_steps"] == "3", spec
+    done = cluster.muster("submit", tmp_path / "job.yaml", "/bin/false", "-n", "b")
+    assert done.returncode == 2 and "both a spec file" in done.stderr, done.stderr
+    assert "usage: muster submit [options] [SPEC | -- COMMAND...]\n" in cluster.muster("submit", "--help").stdout
+
+
 def test_ranges_are_written_either_way(cluster):
     for words in ("1..2", "1-2"):
         job = cluster.submit("-N", words, "--", "/bin/true")

@@ -118,9 +118,10 @@ WK_API int wk_optimizer_group(struct wk_optimizer *optimizer, const struct wk_gr
  *   WSD       1 until total_steps - decay_steps, then a line to min_ratio at total_steps (Hu et al.
  *             2024, "MiniCPM"), or 1 - sqrt with `root` (Hägele et al. 2024)
  *   ONE_CYCLE half a cosine from initial_ratio at 0 up to 1 at w - 1 and another down to min_ratio
- * at total_steps - 1, as torch.optim.lr_scheduler.OneCycleLR (Smith and Topin 2019) LAMBDA
- * lambda(arg, s), warm-up multiplied in PRODUCT   the parts' factors multiplied SEQUENCE  part i
- * until step ends[i], each counting from its own start; the last goes on
+ *             at total_steps - 1, as torch.optim.lr_scheduler.OneCycleLR (Smith and Topin 2019)
+ *   LAMBDA    lambda(arg, s), warm-up multiplied in
+ *   PRODUCT   the parts' factors multiplied
+ *   SEQUENCE  part i until step ends[i], each counting from its own start; the last goes on
  */
 enum wk_schedule_kind {
     WK_SCHEDULE_CONSTANT,

@@ -33,7 +33,8 @@ enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
 WK_API size_t wk_dtype_bytes(enum wk_dtype dtype);
 WK_API const char *wk_dtype_name(enum wk_dtype dtype);
 
-/* One rank's share of a global batch. The arrays stay the loader's, valid until its next batch. */
+/* One rank's share of a global batch: of its global_samples in order, those that wk_split gives
+ * this rank (pad false). The arrays stay the loader's, valid until its next batch. */
 struct wk_batch {
     const int32_t *tokens;  /* [samples, length] */
     const int32_t *targets; /* [samples, length] */

@@ -221,11 +221,14 @@ static void other_optimizers_states_are_saved_whole(void)
     states_are_saved_whole((struct toy){.adafactor = true});
 }
 
-static void a_damaged_only_checkpoint_is_an_error(void)
+static void damaged_only_checkpoint(const char *strategy)
 {
     struct tmpdir dir = tmpdir_make();
     static struct toy first, second;
     char path[CHECKPOINT_PATH_MAX];
+    first = second = (struct toy){0};
+    toy_set(&first, "strategy", strategy);
+    toy_set(&second, "strategy", strategy);
     toy_set(&first, "total_steps", "5");
     toy_set(&first, "checkpoint.dir", dir.path);
     toy_run(&first);
@@ -238,7 +241,14 @@ static void a_damaged_only_checkpoint_is_an_error(void)
     toy_run(&second);
     CHECK(second.status == WK_EIO && second.exit_code == 1);
     CHECK(strstr(second.error, "digest differs"));
+    CHECK(!strstr(second.notices, "taking the one before it"));
     tmpdir_remove(&dir);
+}
+
+static void a_damaged_only_checkpoint_is_an_error(void)
+{
+    damaged_only_checkpoint("ddp");
+    damaged_only_checkpoint("zero2");
 }
 
 static void a_disk_that_refuses_ends_training_no_sooner_but_is_no_success(void)

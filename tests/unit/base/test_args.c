@@ -150,6 +150,35 @@ Test(args, a_command_keeps_its_own_options)
     cr_assert_str_eq(err.text, "muster run: PROGRAM is missing");
 }
 
+static bool ends_in_yaml(const char *word)
+{
+    return str_ends(word, ".yaml");
+}
+
+Test(args, options_go_on_behind_a_file_but_not_behind_a_program)
+{
+    static const struct args_option options[] = {
+        {.name = "nodes", .letter = 'n', .kind = ARGS_OPTION},
+        {.name = "program", .kind = ARGS_COMMAND, .is_file = ends_in_yaml},
+        {0},
+    };
+    static const struct args_command run = {.program = "muster run", .options = options};
+    cr_assert_eq(parse_with(&run, WORDS("job.yaml", "-n", "3")), 0);
+    cr_assert_str_eq(args_text(&args, "nodes"), "3");
+    cr_assert_eq(args.word_count, 1);
+    args_fini(&args);
+    cr_assert_eq(parse_with(&run, WORDS("prog", "job.yaml", "-n", "3")), 0);
+    cr_assert_null(args_text(&args, "nodes"));
+    cr_assert_eq(args.word_count, 4);
+    args_fini(&args);
+    cr_assert_eq(parse_with(&run, WORDS("--", "job.yaml", "-n", "3")), 0);
+    cr_assert_eq(args.word_count, 3);
+    args_fini(&args);
+    cr_assert_eq(parse_with(&run, WORDS("job.yaml", "prog", "-n", "3")), 0);
+    cr_assert_eq(args.word_count, 4); /* both: the program says that it cannot be */
+    args_fini(&args);
+}
+
 Test(args, errors_name_the_option_and_the_nearest_one)
 {
     refuse(WORDS("--node", "3", "x"), "muster submit: unknown option --node",

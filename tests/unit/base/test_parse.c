@@ -33,6 +33,8 @@ Test(parse, integers_out_of_range_leave_the_result_alone)
     struct error err;
     cr_assert_eq(parse_i64("11", 1, 10, &x, &err), E_OUT_OF_RANGE);
     cr_assert_str_eq(err.text, "11 is not in 1..10");
+    cr_assert_eq(parse_i64("-1", 0, INT64_MAX, &x, &err), E_OUT_OF_RANGE);
+    cr_assert_str_eq(err.text, "-1 is below 0");
     cr_assert_eq(x, 5);
 }
 

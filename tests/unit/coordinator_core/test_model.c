@@ -79,7 +79,11 @@ Test(spec, what_is_wrong_is_named_with_a_hint)
     expect_bad(&input, "name", "lower-case");
     input = good();
     input.command_count = 0;
+    input.name = NULL; /* which would have been the command's */
     expect_bad(&input, "command", "program");
+    input = good();
+    input.workdir = "project";
+    expect_bad(&input, "workdir", "begins with /");
     input = good();
     input.nodes_min = 3;
     input.nodes_max = 2;
