@@ -30,7 +30,7 @@
 #define CLIENT_OUTPUT                                                                              \
     {                                                                                              \
         .name = "output", .letter = 'o', .kind = ARGS_OPTION, .choices = output_formats,           \
-        .fallback = "table", .value_name = "FORMAT", .help = "how it is printed"                 \
+        .fallback = "table", .value_name = "FORMAT", .help = "how it is printed"                   \
     }
 extern const char *const output_formats[];
 

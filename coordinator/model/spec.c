@@ -10,6 +10,7 @@
 #include "common/base/str.h"
 #include "common/settings/idle.h"
 #include "common/settings/variable.h"
+#include "coordinator/model/spec_internal.h"
 
 enum {
     SPEC_TEXTS_MAX_BYTES = 2 * SPEC_TEXT_MAX_BYTES,
@@ -297,7 +298,7 @@ static int check_constraints(const struct spec_input *in, struct error *err)
     return 0;
 }
 
-static const char *training_value(const struct spec_input *in, const char *name)
+const char *spec_training(const struct spec_input *in, const char *name)
 {
     for (int i = 0; i < in->training_count; i++)
         if (strcmp(in->training[i].key, name) == 0)
@@ -344,7 +345,7 @@ static int check_variable(const struct spec_input *in, const struct pair *pair, 
     int setting = variable_setting(pair->key);
     if (setting < 0 || !given(pair->value))
         return 0;
-    const char *name = setting_rows[setting].name, *said = training_value(in, name);
+    const char *name = setting_rows[setting].name, *said = spec_training(in, name);
     if (said && strcmp(said, pair->value) != 0) {
         error_set(err, E_INVALID_ARGUMENT, "%s is '%.80s', but training says %s: %.80s", pair->key,
                   pair->value, name, said);
@@ -373,56 +374,6 @@ static int check_env(const struct spec_input *in, struct error *err)
         int rc = in->stored ? 0 : check_variable(in, &in->env[i], err);
         if (rc < 0)
             return rc;
-    }
-    return 0;
-}
-
-static uint64_t factor(uint32_t dimension)
-{
-    return dimension ? dimension : 1;
-}
-
-static uint32_t mesh_size(const struct spec_input *in, const char *name)
-{
-    const char *text = training_value(in, name);
-    int64_t size = 0;
-    if (text)
-        (void)parse_i64(text, 0, UINT32_MAX, &size, NULL);
-    return (uint32_t)size;
-}
-
-/* The parts of the mesh that do not shrink with the world must divide it at every size. */
-static int check_mesh(const struct spec_input *in, struct spec *spec, struct error *err)
-{
-    uint32_t cp = mesh_size(in, "mesh.cp"), tp = mesh_size(in, "mesh.tp"),
-             pp = mesh_size(in, "mesh.pp"), dp = mesh_size(in, "mesh.dp"),
-             replicate = mesh_size(in, "mesh.dp_replicate"), shard = mesh_size(in, "mesh.dp_shard");
-    uint64_t world = (uint64_t)spec_world(spec, spec->nodes_min);
-    uint64_t fixed = factor(cp);
-    if (tp > world || pp > world || cp > world)
-        fixed = UINT64_MAX;
-    else
-        fixed *= factor(tp) * factor(pp);
-    if (fixed > world || world % fixed) {
-        error_set(err, E_INVALID_ARGUMENT,
-                  "cp x tp x pp = %u x %u x %u does not divide the %llu worker%s of nodes.min",
-                  (unsigned)factor(cp), (unsigned)factor(tp), (unsigned)factor(pp),
-                  (unsigned long long)world, world == 1 ? "" : "s");
-        error_field(err, "training.mesh");
-        error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
-        return E_INVALID_ARGUMENT;
-    }
-    spec->mesh_fixed = (int)fixed;
-    uint64_t data = dp ? dp : factor(replicate) * factor(shard);
-    bool wants = dp || replicate || shard;
-    uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
-    if (wants && (data > largest || data * fixed > largest)) {
-        error_set(err, E_INVALID_ARGUMENT,
-                  "the mesh needs more than the %llu worker%s of nodes.max",
-                  (unsigned long long)largest, largest == 1 ? "" : "s");
-        error_field(err, "training.mesh");
-        error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
-        return E_INVALID_ARGUMENT;
     }
     return 0;
 }
@@ -457,9 +408,9 @@ static int check_training(const struct spec_input *in, struct spec *spec, struct
         if (rc < 0)
             return rc;
     }
-    const char *from = training_value(in, "resume_from");
+    const char *from = spec_training(in, "resume_from");
     spec->resumes = given(from);
-    return check_mesh(in, spec, err);
+    return spec_check_mesh(in, spec, err);
 }
 
 static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
@@ -505,7 +456,7 @@ static const char *keep(struct arena *arena, const char *text)
 static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_COUNT])
 {
     for (int i = 0; i < SETTINGS_COUNT; i++)
-        ret[i] = training_value(in, setting_rows[i].name);
+        ret[i] = spec_training(in, setting_rows[i].name);
     for (int i = 0; i < in->env_count; i++) {
         int setting = variable_setting(in->env[i].key);
         if (setting >= 0 && given(in->env[i].value))

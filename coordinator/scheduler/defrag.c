@@ -31,8 +31,7 @@ static bool may_move(const struct defrag *defrag, const struct job *job)
     return preempt_may_shrink(job) && job->current.nodes >= 2 &&
            job->current.nodes <= job->spec->nodes_min &&
            job->spec->priority <= defrag->job->spec->priority &&
-           !view_is_absent(&defrag->view, job) &&
-           defrag_rest_ends(job) <= defrag->view.now_ms;
+           !view_is_absent(&defrag->view, job) && defrag_rest_ends(job) <= defrag->view.now_ms;
 }
 
 static bool moves_already(const struct defrag *defrag, const struct job *job)

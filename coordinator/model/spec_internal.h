@@ -1,0 +1,17 @@
+/* What the files that check a job's specification share. Private to model/. */
+#ifndef MODEL_SPEC_INTERNAL_H
+#define MODEL_SPEC_INTERNAL_H
+
+#include "coordinator/model/spec.h"
+
+struct error;
+
+/* spec.c: what the input says for a setting; NULL: nothing. */
+const char *spec_training(const struct spec_input *in, const char *name);
+
+/* spec_mesh.c: the parts of the mesh that do not shrink with the world must divide it at every
+ * size; their product becomes mesh_fixed. Nodes and workers of `spec` are set. E_INVALID_ARGUMENT.
+ */
+int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error *err);
+
+#endif

@@ -1,0 +1,55 @@
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/parse.h"
+#include "coordinator/model/spec_internal.h"
+
+static uint64_t factor(uint32_t dimension)
+{
+    return dimension ? dimension : 1;
+}
+
+static uint32_t mesh_size(const struct spec_input *in, const char *name)
+{
+    const char *text = spec_training(in, name);
+    int64_t size = 0;
+    if (text)
+        (void)parse_i64(text, 0, UINT32_MAX, &size, NULL);
+    return (uint32_t)size;
+}
+
+int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    uint32_t cp = mesh_size(in, "mesh.cp"), tp = mesh_size(in, "mesh.tp"),
+             pp = mesh_size(in, "mesh.pp"), dp = mesh_size(in, "mesh.dp"),
+             replicate = mesh_size(in, "mesh.dp_replicate"), shard = mesh_size(in, "mesh.dp_shard");
+    uint64_t world = (uint64_t)spec_world(spec, spec->nodes_min);
+    uint64_t fixed = factor(cp);
+    if (tp > world || pp > world || cp > world)
+        fixed = UINT64_MAX;
+    else
+        fixed *= factor(tp) * factor(pp);
+    if (fixed > world || world % fixed) {
+        error_set(err, E_INVALID_ARGUMENT,
+                  "cp x tp x pp = %u x %u x %u does not divide the %llu worker%s of nodes.min",
+                  (unsigned)factor(cp), (unsigned)factor(tp), (unsigned)factor(pp),
+                  (unsigned long long)world, world == 1 ? "" : "s");
+        error_field(err, "training.mesh");
+        error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
+        return E_INVALID_ARGUMENT;
+    }
+    spec->mesh_fixed = (int)fixed;
+    uint64_t data = dp ? dp : factor(replicate) * factor(shard);
+    bool wants = dp || replicate || shard;
+    uint64_t largest = (uint64_t)spec_world(spec, spec->nodes_max);
+    if (wants && (data > largest || data * fixed > largest)) {
+        error_set(err, E_INVALID_ARGUMENT,
+                  "the mesh needs more than the %llu worker%s of nodes.max",
+                  (unsigned long long)largest, largest == 1 ? "" : "s");
+        error_field(err, "training.mesh");
+        error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
+        return E_INVALID_ARGUMENT;
+    }
+    return 0;
+}
