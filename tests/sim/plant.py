@@ -10,6 +10,7 @@ builds the control plane once and again for each plant (about ten minutes on two
 import argparse
 import json
 import re
+import resource
 import subprocess
 import sys
 import tarfile
@@ -93,13 +94,20 @@ PLANTS = [
      "    step_store_node(step, node);\n    step->place = true;", "    step->place = true;"),
     ("retention-counts-seconds-for-days", "coordinator/retention.c",
      "(int64_t)RETENTION_KEEP_DAYS * DAY_MS", "(int64_t)RETENTION_KEEP_DAYS * 1000"),
-    ("spares-outlive-their-gang", "coordinator/core/job.c",
+    ("spares-stay-on-a-drained-node", "coordinator/core/job.c",
      "        spare_settle(step, job);\n", ""),
     ("limit-not-counted-while-growing", "coordinator/scheduler/pass.c",
      "    request->nodes_max =\n        queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request->nodes_max);\n", ""),
     ("ended-gang-not-charged-to-the-ledger", "coordinator/core/step.c",
      "        if (ledger_follow(job, step->now_ms))", "        if (!job_state_ended(job->state) && ledger_follow(job, step->now_ms))"),
 ]
+
+
+MEMORY_MAX = 4 << 30  # of one simulating process: a plant may make it grow without end
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
 
 def run(command, cwd, log):
@@ -139,7 +147,7 @@ def try_plant(scratch, plant, seeds, log):
         if run(["ninja", "-C", "build", "-j2", "sim"], scratch, log):
             return {"plant": name, "found": None, "why": "does not build"}
         out = subprocess.run(["build/tests/sim/sim", "--seeds", str(seeds), "--first"], cwd=scratch,
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False).stdout
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, preexec_fn=limit_memory).stdout
     finally:
         path.write_text(text)
     failed = re.search(r"FAILED seed (\d+) (.*)", out)
