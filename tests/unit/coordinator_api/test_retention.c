@@ -134,3 +134,22 @@ Test(retention, what_cannot_be_forgotten_on_disk_is_not_forgotten)
     cr_assert_not(known(first));
     cr_assert(known(second));
 }
+
+Test(retention, what_ended_last_is_kept_however_long_it_ran)
+{
+    char longest[32], ids[3][32];
+    world.keep_jobs = 2;
+    world_restart(&world);
+    submit("longest", NULL, longest);
+    for (int i = 0; i < 3; i++) {
+        submit("short", NULL, ids[i]);
+        world_run(&world, 1000);
+        cancel(ids[i]);
+    }
+    world_run(&world, 1000);
+    cancel(longest);
+    world_run(&world, 70000);
+    cr_assert(known(longest), "it has the lowest number and ended last");
+    cr_assert(known(ids[2]));
+    cr_assert(!known(ids[0]) && !known(ids[1]));
+}
