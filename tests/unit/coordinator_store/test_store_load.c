@@ -101,8 +101,8 @@ Test(store_load, the_job_that_cannot_be_read_is_named)
 {
     static const char *const damages[] = {
         "UPDATE jobs SET document = '{\"id\":' WHERE sequence = 1300",
-        "UPDATE jobs SET document = json_object('id', 'j1300', 'sequence', 'many')"
-        " WHERE sequence = 1300",
+        ("UPDATE jobs SET document = json_object('id', 'j1300', 'sequence', 'many')"
+         " WHERE sequence = 1300"),
         "UPDATE jobs SET secret = x'00' WHERE sequence = 1300",
     };
     struct store *store;

@@ -289,6 +289,14 @@ static struct session *session_to(const struct hub *hub)
         CHECK(holds);                                                                              \
     } while (0)
 
+/* What the hub's thread reads or writes too. */
+#define LOCKED(hub, statement)                                                                     \
+    do {                                                                                           \
+        pthread_mutex_lock(&(hub)->lock);                                                          \
+        statement;                                                                                 \
+        pthread_mutex_unlock(&(hub)->lock);                                                        \
+    } while (0)
+
 struct joining {
     struct session *session;
     uint64_t above;
@@ -346,7 +354,7 @@ static void a_superseded_generation_is_left_for_the_newer_one(void)
     change(&hub, 6, true, false);
     pthread_join(joining.thread, NULL);
     CHECK(joining.code == 0 && joining.group.generation == 6);
-    CHECK(hub.joins >= 2);
+    LOCKED(&hub, CHECK(hub.joins >= 2));
     session_group_fini(&joining.group);
     session->ops->free(session);
     hub_end(&hub);
@@ -371,7 +379,7 @@ static void news_are_told_and_who_does_not_leave_is_aborted(void)
     struct joining joining;
     struct aborted aborted = {.lock = PTHREAD_MUTEX_INITIALIZER};
     hub_start(&hub, 1);
-    hub.membership_ready = true;
+    LOCKED(&hub, hub.membership_ready = true);
     struct session *session = session_to(&hub);
     session->abort = note_abort;
     session->abort_arg = &aborted;
@@ -394,7 +402,7 @@ static void a_stop_ends_waiting(void)
     struct joining joining;
     int64_t grace_ms = 0;
     hub_start(&hub, 1);
-    hub.membership_ready = true;
+    LOCKED(&hub, hub.membership_ready = true);
     struct session *session = session_to(&hub);
     join_start(&joining, session, 1); /* for a generation that nobody has announced */
     usleep(50000);
@@ -414,7 +422,7 @@ static void a_stop_that_only_join_tells_is_known_to_the_loop(void)
     struct joining joining;
     int64_t grace_ms = 0;
     hub_start(&hub, 1);
-    hub.stop_by_join = true;
+    LOCKED(&hub, hub.stop_by_join = true);
     struct session *session = session_to(&hub);
     join_start(&joining, session, 0);
     usleep(50000);
@@ -464,7 +472,7 @@ static void metrics_go_in_batches_and_the_last_ones_before_the_end(void)
     }
     session->ops->free(session);
     EVENTUALLY(&hub, hub.step == 3000 && hub.metrics == 3000);
-    CHECK(hub.progresses < 100);
+    LOCKED(&hub, CHECK(hub.progresses < 100));
     hub_end(&hub);
 }
 
@@ -528,7 +536,7 @@ static void a_long_wait_is_told_until_it_is_over(void)
                                                  .waiting_count = 20,
                                                  .waiting = {3, 4}}};
     hub_start(&hub, 1);
-    hub.membership_ready = true;
+    LOCKED(&hub, hub.membership_ready = true);
     struct session *session = session_to(&hub);
     session->status = tell_status;
     session->status_arg = &collectives;
@@ -538,7 +546,7 @@ static void a_long_wait_is_told_until_it_is_over(void)
     session_group_fini(&joining.group);
     set_wait(&collectives, 2500000);
     EVENTUALLY(&hub, hub.waited_ms == 2500 && hub.waits_for == 3 && hub.waits_for_all == 20);
-    CHECK(strcmp(hub.operation, "barrier #9") == 0);
+    LOCKED(&hub, CHECK(strcmp(hub.operation, "barrier #9") == 0));
     set_wait(&collectives, 5500000);
     EVENTUALLY(&hub, hub.waited_ms == 5500);
     set_wait(&collectives, 900000); /* everyday life */
@@ -560,17 +568,17 @@ static void commits_are_asked_refused_and_prune(void)
     CHECK(mkdir(tmpdir_path(&hub.dir, "elsewhere"), 0700) == 0);
     CHECK(mkdir(old, 0700) == 0 && mkdir(path, 0700) == 0 && mkdir(foreign, 0700) == 0);
     struct checkpoint_claim claim = {.step = 2, .generation = 3, .world = 1, .path = path};
-    hub.refuse_commit = true;
+    LOCKED(&hub, hub.refuse_commit = true);
     CHECK(session->ops->commit(session, false, &claim, &err) == WK_EABORT);
     CHECK(strstr(err.text, "generation is over"));
-    CHECK(hub.phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__prepare);
+    LOCKED(&hub, CHECK(hub.phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__prepare));
     pthread_mutex_lock(&hub.lock);
     hub.refuse_commit = false;
     hub.prune[0] = old;
     hub.prune[1] = foreign;
     pthread_mutex_unlock(&hub.lock);
     CHECK(session->ops->commit(session, true, &claim, &err) == 0);
-    CHECK(strcmp(hub.path, path) == 0);
+    LOCKED(&hub, CHECK(strcmp(hub.path, path) == 0));
     CHECK(access(old, F_OK) != 0 && access(foreign, F_OK) == 0 && access(path, F_OK) == 0);
     session->ops->free(session);
     hub_end(&hub);
