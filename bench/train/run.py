@@ -3,7 +3,7 @@
 
 OPENBLAS_CORETYPE is taken out of the environment first, so that both sides use OpenBLAS's own choice
 for this processor; `--as-is` leaves it. Torch is Debian's; MUSTER_BENCH_TORCH names the Python of another
-one to stand beside it too, which brings its own products.
+one to stand beside it too, which brings its own products and takes its turn a second time with its model compiled.
 """
 import json
 import os
@@ -45,14 +45,14 @@ class Side:
         return TOKENS / statistics.median(self.times[2:]) * 1e3
 
 
-def beside(torch, environment):
+def beside(torch, environment, options=()):
     with tempfile.TemporaryDirectory() as folder:
         start = folder + "/start"
         ours = Side([str(PROGRAM), start], environment)
         if ours.process.stdout.readline() != "ready\n":
             print("bench train: our side does not start", file=sys.stderr)
             return 1
-        peer = Side([torch.python, str(HERE / "torch_peer.py"), start], environment)
+        peer = Side([torch.python, str(HERE / "torch_peer.py"), start, *options], environment)
         for _ in range(ROUNDS + 2):
             losses = ours.step(), peer.step()
             if not abs(losses[0] - losses[1]) < 1e-3 * losses[1]:
@@ -62,7 +62,7 @@ def beside(torch, environment):
     peer.close()
     print(json.dumps({"bench": "train", "metric": "tokens_per_s f32 one rank",
                       "ours": round(ours.tokens_per_s()), "peer": round(peer.tokens_per_s()),
-                      "peer_name": f"torch {torch.version}, one thread, OPENBLAS_CORETYPE="
+                      "peer_name": " ".join(["torch", torch.version, *options]) + ", one thread, OPENBLAS_CORETYPE="
                                    + environment.get("OPENBLAS_CORETYPE", "unset"),
                       "ratio": round(ours.tokens_per_s() / peer.tokens_per_s(), 3),
                       "unit": "token/s", "target": TARGET}), flush=True)
@@ -78,6 +78,8 @@ def main():
         environment.pop("OPENBLAS_CORETYPE", None)
     for torch in torches("train"):
         if beside(torch, environment):
+            return 1
+        if not torch.version.startswith("1.") and beside(torch, environment, ["--compile"]):
             return 1
     return subprocess.run([str(PROGRAM)], env=environment).returncode
 

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """The peer of bench_train_kernel: the same GPT in torch, one thread. For every line on standard input
 it takes one step (forward, backward, clip, AdamW) and prints its milliseconds of processor and its
-loss. FILE holds what the other side starts from. Usage: torch_peer.py FILE
+loss. FILE holds what the other side starts from. With --compile the model goes through torch.compile
+(the first steps take as long as that does); AdamW is the fused one where torch has it for processors.
+Usage: torch_peer.py FILE [--compile]
 """
 import array
 import sys
@@ -69,6 +71,14 @@ def read_start(path):
     return torch.tensor(tokens, dtype=torch.int64), torch.tensor(values)
 
 
+def adamw(groups):
+    settings = {"lr": 3e-4, "betas": (0.9, 0.95)}
+    try:
+        return torch.optim.AdamW(groups, fused=True, **settings)
+    except (RuntimeError, TypeError):  # before 2.4 none for processors, before 2.0 none at all
+        return torch.optim.AdamW(groups, **settings)
+
+
 def main():
     torch.set_num_threads(1)
     text, values = read_start(sys.argv[1])
@@ -76,12 +86,13 @@ def main():
     params = model.load(values)
     groups = [{"params": [p for p in params if p.dim() > 1], "weight_decay": 0.1},
               {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95))
+    optimizer = adamw(groups)
+    forward = torch.compile(model) if "--compile" in sys.argv[2:] else model
     tokens, targets = text[:-1].view(SAMPLES, -1), text[1:].view(SAMPLES, -1)
     for _ in sys.stdin:
         start = time.thread_time()
         optimizer.zero_grad(set_to_none=True)
-        loss = model(tokens, targets)
+        loss = forward(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
