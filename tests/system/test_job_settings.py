@@ -1,7 +1,14 @@
 """A job's training settings: every one of the table, checked at submit, told to the workers as the job's own."""
 import json
+import re
 
+import pytest
+import yaml
+from localcluster import MUSTER, ROOT
 from test_training import gpt, text  # noqa: F401
+
+SHOW = ["/bin/sh", "-c", f"exec {MUSTER} env -o json 2>/dev/null"]  # what a worker's libworker has read
+ROW = re.compile(r"^\| `(?P<name>[^`]+)` \| `(?P<variable>\w+)` \| `?(?P<place>\w*)`? \| (?P<values>[^|]+) \| `?(?P<default>[^|`]*)`? \|", re.M)
 
 
 def submit(cluster, folder, text, *words):
@@ -21,6 +28,98 @@ def test_every_setting_reaches_the_worker_as_the_jobs_own(cluster):
     seen = variables(cluster, "--set", "ddp.hook=fp16", "--set", "seed=0", "--set", "fsdp.reshard_after_forward=false", "-e", "MUSTER_LOG_EVERY=3")
     assert seen["MUSTER_DDP_HOOK"] == "fp16" and seen["MUSTER_SEED"] == "0" and seen["MUSTER_FSDP_RESHARD_AFTER_FORWARD"] == "false"
     assert set(seen["MUSTER_JOB_SETTINGS"].split()) == {"MUSTER_DDP_HOOK", "MUSTER_SEED", "MUSTER_FSDP_RESHARD_AFTER_FORWARD", "MUSTER_LOG_EVERY"}
+
+
+def another(row):
+    """A value that is not the default; of a mesh one that a single worker has."""
+    values, default = row["values"], row["default"]
+    if row["name"].startswith("mesh."):
+        return "0" if default == "1" and " from 0 " in values else "1"
+    if "`true`" in values:
+        return "false" if default == "true" else "true"
+    if values.startswith("`N steps`"):
+        return "7 steps"
+    if values.startswith("time"):
+        return "7m"
+    if values.startswith("`"):
+        return next(word for word in re.findall(r"`(\w+)`", values) if word != default)
+    if number := re.match(r"(integer|number) from (\d+)(?: to (\d+))?", values):
+        low, high = int(number[2]), float(number[3] or "inf")
+        candidates = (low + 3, low + 4) if number[1] == "integer" else (low + 3, float(default) / 2)
+        return f"{next(n for n in candidates if n <= high and n != float(default)):g}"
+    return f"/somewhere/{row['name']}"
+
+
+def table():
+    """Of every setting its name, variable, place in a job and another value than its default."""
+    page = (ROOT / "docs/settings.md").read_text()  # which a test holds equal to the table
+    rows = {row["name"]: {**row.groupdict(), "value": another(row)} for row in ROW.finditer(page)}
+    assert len(rows) == len(re.findall(r"^\| `", page, re.M)) > 40
+    return rows
+
+
+def seen_by_worker(cluster, job):
+    cluster.wait_state(job, "succeeded")
+    return json.loads(cluster.muster("logs", "--rank", "0", job, check=True).stdout)
+
+
+def nested(rows):
+    tree = {}
+    for row in rows:
+        *path, last = row["name"].split(".")
+        at = tree
+        for key in path:
+            at = at.setdefault(key, {})
+        at[last] = row["value"]
+    return tree
+
+
+@pytest.mark.parametrize("way", ["file", "dotted", "env", "set"])
+def test_each_setting_of_the_table_reaches_the_worker(cluster, tmp_path, way):
+    rows = table()
+    one_worker = [row for row in rows.values() if row["value"] != row["default"]]
+    assert {row["name"] for row in rows.values()} - {row["name"] for row in one_worker} == {"mesh.cp", "mesh.tp", "mesh.pp"}
+    of_job, of_checkpoint, of_machine = ([row for row in one_worker if row["place"] == place] for place in ("training", "checkpoint", ""))
+    assert of_job and of_checkpoint and of_machine
+    spec, words, said = {"command": SHOW}, [], of_job
+    if way == "file":
+        said = of_job + of_checkpoint
+        spec |= {"checkpoint": nested(said)["checkpoint"], "training": nested(row for row in of_job if not row["name"].startswith("checkpoint."))}
+    elif way == "dotted":
+        spec["training"] = {row["name"]: row["value"] for row in of_job}
+    elif way == "env":
+        said = [row for row in one_worker if row["name"] not in ("checkpoint.dir", "resume_from")]
+        spec["env"] = {row["variable"]: row["value"] for row in said}
+    else:
+        words = [word for row in of_job for word in ("--set", f"{row['name']}={row['value']}")]
+    done = submit(cluster, tmp_path, yaml.safe_dump(spec), *words)
+    assert done.returncode == 0, done.stderr
+    seen = seen_by_worker(cluster, done.stdout.strip())
+    for row in said:
+        got = seen[row["name"]]
+        same = got["value"] == row["value"] or (row["values"].startswith("number") and float(got["value"]) == float(row["value"]))
+        assert same and (got["from"], got["where"]) == ("job", row["variable"]), (row, got)
+    assert {name for name, value in seen.items() if value["from"] == "job"} == {row["name"] for row in said}
+
+
+def test_a_mesh_of_several_reaches_the_workers(make_cluster):
+    cluster = make_cluster(nodes=1, slots=2)
+    for name in ("mesh.cp", "mesh.tp", "mesh.pp", "mesh.dp"):
+        job = cluster.submit("--workers-per-node", "2", "--set", f"{name}=2", "--", *SHOW)
+        assert seen_by_worker(cluster, job)[name] == {"value": "2", "from": "job", "where": "MUSTER_" + name.upper().replace(".", "_")}
+
+
+def test_what_stands_elsewhere_is_refused_with_its_place(cluster, tmp_path):
+    for row in table().values():
+        if row["place"] == "training":
+            continue
+        said = "`checkpoint`" if row["place"] == "checkpoint" else "each machine's own"
+        for done in (submit(cluster, tmp_path, yaml.safe_dump({"command": ["/bin/true"], "training": {row["name"]: row["value"]}})),
+                     cluster.muster("submit", "--set", f"{row['name']}={row['value']}", "--", "/bin/true")):
+            assert done.returncode == 2 and said in done.stderr, (row, done.stderr)
+    for name in ("MUSTER_CHECKPOINT_DIR", "MUSTER_RESUME_FROM"):
+        done = cluster.muster("submit", "-e", f"{name}=/x", "--", "/bin/true")
+        assert done.returncode == 2 and "is set by Muster" in done.stderr, done.stderr
 
 
 def test_a_file_says_settings_as_a_config_file_does(cluster, tmp_path):

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import time
+from urllib.parse import quote
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -358,6 +359,7 @@ def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
 
 
 def test_without_a_stream_it_asks_every_second(browser, cluster):
+    errors(browser)
     script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete window.EventSource;"})["identifier"]
     try:
         sign_in(browser, cluster)
@@ -368,21 +370,37 @@ def test_without_a_stream_it_asks_every_second(browser, cluster):
         text_of(browser, job, seconds=10)
         before = browser.execute_script(REQUESTS)
         wait(browser, lambda b: b.execute_script(REQUESTS) >= before + 4, seconds=6)  # every two seconds would be 3
+        assert not errors(browser)
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
 
 
 def test_the_audit_trail_is_for_administrators(browser, cluster):
     viewer = cluster.muster("token", "create", "onlooker", "--role", "viewer", "--tenant", "default", check=True).stdout.strip()
-    refused = cluster.rest("POST", "/v1/nodes/nowhere:drain", {"reason": MARKUP})
-    assert refused[0] == 404
+    assert cluster.rest("POST", "/v1/nodes/somewhere:drain", {})[0] == 404
+    marked = cluster.rest("POST", f"/v1/nodes/{quote(MARKUP, safe='')}:drain", {})
+    assert marked[0] in (400, 404), marked
     errors(browser)
     sign_in(browser, cluster)
     browser.find_element(By.TAG_NAME, "body").send_keys("a")
     text_of(browser, "create token")
     assert "onlooker" in text_of(browser, "set node") and "not found" in browser.find_element(By.TAG_NAME, "main").text
+    assert MARKUP in text_of(browser, MARKUP) and not browser.find_elements(By.CSS_SELECTOR, "main img")
+    numbers = [int(cell.text) for cell in browser.find_elements(By.CSS_SELECTOR, "main tbody tr td:first-child")]
+    assert len(numbers) >= 3 and numbers == sorted(numbers, reverse=True), "newest first"
+    token = cluster.muster("token", "create", "afterwards", "--role", "viewer", "--tenant", "default", check=True)
+    text_of(browser, "afterwards")
+    first = browser.find_element(By.CSS_SELECTOR, "main tbody tr").text
+    assert "afterwards" in first and token.stdout.strip() not in browser.page_source, first
+    for number in range(505):
+        cluster.rest("POST", f"/v1/nodes/absent{number}:drain", {})
+    text_of(browser, "absent504")
+    assert len(browser.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 500, "the last 500"
+    assert cluster.rest("POST", "/v1/nodes/nowhere:drain", {"reason": MARKUP})[0] == 404
     browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("nowhere")
     wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 1)
+    row = browser.find_element(By.CSS_SELECTOR, "main tbody tr").text
+    assert all(word in row for word in ("admin", "REST", "set node", "nowhere", "not found")), row
     shot(browser, "audit")
     assert not errors(browser)
     sign_in(browser, cluster, viewer)

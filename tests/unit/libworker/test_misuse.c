@@ -61,8 +61,10 @@ static int elsewhere(struct small *s, const struct wk_object *object)
     for (int i = 0; i < 3; i++)
         if (object->kind == objects[i].kind)
             own[2] = objects[i];
-    int rc = wk_prepare(s->ctx, object->kind == WK_OBJECT_LOADER ? own : own + 2,
-                        object->kind == WK_OBJECT_LOADER ? 3 : 1);
+    if (object->kind == WK_OBJECT_OPTIMIZER)
+        own[1] = own[0];
+    int rc = wk_prepare(s->ctx, object->kind == WK_OBJECT_MODEL ? own + 2 : own,
+                        object->kind == WK_OBJECT_MODEL ? 1 : 3);
     /* And trains on. */
     cr_assert_eq(pass(&other), 0);
     cr_assert_eq(wk_step(other.optimizer), 0);
@@ -78,6 +80,11 @@ static int model_of_another(struct small *s)
 static int loader_of_another(struct small *s)
 {
     return elsewhere(s, &(struct wk_object){.kind = WK_OBJECT_LOADER});
+}
+
+static int optimizer_of_another(struct small *s)
+{
+    return elsewhere(s, &(struct wk_object){.kind = WK_OBJECT_OPTIMIZER});
 }
 
 static int samples_too_long(struct small *s)
@@ -210,6 +217,22 @@ static int metric_name(struct small *s)
     return wk_log(s->ctx, "Loss!", 1);
 }
 
+static int metric_without_name(struct small *s)
+{
+    small_prepare(s);
+    return wk_log(s->ctx, "", 1);
+}
+
+static int metric_name_too_long(struct small *s)
+{
+    char name[65] = {0};
+    small_prepare(s);
+    memset(name, 'a', 63);
+    cr_expect_eq(wk_log(s->ctx, name, 1), 0, "as long as it may be");
+    name[63] = 'a';
+    return wk_log(s->ctx, name, 1);
+}
+
 static int no_loader(struct small *s)
 {
     cr_assert_eq(wk_prepare_all(s->ctx, WK_OBJECT(s->model), WK_OBJECT(s->optimizer)), 0);
@@ -266,6 +289,7 @@ static const struct row {
     {prepare_more_later, {0}, WK_ESTATE, "prepare everything in one call"},
     {model_of_another, {0}, WK_ESTATE, "the model is prepared in another context"},
     {loader_of_another, {0}, WK_ESTATE, "a loader is prepared in another context"},
+    {optimizer_of_another, {0}, WK_ESTATE, "the optimizer is prepared in another context"},
     {samples_too_long, {0}, WK_EINVAL, "samples of 9 tokens do not fit the model's context of 8"},
     {batch_too_long, {0}, WK_EINVAL, "samples of 16 tokens do not fit the model's context of 8"},
     {unknown_token, {0}, WK_EINVAL, "token 128 at position 3 is outside the vocabulary of 128"},
@@ -294,6 +318,8 @@ static const struct row {
     {save_to_nowhere, {0}, WK_ESTATE, "wk_save without a checkpoint.dir"},
     {seek_while_training, {0}, WK_ESTATE, "wk_loader_seek of a training loader"},
     {metric_name, {0}, WK_EINVAL, "a metric's name has"},
+    {metric_without_name, {0}, WK_EINVAL, "a metric's name has 1 to 63"},
+    {metric_name_too_long, {0}, WK_EINVAL, "a metric's name has 1 to 63"},
 
     /* Settings that contradict each other or the world. */
     {prepare_everything, {"mixed_precision=fp8"}, WK_EUNSUPPORTED, "bf16 and fp16 work"},
