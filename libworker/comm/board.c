@@ -57,6 +57,17 @@ const struct post *board_post_of(const struct wk_comm *comm, int rank)
     return &head->posts[comm->board_sequence % 2];
 }
 
+bool board_awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header)
+{
+    uint64_t next = comm->board_sequence + 1;
+    const struct segment_head *head = comm->peers[rank].head;
+    const struct post *post = head ? &head->posts[next % 2] : NULL;
+    if (!post || atomic_load_explicit(&post->sequence, memory_order_acquire) != next)
+        return false;
+    memcpy(ret_header, post->header, sizeof(*ret_header));
+    return true;
+}
+
 typedef const _Atomic uint64_t *word_of(const struct wk_comm *comm, int rank);
 
 static const _Atomic uint64_t *posted(const struct wk_comm *comm, int rank)

@@ -34,6 +34,10 @@ void board_post(struct wk_comm *comm, const void *data, size_t bytes);
 int board_gather(struct wk_comm *comm);
 const struct post *board_post_of(const struct wk_comm *comm, int rank);
 
+/* Whether `rank` of this host waits for us in a meeting that this rank has not come to: it goes on
+ * only once we have posted. */
+bool board_awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header);
+
 /* This rank is through with the buffers of others; until all are. */
 int board_finish(struct wk_comm *comm, const struct share *share);
 

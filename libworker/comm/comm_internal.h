@@ -274,6 +274,7 @@ struct wait {
     unsigned turns;           /* looks since something moved */
     unsigned moves;           /* turns that moved something */
     bool yields;              /* spinning has come to letting others run */
+    bool astray;              /* a rank that is needed waits elsewhere: one more look */
     bool armed;               /* asleep is set: one more look, then sleep */
 };
 

@@ -142,7 +142,7 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
     comm->has_remote |= peer->remote;
     *met = met_nothing();
     if (peer->remote) {
-        link_tcp_prepare(peer->control_fd);
+        link_tcp_prepare_control(peer->control_fd);
         rc = link_tcp_new(found.data_fds, connections, &peer->link, err);
     } else {
         struct link_shm_options options = {comm->rank, p, comm->world, &comm->segment,

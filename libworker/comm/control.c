@@ -9,6 +9,7 @@
 
 #include "libworker/comm/arena.h"
 #include "libworker/comm/comm_internal.h"
+#include "libworker/comm/rights.h"
 
 static void send_to_all(struct wk_comm *comm, const struct control_message *message)
 {
@@ -118,28 +119,17 @@ static void heard(struct wk_comm *comm, int from)
     fail(comm, message, false);
 }
 
-union memory_space {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-};
-
 /* What has come of the next message, and the memory that came along. */
 static ssize_t receive_some(struct peer *peer)
 {
-    union memory_space space;
-    struct iovec part = {(char *)&peer->control + peer->control_got,
-                         sizeof(peer->control) - peer->control_got};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = space.bytes,
-                             .msg_controllen = sizeof(space.bytes)};
-    ssize_t got = recvmsg(peer->control_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-        if (peer->control_memory_fd >= 0)
-            close(peer->control_memory_fd);
-        memcpy(&peer->control_memory_fd, CMSG_DATA(header), sizeof(int));
-    }
+    int memory_fd;
+    ssize_t got = rights_recv(peer->control_fd, (char *)&peer->control + peer->control_got,
+                              sizeof(peer->control) - peer->control_got, &memory_fd, 1);
+    if (memory_fd < 0)
+        return got;
+    if (peer->control_memory_fd >= 0)
+        close(peer->control_memory_fd);
+    peer->control_memory_fd = memory_fd;
     return got;
 }
 
@@ -195,20 +185,9 @@ void control_goodbye(struct wk_comm *comm)
 
 static bool hand_over(const struct peer *peer, const struct control_message *text, int memory_fd)
 {
-    union memory_space space = {.bytes = ""};
-    struct iovec part = {(void *)text, sizeof(*text)};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = space.bytes,
-                             .msg_controllen = sizeof(space.bytes)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &memory_fd, sizeof(int));
-    ssize_t sent = sendmsg(peer->control_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = rights_send(peer->control_fd, text, sizeof(*text), &memory_fd, 1);
     /* Whoever is gone is noticed where it is waited for. */
-    return sent == (ssize_t)sizeof(*text) || (sent < 0 && errno != EAGAIN && errno != ENOBUFS);
+    return sent == (ssize_t)sizeof(*text) || (sent < 0 && (errno == EPIPE || errno == ECONNRESET));
 }
 
 int control_announce(struct wk_comm *comm, uint32_t number, int memory_fd)

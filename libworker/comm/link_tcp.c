@@ -18,7 +18,7 @@ enum {
     DIRECT_BYTES =
         16 * 1024, /* from here on the copy through the buffer costs more than the call */
     STRIPE_BYTES = 256 * 1024,
-    /* A host that vanished is noticed after so long: with unsent data, or without. */
+    /* A host that vanished is noticed after so long: with unanswered bytes, or without. */
     UNANSWERED_MS = 10000,
     IDLE_S = 5,
     PROBE_S = 1,
@@ -204,7 +204,6 @@ static void set(int fd, int level, int name, int value)
 void link_tcp_prepare(int fd)
 {
     set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNANSWERED_MS);
     set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
@@ -212,6 +211,12 @@ void link_tcp_prepare(int fd)
     /* Where nothing can be congested, pacing (BBR) only costs: a third of the time of 64 MiB. */
     if (is_local(fd))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
+}
+
+void link_tcp_prepare_control(int fd)
+{
+    link_tcp_prepare(fd);
+    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNANSWERED_MS);
 }
 
 int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err)

@@ -12,7 +12,12 @@
  * non-blocking), also on failure. */
 int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err);
 
-/* As any of our connections should be set: no delay, and an end when the other host is gone. */
+/* As any of our connections should be set: no delay, and an end when the other host is gone while
+ * nothing moves. */
 void link_tcp_prepare(int fd);
+
+/* The same for one that is always read soon: it ends as well when bytes stay unanswered. On the
+ * others that would end a pair of which one is late: what waits for a full window counts too. */
+void link_tcp_prepare_control(int fd);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libworker/comm/comm_internal.h"
+#include "libworker/comm/rights.h"
 
 enum { LOOK_MS = 20 /* between two looks at `cancelled` */, HANDLES = 3 };
 
@@ -194,28 +195,17 @@ int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, stru
     return 0;
 }
 
-union handle_space {
-    char bytes[CMSG_SPACE(HANDLES * sizeof(int))];
-    struct cmsghdr align;
-};
-
 static int send_handles(struct meeting *meeting, int fd, struct error *err)
 {
-    int handles[HANDLES] = {meeting->own.memory_fd, meeting->own.bell_fd, meeting->own.process_fd};
-    int count = meeting->own.process_fd >= 0 ? HANDLES : HANDLES - 1;
-    union handle_space space = {.bytes = ""};
+    const struct segment_handles *own = &meeting->own;
+    const int handles[HANDLES] = {own->memory_fd, own->bell_fd, own->process_fd};
+    int count = own->process_fd >= 0 ? HANDLES : HANDLES - 1;
     char byte = 0;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space.bytes};
-    message.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
-    memcpy(CMSG_DATA(header), handles, (size_t)count * sizeof(int));
-    while (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+    while (rights_send(fd, &byte, 1, handles, count) != 1) {
+        bool gone = errno == EPIPE || errno == ECONNRESET;
         int rc = again() ? meeting_await(meeting, fd, POLLOUT, err)
-                         : error_set(err, WK_EIO, "cannot hand over memory: %s", strerror(errno));
+                         : error_set(err, gone ? WK_EIO : WK_ENOMEM, "cannot hand over memory: %s",
+                                     strerror(errno));
         if (rc != 0)
             return rc;
     }
@@ -225,25 +215,15 @@ static int send_handles(struct meeting *meeting, int fd, struct error *err)
 static int recv_handles(struct meeting *meeting, int fd, struct segment_handles *ret,
                         struct error *err)
 {
-    int handles[HANDLES] = {-1, -1, -1};
-    union handle_space space;
+    int handles[HANDLES];
     char byte;
-    struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = space.bytes,
-                             .msg_controllen = sizeof(space.bytes)};
     ssize_t got;
-    while ((got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT)) != 1) {
+    while ((got = rights_recv(fd, &byte, 1, handles, HANDLES)) != 1) {
         int rc = got < 0 && again() ? meeting_await(meeting, fd, POLLIN, err)
                                     : error_set(err, WK_EIO, "no memory was handed over");
         if (rc != 0)
             return rc;
-        message.msg_controllen = sizeof(space.bytes);
     }
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-        memcpy(handles, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
     *ret = (struct segment_handles){handles[0], handles[1], handles[2]};
     if (ret->memory_fd < 0 || ret->bell_fd < 0)
         return error_set(err, WK_EIO, "no memory was handed over");
@@ -256,6 +236,8 @@ int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err)
     int rc = send_handles(meeting, met->control_fd, err);
     if (rc == 0)
         rc = recv_handles(meeting, met->control_fd, &met->handles, err);
+    if (rc == WK_EIO)
+        return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting", peer);
     return rc;
 }
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/board.h"
 
 enum {
     CLOCK_TURNS = 8, /* looks between two readings of the clock */
@@ -136,7 +136,7 @@ void wait_moved(struct wk_comm *comm, struct wait *wait)
         wait->waiting_since_us = 0;
     }
     wait->turns = 0;
-    wait->yields = false;
+    wait->yields = wait->astray = false;
     wait->spin_start_us = 0;
 }
 
@@ -232,6 +232,31 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
     return grace_ms;
 }
 
+/* A rank of this host that we need waits for us in a meeting. What it sent before is here by then,
+ * so if another look moves nothing the two have called different operations: one goes over links,
+ * the other meets, and neither would see the other's header. True: look again, or it has failed. */
+static bool check_astray(struct wk_comm *comm, struct wait *wait)
+{
+    char ours[DESCRIPTION_BYTES], other[DESCRIPTION_BYTES];
+    struct header theirs;
+    for (int i = 0; i < comm->locals; i++) {
+        int p = comm->local_ranks[i];
+        struct peer *peer = &comm->peers[p];
+        bool needed = peer->wanted || peer->out_at < peer->out_count;
+        if (p == comm->rank || !needed || !board_awaits_us(comm, p, &theirs))
+            continue;
+        if (wait->astray) {
+            request_describe(&comm->header, ours, sizeof(ours));
+            request_describe(&theirs, other, sizeof(other));
+            comm_fail(comm, WK_EMISMATCH, -1, "%s: rank %d called %s, rank %d called %s",
+                      comm->name, comm->rank, ours, p, other);
+        }
+        wait->astray = true;
+        return true;
+    }
+    return false;
+}
+
 int wait_glance(struct wk_comm *comm)
 {
     if (alerted(comm))
@@ -258,7 +283,7 @@ static int sleep_once(struct wk_comm *comm, struct wait *wait)
         limit_ms = grace_ms;
     if (comm->fences && comm->has_segment && (limit_ms < 0 || limit_ms > POLL_MS))
         limit_ms = POLL_MS;
-    if (atomic_load(&comm->failure) != 0)
+    if (atomic_load(&comm->failure) != 0 || check_astray(comm, wait))
         return atomic_load(&comm->failure);
     hear_all(comm, (int)limit_ms);
     return atomic_load(&comm->failure);

@@ -323,6 +323,48 @@ static void mismatched(struct shared *s, enum ranks_kind kind, enum ranks_hosts 
     }
 }
 
+/* Rank 1 calls what goes over links; on one host the others meet in shared memory. */
+static int call_elsewhere(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
+{
+    enum { MANY = 1 << 20 };
+    static float many[RANKS_MAX][MANY];
+    static const size_t one = 1, ones[] = {1, 1, 1}, places[] = {0, 1, 2};
+    struct shared *s = ranks->arg;
+    float *data = many[rank];
+    struct wk_rows rows = {data, &one, &places[0], data + 1, ones, places, WK_F32};
+    if (rc != 0)
+        return 1;
+    if (rank != 1)
+        rc = wk_all_reduce(comm, data, 12, WK_F32, WK_SUM, NULL);
+    else if (s->go == 0)
+        rc = wk_all_gather_v(comm, &rows, NULL);
+    else if (s->go == 1)
+        rc = wk_recv(comm, data, 12, WK_F32, 0, NULL);
+    else
+        rc = wk_send(comm, data, MANY, WK_F32, 0, NULL);
+    note(s, comm, rank, rc);
+    return 0;
+}
+
+static void mismatched_elsewhere(struct shared *s, enum ranks_kind kind, enum ranks_hosts hosts)
+{
+    static const char *const other[] = {"all_gather_v #0", "#0 (", "send #0"};
+    for (int i = 0; i < 3; i++) {
+        struct ranks ranks = a_world(s, hosts, 3);
+        ranks.kind = kind;
+        s->go = i;
+        double since_ms = ranks_now_ms();
+        expect(ranks_run(&ranks, call_elsewhere) == 0, "mismatch elsewhere", hosts, "");
+        for (int r = 0; r < 3; r++) {
+            expect(s->code[r] == WK_EMISMATCH, "mismatch elsewhere", hosts, s->text[r]);
+            expect(strstr(s->text[r], "all_reduce #0 (sum of 12 f32") &&
+                       strstr(s->text[r], other[i]),
+                   "mismatch elsewhere shows both sides", hosts, s->text[r]);
+        }
+        expect(worst_after(s, 3, since_ms) < LATE_MS, "mismatch elsewhere in time", hosts, "");
+    }
+}
+
 static int rank_1_leaves(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
 {
     struct shared *s = ranks->arg;
@@ -422,6 +464,7 @@ int main(int argc, char **argv)
         aborted(s, kind, hosts);
         timed_out(s, kind, hosts);
         mismatched(s, kind, hosts);
+        mismatched_elsewhere(s, kind, hosts);
         left(s, kind, hosts);
         queued(s, kind, hosts);
         if (threads)

@@ -1,6 +1,7 @@
 /* Who may connect, and what happens to the rest. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -208,6 +209,68 @@ Test(connect, strangers_do_not_hold_it_up)
     expect_sum(&a, &b);
     for (int i = 0; i < 80; i++)
         close(fds[i]);
+    side_fini(&a);
+    side_fini(&b);
+}
+
+/* A rank 1 that has the secret and ends behind its welcome. */
+static void welcomed_and_gone(const struct side *a)
+{
+    struct endpoint e;
+    struct challenge challenge;
+    struct welcome welcome;
+    struct hello hello = {.to = 0, .channel = CHANNEL_CONTROL};
+    struct credentials self = {a->options.secret, a->options.generation, 1, 2};
+    int fd;
+    cr_assert_eq(endpoint_parse(endpoints[0], &e, NULL), 0);
+    cr_assert_eq(endpoint_dial(&e, true, &fd), 0);
+    fcntl(fd, F_SETFL, 0);
+    cr_assert_eq(recv(fd, &challenge, sizeof(challenge), MSG_WAITALL), (ssize_t)sizeof(challenge));
+    hello_make(&hello, &self, &challenge);
+    cr_assert_eq(send(fd, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
+    cr_assert_eq(recv(fd, &welcome, sizeof(welcome), MSG_WAITALL), (ssize_t)sizeof(welcome));
+    cr_assert_eq(welcome_judge(&welcome, &self, &hello), HANDSHAKE_WELCOME);
+    close(fd);
+}
+
+/* Its generation broke, which the next one mends; any other code would end the program. */
+Test(connect, who_dies_before_its_memory_is_handed_over_is_a_lost_peer)
+{
+    struct side a;
+    side_init(&a, 0, 1, one_host);
+    start(&a);
+    welcomed_and_gone(&a);
+    finish(&a);
+    cr_assert_eq(a.rc, WK_EPEER, "%d: %s", a.rc, a.err.text);
+    cr_assert(strstr(a.err.text, "rank 1 went away while ranks were connecting"), "%s", a.err.text);
+    side_fini(&a);
+}
+
+/* Longer than an unreachable host is waited for: what the late one has not read fills its window.
+ */
+Test(connect, a_rank_that_is_late_may_leave_data_waiting)
+{
+    enum { COUNT = 4 << 20, LATE_S = 12 };
+    struct side a, b;
+    struct wk_work *work;
+    int32_t *x = calloc(COUNT, sizeof(*x)), *y = calloc(COUNT, sizeof(*y));
+    side_init(&a, 0, 1, two_hosts);
+    side_init(&b, 1, 1, two_hosts);
+    a.options.timeout_ms = b.options.timeout_ms = 60000;
+    start(&a);
+    start(&b);
+    finish(&a);
+    finish(&b);
+    x[COUNT - 1] = 3;
+    y[COUNT - 1] = 4;
+    cr_assert_eq(wk_all_reduce(a.comm, x, COUNT, WK_I32, WK_SUM, &work), 0);
+    sleep(LATE_S);
+    cr_assert_eq(wk_all_reduce(b.comm, y, COUNT, WK_I32, WK_SUM, NULL), 0, "%s",
+                 wk_comm_error(b.comm));
+    cr_assert_eq(wk_wait(work), 0, "%s", wk_comm_error(a.comm));
+    cr_assert(x[COUNT - 1] == 7 && y[COUNT - 1] == 7);
+    free(x);
+    free(y);
     side_fini(&a);
     side_fini(&b);
 }
