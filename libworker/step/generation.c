@@ -208,6 +208,7 @@ static int join_until_connected(struct wk_context *ctx, struct error *err)
             return rc;
         if (rc != WK_EABORT)
             report_lost(ctx);
+        context_leave(ctx); /* it may have broken after connecting */
         usleep(REFORM_PAUSE_US);
     }
 }

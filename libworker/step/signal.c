@@ -34,10 +34,14 @@ void signal_watch(void)
 void signal_unwatch(void)
 {
     (void)pthread_mutex_lock(&lock);
+    struct sigaction now;
     if (--watchers == 0 && installed) {
         struct sigaction fallback = {.sa_handler = SIG_DFL};
         (void)sigemptyset(&fallback.sa_mask);
-        (void)sigaction(SIGTERM, &fallback, NULL);
+        /* The program may have brought its own meanwhile. */
+        if (sigaction(SIGTERM, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+            now.sa_handler == count)
+            (void)sigaction(SIGTERM, &fallback, NULL);
         installed = false;
     }
     (void)pthread_mutex_unlock(&lock);
