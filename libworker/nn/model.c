@@ -136,7 +136,7 @@ int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t
 
 bool model_reads_low(const struct param *param)
 {
-    return param->dims > 1;
+    return param->dims > 1 || param->narrow;
 }
 
 void model_look_up(const struct wk_model *model, const struct param *table, int64_t row, float *out)

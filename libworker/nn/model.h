@@ -31,6 +31,9 @@ struct param {
     size_t offset;                 /* first element in either arena */
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
     const uint16_t *low;           /* view into the low-precision arena, or NULL */
+    float *wide;                   /* custom models: what passes read instead of data, or NULL */
+    uint16_t *low_grad;            /* likewise: where they give the gradient narrow, or NULL */
+    unsigned narrow;               /* likewise: wk_buffer.narrow */
     bool decay;                    /* weight decay applies: two or more dimensions */
     bool lookup;                   /* an embedding or a head: its rows stand for tokens */
     int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
@@ -140,7 +143,8 @@ int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t
                       struct error *err);
 
 /* In bf16 and f16 a model reads its matrices (parameters of two or more dimensions) from `low`
- * only, embedding tables included, and its vectors from `data` only. */
+ * only, embedding tables included, and its vectors from `data` only; a custom model also those
+ * vectors that its passes take narrow. */
 bool model_reads_low(const struct param *param);
 
 /* Row `row` of the embedding table `table`, as the model computes: out[table's width]. */

@@ -68,6 +68,20 @@ static int custom_fill(void *arg, const struct param *param, int index, struct e
     return 0;
 }
 
+bool custom_takes(const struct param *param, enum wk_dtype type)
+{
+    return (type == WK_BF16 && (param->narrow & WK_TAKES_BF16)) ||
+           (type == WK_F16 && (param->narrow & WK_TAKES_F16));
+}
+
+bool custom_carries_scale(const struct wk_model *model)
+{
+    for (int i = 0; i < model->n_params; i++)
+        if (custom_takes(&model->params[i], WK_F16))
+            return true;
+    return false;
+}
+
 static int fill_param(struct wk_model *model, int index, const struct wk_buffer *buffer,
                       struct error *err)
 {
@@ -82,6 +96,9 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
     for (int i = 0; i < index; i++)
         if (strcmp(model->params[i].name, param->name) == 0)
             return error_set(err, WK_EINVAL, "two buffers are called %s", buffer->name);
+    if (buffer->narrow & ~(unsigned)(WK_TAKES_BF16 | WK_TAKES_F16 | WK_GIVES_FLOAT))
+        return error_set(err, WK_EINVAL, "buffer %s: narrow is %#x", buffer->name, buffer->narrow);
+    param->narrow = buffer->narrow;
     param->count = 1;
     param->dims = buffer->dims;
     for (int i = 0; i < buffer->dims; i++) {
@@ -136,10 +153,33 @@ static bool has(const struct wk_model *model, int index)
 
 float *wk_parameter_data(struct wk_model *model, int index)
 {
-    return has(model, index) ? model->params[index].data : NULL;
+    if (!has(model, index))
+        return NULL;
+    const struct param *param = &model->params[index];
+    return param->wide ? param->wide : param->data;
 }
 
 float *wk_parameter_grad(struct wk_model *model, int index)
 {
     return has(model, index) ? model->params[index].grad : NULL;
+}
+
+enum wk_dtype wk_parameter_type(const struct wk_model *model, int index)
+{
+    if (!has(model, index) || !model->low)
+        return WK_F32;
+    const struct param *param = &model->params[index];
+    bool narrow =
+        model_is_custom(model) ? custom_takes(param, model->low->type) : model_reads_low(param);
+    return narrow ? model->low->type : WK_F32;
+}
+
+const uint16_t *wk_parameter_low(struct wk_model *model, int index)
+{
+    return wk_parameter_type(model, index) == WK_F32 ? NULL : model->params[index].low;
+}
+
+uint16_t *wk_parameter_low_grad(struct wk_model *model, int index)
+{
+    return has(model, index) ? model->params[index].low_grad : NULL;
 }

@@ -4,8 +4,16 @@
 
 #include <stdbool.h>
 
+#include <worker/types.h>
+
+struct param;
 struct wk_model;
 
 bool model_is_custom(const struct wk_model *model);
+
+/* Whether passes read this parameter's bits in `type`; and whether they multiply their loss with
+ * the loss scale, because they take some parameter in f16. */
+bool custom_takes(const struct param *param, enum wk_dtype type);
+bool custom_carries_scale(const struct wk_model *model);
 
 #endif

@@ -19,6 +19,7 @@ int ddp_init(struct ddp *ddp, const struct ddp_arena *arena, const struct ddp_op
                         .n_params = arena->n_params,
                         .grads = arena->grads,
                         .count = arena->count,
+                        .factor = 1,
                         .all = arena->all};
     int rc = ready_plan_init(&ddp->plan, arena->n_params, err);
     if (rc)
@@ -66,6 +67,12 @@ void ddp_meet(struct ddp *ddp)
     cut(ddp);
 }
 
+static void multiply(float *data, float factor, size_t count)
+{
+    for (size_t i = 0; i < count && factor != 1; i++)
+        data[i] *= factor;
+}
+
 static void start_bucket(struct ddp *ddp, int bucket)
 {
     const struct ready_bucket *b = &ddp->plan.buckets[bucket];
@@ -76,6 +83,7 @@ static void start_bucket(struct ddp *ddp, int bucket)
                                               .index = i,
                                               .total = ddp->plan.n_runs};
         ddp->started_parts = i + 1;
+        multiply(ddp->parts[i].data, ddp->factor, run->count);
         ddp->failure = ddp->hook.start(ddp->hook.arg, ddp->comm, &ddp->parts[i]);
     }
 }

@@ -38,6 +38,7 @@ struct ddp {
     float *grads;      /* [all], borrowed */
     size_t count, all; /* of the model, and with the numbers behind it */
     struct wk_gradient_hook hook;
+    float factor; /* what gradients are multiplied with before the hook sees them; 1 at init */
     struct ready_plan plan;
     struct wk_gradients *parts; /* [n_params], by run of the plan */
     int *order;                 /* [n_params]: the plan's; while it is observed, this pass's */

@@ -192,7 +192,7 @@ int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded
 {
     size_t *ends = NULL;
     int count = 0;
-    *s = (struct sharded){.options = *options, .model = model, .next = -1};
+    *s = (struct sharded){.options = *options, .model = model, .next = -1, .factor = 1};
     s->hooked = options->sharding == SHARDING_FSDP && !model_is_custom(model);
     int rc = cut_units(s, &ends, &count, err);
     if (rc)

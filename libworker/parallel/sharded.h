@@ -96,6 +96,7 @@ struct sharded {
     bool reducing;                /* this pass sums over the ranks */
     bool following;               /* something is done with each unit once its gradients are in */
     bool last;                    /* it is its window's last */
+    float factor;                 /* what its gradients are multiplied with before their sum */
     int depth;                    /* blocks entered and not left */
     int next;                     /* unit to start next; -1 when all are */
     int reduces;                  /* on their way */
@@ -124,9 +125,10 @@ struct model_hooks sharded_hooks(struct sharded *s);
  * the arena are stale. Gathers them where the strategy keeps them. */
 int sharded_refresh(struct sharded *s, struct wk_comm *comm);
 
-/* Blocks for use without a pass of ours: everything gathered, or given back (FSDP; else nothing).
- */
+/* For use without a pass of ours: the master of everything, gathered in float; what passes of the
+ * program's own read; FSDP's blocks given back (else nothing). */
 int sharded_gather_all(struct sharded *s, struct wk_comm *comm);
+int sharded_gather_own(struct sharded *s, struct wk_comm *comm);
 void sharded_release_all(struct sharded *s);
 
 /* The communicator for gathers of the coming passes. */

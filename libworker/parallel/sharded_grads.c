@@ -84,6 +84,9 @@ static void start_reduce(struct sharded *s, int unit)
 
 void sharded_unit_done(struct sharded *s, int unit)
 {
+    float *grads = s->grads + s->plan.units[unit].place;
+    if (s->factor != 1)
+        s->model->kernels->scale(grads, s->factor, sharded_elements(s, unit));
     if (s->low.grads)
         sharded_low_take(s, unit);
     if (s->reducing)

@@ -75,6 +75,14 @@ int sharded_gather_all(struct sharded *s, struct wk_comm *comm)
     return s->options.sharding == SHARDING_FSDP ? gather_every_unit(s) : 0;
 }
 
+int sharded_gather_own(struct sharded *s, struct wk_comm *comm)
+{
+    if (s->options.sharding != SHARDING_FSDP)
+        return 0;
+    sharded_use(s, comm);
+    return gather_every_unit(s);
+}
+
 void sharded_release_all(struct sharded *s)
 {
     for (int i = 0; i < s->plan.n_units && s->options.sharding == SHARDING_FSDP; i++)

@@ -90,11 +90,14 @@ int strategy_init(struct strategy *st, struct wk_model *model,
     *st = (struct strategy){.ready = true,
                             .is_sharded = options->is_sharded,
                             .unused_fine = options->unused_fine || options->ddp.static_graph,
+                            .unscaled = options->unscaled,
                             .model = model,
                             .offload = options->offload,
                             .fill_later = options->shard.fill_later,
                             .narrowing = options->shard.narrowing};
     int rc = st->is_sharded ? init_cut(st, options, err) : init_whole(st, options, err);
+    if (!rc)
+        rc = own_passes_init(&st->own, model, st->narrowing.type, st->is_sharded, err);
     return rc ? rc : usage_init(&st->usage, model->n_params, st->extras + STRATEGY_EXTRAS_MAX, err);
 }
 
@@ -107,6 +110,7 @@ void strategy_fini(struct strategy *st)
         st->model->hooks = (struct model_hooks){0};
         sharded_fini(&st->shard);
     }
+    own_passes_fini(&st->own);
     (void)model_set_compute(st->model, WK_F32, NULL, NULL);
     st->model->param_arena = st->model->grad_arena = NULL;
     for (int i = 0; i < st->model->n_params; i++)
@@ -186,6 +190,7 @@ int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct er
 
 int strategy_refresh(struct strategy *st, struct wk_comm *comm)
 {
+    own_passes_hide(&st->own);
     if (st->is_sharded)
         return sharded_refresh(&st->shard, comm);
     if (st->low)
@@ -224,8 +229,26 @@ int strategy_gather(struct strategy *st, struct wk_comm *comm)
     return st->is_sharded ? sharded_gather_all(&st->shard, comm) : 0;
 }
 
+int strategy_gather_own(struct strategy *st, struct wk_comm *comm)
+{
+    int rc = st->is_sharded ? sharded_gather_own(&st->shard, comm) : 0;
+    if (!rc)
+        own_passes_show(&st->own);
+    return rc;
+}
+
+void strategy_show_master(struct strategy *st)
+{
+    own_passes_hide(&st->own);
+}
+
 void strategy_scaled(struct strategy *st, double scale)
 {
+    float factor = st->unscaled ? (float)scale : 1;
+    if (st->is_sharded)
+        st->shard.factor = factor;
+    else
+        st->ddp.factor = factor;
     if (st->hook.scaled)
         st->hook.scaled(st->hook.face.arg, scale);
 }
@@ -234,6 +257,7 @@ void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 {
     st->last = last;
     usage_begin(&st->usage);
+    own_passes_begin(&st->own);
     if (st->is_sharded)
         sharded_begin(&st->shard, comm, last);
     else
@@ -243,6 +267,7 @@ void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 void strategy_ready(struct strategy *st, int index)
 {
     usage_note(&st->usage, index);
+    own_passes_take(&st->own, index);
     if (st->is_sharded)
         sharded_ready(&st->shard, index);
     else
@@ -251,6 +276,7 @@ void strategy_ready(struct strategy *st, int index)
 
 void strategy_flush(struct strategy *st)
 {
+    own_passes_take_rest(&st->own);
     usage_end(&st->usage, !st->is_sharded && ddp_changed(&st->ddp));
     if (st->is_sharded)
         sharded_flush(&st->shard);
@@ -365,6 +391,7 @@ int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double 
 
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
+    own_passes_hide(&st->own);
     int rc = st->is_sharded ? sharded_updated(&st->shard, comm) : 0;
     return rc ? error_set(err, rc, "%s", sharded_error(&st->shard)) : 0;
 }
@@ -377,4 +404,9 @@ void strategy_clear(struct strategy *st)
         sharded_clear(&st->shard);
     else
         memset(st->grads, 0, st->grad_count * sizeof(*st->grads));
+}
+
+void strategy_forget(struct strategy *st)
+{
+    own_passes_forget(&st->own);
 }

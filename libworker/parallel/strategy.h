@@ -14,6 +14,7 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/hook.h"
+#include "libworker/parallel/own_passes.h"
 #include "libworker/parallel/sharded.h"
 #include "libworker/parallel/usage.h"
 
@@ -30,6 +31,7 @@ struct strategy_options {
     const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
     bool unused_fine;    /* parameters need not be announced on every rank */
     bool measures;       /* strategy_squares comes first with every window's sums */
+    bool unscaled;       /* gradients come without the loss scale */
 };
 
 struct strategy {
@@ -39,7 +41,7 @@ struct strategy {
     struct narrowing narrowing;
     float *extras; /* [STRATEGY_EXTRAS_MAX], and `usage` behind */
     struct usage usage;
-    bool unused_fine;
+    bool unused_fine, unscaled;
     const char *offload;
     bool fill_later;
     bool last;      /* the pass under way sums its window */
@@ -51,6 +53,7 @@ struct strategy {
     uint16_t *low; /* [model->count], what products read; NULL in float */
     struct ddp ddp;
     struct grad_hook hook; /* the setting's */
+    struct own_passes own;
     /* else: */
     struct sharded shard;
 };
@@ -100,8 +103,13 @@ const struct param *strategy_own(struct strategy *st, int index, size_t *ret_fir
 void strategy_use(struct strategy *st, struct wk_comm *comm);
 int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err);
 
-/* All parameters where the model reads them, until the next step. Collective when sharded. */
+/* The master of all parameters in their `data`, until the next step; and what passes of the
+ * program's own read. Collective when sharded. */
 int strategy_gather(struct strategy *st, struct wk_comm *comm);
+int strategy_gather_own(struct strategy *st, struct wk_comm *comm);
+
+/* wk_parameter_data says where the master is, until the next strategy_gather_own. */
+void strategy_show_master(struct strategy *st);
 
 /* What the gradients of the next pass are multiplied with: the loss scale. */
 void strategy_scaled(struct strategy *st, double scale);
@@ -140,5 +148,8 @@ int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double 
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 void strategy_clear(struct strategy *st); /* gradients and extras */
+
+/* What passes of the program's own gave for a pass that never began. */
+void strategy_forget(struct strategy *st);
 
 #endif

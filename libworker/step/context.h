@@ -192,7 +192,7 @@ int state_agree_shards(struct wk_context *ctx, struct error *err);
 /* member.c: what each member says about itself, gathered as 64-bit numbers. */
 struct member_unit {
     int64_t count, params, states;
-    int64_t digest; /* of the parameters' names and shapes */
+    int64_t digest; /* of the parameters' names, sizes and whether they are rounded */
 };
 struct member {
     int64_t has_state, is_partial, step;

@@ -12,6 +12,7 @@ static int64_t digest(const struct wk_model *model)
         for (const char *c = model->params[i].name; *c; c++)
             hash = (hash ^ (unsigned char)*c) * 1099511628211u;
         hash = (hash ^ model->params[i].count) * 1099511628211u;
+        hash = (hash ^ model_reads_low(&model->params[i])) * 1099511628211u;
     }
     return (int64_t)hash;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
 
 static int choose_type(const char *precision, enum wk_dtype *ret, struct error *err)
@@ -155,6 +156,13 @@ double wk_loss_scale(const struct wk_context *ctx)
         if (unit->optimizer)
             least = fmin(least, mixed_scale(unit));
     return isfinite(least) ? least : 1;
+}
+
+double wk_backward_scale(const struct wk_model *model)
+{
+    const struct unit *unit = unit_of_model(model);
+    bool carries = unit && model_is_custom(model) && custom_carries_scale(model);
+    return carries ? mixed_scale(unit) : 1;
 }
 
 bool wk_step_skipped(const struct wk_context *ctx)

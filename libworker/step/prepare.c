@@ -49,6 +49,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         .shard.offload = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS)
                              ? prepare_offload(ctx)
                              : NULL,
+        .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
         /* Limits of elements hide what is not finite, so they are judged before. */
         .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&

@@ -122,12 +122,6 @@ static int check_unit(const struct wk_context *ctx, const struct unit *unit, str
         return error_set(err, WK_ESTATE, "the model is prepared in another context");
     if (unit->optimizer && unit_of_optimizer(unit->optimizer))
         return error_set(err, WK_ESTATE, "the optimizer is prepared in another context");
-    if (narrowing_on(&ctx->narrowing) && model_is_custom(unit->model))
-        return error_set(err, WK_EUNSUPPORTED,
-                         "mixed_precision %s chooses what libworker's own passes compute in, and a "
-                         "custom model's are the program's: leave it at \"no\" and narrow inside "
-                         "them (wk_narrow)",
-                         settings_text(&ctx->settings, SETTING_MIXED_PRECISION));
     return check_cut(ctx, unit, err);
 }
 

@@ -138,9 +138,9 @@ int wk_gather_parameters(struct wk_model *model)
     struct unit *unit = unit_of_model(model);
     if (!unit)
         return unit_missing(model);
-    struct wk_context *ctx = unit->ctx;
-    int rc = idle(ctx) || !ctx->comm ? 0 : strategy_gather(&unit->strategy, ctx->comm);
-    return rc ? context_break(ctx, rc) : ctx->error.code;
+    int rc = unit_gather_master(unit);
+    strategy_show_master(&unit->strategy);
+    return rc;
 }
 
 int wk_no_sync(struct wk_model *model, bool on)

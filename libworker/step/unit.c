@@ -142,12 +142,32 @@ void units_drain(struct wk_context *ctx)
         strategy_drain(&unit->strategy);
 }
 
+static bool can_gather(const struct wk_context *ctx)
+{
+    return ctx->comm && !ctx->error.code && ctx->phase != STEP_BROKEN;
+}
+
+void unit_gather_own(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    int rc = can_gather(ctx) ? strategy_gather_own(&unit->strategy, ctx->comm) : 0;
+    if (rc)
+        (void)context_break(ctx, rc);
+}
+
+int unit_gather_master(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    int rc = can_gather(ctx) ? strategy_gather(&unit->strategy, ctx->comm) : 0;
+    return rc ? context_break(ctx, rc) : ctx->error.code;
+}
+
 void units_gather(struct wk_context *ctx)
 {
     struct unit *unit;
     units_each(unit, ctx)
         if (model_is_custom(unit->model))
-            (void)wk_gather_parameters(unit->model);
+            unit_gather_own(unit);
 }
 
 const char *units_sentence(const struct wk_context *ctx)

@@ -107,8 +107,11 @@ int units_fill(struct wk_context *ctx, struct error *err);
 void units_leave(struct wk_context *ctx);
 void units_drain(struct wk_context *ctx);
 
-/* Custom models' parameters, where the program's own passes read them. Breaks the generation. */
-void units_gather(struct wk_context *ctx);
+/* A model's parameters, where passes of the program's own read them, or the master (strategy.h);
+ * nothing in a broken generation. A failure breaks the generation; its code where it is sticky. */
+void unit_gather_own(struct unit *unit);
+int unit_gather_master(struct unit *unit);
+void units_gather(struct wk_context *ctx); /* all custom models' own */
 
 /* What failed, of whichever communicator or group it was; "" if nothing. */
 const char *units_sentence(const struct wk_context *ctx);

@@ -37,10 +37,10 @@ int wk_model_open(struct wk_context *ctx, const char *path, struct wk_model **re
 int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *path,
                   const struct wk_export_options *options)
 {
-    const struct unit *unit = unit_of_model(model);
+    struct unit *unit = unit_of_model(model);
     const struct wk_context *owner = unit ? unit->ctx : NULL;
     struct error err = {0};
-    int rc = owner ? wk_gather_parameters(model) : 0;
+    int rc = unit ? unit_gather_master(unit) : 0;
     /* A broken generation is no error of the loop's calls, but what was to be written is not here.
      */
     if (!rc && owner && owner->phase == STEP_BROKEN)

@@ -213,7 +213,7 @@ void window_close(struct unit *unit, enum window_result result)
     if (all_passed(ctx))
         complete(ctx);
     else if (result == WINDOW_TAKEN && model_is_custom(unit->model))
-        (void)wk_gather_parameters(unit->model); /* for other models' passes of this step */
+        unit_gather_own(unit); /* for other models' passes of this step */
 }
 
 void window_end_step(struct wk_context *ctx)
@@ -248,7 +248,9 @@ void window_roll_back(struct wk_context *ctx)
 void window_begin_again(struct wk_context *ctx)
 {
     struct unit *unit;
-    units_each(unit, ctx)
+    units_each(unit, ctx) {
+        strategy_forget(&unit->strategy);
         unit_clear(unit);
+    }
     forget_step(ctx);
 }

@@ -7,6 +7,12 @@
  * loop is wk_next, its own forward pass, its own backward pass calling wk_grad_ready as gradients
  * become final, then wk_backward (which scales by the accumulation window, so gradients are given
  * unscaled), wk_step.
+ *
+ * With mixed_precision bf16 or fp16 the optimizer keeps its parameters in float, and passes see
+ * them rounded, as those of our own models do: matrices, and vectors with `narrow`. A program whose
+ * kernels multiply narrow numbers says so for each buffer (wk_buffer.narrow) and reads bits; any
+ * other reads floats that hold the rounded values, and needs to know nothing of all this. In fp16 a
+ * program that reads bits multiplies its loss with wk_backward_scale before it goes backward.
  */
 #ifndef WORKER_PARALLEL_H
 #define WORKER_PARALLEL_H
@@ -16,6 +22,7 @@
 #include <stdint.h>
 
 #include <worker/export.h>
+#include <worker/types.h>
 
 struct wk_comm;
 struct wk_context;
@@ -23,13 +30,21 @@ struct wk_model;
 
 enum { WK_BUFFER_DIMS_MAX = 4 };
 
+/* What passes do with a buffer in the type of mixed_precision; or-ed. */
+enum {
+    WK_TAKES_BF16 = 1,  /* bf16: they read its bits and give its gradient in bf16 */
+    WK_TAKES_F16 = 2,   /* fp16: the same in f16, their loss multiplied with wk_backward_scale */
+    WK_GIVES_FLOAT = 4, /* but give the gradient in float */
+};
+
 struct wk_buffer {
     const char *name; /* unique, below 96 bytes */
     int dims;         /* 1 … WK_BUFFER_DIMS_MAX */
     int64_t shape[WK_BUFFER_DIMS_MAX];
     /* [product of shape], copied at wk_prepare and not needed later; NULL: zeros */
     const float *initial;
-    bool decay; /* takes part in weight decay */
+    bool decay;      /* takes part in weight decay */
+    unsigned narrow; /* 0: passes read and give floats, whatever mixed_precision is */
 };
 
 /* WK_EINVAL, whose reason wk_last_error(NULL) has, WK_ENOMEM. `buffers` are only read during the
@@ -43,6 +58,24 @@ WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
  * could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
+
+/* In which type passes read parameter `index`: WK_F32 for wk_parameter_data, or WK_BF16 or WK_F16
+ * for wk_parameter_low, which is NULL otherwise. It holds the rounded numbers from wk_next to
+ * wk_step, not to be written to. WK_F32 before wk_prepare, out of range and for NULL. */
+WK_API enum wk_dtype wk_parameter_type(const struct wk_model *model, int index);
+WK_API const uint16_t *wk_parameter_low(struct wk_model *model, int index);
+
+/* Where its gradient is given in that type; NULL: in float (wk_parameter_grad). Zeros when a pass
+ * begins; what the pass has added is taken over into float with wk_grad_ready, or by wk_backward.
+ */
+WK_API uint16_t *wk_parameter_low_grad(struct wk_model *model, int index);
+
+/* What passes of the program's own multiply their loss with before they go backward, so that no
+ * gradient is too small for f16: the loss scale where a buffer of the model takes f16 and
+ * mixed_precision is fp16, else 1. Every gradient of the model carries it, also one given in float;
+ * wk_set_loss is told the loss without it. Changes in wk_step only: ask in each pass. 1 for a model
+ * that is not prepared. */
+WK_API double wk_backward_scale(const struct wk_model *model);
 
 /* Parameter `index` gets no more gradient in this backward pass: its sum over the ranks may start.
  * A pass announces all of them, or none, which costs only the overlap; with setting ddp.find_unused
@@ -100,11 +133,12 @@ struct wk_gradient_hook {
  * inside a step, WK_EUNSUPPORTED under another strategy than ddp. */
 WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
-/* Make every parameter readable on this rank, where wk_parameter_data says, until the next wk_next
- * or its wk_step (a custom model's in the middle of a step is readable again behind that). Strategy
- * fsdp needs it, and with mixed_precision zero1 and zero2 do, whose matrices are there in the
- * narrow type only (it costs the memory that these save); elsewhere it does nothing. All ranks call
- * it. WK_ESTATE before wk_prepare, or a failure of the collective.
+/* Make every parameter readable on this rank as the optimizer has it, where wk_parameter_data says,
+ * until the next wk_next or its wk_step (a custom model's in the middle of a step is readable again
+ * behind that; asked before, wk_parameter_data has said where passes read it). Strategy fsdp needs
+ * it, and with mixed_precision zero1 and zero2 do, whose matrices are there in the narrow type only
+ * (it costs the memory that these save); elsewhere it does nothing. All ranks call it. WK_ESTATE
+ * before wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

@@ -2,7 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <worker/precision.h>
+
 #include "tests/numeric/train/toy.h"
+
+enum { WIDE = 128 }; /* the linear model's */
 
 static const char *nothing(void *arg, const char *name)
 {
@@ -44,6 +48,7 @@ struct objects {
     struct wk_model *model;
     struct wk_optimizer *optimizer;
     struct wk_scheduler *scheduler;
+    struct borrowed borrowed;
 };
 
 static void make(const struct toy *toy, struct wk_context *ctx, struct objects *o)
@@ -59,11 +64,18 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
                                        .epochs = toy->epochs};
     wk_loader_new(ctx, &loader, &o->loader);
     struct wk_gpt_config gpt = {.layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 128};
-    struct wk_buffer buffers[] = {{.name = "weight", .dims = 2, .shape = {128, 128}, .decay = true},
-                                  {.name = "bias", .dims = 1, .shape = {128}}};
+    struct wk_buffer buffers[] = {
+        {"weight", 2, {WIDE, WIDE}, .decay = true, .narrow = toy->narrow},
+        {"bias", 1, {WIDE}, .narrow = toy->narrow},
+    };
+    uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
+    if (toy->borrowed)
+        borrowed_init(&o->borrowed, &gpt, seed, toy->narrow);
+    o->borrowed.how = toy->how;
+    o->model = o->borrowed.custom;
     if (toy->custom)
         wk_custom_new(buffers, 2, &o->model);
-    else
+    else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
     struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
     struct wk_muon_options muon = {3e-3, 0.95, true, 0.1, adamw};
@@ -85,25 +97,55 @@ static void drop(struct objects *o)
     wk_loader_free(o->loader);
     wk_source_free(o->source);
     wk_model_free(o->model);
+    borrowed_fini(&o->borrowed);
+}
+
+static enum wk_format format_of(enum wk_dtype type)
+{
+    return type == WK_BF16 ? WK_FORMAT_BF16 : WK_FORMAT_F16;
+}
+
+/* Parameter `index` as the passes see it. */
+static void read_parameter(struct wk_model *model, int index, float *out, size_t count)
+{
+    enum wk_dtype type = wk_parameter_type(model, index);
+    if (type == WK_F32)
+        memcpy(out, wk_parameter_data(model, index), count * sizeof(*out));
+    else
+        wk_widen(out, format_of(type), wk_parameter_low(model, index), count);
+}
+
+static void give_gradient(struct wk_model *model, int index, const float *grad, size_t count)
+{
+    uint16_t *low = wk_parameter_low_grad(model, index);
+    float *whole = wk_parameter_grad(model, index);
+    if (low)
+        wk_narrow(low, format_of(wk_parameter_type(model, index)), grad, count);
+    for (size_t i = 0; i < count && !low; i++)
+        whole[i] += grad[i];
 }
 
 /* Squared error of a bigram table: forward and backward by hand. */
 static void custom_passes(struct wk_model *model, const struct wk_batch *batch)
 {
-    const float *weight = wk_parameter_data(model, 0), *bias = wk_parameter_data(model, 1);
-    float *dweight = wk_parameter_grad(model, 0), *dbias = wk_parameter_grad(model, 1);
+    float weight[WIDE * WIDE], bias[WIDE], dweight[WIDE * WIDE] = {0}, dbias[WIDE] = {0};
+    float scale = (float)(2 * wk_backward_scale(model) / batch->denominator);
     double loss = 0;
+    read_parameter(model, 0, weight, WIDE * WIDE);
+    read_parameter(model, 1, bias, WIDE);
     for (int64_t i = 0; i < batch->samples * batch->length; i++) {
         int32_t in = batch->tokens[i], out = batch->targets[i];
-        for (int j = 0; j < 128; j++) {
-            float diff = weight[in * 128 + j] + bias[j] - (j == out ? 1.0f : 0.0f);
+        for (int j = 0; j < WIDE; j++) {
+            float diff = weight[in * WIDE + j] + bias[j] - (j == out ? 1.0f : 0.0f);
             loss += (double)(diff * diff);
-            dweight[in * 128 + j] += 2 * diff / (float)batch->denominator;
-            dbias[j] += 2 * diff / (float)batch->denominator;
+            dweight[in * WIDE + j] += scale * diff;
+            dbias[j] += scale * diff;
         }
     }
     wk_set_loss(model, loss / batch->denominator);
+    give_gradient(model, 1, dbias, WIDE);
     wk_grad_ready(model, 1);
+    give_gradient(model, 0, dweight, WIDE * WIDE);
     wk_grad_ready(model, 0);
 }
 
@@ -117,6 +159,8 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
             return;
         if (toy->custom)
             custom_passes(o->model, &batch);
+        else if (toy->borrowed)
+            borrowed_passes(&o->borrowed, &batch);
         else
             wk_forward(o->model, &batch, NULL);
         wk_backward(o->model);
@@ -167,6 +211,8 @@ void toy_run(struct toy *toy)
         if (toy->weights && !wk_status(ctx))
             take_weights(toy, &objects);
     }
+    toy->skipped = wk_skipped_steps(ctx);
+    toy->scale = wk_loss_scale(ctx);
     toy->status = wk_status(ctx);
     snprintf(toy->error, sizeof(toy->error), "%s", wk_last_error(ctx));
     toy->exit_code = wk_close(ctx);

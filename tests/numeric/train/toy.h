@@ -3,6 +3,7 @@
 #define TRAIN_TOY_H
 
 #include "libworker/step/context.h"
+#include "tests/numeric/train/borrowed.h"
 
 enum { TOY_STEPS_MAX = 256, TOY_SETTINGS_MAX = 16 };
 
@@ -17,6 +18,9 @@ struct toy {
     bool muon;          /* instead of AdamW: states with shapes of their own */
     bool adafactor;     /* likewise */
     bool custom;        /* a linear model with the program's own passes instead of the GPT */
+    bool borrowed;      /* the GPT as a custom model; how its passes go about it: */
+    enum borrowed_how how;
+    unsigned narrow; /* of a custom model's buffers */
 
     /* Called after each step taken; true ends the run in the middle of the next one: before its
      * backward pass, or with its reductions under way. */
@@ -29,6 +33,8 @@ struct toy {
     float clip;                       /* 0 = 1.0, negative = not called */
     float *weights;                   /* if not NULL: takes all parameters at the end, one by one */
     int64_t samples;                  /* dealt to this rank in completed steps */
+    int64_t skipped;                  /* steps, by an overflow */
+    double scale;                     /* of the loss at the end */
     int exit_code, status;
     char error[1024];
     char notices[4096];

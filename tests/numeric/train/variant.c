@@ -16,6 +16,9 @@ static void set_if(struct toy *toy, const char *name, const char *value)
 static void configure(struct toy *toy, const struct variant *v)
 {
     toy->custom = v->custom;
+    toy->borrowed = v->borrowed;
+    toy->narrow = v->narrow;
+    toy->how = v->how;
     toy->muon = v->muon;
     toy->batch = v->batch;
     toy->clip = v->no_clip ? -1 : 1;
@@ -84,11 +87,14 @@ void variant_run(const struct variant *v, struct outcome *ret)
         CHECK(memcmp(toys[i].losses, toys[0].losses, sizeof(toys[0].losses)) == 0);
         CHECK(memcmp(toys[i].norms, toys[0].norms, sizeof(toys[0].norms)) == 0);
         CHECK(memcmp(weights[i], weights[0], sizeof(weights[0])) == 0);
+        CHECK(toys[i].skipped == toys[0].skipped && toys[i].scale == toys[0].scale);
     }
     fake_fini(&cluster);
     memcpy(ret->losses, toys[0].losses, sizeof(ret->losses));
     memcpy(ret->norms, toys[0].norms, sizeof(ret->norms));
     memcpy(ret->weights, weights[0], sizeof(ret->weights));
+    ret->skipped = toys[0].skipped;
+    ret->scale = toys[0].scale;
 }
 
 struct apart outcome_apart(const struct outcome *a, const struct outcome *b)

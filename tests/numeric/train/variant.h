@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/numeric/train/borrowed.h"
+
 enum { VARIANT_STEPS = 12, VARIANT_RANKS_MAX = 4, VARIANT_WEIGHTS_MAX = 1 << 16 };
 
 struct variant {
@@ -13,7 +15,9 @@ struct variant {
     const char *precision, *low_gradients, *stochastic, *scale, *clip_value;
     int ranks;
     int64_t batch;
-    bool custom, no_clip, muon;
+    bool custom, borrowed, no_clip, muon;
+    unsigned narrow; /* toy.h */
+    enum borrowed_how how;
     bool gathers; /* all parameters after every step */
 };
 
@@ -21,6 +25,8 @@ struct outcome {
     double losses[VARIANT_STEPS + 1];
     float norms[VARIANT_STEPS + 1];
     float weights[VARIANT_WEIGHTS_MAX];
+    int64_t skipped;
+    double scale;
 };
 
 /* Run it; every rank must end well and with the same outcome. */

@@ -114,13 +114,6 @@ static int unknown_token(struct small *s)
 /* Kept until the row is over: a context's objects outlive it. */
 static struct wk_model *custom;
 
-static int custom_model(struct small *s)
-{
-    struct wk_buffer buffer = {.name = "weight", .dims = 1, .shape = {4}};
-    cr_assert_eq(wk_custom_new(&buffer, 1, &custom), 0);
-    return wk_prepare_all(s->ctx, WK_OBJECT(custom), WK_OBJECT(s->optimizer));
-}
-
 static int whole_tensors(struct small *s)
 {
     struct wk_muon_options options = {1e-3, 0.95, true, 0.1, {1e-3, 0.9, 0.95, 1e-8, 0.1}};
@@ -297,7 +290,6 @@ static const struct row {
      {"strategy=zero2"},
      WK_EUNSUPPORTED,
      "whole tensors, which strategy zero2 cuts"},
-    {custom_model, {"mixed_precision=bf16"}, WK_EUNSUPPORTED, "a custom model's are the program's"},
     {never_ready, {0}, WK_ESTATE, "1 of 2 parameters were not ready"},
     {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
     {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
@@ -461,6 +453,9 @@ Test(misuse, a_constructor_without_a_context_leaves_its_reason)
     cr_expect_str_eq(wk_last_error(NULL), "beta2 is 1.5: it must be in [0, 1)");
     cr_expect_eq(wk_custom_new(buffers, 2, &model), WK_EINVAL);
     cr_expect_str_eq(wk_last_error(NULL), "two buffers are called w");
+    buffers[1] = (struct wk_buffer){"v", 1, {4}, .narrow = 8};
+    cr_expect_eq(wk_custom_new(buffers, 2, &model), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "buffer v: narrow is 0x8");
     adam.beta2 = 0.95;
     cr_assert_eq(wk_adamw_new(&adam, &optimizer), 0);
     cr_expect_eq(wk_scheduler_new(optimizer, &schedule, &scheduler), WK_EINVAL);

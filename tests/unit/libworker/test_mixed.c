@@ -167,3 +167,116 @@ Test(mixed, the_model_computes_with_the_copy_and_steps_write_it)
     s.ctx = NULL;
     small_close(&s);
 }
+
+/* A custom model in place of the GPT: matrices that passes take as nothing, as bf16, and as either
+ * with gradients in float; a vector that they take as it is, and one narrow.
+ */
+enum { FLOATS, BF16_ONLY, EITHER, VECTOR, NARROW_VECTOR, OWN_BUFFERS };
+
+static struct wk_model *prepare_own(struct small *s, const char *precision)
+{
+    enum { BOTH = WK_TAKES_BF16 | WK_TAKES_F16 };
+    static const float third[] = {1.0f / 3, 1.0f / 3, 1.0f / 3, 1.0f / 3};
+    const struct wk_buffer buffers[OWN_BUFFERS] = {
+        {"floats", 2, {2, 2}, third},
+        {"bf16", 2, {2, 2}, third, .narrow = WK_TAKES_BF16},
+        {"either", 2, {2, 2}, third, .narrow = BOTH | WK_GIVES_FLOAT},
+        {"vector", 1, {4}, third},
+        {"narrow_vector", 1, {4}, third, .narrow = BOTH},
+    };
+    struct wk_model *own;
+    small_open(s, (const char *const[]){precision, NULL});
+    cr_assert_eq(wk_custom_new(buffers, OWN_BUFFERS, &own), 0);
+    for (int i = 0; i < OWN_BUFFERS; i++) {
+        cr_assert_eq(wk_parameter_type(own, i), WK_F32);
+        cr_assert(!wk_parameter_low(own, i) && !wk_parameter_low_grad(own, i));
+    }
+    cr_assert_eq(wk_backward_scale(own), 1);
+    cr_assert_eq(
+        wk_prepare_all(s->ctx, WK_OBJECT(own), WK_OBJECT(s->optimizer), WK_OBJECT(s->loader)), 0,
+        "%s", wk_last_error(s->ctx));
+    return own;
+}
+
+static void close_own(struct small *s, struct wk_model *own)
+{
+    (void)wk_close(s->ctx);
+    s->ctx = NULL;
+    small_close(s);
+    wk_model_free(own);
+}
+
+Test(mixed, passes_of_the_programs_own_read_and_give_what_their_buffers_say)
+{
+    static const char *const precisions[] = {"mixed_precision=no", "mixed_precision=bf16",
+                                             "mixed_precision=fp16"};
+    static const enum wk_dtype types[] = {WK_F32, WK_BF16, WK_F16};
+    for (int p = 0; p < 3; p++) {
+        const enum wk_dtype type = types[p], bf16_only = p == 1 ? WK_BF16 : WK_F32;
+        const enum wk_dtype expected[] = {WK_F32, bf16_only, type, WK_F32, type};
+        struct small s;
+        struct wk_batch batch;
+        struct wk_model *own = prepare_own(&s, precisions[p]);
+        cr_assert(wk_next(s.loader, &batch), "%s", wk_last_error(s.ctx));
+        for (int i = 0; i < OWN_BUFFERS; i++) {
+            bool bits = expected[i] != WK_F32;
+            cr_expect_eq(wk_parameter_type(own, i), expected[i]);
+            cr_expect_eq(wk_parameter_low(own, i) != NULL, bits);
+            cr_expect_eq(wk_parameter_low_grad(own, i) != NULL, bits && i != EITHER);
+            cr_expect_not_null(wk_parameter_grad(own, i));
+            bool rounded = type != WK_F32 && !bits && i != VECTOR;
+            cr_expect_eq(*wk_parameter_data(own, i) != 1.0f / 3, rounded);
+        }
+        cr_expect_eq(wk_backward_scale(own), p == 2 ? 65536 : 1);
+        cr_expect_eq(wk_parameter_type(own, OWN_BUFFERS), WK_F32);
+        cr_expect_null(wk_parameter_low_grad(own, -1));
+        close_own(&s, own);
+    }
+    cr_expect_eq(wk_parameter_type(NULL, 0), WK_F32);
+    cr_expect_null(wk_parameter_low(NULL, 0));
+    cr_expect_null(wk_parameter_low_grad(NULL, 0));
+    cr_expect_eq(wk_backward_scale(NULL), 1);
+}
+
+/* Reading the master, and saving it, in the middle of a step. */
+Test(mixed, the_master_is_shown_until_the_next_step_and_saving_shows_nothing)
+{
+    struct small s;
+    struct wk_batch batch;
+    struct wk_model *own = prepare_own(&s, "mixed_precision=bf16");
+    cr_assert(wk_next(s.loader, &batch));
+    const float *rounded = wk_parameter_data(own, FLOATS);
+    cr_expect_neq(*rounded, 1.0f / 3);
+    cr_expect_eq(wk_model_save(s.ctx, own, "/proc/no", NULL) == 0, false);
+    cr_expect_eq(wk_parameter_data(own, FLOATS), rounded);
+    cr_assert_eq(wk_gather_parameters(own), 0);
+    cr_expect_eq(*wk_parameter_data(own, FLOATS), 1.0f / 3);
+    cr_expect_neq(*rounded, 1.0f / 3);
+    wk_backward(own);
+    wk_step(s.optimizer);
+    cr_assert(wk_next(s.loader, &batch));
+    cr_expect_eq(wk_parameter_data(own, FLOATS), rounded);
+    close_own(&s, own);
+}
+
+/* SGD with rate 0.1 takes it off again. */
+Test(mixed, gradients_given_narrow_are_added_to_those_in_float)
+{
+    struct small s;
+    struct wk_batch batch;
+    struct wk_model *own = prepare_own(&s, "mixed_precision=bf16");
+    for (int pass = 0; pass < 2; pass++) {
+        cr_assert(wk_next(s.loader, &batch));
+        uint16_t *low = wk_parameter_low_grad(own, BF16_ONLY);
+        cr_expect_eq(low[1], 0);
+        low[1] = 0x3f80; /* 1 */
+        wk_parameter_grad(own, BF16_ONLY)[1] = 0.5f;
+        wk_backward(own);
+        cr_expect_eq(unit_of_model(own)->model->params[BF16_ONLY].grad[1], 1.5f);
+        wk_step(s.optimizer);
+    }
+    cr_expect_eq(wk_status(s.ctx), 0, "%s", wk_last_error(s.ctx));
+    cr_assert_eq(wk_gather_parameters(own), 0);
+    cr_expect_float_eq(wk_parameter_data(own, BF16_ONLY)[1], 1.0f / 3 - 0.3f, 1e-6);
+    close_own(&s, own);
+}
