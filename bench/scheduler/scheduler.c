@@ -9,44 +9,13 @@
  * a machine, not of a peer: there is none that shows one pass alone.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
+#include "bench/scheduler/world.h"
 #include "common/base/assert.h"
 #include "common/base/rng.h"
 #include "common/base/str.h"
-#include "coordinator/core/step.h"
 
-enum { NODES = 5000, JOBS = 10000, SLOTS = 8, RACK = 32, TENANTS = 10, ROUNDS = 5 };
-
-static double now_s(void)
-{
-    struct timespec time;
-    insist(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-static void add_nodes(struct cluster *cluster)
-{
-    for (int i = 0; i < NODES; i++) {
-        struct node *node = calloc(1, sizeof *node);
-        insist(node);
-        (void)str_printf(node->name, sizeof node->name, "n%05d", i);
-        (void)str_printf(node->address, sizeof node->address, "10.0.%d.%d", i / 250, i % 250);
-        node->state = NODE_READY;
-        node->incarnation = 1;
-        node->slots = SLOTS;
-        node->cpus_milli = 64000;
-        node->memory_bytes = INT64_C(1) << 40;
-        node->port_first = 20000;
-        node->port_last = 20031;
-        (void)str_copy(node->labels[0].key, sizeof node->labels[0].key, "rack");
-        (void)str_printf(node->labels[0].value, sizeof node->labels[0].value, "r%03d", i / RACK);
-        node->labels_count = 1;
-        insist(cluster_add_node(cluster, node, NULL) == 0);
-    }
-}
+enum { NODES = 5000, JOBS = 10000, SLOTS = 8, TENANTS = 10, ROUNDS = 5 };
 
 static struct spec *draw_spec(struct rng *rng)
 {
@@ -75,32 +44,8 @@ static struct spec *draw_spec(struct rng *rng)
 
 static void add_jobs(struct cluster *cluster, struct rng *rng)
 {
-    for (int i = 0; i < JOBS; i++) {
-        struct job *job = calloc(1, sizeof *job);
-        insist(job);
-        job->sequence = cluster_next_sequence(cluster);
-        (void)str_printf(job->id, sizeof job->id, "j%llu", (unsigned long long)job->sequence);
-        job->spec = draw_spec(rng);
-        job->next_generation = job->next_uid = 1;
-        insist(cluster_add_job(cluster, job, NULL) == 0);
-        cluster_job_moved(cluster, job, true);
-    }
-}
-
-/* An event that says no more than "look at the queue". */
-static double pass(struct cluster *cluster, int64_t now_ms)
-{
-    struct tenant facts = {.weight = 1};
-    struct actions actions;
-    struct event event = {.kind = EVENT_TENANT_SET, .now_ms = now_ms, .wall_ms = now_ms};
-    (void)str_copy(facts.name, sizeof facts.name, "t0");
-    event.tenant_set.facts = &facts;
-    actions_init(&actions);
-    double start_s = now_s();
-    coordinator_step(cluster, &event, &actions);
-    double took_s = now_s() - start_s;
-    actions_fini(&actions);
-    return took_s;
+    for (int i = 0; i < JOBS; i++)
+        (void)world_add_job(cluster, draw_spec(rng));
 }
 
 static int running(const struct cluster *cluster)
@@ -119,12 +64,7 @@ static void end_half(struct cluster *cluster)
     for (struct job *job = cluster_first_job(cluster); job; job = cluster_next_job(cluster, job)) {
         if (job->state != JOB_STARTING || number++ % 2)
             continue;
-        for (int i = 0; i < job->workers_count; i++)
-            job_worker_gone(cluster, job, &job->workers[i]);
-        group_clear(cluster, job, &job->forming);
-        job->state = JOB_SUCCEEDED;
-        job->ended_wall_ms = 1;
-        cluster_job_moved(cluster, job, false);
+        world_end(cluster, job, false);
     }
 }
 
@@ -147,13 +87,13 @@ int main(void)
         struct rng rng;
         double took[3];
         rng_seed(&rng, (uint64_t)round + 1);
-        add_nodes(cluster);
+        world_add_nodes(cluster, NODES, SLOTS);
         add_jobs(cluster, &rng);
-        took[0] = pass(cluster, 1000);
+        took[0] = world_pass(cluster, 1000);
         (void)fprintf(stderr, "round %d: %d gangs placed\n", round, running(cluster));
-        took[1] = pass(cluster, 2000);
+        took[1] = world_pass(cluster, 2000);
         end_half(cluster);
-        took[2] = pass(cluster, 3000);
+        took[2] = world_pass(cluster, 3000);
         for (int i = 0; i < 3; i++) {
             worst[i] = took[i] > worst[i] ? took[i] : worst[i];
             best[i] = took[i] < best[i] ? took[i] : best[i];

@@ -130,10 +130,9 @@ void place_waiting(struct step *step);
 /* What a topology has pinned: the value the living workers' nodes share; NULL = anything. */
 const char *place_topology_value(const struct cluster *cluster, const struct job *job);
 
-/* preempt.c: a job that waits gets what others must give */
+/* preempt.c: jobs that wait get what others must give; what a gang gives to one stands together */
 struct concession;
-void preempt_perform(struct step *step, const struct job *job, const struct concession *given,
-                     int count);
+void preempt_perform(struct step *step, const struct concession *given, int count);
 void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
 void preempt_all(struct step *step);                     /* by EVENT_HALT */
 

@@ -112,15 +112,6 @@ static void note_placed(struct placing *placing, struct job *job, struct placeme
     placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
 }
 
-static void make_room(struct placing *placing, const struct job *job)
-{
-    struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
-    insist(given);
-    int count = preempt_try(&placing->pass, job, given, CONCESSIONS_MAX);
-    preempt_perform(placing->step, job, given, count);
-    free(given);
-}
-
 static void expect_start(struct step *step, struct job *job, int64_t at_ms)
 {
     job->starts_at_ms = at_ms;
@@ -152,7 +143,7 @@ static void try_place(struct placing *placing, struct job *job)
     else
         placement_fini(&verdict.placement);
     if (!verdict.placed && ready && verdict.fresh)
-        make_room(placing, job);
+        (void)preempt_try(&placing->pass, job);
 }
 
 static void start_placed(struct placing *placing)
@@ -237,7 +228,7 @@ static void try_spare(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
     int wanted = spare_wanted(job);
-    if (wanted == 0 || is_finishing(job) || placing->pass.conceded) /* it may be its own */
+    if (wanted == 0 || is_finishing(job) || placing->pass.given_count > 0) /* it may be its own */
         return;
     if (pass_spare(&placing->pass, job, wanted, place_topology_value(placing->step->cluster, job),
                    &placement))
@@ -267,6 +258,7 @@ void place_waiting(struct step *step)
     struct view *view = &placing->pass.view;
     for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)
         try_place(placing, job);
+    preempt_perform(step, placing->pass.given, placing->pass.given_count);
     start_placed(placing);
     for (struct job *job = cluster_first_begun_job(step->cluster); job;
          job = cluster_next_begun_job(step->cluster, job))

@@ -4,16 +4,23 @@
 
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
-static void give_back(struct step *step, struct job *job, const char *node, const char *to)
+/* What a gang gives back to one job: `count` nodes. */
+static void give_back(struct step *step, const struct concession *given, int count)
 {
     char why[64];
+    struct job *job = given->job;
+    struct strmap nodes = {0};
+    const char *to = given->to->id;
     (void)str_printf(why, sizeof why, "job %s waits for it", to);
+    for (int i = 0; i < count; i++)
+        insist(strmap_set(&nodes, given[i].node->name, job, NULL) == 0);
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
-        if (!worker_living(worker) || strcmp(worker->node, node) != 0)
+        if (!worker_living(worker) || !strmap_get(&nodes, worker->node))
             continue;
         if (worker->spare) {
             spare_end(step, job, worker, why);
@@ -22,6 +29,7 @@ static void give_back(struct step *step, struct job *job, const char *node, cons
         worker->leaving = true;
         (void)str_copy(job->gives_to, sizeof job->gives_to, to);
     }
+    strmap_fini(&nodes);
     step_settle(step, job);
 }
 
@@ -36,10 +44,11 @@ static void end_with_grace(struct step *step, struct job *job, const struct reas
     job_set_state(step, job, JOB_PREEMPTING, reason);
 }
 
-static void give_way(struct step *step, const struct concession *given, const struct job *to)
+static void give_way(struct step *step, const struct concession *given)
 {
     struct reason reason;
     struct job *job = given->job;
+    const struct job *to = given->to;
     reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s", to->id,
                to->spec->name,
                given->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
@@ -62,19 +71,26 @@ void preempt_all(struct step *step)
             end_with_grace(step, job, &reason);
 }
 
-void preempt_perform(struct step *step, const struct job *job, const struct concession *given,
-                     int count)
+static bool same_gift(const struct concession *a, const struct concession *b)
 {
-    for (int i = 0; i < count; i++) {
+    return a->node && b->node && a->job == b->job && a->to == b->to;
+}
+
+void preempt_perform(struct step *step, const struct concession *given, int count)
+{
+    for (int i = 0, end; i < count; i = end) {
+        end = i + 1;
         if (given[i].moves) { /* one at a time: each finds its new place as it was planned */
             given[i].job->moved_at_ms = step->now_ms;
-            give_back(step, given[i].job, given[i].node->name, job->id);
+            give_back(step, &given[i], 1);
             return;
         }
+        while (end < count && same_gift(&given[i], &given[end]))
+            end++;
         if (given[i].node)
-            give_back(step, given[i].job, given[i].node->name, job->id);
+            give_back(step, &given[i], end - i);
         else
-            give_way(step, &given[i], job);
+            give_way(step, &given[i]);
     }
 }
 

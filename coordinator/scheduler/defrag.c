@@ -5,6 +5,7 @@
 
 #include "common/base/assert.h"
 #include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/room.h"
 #include "coordinator/scheduler/trial.h"
 
 struct defrag {
@@ -12,8 +13,8 @@ struct defrag {
     const struct job *job;
     struct request request; /* of the job */
     struct view view;       /* as if the moves so far were made */
-    struct concession *moves;
-    int count, max;
+    struct concession moves[DEFRAG_MOVES_MAX];
+    int count;
 };
 
 struct option { /* a node that could be cleared far enough */
@@ -64,7 +65,7 @@ static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
                                   defrag->job->sequence, /* what is kept for it may be used */
                               .avoid = job,
                               .together = together(defrag, job)};
-    if (defrag->count == defrag->max || !may_move(defrag, job) || moves_already(defrag, job) ||
+    if (defrag->count == DEFRAG_MOVES_MAX || !may_move(defrag, job) || moves_already(defrag, job) ||
         !scheduler_place(&defrag->view, &request, &placement, NULL))
         return false;
     placement_fini(&placement);
@@ -72,7 +73,7 @@ static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
         if (strcmp(job->workers[i].node, from->node->name) == 0)
             view_release(&defrag->view, job, &job->workers[i]);
     defrag->moves[defrag->count++] =
-        (struct concession){.job = job, .node = from->node, .moves = true};
+        (struct concession){.job = job, .node = from->node, .to = defrag->job, .moves = true};
     return true;
 }
 
@@ -127,9 +128,11 @@ static void put_back(struct defrag *defrag, const struct view_node *nodes, int a
     memcpy(view->nodes, nodes, sizeof *nodes * (size_t)view->count);
     view->available = available;
     view->roomy_count = 0;
-    for (int i = 0; i < view->count; i++)
-        if (nodes[i].open && nodes[i].slots_free > 0)
+    for (int i = 0; i < view->count; i++) {
+        view->nodes[i].roomy = nodes[i].open && nodes[i].slots_free > 0;
+        if (view->nodes[i].roomy)
             view->roomy[view->roomy_count++] = i;
+    }
 }
 
 static bool find(struct defrag *defrag)
@@ -164,19 +167,18 @@ static bool enough_in_sum(const struct defrag *defrag)
     return free_slots >= queue_slots_of(defrag->job->spec, defrag->job->spec->nodes_min);
 }
 
-int defrag_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max)
+bool defrag_plan(struct pass *pass, const struct job *job)
 {
-    struct defrag defrag = {.pass = pass,
-                            .job = job,
-                            .moves = ret,
-                            .max = max < DEFRAG_MOVES_MAX ? max : DEFRAG_MOVES_MAX};
+    struct defrag defrag = {.pass = pass, .job = job};
     defrag.request = (struct request){.spec = job->spec,
                                       .sequence = job->sequence,
                                       .nodes_min = job->spec->nodes_min,
                                       .nodes_max = job->spec->nodes_min};
-    preempt_view(pass, &defrag.view);
+    room_view(pass, &defrag.view);
     bool found = !scheduler_fits(&defrag.view, &defrag.request) && enough_in_sum(&defrag) &&
-                 find(&defrag) && trial_places(pass, job, ret, defrag.count);
+                 find(&defrag) && trial_places(pass, job, defrag.moves, defrag.count);
     view_fini(&defrag.view);
-    return found ? defrag.count : 0;
+    for (int i = 0; i < defrag.count && found; i++)
+        pass_note_given(pass, &defrag.moves[i]);
+    return found;
 }

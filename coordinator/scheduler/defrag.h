@@ -15,9 +15,9 @@ enum {
     DEFRAG_REST_MS = 600000,
 };
 
-/* How many of `ret` were filled, in the order in which they are to be made; 0 = moving would not
- * help, or not be worth it. */
-int defrag_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max);
+/* True: the moves are at the end of pass->given, in the order in which they are to be made; false:
+ * moving would not help, or not be worth it. */
+bool defrag_plan(struct pass *pass, const struct job *job);
 
 /* Loop time from which a part of the gang may move again; 0 = none has moved. */
 int64_t defrag_rest_ends(const struct job *job);

@@ -28,6 +28,13 @@ static int number_values(struct view *view, const char *label, size_t offset)
     return count;
 }
 
+void gang_number_groups(struct view *view, const char *label)
+{
+    if (!view->topology || strcmp(view->topology, label) != 0)
+        view->groups = number_values(view, label, offsetof(struct view_node, group));
+    view->topology = label;
+}
+
 /* The value with the most candidates; of equals the one of the first node. A node without the label
  * shares it with none. */
 int gang_largest_group(struct view *view, const struct request *request, int *candidates, int count)
@@ -35,9 +42,7 @@ int gang_largest_group(struct view *view, const struct request *request, int *ca
     const char *label = request->spec->topology;
     if (!label[0] || count == 0)
         return count;
-    if (!view->topology || strcmp(view->topology, label) != 0)
-        view->groups = number_values(view, label, offsetof(struct view_node, group));
-    view->topology = label;
+    gang_number_groups(view, label);
     int *sizes = calloc((size_t)view->groups, sizeof *sizes), best = 0, kept = 0;
     insist(sizes);
     for (int i = 0; i < count; i++)
@@ -53,6 +58,17 @@ int gang_largest_group(struct view *view, const struct request *request, int *ca
     return kept;
 }
 
+struct rack {
+    int number, count;
+};
+
+static int by_count(const void *a, const void *b)
+{
+    const struct rack *x = a, *y = b;
+    return x->count != y->count ? (x->count > y->count ? -1 : 1)
+                                : (x->number > y->number) - (x->number < y->number);
+}
+
 /* Order of racks: the tightest that holds all that is wanted; if none does, the fullest first, so
  * that few racks are used. ret_rank[rack] = its place. */
 static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
@@ -61,16 +77,19 @@ static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
     for (int r = 0; r < racks; r++)
         if (counts[r] >= wanted && (best < 0 || counts[r] < counts[best]))
             best = r;
-    for (int r = 0; r < racks; r++) {
-        ret_rank[r] = 1;
-        for (int other = 0; other < racks && best < 0; other++) {
-            bool larger = counts[other] > counts[r];
-            bool earlier = other < r && counts[other] == counts[r];
-            ret_rank[r] += larger || earlier;
-        }
+    if (best >= 0) {
+        for (int r = 0; r < racks; r++)
+            ret_rank[r] = r != best;
+        return;
     }
-    if (best >= 0)
-        ret_rank[best] = 0;
+    struct rack *order = calloc((size_t)racks, sizeof *order);
+    insist(order);
+    for (int r = 0; r < racks; r++)
+        order[r] = (struct rack){.number = r, .count = counts[r]};
+    qsort(order, (size_t)racks, sizeof *order, by_count);
+    for (int i = 0; i < racks; i++)
+        ret_rank[order[i].number] = i;
+    free(order);
 }
 
 static uint64_t score(const struct view *view, const int *rank, int index)

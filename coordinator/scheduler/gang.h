@@ -10,6 +10,10 @@
  * be: the tightest rack that holds all, else the roomiest first; in a rack the tightest nodes. */
 int gang_choose(struct view *view, const struct request *request, int *candidates, int count);
 
+/* Each node of the view has its `group` for this label: nodes of one value share a number below
+ * view->groups, those without it have 0. */
+void gang_number_groups(struct view *view, const char *label);
+
 /* The largest number of candidates that share the topology's value (all, without a topology); they
  * come first then. */
 int gang_largest_group(struct view *view, const struct request *request, int *candidates,

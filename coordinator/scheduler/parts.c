@@ -38,6 +38,7 @@ void parts_find(struct parts *parts, const struct view *view)
 {
     size_t workers = (size_t)count_workers(view) + 1, nodes = (size_t)view->count + 1;
     int *places = calloc(workers, sizeof *places), *next = calloc(nodes, sizeof *next), at = 0;
+    parts->places = places;
     parts->all = calloc(workers, sizeof *parts->all);
     parts->first = calloc(nodes, sizeof *parts->first);
     insist(places && next && parts->all && parts->first);
@@ -47,10 +48,9 @@ void parts_find(struct parts *parts, const struct view *view)
         for (int i = 0; i < job->workers_count; i++, at++) {
             const struct worker *worker = &job->workers[i];
             if (places[at] >= 0)
-                parts->all[parts->first[places[at]] + next[places[at]]++] =
-                    (struct part){.job = job, .slot = worker->slot, .leaving = worker->leaving};
+                parts->all[parts->first[places[at]] + next[places[at]]++] = (struct part){
+                    .job = job, .worker = worker, .slot = worker->slot, .leaving = worker->leaving};
         }
-    free(places);
     free(next);
 }
 
@@ -58,5 +58,6 @@ void parts_fini(struct parts *parts)
 {
     free(parts->all);
     free(parts->first);
+    free(parts->places);
     *parts = (struct parts){0};
 }

@@ -8,6 +8,7 @@
 
 struct part { /* a worker that has not ended */
     const struct job *job;
+    const struct worker *worker;
     int slot; /* the first of its slots */
     bool leaving;
 };
@@ -15,9 +16,11 @@ struct part { /* a worker that has not ended */
 struct parts {
     struct part *all; /* NULL: not found yet */
     int *first;       /* those on node i of the view: all[first[i]] up to all[first[i + 1]] */
+    int *places; /* the node of each worker, -1 = none, in the order of begun jobs and workers */
 };
 
-/* Zeroed memory. The view's nodes keep their places from now on; what it makes absent is in it. */
+/* Zeroed memory. The view's nodes keep their places from now on, and jobs their workers; what it
+ * makes absent is in it. */
 void parts_find(struct parts *parts, const struct view *view);
 void parts_fini(struct parts *parts);
 

@@ -1,7 +1,9 @@
 #include "coordinator/scheduler/pass.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
@@ -19,6 +21,7 @@ void pass_fini(struct pass *pass)
     view_fini(&pass->view);
     queue_fini(&pass->queue);
     parts_fini(&pass->parts);
+    free(pass->given);
 }
 
 struct job *pass_next(struct pass *pass)
@@ -29,9 +32,10 @@ struct job *pass_next(struct pass *pass)
 bool pass_goes_on(struct pass *pass)
 {
     bool left = pass->view.available > 0;
-    pass->refused += pass->tries > 0;
+    pass->refused += pass->tries + pass->rooms_count > 0;
     pass->looked += !left;
-    return pass->refused <= PASS_DEPTH_MAX && (left || pass->looked <= PASS_TRIES_MAX);
+    return pass->refused <= PASS_DEPTH_MAX &&
+           (left || pass->looked <= PASS_TRIES_MAX + pass->rooms_count);
 }
 
 bool pass_is_ready(const struct pass *pass, const struct job *job)
@@ -45,7 +49,7 @@ bool pass_is_ready(const struct pass *pass, const struct job *job)
 static const struct reason *refused_before(const struct pass *pass, const struct request *request)
 {
     for (int i = 0; i < pass->refusals_count; i++)
-        if (pass->refusals[i].release_at_ms <= request->release_at_ms &&
+        if (!pass->refusals[i].met && pass->refusals[i].release_at_ms <= request->release_at_ms &&
             scheduler_same_request(pass->refusals[i].spec, request->spec))
             return &pass->refusals[i].reason;
     return NULL;
@@ -109,8 +113,34 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
         parts_find(&pass->parts, &pass->view);
     int64_t at_ms = scheduler_reserve(&pass->view, &pass->parts, job, &request);
     if (at_ms > 0)
-        pass->reserved[pass->reservations++] = job;
+        pass->reserved[pass->reserved_count++] = job;
+    pass->reservations += at_ms > 0;
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
+}
+
+void pass_note_given(struct pass *pass, const struct concession *given)
+{
+    if (pass->given_count == pass->given_capacity) {
+        pass->given_capacity = pass->given_capacity * 2 + 16;
+        pass->given = realloc(pass->given, sizeof *pass->given * (size_t)pass->given_capacity);
+        insist(pass->given);
+    }
+    pass->given[pass->given_count++] = *given;
+    pass->moved |= given->moves;
+}
+
+void pass_note_room(struct pass *pass, const struct job *job)
+{
+    int kept = 0;
+    insist(pass->rooms_count < PASS_ROOMS_MAX);
+    pass->rooms[pass->rooms_count++] = job;
+    queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, job->spec->nodes_min));
+    for (int i = 0; i < pass->reserved_count; i++)
+        if (pass->reserved[i] != job)
+            pass->reserved[kept++] = pass->reserved[i];
+    pass->reserved_count = kept;
+    for (int i = 0; i < pass->refusals_count; i++)
+        pass->refusals[i].met |= scheduler_same_request(pass->refusals[i].spec, job->spec);
 }
 
 /* The value of its topology that the nodes placed share. */

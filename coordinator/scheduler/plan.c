@@ -64,9 +64,8 @@ static void give_way(struct look *look, const struct concession *given, int coun
  * not as they are: as they are, whoever would give way to it had been told to. */
 static void make_room(struct look *look, const struct job *job)
 {
-    struct concession *given = calloc(CONCESSIONS_MAX, sizeof *given);
-    insist(given);
-    int count = preempt_try(&look->pass, job, given, CONCESSIONS_MAX);
+    int count = preempt_try(&look->pass, job);
+    const struct concession *given = look->pass.given + look->pass.given_count - count;
     struct displaced *copy = altered_find(&look->altered, job);
     if (job == look->job)
         look->ret->makes_room = count > 0;
@@ -76,7 +75,6 @@ static void make_room(struct look *look, const struct job *job)
         forecast_add(look->ret, &(struct effect){.kind = EFFECT_STARTS, .job = job});
     if (job == look->job || look->altering)
         give_way(look, given, count, job == look->job);
-    free(given);
 }
 
 static void note_ahead(struct look *look, const struct job *job)
@@ -188,7 +186,7 @@ static int alter(struct look *look, struct pass *pass, struct altered *altered,
         queue_add_tenant(&pass->queue, &look->stranger);
     if (look->what_if->job)
         queue_leave_out(&pass->queue, look->what_if->job);
-    (void)queue_add(&pass->queue, look->job);
+    queue_add(&pass->queue, look->job);
     return 0;
 }
 

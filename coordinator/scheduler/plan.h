@@ -7,7 +7,8 @@
 
 enum {
     WHAT_IF_MAX = 16, /* jobs gone, tenants gone, nodes drained, kinds of nodes added: each */
-    WHAT_IF_ADDED_MAX = 512, /* nodes added, in all */
+    WHAT_IF_ADDED_MAX = 512,    /* nodes added, in all */
+    WHAT_IF_DISPLACED_MAX = 31, /* gangs that start again because nodes are drained */
     PLAN_REASONS_MAX = 8,
     PLAN_DEPTH_MAX = 2000, /* jobs in front that are looked at */
     PLAN_EFFECTS_MAX = 64, /* jobs that notice, as far as they are named */

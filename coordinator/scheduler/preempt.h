@@ -21,27 +21,16 @@
 
 #include "coordinator/scheduler/pass.h"
 
-enum { CONCESSIONS_MAX = 256 };
+/* Others give way so that the job, the next in the order of the queue, can start, or it is found
+ * that those who leave already are enough: then it is among pass->rooms. Returns how many
+ * concessions are new at the end of pass->given. For PASS_ROOMS_MAX jobs a pass, as long as no more
+ * than PASS_TRIES_MAX were tried in vain. Each counts with what those before it get and give, and a
+ * gang that ends for one is asked by no other. The time this takes is near linear in nodes, workers
+ * and what is given. */
+int preempt_try(struct pass *pass, const struct job *job);
 
-struct concession {
-    struct job *job;
-    const struct node *node; /* the one it gives back; NULL = the gang ends */
-    bool reclaimed;
-    bool returns; /* the gang ends and starts again with fewer nodes */
-    bool moves;   /* it takes another node instead (defrag.h) */
-};
-
-/* How many of `ret` were filled; 0 = nobody should give way. The pass is not changed. */
-int preempt_plan(const struct pass *pass, const struct job *job, struct concession *ret, int max);
-
-/* The same for the next job in the order of the queue: one job a pass gets what others must give,
- * and it is sought for PASS_TRIES_MAX of them at most. The next pass sees what came of it. */
-int preempt_try(struct pass *pass, const struct job *job, struct concession *ret, int max);
-
-/* For those who look for room too (defrag.h): a copy of the pass's view as if those who leave
- * already had left (view_fini); and whether the job could use this node, and nobody before it has
+/* For those who look for room too (defrag.h): the job could use this node, and nobody before it has
  * first call on it. */
-void preempt_view(const struct pass *pass, struct view *ret);
 bool preempt_is_useful(const struct pass *pass, const struct job *job,
                        const struct view_node *node);
 

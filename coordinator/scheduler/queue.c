@@ -56,12 +56,16 @@ void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant)
     queue->lines[tenant->number].next = NULL;
 }
 
-bool queue_add(struct queue *queue, const struct job *job)
+void queue_add(struct queue *queue, const struct job *job)
 {
-    if (queue->extra_count == QUEUE_EXTRA_MAX)
-        return false;
+    if (queue->extra_count == queue->extra_capacity) {
+        queue->extra_capacity = queue->extra_capacity * 2 + 16;
+        queue->extra =
+            realloc(queue->extra, sizeof(const struct job *) * (size_t)queue->extra_capacity);
+        insist(queue->extra);
+    }
     queue->extra[queue->extra_count++] = job;
-    return true;
+    queue->sorted = false;
 }
 
 void queue_release(struct queue *queue, const struct tenant *tenant, int slots)
@@ -81,6 +85,7 @@ void queue_add_tenant(struct queue *queue, struct tenant *tenant)
 void queue_fini(struct queue *queue)
 {
     free(queue->lines);
+    free(queue->extra);
     *queue = (struct queue){0};
 }
 
@@ -117,26 +122,44 @@ static bool stands_before(const struct job *a, const struct job *b)
     return a->sequence < b->sequence;
 }
 
-/* The first of a tenant's line; *ret_extra = its place among the extra ones, -1 = it is none. */
-static const struct job *head_of(const struct queue *queue, const struct queue_line *line,
-                                 int *ret_extra)
+static int by_line(const void *a, const void *b)
 {
-    const struct job *head = line->next;
-    *ret_extra = -1;
+    const struct job *x = *(const struct job *const *)a, *y = *(const struct job *const *)b;
+    if (x->tenant != y->tenant)
+        return x->tenant->number < y->tenant->number ? -1 : 1;
+    return stands_before(x, y) ? -1 : stands_before(y, x);
+}
+
+static void sort_extra(struct queue *queue)
+{
+    if (queue->extra_count > 1)
+        qsort(queue->extra, (size_t)queue->extra_count, sizeof(const struct job *), by_line);
+    for (int i = 0; i < queue->count; i++)
+        queue->lines[i].extra = queue->lines[i].extra_end = 0;
     for (int i = 0; i < queue->extra_count; i++) {
-        if (queue->extra[i]->tenant != line->tenant ||
-            (head && !stands_before(queue->extra[i], head)))
-            continue;
-        head = queue->extra[i];
-        *ret_extra = i;
+        struct queue_line *line = &queue->lines[queue->extra[i]->tenant->number];
+        if (line->extra_end == 0)
+            line->extra = i;
+        line->extra_end = i + 1;
     }
-    return head;
+    queue->sorted = true;
+}
+
+/* The first of a tenant's line, and whether it is one of the extra ones. */
+static const struct job *head_of(const struct queue *queue, const struct queue_line *line,
+                                 bool *ret_extra)
+{
+    const struct job *extra = line->extra < line->extra_end ? queue->extra[line->extra] : NULL;
+    *ret_extra = extra && (!line->next || stands_before(extra, line->next));
+    return *ret_extra ? extra : line->next;
 }
 
 struct job *queue_next(struct queue *queue)
 {
     const struct job *best = NULL;
-    int extra = -1, its_extra;
+    bool extra = false, its_extra;
+    if (!queue->sorted)
+        sort_extra(queue);
     for (int i = 0; i < queue->count; i++) {
         const struct job *head = head_of(queue, &queue->lines[i], &its_extra);
         if (!head || (best && !goes_before(queue, head, best)))
@@ -148,8 +171,8 @@ struct job *queue_next(struct queue *queue)
         return NULL;
     struct queue_line *line = &queue->lines[best->tenant->number];
     line->claimed += queue_slots_of(best->spec, best->spec->nodes_min);
-    if (extra >= 0) {
-        queue->extra[extra] = queue->extra[--queue->extra_count];
+    if (extra) {
+        line->extra++;
     } else {
         line->at = map_next(line->at);
         settle_line(queue, line);

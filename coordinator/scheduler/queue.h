@@ -15,7 +15,6 @@
 
 enum {
     QUEUE_WITHOUT_MAX = 17, /* those a what-if may leave out, and the job it is about */
-    QUEUE_EXTRA_MAX = 32,
 };
 
 struct queue_line { /* of one tenant that has jobs waiting */
@@ -26,13 +25,15 @@ struct queue_line { /* of one tenant that has jobs waiting */
     int slots;   /* used now and given in this pass */
     int claimed; /* what those before want, whether they got it or not */
     double use;
+    int extra, extra_end; /* its extra ones that have not had their turn */
 };
 
 struct queue {
     struct queue_line *lines;
     int count;
-    const struct job *extra[QUEUE_EXTRA_MAX]; /* of a what-if: in no line, come where they belong */
-    int extra_count;
+    const struct job **extra; /* of a what-if: in no line, come where they belong */
+    int extra_count, extra_capacity;
+    bool sorted; /* those, by tenant and as they stand in its line */
     const struct job *without[QUEUE_WITHOUT_MAX];
     int without_count;
 };
@@ -41,12 +42,11 @@ void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_
 void queue_fini(struct queue *queue);
 
 /* For what-ifs, before the first queue_next. As if the job, or all of the tenant's, did not wait;
- * as if this one did (false: there are QUEUE_EXTRA_MAX already); as if the tenant used so many
- * slots less; and a tenant the cluster does not know yet: one at most. At most QUEUE_WITHOUT_MAX
- * jobs are left out. */
+ * as if this one did; as if the tenant used so many slots less; and a tenant the cluster does not
+ * know yet: one at most. At most QUEUE_WITHOUT_MAX jobs are left out. */
 void queue_leave_out(struct queue *queue, const struct job *job);
 void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant);
-bool queue_add(struct queue *queue, const struct job *job);
+void queue_add(struct queue *queue, const struct job *job);
 void queue_release(struct queue *queue, const struct tenant *tenant, int slots);
 void queue_add_tenant(struct queue *queue, struct tenant *tenant);
 

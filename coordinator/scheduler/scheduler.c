@@ -40,15 +40,19 @@ static bool is_kept_from(const struct view_node *node, const struct request *req
              request->release_at_ms <= node->held_at_ms);
 }
 
-static bool is_placed(const struct view_node *node, const struct placement *placement)
+static int by_name(const void *name, const void *placed)
 {
-    for (int i = 0; placement && i < placement->count; i++)
-        if (strcmp(placement->nodes[i].name, node->node->name) == 0)
-            return true;
-    return false;
+    return strcmp(name, ((const struct placed_node *)placed)->name);
 }
 
-static bool is_candidate(const struct view_node *node, const struct request *request)
+static bool is_placed(const struct view_node *node, const struct placement *placement)
+{
+    return placement && placement->count > 0 &&
+           bsearch(node->node->name, placement->nodes, (size_t)placement->count,
+                   sizeof *placement->nodes, by_name);
+}
+
+bool scheduler_could_take(const struct view_node *node, const struct request *request)
 {
     const struct spec *spec = request->spec;
     if (!node->open || is_kept_from(node, request) || !node_has_room(node, spec, NULL) ||
@@ -62,17 +66,18 @@ static bool is_candidate(const struct view_node *node, const struct request *req
     return !node_is_avoided(node, request) && !is_placed(node, request->avoid_placed);
 }
 
-/* Indices of all candidates, ascending; nodes found full are looked at no more. */
+/* Indices of all candidates; nodes found full are looked at no more. */
 static int find_candidates(struct view *view, const struct request *request, int *ret)
 {
     int kept = 0, count = 0;
     for (int i = 0; i < view->roomy_count; i++) {
         int index = view->roomy[i];
-        const struct view_node *node = &view->nodes[index];
-        if (!node->open || node->slots_free <= 0)
+        struct view_node *node = &view->nodes[index];
+        node->roomy = node->open && node->slots_free > 0;
+        if (!node->roomy)
             continue;
         view->roomy[kept++] = index;
-        if (is_candidate(node, request))
+        if (scheduler_could_take(node, request))
             ret[count++] = index;
     }
     view->roomy_count = kept;

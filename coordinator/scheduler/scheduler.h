@@ -34,12 +34,14 @@ struct view_node {
                          * is known, so nobody may */
     int rack;           /* number of its rack in this view; 0 = it tells none */
     int group;          /* the same for the value of `topology` */
+    bool roomy;         /* among the view's roomy ones */
 };
 
 struct absence { /* jobs that a what-if takes away: nothing they hold or want counts */
     const struct job *const *jobs;
     const struct tenant *const *tenants; /* with all of their jobs */
     int jobs_count, tenants_count;
+    const struct map *ended; /* more of them, by sequence; NULL = none */
 };
 
 struct view {
@@ -48,7 +50,7 @@ struct view {
     struct view_node *nodes;      /* by name */
     int count;
     int64_t now_ms;
-    int *roomy; /* indices of the nodes that are open and not full, ascending; shrinks lazily */
+    int *roomy; /* indices of the nodes that are open and not full, each once; shrinks lazily */
     int roomy_count;
     int racks;            /* 0 = not numbered yet */
     const char *topology; /* the label the groups are numbered for; NULL = none yet */
@@ -88,6 +90,9 @@ struct view_node *view_find(const struct view *view, const char *name); /* NULL 
 
 /* As if the worker had ended, or the node were not to be used. */
 void view_release(struct view *view, const struct job *job, const struct worker *worker);
+/* The same of a worker of the job on this node, by its first slot; and the way back. */
+void view_release_slots(struct view *view, struct view_node *node, const struct job *job, int slot);
+void view_occupy_slots(struct view *view, struct view_node *node, const struct job *job, int slot);
 void view_drain(struct view *view, struct view_node *node);
 /* Kept for job `sequence` from `at_ms`. */
 void view_hold(struct view *view, struct view_node *node, uint64_t sequence, int64_t at_ms);
@@ -97,8 +102,10 @@ void view_hold(struct view *view, struct view_node *node, uint64_t sequence, int
  * says what is missing; the view is as it was. */
 bool scheduler_place(struct view *view, const struct request *request,
                      struct placement *ret_placement, struct reason *ret_reason);
-/* It would be placed. */
+/* It would be placed. Where nodes change one by one: fit.h. */
 bool scheduler_fits(struct view *view, const struct request *request);
+/* The node, as it is in the view, could be one of those it is placed on. */
+bool scheduler_could_take(const struct view_node *node, const struct request *request);
 void placement_fini(struct placement *placement);
 /* All of `more` into `placement`, by name; `more` is empty then. */
 void placement_join(struct placement *placement, struct placement *more);

@@ -6,8 +6,9 @@
 
 #include "coordinator/scheduler/preempt.h"
 
-/* Once those who leave already and those who are to give way have, the job is placed, and
- * so is each that `returns`. `pass` is the one at work; it is not changed. */
+/* Once those who leave already, those who were asked in this pass and those who are to give way
+ * have, the job is placed, and so are those that room was made for before and each that `returns`.
+ * `pass` is the one at work, its parts have been found; it is not changed. */
 bool trial_places(const struct pass *pass, const struct job *job, const struct concession *given,
                   int count);
 

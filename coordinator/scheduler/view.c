@@ -35,7 +35,8 @@ static void find_available(struct view *view)
     view->available = view->roomy_count = 0;
     for (int i = 0; i < view->count; i++) {
         view->available += view_is_available(&view->nodes[i]);
-        if (view->nodes[i].open && view->nodes[i].slots_free > 0)
+        view->nodes[i].roomy = view->nodes[i].open && view->nodes[i].slots_free > 0;
+        if (view->nodes[i].roomy)
             view->roomy[view->roomy_count++] = i;
     }
 }
@@ -78,7 +79,7 @@ bool view_is_absent(const struct view *view, const struct job *job)
     for (int i = 0; i < absent->tenants_count; i++)
         if (absent->tenants[i] == job->tenant)
             return true;
-    return false;
+    return absent->ended && map_get(absent->ended, job->sequence) == job;
 }
 
 void view_fini(struct view *view)
@@ -104,36 +105,50 @@ struct view_node *view_find(const struct view *view, const char *name)
     return NULL;
 }
 
-/* Back among the roomy ones, where it may have been left out. */
-static void note_roomy(struct view *view, int index)
+static void note_roomy(struct view *view, struct view_node *node)
 {
-    int at = view->roomy_count;
-    while (at > 0 && view->roomy[at - 1] > index)
-        at--;
-    if (at > 0 && view->roomy[at - 1] == index)
+    if (!node->open || node->roomy)
         return;
-    memmove(view->roomy + at + 1, view->roomy + at,
-            sizeof *view->roomy * (size_t)(view->roomy_count - at));
-    view->roomy[at] = index;
-    view->roomy_count++;
+    node->roomy = true;
+    view->roomy[view->roomy_count++] = (int)(node - view->nodes);
+}
+
+static void mark_slots(struct view_node *node, const struct job *job, int first, bool taken)
+{
+    int each = job->spec->resources.slots;
+    for (int slot = first; slot < first + each && slot < NODE_SLOTS_MAX; slot++) {
+        uint64_t bit = UINT64_C(1) << (slot % 64);
+        node->slot_map[slot / 64] =
+            taken ? node->slot_map[slot / 64] | bit : node->slot_map[slot / 64] & ~bit;
+    }
+}
+
+void view_release_slots(struct view *view, struct view_node *node, const struct job *job, int slot)
+{
+    bool before = view_is_available(node);
+    mark_slots(node, job, slot, false);
+    node->slots_free += job->spec->resources.slots;
+    node->cpus_milli_free += job->spec->resources.cpus_milli;
+    node->memory_bytes_free += job->spec->resources.memory_bytes;
+    view->available += view_is_available(node) - before;
+    note_roomy(view, node);
+}
+
+void view_occupy_slots(struct view *view, struct view_node *node, const struct job *job, int slot)
+{
+    bool before = view_is_available(node);
+    mark_slots(node, job, slot, true);
+    node->slots_free -= job->spec->resources.slots;
+    node->cpus_milli_free -= job->spec->resources.cpus_milli;
+    node->memory_bytes_free -= job->spec->resources.memory_bytes;
+    view->available += view_is_available(node) - before;
 }
 
 void view_release(struct view *view, const struct job *job, const struct worker *worker)
 {
     struct view_node *node = view_find(view, worker->node);
-    const struct resources *each = &job->spec->resources;
-    if (!node || worker->state == WORKER_EXITED)
-        return;
-    bool before = view_is_available(node);
-    for (int slot = worker->slot; slot < worker->slot + each->slots && slot < NODE_SLOTS_MAX;
-         slot++)
-        node->slot_map[slot / 64] &= ~(UINT64_C(1) << (slot % 64));
-    node->slots_free += each->slots;
-    node->cpus_milli_free += each->cpus_milli;
-    node->memory_bytes_free += each->memory_bytes;
-    view->available += view_is_available(node) - before;
-    if (node->open)
-        note_roomy(view, (int)(node - view->nodes));
+    if (node && worker->state != WORKER_EXITED)
+        view_release_slots(view, node, job, worker->slot);
 }
 
 void view_drain(struct view *view, struct view_node *node)

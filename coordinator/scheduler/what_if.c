@@ -156,9 +156,9 @@ static bool replace(struct pass *pass, const struct job *job, const struct remai
 static int restart(struct pass *pass, struct altered *altered, const struct job *job,
                    struct error *err)
 {
-    if (altered->displaced_count == QUEUE_EXTRA_MAX - 1) { /* one is for who asks */
+    if (altered->displaced_count == WHAT_IF_DISPLACED_MAX) {
         error_set(err, E_RESOURCE_EXHAUSTED, "more than %d gangs would have to start again",
-                  QUEUE_EXTRA_MAX - 1);
+                  WHAT_IF_DISPLACED_MAX);
         error_hint(err, "ask about fewer nodes at a time");
         return E_RESOURCE_EXHAUSTED;
     }
@@ -170,7 +170,7 @@ static int restart(struct pass *pass, struct altered *altered, const struct job 
     displaced->copy.backoff_until_ms = 0;
     release_job(pass, job);
     altered->jobs[altered->absent.jobs_count++] = job;
-    (void)queue_add(&pass->queue, &displaced->copy);
+    queue_add(&pass->queue, &displaced->copy);
     return 0;
 }
 

@@ -12,8 +12,8 @@ struct displaced { /* a gang that a drain ends: it waits in the queue as this co
 
 struct altered { /* what the pass borrows while it is at work */
     struct absence absent;
-    const struct job *jobs[WHAT_IF_MAX + QUEUE_EXTRA_MAX];
-    struct displaced displaced[QUEUE_EXTRA_MAX];
+    const struct job *jobs[WHAT_IF_MAX + WHAT_IF_DISPLACED_MAX];
+    struct displaced displaced[WHAT_IF_DISPLACED_MAX];
     int displaced_count;
     struct node *added[WHAT_IF_ADDED_MAX];
     int added_count;
