@@ -1,0 +1,231 @@
+/* The saver's thread, and ranks that write one checkpoint together. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <worker/error.h>
+
+#include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/manifest.h"
+#include "libworker/checkpoint/saver.h"
+#include "tests/lib/tmpdir.h"
+
+enum { COUNT = 10 };
+
+static float weights[COUNT];
+static struct tmpdir dir;
+static struct saver *saver;
+static sem_t asked, let_go;
+
+static void begin(void)
+{
+    dir = tmpdir_make();
+}
+
+static void end(void)
+{
+    saver_free(saver);
+    tmpdir_remove(&dir);
+}
+
+TestSuite(saving, .init = begin, .fini = end, .timeout = 30);
+
+/* A rank of `shards` with its part of COUNT elements, or of several tensors of that size. */
+struct part {
+    int64_t step;
+    int rank, shards, n_tensors;
+    const char *strategy;
+};
+
+static int hand_over(const struct part *part,
+                     int (*take)(const struct checkpoint_write *what, struct error *err),
+                     struct error *err)
+{
+    struct train_numbers numbers = {.step = part->step, .n_units = 1};
+    int64_t each = COUNT / part->shards;
+    struct checkpoint_tensor tensors[2] = {{.name = "a",
+                                            .dtype = WK_F32,
+                                            .dims = 1,
+                                            .shape = {COUNT},
+                                            .first = each * part->rank,
+                                            .data = weights + each * part->rank,
+                                            .bytes = (size_t)each * sizeof(float)}};
+    tensors[1] = tensors[0];
+    memcpy(tensors[1].name, "b", 2);
+    struct checkpoint_about about = {.generation = 3,
+                                     .world = part->shards,
+                                     .mesh_dp = part->shards,
+                                     .strategy = part->strategy ? part->strategy : "ddp",
+                                     .rank = part->rank,
+                                     .shards = part->shards,
+                                     .ticket = 7};
+    struct checkpoint_write what = {.dir = dir.path,
+                                    .tensors = tensors,
+                                    .n_tensors = part->n_tensors ? part->n_tensors : 1,
+                                    .numbers = &numbers,
+                                    .about = &about};
+    return take(&what, err);
+}
+
+static int take(const struct checkpoint_write *what, struct error *err)
+{
+    return saver_take(saver, what, err);
+}
+
+static int save(int64_t step)
+{
+    return hand_over(&(struct part){.step = step, .shards = 1}, take, NULL);
+}
+
+static void open_saver(const struct checkpoint_gate *gate, int keep)
+{
+    struct saver_options options = {.dir = dir.path, .gate = gate, .keep = keep};
+    cr_assert_eq(saver_new(&options, &saver, NULL), 0);
+}
+
+static int count_steps(void)
+{
+    int64_t *steps;
+    int count;
+    cr_assert_eq(checkpoint_list(dir.path, &steps, &count, NULL), 0);
+    free(steps);
+    return count;
+}
+
+static int ask(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    (void)arg, (void)claim, (void)err;
+    sem_post(&asked);
+    sem_wait(&let_go);
+    return 0;
+}
+
+Test(saving, one_at_a_time_and_the_one_begun_is_ended)
+{
+    struct checkpoint_gate gate = {.prepare = ask};
+    sem_init(&asked, 0, 0);
+    sem_init(&let_go, 0, 0);
+    open_saver(&gate, 0);
+    cr_assert_eq(save(1), 0);
+    sem_wait(&asked);
+    cr_expect(saver_busy(saver));
+    cr_expect_eq(save(2), WK_ESTATE);
+    sem_post(&let_go);
+    cr_expect_eq(saver_wait(saver, NULL), 0);
+    cr_expect_not(saver_busy(saver));
+    cr_expect_eq(count_steps(), 1);
+}
+
+Test(saving, what_was_taken_is_written_before_the_saver_goes)
+{
+    open_saver(NULL, 0);
+    cr_assert_eq(save(1), 0);
+    saver_free(saver);
+    saver = NULL;
+    cr_expect_eq(count_steps(), 1);
+}
+
+static int agree(void *arg, const struct checkpoint_claim *claim, struct error *err)
+{
+    (void)arg, (void)claim, (void)err;
+    return 0;
+}
+
+Test(saving, who_answers_to_a_coordinator_removes_what_that_says)
+{
+    struct checkpoint_gate gate = {.prepare = agree, .done = agree};
+    open_saver(&gate, 1);
+    for (int64_t step = 1; step <= 3; step++) {
+        cr_assert_eq(save(step), 0);
+        cr_assert_eq(saver_wait(saver, NULL), 0);
+    }
+    cr_expect_eq(count_steps(), 3);
+}
+
+Test(saving, words_are_copied_too)
+{
+    struct checkpoint_gate gate = {.prepare = ask};
+    char strategy[] = "zero1";
+    struct checkpoint_reader *reader;
+    sem_init(&asked, 0, 0);
+    sem_init(&let_go, 0, 1);
+    open_saver(&gate, 0);
+    struct part part = {.step = 1, .shards = 1, .strategy = strategy};
+    cr_assert_eq(hand_over(&part, take, NULL), 0);
+    memset(strategy, 'x', sizeof(strategy) - 1);
+    cr_assert_eq(saver_wait(saver, NULL), 0);
+    cr_assert_eq(checkpoint_open(tmpdir_path(&dir, "step-00000001"), &reader, NULL), 0);
+    cr_expect_str_eq(checkpoint_manifest(reader)->strategy, "zero1");
+    checkpoint_close(reader);
+}
+
+Test(saving, a_write_that_was_cancelled_does_not_cancel_the_next)
+{
+    struct part first = {.step = 1, .shards = 2}, second = {.step = 1, .rank = 1, .shards = 2};
+    struct error err = {0};
+    open_saver(NULL, 0);
+    cr_assert_eq(hand_over(&first, take, NULL), 0);
+    (void)usleep(30000);
+    cr_expect(saver_busy(saver), "it waits for the other rank");
+    saver_cancel(saver);
+    cr_expect_eq(saver_wait(saver, NULL), WK_EABORT);
+    cr_expect_eq(count_steps(), 0);
+    cr_assert_eq(hand_over(&first, take, NULL), 0);
+    (void)usleep(30000);
+    cr_assert_eq(hand_over(&second, checkpoint_write, &err), 0, "%s", err.text);
+    cr_expect_eq(saver_wait(saver, &err), 0, "%s", err.text);
+    cr_expect_eq(count_steps(), 1);
+}
+
+Test(saving, a_rank_of_another_model_is_refused)
+{
+    struct part first = {.step = 1, .shards = 2};
+    struct part other = {.step = 1, .rank = 1, .shards = 2, .n_tensors = 2};
+    struct error err = {0};
+    cr_assert_eq(hand_over(&other, checkpoint_write, &err), 0, "%s", err.text);
+    cr_expect_eq(hand_over(&first, checkpoint_write, &err), WK_EMISMATCH);
+    cr_expect(strstr(err.text, "rank 1 wrote tensors of another model"), "%s", err.text);
+    cr_expect_eq(count_steps(), 0);
+}
+
+Test(saving, a_file_that_is_there_already_is_not_written_over)
+{
+    struct part first = {.step = 1, .shards = 2}, second = {.step = 1, .rank = 1, .shards = 2};
+    char path[CHECKPOINT_PATH_MAX], state[CHECKPOINT_PATH_MAX + 32];
+    struct error err = {0};
+    cr_assert_eq(hand_over(&second, checkpoint_write, &err), 0, "%s", err.text);
+    cr_assert_eq(checkpoint_temporary(dir.path, 1, 3, 7, path), 0);
+    snprintf(state, sizeof(state), "%s/state.json", path);
+    cr_assert_eq(symlink(tmpdir_path(&dir, "precious"), state), 0);
+    cr_expect_neq(hand_over(&first, checkpoint_write, &err), 0);
+    cr_expect(strstr(err.text, "state.json"), "%s", err.text);
+    cr_expect_neq(access(tmpdir_path(&dir, "precious"), F_OK), 0);
+}
+
+Test(saving, a_damaged_note_is_refused)
+{
+    struct part first = {.step = 1, .shards = 2}, second = {.step = 1, .rank = 1, .shards = 2};
+    off_t size = 1;
+    for (off_t at = 0; at < size; at++) {
+        char path[CHECKPOINT_PATH_MAX], note[CHECKPOINT_PATH_MAX + 32];
+        struct error err = {0};
+        unsigned char byte;
+        struct stat st;
+        cr_assert_eq(hand_over(&second, checkpoint_write, &err), 0, "%s", err.text);
+        cr_assert_eq(checkpoint_temporary(dir.path, 1, 3, 7, path), 0);
+        snprintf(note, sizeof(note), "%s/rank-00001.note", path);
+        int fd = open(note, O_RDWR);
+        cr_assert(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, at) == 1);
+        byte ^= 0x04;
+        cr_assert_eq(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        size = st.st_size;
+        cr_expect_eq(hand_over(&first, checkpoint_write, &err), WK_EIO, "byte %d", (int)at);
+        cr_expect_eq(count_steps(), 0);
+    }
+}
