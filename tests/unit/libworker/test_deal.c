@@ -106,6 +106,7 @@ Test(deal, what_is_real_comes_first_and_comes_once)
                 }
                 for (int64_t i = 0; i < samples; i++)
                     cr_assert_eq(seen[i], 1);
+                cr_assert_eq(wk_deal_real(&deal, world, wk_deal_batches(&deal, 0, world)), 0);
             }
 }
 

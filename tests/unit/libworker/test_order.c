@@ -47,6 +47,23 @@ Test(permutation, differs_by_seed_and_epoch_and_looks_shuffled)
     cr_assert(distance / N > 0.30 * N && distance / N < 0.37 * N, "%f", distance / N);
 }
 
+/* A run that goes on under another version must meet the order it began with. */
+Test(permutation, the_order_of_a_seed_and_epoch_never_changes)
+{
+    static const struct {
+        uint64_t seed, epoch;
+        int first[8];
+    } known[] = {{1337, 0, {31, 365, 968, 255, 646, 585, 916, 571}},
+                 {1337, 1, {275, 126, 768, 231, 293, 986, 730, 770}},
+                 {1338, 0, {488, 848, 210, 110, 154, 131, 731, 822}}};
+    for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+        struct permutation order;
+        permutation_init(&order, 1000, known[k].seed, known[k].epoch);
+        for (uint64_t i = 0; i < 8; i++)
+            cr_expect_eq(permutation_at(&order, i), (uint64_t)known[k].first[i]);
+    }
+}
+
 Test(permutation, large_ranges_are_entered_anywhere)
 {
     struct permutation order;
@@ -185,6 +202,87 @@ Test(loader, an_epoch_has_every_sample_exactly_once)
     wk_source_free(source);
 }
 
+/* The samples of `batches` global batches of this size from *position on, dealt to `world` ranks.
+ */
+static int deal_on(struct wk_source *source, struct loader_place world, int64_t size, int batches,
+                   int64_t *position, int *ret)
+{
+    int n = 0;
+    struct wk_loader *loaders[4];
+    for (int r = 0; r < world.world; r++) {
+        loaders[r] = loader_of(source, size, 2, false);
+        cr_assert_eq(loader_seek(loaders[r], *position), 0);
+    }
+    for (int b = 0; b < batches; b++)
+        for (int r = 0; r < world.world; r++) {
+            struct wk_batch batch;
+            struct loader_place place = {r, world.world};
+            if (loader_next(loaders[r], &place, &batch, NULL) != 1)
+                continue;
+            for (int64_t i = 0; i < batch.samples; i++)
+                ret[n++] = batch.tokens[i * LENGTH];
+            *position = wk_loader_position(loaders[r]);
+        }
+    for (int r = 0; r < world.world; r++)
+        wk_loader_free(loaders[r]);
+    return n;
+}
+
+/* Stopped after any batch of any size at any world, gone on with any other, and once more. */
+Test(loader, any_resume_at_any_size_deals_every_sample_once, .timeout = 60)
+{
+    enum { SAMPLES = 11, ALL = 2 * SAMPLES, SIZES = 5, WORLDS = 4 };
+    static int one[ALL + 1], other[3 * ALL];
+    struct wk_source *source = numbered(SAMPLES);
+    int64_t start = 0;
+    cr_assert_eq(deal_on(source, (struct loader_place){0, 1}, 1, ALL + 1, &start, one), ALL);
+    for (int i = 0; i < SIZES * SIZES * WORLDS * WORLDS; i++) {
+        int64_t size = 1 + i % SIZES, next_size = 1 + i / SIZES % SIZES;
+        struct loader_place world = {0, 1 + i / SIZES / SIZES % WORLDS},
+                            next = {0, 1 + i / SIZES / SIZES / WORLDS};
+        for (int stop = 0; stop <= ALL; stop++) {
+            int64_t position = 0;
+            int n = deal_on(source, world, size, stop, &position, other);
+            n += deal_on(source, next, next_size, 1, &position, other + n);
+            n += deal_on(source, world, size, ALL, &position, other + n);
+            cr_assert_eq(n, ALL, "%d of %d, batch %d", stop, world.world, (int)size);
+            cr_assert_arr_eq(one, other, sizeof(int) * ALL);
+        }
+    }
+    wk_source_free(source);
+}
+
+/* The last token is a target only: without one behind them the last tokens are no sample. */
+Test(loader, a_sample_has_a_successor)
+{
+    static const char text[] = "abcdefgh";
+    struct wk_source *source;
+    for (size_t size = 5; size <= 8; size++) {
+        cr_assert_eq(source_bytes(text, size, &source, NULL), 0);
+        struct wk_loader *loader = loader_of(source, 1, 1, false);
+        cr_expect_eq(wk_loader_samples(loader), 1, "of %zu tokens", size);
+        wk_loader_free(loader);
+        wk_source_free(source);
+    }
+}
+
+Test(loader, what_comes_after_a_batch_counts_the_short_one)
+{
+    struct wk_source *source = numbered(11);
+    struct wk_loader *loader = loader_of(source, 4, 1, false);
+    struct loader_place alone = {0, 1};
+    struct wk_batch batch;
+    for (int64_t after = 2; after >= 0; after--) {
+        cr_assert_eq(loader_next(loader, &alone, &batch, NULL), 1);
+        cr_expect_eq(loader->batches_after, after);
+        cr_expect_eq(loader_at_end(loader), after == 0);
+    }
+    cr_assert_eq(loader_seek(loader, 3), 0);
+    cr_expect_eq(loader->committed, 3, "a step that is rolled back begins here");
+    wk_loader_free(loader);
+    wk_source_free(source);
+}
+
 Test(loader, drop_last_leaves_the_tail_and_lengths_tell_the_truth)
 {
     struct wk_source *source = numbered(47);
@@ -197,6 +295,8 @@ Test(loader, drop_last_leaves_the_tail_and_lengths_tell_the_truth)
         samples += batch.samples;
         cr_assert_eq(batch.samples, 10);
         cr_assert_eq(loader->batches_after, 3 - (batches - 1) % 4);
+        cr_assert_eq(wk_loader_position(loader), batches / 4 * 47 + batches % 4 * 10);
+        cr_assert_eq(loader_at_end(loader), batches == 8);
     }
     cr_assert_eq(batches, 2 * wk_loader_batches(loader));
     cr_assert_eq(samples, 2 * wk_loader_samples(loader));

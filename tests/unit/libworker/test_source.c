@@ -1,6 +1,8 @@
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libworker/data/source.h"
 #include "tests/lib/tmpdir.h"
@@ -82,4 +84,30 @@ Test(source, what_cannot_be_opened_is_named)
     cr_assert(strstr(err.text, "/nonexistent/x"));
     cr_assert_eq(source_open("/tmp", WK_SOURCE_AUTO, &source, NULL), WK_EINVAL);
     cr_assert_eq(open_bytes("", 0, WK_SOURCE_TEXT, &source, NULL), WK_EINVAL);
+}
+
+Test(source, no_file_stays_open)
+{
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct wk_source *source;
+    close(lowest);
+    cr_assert_eq(open_bytes("text", 4, WK_SOURCE_AUTO, &source, NULL), 0);
+    wk_source_free(source);
+    cr_assert_eq(open_bytes("text", 4, WK_SOURCE_LLMC, &source, NULL), WK_EINVAL);
+    cr_assert_eq(source_open("/tmp", WK_SOURCE_AUTO, &source, NULL), WK_EINVAL);
+    int again = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    cr_expect_eq(again, lowest);
+    close(again);
+}
+
+Test(source, text_in_memory_is_copied)
+{
+    char text[] = "abc";
+    struct wk_source *source;
+    int32_t got[3];
+    cr_assert_eq(source_bytes(text, 3, &source, NULL), 0);
+    memset(text, 'x', 3);
+    source_read(source, 0, 3, got);
+    cr_expect(got[0] == 'a' && got[1] == 'b' && got[2] == 'c');
+    wk_source_free(source);
 }
