@@ -40,21 +40,58 @@ def test_the_options_of_the_units_are_ours(name):
         assert re.search(rf"{option}\b", known), option
 
 
+def samples_of(text):
+    """A scrape: {(name, state or ""): value}."""
+    return {(name, state): float(value) for name, state, value in re.findall(r'^(muster_\w+)(?:\{state="(\w+)"\})? (\S+)$', text, re.M)}
+
+
+def value_of(text, now, before):
+    """What an expression, of the few words that our rules are made of, is between two scrapes as far apart as it asks for."""
+    text = text.strip()
+    if re.fullmatch(r"[\d.]+", text):
+        return float(text)
+    if product := re.fullmatch(r"([\d.]+) \* (.+)", text):
+        return float(product[1]) * value_of(product[2], now, before)
+    if inner := re.fullmatch(r"sum\((.+)\)", text):
+        return value_of(inner[1], now, before)
+    if inner := re.fullmatch(r"(?:rate|delta)\((.+)\[\d+m\]\)", text):
+        return value_of(inner[1], now, before) - value_of(inner[1], before, before)
+    selector = re.fullmatch(r'(\w+)(?:\{(?:job|state)(=~?)"([\w|]+)"\})?', text)
+    assert selector, f"not understood: {text}"
+    name, equal, wanted = selector.groups()
+    labels = wanted.split("|") if equal == "=~" else [wanted or ""]
+    return sum(now[name, label] for label in labels)
+
+
+def fires(rule, now, before):
+    comparisons = [re.fullmatch(r"(.+?) (==|>) (.+)", part) for part in rule["expr"].split(" and on() ")]
+    sides = [(c[2], value_of(c[1], now, before), value_of(c[3], now, before)) for c in comparisons]
+    return all(left == right if sign == "==" else left > right for sign, left, right in sides)
+
+
 def test_alerts_are_about_metrics_that_there_are(cluster):
     rules = yaml.safe_load((ROOT / "deploy/prometheus/muster.rules.yml").read_text())["groups"][0]["rules"]
-    text = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
-    told = dict(re.findall(r"^(muster_\w+)(?:\{[^}]*\})? (\d+)$", text, re.M))
-    states = set(re.findall(r'muster_(?:jobs|nodes)\{state="(\w+)"\}', text))
-    assert {rule["labels"]["severity"] for rule in rules} == {"page", "ticket"}
-    for rule in rules:
-        for name in re.findall(r"\bmuster_\w+", rule["expr"]):
-            assert name in told, (rule["alert"], name)
-        for state in re.findall(r'state=~?"([\w|]+)"', rule["expr"]):
-            assert set(state.split("|")) <= states, (rule["alert"], state)
-        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
-    assert told["muster_ready"] == "1" and told["muster_jobs_stalled"] == "0"
     scrape = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
-    assert scrape["rule_files"] == ["muster.rules.yml"] and scrape["scrape_configs"][0]["job_name"] == "muster"
+    assert scrape["rule_files"] == ["muster.rules.yml"]
+    job = scrape["scrape_configs"][0]["job_name"]
+    quiet = samples_of(cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]) | {("up", job): 1.0}
+    assert quiet["muster_ready", ""] == 1 and quiet["muster_jobs_stalled", ""] == 0 and quiet["muster_nodes", "ready"] == 1
+    assert {rule["labels"]["severity"] for rule in rules} == {"page", "ticket"}
+    # What happens, and who is to hear of it, beside nobody else.
+    happenings = [("MusterDown", {("up", job): 0}), ("MusterNotReady", {("muster_ready", ""): 0}), ("MusterJobStalled", {("muster_jobs_stalled", ""): 1}),
+                  ("MusterNodesGone", {("muster_nodes", "lost"): 1}), ("MusterNodesGone", {("muster_nodes", "unreachable"): 1}),
+                  ("MusterNoSlots", {("muster_slots", ""): 0, ("muster_jobs", "queued"): 1}), ("MusterJobsFail", {("muster_jobs", "failed"): 1}),
+                  ("MusterCallsFail", {("muster_calls_failed_total", ""): 21, ("muster_calls_total", ""): 100}),
+                  (None, {}), (None, {("muster_slots", ""): 0}), (None, {("muster_jobs", "queued"): 1}), (None, {("muster_nodes", "cordoned"): 1}),
+                  (None, {("muster_calls_failed_total", ""): 19, ("muster_calls_total", ""): 100}), (None, {("muster_jobs", "succeeded"): 1})]
+    for who, changes in happenings:
+        now = {key: changes[key] + (value if key[0].endswith("_total") else 0) if key in changes else value for key, value in quiet.items()}
+        assert set(changes) <= set(quiet), f"there is nothing called {changes}"
+        assert [rule["alert"] for rule in rules if fires(rule, now, quiet)] == ([who] if who else []), changes
+    assert {rule["alert"] for rule in rules} == {who for who, _ in happenings if who}
+    for rule in rules:
+        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+        assert re.fullmatch(r"\d+m", rule.get("for", "0m"))
 
 
 def test_an_agent_with_a_token_of_another_role_ends_and_is_not_started_again(cluster):
