@@ -47,8 +47,11 @@ def test_a_backup_under_load_restores_into_an_empty_directory(make_cluster, tmp_
         cluster.start_coordinator()
         trying.kill()
         trying.wait()
-        if not torn.exists():
-            cluster.muster("backup", torn, check=True)
+        again = cluster.muster("backup", torn)
+        assert again.returncode == 0 or "exists" in again.stderr or "under way" in again.stderr, again.stderr  # what it asked for may go on without it
+        wait_for("a backup of that name", 10, torn.exists)
+        past = json.loads(cluster.muster("events", "--replay", "--data", torn, "--json", check=True).stdout)
+        assert len(past["jobs"]) > 30 and not past["differing"], "it is whole"
     finally:
         stop.set()
         worker.join()
@@ -74,3 +77,14 @@ def test_a_backup_under_load_restores_into_an_empty_directory(make_cluster, tmp_
         # The key of a job of before still means that job.
         key = other.rest("POST", "/v1/jobs", {"name": "load", "command": ["/bin/true"]}, headers={"Idempotency-Key": "k1"})[1]
         assert key["id"] == acknowledged[0][1]
+
+
+def test_a_backup_that_cannot_be_written_is_refused_with_the_reason(cluster, tmp_path):
+    (tmp_path / "file").touch()
+    for place, said in ((tmp_path / "absent" / "copy.db", "No such file or directory"), (tmp_path / "file" / "copy.db", "Not a directory"),
+                        (tmp_path / "file", "exists"), (tmp_path, "exists")):
+        done = cluster.muster("backup", place)
+        assert done.returncode == 2 and said in done.stderr and str(place) in done.stderr, done.stderr
+    status, answer = cluster.rest("GET", "/readyz", raw=True)
+    assert status == 200, "a disk that is no good for backups is no reason to take no changes"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file"]

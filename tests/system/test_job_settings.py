@@ -152,6 +152,10 @@ def test_what_nothing_reads_is_refused_or_warned_of_at_submit(cluster, tmp_path)
     assert done.returncode == 2 and "did you mean MUSTER_STRATEGY?" in done.stderr, done.stderr
     done = cluster.muster("submit", "-e", "MUSTER_SEED=x", "--", "/bin/true")
     assert done.returncode == 2 and "env.MUSTER_SEED" in done.stderr, done.stderr
+    for said, words in (("seed=x", ("--set seed",)), ("ddp.hook=fp3", ("--set ddp.hook", "none|fp16|bf16|powersgd")),
+                        ("log_evry=3", ("--set log_evry: no such setting", "did you mean log_every?")), ("seed", ("expected SETTING=VALUE",))):
+        done = cluster.muster("submit", "--set", said, "--", "/bin/true")
+        assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
     done = cluster.muster("submit", "--set", "ddp.powersgd_rank=4", "--", "/bin/true")
     assert done.returncode == 0 and "warning: ddp.powersgd_rank counts only with ddp.hook=powersgd" in done.stderr, done.stderr
     assert "warning     ddp.powersgd_rank" in cluster.muster("show", done.stdout.strip()).stdout
