@@ -243,3 +243,22 @@ Test(pretrained, nothing_is_written_in_a_broken_generation)
     finish(&run);
     tmpdir_remove(&dir);
 }
+
+Test(pretrained, what_cannot_be_opened_leaves_no_model)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct wk_model *model = NULL;
+    struct wk_context *ctx = open_alone("ddp");
+    FILE *file = fopen(tmpdir_path(&dir, "config.json"), "w");
+    cr_assert_not_null(file);
+    fputs("{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_head\": 1, \"n_embd\": 4, "
+          "\"n_positions\": 4, \"vocab_size\": 6}",
+          file);
+    fclose(file);
+    cr_expect_eq(wk_model_open(ctx, dir.path, &model), WK_ENOTFOUND, "%s", wk_last_error(ctx));
+    cr_expect(strstr(wk_last_error(ctx), "neither model.safetensors nor"), "%s",
+              wk_last_error(ctx));
+    cr_expect_null(model);
+    wk_close(ctx);
+    tmpdir_remove(&dir);
+}

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/toy.h"
 
@@ -17,6 +19,7 @@ struct rank {
 };
 
 static atomic_int filled, seen_before;
+static struct tmpdir out;
 
 static const char *nothing(void *arg, const char *name)
 {
@@ -42,6 +45,15 @@ static void metrics(struct wk_context *ctx, struct wk_loader *loader)
             CHECK(all[2 * i] == (float)next++);
     }
     CHECK(next == SAMPLES);
+}
+
+/* All call, the first rank writes. */
+static void save(struct wk_context *ctx, struct wk_model *model)
+{
+    char path[sizeof(out.path) + 16];
+    (void)snprintf(path, sizeof(path), "%s/of-%d", out.path, wk_rank(ctx));
+    CHECK(wk_model_save(ctx, model, path, NULL) == 0);
+    CHECK((access(path, F_OK) == 0) == (wk_rank(ctx) == 0));
 }
 
 static void *run(void *arg)
@@ -92,6 +104,7 @@ static void *run(void *arg)
     CHECK(first == firsts[wk_rank(ctx)] && count == counts[wk_rank(ctx)]);
     wk_split(ctx, 17, true, &first, &count);
     CHECK(first == firsts[wk_rank(ctx)] && count == 5);
+    save(ctx, model);
     CHECK(wk_wait_for_all(ctx) == 0);
     rank->status = wk_close(ctx);
     wk_loader_free(loader);
@@ -105,6 +118,7 @@ static void ranks_wait_trigger_and_gather(void)
     static const int workers[] = {0, 1, 2, 3};
     struct rank ranks[RANKS];
     struct fake_cluster cluster;
+    out = tmpdir_make();
     fake_init(&cluster);
     fake_form(&cluster, workers, RANKS);
     for (int i = 0; i < RANKS; i++) {
@@ -117,6 +131,7 @@ static void ranks_wait_trigger_and_gather(void)
     }
     CHECK(atomic_load(&seen_before) == RANKS - 1);
     fake_fini(&cluster);
+    tmpdir_remove(&out);
 }
 
 int main(int argc, char **argv)
