@@ -135,7 +135,9 @@ int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX
  * `keep`; a committed one that waits aside for nobody is put back. */
 int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err);
 
-/* Remove all but the newest `keep`; 0 keeps all. */
-int checkpoint_prune(const char *dir, int keep, struct error *err);
+/* Of the checkpoints up to step `newest`, the one just written, remove all but the last `keep`; 0
+ * keeps all. Later ones are another run's, or of steps that this one went back behind: they stay,
+ * and push out nothing. */
+int checkpoint_prune(const char *dir, int64_t newest, int keep, struct error *err);
 
 #endif

@@ -162,7 +162,7 @@ int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, str
     return rc;
 }
 
-int checkpoint_prune(const char *dir, int keep, struct error *err)
+int checkpoint_prune(const char *dir, int64_t newest, int keep, struct error *err)
 {
     int64_t *steps;
     int count;
@@ -171,6 +171,8 @@ int checkpoint_prune(const char *dir, int keep, struct error *err)
     int rc = checkpoint_list(dir, &steps, &count, err);
     if (rc)
         return rc;
+    while (count && steps[count - 1] > newest)
+        count--;
     for (int i = 0; i < count - keep && !rc; i++) {
         char path[CHECKPOINT_PATH_MAX];
         rc = checkpoint_path(dir, steps[i], path);

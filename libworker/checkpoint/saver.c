@@ -48,7 +48,7 @@ static int write_one(struct saver *saver, const struct checkpoint_write *what, s
     mine.cancelled_arg = saver;
     int rc = checkpoint_write(&mine, err);
     if (!rc && !mine.gate && what->about->rank == 0)
-        rc = checkpoint_prune(saver->dir, saver->options.keep, err);
+        rc = checkpoint_prune(saver->dir, what->numbers->step, saver->options.keep, err);
     if (!rc && err)
         *err = (struct error){0};
     if (saver->options.report)

@@ -293,6 +293,14 @@ void report_one(struct wk_context *ctx, const char *name, double value);
 
 int save_open(struct wk_context *ctx, struct error *err);
 
+/* Before nobody's state becomes the start's (`anew`) or a checkpoint's, on the rank that chooses: a
+ * new run begins in a folder that can be written and, where no coordinator knows whose is what,
+ * holds no checkpoints yet: WK_EIO, WK_EINVAL. To one that goes on the first is a notice. */
+int save_begin(struct wk_context *ctx, bool anew, struct error *err);
+
+/* Behind a checkpoint that was loaded: say what is special about it. */
+void save_resumed(struct wk_context *ctx);
+
 /* What rank 0 says with the coming step's gradients. */
 void save_announce(struct wk_context *ctx, float *extras);
 

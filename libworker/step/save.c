@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/file.h"
 #include "libworker/step/context.h"
 
 enum {
@@ -107,6 +108,69 @@ int save_open(struct wk_context *ctx, struct error *err)
         .report_arg = ctx,
     };
     return saver_new(&options, &ctx->saver, err);
+}
+
+/* Whether a checkpoint can be written there; the folder is made where it is not. */
+static int writable(const char *dir, struct error *err)
+{
+    char inside[CHECKPOINT_PATH_MAX];
+    int rc = file_make_dirs(dir, err);
+    if (!rc && str_printf(inside, sizeof(inside), "%s/.", dir))
+        rc = error_set(err, WK_EINVAL, "the path is too long");
+    if (!rc && access(inside, W_OK | X_OK))
+        rc = error_errno(err, errno, "writing in %s", dir);
+    if (!rc)
+        return 0;
+    error_wrap(err, "no checkpoint can be written to checkpoint.dir");
+    return err->code = WK_EIO;
+}
+
+/* The last step that has a checkpoint in the folder, or -1. */
+static int64_t last_in(const char *dir)
+{
+    int64_t *steps, last = -1;
+    int count;
+    if (checkpoint_list(dir, &steps, &count, NULL))
+        return -1;
+    if (count)
+        last = steps[count - 1];
+    free(steps);
+    return last;
+}
+
+int save_begin(struct wk_context *ctx, bool anew, struct error *err)
+{
+    const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    struct error why = {0};
+    if (!*dir)
+        return 0;
+    int rc = writable(dir, &why);
+    int64_t last = anew && !rc && !ctx->session ? last_in(dir) : -1;
+    if (rc && !anew)
+        context_notice(ctx, "%s", why.text);
+    else if (rc)
+        return *err = why, rc;
+    if (last >= 0)
+        return error_set(err, WK_EINVAL,
+                         "checkpoint.dir %s holds checkpoints of an earlier run, up to step %lld: "
+                         "go on from them with resume_from \"latest\", or name another folder",
+                         dir, (long long)last);
+    return 0;
+}
+
+void save_resumed(struct wk_context *ctx)
+{
+    const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    int64_t last = *dir && ctx->rank == 0 && !ctx->session ? last_in(dir) : -1;
+    int64_t step = ctx->numbers.step, total = ctx->numbers.total_steps;
+    ctx->saved_step = step;
+    context_notice(ctx, "resumed from step %lld%s", (long long)step,
+                   total && step >= total ? ", total_steps: nothing is left to train" : "");
+    if (last > step)
+        context_notice(ctx,
+                       "checkpoint.dir holds later checkpoints, up to step %lld: they stay until "
+                       "this run comes there, and resume_from \"latest\" would take them",
+                       (long long)last);
 }
 
 static bool take_again(struct wk_context *ctx)

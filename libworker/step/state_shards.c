@@ -201,15 +201,16 @@ static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PA
     *ret = 0;
     if (*ctx->resume_from)
         wanted = ctx->resume_from;
-    if (!*wanted)
-        return 0;
+    int rc = before == INT64_MAX ? save_begin(ctx, !*wanted && !ctx->fell_back, err) : 0;
+    if (rc || !*wanted)
+        return rc;
     bool latest = strcmp(wanted, "latest") == 0;
     if (before == INT64_MAX)
         return latest ? state_newest(ctx, ret, err) : str_copy(ret, CHECKPOINT_PATH_MAX, wanted);
     (void)str_copy(beside, sizeof(beside), latest ? dir : wanted);
     if (!latest && strrchr(beside, '/'))
         *strrchr(beside, '/') = 0;
-    int rc = checkpoint_list(beside, &steps, &count, err);
+    rc = checkpoint_list(beside, &steps, &count, err);
     if (rc)
         return rc;
     for (int i = 0; i < count; i++)
@@ -253,8 +254,9 @@ static int load_together(struct wk_context *ctx, struct error *err)
         int code = ctx->rank == 0 ? choose(ctx, before, path, &own) : 0;
         int rc = worst(ctx, code, &code, err);
         if (!rc && code)
-            return own.code ? (*err = own, code)
-                            : error_set(err, code, "rank 0 found no checkpoint");
+            return own.code
+                       ? (*err = own, code)
+                       : error_set(err, code, "rank 0 has no state to begin with, and says why");
         if (!rc)
             rc = wk_broadcast(ctx->comm, path, sizeof(path), WK_U8, 0, NULL)
                      ? comm_failed(ctx, WK_EPEER, err)
@@ -277,8 +279,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (rc)
             return rc;
         if (!code) {
-            ctx->saved_step = ctx->numbers.step;
-            context_notice(ctx, "resumed from step %lld", (long long)ctx->numbers.step);
+            save_resumed(ctx);
             return 0;
         }
         if (code != WK_EIO && code != WK_ENOTFOUND)

@@ -38,8 +38,8 @@ static int first_state(struct wk_context *ctx, struct error *err)
     const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
     if (*ctx->resume_from)
         wanted = ctx->resume_from;
-    int rc = 0;
-    if (strcmp(wanted, "latest") == 0) {
+    int rc = save_begin(ctx, !*wanted, err);
+    if (!rc && strcmp(wanted, "latest") == 0) {
         rc = state_newest(ctx, path, err);
         wanted = path;
     }
@@ -57,10 +57,8 @@ static int first_state(struct wk_context *ctx, struct error *err)
     rc = state_load(ctx, wanted, err);
     if (rc == WK_EIO || rc == WK_ENOTFOUND)
         rc = load_older(ctx, wanted, err);
-    if (!rc) {
-        ctx->saved_step = ctx->numbers.step;
-        context_notice(ctx, "resumed from step %lld", (long long)ctx->numbers.step);
-    }
+    if (!rc)
+        save_resumed(ctx);
     return rc;
 }
 

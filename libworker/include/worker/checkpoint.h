@@ -4,7 +4,7 @@
  * and when it is asked to stop. Saving happens between steps, from a copy, on a thread of its own.
  * With resume_from (which Muster sets after a restart) wk_prepare loads before the first step,
  * whatever world the checkpoint was written by; a damaged one gives way to the one before it, with
- * a notice.
+ * a notice. Outside Muster a run without it is refused in a folder that has checkpoints already.
  */
 #ifndef WORKER_CHECKPOINT_H
 #define WORKER_CHECKPOINT_H

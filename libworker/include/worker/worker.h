@@ -140,7 +140,8 @@ static inline struct wk_object wk_object_scheduler(struct wk_scheduler *schedule
  * WK_EINVAL, WK_EUNSUPPORTED (a setting this build cannot do, with the reason), WK_EMISMATCH (ranks
  * prepared different models, or differ in a setting, optimizer, schedule or loader that shapes the
  * training: on all ranks, naming the first and both values; also when a member joins later),
- * WK_ENOMEM, WK_EIO (no checkpoint could be loaded). */
+ * WK_ENOMEM, WK_EIO (no checkpoint could be loaded, or none can be written to checkpoint.dir). A
+ * new run in a folder that holds another's checkpoints is WK_EINVAL. */
 WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects);
 
 /* wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer), …) */

@@ -251,22 +251,106 @@ static void a_damaged_only_checkpoint_is_an_error(void)
     damaged_only_checkpoint("zero2");
 }
 
+static void make_file(const char *path)
+{
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    CHECK(fd >= 0);
+    close(fd);
+}
+
+/* A file takes the folder's place. */
+static bool spoil_folder(void *path, struct wk_context *ctx)
+{
+    if (wk_steps(ctx) == 1) {
+        CHECK(rmdir(path) == 0);
+        make_file(path);
+    }
+    return false;
+}
+
 static void a_disk_that_refuses_ends_training_no_sooner_but_is_no_success(void)
 {
     static struct toy toy;
     struct tmpdir dir = tmpdir_make();
-    char file[512];
-    snprintf(file, sizeof(file), "%s/file", dir.path);
-    int fd = open(file, O_CREAT | O_WRONLY, 0600);
-    CHECK(fd >= 0);
-    close(fd);
+    char folder[512];
+    snprintf(folder, sizeof(folder), "%s/folder", dir.path);
     toy_set(&toy, "total_steps", "10");
-    toy_set(&toy, "checkpoint.dir", file);
+    toy_set(&toy, "checkpoint.dir", folder);
     toy_set(&toy, "checkpoint.every", "4 steps");
+    toy.stepped = spoil_folder;
+    toy.arg = folder;
     toy_run(&toy);
     CHECK(toy.losses[10] > 0 && strstr(toy.notices, "no checkpoint of step"));
     CHECK(toy.status != 0 && toy.exit_code == 1 && strstr(toy.error, "last state is not saved"));
     tmpdir_remove(&dir);
+}
+
+static struct toy short_run(const char *strategy, const char *dir, const char *resume_from)
+{
+    struct toy toy = {0};
+    toy_set(&toy, "strategy", strategy);
+    toy_set(&toy, "total_steps", "8");
+    toy_set(&toy, "checkpoint.dir", dir);
+    toy_set(&toy, "checkpoint.every", "2 steps");
+    toy_set(&toy, "checkpoint.keep", "2");
+    toy_set(&toy, "resume_from", resume_from);
+    toy_run(&toy);
+    return toy;
+}
+
+static void a_new_run_begins_in_a_folder_of_its_own(const char *strategy)
+{
+    struct tmpdir dir = tmpdir_make();
+    char file[512];
+    snprintf(file, sizeof(file), "%s/file", dir.path);
+    make_file(file);
+    struct toy toy = short_run(strategy, file, "");
+    CHECK(toy.losses[1] == 0 && toy.exit_code == 1 && strstr(toy.error, "checkpoint.dir"));
+    CHECK(short_run(strategy, dir.path, "latest").exit_code == 0);
+    toy = short_run(strategy, dir.path, "");
+    CHECK(toy.losses[1] == 0 && toy.exit_code == WK_EXIT_CONFIG);
+    CHECK(strstr(toy.error, "earlier run, up to step 8") && strstr(toy.error, "resume_from"));
+    toy = short_run(strategy, dir.path, "latest");
+    CHECK(toy.exit_code == 0 && strstr(toy.notices, "nothing is left to train"));
+    tmpdir_remove(&dir);
+}
+
+static void a_new_run_does_not_mix_with_an_old_one(void)
+{
+    a_new_run_begins_in_a_folder_of_its_own("ddp");
+    a_new_run_begins_in_a_folder_of_its_own("zero2");
+}
+
+static bool leave_after_6(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    wk_save_wait(ctx);
+    return wk_steps(ctx) >= 6;
+}
+
+/* Steps 6 and 8 are there; the run that starts over from 6 of another folder ends at 6. */
+static void who_goes_back_keeps_what_it_writes(void)
+{
+    struct tmpdir dir = tmpdir_make(), from = tmpdir_make();
+    char path[CHECKPOINT_PATH_MAX];
+    CHECK(short_run("ddp", dir.path, "").exit_code == 0);
+    static struct toy early, again;
+    toy_set(&early, "total_steps", "2");
+    toy_set(&early, "checkpoint.dir", from.path);
+    toy_run(&early);
+    CHECK(checkpoint_path(from.path, 2, path) == 0);
+    toy_set(&again, "checkpoint.dir", dir.path);
+    toy_set(&again, "checkpoint.every", "1 steps");
+    toy_set(&again, "checkpoint.keep", "2");
+    toy_set(&again, "resume_from", path);
+    again.stepped = leave_after_6;
+    toy_run(&again);
+    CHECK(strstr(again.notices, "later checkpoints, up to step 8"));
+    CHECK(checkpoint_path(dir.path, 5, path) == 0 && access(path, F_OK) == 0);
+    CHECK(checkpoint_path(dir.path, 4, path) == 0 && access(path, F_OK) != 0);
+    CHECK(checkpoint_path(dir.path, 8, path) == 0 && access(path, F_OK) == 0);
+    tmpdir_remove(&dir);
+    tmpdir_remove(&from);
 }
 
 int main(int argc, char **argv)
@@ -278,6 +362,8 @@ int main(int argc, char **argv)
         CHECK_CASE(other_optimizers_states_are_saved_whole),
         CHECK_CASE(a_damaged_only_checkpoint_is_an_error),
         CHECK_CASE(a_disk_that_refuses_ends_training_no_sooner_but_is_no_success),
+        CHECK_CASE(a_new_run_does_not_mix_with_an_old_one),
+        CHECK_CASE(who_goes_back_keeps_what_it_writes),
         {0},
     };
     if (argc == 5 && strcmp(argv[1], "child") == 0)

@@ -372,7 +372,11 @@ Test(folder, listing_and_pruning_see_only_whole_ones)
     cr_assert_eq(count, 5);
     cr_assert_eq(steps[4], 50);
     free(steps);
-    cr_assert_eq(checkpoint_prune(dir.path, 2, NULL), 0);
+    cr_assert_eq(checkpoint_prune(dir.path, 20, 2, NULL), 0);
+    cr_assert_eq(checkpoint_list(dir.path, &steps, &count, NULL), 0);
+    cr_assert_eq(count, 5, "later ones push out nothing");
+    free(steps);
+    cr_assert_eq(checkpoint_prune(dir.path, 50, 2, NULL), 0);
     cr_assert_eq(checkpoint_list(dir.path, &steps, &count, NULL), 0);
     cr_assert_eq(count, 2);
     cr_assert_eq(steps[0], 40);
