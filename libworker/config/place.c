@@ -111,7 +111,10 @@ static int read_launcher(const struct environment *environment, const struct lau
     if (!rc)
         rc = read_master(environment, place, err);
     if (!rc && place->world > 1 && !*place->master_addr)
-        rc = error_set(err, WK_EINVAL, "MASTER_ADDR is not set");
+        rc =
+            error_set(err, WK_EINVAL,
+                      "MASTER_ADDR is not set: give all ranks the address of rank 0's machine "
+                      "(127.0.0.1 where there is one machine), as with mpirun -x MASTER_ADDR=ADDR");
     if (rc)
         error_wrap(err, "started by %s", launcher->name);
     return rc;

@@ -22,8 +22,13 @@ int64_t context_now_ms(void)
 
 int context_fail(struct wk_context *ctx, const struct error *err)
 {
-    if (!ctx->error.code)
-        ctx->error = *err;
+    if (ctx->error.code)
+        return ctx->error.code;
+    ctx->error = *err;
+    if (*err->hint) { /* what would help is part of the one sentence that programs see */
+        size_t used = strlen(ctx->error.text);
+        (void)snprintf(ctx->error.text + used, sizeof(ctx->error.text) - used, "; %s", err->hint);
+    }
     return ctx->error.code;
 }
 

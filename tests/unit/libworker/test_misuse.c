@@ -290,7 +290,7 @@ static const struct row {
      {"strategy=zero2"},
      WK_EUNSUPPORTED,
      "whole tensors, which strategy zero2 cuts"},
-    {never_ready, {0}, WK_ESTATE, "1 of 2 parameters were not ready"},
+    {never_ready, {0}, WK_ESTATE, "(on 0 of 1); announce all of them (wk_grad_ready), or none"},
     {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
     {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
     {pass_after_the_last, {0}, WK_ESTATE, "wk_step comes first"},

@@ -124,7 +124,7 @@ Test(place, what_cannot_be_is_refused_with_the_variable_named)
         {{"RANK", "-1", "WORLD_SIZE", "2", "MASTER_ADDR", "a"}, "RANK"},
         {{"RANK", "0"}, "WORLD_SIZE"},
         {{"RANK", "0", "WORLD_SIZE", "0"}, "RANK"},
-        {{"RANK", "0", "WORLD_SIZE", "2"}, "MASTER_ADDR"},
+        {{"RANK", "0", "WORLD_SIZE", "2"}, "mpirun -x MASTER_ADDR"},
         {{"RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "a", "MASTER_PORT", "70000"},
          "MASTER_PORT"},
         {{"MUSTER_WORKER_SOCKET", "/s"}, "MUSTER_JOB"},
