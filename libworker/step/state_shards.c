@@ -8,6 +8,8 @@
 #include "common/base/str.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/step/context.h"
+#include "libworker/step/prepare.h"
+#include "libworker/tensor/mapped.h"
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 {
@@ -79,10 +81,41 @@ static struct flats flats_of(struct unit *unit)
     return flats;
 }
 
+/* Zeroed room for a shard on its way. Where state is offloaded it lies there too, as there may be
+ * no memory for it; in memory if that disk is full. */
+struct room {
+    float *data; /* NULL: none */
+    size_t count;
+    bool mapped;
+};
+
+static int room_new(const struct wk_context *ctx, size_t count, struct room *ret, struct error *err)
+{
+    const char *dir = prepare_offload(ctx);
+    struct room room = {.count = count};
+    room.data = dir ? mapped_new(dir, count, NULL) : NULL;
+    room.mapped = room.data != NULL;
+    if (!room.data)
+        room.data = calloc(count, sizeof(*room.data));
+    if (!room.data)
+        return error_set(err, WK_ENOMEM, "no memory to carry a shard over");
+    *ret = room;
+    return 0;
+}
+
+static void room_free(struct room *room)
+{
+    if (room->mapped)
+        mapped_free(room->data, room->count);
+    else
+        free(room->data);
+    *room = (struct room){0};
+}
+
 /* What is left of a unit's cut before. */
 struct old_cut {
     struct shard_plan plan;
-    float *data[FLAT_MAX]; /* [plan.shard] each, NULL on a member that had no part */
+    struct room kept[FLAT_MAX]; /* [plan.shard] each; none on a member that had no part */
 };
 
 static int plan_again(const struct unit *unit, int world, struct shard_plan *ret, struct error *err)
@@ -101,7 +134,7 @@ static int plan_again(const struct unit *unit, int world, struct shard_plan *ret
 static void old_cut_fini(struct old_cut *old)
 {
     for (int i = 0; i < FLAT_MAX; i++)
-        free(old->data[i]);
+        room_free(&old->kept[i]);
     shard_plan_fini(&old->plan);
 }
 
@@ -111,12 +144,10 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     struct strategy_range range = strategy_range(&unit->strategy);
     struct flats flats = flats_of(unit);
     int rc = plan_again(unit, (int)set->parts_of, &ret->plan, err);
-    for (int i = 0; i < flats.count && !rc; i++) {
-        ret->data[i] = calloc(ret->plan.shard, sizeof(float));
-        if (!ret->data[i])
-            rc = error_set(err, WK_ENOMEM, "no memory to carry a shard over");
-        else if (had_part)
-            memcpy(ret->data[i], flats.data[i], range.count * sizeof(float));
+    for (int i = 0; i < flats.count && had_part && !rc; i++) {
+        rc = room_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
+        if (!rc)
+            memcpy(ret->kept[i].data, flats.data[i], range.count * sizeof(float));
     }
     return rc;
 }
@@ -128,26 +159,25 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
     struct wk_context *ctx = unit->ctx;
     struct sharded *s = &unit->strategy.shard;
     struct flats flats = flats_of(unit);
-    float *part_data = calloc(old->plan.shard, sizeof(*part_data));
-    float *mine = calloc(s->plan.shard, sizeof(*mine));
-    int rc = part_data && mine ? 0 : error_set(err, WK_ENOMEM, "no memory to carry a shard over");
+    struct room passing = {0}, mine = {0};
     size_t kept = strategy_range(&unit->strategy).count;
+    int rc = room_new(ctx, old->plan.shard, &passing, err);
+    rc = rc ? rc : room_new(ctx, s->plan.shard, &mine, err);
     for (int f = 0; f < flats.count && !rc; f++) {
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
-            if (from == ctx->rank)
-                memcpy(part_data, old->data[f], old->plan.shard * sizeof(float));
-            rc = wk_broadcast(ctx->comm, part_data, old->plan.shard, WK_F32, from, NULL);
+            float *data = from == ctx->rank ? old->kept[f].data : passing.data;
+            rc = wk_broadcast(ctx->comm, data, old->plan.shard, WK_F32, from, NULL);
             if (rc)
                 (void)comm_failed(ctx, rc, err);
             else
-                shard_carry(&old->plan, (int)part, part_data, &s->plan, s->options.rank, mine);
+                shard_carry(&old->plan, (int)part, data, &s->plan, s->options.rank, mine.data);
         }
         if (!rc)
-            memcpy(flats.data[f], mine, kept * sizeof(float));
+            memcpy(flats.data[f], mine.data, kept * sizeof(float));
     }
-    free(part_data);
-    free(mine);
+    room_free(&passing);
+    room_free(&mine);
     return rc;
 }
 
