@@ -311,9 +311,9 @@ void save_if_due(struct wk_context *ctx);
  * checkpoint.patience or a stop request's grace allows, and no newer generation is announced. */
 int save_last(struct wk_context *ctx, struct error *err);
 
-/* signal.c: SIGTERM as a request to stop */
+/* signal.c: SIGTERM and Ctrl-C as requests to stop */
 
-void signal_watch(void); /* while its disposition is the default one; nests */
+void signal_watch(void); /* where their disposition is the default one; nests */
 void signal_unwatch(void);
 int signal_count(void); /* stop signals of this process so far */
 

@@ -1,32 +1,55 @@
-/* SIGTERM as a request to stop. A signal handler has no argument, so what it tells is the one thing
- * in libworker that belongs to the process: a count. Contexts compare it with the count they began
- * with. The handler stands only where the program left the default, and goes with the last context.
+/* SIGTERM and Ctrl-C as requests to stop. A signal handler has no argument, so what it tells is the
+ * one thing in libworker that belongs to the process: a count. Contexts compare it with the count
+ * they began with. A handler stands only where the program left the default (so neither where it
+ * brought its own nor where the shell had the signal ignored), and goes with the last context.
+ * Ctrl-C is told at once what comes of it; a second one ends the process as ever.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include "libworker/step/context.h"
 
 static volatile sig_atomic_t arrived;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int watchers;
-static bool installed;
+static struct {
+    int number;
+    bool installed;
+} watched[] = {{.number = SIGTERM}, {.number = SIGINT}};
+
+enum { N_WATCHED = sizeof(watched) / sizeof(watched[0]) };
 
 static void count(int number)
 {
-    (void)number;
+    static const char words[] = "\nstopping at the next step; Ctrl-C again ends it at once\n";
+    int kept = errno;
+    if (number == SIGINT) {
+        (void)!write(STDERR_FILENO, words, sizeof(words) - 1);
+        (void)signal(SIGINT, SIG_DFL);
+    }
     arrived = arrived + 1;
+    errno = kept;
+}
+
+/* Whether what handles it now is `handler`. */
+static bool is_handled_by(int number, void (*handler)(int))
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+           now.sa_handler == handler;
 }
 
 void signal_watch(void)
 {
     (void)pthread_mutex_lock(&lock);
-    struct sigaction now;
-    if (watchers++ == 0 && sigaction(SIGTERM, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
-        now.sa_handler == SIG_DFL) {
+    bool first = watchers++ == 0;
+    for (int i = 0; i < N_WATCHED && first; i++) {
         struct sigaction mine = {.sa_handler = count, .sa_flags = SA_RESTART};
         (void)sigemptyset(&mine.sa_mask);
-        installed = sigaction(SIGTERM, &mine, NULL) == 0;
+        watched[i].installed = is_handled_by(watched[i].number, SIG_DFL) &&
+                               sigaction(watched[i].number, &mine, NULL) == 0;
     }
     (void)pthread_mutex_unlock(&lock);
 }
@@ -34,15 +57,12 @@ void signal_watch(void)
 void signal_unwatch(void)
 {
     (void)pthread_mutex_lock(&lock);
-    struct sigaction now;
-    if (--watchers == 0 && installed) {
-        struct sigaction fallback = {.sa_handler = SIG_DFL};
-        (void)sigemptyset(&fallback.sa_mask);
+    bool last = --watchers == 0;
+    for (int i = 0; i < N_WATCHED && last; i++) {
         /* The program may have brought its own meanwhile. */
-        if (sigaction(SIGTERM, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
-            now.sa_handler == count)
-            (void)sigaction(SIGTERM, &fallback, NULL);
-        installed = false;
+        if (watched[i].installed && is_handled_by(watched[i].number, count))
+            (void)signal(watched[i].number, SIG_DFL);
+        watched[i].installed = false;
     }
     (void)pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,5 @@
-/* A member that is lost while a new generation meets, and the program's own signal handler. */
+/* A member that is lost while a new generation meets. */
 #include <dirent.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,37 +91,10 @@ static void a_generation_that_breaks_while_it_meets_leaves_nothing(void)
     fake_fini(&scene.cluster);
 }
 
-static void own_handler(int number)
-{
-    (void)number;
-}
-
-static bool bring_a_handler(void *arg, struct wk_context *ctx)
-{
-    (void)arg;
-    if (wk_steps(ctx) == 1)
-        (void)signal(SIGTERM, own_handler);
-    return false;
-}
-
-static void a_handler_that_the_program_brought_stays(void)
-{
-    struct sigaction now;
-    struct toy brought = {.stepped = bring_a_handler}, plain = {0};
-    toy_set(&plain, "total_steps", "1");
-    toy_run(&plain);
-    CHECK(sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_DFL);
-    toy_set(&brought, "total_steps", "2");
-    toy_run(&brought);
-    CHECK(brought.status == 0);
-    CHECK(sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == own_handler);
-}
-
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(a_generation_that_breaks_while_it_meets_leaves_nothing),
-        CHECK_CASE(a_handler_that_the_program_brought_stays),
         {0},
     };
     return check_all(cases, argc, argv);
