@@ -70,8 +70,9 @@ int shared_locate(struct wk_comm *comm, const struct request *rq, struct located
     return rc;
 }
 
-/* Its announcement was sent before its post, so it is there to be read. */
-static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset)
+/* Its announcement was sent before its post, so it is there to be read. NULL unless all `bytes` lie
+ * in that arena. */
+static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset, size_t bytes)
 {
     struct peer *peer = &comm->peers[rank];
     if (arena > COMM_ARENAS_MAX)
@@ -79,7 +80,8 @@ static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t of
     if (!peer->arenas[arena].data)
         control_read(comm, rank);
     const struct mapping *mapping = &peer->arenas[arena];
-    return mapping->data && offset < mapping->bytes ? mapping->data + offset : NULL;
+    bool inside = offset <= mapping->bytes && bytes <= mapping->bytes - offset;
+    return mapping->data && inside ? mapping->data + offset : NULL;
 }
 
 int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views)
@@ -94,11 +96,10 @@ int shared_look(struct wk_comm *comm, const struct request *rq, struct views *vi
         if (p == comm->rank)
             continue;
         memcpy(&at, board_post_of(comm, p)->data, sizeof(at));
-        views->in[p] = at.in_arena ? view_of(comm, p, at.in_arena, at.in_offset) : NULL;
-        views->out[p] = at.out_arena ? view_of(comm, p, at.out_arena, at.out_offset) : NULL;
-        bool reaches = (!at.in_arena || in_bytes <= comm->peers[p].arenas[at.in_arena].bytes) &&
-                       (!at.out_arena || out_bytes <= comm->peers[p].arenas[at.out_arena].bytes);
-        if ((at.in_arena && !views->in[p]) || (at.out_arena && !views->out[p]) || !reaches)
+        views->in[p] = at.in_arena ? view_of(comm, p, at.in_arena, at.in_offset, in_bytes) : NULL;
+        views->out[p] =
+            at.out_arena ? view_of(comm, p, at.out_arena, at.out_offset, out_bytes) : NULL;
+        if ((at.in_arena && !views->in[p]) || (at.out_arena && !views->out[p]))
             return comm_fail(comm, WK_EIO, p, "%s: shared memory of rank %d cannot be mapped",
                              comm->name, p);
     }

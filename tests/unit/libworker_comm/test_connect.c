@@ -13,6 +13,7 @@
 #include "libworker/comm/comm.h"
 #include "libworker/comm/endpoint.h"
 #include "libworker/comm/handshake.h"
+#include "libworker/comm/shared.h"
 
 struct side {
     pthread_t thread;
@@ -271,6 +272,37 @@ Test(connect, a_rank_that_is_late_may_leave_data_waiting)
     cr_assert(x[COUNT - 1] == 7 && y[COUNT - 1] == 7);
     free(x);
     free(y);
+    side_fini(&a);
+    side_fini(&b);
+}
+
+/* A rank whose buffer ends behind its arena, as only a broken one says. */
+Test(connect, a_buffer_beyond_its_arena_is_not_touched)
+{
+    enum { BYTES = 1 << 20, COUNT = 4096 };
+    struct side a, b;
+    struct wk_arena *ours, *theirs;
+    struct wk_work *work;
+    struct located located;
+    side_init(&a, 0, 1, one_host);
+    side_init(&b, 1, 1, one_host);
+    start(&a);
+    start(&b);
+    finish(&a);
+    finish(&b);
+    cr_assert(wk_arena_new(BYTES, &ours) == 0 && wk_arena_new(BYTES, &theirs) == 0);
+    cr_assert(wk_comm_register(a.comm, ours) == 0 && wk_comm_register(b.comm, theirs) == 0);
+    cr_assert_eq(wk_all_reduce(a.comm, wk_arena_data(ours), COUNT, WK_I32, WK_SUM, &work), 0);
+    struct request rq = {.kind = KIND_ALL_REDUCE, .dtype = WK_I32, .count = COUNT};
+    rq.in = rq.out = wk_arena_data(theirs);
+    collective_head(b.comm, &rq);
+    cr_assert_eq(shared_locate(b.comm, &rq, &located), 0);
+    located.in_offset = located.out_offset = BYTES - 64;
+    board_post(b.comm, &located, sizeof(located));
+    cr_assert_eq(wk_wait(work), WK_EIO, "%s", wk_comm_error(a.comm));
+    cr_assert(strstr(wk_comm_error(a.comm), "shared memory of rank 1 cannot be mapped"));
+    wk_arena_free(ours);
+    wk_arena_free(theirs);
     side_fini(&a);
     side_fini(&b);
 }
