@@ -8,7 +8,7 @@
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
-#include "common/settings/idle.h"
+#include "common/settings/judge.h"
 #include "common/settings/variable.h"
 #include "coordinator/model/spec_internal.h"
 
@@ -401,6 +401,33 @@ static int check_named(const struct pair *pair, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
+/* What the job says of each setting, whichever way; NULL where it says nothing. */
+static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_COUNT])
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        ret[i] = spec_training(in, setting_rows[i].name);
+    for (int i = 0; i < in->env_count; i++) {
+        int setting = variable_setting(in->env[i].key);
+        if (setting >= 0 && given(in->env[i].value))
+            ret[setting] = in->env[i].value;
+    }
+    if (given(in->checkpoint_dir))
+        ret[SETTING_CHECKPOINT_DIR] = in->checkpoint_dir;
+}
+
+/* What every worker would refuse. */
+static int check_contradictions(const struct spec_input *in, struct error *err)
+{
+    const char *said[SETTINGS_COUNT];
+    enum setting setting;
+    collect_given(in, said);
+    if (!settings_refused(said, JUDGE_JOB, &setting, err))
+        return 0;
+    error_field(err, "training.%s", setting_rows[setting].name);
+    error_hint(err, "every worker would end with this: change one of the two");
+    return E_INVALID_ARGUMENT;
+}
+
 static int check_training(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     for (int i = 0; i < in->training_count && !in->stored; i++) {
@@ -410,7 +437,8 @@ static int check_training(const struct spec_input *in, struct spec *spec, struct
     }
     const char *from = spec_training(in, "resume_from");
     spec->resumes = given(from);
-    return spec_check_mesh(in, spec, err);
+    int rc = in->stored ? 0 : check_contradictions(in, err);
+    return rc < 0 ? rc : spec_check_mesh(in, spec, err);
 }
 
 static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
@@ -452,30 +480,18 @@ static const char *keep(struct arena *arena, const char *text)
     return copy;
 }
 
-/* What the job says of each setting, whichever way; NULL where it says nothing. */
-static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_COUNT])
-{
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        ret[i] = spec_training(in, setting_rows[i].name);
-    for (int i = 0; i < in->env_count; i++) {
-        int setting = variable_setting(in->env[i].key);
-        if (setting >= 0 && given(in->env[i].value))
-            ret[setting] = in->env[i].value;
-    }
-    if (given(in->checkpoint_dir))
-        ret[SETTING_CHECKPOINT_DIR] = in->checkpoint_dir;
-}
-
 static void put_warnings(struct arena *arena, const struct spec_input *in, struct spec *spec)
 {
     const char *said[SETTINGS_COUNT];
-    struct idle_setting idle[IDLE_MAX];
+    struct finding found[FINDINGS_MAX];
+    int count = 0;
     collect_given(in, said);
-    int count = settings_idle(said, idle);
-    spec->warnings = arena_array(arena, (size_t)count + 1, sizeof *spec->warnings);
+    int all = settings_judge(said, JUDGE_JOB, found);
+    spec->warnings = arena_array(arena, (size_t)all + 1, sizeof *spec->warnings);
     insist(spec->warnings);
-    for (int i = 0; i < count; i++)
-        spec->warnings[i] = keep(arena, idle[i].text);
+    for (int i = 0; i < all; i++)
+        if (!found[i].refused) /* but of one stored by other rules */
+            spec->warnings[count++] = keep(arena, found[i].text);
     spec->warnings_count = count;
 }
 

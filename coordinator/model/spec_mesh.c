@@ -1,8 +1,10 @@
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/base/error.h"
 #include "common/base/parse.h"
+#include "common/settings/mesh.h"
 #include "coordinator/model/spec_internal.h"
 
 static uint64_t factor(uint32_t dimension)
@@ -17,6 +19,26 @@ static uint32_t mesh_size(const struct spec_input *in, const char *name)
     if (text)
         (void)parse_i64(text, 0, UINT32_MAX, &size, NULL);
     return (uint32_t)size;
+}
+
+/* Sizes for data must fit some world that the job may have. A strategy that is not said may be
+ * the program's to choose. */
+static int check_worlds(const struct spec_input *in, const struct spec *spec,
+                        const struct mesh_sizes *sizes, struct error *err)
+{
+    const char *strategy = spec_training(in, "strategy");
+    bool cut = !strategy || strcmp(strategy, "ddp") != 0;
+    struct error first = {0};
+    for (int nodes = spec->nodes_max; nodes >= spec->nodes_min; nodes--) {
+        int world = spec_world(spec, nodes);
+        if (world % spec->mesh_fixed == 0 &&
+            settings_mesh(sizes, cut, world / spec->mesh_fixed, first.code ? NULL : &first) == 0)
+            return 0;
+    }
+    *err = first;
+    error_field(err, "training.mesh");
+    error_hint(err, "workers_per_node x nodes must be what the mesh says, or leave its size out");
+    return E_INVALID_ARGUMENT;
 }
 
 int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error *err)
@@ -51,5 +73,6 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
         error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
         return E_INVALID_ARGUMENT;
     }
-    return 0;
+    const struct mesh_sizes sizes = {dp, replicate, shard};
+    return in->stored || !wants ? 0 : check_worlds(in, spec, &sizes, err);
 }

@@ -3,27 +3,42 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "common/settings/idle.h"
+#include "common/settings/judge.h"
 #include "common/settings/variable.h"
 
-enum { REMARK_MAX = IDLE_TEXT_MAX + 64 };
+enum { REMARK_MAX = FINDING_TEXT_MAX + 64 };
 
+static void collect_given(const struct settings *settings, const char *ret[SETTINGS_COUNT])
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        ret[i] = settings->values[i].origin == WK_FROM_DEFAULT ? NULL : settings->values[i].text;
+}
+
+/* What is refused is wk_prepare's to say. */
 static void remark_idle(const struct settings *settings, void (*tell)(void *arg, const char *text),
                         void *arg)
 {
     const char *given[SETTINGS_COUNT];
-    struct idle_setting idle[IDLE_MAX];
-    for (int i = 0; i < SETTINGS_COUNT; i++)
-        given[i] = settings->values[i].origin == WK_FROM_DEFAULT ? NULL : settings->values[i].text;
-    int count = settings_idle(given, idle);
+    struct finding found[FINDINGS_MAX];
+    collect_given(settings, given);
+    int count = settings_judge(given, JUDGE_WORKER, found);
     for (int i = 0; i < count; i++) {
-        const struct setting_value *value = &settings->values[idle[i].setting];
+        const struct setting_value *value = &settings->values[found[i].setting];
         char text[REMARK_MAX];
-        (void)str_printf(text, sizeof(text), "%s (%s%s%s)", idle[i].text,
+        if (found[i].refused)
+            continue;
+        (void)str_printf(text, sizeof(text), "%s (%s%s%s)", found[i].text,
                          setting_origin_name(value->origin), *value->where ? ", " : "",
                          value->where);
         tell(arg, text);
     }
+}
+
+int settings_agree(const struct settings *settings, struct error *err)
+{
+    const char *given[SETTINGS_COUNT];
+    collect_given(settings, given);
+    return settings_refused(given, JUDGE_WORKER, NULL, err);
 }
 
 /* A variable that is nearly a setting is a slip that nothing else would tell. */

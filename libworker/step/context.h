@@ -238,8 +238,8 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
 
 /* mixed.c: what mixed_precision asks for */
 
-/* Read the settings of it: what is narrowed, and the loss scale. WK_EINVAL, WK_EUNSUPPORTED. */
-int mixed_open(struct wk_context *ctx, struct error *err);
+/* Read the settings of it, which agree: what is narrowed, and whether losses are scaled. */
+void mixed_open(struct wk_context *ctx);
 
 int mixed_open_unit(struct unit *unit, struct error *err);
 

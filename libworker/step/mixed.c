@@ -7,53 +7,17 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
 
-static int choose_type(const char *precision, enum wk_dtype *ret, struct error *err)
+static enum wk_dtype type_of(const char *precision)
 {
-    if (strcmp(precision, "fp8") == 0)
-        return error_set(err, WK_EUNSUPPORTED,
-                         "mixed_precision fp8 is not in this build: its formats are, products of "
-                         "them are not; bf16 and fp16 work");
-    *ret = strcmp(precision, "bf16") == 0   ? WK_BF16
+    return strcmp(precision, "bf16") == 0   ? WK_BF16
            : strcmp(precision, "fp16") == 0 ? WK_F16
                                             : WK_F32;
-    return 0;
 }
 
-/* A setting that another one makes meaningless was meant otherwise. */
-static int check_contradictions(const struct wk_context *ctx, enum wk_dtype type, struct error *err)
+void mixed_open(struct wk_context *ctx)
 {
     const struct settings *settings = &ctx->settings;
-    const char *precision = settings_text(settings, SETTING_MIXED_PRECISION);
-    const char *strategy = settings_text(settings, SETTING_STRATEGY);
-    static const enum setting scales[] = {SETTING_LOSS_SCALE_INITIAL, SETTING_LOSS_SCALE_GROWTH,
-                                          SETTING_LOSS_SCALE_BACKOFF, SETTING_LOSS_SCALE_INTERVAL};
-    if (settings_integer(settings, SETTING_STOCHASTIC_ROUNDING) && type != WK_BF16)
-        return error_set(err, WK_EINVAL,
-                         "stochastic_rounding needs mixed_precision bf16, and it is %s", precision);
-    bool narrow_grads = settings_integer(settings, SETTING_LOW_GRADIENTS);
-    if (narrow_grads && type == WK_F32)
-        return error_set(err, WK_EINVAL,
-                         "low_gradients needs mixed_precision bf16 or fp16, and it is %s",
-                         precision);
-    if (narrow_grads && strcmp(strategy, "ddp") == 0)
-        return error_set(err, WK_EINVAL,
-                         "low_gradients needs strategy zero1, zero2 or fsdp, and it is ddp");
-    for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++)
-        if (type != WK_F16 && settings->values[scales[i]].origin != WK_FROM_DEFAULT)
-            return error_set(err, WK_EINVAL, "%s needs mixed_precision fp16, and it is %s",
-                             setting_rows[scales[i]].name, precision);
-    return 0;
-}
-
-int mixed_open(struct wk_context *ctx, struct error *err)
-{
-    const struct settings *settings = &ctx->settings;
-    enum wk_dtype type = WK_F32;
-    int rc = choose_type(settings_text(settings, SETTING_MIXED_PRECISION), &type, err);
-    if (!rc)
-        rc = check_contradictions(ctx, type, err);
-    if (rc)
-        return rc;
+    enum wk_dtype type = type_of(settings_text(settings, SETTING_MIXED_PRECISION));
     ctx->scales = type == WK_F16;
     ctx->narrowing = (struct narrowing){
         .kernels = kernel_cpu(),
@@ -62,7 +26,6 @@ int mixed_open(struct wk_context *ctx, struct error *err)
         .seed = (uint64_t)settings_integer(settings, SETTING_SEED),
         .grads = settings_integer(settings, SETTING_LOW_GRADIENTS),
     };
-    return 0;
 }
 
 int mixed_open_unit(struct unit *unit, struct error *err)

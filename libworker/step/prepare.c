@@ -131,7 +131,8 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
                    struct error *err)
 {
     int rc = prepare_check_settings(ctx, err);
-    rc = rc ? rc : mixed_open(ctx, err);
+    if (!rc)
+        mixed_open(ctx);
     rc = rc ? rc : prepare_take(ctx, objects, n_objects, err);
     rc = rc ? rc : bind_all(ctx, err);
     if (rc)

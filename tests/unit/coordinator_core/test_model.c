@@ -159,6 +159,74 @@ Test(spec, what_is_said_to_no_effect_is_a_warning)
     spec_release(spec);
 }
 
+Test(spec, what_every_worker_would_refuse_is_refused_before_it_is_a_job)
+{
+    static const struct {
+        struct pair said[2];
+        const char *field, *words;
+    } rows[] = {
+        {{{"ddp.hook", "fp16"}, {"strategy", "zero2"}},
+         "training.ddp.hook",
+         "ddp.hook fp16 contradicts strategy zero2: it needs ddp"},
+        {{{"ddp.static_graph", "true"}, {"strategy", "fsdp"}},
+         "training.ddp.static_graph",
+         "contradicts strategy fsdp"},
+        {{{"low_gradients", "true"}, {"strategy", "ddp"}},
+         "training.low_gradients",
+         "it needs zero1, zero2 or fsdp"},
+        {{{"low_gradients", "on"}, {"mixed_precision", "no"}},
+         "training.low_gradients",
+         "it needs bf16 or fp16"},
+        {{{"loss_scale.growth", "4"}, {"mixed_precision", "bf16"}},
+         "training.loss_scale.growth",
+         "it needs fp16"},
+        {{{"offload.parameters", "true"}, {"strategy", "zero1"}},
+         "training.offload.parameters",
+         "it needs fsdp"},
+        {{{"optimizer", "muon"}, {"strategy", "zero1"}}, "training.optimizer", "it needs ddp"},
+        {{{"mesh.dp_shard", "2"}, {"strategy", "ddp"}},
+         "training.mesh.dp_shard",
+         "contradicts strategy ddp"},
+        {{{"mesh.dp", "2"}, {"strategy", "ddp"}}, "training.mesh", "but there are 4 ranks"},
+        {{{"mesh.dp_shard", "3"}, {"strategy", "fsdp"}},
+         "training.mesh",
+         "which does not divide 4 ranks"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spec_input input = good();
+        input.nodes_min = input.nodes_max = 4;
+        input.training = rows[i].said, input.training_count = 2;
+        expect_bad(&input, rows[i].field, "");
+        struct spec *spec = NULL;
+        struct error err = {0};
+        (void)spec_build(&input, &spec, &err);
+        cr_expect(strstr(err.text, rows[i].words), "row %zu: %s", i, err.text);
+    }
+}
+
+Test(spec, what_a_program_may_still_decide_otherwise_is_a_warning)
+{
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    struct pair setting = {"mixed_precision", "fp8"};
+    input.training = &setting, input.training_count = 1;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 1);
+    cr_expect(strstr(spec->warnings[0], "mixed_precision fp8 is not in this build of libworker"));
+    spec_release(spec);
+    setting = (struct pair){"low_gradients", "true"};
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 1, "two rules, told once");
+    cr_expect(strstr(spec->warnings[0], "unless their program sets that itself"));
+    spec_release(spec);
+    /* Of an elastic job one world that fits is enough. */
+    struct pair mesh = {"mesh.dp", "2"};
+    input.training = &mesh, input.training_count = 1;
+    input.nodes_min = 1, input.nodes_max = 4;
+    cr_expect_eq(spec_build(&input, &spec, NULL), 0);
+    spec_release(spec);
+}
+
 Test(spec, a_job_may_not_pretend_to_be_another_rank)
 {
     struct spec_input input = good();

@@ -169,16 +169,18 @@ Test(settings, what_counts_for_nothing_is_remarked)
     cr_expect_eq(remarks.count, 0, "%s", remarks.text[0]);
     settings_fini(&settings);
 
-    /* A setting that two rules are about is told of once. */
+    /* What contradicts is no remark: settings_agree refuses it. */
     static const char *const both[] = {"MUSTER_LOW_GRADIENTS", "true", "MUSTER_RESUME_FROM",
                                        "latest", NULL};
     variables.pairs = both;
     cr_assert_eq(settings_read(&input, &settings, NULL), 0);
     remarks.count = 0;
     settings_remark(&settings, &environment, take_remark, &remarks);
-    cr_assert_eq(remarks.count, 2);
-    cr_expect(strstr(remarks.text[0], "strategy=zero1"), "%s", remarks.text[0]);
-    cr_expect(strstr(remarks.text[1], "resume_from counts only with a checkpoint.dir"));
+    cr_assert_eq(remarks.count, 1, "what contradicts is an error instead");
+    cr_expect(strstr(remarks.text[0], "resume_from counts only with a checkpoint.dir"));
+    struct error err = {0};
+    cr_expect_eq(settings_agree(&settings, &err), WK_EINVAL);
+    cr_expect(strstr(err.text, "low_gradients true contradicts strategy ddp"), "%s", err.text);
     settings_fini(&settings);
     cr_assert_eq(read_pairs(nothing, &settings, NULL), 0);
     remarks.count = 0;
