@@ -121,7 +121,18 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
         .global_samples = global,
         .denominator = (double)global * (double)length,
     };
+    loader->last = *ret;
     return 1;
+}
+
+/* By more than the arrays: a share of no samples may have none. */
+bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch)
+{
+    const struct wk_batch *last = &loader->last;
+    return last->global_samples && batch->tokens == last->tokens &&
+           batch->samples == last->samples && batch->position == last->position &&
+           batch->global_samples == last->global_samples &&
+           !(batch->denominator < last->denominator || batch->denominator > last->denominator);
 }
 
 int64_t wk_loader_samples(const struct wk_loader *loader)

@@ -23,7 +23,8 @@ struct wk_loader {
     int64_t order_epoch;      /* -1: none yet */
     int32_t *tokens;          /* [capacity, length], and the targets behind them */
     int64_t capacity;         /* samples */
-    int64_t batches_after;    /* global batches of the epoch behind the one dealt last */
+    struct wk_batch last;     /* dealt last; all zeros before one */
+    int64_t batches_after;    /* global batches of the epoch behind it */
     void *owner;              /* the context it was prepared in; kept by step/ */
     void *maker;              /* the open context it was made in, or NULL; kept by step/ */
     struct list made;         /* in the maker's list of them */
@@ -40,6 +41,9 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
  * an error. The batch's arrays are the loader's until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
+
+/* Whether a program's copy of a batch is the one dealt last, unchanged. */
+bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch);
 
 /* wk_loader_seek, once it is allowed. WK_EINVAL. */
 int loader_seek(struct wk_loader *loader, int64_t position);

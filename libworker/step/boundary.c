@@ -103,6 +103,7 @@ static bool agreed(const struct wk_context *ctx, bool alone, bool together)
 bool boundary_pass(struct wk_context *ctx, int source)
 {
     const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->loaders[source];
+    window_check(ctx, source);
     if (window_joins(ctx, source, loader))
         return true;
     window_end_step(ctx);

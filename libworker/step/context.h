@@ -102,6 +102,7 @@ struct wk_context {
     double window_tokens; /* of the global batches of this step */
     double weight;        /* of all ranks, of the last wk_join */
     uint64_t joins;       /* calls of it */
+    bool weighed;         /* a pass has begun since */
     bool wants_save;      /* a window's sums said SAVE */
     bool may_save;        /* and nobody was BUSY */
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
@@ -263,6 +264,11 @@ void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers);
 /* Whether a batch asked of `source` (loader: NULL for own data) belongs to the step under way; in a
  * broken generation, whether it is one to do nothing with, on the way to where the step began. */
 bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader);
+
+/* Before that: a source that has given its batches of the step is asked again while a window is
+ * full and its optimizer has not stepped: nothing would ever end the step. WK_ESTATE. A window that
+ * is not full and gets no more passes is a notice: it may be meant to take that long. */
+void window_check(struct wk_context *ctx, int source);
 
 /* The next step is to begin: what is left of the one under way is over. */
 void window_end_step(struct wk_context *ctx);

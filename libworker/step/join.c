@@ -42,6 +42,7 @@ bool wk_join(struct wk_context *ctx, double weight)
     /* Nobody has more for a window that has begun: a pass without data ends it. */
     ctx->ends = total == 0;
     ctx->weight = total;
+    ctx->weighed = false;
     ctx->joins++;
     /* The program's own passes read parameters whenever they like. */
     units_gather(ctx);

@@ -42,7 +42,8 @@ static void take_batch(struct wk_context *ctx, const struct wk_loader *loader,
         ctx->window = (int)(left < wanted ? left : wanted);
     }
     ctx->window_tokens += batch->denominator;
-    ctx->weight = 0;
+    if (ctx->weighed)
+        ctx->weight = 0;
 }
 
 /* One that no context has, or not even one that was made. */
@@ -99,6 +100,14 @@ static int pass_failed(struct wk_context *ctx, int rc, const struct error *err)
     return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, err);
 }
 
+static bool is_dealt(const struct wk_context *ctx, const struct wk_batch *batch)
+{
+    for (int i = 0; i < ctx->n_loaders; i++)
+        if (loader_dealt(ctx->loaders[i], batch))
+            return true;
+    return false;
+}
+
 int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss)
 {
     struct unit *unit = unit_of_model(model);
@@ -118,6 +127,7 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
         profile_end(&ctx->profile);
         (void)pass_failed(ctx, rc, &err);
         unit->pass_loss = loss;
+        unit->on_dealt = is_dealt(ctx, batch);
     }
     if (ret_loss)
         *ret_loss = loss;
@@ -307,7 +317,7 @@ static int step(struct unit *unit)
     struct error err = {0};
     ctx->skipped = false;
     /* The state has it already, or no rank gave anything to it. */
-    if (window_was_taken(unit) || (ctx->ends && unit->weights == 0)) {
+    if (window_was_taken(unit) || (ctx->ends && unit->weights == 0 && !unit->on_dealt)) {
         window_close(unit, WINDOW_AGAIN);
         return ctx->error.code;
     }

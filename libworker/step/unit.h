@@ -49,6 +49,7 @@ struct unit {
     double pass_loss;  /* of the last forward pass or wk_set_loss */
     double weights;    /* of all ranks, where wk_join told them; else 0 */
     uint64_t joined;   /* the wk_join that was counted in it last; 0 before one */
+    bool on_dealt;     /* the pass is on a loader's batch, which has its own divisor */
 
     /* The step under way. */
     int passed;                  /* windows closed since it began, or began again */

@@ -36,6 +36,41 @@ static bool passes_by(struct wk_context *ctx, int source)
     return true;
 }
 
+static void refuse_untaken(const struct unit *unit)
+{
+    struct error err = {0};
+    (void)error_set(&err, WK_ESTATE,
+                    "the next batch is asked for, and nobody has taken the gradients of model %d: "
+                    "after its last wk_backward of a step comes wk_step of its optimizer (%s)",
+                    unit_number(unit), unit->bound.original->name);
+    (void)context_fail(unit->ctx, &err);
+}
+
+/* Told once in a step. */
+static void remark_waiting(struct wk_context *ctx, const struct unit *unit, int source)
+{
+    enum { PATIENCE = 16 }; /* times the batches of a window */
+    if (ctx->dealt[source] == PATIENCE * ctx->window && unit->micro > 0)
+        context_notice(ctx,
+                       "model %d has %d of %d passes after %d batches: until its optimizer has "
+                       "stepped the step is not over, and nothing is saved",
+                       unit_number(unit), unit->micro, ctx->window, ctx->dealt[source]);
+}
+
+void window_check(struct wk_context *ctx, int source)
+{
+    const struct unit *unit;
+    if (ctx->phase != STEP_UNDER_WAY || !ctx->dealt[source] || !has_dealt(ctx, source))
+        return;
+    units_each(unit, ctx) {
+        if (unit->summing && unit->micro > 0) {
+            refuse_untaken(unit);
+            return;
+        }
+        remark_waiting(ctx, unit, source);
+    }
+}
+
 bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader)
 {
     if (ctx->error.code || ctx->ended)
@@ -89,6 +124,16 @@ static int refuse_pass(struct unit *unit)
     return err.code ? context_fail(unit->ctx, &err) : 0;
 }
 
+/* What wk_join said counts once in each window. */
+static void weigh(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    if (unit->joined != ctx->joins)
+        unit->weights += ctx->weight;
+    unit->joined = ctx->joins;
+    ctx->weighed = true;
+}
+
 int window_begin_pass(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -98,9 +143,8 @@ int window_begin_pass(struct unit *unit)
     if (ctx->window < 1)
         ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
     ctx->phase = STEP_UNDER_WAY;
-    if (unit->joined != ctx->joins)
-        unit->weights += ctx->weight;
-    unit->joined = ctx->joins;
+    if (!unit->on_dealt)
+        weigh(unit);
     unit->strategy.extras[EXTRA_LOSS] += (float)unit->pass_loss;
     unit->pass_loss = 0;
     unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;

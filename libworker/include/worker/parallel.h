@@ -105,7 +105,12 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  * generations happen. After one of those wk_steps tells whether the step in flight was taken: if
  * not, its data is the program's to give again. A model of ours takes a batch of 0 samples where
  * there is nothing (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL
- * for a weight that is negative or not finite. */
+ * for a weight that is negative or not finite.
+ *
+ * Beside loaders: the weight counts for the passes behind this call, whether wk_next comes between
+ * or not, up to the wk_next behind the first of them. A pass of ours on a loader's batch, which has
+ * a divisor of its own, is never weighed; with a custom model on one, call wk_next after the passes
+ * on the program's own data. */
 WK_API bool wk_join(struct wk_context *ctx, double weight);
 
 /* Another way to sum gradients under strategy ddp: something between the backward pass and the sum

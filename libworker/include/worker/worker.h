@@ -128,14 +128,15 @@ static inline struct wk_object wk_object_scheduler(struct wk_scheduler *schedule
  * again changes nothing.
  *
  * A step: it begins with a batch and is over when every optimizer has stepped in it, or when the
- * next batch is asked for of a loader that has given its own in it, all gradients taken. With one
- * optimizer that is its wk_step; two of a GAN make one step together; one that rests in most steps
- * is not waited for. When a step breaks, it begins again with its batch: an optimizer that had
- * stepped already, then keeps its parameters as they are the first time (its figures are those of
- * the repeated pass), so the outcome is that of the undisturbed run. That, and resuming, need what
- * a program does in a step to follow from its batch, wk_steps and wk_random, not from counters of
- * its own. An optimizer that steps more than once in a step does so before the last of the others
- * does: what comes behind is a step of its own, without a batch to begin again with.
+ * next batch is asked for of a loader that has given its own in it, all gradients taken: asking
+ * with a full window that was not stepped is WK_ESTATE. With one optimizer that is its wk_step; two
+ * of a GAN make one step together; one that rests in most steps is not waited for. When a step
+ * breaks, it begins again with its batch: an optimizer that had stepped already, then keeps its
+ * parameters as they are the first time (its figures are those of the repeated pass), so the
+ * outcome is that of the undisturbed run. That, and resuming, need what a program does in a step to
+ * follow from its batch, wk_steps and wk_random, not from counters of its own. An optimizer that
+ * steps more than once in a step does so before the last of the others does: what comes behind is a
+ * step of its own, without a batch to begin again with.
  *
  * WK_EINVAL, WK_EUNSUPPORTED (a setting this build cannot do, with the reason), WK_EMISMATCH (ranks
  * prepared different models, or differ in a setting, optimizer, schedule or loader that shapes the

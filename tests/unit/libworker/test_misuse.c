@@ -293,7 +293,7 @@ static const struct row {
     {never_ready, {0}, WK_ESTATE, "(on 0 of 1); announce all of them (wk_grad_ready), or none"},
     {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
     {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
-    {pass_after_the_last, {0}, WK_ESTATE, "wk_step comes first"},
+    {pass_after_the_last, {0}, WK_ESTATE, "nobody has taken the gradients of model 1"},
     {step_alone, {0}, WK_ESTATE, "wk_step without wk_backward"},
     {step_twice, {0}, WK_ESTATE, "wk_step without wk_backward"},
     {loss_nan, {0}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},

@@ -129,6 +129,100 @@ Test(units, what_could_go_wrong_without_a_sign_is_refused)
     refused(&s, prepare_both(&s), WK_EUNSUPPORTED, "fp8");
 }
 
+static void pass_over(struct wk_model *model, const struct wk_batch *batch)
+{
+    wk_forward(model, batch, NULL);
+    wk_backward(model);
+}
+
+/* Such a step would never be over: no checkpoint, no stop, no new generation. */
+Test(units, a_batch_is_not_dealt_over_gradients_that_nobody_took)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, NULL);
+    cr_assert_eq(prepare_both(&s), 0);
+    cr_assert(wk_next(s.loader, &batch));
+    pass_over(s.model, &batch);
+    pass_over(second, &batch);
+    wk_step(its);
+    cr_assert_not(wk_next(s.loader, &batch));
+    refused(&s, wk_status(s.ctx), WK_ESTATE, "nobody has taken the gradients of model 1");
+}
+
+static int told;
+static void count_notice(void *arg, const char *text)
+{
+    (void)arg;
+    told += strstr(text, "model 1 has 1 of 2 passes after 32 batches") != NULL;
+}
+
+/* One model fills its window over several steps of another, which is fine as long as it does. */
+Test(units, a_window_that_waits_for_passes_is_told_of)
+{
+    struct small s;
+    struct wk_batch batch;
+    open_both(&s, (const char *const[]){"gradient_accumulation_steps=2", NULL});
+    cr_assert_eq(prepare_both(&s), 0);
+    s.ctx->notice = count_notice;
+    told = 0;
+    for (int i = 0; i < 40; i++) {
+        cr_assert(wk_next(s.loader, &batch), "%s", wk_last_error(s.ctx));
+        if (i == 0)
+            pass_over(s.model, &batch);
+        pass_over(second, &batch);
+        wk_step(its);
+    }
+    cr_assert_eq(told, 1);
+    cr_assert_eq(wk_steps(s.ctx), 0);
+    pass_over(s.model, &batch);
+    cr_assert_eq(wk_step(s.optimizer), 0, "%s", wk_last_error(s.ctx));
+    cr_assert_eq(wk_steps(s.ctx), 1);
+    close_both(&s);
+}
+
+/* What a step takes off a parameter whose gradient is 8, with rate 1. */
+static float taken_off(struct wk_model *model, struct wk_optimizer *optimizer)
+{
+    float before = wk_parameter_data(model, 0)[0];
+    wk_parameter_grad(model, 0)[0] += 8;
+    wk_backward(model);
+    wk_step(optimizer);
+    return before - wk_parameter_data(model, 0)[0];
+}
+
+/* Program's data and a loader's in one step: only passes on the former are divided by its weight.
+ */
+Test(units, a_weight_is_not_lost_when_a_loader_is_asked_before_the_pass)
+{
+    struct wk_buffer buffer = {.name = "own", .dims = 1, .shape = {4}};
+    struct wk_sgd_options sgd = {.rate = 1};
+    struct wk_batch batch;
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(wk_custom_new(&buffer, 1, &second), 0);
+    cr_assert_eq(wk_sgd_new(&sgd, &its), 0);
+    cr_assert_eq(prepare_both(&s), 0, "%s", wk_last_error(s.ctx));
+    struct unit *unit = unit_of_model(s.model);
+    for (int joined_first = 0; joined_first < 2; joined_first++) {
+        if (joined_first)
+            cr_assert(wk_join(s.ctx, 4));
+        cr_assert(wk_next(s.loader, &batch));
+        if (!joined_first)
+            cr_assert(wk_join(s.ctx, 4));
+        pass_over(s.model, &batch);
+        cr_assert_eq(window_weight(unit), 1); /* the batch has its own divisor */
+        wk_step(s.optimizer);
+        cr_assert_float_eq(taken_off(second, its), 2, 1e-6, "%d", joined_first);
+    }
+    /* And the pass behind a batch that came after the weighed one is the batch's. */
+    cr_assert(wk_join(s.ctx, 4));
+    cr_assert_float_eq(taken_off(second, its), 2, 1e-6);
+    cr_assert(wk_next(s.loader, &batch));
+    cr_assert_float_eq(taken_off(second, its), 8, 1e-6);
+    close_both(&s);
+}
+
 Test(units, seventeen_models_are_too_many)
 {
     struct small s;
