@@ -179,7 +179,7 @@ struct kernel_table {
     void (*swiglu_backward)(float *dx, const float *x, const float *dout, const int64_t size[2]);
 
     /* GELU by the tanh formula (Hendrycks and Gimpel 2016): out = gelu(x); dx = dout * gelu'(x),
-     * for which dx may be dout (in place).
+     * for which dx may be dout (in place). At minus infinity both are 0, as SiLU's are.
      */
     void (*gelu_forward)(float *out, const float *x, size_t count);
     void (*gelu_backward)(float *dx, const float *x, const float *dout, size_t count);

@@ -280,12 +280,14 @@ static void norm_backward(const struct kernel_norm *n, const float *dout, float 
 /* 0.5 (1 + tanh(u)) is sigmoid(2u); u = sqrt(2 / pi) (x + 0.044715 x^3). */
 static const float GELU_LINEAR = 1.5957691216057308f;
 static const float GELU_CUBIC = 0.07135481282713793f;
+static const float GELU_MOST = 10.0f; /* where 2u is about 87 */
 
 static void gelu_forward(float *restrict out, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float v = x[i];
-        out[i] = v * fast_sigmoid(v * (GELU_LINEAR + GELU_CUBIC * v * v));
+        float v = fast_within(x[i], GELU_MOST);
+        struct fast_gate g = fast_gate(x[i], GELU_MOST, v * (GELU_LINEAR + GELU_CUBIC * v * v));
+        out[i] = g.above * g.sigmoid;
     }
 }
 
@@ -294,20 +296,21 @@ static void gelu_backward(float *dx, const float *x, const float *dout, size_t c
 {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
-        float v = x[i];
-        float s = fast_sigmoid(v * (GELU_LINEAR + GELU_CUBIC * v * v));
-        float slope = v * (GELU_LINEAR + 3.0f * GELU_CUBIC * v * v);
-        dx[i] = dout[i] * (s + s * (1.0f - s) * slope);
+        float v = fast_within(x[i], GELU_MOST);
+        struct fast_gate g = fast_gate(x[i], GELU_MOST, v * (GELU_LINEAR + GELU_CUBIC * v * v));
+        float turn = v * (GELU_LINEAR + 3.0f * GELU_CUBIC * v * v);
+        dx[i] = dout[i] * (g.sigmoid * (1.0f + g.fall * g.sigmoid * turn));
     }
 }
 
-/* row[count] becomes exp(factor * (row - max)); returns the sum. */
+/* row[count] becomes exp(factor * (row - max)), 0 where that is about denormal; returns the sum. */
 static float exponentials(float *row, int64_t count, float factor, float max)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < count; i++) {
-        float e = fast_exp(factor * (row[i] - max));
+        float u = factor * (row[i] - max), e = fast_exp(u);
+        e = u < -87.0f ? 0.0f : e;
         row[i] = e;
         sum += e;
     }

@@ -74,13 +74,18 @@ static void rope(const struct kernel_rope *o, float *x)
     }
 }
 
+/* exp(-SILU_MOST) is about the smallest number that is not denormal. */
+static const float SILU_MOST = 87.0f;
+
 static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
 {
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict gate = x + r * 2 * inner;
         float *restrict y = out + r * inner;
-        for (int64_t i = 0; i < inner; i++)
-            y[i] = gate[i] * fast_sigmoid(gate[i]) * gate[inner + i];
+        for (int64_t i = 0; i < inner; i++) {
+            struct fast_gate g = fast_gate(gate[i], SILU_MOST, fast_within(gate[i], SILU_MOST));
+            y[i] = g.above * g.sigmoid * gate[inner + i];
+        }
     }
 }
 
@@ -93,9 +98,11 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
         float *restrict dgate = dx + r * 2 * inner;
         float *restrict dup = dgate + inner;
         for (int64_t i = 0; i < inner; i++) {
-            float s = fast_sigmoid(gate[i]);
-            dgate[i] = d[i] * gate[inner + i] * s * (1.0f + gate[i] * (1.0f - s));
-            dup[i] = d[i] * gate[i] * s;
+            float u = fast_within(gate[i], SILU_MOST);
+            struct fast_gate g = fast_gate(gate[i], SILU_MOST, u);
+            float slope = g.sigmoid * (1.0f + u * (g.fall * g.sigmoid));
+            dgate[i] = d[i] * gate[inner + i] * slope;
+            dup[i] = d[i] * (g.above * g.sigmoid);
         }
     }
 }

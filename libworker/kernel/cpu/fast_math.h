@@ -36,10 +36,26 @@ static inline float fast_exp(float x)
     return p * power;
 }
 
-/* 1 / (1 + exp(-x)) without cancellation at either end. */
-static inline float fast_sigmoid(float x)
+/* x within [-most, most]; NaN stays. */
+static inline float fast_within(float x, float most)
 {
-    return 1.0f / (1.0f + fast_exp(-x));
+    x = x < -most ? -most : x;
+    return x > most ? most : x;
+}
+
+/* What GELU and SiLU share: x * sigmoid(u(x)), where below -most the sigmoid is 0 as far as anyone
+ * can tell, and above most it is 1. u is computed from fast_within(x, most), so that no power of x
+ * overflows; `above` is x, but not below -most, where it would make an infinity of nothing. Without
+ * cancellation at either end: 1 - sigmoid(u) is fall * sigmoid.
+ */
+struct fast_gate {
+    float above, sigmoid, fall;
+};
+
+static inline struct fast_gate fast_gate(float x, float most, float u)
+{
+    float fall = fast_exp(-u), sigmoid = 1.0f / (1.0f + fall);
+    return (struct fast_gate){x < -most ? -most : x, x < -most ? 0.0f : sigmoid, fall};
 }
 
 #endif

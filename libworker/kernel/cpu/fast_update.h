@@ -67,12 +67,14 @@ static inline size_t update_begin(const struct kernel_update *u, size_t from)
     return block_end(u->low, from, u->count);
 }
 
-/* After a block: its copy. */
-static inline void update_end(const struct kernel_update *u, size_t from, size_t end)
+/* After a block: its copy. `params` is the pointer that the block was written through: no other may
+ * read what a restricted one has written. */
+static inline void update_end(const struct kernel_update *u, const float *params, size_t from,
+                              size_t end)
 {
     if (!u->low)
         return;
-    narrow_block(u->low, u->type, u->params, from, end);
+    narrow_block(u->low, u->type, params, from, end);
     if (end == u->count)
         stream_end();
 }
@@ -96,7 +98,7 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
             params[i] =
                 params[i] * o.keep - o.step_size * mean / (sqrtf(square) * o.inv_root2 + o.epsilon);
         }
-        update_end(u, from, end);
+        update_end(u, params, from, end);
     }
 }
 
@@ -110,7 +112,7 @@ static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
         end = update_begin(u, from);
         for (size_t i = from; i < end; i++)
             params[i] -= o.rate * (grads[i] * o.grad_scale + o.weight_decay * params[i]);
-        update_end(u, from, end);
+        update_end(u, params, from, end);
     }
 }
 
@@ -131,7 +133,7 @@ static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update 
             momentum[i] = moved;
             params[i] -= o.rate * (ahead * g + behind * moved);
         }
-        update_end(u, from, end);
+        update_end(u, params, from, end);
     }
 }
 
@@ -159,7 +161,7 @@ static void lion(const struct kernel_lion *l, const struct kernel_update *u)
             params[i] = params[i] * o.keep - o.rate * sign;
             momentum[i] = o.beta2 * momentum[i] + (1.0f - o.beta2) * g;
         }
-        update_end(u, from, end);
+        update_end(u, params, from, end);
     }
 }
 

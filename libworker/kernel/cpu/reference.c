@@ -158,11 +158,17 @@ static void rope(const struct kernel_rope *o, float *x)
     }
 }
 
+/* x * s, where s goes to 0 faster than x to infinity. */
+static double share(double x, double s)
+{
+    return s > 0 || isnan(s) ? x * s : 0;
+}
+
 static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
 {
     for (int64_t i = 0; i < rows * inner; i++) {
         const float *gate = x + i / inner * 2 * inner + i % inner;
-        out[i] = (float)(gate[0] / (1 + exp(-(double)gate[0])) * gate[inner]);
+        out[i] = (float)(share(gate[0], 1 / (1 + exp(-(double)gate[0]))) * gate[inner]);
     }
 }
 
@@ -172,26 +178,28 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
     for (int64_t i = 0; i < rows * inner; i++) {
         int64_t at = i / inner * 2 * inner + i % inner;
         double gate = x[at], up = x[at + inner], sigmoid = 1 / (1 + exp(-gate));
-        dx[at] = (float)(dout[i] * up * sigmoid * (1 + gate * (1 - sigmoid)));
-        dx[at + inner] = (float)(dout[i] * gate * sigmoid);
+        double rest = 1 / (1 + exp(gate)); /* of the sigmoid to 1 */
+        dx[at] = (float)(dout[i] * up * (sigmoid + share(gate, sigmoid * rest)));
+        dx[at + inner] = (float)(dout[i] * share(gate, sigmoid));
     }
 }
 
+/* 0.5 (1 + tanh(u)) is the sigmoid of 2u, which has no cancellation. */
 static void gelu_forward(float *out, const float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        double v = x[i];
-        out[i] = (float)(0.5 * v * (1 + tanh(GELU_SCALE * (v + GELU_CUBIC * v * v * v))));
+        double v = x[i], u = GELU_SCALE * (v + GELU_CUBIC * v * v * v);
+        out[i] = (float)share(v, 1 / (1 + exp(-2 * u)));
     }
 }
 
 static void gelu_backward(float *dx, const float *x, const float *dout, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        double v = x[i];
-        double t = tanh(GELU_SCALE * (v + GELU_CUBIC * v * v * v));
-        double dt = (1 - t * t) * GELU_SCALE * (1 + 3 * GELU_CUBIC * v * v);
-        dx[i] = (float)(dout[i] * (0.5 * (1 + t) + 0.5 * v * dt));
+        double v = x[i], u = GELU_SCALE * (v + GELU_CUBIC * v * v * v);
+        double sigmoid = 1 / (1 + exp(-2 * u)), rest = 1 / (1 + exp(2 * u));
+        double turn = 2 * GELU_SCALE * (v + 3 * GELU_CUBIC * v * v * v);
+        dx[i] = (float)(dout[i] * (sigmoid + share(turn, sigmoid * rest)));
     }
 }
 

@@ -12,8 +12,10 @@ static int runnable(const struct kernel_table *ret_tables[VARIANTS_MAX])
     ret_tables[n++] = &kernel_fast_base;
 #ifdef KERNEL_FAST_X86
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        ret_tables[n++] = &kernel_fast_avx2;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return n;
+    ret_tables[n++] = &kernel_fast_avx2;
+    /* All that this build is compiled with: a machine or its hypervisor may have some of them. */
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         ret_tables[n++] = &kernel_fast_avx512;

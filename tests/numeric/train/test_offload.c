@@ -159,7 +159,7 @@ static void what_does_not_fit_is_refused_before_training(void)
     struct rlimit before, small = {1 << 20, 1 << 20};
     must_refuse(absent, 1, "takes no file: No such file or directory");
     must_refuse(alone, 1, "offload.parameters needs an offload.dir");
-    must_refuse(whole, 2, "offload.parameters contradicts strategy ddp");
+    must_refuse(whole, 2, "offload.parameters true contradicts strategy ddp");
     /* A limit on files stands for a disk that is full. */
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
     small.rlim_max = before.rlim_max;
