@@ -163,12 +163,8 @@ static int check_setting(const char *key, const char *value, struct error *err)
             return 0;
         return error_wrap(err, "--set %s", key);
     }
-    const char *near = settings_nearest(key);
     error_set(err, E_INVALID_ARGUMENT, "--set %s: no such setting", key);
-    if (near)
-        error_hint(err, "did you mean %s?", near);
-    else
-        error_hint(err, "`muster env` lists them all");
+    settings_meant(err, key);
     return E_INVALID_ARGUMENT;
 }
 

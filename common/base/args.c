@@ -7,6 +7,7 @@
 
 #include "common/base/args_table.h"
 #include "common/base/assert.h"
+#include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 
@@ -124,9 +125,7 @@ static int check_choice(const struct args_option *row, const char *text, struct 
     }
     error_set(err, E_INVALID_ARGUMENT, "'%.40s' is none of %s", text, buf_cstr(&list));
     buf_fini(&list);
-    const char *nearest = str_nearest(text, row->choices);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    (void)meant_hint(err, text, row->choices);
     return E_INVALID_ARGUMENT;
 }
 

@@ -2,16 +2,20 @@
 
 #include <string.h>
 
+#include "common/base/meant.h"
 #include "common/base/str.h"
 
 enum { METHODS_LISTED_MAX = 64 };
 
-static const char *nearest_method(const ProtobufCServiceDescriptor *service, const char *method)
+static int method_unknown(const ProtobufCServiceDescriptor *service, const char *method,
+                          struct error *err)
 {
     const char *names[METHODS_LISTED_MAX + 1] = {NULL};
     for (unsigned i = 0; i < service->n_methods && i < METHODS_LISTED_MAX; i++)
         names[i] = service->methods[i].name;
-    return str_nearest(method, names);
+    error_set(err, E_NOT_FOUND, "%s has no method \"%s\"", service->short_name, method);
+    (void)meant_hint(err, method, names);
+    return E_NOT_FOUND;
 }
 
 int rpc_method_find(const ProtobufCServiceDescriptor *service, const char *method,
@@ -27,9 +31,5 @@ int rpc_method_find(const ProtobufCServiceDescriptor *service, const char *metho
         *ret = &service->methods[i];
         return 0;
     }
-    error_set(err, E_NOT_FOUND, "%s has no method \"%s\"", service->short_name, method);
-    const char *nearest = nearest_method(service, method);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
-    return E_NOT_FOUND;
+    return method_unknown(service, method, err);
 }

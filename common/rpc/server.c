@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "common/base/list.h"
 #include "common/base/map.h"
+#include "common/base/meant.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
@@ -136,10 +137,8 @@ static int method_unknown(const struct rpc_server *server, const char *name, str
     const char *names[RPC_SERVER_METHODS_MAX + 1] = {NULL};
     for (size_t i = 0; i < server->method_count; i++)
         names[i] = server->methods[i].name;
-    const char *nearest = str_nearest(name, names);
     error_set(err, E_UNIMPLEMENTED, "there is no method \"%s\" here", name);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    (void)meant_hint(err, name, names);
     return E_UNIMPLEMENTED;
 }
 

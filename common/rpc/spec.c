@@ -12,6 +12,7 @@
 #include "common/rpc/message.h"
 #include "common/rpc/training.h"
 #include "common/rpc/transcode.h"
+#include "common/rpc/widen.h"
 
 enum { NUMBER_TEXT_MAX = 48 };
 
@@ -19,16 +20,6 @@ enum { NUMBER_TEXT_MAX = 48 };
 #define DEFAULT_BACKOFF    "1s..1m"
 #define DEFAULT_CKPT_EVERY "200 steps"
 #define DEFAULT_CKPT_KEEP  3
-
-struct widen {
-    struct arena *arena;
-    struct error *err;
-};
-
-static int no_memory(const struct widen *w)
-{
-    return error_set(w->err, E_RESOURCE_EXHAUSTED, "no memory for the spec");
-}
 
 /* A field of `map` under either of its spellings; NULL if absent or null. */
 static struct tree *get(const struct tree *map, const ProtobufCMessageDescriptor *type,
@@ -43,21 +34,10 @@ static struct tree *get(const struct tree *map, const ProtobufCMessageDescriptor
     return NULL;
 }
 
-/* Set a field at the place of `origin`, so that errors about it still name a line. */
-static int put(const struct widen *w, struct tree *map, const char *name, struct tree *value,
-               const struct tree *origin)
-{
-    if (!value || tree_map_set(w->arena, map, name, value) != 0)
-        return no_memory(w);
-    value->line = origin->line;
-    value->column = origin->column;
-    return 0;
-}
-
 static int put_default(const struct widen *w, struct tree *map,
                        const ProtobufCMessageDescriptor *type, const char *name, struct tree *value)
 {
-    return get(map, type, name) ? 0 : put(w, map, name, value, map);
+    return get(map, type, name) ? 0 : widen_put(w, map, name, value, map);
 }
 
 /* On the way 0 means "not said", and becomes 1: who says it means something else. */
@@ -79,7 +59,7 @@ static int put_unit(const struct widen *w, struct tree *map, const ProtobufCMess
         return 0;
     char text[NUMBER_TEXT_MAX];
     str_printf(text, sizeof(text), "%" PRId64 "%s", node->integer, unit);
-    return put(w, map, node->key, tree_string(w->arena, text), node);
+    return widen_put(w, map, node->key, tree_string(w->arena, text), node);
 }
 
 /* The map under `name`: as given, made of a short form in `into`, or new. NULL without memory. */
@@ -90,9 +70,9 @@ static struct tree *map_at(const struct widen *w, struct tree *spec, const char 
     if (node && !short_form)
         return node;
     struct tree *map = tree_map(w->arena);
-    if (put(w, spec, node ? node->key : name, map, node ? node : spec) != 0)
+    if (widen_put(w, spec, node ? node->key : name, map, node ? node : spec) != 0)
         return NULL;
-    if (short_form && put(w, map, into, short_form, map) != 0)
+    if (short_form && widen_put(w, map, into, short_form, map) != 0)
         return NULL;
     return map;
 }
@@ -101,11 +81,11 @@ static int put_range(const struct widen *w, struct tree *spec, struct tree *node
                      int64_t max)
 {
     struct tree *range = tree_map(w->arena);
-    int rc = put(w, spec, node ? node->key : "nodes", range, node ? node : spec);
+    int rc = widen_put(w, spec, node ? node->key : "nodes", range, node ? node : spec);
     if (rc == 0)
-        rc = put(w, range, "min", tree_integer(w->arena, min), range);
+        rc = widen_put(w, range, "min", tree_integer(w->arena, min), range);
     if (rc == 0)
-        rc = put(w, range, "max", tree_integer(w->arena, max), range);
+        rc = widen_put(w, range, "max", tree_integer(w->arena, max), range);
     return rc;
 }
 
@@ -138,10 +118,11 @@ static int widen_nodes(const struct widen *w, struct tree *spec)
     if (rc == 0)
         rc = refuse_zero(w, node, type, "max");
     if (rc == 0 && !min)
-        rc = put(w, node, "min", tree_integer(w->arena, 1), node);
+        rc = widen_put(w, node, "min", tree_integer(w->arena, 1), node);
     if (rc == 0 && !max)
-        rc = put(w, node, "max",
-                 tree_integer(w->arena, min && min->kind == TREE_INTEGER ? min->integer : 1), node);
+        rc = widen_put(w, node, "max",
+                       tree_integer(w->arena, min && min->kind == TREE_INTEGER ? min->integer : 1),
+                       node);
     if (rc == 0 && min && max && min->kind == TREE_INTEGER && max->kind == TREE_INTEGER &&
         min->integer > max->integer)
         rc = tree_fail(max, w->err, "max (%" PRId64 ") is below min (%" PRId64 ")", max->integer,
@@ -158,8 +139,8 @@ static int widen_command(const struct widen *w, struct tree *spec)
     if (tree_list_add(argv, tree_string(w->arena, "/bin/sh")) != 0 ||
         tree_list_add(argv, tree_string(w->arena, "-c")) != 0 ||
         tree_list_add(argv, tree_string(w->arena, node->string)) != 0)
-        return no_memory(w);
-    return put(w, spec, node->key, argv, node);
+        return widen_no_memory(w);
+    return widen_put(w, spec, node->key, argv, node);
 }
 
 static bool is_off(const struct tree *node)
@@ -180,7 +161,7 @@ static int widen_restart(const struct widen *w, struct tree *spec)
                          "expected a number of restarts, off or {max, backoff, on_no_progress}");
     struct tree *map = map_at(w, spec, "restart", "max", max);
     if (!map)
-        return no_memory(w);
+        return widen_no_memory(w);
     int rc = put_default(w, map, type, "max", tree_integer(w->arena, DEFAULT_RESTARTS));
     if (rc == 0)
         rc = put_default(w, map, type, "backoff", tree_string(w->arena, DEFAULT_BACKOFF));
@@ -193,8 +174,8 @@ static int widen_elastic(const struct widen *w, struct tree *spec)
 {
     struct tree *node = get(spec, &muster__job_spec__descriptor, "elastic");
     if (node && node->kind == TREE_BOOL)
-        return put(w, spec, node->key, tree_string(w->arena, node->boolean ? "in_place" : "off"),
-                   node);
+        return widen_put(w, spec, node->key,
+                         tree_string(w->arena, node->boolean ? "in_place" : "off"), node);
     return put_default(w, spec, &muster__job_spec__descriptor, "elastic",
                        tree_string(w->arena, "in_place"));
 }
@@ -204,7 +185,7 @@ static int widen_resources(const struct widen *w, struct tree *spec)
     const ProtobufCMessageDescriptor *type = &muster__job_spec__resources__descriptor;
     struct tree *map = map_at(w, spec, "resources", NULL, NULL);
     if (!map)
-        return no_memory(w);
+        return widen_no_memory(w);
     if (map->kind != TREE_MAP)
         return 0;
     int rc = refuse_zero(w, map, type, "slots");
@@ -226,7 +207,7 @@ static int widen_checkpoint(const struct widen *w, struct tree *spec)
     struct tree *dir = node->kind == TREE_STRING ? tree_string(w->arena, node->string) : NULL;
     struct tree *map = map_at(w, spec, "checkpoint", "dir", dir);
     if (!map)
-        return no_memory(w);
+        return widen_no_memory(w);
     if (map->kind != TREE_MAP)
         return 0;
     int rc = put_unit(w, map, type, "every", " steps");

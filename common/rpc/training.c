@@ -6,30 +6,10 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/rpc/fields.h"
+#include "common/rpc/widen.h"
 #include "common/settings/setting.h"
 
 enum { PATH_BYTES = 128 };
-
-struct widen {
-    struct arena *arena;
-    struct tree *training; /* what is being made */
-    struct error *err;
-};
-
-static int no_memory(const struct widen *w)
-{
-    return error_set(w->err, E_RESOURCE_EXHAUSTED, "no memory for the spec");
-}
-
-static int put(const struct widen *w, struct tree *map, const char *name, struct tree *value,
-               const struct tree *origin)
-{
-    if (!value || tree_map_set(w->arena, map, name, value) != 0)
-        return no_memory(w);
-    value->line = origin->line;
-    value->column = origin->column;
-    return 0;
-}
 
 /* The map under `name`, made if it is not there; NULL without memory. */
 static struct tree *map_at(const struct widen *w, struct tree *map, const char *name,
@@ -39,7 +19,7 @@ static struct tree *map_at(const struct widen *w, struct tree *map, const char *
     if (inner)
         return inner;
     inner = tree_map(w->arena);
-    return put(w, map, name, inner, origin) == 0 ? inner : NULL;
+    return widen_put(w, map, name, inner, origin) == 0 ? inner : NULL;
 }
 
 static int text_of(const struct widen *w, const struct tree *node, const char **ret)
@@ -56,7 +36,7 @@ static int text_of(const struct widen *w, const struct tree *node, const char **
         rc = tree_write_json(node, TREE_COMPACT, &text, w->err);
         *ret = rc ? NULL : arena_strdup(w->arena, buf_cstr(&text));
         buf_fini(&text);
-        return rc || *ret ? rc : no_memory(w);
+        return rc || *ret ? rc : widen_no_memory(w);
     case TREE_NULL:
     case TREE_LIST:
     case TREE_MAP:
@@ -144,20 +124,16 @@ static int take(const struct widen *w, const struct tree *node, enum setting set
         map = map_at(w, map, "settings", node);
     }
     if (!map)
-        return no_memory(w);
+        return widen_no_memory(w);
     if (tree_get(map, key))
         return tree_fail(node, w->err, "%s is said twice", name);
-    return put(w, map, key, tree_string(w->arena, text), node);
+    return widen_put(w, map, key, tree_string(w->arena, text), node);
 }
 
 static int unknown(const struct widen *w, const struct tree *node, const char *path)
 {
-    const char *nearest = settings_nearest(path);
     tree_fail(node, w->err, "no setting is called \"%s\"", path);
-    if (nearest)
-        error_hint(w->err, "did you mean %s?", nearest);
-    else
-        error_hint(w->err, "`muster env` lists them all");
+    settings_meant(w->err, path);
     return E_INVALID_ARGUMENT;
 }
 
@@ -229,12 +205,12 @@ int training_widen(struct arena *arena, struct tree *spec, struct error *err)
     struct tree *training = part(spec, "training"), *checkpoint = part(spec, "checkpoint");
     struct widen w = {.arena = arena, .training = tree_map(arena), .err = err};
     if (!w.training)
-        return no_memory(&w);
+        return widen_no_memory(&w);
     int rc = training ? take_map(&w, training, "", &muster__training__descriptor) : 0;
     if (rc == 0 && checkpoint && checkpoint->kind == TREE_MAP)
         rc = take_checkpoint(&w, checkpoint);
     if (rc == 0 && (training || tree_first(w.training)))
-        rc = put(&w, spec, "training", w.training, training ? training : spec);
+        rc = widen_put(&w, spec, "training", w.training, training ? training : spec);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/rpc/base64.h"
@@ -212,9 +213,7 @@ static int enum_unknown(const struct input *in, const struct tree *node,
         str_printf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
     }
     tree_fail(node, in->err, "\"%.*s\" is none of %s", SHOWN_MAX, node->string, list);
-    const char *nearest = str_nearest(node->string, names);
-    if (nearest)
-        error_hint(in->err, "did you mean \"%s\"?", nearest);
+    (void)meant_hint(in->err, node->string, names);
     return E_INVALID_ARGUMENT;
 }
 
@@ -412,10 +411,7 @@ static int field_unknown(const struct input *in, const struct tree *node,
         str_printf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
     }
     tree_fail(node, in->err, "\"%.*s\" is no field of %s", SHOWN_MAX, node->key, type->short_name);
-    const char *nearest = str_nearest(node->key, names);
-    if (nearest)
-        error_hint(in->err, "did you mean \"%s\"?", nearest);
-    else if (list[0])
+    if (!meant_hint(in->err, node->key, names) && list[0])
         error_hint(in->err, "known: %s", list);
     return E_INVALID_ARGUMENT;
 }

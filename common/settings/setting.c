@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 
@@ -22,18 +23,6 @@ int settings_find(const char *name)
     return -1;
 }
 
-const char *settings_nearest(const char *name)
-{
-    const char *names[SETTINGS_COUNT + 1] = {0};
-    for (int i = 0; i < SETTINGS_COUNT; i++) {
-        const char *dot = strrchr(setting_rows[i].name, '.');
-        names[i] = setting_rows[i].name;
-        if (dot && strcmp(dot + 1, name) == 0) /* powersgd_rank for ddp.powersgd_rank */
-            return names[i];
-    }
-    return str_nearest(name, names);
-}
-
 bool settings_section(const char *path)
 {
     size_t size = strlen(path);
@@ -41,6 +30,54 @@ bool settings_section(const char *path)
         if (str_starts(setting_rows[i].name, path) && setting_rows[i].name[size] == '.')
             return true;
     return false;
+}
+
+/* Names as people may write them: powersgd_rank for ddp.powersgd_rank, and under training, where a
+ * job spec has them. */
+static const char *nearest_to(const char *name)
+{
+    const char *names[SETTINGS_COUNT + 1] = {0};
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        const char *dot = strrchr(setting_rows[i].name, '.');
+        names[i] = setting_rows[i].name;
+        if (strcmp(names[i], name) == 0 || (dot && strcmp(dot + 1, name) == 0))
+            return names[i];
+    }
+    return str_nearest(name, names);
+}
+
+static const char *without_training(const char *name)
+{
+    static const char training[] = "training.";
+    return str_starts(name, training) ? name + strlen(training) : name;
+}
+
+const char *settings_nearest(const char *name)
+{
+    return nearest_to(without_training(name));
+}
+
+/* "mesh.dp, mesh.tp, ..." of "mesh". */
+static void hint_section(struct error *err, const char *section)
+{
+    char list[sizeof(err->hint)] = "";
+    size_t size = strlen(section), used = 0;
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        const char *name = setting_rows[i].name;
+        if (str_starts(name, section) && name[size] == '.')
+            (void)str_printf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "", name);
+        used = strlen(list);
+    }
+    error_hint(err, "its settings are %s", list);
+}
+
+void settings_meant(struct error *err, const char *name)
+{
+    const char *bare = without_training(name);
+    if (settings_section(bare))
+        hint_section(err, bare);
+    else if (!meant_name(err, settings_nearest(name)))
+        error_hint(err, "`muster env` lists them all");
 }
 
 const char *setting_variable(const char *name, char ret[SETTING_ENV_MAX])
@@ -68,10 +105,8 @@ static int check_choice(const struct setting_row *row, const char *text, struct 
         (void)str_printf(names[i], CHOICE_MAX, "%.*s", (int)choice.size, choice.data);
         list[i] = names[i];
     }
-    const char *nearest = str_nearest(text, list);
     error_set(err, E_INVALID_ARGUMENT, "\"%.80s\" is none of %s", text, row->choices);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    (void)meant_hint(err, text, list);
     return E_INVALID_ARGUMENT;
 }
 

@@ -152,6 +152,10 @@ int settings_find(const char *name);
 /* The name that was probably meant, NULL if none is near. */
 const char *settings_nearest(const char *name);
 
+/* The hint of an error about a name that no setting has: the one that was probably meant, those of
+ * a section, or where all are listed. */
+void settings_meant(struct error *err, const char *name);
+
 /* Whether some setting is called `path` followed by a dot. */
 bool settings_section(const char *path);
 

@@ -4,6 +4,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/parse.h"
+#include "common/base/meant.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
 #include "common/rpc/message.h"
@@ -67,11 +68,9 @@ static int unknown_parameter(const ProtobufCMessageDescriptor *type, const char 
     for (; count < type->n_fields && count < NAMES_MAX; count++)
         names[count] = type->fields[count].name;
     names[count] = NULL;
-    const char *nearest = strlen(key) <= STR_DISTANCE_LENGTH_MAX ? str_nearest(key, names) : NULL;
     error_set(err, E_INVALID_ARGUMENT, "unknown parameter '%.60s'", key);
     error_field(err, "%.60s", key);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    (void)meant_hint(err, key, names);
     return E_INVALID_ARGUMENT;
 }
 

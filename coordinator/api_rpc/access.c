@@ -5,6 +5,7 @@
 
 #include "common/base/hex.h"
 #include "common/base/map.h"
+#include "common/base/meant.h"
 #include "common/base/str.h"
 
 struct entry {
@@ -272,12 +273,9 @@ int access_no_tenant(const struct access *access, const char *name, struct error
     for (struct map_entry *e = strmap_first(&access->tenants); e; e = map_next(e))
         names[count++] = e->name;
     names[count] = NULL;
-    const char *nearest = strlen(name) <= STR_DISTANCE_LENGTH_MAX ? str_nearest(name, names) : NULL;
     error_set(err, E_NOT_FOUND, "no tenant is named '%.80s'", name);
     error_field(err, "tenant");
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
-    else
+    if (!meant_hint(err, name, names))
         error_hint(err, "muster tenant list shows them");
     return E_NOT_FOUND;
 }

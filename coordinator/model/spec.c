@@ -6,6 +6,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/assert.h"
+#include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/settings/judge.h"
@@ -100,12 +101,9 @@ static int choose(const char *text, const char *const *names, const char *field,
         size_t used = strlen(all);
         (void)str_printf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
     }
-    const char *near = str_nearest(text, names);
     error_set(err, E_INVALID_ARGUMENT, "'%.80s' is none of %s", text, all);
     error_field(err, "%s", field);
-    if (near)
-        error_hint(err, "did you mean '%s'?", near);
-    else
+    if (!meant_hint(err, text, names))
         error_hint(err, "one of %s", all);
     return E_INVALID_ARGUMENT;
 }
@@ -387,17 +385,14 @@ static int check_named(const struct pair *pair, struct error *err)
         int rc = check_setting((enum setting)setting, pair->value, field, err);
         return rc < 0 ? rc : 0;
     }
-    const char *nearest = settings_nearest(pair->key);
     error_set(err, E_INVALID_ARGUMENT,
               setting < 0 ? "no setting is called '%.80s'" : "%.80s is not said under training",
               pair->key);
     error_field(err, "%s", field);
     if (setting >= 0)
         error_hint(err, "a job says checkpoint.dir, every and keep under checkpoint");
-    else if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
     else
-        error_hint(err, "`muster env` lists them all");
+        settings_meant(err, pair->key);
     return E_INVALID_ARGUMENT;
 }
 

@@ -44,8 +44,7 @@ static int unknown_key(const struct tree *node, const char *path, struct error *
     const char *nearest = settings_nearest(path);
     tree_fail(node, err, "no setting is called \"%s\"%s%s%s", path, nearest ? " (nearest: " : "",
               nearest ? nearest : "", nearest ? ")" : "");
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    settings_meant(err, path);
     return WK_EINVAL;
 }
 

@@ -55,10 +55,8 @@ int settings_set(struct settings *settings, enum setting setting, const char *te
 
 static int unknown_name(const char *name, struct error *err)
 {
-    const char *nearest = settings_nearest(name);
     error_set(err, WK_EINVAL, "no setting is called \"%s\"", name);
-    if (nearest)
-        error_hint(err, "did you mean %s?", nearest);
+    settings_meant(err, name);
     return WK_EINVAL;
 }
 

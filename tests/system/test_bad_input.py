@@ -90,6 +90,12 @@ def test_every_verb_has_an_example(cluster):
 def test_options_are_blamed_by_their_own_names(cluster):
     done = cluster.muster("run", "--set", "strategi=fp8", "--", "/bin/true")
     assert done.returncode == 2 and "--set strategi: no such setting" in done.stderr and "did you mean strategy?" in done.stderr, done.stderr
+    done = cluster.muster("run", "--set", "training.total_steps=5", "--", "/bin/true")
+    assert done.returncode == 2 and "did you mean total_steps?" in done.stderr, done.stderr
+    done = cluster.muster("run", "--set", "mesh={}", "--", "/bin/true")
+    assert done.returncode == 2 and "its settings are mesh.dp, " in done.stderr, done.stderr
+    done = cluster.muster("submit", "--set", "ddp.hook=fp16", "--set", "strategy=zero2", "--", "/bin/true")
+    assert done.returncode != 0 and "ddp.hook fp16 contradicts strategy zero2" in done.stderr, done.stderr
     done = cluster.muster("run", "--set", "mesh.dpp=2", "--", "/bin/true")
     assert done.returncode == 2 and "did you mean mesh.dp?" in done.stderr, done.stderr
     done = cluster.muster("run", "--slots", "0", "--", "/bin/true")

@@ -99,7 +99,7 @@ Test(spec, what_is_wrong_is_named_with_a_hint)
     expect_bad(&input, "restart.backoff", "shorter");
     input = good();
     input.elastic = "in_plac";
-    expect_bad(&input, "elastic", "did you mean 'in_place'");
+    expect_bad(&input, "elastic", "did you mean in_place?");
     input = good();
     input.checkpoint_every = "200 steps";
     expect_bad(&input, "checkpoint.dir", "folder");

@@ -154,20 +154,29 @@ Test(sharing, what_is_guaranteed_is_not_reclaimed_from_those_within_their_own)
     cr_expect_eq(state("j2"), JOB_QUEUED);
 }
 
-Test(sharing, what_an_unaware_elastic_gang_has_beyond_its_guarantee_is_reclaimed_by_a_restart)
+/* A gang of a program that is not libworker's has three nodes, of which its tenant is guaranteed
+ * some, when another asks for its own two.
+ */
+static void owed_two_of_an_unaware_gang(int nodes_min, int guaranteed, int priority)
 {
     s.unaware = true;
-    story_tenant(&s, "x", 1, 1, 0);
+    story_tenant(&s, "x", 1, guaranteed, 0);
     story_tenant(&s, "y", 1, 2, 0);
     nodes(3);
-    submit("elastic", 1, 3, "x");
+    submit("elastic", nodes_min, 3, "x");
     story_wait(&s, UNAWARE_AFTER_MS + 1000);
     cr_assert_eq(story_job(&s, "j1")->current.nodes, 3);
     s.trace[0] = 0;
     story_submit(
-        &s, &(struct story_spec){
-                .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = -10, .tenant = "y"});
+        &s,
+        &(struct story_spec){
+            .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = priority, .tenant = "y"});
     story_follow(&s);
+}
+
+Test(sharing, what_an_unaware_elastic_gang_has_beyond_its_guarantee_is_reclaimed_by_a_restart)
+{
+    owed_two_of_an_unaware_gang(1, 1, -10);
     story_expect(&s, "j2 queued submitted\nj1 preempting preempted\nj2 starting placed\n"
                      "j1 queued preempted\nj1 starting placed\n");
     story_wait(&s, UNAWARE_AFTER_MS + 1000);
@@ -178,16 +187,7 @@ Test(sharing, what_an_unaware_elastic_gang_has_beyond_its_guarantee_is_reclaimed
 
 Test(sharing, an_unaware_elastic_gang_does_not_end_where_it_would_not_come_back)
 {
-    s.unaware = true;
-    story_tenant(&s, "x", 1, 2, 0);
-    story_tenant(&s, "y", 1, 2, 0);
-    nodes(3);
-    submit("elastic", 2, 3, "x");
-    story_wait(&s, UNAWARE_AFTER_MS + 1000);
-    story_submit(
-        &s, &(struct story_spec){
-                .name = "owed", .nodes_min = 2, .nodes_max = 2, .priority = 10, .tenant = "y"});
-    story_follow(&s);
+    owed_two_of_an_unaware_gang(2, 2, 10);
     cr_expect_eq(state("j1"), JOB_RUNNING);
     cr_expect_eq(state("j2"), JOB_QUEUED);
 }

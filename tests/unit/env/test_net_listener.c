@@ -220,14 +220,22 @@ Test(net_listener, who_does_not_read_is_not_read_from)
     cr_assert_eq(w.seen, ASKED);
 }
 
-Test(net_listener, the_end_of_one_that_waits_behind_a_full_program_is_told)
+/* The program's one place is taken by `first`, and `second` has greeted. */
+static void fill_the_program(int *first, int *second)
 {
     listen_at("tcp://127.0.0.1:0", 1);
-    int first = dial(), second = dial();
-    say(first, greeting, sizeof(greeting));
-    ask(first, "poll");
+    *first = dial();
+    *second = dial();
+    say(*first, greeting, sizeof(greeting));
+    ask(*first, "poll");
     await(w.seen == 1);
-    say(second, greeting, sizeof(greeting));
+    say(*second, greeting, sizeof(greeting));
+}
+
+Test(net_listener, the_end_of_one_that_waits_behind_a_full_program_is_told)
+{
+    int first, second;
+    fill_the_program(&first, &second);
     turns(5);
     ask(second, "waits");
     turns(20);
@@ -259,12 +267,8 @@ Test(net_listener, an_end_that_came_with_the_last_bytes_is_told)
 
 Test(net_listener, an_end_is_told_of_one_that_a_full_program_never_asked)
 {
-    listen_at("tcp://127.0.0.1:0", 1);
-    int first = dial(), second = dial();
-    say(first, greeting, sizeof(greeting));
-    ask(first, "poll");
-    await(w.seen == 1);
-    say(second, greeting, sizeof(greeting));
+    int first, second;
+    fill_the_program(&first, &second);
     ask(second, "waits");
     close(second);
     await(w.gone == 1);

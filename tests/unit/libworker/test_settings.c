@@ -189,6 +189,28 @@ Test(settings, what_counts_for_nothing_is_remarked)
     settings_fini(&settings);
 }
 
+static const char *next_step(const char *name)
+{
+    static struct error err;
+    err = (struct error){0};
+    settings_meant(&err, name);
+    return err.hint;
+}
+
+Test(settings, a_name_that_no_setting_has_leads_to_the_one_that_was_meant)
+{
+    cr_expect_str_eq(next_step("straetgy"), "did you mean strategy?");
+    cr_expect_str_eq(next_step("powersgd_rank"), "did you mean ddp.powersgd_rank?");
+    cr_expect_str_eq(next_step("training.total_steps"), "did you mean total_steps?");
+    cr_expect_str_eq(next_step("training.mesh.dpp"), "did you mean mesh.dp?");
+    cr_expect_str_eq(next_step("mesh"), "its settings are mesh.dp, mesh.dp_replicate, "
+                                        "mesh.dp_shard, mesh.cp, mesh.tp, mesh.pp");
+    cr_expect_str_eq(next_step("training.loss_scale"),
+                     "its settings are loss_scale.initial, loss_scale.growth, loss_scale.backoff, "
+                     "loss_scale.interval");
+    cr_expect_str_eq(next_step("nothing_like_it"), "`muster env` lists them all");
+}
+
 static int read_yaml(const char *text, struct settings *settings, struct error *err)
 {
     cr_assert_eq(read_pairs(nothing, settings, err), 0);

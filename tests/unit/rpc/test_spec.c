@@ -273,7 +273,7 @@ Test(spec, a_job_without_a_name_is_called_after_its_program)
 Test(spec, refusals_name_file_line_path_and_the_nearest_name)
 {
     says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: \"comand\" is no field of JobSpec",
-         "comand", "did you mean \"command\"?");
+         "comand", "did you mean command?");
     says("name: x\nresources:\n  slots: many\n", "line 3, column 3", "resources.slots", "");
     says("nodes: -1\n", "job.yaml: line 1, column 1: the number must be in 0..", "nodes.min", "");
     says("nodes: a few\n", "expected a number of nodes", "nodes", "");
