@@ -186,6 +186,15 @@ static int run_show(const struct args *args)
     return EXIT_DONE;
 }
 
+/* Its sentence is the first reason's, which the list has with its hint. */
+static void show_summary(const Muster__WhyJobAnswer *answer)
+{
+    const char *text = answer->n_reasons ? answer->reasons[0]->text : "";
+    size_t size = strlen(answer->summary), tail = strlen(text);
+    bool repeats = tail && size > tail && strcmp(answer->summary + size - tail, text) == 0;
+    printf("%.*s\n", repeats ? (int)(size - tail - 1) : (int)size, answer->summary);
+}
+
 static int run_why(const struct args *args)
 {
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
@@ -196,7 +205,7 @@ static int run_why(const struct args *args)
         return code;
     if (!client_printed(args, answer)) {
         char time[FORMAT_MAX];
-        printf("%s\n", answer->summary);
+        show_summary(answer);
         for (size_t i = 0; i < answer->n_reasons; i++) {
             printf("  %2zu. ", i + 1);
             show_reason(answer->reasons[i]);

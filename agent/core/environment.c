@@ -144,8 +144,13 @@ static void set_muster(struct environment *env, const struct assignment *a,
     }
 }
 
+/* Once, whichever ways the job says it. */
 static void list_name(struct environment *env, const char **list, const char *name)
 {
+    struct str rest = str_of(*list), one;
+    while (str_next(&rest, ' ', &one))
+        if (str_equal(one, str_of(name)))
+            return;
     const char *longer = arena_printf(env->arena, "%s%s%s", *list, **list ? " " : "", name);
     if (longer)
         *list = longer;

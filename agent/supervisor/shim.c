@@ -187,6 +187,8 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
     cpu_set_t own;
     bool pinned = pin(launch->cores, &own);
     rc = proc_spawn(&how, ret, err);
+    if (rc && launch->argv[0][0] != '/' && !launch->workdir[0])
+        (void)error_wrap(err, "the job says no workdir, and its program by a relative path");
     if (pinned)
         (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);

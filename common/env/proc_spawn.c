@@ -184,6 +184,12 @@ static int fork_child(struct child *child, pid_t *ret_pid, struct error *err)
     return 0;
 }
 
+/* Where a program was looked for whose path does not say so; NULL: it does. */
+static const char *folder_of(const struct child *child, enum step step)
+{
+    return step == STEP_EXEC && child->path[0] != '/' ? child->how->cwd : NULL;
+}
+
 /* Wait for exec (end of file) or for the report of what failed. */
 static int await_exec(int report_fd, const struct child *child, pid_t pid, struct error *err)
 {
@@ -198,8 +204,9 @@ static int await_exec(int report_fd, const struct child *child, pid_t pid, struc
         continue;
     if (n != sizeof(failure))
         return error_set(err, E_INTERNAL, "lost a process while starting %s", child->path);
-    return error_errno(err, failure.problem, "%s: cannot %s", child->path,
-                       step_texts[failure.step]);
+    const char *where = folder_of(child, failure.step);
+    return error_errno(err, failure.problem, "%s: cannot %s%s%s", child->path,
+                       step_texts[failure.step], where ? " in " : "", where ? where : "");
 }
 
 static int start(struct child *child, struct proc *ret, struct error *err)

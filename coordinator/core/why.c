@@ -95,6 +95,20 @@ static bool explain_spares(const struct job *job, struct reason *ret)
     return true;
 }
 
+/* What two of them say is said once. */
+static int without_repeats(struct reason *reasons, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        bool said = false;
+        for (int j = 0; j < kept; j++)
+            said = said || strcmp(reasons[j].text, reasons[i].text) == 0;
+        if (!said && kept++ != i)
+            reasons[kept - 1] = reasons[i];
+    }
+    return kept;
+}
+
 int core_why(const struct cluster *cluster, const struct job *job, struct reason *ret, int max)
 {
     if (max <= 0)
@@ -116,5 +130,5 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count += explain_growth(cluster, job, &ret[count]);
     if (count < max)
         count += explain_spares(job, &ret[count]);
-    return count;
+    return without_repeats(ret, count);
 }

@@ -59,6 +59,10 @@ def test_who_gave_way_says_so_while_it_waits(make_cluster):
     assert waiting["preempted_by"] == high and int(waiting["preempted_wall_ms"]) > 0
     told = cluster.muster("why", low, check=True).stdout
     assert f"job {high} (high)" in told, told
+    first, *rest = told.splitlines()
+    assert first == "low is queued:", told
+    texts = [reason["text"] for reason in reasons_of(cluster, low)]
+    assert len(set(texts)) == len(texts) and sum(texts[0] in line for line in rest if line[:6].strip().rstrip(".").isdigit()) == 1, told
     events = cluster.muster("events", low, check=True).stdout
     assert "rank 0 was told to stop" in events and "worker_failed" not in events, events
     wait_for("the other runs", 10, lambda: cluster.job(high)["state"] == "running")

@@ -141,7 +141,10 @@ Test(environment, settings_of_the_job_are_listed_and_those_of_the_machine_are_no
 
     a->resume_from = "/ckpt/step-00000200"; /* it has one of its own by now */
     b = build(a, false);
-    EXPECT(b, {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"});
+    EXPECT(b, {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"},
+           {"MUSTER_JOB_SETTINGS",
+            "MUSTER_RESUME_FROM MUSTER_CHECKPOINT_DIR MUSTER_CHECKPOINT_EVERY "
+            "MUSTER_CHECKPOINT_KEEP MUSTER_DDP_HOOK MUSTER_SEED"});
     arena_fini(&b.arena);
     assignment_release(a);
 }

@@ -143,6 +143,11 @@ Test(proc, failures_before_exec_are_reported_and_leave_no_child)
     struct proc_spawn how = {.path = "/no/such/program", .argv = argv, .envp = path_only};
     cr_assert_eq(proc_spawn(&how, &proc, &err), E_NOT_FOUND);
     cr_assert_str_eq(err.text, "/no/such/program: cannot execute: No such file or directory");
+    how.path = "./gan";
+    how.cwd = "/";
+    cr_assert_eq(proc_spawn(&how, &proc, &err), E_NOT_FOUND);
+    cr_assert_str_eq(err.text, "./gan: cannot execute in /: No such file or directory");
+    how.cwd = NULL;
     how.path = "no-such-program-anywhere";
     cr_assert_eq(proc_spawn(&how, &proc, &err), E_NOT_FOUND);
     how.path = "";
