@@ -71,6 +71,12 @@ void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     va_end(ap);
 }
 
+void wk_print_error(const struct wk_context *ctx)
+{
+    if (wk_status(ctx))
+        (void)fprintf(stderr, "rank %d: %s\n", ctx->rank, wk_last_error(ctx));
+}
+
 bool wk_is_local_main(const struct wk_context *ctx)
 {
     return ctx->local_rank == 0;

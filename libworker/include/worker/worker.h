@@ -259,9 +259,13 @@ WK_API void wk_split(const struct wk_context *ctx, int64_t total, bool pad, int6
 WK_API void wk_trigger(struct wk_context *ctx);
 WK_API bool wk_triggered(struct wk_context *ctx);
 
-/* fprintf on rank 0, nothing elsewhere. Local. */
+/* fprintf on rank 0, nothing elsewhere. Local. Not for errors. */
 WK_API void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* What wk_last_error says, on stderr, with the rank whose it is; nothing where all is well. Each
+ * rank has an error of its own, and `muster why` tells what a rank wrote last. Local. */
+WK_API void wk_print_error(const struct wk_context *ctx);
 
 /* The communicator of the present generation, for collectives of the program's own; valid until the
  * next wk_next. NULL while there is none. */

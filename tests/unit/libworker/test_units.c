@@ -2,6 +2,7 @@
  * step an overflow skips, and what checkpoints call them.
  */
 #include <criterion/criterion.h>
+#include <criterion/redirect.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,6 +128,21 @@ Test(units, what_could_go_wrong_without_a_sign_is_refused)
             WK_EINVAL, "there is no optimizer over model 1");
     open_both(&s, (const char *const[]){"mixed_precision=fp8", NULL});
     refused(&s, prepare_both(&s), WK_EUNSUPPORTED, "fp8");
+}
+
+/* Each rank says its own on stderr, from which the agent takes why it ended. */
+Test(units, an_error_is_printed_on_whichever_rank_it_is)
+{
+    struct small s;
+    cr_redirect_stderr();
+    small_open(&s, NULL);
+    wk_print_error(s.ctx); /* nothing */
+    s.ctx->rank = 3;
+    struct error err = {.code = WK_EINVAL, .text = "this and that"};
+    (void)context_fail(s.ctx, &err);
+    wk_print_error(s.ctx);
+    small_close(&s);
+    cr_assert_stderr_eq_str("rank 3: this and that\n");
 }
 
 static void pass_over(struct wk_model *model, const struct wk_batch *batch)
@@ -377,6 +393,26 @@ Test(units, members_beside_a_step_that_came_to_nothing_are_not_level)
     cr_assert(member_level(&before, &before) && !member_level(&before, &behind));
     cr_assert(member_further(&behind, &before) && !member_further(&before, &behind));
     cr_assert(!member_further(&before, &before));
+}
+
+/* Parameters and optimizers are further by windows, whatever the steps; then by steps; then by
+ * whose step is over.
+ */
+Test(units, the_furthest_member_is_told_by_windows_then_steps_then_what_is_open)
+{
+    static const struct member order[] = {
+        {.windows = 6, .step = 9, .done = 0}, {.windows = 7, .step = 3, .done = 1},
+        {.windows = 7, .step = 3, .done = 0}, {.windows = 7, .step = 4, .done = 2},
+        {.windows = 7, .step = 4, .done = 1}, {.windows = 8, .step = 2, .done = 5},
+        {.windows = 8, .step = 2, .done = 4},
+    };
+    int n = (int)(sizeof(order) / sizeof(order[0]));
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++) {
+            cr_expect_eq(member_further(&order[i], &order[j]), i > j, "%d, %d", i, j);
+            cr_expect_eq(member_level(&order[i], &order[j]), i == j, "%d, %d", i, j);
+        }
+    }
 }
 
 static void read_file(const char *path, char *ret, size_t size)
