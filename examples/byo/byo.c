@@ -128,5 +128,5 @@ int main(int argc, char **argv)
         wk_backward(model);
         wk_step(sgd);
     }
-    return wk_print(ctx, stdout, "loss %.5f\n", wk_loss(ctx)), wk_print_error(ctx), wk_close(ctx);
+    return wk_print_error(ctx, stderr), wk_close(ctx);
 }

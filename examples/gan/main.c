@@ -128,6 +128,6 @@ int main(void)
         wk_print(ctx, stdout, "draws with mean %.2f (of %.2f) and deviation %.2f (of %.2f)\n",
                  (double)line[1], MEAN, fabs((double)line[0]), DEVIATION);
     else
-        wk_print_error(ctx);
+        wk_print_error(ctx, stderr);
     return wk_close(ctx);
 }

@@ -71,10 +71,10 @@ void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     va_end(ap);
 }
 
-void wk_print_error(const struct wk_context *ctx)
+void wk_print_error(const struct wk_context *ctx, FILE *out)
 {
     if (wk_status(ctx))
-        (void)fprintf(stderr, "rank %d: %s\n", ctx->rank, wk_last_error(ctx));
+        (void)fprintf(out, "rank %d: %s\n", ctx->rank, wk_last_error(ctx));
 }
 
 bool wk_is_local_main(const struct wk_context *ctx)

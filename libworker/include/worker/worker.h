@@ -263,9 +263,9 @@ WK_API bool wk_triggered(struct wk_context *ctx);
 WK_API void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What wk_last_error says, on stderr, with the rank whose it is; nothing where all is well. Each
+/* What wk_last_error says, with the rank whose it is; nothing where all is well. For stderr: each
  * rank has an error of its own, and `muster why` tells what a rank wrote last. Local. */
-WK_API void wk_print_error(const struct wk_context *ctx);
+WK_API void wk_print_error(const struct wk_context *ctx, FILE *out);
 
 /* The communicator of the present generation, for collectives of the program's own; valid until the
  * next wk_next. NULL while there is none. */

@@ -136,11 +136,11 @@ Test(units, an_error_is_printed_on_whichever_rank_it_is)
     struct small s;
     cr_redirect_stderr();
     small_open(&s, NULL);
-    wk_print_error(s.ctx); /* nothing */
+    wk_print_error(s.ctx, stderr); /* nothing */
     s.ctx->rank = 3;
     struct error err = {.code = WK_EINVAL, .text = "this and that"};
     (void)context_fail(s.ctx, &err);
-    wk_print_error(s.ctx);
+    wk_print_error(s.ctx, stderr);
     small_close(&s);
     cr_assert_stderr_eq_str("rank 3: this and that\n");
 }
