@@ -280,14 +280,18 @@ static void norm_backward(const struct kernel_norm *n, const float *dout, float 
 /* 0.5 (1 + tanh(u)) is sigmoid(2u); u = sqrt(2 / pi) (x + 0.044715 x^3). */
 static const float GELU_LINEAR = 1.5957691216057308f;
 static const float GELU_CUBIC = 0.07135481282713793f;
-static const float GELU_MOST = 10.0f; /* where 2u is about 87 */
+static const float GELU_LOWEST = -10.06f, GELU_HIGHEST = 9.98f;
+
+static inline float gelu_2u(float v)
+{
+    return v * (GELU_LINEAR + GELU_CUBIC * v * v);
+}
 
 static void gelu_forward(float *restrict out, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float v = fast_within(x[i], GELU_MOST);
-        struct fast_gate g = fast_gate(x[i], GELU_MOST, v * (GELU_LINEAR + GELU_CUBIC * v * v));
-        out[i] = g.above * g.sigmoid;
+        float v = fast_at_least(x[i], GELU_LOWEST);
+        out[i] = v * fast_sigmoid(gelu_2u(fast_at_most(v, GELU_HIGHEST))).value;
     }
 }
 
@@ -296,10 +300,10 @@ static void gelu_backward(float *dx, const float *x, const float *dout, size_t c
 {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
-        float v = fast_within(x[i], GELU_MOST);
-        struct fast_gate g = fast_gate(x[i], GELU_MOST, v * (GELU_LINEAR + GELU_CUBIC * v * v));
+        float v = fast_at_most(fast_at_least(x[i], GELU_LOWEST), GELU_HIGHEST);
+        struct fast_sigmoid s = fast_sigmoid(gelu_2u(v));
         float turn = v * (GELU_LINEAR + 3.0f * GELU_CUBIC * v * v);
-        dx[i] = dout[i] * (g.sigmoid * (1.0f + g.fall * g.sigmoid * turn));
+        dx[i] = dout[i] * (s.value * (1.0f + s.rest * turn));
     }
 }
 

@@ -74,8 +74,7 @@ static void rope(const struct kernel_rope *o, float *x)
     }
 }
 
-/* exp(-SILU_MOST) is about the smallest number that is not denormal. */
-static const float SILU_MOST = 87.0f;
+static const float SILU_LOWEST = -88.6f, SILU_HIGHEST = 87.0f;
 
 static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
 {
@@ -83,8 +82,8 @@ static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inn
         const float *restrict gate = x + r * 2 * inner;
         float *restrict y = out + r * inner;
         for (int64_t i = 0; i < inner; i++) {
-            struct fast_gate g = fast_gate(gate[i], SILU_MOST, fast_within(gate[i], SILU_MOST));
-            y[i] = g.above * g.sigmoid * gate[inner + i];
+            float v = fast_at_least(gate[i], SILU_LOWEST);
+            y[i] = v * fast_sigmoid(fast_at_most(v, SILU_HIGHEST)).value * gate[inner + i];
         }
     }
 }
@@ -98,11 +97,11 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
         float *restrict dgate = dx + r * 2 * inner;
         float *restrict dup = dgate + inner;
         for (int64_t i = 0; i < inner; i++) {
-            float u = fast_within(gate[i], SILU_MOST);
-            struct fast_gate g = fast_gate(gate[i], SILU_MOST, u);
-            float slope = g.sigmoid * (1.0f + u * (g.fall * g.sigmoid));
+            float v = fast_at_least(gate[i], SILU_LOWEST), u = fast_at_most(v, SILU_HIGHEST);
+            struct fast_sigmoid s = fast_sigmoid(u);
+            float slope = s.value * (1.0f + u * s.rest);
             dgate[i] = d[i] * gate[inner + i] * slope;
-            dup[i] = d[i] * (g.above * g.sigmoid);
+            dup[i] = d[i] * (v * s.value);
         }
     }
 }

@@ -7,17 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* exp(x) to about 2 units in the last place for -87 < x < 87; outside it stays at the ends of that
- * range, so nothing becomes 0 or infinite, nor does it or its inverse become denormal, which would
- * cost a hundred cycles. NaN stays NaN.
+/* exp(x) to about 2 units in the last place for -87 < x < 87; for -88.3 < x < 89 whatever is not
+ * normal is 0 or infinite. NaN stays NaN.
  * Source: Cephes expf (Moshier 1992): x = n ln 2 + r, a polynomial in r, n put into the exponent.
  */
-static inline float fast_exp(float x)
+static inline float fast_exp_inside(float x)
 {
     const float to_integer =
         12582912.0f; /* 1.5 * 2^23: adding it leaves round(x) in the low bits */
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 87.0f ? 87.0f : x;
     float shifted = x * 1.44269504088896341f + to_integer;
     float n = shifted - to_integer;
     float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -36,26 +33,39 @@ static inline float fast_exp(float x)
     return p * power;
 }
 
-/* x within [-most, most]; NaN stays. */
-static inline float fast_within(float x, float most)
+/* For all x: outside it stays at the ends of that range, so nothing becomes 0 or infinite, nor does
+ * it or its inverse become denormal, which would cost a hundred cycles.
+ */
+static inline float fast_exp(float x)
 {
-    x = x < -most ? -most : x;
-    return x > most ? most : x;
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 87.0f ? 87.0f : x;
+    return fast_exp_inside(x);
 }
 
-/* What GELU and SiLU share: x * sigmoid(u(x)), where below -most the sigmoid is 0 as far as anyone
- * can tell, and above most it is 1. u is computed from fast_within(x, most), so that no power of x
- * overflows; `above` is x, but not below -most, where it would make an infinity of nothing. Without
- * cancellation at either end: 1 - sigmoid(u) is fall * sigmoid.
+/* What GELU and SiLU share: x * sigmoid(u(x)). From `lowest` down u is so far below zero, about
+ * -88.6, that its sigmoid comes out as 0, and from `highest` up, about 87, as 1; in between u is
+ * computed, so that no power of x overflows. Without cancellation at either end: 1 - sigmoid is
+ * fall * sigmoid.
  */
-struct fast_gate {
-    float above, sigmoid, fall;
+static inline float fast_at_least(float x, float lowest)
+{
+    return x < lowest ? lowest : x;
+}
+
+static inline float fast_at_most(float x, float highest)
+{
+    return x > highest ? highest : x;
+}
+
+struct fast_sigmoid {
+    float value, rest; /* of 1 */
 };
 
-static inline struct fast_gate fast_gate(float x, float most, float u)
+static inline struct fast_sigmoid fast_sigmoid(float u)
 {
-    float fall = fast_exp(-u), sigmoid = 1.0f / (1.0f + fall);
-    return (struct fast_gate){x < -most ? -most : x, x < -most ? 0.0f : sigmoid, fall};
+    float fall = fast_exp_inside(-u), value = 1.0f / (1.0f + fall);
+    return (struct fast_sigmoid){value, fast_at_most(fall, 3e38f) * value};
 }
 
 #endif

@@ -79,7 +79,9 @@ static inline void update_end(const struct kernel_update *u, const float *params
         stream_end();
 }
 
-static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
+/* Not inline: its arithmetic stays between what turns flushing on and off. */
+__attribute__((noinline)) static void adamw_blocks(const struct kernel_adamw *a,
+                                                   const struct kernel_update *u)
 {
     const struct kernel_adamw o = *a;
     const size_t count = u->count; /* in a local: stores to the arrays might change it */
@@ -102,7 +104,15 @@ static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
     }
 }
 
-static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
+static void adamw(const struct kernel_adamw *a, const struct kernel_update *u)
+{
+    unsigned before = flush_begin();
+    adamw_blocks(a, u);
+    flush_end(before);
+}
+
+__attribute__((noinline)) static void sgd_plain(const struct kernel_sgd *s,
+                                                const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
     const size_t count = u->count; /* in a local: stores to the arrays might change it */
@@ -116,7 +126,8 @@ static void sgd_plain(const struct kernel_sgd *s, const struct kernel_update *u)
     }
 }
 
-static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update *u)
+__attribute__((noinline)) static void sgd_momentum(const struct kernel_sgd *s,
+                                                   const struct kernel_update *u)
 {
     const struct kernel_sgd o = *s;
     const size_t count = u->count; /* in a local: stores to the arrays might change it */
@@ -139,13 +150,16 @@ static void sgd_momentum(const struct kernel_sgd *s, const struct kernel_update 
 
 static void sgd(const struct kernel_sgd *s, const struct kernel_update *u)
 {
+    unsigned before = flush_begin();
     if (s->momentum == 0)
         sgd_plain(s, u);
     else
         sgd_momentum(s, u);
+    flush_end(before);
 }
 
-static void lion(const struct kernel_lion *l, const struct kernel_update *u)
+__attribute__((noinline)) static void lion_blocks(const struct kernel_lion *l,
+                                                  const struct kernel_update *u)
 {
     const struct kernel_lion o = *l;
     const size_t count = u->count; /* in a local: stores to the arrays might change it */
@@ -163,6 +177,13 @@ static void lion(const struct kernel_lion *l, const struct kernel_update *u)
         }
         update_end(u, params, from, end);
     }
+}
+
+static void lion(const struct kernel_lion *l, const struct kernel_update *u)
+{
+    unsigned before = flush_begin();
+    lion_blocks(l, u);
+    flush_end(before);
 }
 
 static void factored_moments(const struct kernel_factored *f, float decay, float epsilon)

@@ -240,3 +240,48 @@ Test(ranges, norms)
 {
     every_build(check_norm);
 }
+
+#ifdef __SSE2__
+/* Moments that fade end at 0 in every place of a block, and nobody else's numbers are flushed. */
+static void check_fading(const struct kernel_table *k, const struct kernel_table *plain)
+{
+    enum { PARAMS = 147 };
+    float params[PARAMS], grads[PARAMS] = {0}, m[PARAMS], v[PARAMS];
+    struct kernel_update u = {.params = params, .grads = grads, .state = {m, v}, .count = PARAMS};
+    struct kernel_adamw adamw = {.beta1 = 0.9f,
+                                 .beta2 = 0.999f,
+                                 .epsilon = 1e-8f,
+                                 .grad_scale = 1,
+                                 .keep = 1,
+                                 .step_size = 1,
+                                 .inv_root2 = 1};
+    struct kernel_sgd sgd = {.rate = 1, .momentum = 0.9f, .grad_scale = 1};
+    struct kernel_lion lion = {.beta1 = 0.9f, .beta2 = 0.99f, .grad_scale = 1, .keep = 1};
+    (void)plain;
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < PARAMS; i++) {
+            params[i] = 2;
+            m[i] = FLT_MIN;
+            v[i] = FLT_MIN / 4;
+        }
+        if (kind == 0)
+            k->adamw(&adamw, &u);
+        else if (kind == 1)
+            k->sgd(&sgd, &u);
+        else
+            k->lion(&lion, &u);
+        for (int i = 0; i < PARAMS; i++) {
+            cr_expect(m[i] == 0 && params[i] == 2, "%s, %d: [%d] is %a", k->name, kind, i,
+                      (double)m[i]);
+            cr_expect(kind > 0 || v[i] == 0);
+        }
+    }
+    volatile float small = FLT_MIN;
+    cr_expect(small / 2 > 0);
+}
+
+Test(ranges, moments_that_fade_end_at_zero)
+{
+    fixture_every_build(check_fading);
+}
+#endif
