@@ -177,7 +177,7 @@ Test(load, keeping_0_keeps_all)
     int64_t *steps;
     int count;
     write_step(STEP + 1);
-    cr_assert_eq(checkpoint_prune(dir.path, 0, NULL), 0);
+    cr_assert_eq(checkpoint_prune(dir.path, STEP + 1, 0, NULL), 0);
     cr_assert_eq(checkpoint_list(dir.path, &steps, &count, NULL), 0);
     cr_expect_eq(count, 2);
     free(steps);
