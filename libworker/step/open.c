@@ -193,6 +193,14 @@ int wk_open(const struct wk_options *options, struct wk_context **ret_ctx)
     return context_open(options, &seams, ret_ctx);
 }
 
+/* The checkpoint that the job names is not there, nor one before it: nobody will write it. */
+static bool lacks_its_start(const struct wk_context *ctx)
+{
+    const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
+    return ctx->n_units && *wanted && strcmp(wanted, "latest") != 0 && !*ctx->resume_from &&
+           !ctx->has_state;
+}
+
 static int exit_code(const struct wk_context *ctx)
 {
     switch (ctx->error.code) {
@@ -207,6 +215,8 @@ static int exit_code(const struct wk_context *ctx)
     case WK_EUNSUPPORTED:
     case WK_EMISMATCH:
         return wk_steps(ctx) ? 1 : WK_EXIT_CONFIG;
+    case WK_ENOTFOUND:
+        return lacks_its_start(ctx) ? WK_EXIT_CONFIG : 1;
     default:
         return 1;
     }

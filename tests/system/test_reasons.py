@@ -1,6 +1,7 @@
 """What people are told: last words of what failed, errors that trying again cannot mend, who waits for whom."""
 import json
 
+import pytest
 from localcluster import ROOT, wait_for
 
 GPT = ROOT / "build" / "examples" / "gpt"
@@ -40,6 +41,16 @@ def test_settings_that_are_refused_are_not_tried_again(cluster):
     shown = cluster.job(job)
     assert shown.get("restarts", 0) == 0 and shown["exit_code"] == 78, shown
     assert shown["reason"]["kind"] == "refused" and "bf17" in shown["reason"]["output"], shown["reason"]
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_checkpoint_that_is_not_there_is_not_waited_for(cluster, tmp_path, strategy):
+    missing = tmp_path / "step-00000200"
+    job = cluster.submit("--set", f"strategy={strategy}", "--resume-from", missing, "--", GPT, "--steps", "2")
+    cluster.wait_state(job, "failed")
+    shown = cluster.job(job)
+    assert shown.get("restarts", 0) == 0 and shown["exit_code"] == 78, shown
+    assert shown["reason"]["kind"] == "refused" and str(missing) in shown["reason"]["output"], shown["reason"]
 
 
 def test_a_crash_is_still_tried_again(cluster, tmp_path):
