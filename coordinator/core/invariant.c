@@ -79,8 +79,8 @@ static int check_member(const struct cluster *cluster, const struct job *job,
     const struct node *node = cluster_node(cluster, worker->node);
     if (!node)
         return BROKEN(err, "job %s: rank %d is on no node", job->id, rank);
-    bool ended =
-        job_state_ended(job->state) || job->state == JOB_STOPPING || job->state == JOB_PREEMPTING;
+    bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING ||
+                 job->state == JOB_PREEMPTING || job->state == JOB_RESTARTING;
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
         return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
@@ -134,7 +134,7 @@ static int check_state(const struct job *job, int living, struct error *err)
         ok = current && forming && job->forming.open;
         break;
     case JOB_RESTARTING:
-        ok = !current && !forming;
+        ok = !forming && (!current || living > 0);
         break;
     case JOB_PREEMPTING:
     case JOB_STOPPING:

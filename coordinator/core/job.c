@@ -300,7 +300,8 @@ void job_settle(struct step *step, struct job *job)
 
 bool job_gang_ends(const struct job *job)
 {
-    return job->state == JOB_STOPPING || job->state == JOB_PREEMPTING;
+    return job->state == JOB_STOPPING || job->state == JOB_PREEMPTING ||
+           job->state == JOB_RESTARTING;
 }
 
 void job_resumed(struct step *step, struct job *job)

@@ -296,6 +296,7 @@ static bool charge(struct step *step, struct job *job, struct failure *failure)
     return true;
 }
 
+/* Its current group stays until all have ended: what they save now still counts. */
 static void restart_whole(struct step *step, struct job *job, const struct reason *reason)
 {
     step_desired_group(step, job, &job->current);
@@ -303,7 +304,6 @@ static void restart_whole(struct step *step, struct job *job, const struct reaso
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
     group_clear(step->cluster, job, &job->forming);
-    group_clear(step->cluster, job, &job->current);
     step_record(step, "restart", job, reason->node, reason);
     job_set_state(step, job, JOB_RESTARTING, reason);
     step->place = true;
@@ -371,6 +371,11 @@ bool restart_ready(const struct job *job, int64_t now_ms)
 
 void restart_settle(struct step *step, struct job *job)
 {
+    if (job->current.generation && job_living(job) == 0) {
+        group_clear(step->cluster, job, &job->current);
+        scale_apply(step, job);
+        step_store(step, job);
+    }
     if (restart_ready(job, step->now_ms))
         step->place = true;
 }

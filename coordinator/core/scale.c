@@ -42,7 +42,7 @@ static void give_back(struct step *step, struct job *job)
 static int check(struct step *step, const struct job *job, struct error *err)
 {
     int min = step->event->job_scale.nodes_min, max = step->event->job_scale.nodes_max;
-    bool runs = job && job->current.generation != 0;
+    bool runs = job && job->current.generation != 0 && job->state != JOB_RESTARTING;
     if (!job) {
         error_set(err, E_NOT_FOUND, "there is no job '%s'", step->event->job_scale.id);
         error_hint(err, "`muster ps` lists them");
@@ -94,7 +94,7 @@ void job_scale(struct step *step)
     reason_set(&reason, REASON_SCALED, "%d..%d nodes from now on%s%.300s", job->nodes_min,
                job->nodes_max, why && why[0] ? ": " : "", why ? why : "");
     step_record(step, "scale", job, NULL, &reason);
-    if (job->current.nodes > job->nodes_max)
+    if (job->current.nodes > job->nodes_max && job->state != JOB_RESTARTING)
         give_back(step, job);
     step_settle(step, job);
     step->place = true;

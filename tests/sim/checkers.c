@@ -64,7 +64,8 @@ static void check_checkpoints(struct stage *stage, const struct cluster *cluster
         mine->checkpoint_step = last ? last->step : 0;
         mine->checkpoint_generation = last ? last->generation : 0;
         mine->generation = job->current.generation;
-        bool ends = job->state == JOB_STOPPING || job->state == JOB_PREEMPTING;
+        bool ends = job->state == JOB_STOPPING || job->state == JOB_PREEMPTING ||
+                    job->state == JOB_RESTARTING;
         mine->broken = job->current.broken && !ends; /* with no successor, its last one counts */
     }
 }

@@ -9,6 +9,7 @@
 #include "tests/sim/process.h"
 #include "tests/sim/session.h"
 #include "tests/sim/stage.h"
+#include "tests/sim/training.h"
 
 enum { START_MAX_MS = 20, REAP_MAX_MS = 10, FIRST_PID = 1000 };
 
@@ -80,6 +81,8 @@ void process_signal(struct process *process, int signal)
     if (!process_lives(process))
         return;
     if (signal == SIGTERM && (process->script.ignores_term || process->hung))
+        return;
+    if (signal == SIGTERM && training_stop(process))
         return;
     process_die(process, &(struct worker_exit){.signal = signal});
 }

@@ -48,6 +48,7 @@ struct process {
     uint64_t generation, step;
     uint64_t asked; /* newest generation it asked to join */
     bool watching, joining, committing, ending;
+    bool saving; /* told to stop: it takes no step any more, its last checkpoint is on its way */
     int end_code;
     uint64_t reported;
     int64_t stalled_since_ms, told_lost_ms;

@@ -279,7 +279,7 @@ static void watch_done(void *arg, const struct error *err, const ProtobufCMessag
     if (!process_lives(process))
         return;
     if (!err->code && answer->stop) {
-        if (!process->script.ignores_term)
+        if (!process->script.ignores_term && !training_stop(process))
             session_end(process, 0);
         return;
     }

@@ -17,6 +17,7 @@ enum {
     LOST_AGAIN_MS = 2000, /* a loss is told until a newer generation is known */
     STALL_MS = 2000,      /* a peer behind a cut network counts as lost after this */
     BUG_CODE = 3,
+    STOPPED_CODE = 75,
     PEER_CODE = 1,
 };
 
@@ -56,7 +57,7 @@ struct commit { /* prepare, then the files are written, then done */
     struct process *process;
     struct loop_timer timer;
     uint64_t step, generation;
-    bool done;
+    bool done, last;
 };
 
 static void commit_send(struct commit *commit);
@@ -66,6 +67,35 @@ static void commit_written(void *arg)
     struct commit *commit = arg;
     commit->done = true;
     commit_send(commit);
+}
+
+/* A gang that starts again as a whole has no successor before its last process has ended: what it
+ * saves when it is told to stop counts. */
+static void check_heard(const struct commit *commit, const struct error *err)
+{
+    const struct process *process = commit->process;
+    const struct stage *stage = process->world->stage;
+    const struct cluster *cluster =
+        stage->coordinator ? coordinator_cluster(stage->coordinator) : NULL;
+    const struct job *job = cluster ? cluster_job(cluster, process->key.job) : NULL;
+    const struct worker *worker = job ? job_worker(job, process->key.uid) : NULL;
+    if (commit->last && err->code == E_ABORTED && strstr(err->text, " is over: ") && worker &&
+        worker->state != WORKER_EXITED && job->state == JOB_RESTARTING &&
+        job->next_generation == commit->generation + 1)
+        world_fail(process->world, "%s starts again, and its last step %llu was refused: %s",
+                   process->key.job, (unsigned long long)commit->step, err->text);
+}
+
+static void commit_end(struct commit *commit)
+{
+    struct process *process = commit->process;
+    bool last = commit->last;
+    process->committing = false;
+    free(commit);
+    if (last)
+        session_end(process, STOPPED_CODE);
+    else if (process->saving)
+        (void)training_stop(process);
 }
 
 static void commit_done(void *arg, const struct error *err, const ProtobufCMessage *message)
@@ -87,8 +117,9 @@ static void commit_done(void *arg, const struct error *err, const ProtobufCMessa
         loop_timer_set(loop, &commit->timer, loop_now_ms(loop) + write_ms, commit_written, commit);
         return;
     }
-    process->committing = false;
-    free(commit);
+    if (process_lives(process))
+        check_heard(commit, err);
+    commit_end(commit);
 }
 
 static void commit_send(struct commit *commit)
@@ -110,24 +141,37 @@ static void commit_send(struct commit *commit)
     request.phase = commit->done ? MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done
                                  : MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__prepare;
     if (rpc_client_call(process->hub, &muster__worker_hub__descriptor, "CommitCheckpoint",
-                        &request.base, &options, commit_done, commit, NULL) == 0)
-        return;
-    process->committing = false;
-    free(commit);
+                        &request.base, &options, commit_done, commit, NULL) != 0)
+        commit_end(commit);
+}
+
+static void commit_begin(struct process *process, bool last)
+{
+    struct commit *commit = calloc(1, sizeof *commit);
+    insist(commit);
+    *commit = (struct commit){
+        .process = process, .step = process->step, .generation = process->generation, .last = last};
+    process->committing = true;
+    commit_send(commit);
 }
 
 static void maybe_commit(struct process *process)
 {
     const struct script *script = &process->script;
-    if (process->rank != 0 || !script->every || process->step % (uint64_t)script->every != 0 ||
-        process->committing)
-        return;
-    struct commit *commit = calloc(1, sizeof *commit);
-    insist(commit);
-    *commit = (struct commit){
-        .process = process, .step = process->step, .generation = process->generation};
-    process->committing = true;
-    commit_send(commit);
+    if (process->rank == 0 && script->every && process->step % (uint64_t)script->every == 0 &&
+        !process->committing)
+        commit_begin(process, false);
+}
+
+bool training_stop(struct process *process)
+{
+    if (!process->script.aware || !process->script.every || process->rank != 0 ||
+        process->state != PROCESS_TRAINING || process->step == 0)
+        return false;
+    process->saving = true;
+    if (!process->committing)
+        commit_begin(process, true);
+    return true;
 }
 
 /* Steps */
@@ -222,6 +266,8 @@ static void note_step(struct process *process)
 
 void training_step(struct process *process)
 {
+    if (process->saving)
+        return;
     bool told =
         process->told_lost_ms && process->world->now_ms - process->told_lost_ms < LOST_AGAIN_MS;
     if (told || !meet_peers(process) || crashes(process)) {

@@ -96,6 +96,34 @@ Test(checkpoints, a_gang_that_ends_may_save_though_its_ranks_leave_one_by_one)
     story_expect(&s, "j1 stopping cancelled\nj1 cancelled cancelled\n");
 }
 
+/* Rank 0 writes while rank 1 has ended already, and a third node waits for them. A later gang
+ * takes up what it saved. */
+Test(checkpoints, a_gang_of_which_nobody_stays_saves_before_it_moves)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "r", .nodes_min = 2, .elastic = "off"});
+    story_node_up(&s, "c", 1);
+    story_progress(&s, "j1", 70);
+    struct story_worker *saves = story_worker(&s, "j1", 0, NULL);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = saves->ignores_term = true;
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    story_commit(&s, "j1", 0, 1, 70);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = false;
+    story_wait(&s, 2000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RESTARTING, "rank 0 still writes");
+    story_commit(&s, "j1", 0, 1, 71);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    saves->ignores_term = false;
+    story_wait(&s, 2000);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_RUNNING);
+    cr_expect_eq(job->current.generation, 2);
+    cr_expect_eq(job->step, 71, "it begins where it saved");
+    story_commit(&s, "j1", 0, 1, 72);
+    cr_expect_eq(s.error.code, E_ABORTED, "the generation is over");
+}
+
 static void expect_folder_refused(const char *who, const char *hint)
 {
     cr_assert_eq(s.error.code, E_FAILED_PRECONDITION, "%s", s.error.text);
