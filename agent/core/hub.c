@@ -183,6 +183,7 @@ static void settle_watch(struct agent_worker *worker, struct agent_actions *acti
     action->answer.grace_ms = AGENT_GRACE_DEFAULT_MS;
     if (worker->assignment && worker->assignment->grace_ms > 0)
         action->answer.grace_ms = worker->assignment->grace_ms;
+    action->answer.leave_ms = worker->assignment ? worker->assignment->leave_ms : 0;
 }
 
 void agent_hub_settle(struct agent_worker *worker, struct agent_actions *actions)

@@ -134,6 +134,7 @@ static int fill(struct assignment *a, const Muster__Assignment *m, const Muster_
     a->stop = m->stop;
     a->reform = m->reform;
     a->grace_ms = m->grace_ms;
+    a->leave_ms = m->leave_ms;
     a->generation = m->generation;
     a->rank = m->rank;
     a->world = m->world;

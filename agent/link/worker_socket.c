@@ -285,6 +285,7 @@ static void answer_watch(struct rpc_call *call, const struct agent_action *actio
     answer.generation = action->answer.generation;
     answer.stop = action->answer.stop;
     answer.grace_ms = action->answer.grace_ms;
+    answer.leave_ms = action->answer.leave_ms;
     rpc_call_answer(call, &answer.base);
 }
 

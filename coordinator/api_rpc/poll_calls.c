@@ -144,6 +144,7 @@ static Muster__Assignment *assignment(struct poll *poll, const struct assignment
     ret->generation = from->generation;
     ret->slot = (uint32_t)from->worker->slot;
     ret->reform = from->reform;
+    ret->leave_ms = from->complete ? STOP_GRACE_MS : 0;
     ret->restarts = (uint32_t)from->job->restarts;
     const struct checkpoint *last = job_last_checkpoint(from->job);
     if (last)

@@ -386,6 +386,7 @@ struct assignment {
     uint64_t generation;       /* the one it should be in; never falls for a worker */
     int rank, world, local_rank, local_world, node_rank, node_count;
     bool stop, reform;
+    bool complete;  /* with reform: all whom it leaves are there, so the step under way will end */
     bool published; /* all members joined `group`: membership is given out */
 };
 /* Calls fn for each, in order of (job sequence, uid). */

@@ -290,6 +290,17 @@ static const struct group *group_for(const struct job *job, const struct worker 
     return &job->current;
 }
 
+/* Nobody of it has ended, nor said that it lost others. */
+static bool is_complete(const struct job *job, const struct group *group)
+{
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker->state == WORKER_EXITED || worker->broken == group->generation)
+            return false;
+    }
+    return true;
+}
+
 static void assignment_of(const struct job *job, const struct worker *worker,
                           struct assignment *ret)
 {
@@ -313,6 +324,7 @@ static void assignment_of(const struct job *job, const struct worker *worker,
     ret->node_count = group->nodes;
     ret->published = group->published && group->joined;
     ret->reform = group == &job->forming && group->open && worker->born < group->generation;
+    ret->complete = ret->reform && is_complete(job, &job->current);
 }
 
 void cluster_assignments(const struct cluster *cluster, const char *node_name, assignment_fn fn,

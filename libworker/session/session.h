@@ -19,7 +19,8 @@
 enum {
     SESSION_PATH_MAX = CHECKPOINT_PATH_MAX,
     SESSION_METRIC_NAME_MAX = 64,
-    /* How long a member may take to reach its step boundary before its collectives are aborted. */
+    /* How long a member may take to reach its step boundary before its collectives are aborted,
+     * unless the coordinator knows that all members are there and says longer. */
     SESSION_LEAVE_MS = 1000,
 };
 
@@ -66,7 +67,7 @@ struct session_ops {
 
 struct session {
     const struct session_ops *ops;
-    /* Called when this generation has been left behind for SESSION_LEAVE_MS: makes collectives of
+    /* Called when this generation has been left behind for too long: makes collectives of
      * `generation` fail. Set by the context before the first join; any thread. */
     void (*abort)(void *arg, uint64_t generation);
     void *abort_arg;

@@ -68,8 +68,9 @@ static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *an
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
     if (newer && joined) {
+        int64_t leave_ms = answer->leave_ms ? answer->leave_ms : SESSION_LEAVE_MS;
         s->leaving = joined;
-        loop_timer_set(s->hub.loop, &s->leave_timer, loop_now_ms(s->hub.loop) + SESSION_LEAVE_MS,
+        loop_timer_set(s->hub.loop, &s->leave_timer, loop_now_ms(s->hub.loop) + leave_ms,
                        leave_overdue, s);
     }
 }

@@ -18,8 +18,12 @@ bool boundary_behind(struct wk_context *ctx)
 
 bool boundary_evaluates(struct wk_context *ctx)
 {
-    if (boundary_stopping(ctx))
+    if (boundary_stopping(ctx)) {
+        /* Who has the whole state stops here, before it meets the others in a step. */
+        if (ctx->session && ctx->phase == STEP_BOUNDARY && !ctx->is_sharded)
+            (void)context_break(ctx, WK_EABORT);
         return false;
+    }
     if (!boundary_behind(ctx))
         return true;
     context_notice(ctx, "evaluation ends early: generation %llu is over",
@@ -36,10 +40,6 @@ static bool renew(struct wk_context *ctx)
 {
     struct error err = {0};
     int64_t step = ctx->numbers.step;
-    /* Others may still be taking the parameters of this step from each other, and leaving aborts
-     * them: their parts would be a step behind. */
-    if (ctx->is_sharded && ctx->phase != STEP_BROKEN)
-        (void)wk_barrier(ctx->comm, NULL);
     int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
     if (!rc)
         rc = context_reform(ctx, &err);
@@ -92,12 +92,16 @@ static bool stop(struct wk_context *ctx)
     return false;
 }
 
-/* Ranks that hold parts of one state stop and leave after the same step, which the sums of the last
- * one told all of them; in a broken generation there is nothing left to do together. */
-static bool agreed(const struct wk_context *ctx, bool alone, bool together)
+/* The state goes on with the others; nobody waits for a checkpoint of this generation. */
+static bool leave(struct wk_context *ctx)
 {
-    bool parts = ctx->is_sharded && ctx->phase != STEP_BROKEN;
-    return parts ? together : alone;
+    struct error err = {0};
+    if (ctx->saver)
+        saver_cancel(ctx->saver);
+    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld, the others go on",
+                    (long long)ctx->numbers.step);
+    (void)context_fail(ctx, &err);
+    return false;
 }
 
 bool boundary_pass(struct wk_context *ctx, int source)
@@ -110,9 +114,16 @@ bool boundary_pass(struct wk_context *ctx, int source)
     for (;;) {
         if (ctx->error.code || ctx->ended)
             return false;
-        if (agreed(ctx, boundary_stopping(ctx), ctx->agreed_stop))
+        switch (parting_decide(ctx)) {
+        case PARTING_TRAIN:
+            break;
+        case PARTING_AGAIN:
+            continue;
+        case PARTING_STOP:
             return stop(ctx);
-        if (ctx->phase == STEP_BROKEN || agreed(ctx, boundary_behind(ctx), ctx->agreed_leave)) {
+        case PARTING_LEAVE:
+            return leave(ctx);
+        case PARTING_RENEW:
             if (!renew(ctx))
                 return false;
             continue;

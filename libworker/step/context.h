@@ -39,17 +39,28 @@
 #include "libworker/track/track.h"
 
 /* Numbers that are summed over the ranks with the gradients. Ranks that hold parts of one state
- * must do certain things after the same step; those are agreed on here, without a message. */
+ * must do certain things after the same step; those are agreed on here, without a message, and so
+ * is who goes when (parting.c). */
 enum {
     EXTRA_LOSS,
-    EXTRA_STOP,   /* ranks that were asked to stop */
-    EXTRA_LEAVE,  /* ranks that know of a newer generation */
-    EXTRA_SAVE,   /* 1 from rank 0: save this step */
-    EXTRA_BUSY,   /* ranks still writing the last checkpoint */
-    EXTRA_TICKET, /* from rank 0: names this save's temporary folder */
+    EXTRA_STOP,     /* ranks that were asked to stop */
+    EXTRA_PRESSING, /* of those, ranks that can wait no longer */
+    EXTRA_LEAVE,    /* ranks that were not, and know of a newer generation */
+    EXTRA_SAVE,     /* 1 from rank 0: save this step */
+    EXTRA_BUSY,     /* ranks still writing the last checkpoint */
+    EXTRA_TICKET,   /* from rank 0: names this save's temporary folder */
     EXTRA_COUNT,
     EXTRA_TICKETS = 1 << 24, /* exact in a float */
 };
+
+enum {
+    SIGNAL_GRACE_MS = 10000, /* of a stop signal that nobody said a grace with */
+    HANDED_MAX = 16,         /* parts of ranks that left, on each that stayed */
+};
+struct handed;
+
+/* What the sums of a step said of the boundary behind it. */
+enum heard { HEARD_NOTHING, HEARD_STOP, HEARD_PART };
 
 enum step_phase { STEP_BOUNDARY, STEP_UNDER_WAY, STEP_BROKEN };
 
@@ -109,7 +120,11 @@ struct wk_context {
     uint64_t born;  /* sharded: generation in which the present shards were cut */
     bool fell_back; /* sharded, while agreeing: state was lost, so there must be a checkpoint */
     bool torn;      /* sharded: this shard is a step ahead of what was committed */
-    bool agreed_stop, agreed_leave, agreed_save;
+    struct handed *handed[HANDED_MAX]; /* sharded: between generations (shards.h) */
+    int n_handed;
+    enum heard heard;
+    int64_t half_grace_ms; /* when half of a stop's time is over; 0 before one */
+    bool agreed_save;
     uint32_t ticket, saves; /* of the save agreed on; how many rank 0 wanted */
     bool triggered;         /* wk_trigger was called here since the last check */
     bool has_state;         /* what this rank holds is training state, not just initial values */
@@ -201,6 +216,7 @@ struct member {
     int64_t done;           /* windows of the step under way */
     int64_t units, loaders, schedulers;
     int64_t born, part, parts_of; /* generation its shard was cut in, and which of how many */
+    int64_t n_handed, handed[HANDED_MAX]; /* parts of ranks that left, of the same cut */
     struct member_unit of[NUMBERS_UNITS_MAX];
 };
 
@@ -316,6 +332,22 @@ void save_if_due(struct wk_context *ctx);
 /* Save the present state unless it is saved, and wait for it; tried again for as long as
  * checkpoint.patience or a stop request's grace allows, and no newer generation is announced. */
 int save_last(struct wk_context *ctx, struct error *err);
+
+/* parting.c: who stops and who goes on in the next generation */
+
+/* What this rank says of it with the sums of a step, and what all of them said. */
+void parting_say(struct wk_context *ctx, float *extras);
+void parting_hear(struct wk_context *ctx, const float *extras);
+
+enum parting {
+    PARTING_TRAIN,
+    PARTING_STOP,  /* save, with all that are there, and end */
+    PARTING_LEAVE, /* end: the others go on with the state */
+    PARTING_RENEW, /* into the next generation */
+    PARTING_AGAIN, /* it broke, or the error is sticky: decide again */
+};
+/* At a boundary. Collective once one was heard. */
+enum parting parting_decide(struct wk_context *ctx);
 
 /* signal.c: SIGTERM and Ctrl-C as requests to stop */
 

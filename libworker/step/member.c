@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "libworker/step/context.h"
+#include "libworker/step/shards.h"
 
 static int64_t digest(const struct wk_model *model)
 {
@@ -32,7 +32,10 @@ static struct member describe(const struct wk_context *ctx)
         .born = (int64_t)ctx->born,
         .part = ctx->torn ? -1 : ctx->part,
         .parts_of = ctx->parts,
+        .n_handed = ctx->n_handed,
     };
+    for (int i = 0; i < ctx->n_handed; i++)
+        member.handed[i] = ctx->handed[i]->part;
     for (int i = 0; i < ctx->n_units; i++) {
         const struct unit *unit = &ctx->units[i];
         member.done += unit->numbers.done;

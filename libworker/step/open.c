@@ -8,7 +8,7 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/config/remark.h"
-#include "libworker/step/context.h"
+#include "libworker/step/shards.h"
 #include "libworker/step/prepare.h"
 
 extern char **environ;
@@ -249,6 +249,7 @@ int wk_close(struct wk_context *ctx)
     (void)pthread_mutex_unlock(&ctx->lock);
     saver_free(ctx->saver);
     context_leave(ctx);
+    handed_clear(ctx);
     prepare_undo(ctx);
     forget_loaders(ctx);
     if (ctx->session)

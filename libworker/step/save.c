@@ -13,7 +13,6 @@ enum {
     ASK_PAUSE_MS = 200,
     AGAIN_MS = 1000, /* after a failure, doubled with each further one */
     AGAIN_MOST_MS = 60000,
-    SIGNAL_GRACE_MS = 10000, /* of a stop signal that nobody said a grace with */
 };
 
 /* What is left of the time that saving may take which began at `since_ms`. Any thread. */

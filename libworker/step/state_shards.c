@@ -7,13 +7,19 @@
 
 #include "common/base/str.h"
 #include "libworker/parallel/pages.h"
-#include "libworker/step/context.h"
-#include "libworker/step/prepare.h"
-#include "libworker/tensor/mapped.h"
+#include "libworker/step/shards.h"
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 {
     return error_set(err, rc, "%s", units_sentence(ctx));
+}
+
+static bool holds(const struct member *member, int64_t part)
+{
+    bool found = member->part == part;
+    for (int64_t i = 0; i < member->n_handed && !found; i++)
+        found = member->handed[i] == part;
+    return found;
 }
 
 /* Member that holds part `part` of the cut that `like` has a part of, or -1. A skipped step leaves
@@ -24,7 +30,7 @@ static int holder(const struct wk_context *ctx, const struct member *members,
 {
     for (int i = 0; i < ctx->world; i++) {
         const struct member *m = &members[i];
-        if (m->has_state && m->part == part && m->born == like->born && m->taken == like->taken &&
+        if (m->has_state && holds(m, part) && m->born == like->born && m->taken == like->taken &&
             m->parts_of == like->parts_of)
             return i;
     }
@@ -64,52 +70,6 @@ static bool in_place(const struct wk_context *ctx, const struct member *members,
         same = same && members[i].has_state && members[i].born == set->born &&
                members[i].taken == set->taken;
     return same;
-}
-
-/* Everything flat of a unit that a rank holds a shard of. */
-enum { FLAT_MAX = 1 + OPTIMIZER_STATES_MAX };
-struct flats {
-    float *data[FLAT_MAX];
-    int count;
-};
-
-static struct flats flats_of(struct unit *unit)
-{
-    struct flats flats = {.data = {unit->strategy.shard.own_params}, .count = 1};
-    for (int i = 0; i < unit->optimizer->ops->n_states; i++)
-        flats.data[flats.count++] = unit->optimizer->state[i];
-    return flats;
-}
-
-/* Zeroed room for a shard on its way. Where state is offloaded it lies there too, as there may be
- * no memory for it; in memory if that disk is full. */
-struct room {
-    float *data; /* NULL: none */
-    size_t count;
-    bool mapped;
-};
-
-static int room_new(const struct wk_context *ctx, size_t count, struct room *ret, struct error *err)
-{
-    const char *dir = prepare_offload(ctx);
-    struct room room = {.count = count};
-    room.data = dir ? mapped_new(dir, count, NULL) : NULL;
-    room.mapped = room.data != NULL;
-    if (!room.data)
-        room.data = calloc(count, sizeof(*room.data));
-    if (!room.data)
-        return error_set(err, WK_ENOMEM, "no memory to carry a shard over");
-    *ret = room;
-    return 0;
-}
-
-static void room_free(struct room *room)
-{
-    if (room->mapped)
-        mapped_free(room->data, room->count);
-    else
-        free(room->data);
-    *room = (struct room){0};
 }
 
 /* What is left of a unit's cut before. */
@@ -152,6 +112,14 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     return rc;
 }
 
+/* Part `part` of flat array `flat` of a unit, on the member that holds it. */
+static struct room held_part(const struct unit *unit, const struct member *own, int64_t part,
+                             int flat, const struct old_cut *old)
+{
+    const struct handed *handed = own->part == part ? NULL : handed_find(unit->ctx, part);
+    return handed ? handed->rooms[unit_number(unit) - 1][flat] : old->kept[flat];
+}
+
 /* Every part of every flat array goes to everybody, who keep what is theirs. */
 static int carry_parts(struct unit *unit, const struct member *members, const struct member *set,
                        struct old_cut *old, struct error *err)
@@ -166,7 +134,8 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
     for (int f = 0; f < flats.count && !rc; f++) {
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
-            float *data = from == ctx->rank ? old->kept[f].data : passing.data;
+            float *data = from == ctx->rank ? held_part(unit, &members[from], part, f, old).data
+                                            : passing.data;
             rc = wk_broadcast(ctx->comm, data, old->plan.shard, WK_F32, from, NULL);
             if (rc)
                 (void)comm_failed(ctx, rc, err);
@@ -360,6 +329,7 @@ int state_agree_shards(struct wk_context *ctx, struct error *err)
     rc = rc ? rc : units_refresh(ctx, err);
     if (rc)
         return rc;
+    handed_clear(ctx);
     ctx->has_state = true;
     ctx->is_partial = false;
     ctx->torn = false;

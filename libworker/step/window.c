@@ -101,11 +101,9 @@ static void fill_extras(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
     float *extras = unit->strategy.extras;
-    if (!ctx->is_sharded)
-        return;
-    extras[EXTRA_STOP] = boundary_stopping(ctx);
-    extras[EXTRA_LEAVE] = boundary_behind(ctx);
-    save_announce(ctx, extras);
+    parting_say(ctx, extras);
+    if (ctx->is_sharded)
+        save_announce(ctx, extras);
 }
 
 static int refuse_pass(struct unit *unit)
@@ -169,8 +167,7 @@ bool window_was_taken(const struct unit *unit)
 static void hear(struct wk_context *ctx, const float *extras)
 {
     bool save = extras[EXTRA_SAVE] > 0;
-    ctx->agreed_stop = ctx->agreed_stop || extras[EXTRA_STOP] > 0;
-    ctx->agreed_leave = ctx->agreed_leave || extras[EXTRA_LEAVE] > 0;
+    parting_hear(ctx, extras);
     ctx->wants_save = ctx->wants_save || save;
     ctx->may_save = ctx->may_save || (save && extras[EXTRA_BUSY] == 0);
     if (save)
@@ -280,7 +277,8 @@ void window_roll_back(struct wk_context *ctx)
         if (unit->strategy.ready)
             unit_clear(unit);
     forget_step(ctx);
-    ctx->agreed_stop = ctx->agreed_leave = ctx->agreed_save = false;
+    ctx->heard = HEARD_NOTHING;
+    ctx->agreed_save = false;
     for (int i = 0; i < ctx->n_loaders; i++)
         ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
     ctx->rng = ctx->numbers.rng;

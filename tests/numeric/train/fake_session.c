@@ -67,7 +67,7 @@ static int fake_join(struct session *session, const char *endpoint, uint64_t abo
     int rc;
     for (;;) {
         int rank = rank_of(cluster, worker);
-        if (cluster->stopping) {
+        if (cluster->stopping || cluster->stops[worker]) {
             rc = error_set(err, WK_ESTOPPED, "asked to stop");
             break;
         }
@@ -89,16 +89,20 @@ static int fake_join(struct session *session, const char *endpoint, uint64_t abo
 
 static uint64_t fake_target(struct session *session)
 {
+    const struct fake *fake = (struct fake *)session;
     struct fake_cluster *cluster = enter(session);
-    uint64_t generation = cluster->generation;
+    /* Whom it goes on without is not told of it. */
+    bool member = rank_of(cluster, fake->worker) >= 0;
+    uint64_t generation = member ? cluster->generation : fake->generation;
     leave(cluster);
     return generation;
 }
 
 static bool fake_stopping(struct session *session, int64_t *ret_grace_ms)
 {
+    int worker = ((struct fake *)session)->worker;
     struct fake_cluster *cluster = enter(session);
-    bool stopping = cluster->stopping;
+    bool stopping = cluster->stopping || cluster->stops[worker];
     leave(cluster);
     *ret_grace_ms = 1000;
     return stopping;
@@ -210,6 +214,14 @@ void fake_await_loss(struct fake_cluster *cluster)
     pthread_mutex_lock(&cluster->lock);
     while (!cluster->lost_reports)
         pthread_cond_wait(&cluster->changed, &cluster->lock);
+    pthread_mutex_unlock(&cluster->lock);
+}
+
+void fake_stop_one(struct fake_cluster *cluster, int worker)
+{
+    pthread_mutex_lock(&cluster->lock);
+    cluster->stops[worker] = true;
+    pthread_cond_broadcast(&cluster->changed);
     pthread_mutex_unlock(&cluster->lock);
 }
 

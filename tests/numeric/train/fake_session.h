@@ -18,7 +18,8 @@ struct fake_cluster {
     int n_members;
     bool joined[FAKE_WORKERS_MAX]; /* by rank */
     char endpoints[FAKE_WORKERS_MAX][COMM_ENDPOINT_BYTES];
-    bool stopping;
+    bool stopping;                /* all of them */
+    bool stops[FAKE_WORKERS_MAX]; /* one of them, by worker id */
     int lost_reports;
     int commits;                    /* checkpoints done */
     int refuse_prepares;            /* so many are refused as of an old generation */
@@ -39,6 +40,7 @@ void fake_form(struct fake_cluster *cluster, const int *workers, int n);
 void fake_form_locked(struct fake_cluster *cluster, const int *workers, int n);
 void fake_await_loss(struct fake_cluster *cluster); /* until a member has reported one */
 void fake_stop(struct fake_cluster *cluster);
+void fake_stop_one(struct fake_cluster *cluster, int worker);
 
 /* The session of one worker; freed by the context it is given to. */
 struct session *fake_session(struct fake_cluster *cluster, int worker);

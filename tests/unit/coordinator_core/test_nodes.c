@@ -209,6 +209,34 @@ Test(nodes, draining_moves_a_gang_away)
     story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
 }
 
+static void note_complete(void *arg, const struct assignment *assignment)
+{
+    int *complete = arg;
+    if (assignment->reform)
+        *complete = assignment->complete;
+}
+
+/* With rank 1 on its way out. */
+static int stays_complete(const char *node)
+{
+    int complete = -1;
+    cluster_assignments(s.cluster, node, note_complete, &complete);
+    return complete;
+}
+
+Test(nodes, who_leaves_a_gang_that_is_complete_has_time_to_end_its_step)
+{
+    story_running_pair(&s, &story_pair);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = true;
+    story_worker(&s, "j1", 0, NULL)->never_joins = true; /* it is still in the step */
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    cr_expect_eq(stays_complete("a"), 1);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = false;
+    story_follow(&s);
+    cr_expect_eq(stays_complete("a"), 0, "rank 1 has gone, the step will not end");
+}
+
 Test(nodes, a_rigid_gang_leaves_a_drained_node_and_waits)
 {
     story_running_pair(&s, &(struct story_spec){.name = "r", .nodes_min = 2, .elastic = "off"});

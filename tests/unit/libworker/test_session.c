@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <worker/error.h>
@@ -34,6 +35,7 @@ struct hub {
     bool stop;
     bool stop_by_join; /* Watch does not tell */
     bool refuse_commit;
+    uint32_t leave_ms; /* told with a newer generation */
     const char *prune[3];
     uint64_t watch, join; /* parked calls */
     /* What was heard. */
@@ -80,6 +82,7 @@ static void settle_watch(struct hub *hub)
     answer.generation = hub->generation;
     answer.stop = hub->stop && !hub->stop_by_join;
     answer.grace_ms = 4000;
+    answer.leave_ms = hub->leave_ms;
     hub->watch = 0;
     rpc_call_answer(call, &answer.base);
 }
@@ -373,13 +376,22 @@ static void note_abort(void *arg, uint64_t generation)
     pthread_mutex_unlock(&aborted->lock);
 }
 
-static void news_are_told_and_who_does_not_leave_is_aborted(void)
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Returns after how long. */
+static int64_t stay_behind(uint32_t leave_ms)
 {
     struct hub hub;
     struct joining joining;
     struct aborted aborted = {.lock = PTHREAD_MUTEX_INITIALIZER};
     hub_start(&hub, 1);
     LOCKED(&hub, hub.membership_ready = true);
+    LOCKED(&hub, hub.leave_ms = leave_ms);
     struct session *session = session_to(&hub);
     session->abort = note_abort;
     session->abort_arg = &aborted;
@@ -388,12 +400,25 @@ static void news_are_told_and_who_does_not_leave_is_aborted(void)
     CHECK(joining.code == 0);
     session_group_fini(&joining.group);
     CHECK(session->ops->target(session) == 1);
+    int64_t since_ms = now_ms();
     change(&hub, 2, false, false);
     EVENTUALLY(&hub, session->ops->target(session) == 2);
-    CHECK(aborted.generation == 0);
+    LOCKED(&aborted, CHECK(aborted.generation == 0));
     EVENTUALLY(&aborted, aborted.generation == 1);
+    int64_t after_ms = now_ms() - since_ms;
     session->ops->free(session);
     hub_end(&hub);
+    return after_ms;
+}
+
+static void news_are_told_and_who_does_not_leave_is_aborted(void)
+{
+    CHECK(stay_behind(0) >= SESSION_LEAVE_MS);
+}
+
+static void who_leaves_a_complete_gang_has_the_time_that_it_is_told(void)
+{
+    CHECK(stay_behind(2 * SESSION_LEAVE_MS) >= 2 * SESSION_LEAVE_MS);
 }
 
 static void a_stop_ends_waiting(void)
@@ -590,6 +615,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_member_waits_until_the_generation_is_complete),
         CHECK_CASE(a_superseded_generation_is_left_for_the_newer_one),
         CHECK_CASE(news_are_told_and_who_does_not_leave_is_aborted),
+        CHECK_CASE(who_leaves_a_complete_gang_has_the_time_that_it_is_told),
         CHECK_CASE(a_stop_ends_waiting),
         CHECK_CASE(a_stop_that_only_join_tells_is_known_to_the_loop),
         CHECK_CASE(who_is_told_to_end_by_others_waits_no_longer),

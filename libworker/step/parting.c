@@ -1,0 +1,91 @@
+/* Who is told to stop and who to leave for a newer generation hears of it sooner or later than the
+ * others. All go on training until everybody has heard one or the other, which the sums of a step
+ * tell all of them at once; so they part after the same step:
+ *
+ *   all are to stop                     they save together, and end
+ *   some are to stop, others to leave   who stops hands what only it holds to those who go on
+ *   all are to leave                    they meet again in the next generation
+ *
+ * A stop that has half of its time behind it waits no longer. Then, where anybody knows of a newer
+ * generation, those who were not told to stop go on there; else all stop. Without a session there
+ * is no newer generation, and a stop is for all.
+ */
+#include <stdlib.h>
+
+#include "libworker/step/shards.h"
+
+/* Half of the time to stop in is over. */
+static bool is_pressing(struct wk_context *ctx)
+{
+    int64_t now_ms = context_now_ms(), grace_ms;
+    if (!ctx->session)
+        return true;
+    if (!ctx->half_grace_ms) {
+        if (!ctx->session->ops->stopping(ctx->session, &grace_ms))
+            grace_ms = SIGNAL_GRACE_MS;
+        ctx->half_grace_ms = now_ms + grace_ms / 2;
+    }
+    return now_ms >= ctx->half_grace_ms;
+}
+
+void parting_say(struct wk_context *ctx, float *extras)
+{
+    bool stops = boundary_stopping(ctx);
+    extras[EXTRA_STOP] = stops;
+    extras[EXTRA_PRESSING] = stops && is_pressing(ctx);
+    extras[EXTRA_LEAVE] = !stops && boundary_behind(ctx);
+}
+
+void parting_hear(struct wk_context *ctx, const float *extras)
+{
+    float stop = extras[EXTRA_STOP], leave = extras[EXTRA_LEAVE], all = (float)ctx->world;
+    if (stop >= all || (extras[EXTRA_PRESSING] > 0 && leave == 0))
+        ctx->heard = HEARD_STOP;
+    else if (stop + leave >= all || extras[EXTRA_PRESSING] > 0)
+        ctx->heard = HEARD_PART;
+}
+
+/* Everybody is here, after the same step. */
+static enum parting part(struct wk_context *ctx)
+{
+    struct error err = {0};
+    int32_t stops = boundary_stopping(ctx), *leaves = calloc((size_t)ctx->world, sizeof(*leaves));
+    int leaving = 0;
+    int rc = leaves ? wk_all_gather(ctx->comm, &stops, leaves, 1, WK_I32, NULL)
+                    : error_set(&err, WK_ENOMEM, "no memory to ask %d ranks", ctx->world);
+    for (int rank = 0; rank < ctx->world && !rc; rank++)
+        leaving += leaves[rank];
+    bool some = leaving > 0 && leaving < ctx->world;
+    if (!rc && some && ctx->is_sharded)
+        rc = hand_over(ctx, leaves, &err);
+    /* Others may still be taking parts from each other, and leaving aborts them. */
+    if (!rc && leaving < ctx->world)
+        (void)wk_barrier(ctx->comm, NULL);
+    free(leaves);
+    if (rc == WK_ENOMEM) {
+        context_notice(ctx, "%s", err.text);
+        rc = WK_EABORT;
+    }
+    if (rc) {
+        (void)context_break(ctx, rc);
+        return PARTING_AGAIN;
+    }
+    if (leaving == ctx->world)
+        return PARTING_STOP;
+    return stops ? PARTING_LEAVE : PARTING_RENEW;
+}
+
+enum parting parting_decide(struct wk_context *ctx)
+{
+    bool stops = boundary_stopping(ctx);
+    if (ctx->phase == STEP_BROKEN)
+        return stops ? PARTING_STOP : PARTING_RENEW;
+    if (ctx->world == 1 && (stops || boundary_behind(ctx)))
+        return stops ? PARTING_STOP : PARTING_RENEW;
+    if (ctx->heard == HEARD_STOP)
+        return PARTING_STOP;
+    if (ctx->heard == HEARD_PART)
+        return part(ctx);
+    /* Who holds the whole state needs nobody's help to save it. */
+    return !ctx->is_sharded && stops && is_pressing(ctx) ? PARTING_STOP : PARTING_TRAIN;
+}
