@@ -108,10 +108,13 @@ static bool allowed(struct output_writer *writer, size_t size, int64_t wall_ms)
     return true;
 }
 
+/* One at most among the records that are not written yet. */
 static void append_notice(struct output_writer *writer, int64_t wall_ms)
 {
-    if (!writer->dropped_lines)
+    if (!writer->dropped_lines || writer->told_lines)
         return;
+    writer->told_lines = writer->dropped_lines;
+    writer->told_at = writer->records.size;
     buf_printf(&writer->records,
                "%" PRId64 " e [muster: %" PRIu64 " lines dropped: more output than is kept]\n",
                wall_ms, writer->dropped_lines);
@@ -169,7 +172,10 @@ static void cut_torn_record(struct output_writer *writer, size_t written)
     if (fstat(writer->fd, &status) == 0 && whole < written &&
         ftruncate(writer->fd, status.st_size - (off_t)(written - whole)) < 0)
         writer->dropped_lines++; /* the torn line will be read as one with the next */
-    writer->dropped_lines++;
+    for (size_t i = whole; i < writer->records.size; i++)
+        writer->dropped_lines += writer->records.data[i] == '\n';
+    if (writer->told_lines && writer->told_at >= whole) /* with the notice of those before */
+        writer->dropped_lines += writer->told_lines - 1;
 }
 
 static void write_records(struct output_writer *writer)
@@ -187,6 +193,7 @@ static void write_records(struct output_writer *writer)
     if (at < writer->records.size)
         cut_torn_record(writer, at);
     buf_clear(&writer->records);
+    writer->told_lines = 0;
     if (fstat(writer->fd, &status) == 0)
         writer->kept_bytes = (uint64_t)status.st_blocks * BLOCK_BYTES;
 }
@@ -216,6 +223,8 @@ void output_flush(struct output_writer *writer, int64_t wall_ms)
     for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
         if (writer->partial[stream].size > 0)
             end_line(writer, (enum output_stream)stream, wall_ms);
+    if (writer->records.size)
+        write_records(writer);
     append_notice(writer, wall_ms);
     if (writer->records.size)
         write_records(writer);

@@ -46,6 +46,8 @@ struct output_writer {
     int64_t tokens_bytes, tokens_at_ms; /* of the rate limit */
     uint64_t kept_bytes;                /* on disk, not freed by the agent yet */
     uint64_t dropped_lines;
+    uint64_t told_lines;          /* in the notice among `records`; 0 = there is none */
+    size_t told_at;               /* where in them it begins */
     char last[OUTPUT_LAST_BYTES]; /* the end of all text and some more, valid UTF-8 */
     size_t last_size;
 };

@@ -1,9 +1,11 @@
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "agent/supervisor/output.h"
@@ -162,4 +164,24 @@ Test(output, a_record_that_is_none_reads_as_its_bytes)
     cr_expect_eq(output_parse("12 e \n", 6, text, &line), 6);
     cr_expect_str_eq(line.text, "");
     cr_expect(line.is_stderr);
+}
+
+/* The file takes 50 bytes: two records and a piece of the third. */
+Test(output, a_full_disk_costs_whole_lines_and_they_are_counted)
+{
+    struct rig rig = begin();
+    struct rlimit before, small;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 50, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    put(&rig, OUTPUT_STDOUT,
+        "line number 1\nline number 2\nline number 3\nline number 4\nline number 5\n");
+    put(&rig, OUTPUT_STDOUT, "line number 6\nline number 7\n");
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    put(&rig, OUTPUT_STDERR, "after\n");
+    cr_expect_str_eq(lines_of(&rig),
+                     "o line number 1|o line number 2|"
+                     "e [muster: 5 lines dropped: more output than is kept]|e after|");
+    end(&rig);
 }
