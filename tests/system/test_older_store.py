@@ -90,6 +90,7 @@ def test_a_store_of_the_first_release_goes_on(make_cluster):
         path.unlink()
     write_store(cluster.data / "muster.db", tokens)
     cluster.start_coordinator()
+    assert {role: (cluster.data / f"{role}.token").read_text().strip() for role in tokens} == tokens, "those of then still open the door"
 
     first = {job["id"]: job for job in cluster.rest("GET", "/v1/jobs?limit=100")[1]["jobs"]}
     assert [first[f"j{n}"]["spec"]["name"] for n in range(1, len(JOBS) + 1)] == [what["name"] for _, what, _ in JOBS]
