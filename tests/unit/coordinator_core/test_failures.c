@@ -183,6 +183,32 @@ Test(failures, the_first_exit_by_wall_time_is_the_cause)
     cr_expect(strstr(job->reason.text, "code 9"), "%s", job->reason.text);
 }
 
+/* Heard of in one report: who ended because a peer did is no cause, however early it noticed. */
+Test(failures, who_failed_by_itself_is_the_cause_though_a_peer_ended_before)
+{
+    story_node_up(&s, "c", 2);
+    story_submit(&s, &(struct story_spec){.name = "j",
+                                          .nodes_min = 1,
+                                          .nodes_max = 1,
+                                          .workers = 2,
+                                          .restart_max = -1,
+                                          .elastic = "off"});
+    story_follow(&s);
+    struct story_node *node;
+    struct story_worker *peer = story_worker(&s, "j1", 0, &node);
+    struct story_worker *cause = story_worker(&s, "j1", 1, &node);
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    peer->exited = cause->exited = true;
+    peer->exit = (struct exit_info){.code = EXIT_PEER_LOST, .wall_ms = s.now_ms};
+    cause->exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms + 5};
+    story_report(&s, node->name);
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_FAILED);
+    cr_expect_eq(job->exit_code, 9);
+    cr_expect(strstr(job->reason.text, "rank 1 on c: exited with code 9"), "%s", job->reason.text);
+}
+
 static void ends(const char *id, int rank, const struct exit_info *exit)
 {
     struct story_node *node;
