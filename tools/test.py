@@ -17,8 +17,8 @@ JOBS = str(os.cpu_count() or 2)
 PYTHON = "/usr/bin/python3"
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
 TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups",
-                "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join"]
-TSAN_TESTS = "^(test_loop_threads|unit_session|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join))$"
+                "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair"]
+TSAN_TESTS = "^(test_loop_threads|unit_session|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
 
 
 class Failed(Exception):

@@ -276,7 +276,10 @@ void pair_run(struct pair *pair)
         if (!wk_status(ctx) && ctx->phase != STEP_BROKEN)
             take_weights(pair, &objects);
     }
+    for (int i = 0; i < ctx->n_units; i++)
+        pair->scales[i] = mixed_scale(&ctx->units[i]);
     pair->steps = wk_steps(ctx);
+    pair->skipped = wk_skipped_steps(ctx);
     pair->status = wk_status(ctx);
     snprintf(pair->error, sizeof(pair->error), "%s", wk_last_error(ctx));
     pair->exit_code = wk_close(ctx);

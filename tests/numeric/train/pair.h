@@ -32,7 +32,8 @@ struct pair {
     float norms[2][PAIR_STEPS + 1];
     double rates[2][PAIR_STEPS + 1];
     float weights[PAIR_WEIGHTS_MAX]; /* of both at the end */
-    int64_t steps;
+    double scales[2];                /* of their losses at the end */
+    int64_t steps, skipped;          /* taken; windows of either that overflowed */
     int status, exit_code;
     char error[1024];
     char notices[4096];

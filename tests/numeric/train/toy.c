@@ -4,6 +4,7 @@
 
 #include <worker/precision.h>
 
+#include "tests/lib/check.h"
 #include "tests/numeric/train/toy.h"
 
 enum { WIDE = 128 }; /* the linear model's */
@@ -119,6 +120,8 @@ static void give_gradient(struct wk_model *model, int index, const float *grad, 
 {
     uint16_t *low = wk_parameter_low_grad(model, index);
     float *whole = wk_parameter_grad(model, index);
+    for (size_t i = 0; i < count && low; i++)
+        CHECK(low[i] == 0);
     if (low)
         wk_narrow(low, format_of(wk_parameter_type(model, index)), grad, count);
     for (size_t i = 0; i < count && !low; i++)
