@@ -136,6 +136,40 @@ Test(failures, backoff_holds_the_replacement_back)
     story_expect(&s, "j1 running all_joined\n");
 }
 
+/* None at first, then twice as long each time up to the most, and up to a tenth more. */
+Test(failures, backoff_doubles_up_to_its_most)
+{
+    static const int64_t least_ms[] = {0, 2000, 4000, 5000, 5000};
+    story_running_pair(&s, &(struct story_spec){.name = "j",
+                                                .nodes_min = 2,
+                                                .nodes_max = 2,
+                                                .restart_max = 9,
+                                                .retry = true,
+                                                .backoff = "2s..5s"});
+    for (size_t i = 0; i < sizeof least_ms / sizeof least_ms[0]; i++) {
+        story_exit(&s, "j1", 0, 7);
+        int64_t delay_ms = story_job(&s, "j1")->backoff_until_ms - s.now_ms;
+        cr_expect(delay_ms >= least_ms[i] && delay_ms <= least_ms[i] + least_ms[i] / 10,
+                  "failure %zu: %lld ms", i + 1, (long long)delay_ms);
+        story_follow(&s);
+        story_wait(&s, 10000);
+    }
+}
+
+Test(failures, who_was_killed_has_a_shells_code_for_it)
+{
+    struct story_node *node;
+    story_running_pair(
+        &s, &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .restart_max = -1});
+    struct story_worker *worker = story_worker(&s, "j1", 0, &node);
+    worker->exited = true;
+    worker->exit = (struct exit_info){.signal = 11, .wall_ms = s.now_ms};
+    story_report(&s, node->name);
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_FAILED);
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 128 + 11);
+}
+
 Test(failures, one_failure_that_kills_all_ranks_is_charged_once)
 {
     story_running_pair(&s, &story_rigid);

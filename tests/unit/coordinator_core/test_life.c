@@ -159,6 +159,35 @@ Test(jobs, submitting_with_one_key_twice_makes_one_job)
     story_submit_key(&s, &story_rigid, "key");
     cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
     cr_expect_eq(cluster_jobs_count(s.cluster), 1);
+    char key[sizeof((struct job *)0)->idempotency_key + 1] = {0};
+    memset(key, 'k', sizeof key - 2);
+    story_submit_key(&s, &story_pair, key);
+    story_submit_key(&s, &story_pair, key);
+    cr_expect(s.repeated, "the longest there may be");
+    key[sizeof key - 2] = 'k';
+    story_submit_key(&s, &story_pair, key);
+    cr_expect_eq(s.error.code, E_INVALID_ARGUMENT);
+    cr_expect_eq(cluster_jobs_count(s.cluster), 2);
+}
+
+Test(jobs, a_cancelled_one_has_the_code_of_ctrl_c_and_an_ended_one_is_not_cancelled)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "j", .nodes_min = 2, .restart_max = -1});
+    story_cancel(&s, "j1");
+    story_wait(&s, 3000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_CANCELLED);
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 130);
+    story_cancel(&s, "j1");
+    cr_expect_eq(s.error.code, 0, "it is what was asked for");
+    story_submit(&s,
+                 &(struct story_spec){.name = "k", .nodes_min = 1, .restart_max = -1, .slots = 1});
+    story_follow(&s);
+    story_exit(&s, "j2", 0, 7);
+    story_wait(&s, 3000);
+    cr_assert_eq(story_job(&s, "j2")->state, JOB_FAILED);
+    story_cancel(&s, "j2");
+    cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
+    cr_expect_eq(story_job(&s, "j2")->exit_code, 7);
 }
 
 Test(jobs, a_job_longer_than_max_runtime_fails_with_that_reason)
