@@ -1,7 +1,9 @@
 /* The one thread that owns all state of a program: timers, a mailbox, watched file descriptors and
  * blocking work on the side. Modelled on libuv's stages: due timers in order (deadline, then start
  * order), then the mailbox in arrival order, then descriptors, then the turn's end. What a stage
- * arms or posts waits for the next turn, so no stage can starve the others.
+ * arms or posts waits for the next turn, so no stage can starve the others. Timers that are late by
+ * LOOP_LATE_MS tell that the process stood still: then what has arrived meanwhile goes before them,
+ * so that nobody is called silent who has spoken.
  *
  * Who calls: everything on the loop's own thread, except loop_post and loop_stop, which any thread
  * (and NNG callbacks) may call. In simulation nothing blocks: loop_turn is called by the simulated
@@ -25,6 +27,8 @@ enum {
     LOOP_OFFLOAD_MAX = 4096,    /* work beyond it runs on the loop thread */
     LOOP_OFFLOAD_THREADS = 2,
     LOOP_PASSES_MAX = 1024, /* turns within one loop_turn */
+    LOOP_LATE_MS = 100,
+    LOOP_HEAR_MS = 50, /* how long late timers wait for what other threads have yet to post */
 };
 
 typedef void (*loop_fn)(void *arg);

@@ -68,6 +68,20 @@ Test(loop, timers_fire_by_deadline_then_in_the_order_they_were_armed)
     cr_assert_not(loop_timer_armed(&world.timers[0]));
 }
 
+Test(loop, after_a_stall_what_has_arrived_goes_before_what_is_overdue)
+{
+    arm(0, 1010, &a);
+    loop_post(world.loop, note, &b);
+    world.now_ms = 1010 + LOOP_LATE_MS - 1;
+    loop_turn(world.loop);
+    cr_expect_str_eq(world.trace, "ab", "in time: %s", world.trace);
+    arm(0, 2000, &c);
+    loop_post(world.loop, note, &d);
+    world.now_ms = 2000 + LOOP_LATE_MS;
+    loop_turn(world.loop);
+    cr_expect_str_eq(world.trace, "abdc", "late: %s", world.trace);
+}
+
 Test(loop, rearming_moves_a_timer_to_the_end_of_its_deadline)
 {
     arm(0, 1010, &a);

@@ -3,6 +3,7 @@
  * sanitizer can watch it. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -316,6 +317,43 @@ static void an_event_of_a_closed_descriptor_does_not_reach_its_successor(void)
     close_loop();
 }
 
+static char order[8], post[] = "p", timeout[] = "t";
+
+static void note(void *arg)
+{
+    strcat(order, arg);
+    if (strlen(order) == 2)
+        loop_stop(loop);
+}
+
+/* It is woken when the stall is over, and has yet to post what it heard meanwhile. */
+static void *post_after_the_stall(void *arg)
+{
+    usleep(3 * LOOP_LATE_MS * 1000 + LOOP_HEAR_MS * 1000 / 5);
+    loop_post(loop, note, arg);
+    return NULL;
+}
+
+static void stand_still(void *arg)
+{
+    pthread_t *thread = arg;
+    pthread_create(thread, NULL, post_after_the_stall, post);
+    usleep(3 * LOOP_LATE_MS * 1000);
+}
+
+static void what_arrived_while_it_stood_still_is_heard_before_late_timers(void)
+{
+    pthread_t thread;
+    struct loop_timer timer = {0};
+    open_loop();
+    loop_timer_set(loop, &timer, loop_now_ms(loop) + LOOP_LATE_MS, note, timeout);
+    loop_post(loop, stand_still, &thread);
+    loop_run(loop);
+    pthread_join(thread, NULL);
+    CHECK(strcmp(order, "pt") == 0);
+    close_loop();
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -324,6 +362,7 @@ int main(int argc, char **argv)
         CHECK_CASE(offloaded_work_runs_elsewhere_and_ends_on_the_loop),
         CHECK_CASE(freeing_waits_for_running_work_and_forgets_the_rest),
         CHECK_CASE(a_timer_wakes_the_waiting_loop_not_before_its_time),
+        CHECK_CASE(what_arrived_while_it_stood_still_is_heard_before_late_timers),
         CHECK_CASE(stop_from_another_thread_ends_a_loop_that_waits_for_nothing),
         CHECK_CASE(a_watched_descriptor_calls_until_it_is_drained),
         CHECK_CASE(a_callback_may_unwatch_another_descriptor_that_is_ready),
