@@ -135,6 +135,11 @@ int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX
  * `keep`; a committed one that waits aside for nobody is put back. */
 int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err);
 
+/* That no other program on this machine writes to `dir` until *ret_fd, the caller's, is closed (a
+ * lock of flock(2) on the folder: gone with the process). WK_ESTATE: one does. Where the
+ * folder or its file system knows no locks *ret_fd is -1, and nobody is kept away. */
+int checkpoint_lock(const char *dir, int *ret_fd, struct error *err);
+
 /* Of the checkpoints up to step `newest`, the one just written, remove all but the last `keep`; 0
  * keeps all. Later ones are another run's, or of steps that this one went back behind: they stay,
  * and push out nothing. */

@@ -1,9 +1,11 @@
 /* Which checkpoints are there, and which may go. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <worker/error.h>
@@ -181,4 +183,16 @@ int checkpoint_prune(const char *dir, int64_t newest, int keep, struct error *er
     }
     free(steps);
     return rc;
+}
+
+int checkpoint_lock(const char *dir, int *ret_fd, struct error *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *ret_fd = fd;
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    bool held = errno == EWOULDBLOCK;
+    close(fd);
+    *ret_fd = -1;
+    return held ? error_set(err, WK_ESTATE, "another program writes to %s", dir) : 0;
 }

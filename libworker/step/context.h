@@ -135,6 +135,7 @@ struct wk_context {
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
 
     struct saver *saver; /* NULL without checkpoint.dir */
+    int folder_fd; /* on the rank that chose a checkpoint, without a session: its lock; or -1 */
     struct checkpoint_gate gate;
     int64_t saved_step; /* newest handed to the saver */
     int64_t saved_ms;   /* when */
@@ -317,7 +318,8 @@ int save_open(struct wk_context *ctx, struct error *err);
 
 /* Before nobody's state becomes the start's (`anew`) or a checkpoint's, on the rank that chooses: a
  * new run begins in a folder that can be written and, where no coordinator knows whose is what,
- * holds no checkpoints yet: WK_EIO, WK_EINVAL. To one that goes on the first is a notice. */
+ * holds no checkpoints yet: WK_EIO, WK_EINVAL. To one that goes on the first is a notice. Neither
+ * shares the folder with another program. */
 int save_begin(struct wk_context *ctx, bool anew, struct error *err);
 
 /* Behind a checkpoint that was loaded: say what is special about it. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
@@ -176,6 +177,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     ctx->session = seams->session;
     ctx->world = 1;
     ctx->saved_step = -1;
+    ctx->folder_fd = -1;
     ctx->leader = SOURCE_NONE;
     list_init(&ctx->made);
     signal_watch();
@@ -259,6 +261,8 @@ int wk_close(struct wk_context *ctx)
         track_fini(&ctx->track);
     profile_fini(&ctx->profile);
     settings_fini(&ctx->settings);
+    if (ctx->folder_fd >= 0)
+        close(ctx->folder_fd);
     signal_unwatch();
     (void)pthread_mutex_destroy(&ctx->lock);
     free(ctx);

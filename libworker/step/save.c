@@ -144,6 +144,11 @@ int save_begin(struct wk_context *ctx, bool anew, struct error *err)
     if (!*dir)
         return 0;
     int rc = writable(dir, &why);
+    if (!ctx->session && ctx->folder_fd < 0 && checkpoint_lock(dir, &ctx->folder_fd, err))
+        return error_set(err, WK_EINVAL,
+                         "another program that still runs saves to checkpoint.dir %s: wait for its "
+                         "end, or name another folder",
+                         dir);
     int64_t last = anew && !rc && !ctx->session ? last_in(dir) : -1;
     if (rc && !anew)
         context_notice(ctx, "%s", why.text);

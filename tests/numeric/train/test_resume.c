@@ -312,6 +312,12 @@ static void a_new_run_begins_in_a_folder_of_its_own(const char *strategy)
     CHECK(strstr(toy.error, "earlier run, up to step 8") && strstr(toy.error, "resume_from"));
     toy = short_run(strategy, dir.path, "latest");
     CHECK(toy.exit_code == 0 && strstr(toy.notices, "nothing is left to train"));
+    int lock;
+    CHECK(checkpoint_lock(dir.path, &lock, NULL) == 0 && lock >= 0);
+    toy = short_run(strategy, dir.path, "latest");
+    CHECK(toy.exit_code == WK_EXIT_CONFIG && strstr(toy.error, "another program"));
+    close(lock);
+    CHECK(short_run(strategy, dir.path, "latest").exit_code == 0);
     tmpdir_remove(&dir);
 }
 
