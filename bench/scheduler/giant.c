@@ -3,6 +3,7 @@
  *
  *   end     gangs of one node end
  *   shrink  100 elastic gangs of 101 nodes give nodes back
+ *   wide    one elastic gang of all 10,000 nodes does, and keeps one at least
  *   two     two gangs of N / 2 nodes, by ending; how many of them get room is told on stderr
  *
  * Each is one coordinator_step: the search, the trial, and telling those who give way.
@@ -14,7 +15,7 @@
 
 enum { NODES = 10000, SHRINK_NODES = 10100, ELASTIC = 101, ROUNDS = 3 };
 
-enum kind { END, SHRINK, TWO };
+enum kind { END, SHRINK, WIDE, TWO };
 
 static struct job *submit(struct cluster *cluster, const char *priority, int min, int max)
 {
@@ -36,7 +37,8 @@ static struct job *submit(struct cluster *cluster, const char *priority, int min
 static struct cluster *full(enum kind kind)
 {
     struct cluster *cluster = cluster_new(1);
-    int nodes = kind == SHRINK ? SHRINK_NODES : NODES, each = kind == SHRINK ? ELASTIC : 1;
+    int nodes = kind == SHRINK ? SHRINK_NODES : NODES;
+    int each = kind == SHRINK ? ELASTIC : kind == WIDE ? NODES : 1;
     world_add_nodes(cluster, nodes, 1);
     for (int i = 0; i < nodes / each; i++)
         (void)submit(cluster, "0", 1, each);
@@ -58,7 +60,7 @@ static int asked(const struct cluster *cluster)
 
 static void measure(enum kind kind, int wanted)
 {
-    static const char *const names[] = {"end", "shrink", "two"};
+    static const char *const names[] = {"end", "shrink", "wide", "two"};
     double worst = 0, best = 1e9;
     for (int round = 0; round < ROUNDS; round++) {
         struct cluster *cluster = full(kind);
@@ -86,6 +88,7 @@ int main(void)
     for (int i = 0; i < (int)(sizeof wanted / sizeof wanted[0]); i++) {
         measure(END, wanted[i]);
         measure(SHRINK, wanted[i]);
+        measure(WIDE, wanted[i] < NODES ? wanted[i] : NODES - 1);
         if (wanted[i] > 1)
             measure(TWO, wanted[i]);
     }

@@ -11,7 +11,13 @@
 struct plan {
     struct rank_request *kept;
     struct newcomer *newcomers;
-    int kept_count, newcomers_count, nodes, survivors;
+    int kept_count, newcomers_count, nodes;
+    bool survivors;
+};
+
+struct node_ranks { /* of a group on one node, ascending */
+    const int *ranks;
+    int count;
 };
 
 static bool has_finished(const struct job *job, const struct group *group)
@@ -29,38 +35,52 @@ static bool may_survive(const struct job *job)
            !has_finished(job, &job->forming);
 }
 
-/* A node of a growing gang whose newcomers failed: growth is dropped there, not repeated. */
-static bool gave_up(const struct job *job, const struct group *base, int node_rank, bool growth)
+static bool is_current(const struct job *job, const struct group *base, const struct worker *worker)
 {
-    for (int rank = 0; growth && rank < base->world; rank++) {
-        const struct worker *worker = job_worker(job, base->members[rank]);
-        if (base->places[rank].node_rank == node_rank && !worker_living(worker) &&
-            group_rank_of(&job->current, worker->uid) < 0)
-            return true;
-    }
-    return false;
+    return base == &job->current || group_rank_of(&job->current, worker->uid) >= 0;
 }
 
-static bool is_given_back(const struct job *job, const struct group *base, int node_rank)
+/* The ranks of a group by node, and on each in ascending order: node n has ranks
+ * ret_ranks[ret_first[n]] up to ret_ranks[ret_first[n + 1]]. */
+static void sort_by_node(const struct group *base, int *ret_ranks, int *ret_first)
 {
     for (int rank = 0; rank < base->world; rank++)
-        if (base->places[rank].node_rank == node_rank &&
-            job_worker(job, base->members[rank])->leaving)
-            return true;
-    return false;
+        ret_first[base->places[rank].node_rank + 1]++;
+    for (int node = 0; node < base->nodes; node++)
+        ret_first[node + 1] += ret_first[node];
+    for (int rank = 0; rank < base->world; rank++)
+        ret_ranks[ret_first[base->places[rank].node_rank]++] = rank;
+    for (int node = base->nodes; node > 0; node--)
+        ret_first[node] = ret_first[node - 1];
+    ret_first[0] = 0;
 }
 
-static void plan_node(struct step *step, struct job *job, const struct group *base, int node_rank,
-                      struct plan *plan)
+/* It is not lost or drained, nor given back; nor is it one of a growing gang whose newcomers
+ * failed: growth is dropped there, not repeated. */
+static bool node_stays(const struct step *step, const struct job *job, const struct group *base,
+                       bool growth, const struct node_ranks *node)
 {
-    for (int rank = 0; rank < base->world; rank++) {
-        if (base->places[rank].node_rank != node_rank)
-            continue;
+    const struct worker *first = job_worker(job, base->members[node->ranks[0]]);
+    if (!node_usable(cluster_node(step->cluster, first->node)))
+        return false;
+    for (int i = 0; i < node->count; i++) {
+        const struct worker *worker = job_worker(job, base->members[node->ranks[i]]);
+        if (worker->leaving || (growth && !worker_living(worker) && !is_current(job, base, worker)))
+            return false;
+    }
+    return true;
+}
+
+static void plan_node(struct step *step, struct job *job, const struct group *base,
+                      const struct node_ranks *node, struct plan *plan)
+{
+    for (int i = 0; i < node->count; i++) {
+        int rank = node->ranks[i];
         const struct worker *worker = job_worker(job, base->members[rank]);
         if (worker_living(worker)) {
             plan->kept[plan->kept_count++] =
                 (struct rank_request){.uid = worker->uid, .rank = rank};
-            plan->survivors += group_rank_of(&job->current, worker->uid) >= 0;
+            plan->survivors = plan->survivors || is_current(job, base, worker);
         } else {
             plan->newcomers[plan->newcomers_count++] =
                 (struct newcomer){.node = cluster_node(step->cluster, worker->node)->name,
@@ -75,15 +95,17 @@ static void plan_node(struct step *step, struct job *job, const struct group *ba
 static void plan_base(struct step *step, struct job *job, const struct group *base, bool growth,
                       struct plan *plan)
 {
-    for (int node_rank = 0; node_rank < base->nodes; node_rank++) {
-        int rank = 0;
-        while (base->places[rank].node_rank != node_rank)
-            rank++;
-        const struct worker *worker = job_worker(job, base->members[rank]);
-        if (node_usable(cluster_node(step->cluster, worker->node)) &&
-            !gave_up(job, base, node_rank, growth) && !is_given_back(job, base, node_rank))
-            plan_node(step, job, base, node_rank, plan);
+    int *ranks = calloc((size_t)base->world, sizeof *ranks);
+    int *first = calloc((size_t)base->nodes + 1, sizeof *first);
+    insist(ranks && first);
+    sort_by_node(base, ranks, first);
+    for (int i = 0; i < base->nodes; i++) {
+        struct node_ranks node = {.ranks = ranks + first[i], .count = first[i + 1] - first[i]};
+        if (node_stays(step, job, base, growth, &node))
+            plan_node(step, job, base, &node, plan);
     }
+    free(ranks);
+    free(first);
 }
 
 /* Nodes to make up for lost ones, taken before the queue: a running gang goes first. */
@@ -121,13 +143,14 @@ static void add_placed(struct step *step, const struct job *job, const struct pl
 static void stop_left_behind(struct step *step, struct job *job, const struct group *base,
                              const struct plan *plan)
 {
-    for (int rank = 0; rank < base->world; rank++) {
-        bool kept = false;
-        for (int i = 0; i < plan->kept_count && !kept; i++)
-            kept = plan->kept[i].uid == base->members[rank];
-        if (!kept)
+    bool *kept = calloc((size_t)base->world, sizeof *kept);
+    insist(kept);
+    for (int i = 0; i < plan->kept_count; i++)
+        kept[plan->kept[i].rank] = true;
+    for (int rank = 0; rank < base->world; rank++)
+        if (!kept[rank])
             worker_stop(step, job, job_worker(job, base->members[rank]));
-    }
+    free(kept);
 }
 
 static void carry_out(struct step *step, struct job *job, const struct group *base,
@@ -164,7 +187,7 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
     plan_base(step, job, base, failure->growth_only, &plan);
     int missing = spec->nodes_min - plan.nodes, kept = 0;
     struct newcomer *spares = plan.newcomers + plan.newcomers_count;
-    bool possible = plan.survivors > 0;
+    bool possible = plan.survivors;
     if (possible && missing > 0)
         missing -= spare_find(step, job, missing, spares, &kept);
     if (possible && missing > 0)

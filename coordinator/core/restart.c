@@ -135,7 +135,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
             drained = node;
             given = worker->leaving;
         }
-        in_current |= group_rank_of(&job->current, worker->uid) >= 0;
+        in_current = in_current || group_rank_of(&job->current, worker->uid) >= 0;
     }
     if (!first && !drained)
         return false;
