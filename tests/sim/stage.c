@@ -164,9 +164,15 @@ void stage_crash_agent(struct stage *stage, struct sim_node *node, bool machine)
     stage->node_losses++;
 }
 
+bool stage_is_large(const struct world *world)
+{
+    return world->seed % SIM_LARGE_EVERY == SIM_LARGE_EVERY - 1;
+}
+
 void stage_init(struct stage *stage, struct world *world)
 {
-    enum { NODES_MIN = 2, SLOTS_MAX = 3 };
+    enum { NODES_MIN = 2, NODES_MAX = 5, LARGE_MIN = 12, SLOTS_MAX = 3 };
+    bool large = stage_is_large(world);
     static const double doom_chance = 0.3;
     memset(stage, 0, sizeof *stage);
     stage->world = world;
@@ -174,7 +180,8 @@ void stage_init(struct stage *stage, struct world *world)
     insist(store_memory_new(&stage->store, NULL) == 0);
     keeping_init(stage);
     stage_start_coordinator(stage);
-    stage->nodes_count = (int)rng_between(&world->rng, NODES_MIN, SIM_NODES_MAX);
+    stage->nodes_count = (int)rng_between(&world->rng, large ? LARGE_MIN : NODES_MIN,
+                                          large ? SIM_NODES_MAX : NODES_MAX);
     for (int i = 0; i < stage->nodes_count; i++) {
         struct sim_node *node = &stage->nodes[i];
         node->world = world;

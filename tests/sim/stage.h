@@ -97,6 +97,7 @@ struct stage {
 
 const char *stage_url(void); /* of the coordinator */
 void stage_init(struct stage *stage, struct world *world);
+bool stage_is_large(const struct world *world); /* many nodes and jobs: gangs for which many give */
 void stage_fini(struct stage *stage);
 void stage_start_coordinator(struct stage *stage);
 void stage_crash_coordinator(struct stage *stage);

@@ -13,6 +13,7 @@ enum {
     ASK_AGAIN_MS = 300,
     CALL_MS = 2000,
     ARGS_MAX = 10,
+    JOBS_MAX = 12,
 };
 
 struct sim_job *workload_job(struct stage *stage, const char *id)
@@ -228,7 +229,7 @@ void workload_init(struct stage *stage)
     int lasting = stage->nodes_count - (stage->doomed != NULL); /* what a job may need */
     rng_fork(&world->rng, &rng);
     tenants_init(stage, &rng);
-    stage->jobs_count = (int)rng_between(&rng, 2, SIM_JOBS_MAX);
+    stage->jobs_count = (int)rng_between(&rng, 2, stage_is_large(world) ? SIM_JOBS_MAX : JOBS_MAX);
     for (int i = 0; i < stage->jobs_count; i++) {
         struct sim_job *job = &stage->jobs[i];
         (void)snprintf(job->name, sizeof job->name, "job-%d", i);

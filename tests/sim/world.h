@@ -19,9 +19,10 @@
 #include "common/loop/loop.h"
 
 enum {
-    SIM_MACHINES_MAX = 6, /* machine 0 holds the coordinator and the client */
+    SIM_LARGE_EVERY = 50,  /* so many seeds apart are the worlds with large gangs */
+    SIM_MACHINES_MAX = 17, /* machine 0 holds the coordinator and the client */
     SIM_NODES_MAX = SIM_MACHINES_MAX - 1,
-    SIM_JOBS_MAX = 12,
+    SIM_JOBS_MAX = 30,
     SIM_TENANTS_MAX = 2,
     SIM_PROCESSES_MAX = 4096,
 };
