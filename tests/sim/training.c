@@ -79,7 +79,7 @@ static void check_heard(const struct commit *commit, const struct error *err)
         stage->coordinator ? coordinator_cluster(stage->coordinator) : NULL;
     const struct job *job = cluster ? cluster_job(cluster, process->key.job) : NULL;
     const struct worker *worker = job ? job_worker(job, process->key.uid) : NULL;
-    if (commit->last && err->code == E_ABORTED && strstr(err->text, " is over: ") && worker &&
+    if (commit->last && err->code == E_ABORTED && strstr(err->text, " is over") && worker &&
         worker->state != WORKER_EXITED && job->state == JOB_RESTARTING &&
         job->next_generation == commit->generation + 1)
         world_fail(process->world, "%s starts again, and its last step %llu was refused: %s",
