@@ -6,13 +6,23 @@
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/reduce.h"
 
-/* Measured over TCP, 256 KiB to 16 MiB (docs/collectives.md): smaller pieces are more calls, larger
- * ones leave the other side with nothing to do meanwhile; in shared memory it makes no difference.
+/* Measured (docs/collectives.md). Over TCP a long send costs half of what short ones with receiving
+ * in between do, byte for byte, so between two ranks turns are long while the data fits a cache;
+ * what is summed is still there. In shared memory it makes no difference.
  */
 enum {
-    SEND_BYTES = 128 * 1024,   /* per peer and turn, so that receiving keeps pace */
-    REDUCE_BYTES = 128 * 1024, /* per turn */
+    SEND_BYTES = 128 * 1024, /* per peer and turn, so that receiving keeps pace */
+    SEND_LONG_BYTES = 1024 * 1024,
+    REDUCE_BYTES = 128 * 1024,      /* at once, and per turn */
+    REDUCE_LONG_BYTES = 512 * 1024, /* per turn, while more has arrived */
+    LONG_UP_TO_BYTES = 4 * 1024 * 1024,
 };
+
+static bool turns_are_long(const struct wk_comm *comm)
+{
+    size_t bytes = comm->header.count * wk_dtype_bytes((enum wk_dtype)comm->header.dtype);
+    return comm->world == 2 && comm->has_remote && bytes <= LONG_UP_TO_BYTES;
+}
 
 void plan_clear(struct wk_comm *comm)
 {
@@ -60,11 +70,11 @@ struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes
 }
 
 /* What may go to this peer now; returns the number of parts. */
-static int sendable(const struct peer *peer, struct iovec parts[COMM_OUTS_MAX])
+static int sendable(const struct peer *peer, size_t turn, struct iovec parts[COMM_OUTS_MAX])
 {
     int n = 0;
     /* With the header: what it pushed out would be a packet, a sum and an answer of 32 bytes. */
-    size_t budget = SEND_BYTES + sizeof(struct header);
+    size_t budget = turn + sizeof(struct header);
     for (int i = peer->out_at; i < peer->out_count && budget > 0; i++) {
         const struct out *out = &peer->outs[i];
         size_t limit = out->ready ? *out->ready : out->bytes;
@@ -103,11 +113,12 @@ static void mark_ended(struct peer *peer)
 static bool push(struct wk_comm *comm)
 {
     bool moved = false;
+    size_t turn = turns_are_long(comm) ? SEND_LONG_BYTES : SEND_BYTES;
     for (int i = 1; i < comm->world; i++) {
         /* Not everyone at rank 0 first. */
         struct peer *peer = &comm->peers[(comm->rank + i) % comm->world];
         struct iovec parts[COMM_OUTS_MAX];
-        int n = peer->out_at < peer->out_count ? sendable(peer, parts) : 0;
+        int n = peer->out_at < peer->out_count ? sendable(peer, turn, parts) : 0;
         if (n == 0)
             continue;
         ssize_t sent = link_send(peer->link, parts, n);
@@ -199,7 +210,8 @@ static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *pl
     return common;
 }
 
-static int take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
+/* Returns the elements summed, 0 when somebody's are not here yet. */
+static size_t sum_some(struct wk_comm *comm, struct reduce_plan *plan)
 {
     size_t n = plan->done < plan->count ? common_elements(comm, plan) : 0;
     if (n > 0) {
@@ -210,8 +222,16 @@ static int take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *r
         plan->done += n;
         plan->ready = plan->done * plan->dst_size;
     }
+    return n;
+}
+
+static bool take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
+{
+    size_t from = plan->ready, turn = turns_are_long(comm) ? REDUCE_LONG_BYTES : REDUCE_BYTES;
+    while (sum_some(comm, plan) > 0 && plan->ready - from < turn)
+        ;
     *ret_done = plan->done == plan->count;
-    return n > 0;
+    return plan->ready > from;
 }
 
 static int take_rest(struct wk_comm *comm, bool *ret_done)
