@@ -17,6 +17,7 @@ enum { LATE_MS = 1000, PATIENCE_MS = 20000 };
 struct shared {
     _Atomic int ready;
     _Atomic int go;
+    _Atomic int waits; /* rank 0, and says for whom */
     int code[RANKS_MAX];
     int lost[RANKS_MAX];
     int lost_count[RANKS_MAX];
@@ -69,20 +70,43 @@ static struct ranks a_world(struct shared *s, enum ranks_hosts hosts, int world)
 
 /* --- a rank is killed while the others wait: for it, or for yet another one */
 
+struct watcher {
+    struct wk_comm *comm;
+    struct shared *s;
+};
+
+static void *watch_for_a_wait(void *arg)
+{
+    struct watcher *watcher = arg;
+    struct wk_comm_status status = {0};
+    while (!status.waiting_count) {
+        nap_ms(1);
+        wk_comm_status(watcher->comm, &status);
+    }
+    watcher->s->waits = 1;
+    return NULL;
+}
+
 static int wait_to_be_killed(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
 {
     struct shared *s = ranks->arg;
+    struct watcher watcher = {comm, s};
+    pthread_t thread;
     float data[1000] = {0};
     if (rc != 0)
         return 1;
     wk_barrier(comm, NULL);
     s->ready++;
+    if (rank == 0)
+        pthread_create(&thread, NULL, watch_for_a_wait, &watcher);
     if (rank == ranks->world - 1)
         for (;;)
             pause();
     while (rank == 1 && !s->go)
         nap_ms(1);
     note(s, comm, rank, wk_all_reduce(comm, data, 1000, WK_F32, WK_SUM, NULL));
+    if (rank == 0)
+        pthread_join(thread, NULL);
     return 0;
 }
 
@@ -109,9 +133,8 @@ static void killed_while_awaited(struct shared *s, enum ranks_hosts hosts, int w
     struct ranks ranks = a_world(s, hosts, world);
     struct ranks_started started;
     ranks_start(&ranks, wait_to_be_killed, &started);
-    while (s->ready < world)
+    while (s->ready < world || !s->waits)
         nap_ms(1);
-    nap_ms(20);
     double killed_ms = ranks_now_ms();
     kill(started.pids[world - 1], SIGKILL);
     nap_ms(30);
