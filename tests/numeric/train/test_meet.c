@@ -1,10 +1,10 @@
 /* A member that is lost while a new generation meets. */
-#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/open_files.h"
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/toy.h"
 
@@ -17,16 +17,6 @@ struct scene {
     bool invited;
     int files_before, files_after;
 };
-
-static int open_files(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
 
 static void survivor_goes_on(struct fake_cluster *cluster)
 {

@@ -2,7 +2,6 @@
 #include <criterion/criterion.h>
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include "agent/supervisor/output.h"
 #include "agent/supervisor/rundir.h"
 #include "common/env/proc.h"
+#include "tests/lib/open_files.h"
 #include "tests/unit/agent/supervisor_rig.h"
 
 static struct rig rig;
@@ -490,24 +490,14 @@ Test(supervisor, without_inotify_a_timer_looks)
         close(fds[--count]);
 }
 
-static int count_fds(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
-
 Test(supervisor, many_workers_leave_no_descriptor)
 {
     rig_sh(&rig, 1, "true");
     cr_assert(rig_until(&rig, &rig_worker(&rig, 1)->ended));
-    int before = count_fds();
+    int before = open_files();
     for (uint64_t uid = 2; uid < 6; uid++)
         rig_sh(&rig, uid, "echo x");
     for (uint64_t uid = 2; uid < 6; uid++)
         cr_assert(rig_until(&rig, &rig_worker(&rig, uid)->ended));
-    cr_expect_eq(count_fds(), before);
+    cr_expect_eq(open_files(), before);
 }

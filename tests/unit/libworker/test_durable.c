@@ -13,6 +13,7 @@
 #include <worker/error.h>
 
 #include "libworker/checkpoint/folder.h"
+#include "tests/lib/open_files.h"
 #include "tests/lib/tmpdir.h"
 
 enum { COUNT = 5000, UNSYNCED_MAX = 64, STEP = 5, SHARDS = 2 };
@@ -182,16 +183,6 @@ int __wrap_renameat2(int from_folder, const char *from, int to_folder, const cha
         return -1;
     moved(from, to);
     return __real_renameat2(from_folder, from, to_folder, to, how);
-}
-
-static int open_files(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
 }
 
 static void fill(float base)

@@ -1,6 +1,5 @@
 /* Reading checkpoints: tensors of several parts, slices of them, and what does not fit together. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "libworker/checkpoint/folder.h"
 #include "libworker/checkpoint/manifest.h"
+#include "tests/lib/open_files.h"
 #include "tests/lib/tmpdir.h"
 
 /* A part has 4 MiB: three of the large tensor, the last one short. */
@@ -36,16 +36,6 @@ static void write_step(int64_t step)
     tensors[1].bytes = sizeof(small);
     struct checkpoint_write what = {dir.path, tensors, 2, &numbers, &about, NULL};
     cr_assert_eq(checkpoint_write(&what, &err), 0, "%s", err.text);
-}
-
-static int open_files(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder))
-        count++;
-    closedir(folder);
-    return count;
 }
 
 static int files_before;

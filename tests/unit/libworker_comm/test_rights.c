@@ -1,22 +1,12 @@
 /* Descriptors beside bytes: what arrives, and what is not wanted is closed. */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "libworker/comm/rights.h"
-
-static int open_files(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
+#include "tests/lib/open_files.h"
 
 /* As somebody would who does not keep to RIGHTS_MAX. */
 static void send_many(int socket, int fd, size_t count)
