@@ -63,6 +63,7 @@ static void expect_job(struct stage *stage, struct sim_job *mine, const struct s
     if (mine->id[0] && !known)
         forget_job(stage, mine);
     mine->acknowledged_step = then->acknowledged_step;
+    mine->acknowledged_generation = then->acknowledged_generation;
     (void)str_copy(mine->ended, sizeof mine->ended, then->ended);
     mine->generation = then->generation;
     mine->checkpoint_step = then->checkpoint_step;

@@ -21,7 +21,10 @@ static void check_promises(struct stage *stage, const struct cluster *cluster)
         if (strcmp(job->spec->name, mine->name) != 0)
             world_fail(stage->world, "%s is %s now", mine->id, job->spec->name);
         const struct checkpoint *last = job_last_checkpoint(job);
-        if (mine->acknowledged_step && (!last || last->step < mine->acknowledged_step))
+        bool stays = last && (last->generation > mine->acknowledged_generation ||
+                              (last->generation == mine->acknowledged_generation &&
+                               last->step >= mine->acknowledged_step));
+        if (mine->acknowledged_step && !stays)
             world_fail(stage->world, "%s committed step %llu, which is lost", mine->id,
                        (unsigned long long)mine->acknowledged_step);
         if (mine->ended[0] && strcmp(mine->ended, job_state_name(job->state)) != 0)

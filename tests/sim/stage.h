@@ -19,8 +19,10 @@ struct sim_job {                    /* of the client's workload */
     int max_runtime_s;                           /* 0 = none */
     int64_t submit_at_ms, cancel_at_ms;          /* 0 = never */
     bool cancel_acknowledged, asking, forgotten; /* forgotten: it ended, and went */
-    uint64_t acknowledged_step;                  /* newest checkpoint the coordinator said yes to */
-    char ended[16];                              /* the state it was seen to end in */
+    /* Newest checkpoint the coordinator said yes to: of the latest generation, which may have gone
+     * on from a step before an earlier one's. */
+    uint64_t acknowledged_step, acknowledged_generation;
+    char ended[16]; /* the state it was seen to end in */
     /* as of the last turn */
     uint64_t generation, checkpoint_step, checkpoint_generation;
     bool broken;

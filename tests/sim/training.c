@@ -107,8 +107,12 @@ static void commit_done(void *arg, const struct error *err, const ProtobufCMessa
         struct sim_job *job = workload_job(process->world->stage, process->key.job);
         world_note(process->world, "%s committed step %llu", process->key.job,
                    (unsigned long long)commit->step);
-        if (job && commit->step > job->acknowledged_step)
+        if (job && (commit->generation > job->acknowledged_generation ||
+                    (commit->generation == job->acknowledged_generation &&
+                     commit->step > job->acknowledged_step))) {
+            job->acknowledged_generation = commit->generation;
             job->acknowledged_step = commit->step;
+        }
     }
     bool more = err->code == 0 && !commit->done && process_lives(process);
     if (more) {
