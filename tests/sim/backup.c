@@ -45,10 +45,11 @@ static void backup_due(struct world *world, void *arg)
     world_at(world, world->now_ms + rng_between(&backup->rng, 1, GAP_MAX_MS), backup_due, backup);
 }
 
-static void forget_job(struct stage *stage, struct sim_job *mine)
+/* `asked`: the backup was taken while the submit was on its way, so it may hold the job. */
+static void forget_job(struct stage *stage, struct sim_job *mine, bool asked)
 {
     struct sim_backup *backup = stage->backup;
-    if (backup->lost_ids_count < LOST_IDS_MAX)
+    if (!asked && backup->lost_ids_count < LOST_IDS_MAX)
         (void)str_copy(backup->lost_ids[backup->lost_ids_count++], sizeof mine->id, mine->id);
     mine->id[0] = 0;
     mine->cancel_acknowledged = mine->forgotten = false;
@@ -61,7 +62,7 @@ static void expect_job(struct stage *stage, struct sim_job *mine, const struct s
     bool known = then->id[0] != 0;
     mine->forgotten = then->forgotten;
     if (mine->id[0] && !known)
-        forget_job(stage, mine);
+        forget_job(stage, mine, then->asking);
     mine->acknowledged_step = then->acknowledged_step;
     mine->acknowledged_generation = then->acknowledged_generation;
     (void)str_copy(mine->ended, sizeof mine->ended, then->ended);
