@@ -212,8 +212,8 @@ static double sum_squares(const float *x, size_t count)
     double sums[BLOCK] = {0}, total = 0;
     size_t done = 0;
     for (; count - done >= BLOCK; done += BLOCK) {
-        stream_ask_near(x + done, AHEAD);
-        stream_ask_near(x + done + STREAM_BLOCK, AHEAD);
+        stream_ask(x + done, AHEAD, STREAM_FIRST);
+        stream_ask(x + done + STREAM_BLOCK, AHEAD, STREAM_FIRST);
         for (size_t i = 0; i < BLOCK; i++)
             sums[i] += (double)x[done + i] * (double)x[done + i];
     }

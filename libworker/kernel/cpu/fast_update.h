@@ -58,11 +58,11 @@ static void narrow_stream(uint16_t *restrict out, enum wk_dtype type, const floa
 static inline size_t update_begin(const struct kernel_update *u, size_t from)
 {
     enum { AHEAD = 512 };
-    stream_ask(u->params + from, AHEAD);
-    stream_ask(u->grads + from, AHEAD);
+    stream_ask(u->params + from, AHEAD, STREAM_SECOND);
+    stream_ask(u->grads + from, AHEAD, STREAM_SECOND);
     for (int i = 0; i < 2; i++) {
         if (u->state[i])
-            stream_ask(u->state[i] + from, AHEAD);
+            stream_ask(u->state[i] + from, AHEAD, STREAM_SECOND);
     }
     return block_end(u->low, from, u->count);
 }
