@@ -19,6 +19,7 @@ void story_begin(struct story *story)
     story->cluster = cluster_new(1);
     story->memory = invariant_memory_new();
     story->now_ms = 1000;
+    story->wall_offset_ms = WALL_OFFSET_MS;
 }
 
 void story_end(struct story *story)
@@ -27,8 +28,27 @@ void story_end(struct story *story)
     invariant_memory_free(story->memory);
 }
 
+static struct story_records *records_of(struct story *story, const char *kind)
+{
+    for (int i = 0; i < STORY_KINDS_MAX; i++) {
+        struct story_records *records = &story->records[i];
+        if (records->count == 0 || strcmp(records->newest.kind, kind) == 0)
+            return records;
+    }
+    cr_assert_fail("no room for records of kind %s", kind);
+    abort();
+}
+
+const struct story_records *story_records(struct story *story, const char *kind)
+{
+    return records_of(story, kind);
+}
+
 static void trace(struct story *story, const struct record *record)
 {
+    struct story_records *records = records_of(story, record->kind);
+    records->newest = *record;
+    records->count++;
     size_t used = strlen(story->trace);
     if (strcmp(record->kind, "job_state") == 0)
         (void)snprintf(story->trace + used, sizeof story->trace - used, "%s %s %s\n", record->job,
@@ -36,8 +56,6 @@ static void trace(struct story *story, const struct record *record)
     else if (strcmp(record->kind, "node_state") == 0)
         (void)snprintf(story->trace + used, sizeof story->trace - used, "%s %s %s\n", record->node,
                        record->to, record->reason.kind);
-    else if (strcmp(record->kind, "worker_exited") == 0)
-        story->last_exit = *record;
 }
 
 static void perform(struct story *story, const struct action *action)
@@ -75,7 +93,7 @@ void story_send(struct story *story, const struct event *event)
     struct error err = {0};
     int answers = 0;
     timed.now_ms = story->now_ms;
-    timed.wall_ms = story->now_ms + WALL_OFFSET_MS;
+    timed.wall_ms = story->now_ms + story->wall_offset_ms;
     actions_init(&actions);
     coordinator_step(story->cluster, &timed, &actions);
     for (int i = 0; i < actions.count; i++) {
@@ -154,6 +172,13 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     free(facts);
 }
 
+void story_restart(struct story *story, int64_t now_ms)
+{
+    story->wall_offset_ms += story->now_ms - now_ms;
+    story->now_ms = now_ms;
+    story_send(story, &(struct event){.kind = EVENT_RESTORED});
+}
+
 void story_node_label(struct story *story, const char *name, const char *key, const char *value)
 {
     struct story_node *node = &story->nodes[story->nodes_count];
@@ -198,7 +223,7 @@ static void end(struct story *story, struct story_worker *worker, int code, int 
 {
     worker->exited = true;
     worker->exit = (struct exit_info){
-        .code = code, .signal = signal, .wall_ms = story->now_ms + WALL_OFFSET_MS};
+        .code = code, .signal = signal, .wall_ms = story->now_ms + story->wall_offset_ms};
 }
 
 static void stop(struct following *f, struct story_worker *worker)
@@ -234,8 +259,8 @@ static void follow_one(void *arg, const struct assignment *a)
         stop(f, w);
         return;
     }
-    if (f->story->finish && !w->exited) {
-        end(f->story, w, 0, 0);
+    if ((f->story->finish || f->node->breaks) && !w->exited) {
+        end(f->story, w, f->node->breaks, 0);
         f->changed = true;
     }
     if (f->story->unaware || w->never_joins || w->exited)

@@ -10,7 +10,12 @@
 
 #include "coordinator/core/step.h"
 
-enum { STORY_NODES_MAX = 8, STORY_WORKERS_MAX = 64, STORY_TRACE_MAX = 16384 };
+enum {
+    STORY_NODES_MAX = 8,
+    STORY_WORKERS_MAX = 64,
+    STORY_TRACE_MAX = 16384,
+    STORY_KINDS_MAX = 24,
+};
 
 struct story_worker {
     char job[32];
@@ -28,6 +33,7 @@ struct story_worker {
 struct story_node {
     char name[16];
     bool up, silent; /* silent: agent down, workers go on */
+    bool breaks;     /* whatever starts there ends with code 1 */
     uint64_t incarnation, sequence;
     int slots;
     struct label labels[2];
@@ -36,10 +42,15 @@ struct story_node {
     int workers_count;
 };
 
+struct story_records { /* of one kind */
+    struct record newest;
+    int count;
+};
+
 struct story {
     struct cluster *cluster;
     struct invariant_memory *memory;
-    int64_t now_ms;
+    int64_t now_ms, wall_offset_ms;
     uint64_t next_request;
     struct story_node nodes[STORY_NODES_MAX];
     int nodes_count;
@@ -51,8 +62,8 @@ struct story {
     bool repeated;
     int pruned;
     char pruned_first[64];
-    struct record last_exit; /* of the newest worker_exited */
-    int versions;            /* NODE_CHANGED actions seen */
+    struct story_records records[STORY_KINDS_MAX];
+    int versions; /* NODE_CHANGED actions seen */
 };
 
 struct story_spec {
@@ -87,6 +98,8 @@ void story_wait(struct story *story, int64_t ms); /* time passes, with reports e
 void story_exit(struct story *story, const char *id, int rank, int code); /* a process ends */
 void story_progress(struct story *story, const char *id, uint64_t step);
 void story_register(struct story *story, const char *node, bool new_incarnation);
+/* The coordinator begins another life, in which the monotonic clock begins at now_ms. */
+void story_restart(struct story *story, int64_t now_ms);
 void story_gone(struct story *story, const char *node);      /* its connection is gone */
 void story_node_dies(struct story *story, const char *node); /* silent for good, workers gone */
 void story_commit(struct story *story, const char *id, int rank, uint64_t generation,
@@ -98,5 +111,7 @@ struct job *story_job(struct story *story, const char *id);
 
 /* The trace since the last call is exactly this. */
 void story_expect(struct story *story, const char *trace);
+/* What was recorded of a kind ("worker_exited") since the story began. */
+const struct story_records *story_records(struct story *story, const char *kind);
 
 #endif

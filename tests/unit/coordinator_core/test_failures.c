@@ -277,8 +277,9 @@ Test(failures, the_last_lines_of_what_failed_first_stay_with_the_reason)
     const struct job *job = story_job(&s, "j1");
     cr_expect_eq(job->state, JOB_FAILED);
     cr_expect_str_eq(job->reason.output, "reading\nno such file: x\n");
-    cr_expect_str_eq(s.last_exit.reason.kind, "stopped", "rank 0 was told to");
-    cr_expect_str_eq(s.last_exit.reason.output, "");
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped",
+                     "rank 0 was told to");
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.output, "");
     struct reason reasons[2];
     cr_assert_geq(core_why(s.cluster, job, reasons, 2), 1);
     cr_expect_str_eq(reasons[0].output, job->reason.output);
@@ -346,8 +347,9 @@ Test(failures, a_start_that_may_succeed_later_is_tried_again)
     struct story_node *node;
     story_worker(&s, "j1", 1, &node)->start_error = "port busy";
     ends("j1", 1, &(struct exit_info){.code = OS_ERROR});
-    cr_expect_str_eq(s.last_exit.reason.kind, "worker_failed");
-    cr_expect(strstr(s.last_exit.reason.text, "port busy"), "%s", s.last_exit.reason.text);
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "worker_failed");
+    cr_expect(strstr(story_records(&s, "worker_exited")->newest.reason.text, "port busy"), "%s",
+              story_records(&s, "worker_exited")->newest.reason.text);
     cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
     cr_expect_eq(story_job(&s, "j1")->restarts, 1);
 }

@@ -148,6 +148,31 @@ Test(jobs, cancel_ends_a_worker_that_ignores_it)
     cr_expect_eq(s.error.code, 0, "cancelling twice is fine");
 }
 
+/* It outlives SIGKILL too, as a process that hangs in the kernel does. */
+Test(jobs, who_does_not_end_is_named_once)
+{
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *stuck = story_worker(&s, "j1", 1, NULL);
+    stuck->ignores_term = true;
+    stuck->term_at = INT64_MAX / 2;
+    story_cancel(&s, "j1");
+    story_wait(&s, STOP_GRACE_MS + STOP_SLACK_MS - 1000);
+    cr_expect_eq(story_records(&s, "stop_overdue")->count, 0);
+    story_wait(&s, 2000);
+    const struct story_records *overdue = story_records(&s, "stop_overdue");
+    cr_assert_eq(overdue->count, 1);
+    cr_expect_str_eq(overdue->newest.job, "j1");
+    cr_expect_str_eq(overdue->newest.node, "b");
+    cr_expect_str_eq(overdue->newest.reason.text, "rank 1 on b does not end (asked to end)");
+    cr_expect_str_eq(overdue->newest.reason.hint, "look at process 102 on that node");
+    story_wait(&s, 2 * (STOP_GRACE_MS + STOP_SLACK_MS));
+    cr_expect_eq(overdue->count, 1);
+    story_expect(&s, "j1 stopping cancelled\n");
+    stuck->term_at = 1;
+    story_wait(&s, 1000);
+    story_expect(&s, "j1 cancelled cancelled\n");
+}
+
 Test(jobs, submitting_with_one_key_twice_makes_one_job)
 {
     story_two_nodes(&s);

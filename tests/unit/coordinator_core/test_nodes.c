@@ -201,9 +201,10 @@ Test(nodes, draining_moves_a_gang_away)
     const struct node *b = cluster_node(s.cluster, "b");
     cr_expect(strstr(b->reason.text, "nothing runs there"), "%s", b->reason.text);
     cr_expect(strstr(b->reason.hint, "muster uncordon b"), "%s", b->reason.hint);
-    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
-    cr_expect(strstr(s.last_exit.reason.text, "its node is being emptied"), "%s",
-              s.last_exit.reason.text);
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped");
+    cr_expect(
+        strstr(story_records(&s, "worker_exited")->newest.reason.text, "its node is being emptied"),
+        "%s", story_records(&s, "worker_exited")->newest.reason.text);
     story_node_set(&s, "b", NODE_UNCORDON);
     story_follow(&s);
     story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");

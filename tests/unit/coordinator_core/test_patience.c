@@ -115,3 +115,48 @@ Test(patience, growth_that_fails_leaves_the_gang_alone)
     story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
     cr_expect_eq(job->current.world, 3);
 }
+
+Test(patience, the_wait_after_growth_that_fails_doubles_up_to_its_most)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    const struct job *job = story_job(&s, "j1");
+    s.nodes[2].breaks = true;
+    story_node_up(&s, "c", 1);
+    for (int64_t wait_ms = GROW_BACKOFF_MS; wait_ms < 4 * GROW_BACKOFF_MAX_MS; wait_ms *= 2) {
+        int64_t expected_ms = wait_ms < GROW_BACKOFF_MAX_MS ? wait_ms : GROW_BACKOFF_MAX_MS;
+        cr_expect_eq(job->grow_after_ms - s.now_ms, expected_ms, "%lld ms",
+                     (long long)(job->grow_after_ms - s.now_ms));
+        story_wait(&s, expected_ms);
+    }
+    s.nodes[2].breaks = false;
+    story_wait(&s, GROW_BACKOFF_MAX_MS);
+    cr_assert_eq(job->current.world, 3);
+    s.nodes[2].breaks = true; /* it grew, so all is forgotten */
+    story_node_dies(&s, "c");
+    story_wait(&s, LEASE_MS + 1000);
+    cr_assert_eq(job->current.world, 2);
+    story_register(&s, "c", true);
+    story_follow(&s);
+    cr_expect_eq(job->grow_after_ms - s.now_ms, GROW_BACKOFF_MS);
+}
+
+/* The gang has been told of the newcomer that dies: it forms again without, at no cost. */
+Test(patience, growth_that_fails_late_costs_no_restart)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    const struct job *job = story_job(&s, "j1");
+    struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
+    evaluates->never_joins = true;
+    story_node_up(&s, "c", 1);
+    story_expect(&s, "c ready reported\nj1 reforming growing\n");
+    s.nodes[2].breaks = true;
+    story_follow(&s);
+    int64_t failed_ms = s.now_ms;
+    evaluates->never_joins = false;
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 running all_joined\n");
+    cr_expect_eq(job->current.world, 2);
+    cr_expect_eq(job->restarts, 0);
+    cr_expect_eq(job->restarts_without_progress, 0);
+    cr_expect_eq(job->grow_after_ms, failed_ms + GROW_BACKOFF_MS);
+}

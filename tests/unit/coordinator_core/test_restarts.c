@@ -120,3 +120,120 @@ Test(restarts, after_a_restart_agents_have_time_to_find_us)
     story_wait(&s, LEASE_MS + 1000);
     story_expect(&s, "a lost lease_expired\nb lost lease_expired\nj1 restarting node_lost\n");
 }
+
+/* The monotonic clock of another life begins anew, after a restart of the machine from nothing. */
+enum { BEFORE_MS = 10 * 24 * 3600 * 1000, AFTER_MS = 5000 };
+
+Test(restarts, max_runtime_counts_from_the_first_start)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s,
+                       &(struct story_spec){.name = "long", .nodes_min = 2, .max_runtime = "30s"});
+    story_wait(&s, 20000);
+    story_restart(&s, AFTER_MS);
+    s.trace[0] = 0;
+    story_wait(&s, 8000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    story_wait(&s, 4000);
+    story_expect(&s, "j1 stopping max_runtime\nj1 failed max_runtime\n");
+}
+
+/* While nobody was there to see it; a deadline of 0 would be none. */
+Test(restarts, max_runtime_may_be_over_before_the_coordinator_is_back)
+{
+    story_running_pair(&s,
+                       &(struct story_spec){.name = "long", .nodes_min = 2, .max_runtime = "30s"});
+    s.wall_offset_ms += 30000 + AFTER_MS;
+    story_restart(&s, AFTER_MS);
+    s.trace[0] = 0;
+    story_wait(&s, 2000);
+    cr_expect(strstr(s.trace, "j1 failed max_runtime\n"), "%s", s.trace);
+}
+
+Test(restarts, a_backoff_lasts_no_longer_than_its_most)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(
+        &s, &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .backoff = "4s..4s"});
+    for (int i = 0; i < 2; i++) {
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+    }
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_REFORMING);
+    story_restart(&s, AFTER_MS);
+    story_wait(&s, 3000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_REFORMING);
+    story_wait(&s, 2000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
+Test(restarts, growth_is_tried_again_within_its_longest_wait)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    s.nodes[2].breaks = true;
+    story_node_up(&s, "c", 1);
+    cr_assert_gt(story_job(&s, "j1")->grow_after_ms, s.now_ms);
+    s.nodes[2].breaks = false;
+    story_restart(&s, AFTER_MS);
+    story_wait(&s, GROW_BACKOFF_MAX_MS + 1000);
+    cr_expect_eq(story_job(&s, "j1")->current.world, 3);
+}
+
+Test(restarts, who_does_not_end_is_named_in_the_next_life)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *stuck = story_worker(&s, "j1", 1, NULL);
+    stuck->ignores_term = true;
+    stuck->term_at = INT64_MAX / 2;
+    story_cancel(&s, "j1");
+    story_wait(&s, 5000);
+    story_restart(&s, AFTER_MS);
+    story_wait(&s, STOP_GRACE_MS + STOP_SLACK_MS + 1000);
+    cr_expect_eq(story_records(&s, "stop_overdue")->count, 1);
+}
+
+Test(restarts, a_recovery_across_one_is_no_shorter_than_nothing)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s, &story_rigid);
+    story_progress(&s, "j1", 10);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_restart(&s, AFTER_MS);
+    story_worker(&s, "j1", 0, NULL)->never_joins = false;
+    story_wait(&s, 3000);
+    story_progress(&s, "j1", 11);
+    cr_assert_eq(story_job(&s, "j1")->recoveries, 1);
+    cr_expect_eq(story_job(&s, "j1")->last_recovery_ms, 3000);
+}
+
+Test(restarts, who_does_not_join_has_its_time_from_then_on)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    story_restart(&s, AFTER_MS);
+    s.trace[0] = 0;
+    story_wait(&s, SURVIVOR_TIMEOUT_MS - 1000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    story_wait(&s, 3000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(restarts, who_does_not_finish_has_its_time_from_then_on)
+{
+    s.now_ms = BEFORE_MS;
+    story_running_pair(&s, &story_rigid);
+    story_exit(&s, "j1", 0, 0);
+    story_restart(&s, AFTER_MS);
+    s.trace[0] = 0;
+    story_wait(&s, FINISH_PATIENCE_MS - 1000);
+    story_expect(&s, "a ready reported\nb ready reported\n");
+    story_wait(&s, 2000);
+    cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);
+}

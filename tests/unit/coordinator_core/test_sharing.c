@@ -477,9 +477,9 @@ Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
     cr_expect_str_eq(reasons[count - 1].kind, "preempted");
     cr_expect(strstr(reasons[count - 1].text, "job j2 (urgent)"), "%s", reasons[count - 1].text);
     cr_expect(strstr(reasons[count - 1].hint, "step 77"), "%s", reasons[count - 1].hint);
-    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
-    cr_expect(strstr(s.last_exit.reason.text, "gives way to job j2"), "%s",
-              s.last_exit.reason.text);
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped");
+    cr_expect(strstr(story_records(&s, "worker_exited")->newest.reason.text, "gives way to job j2"),
+              "%s", story_records(&s, "worker_exited")->newest.reason.text);
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
     cr_expect_eq(low->state, JOB_RUNNING);
@@ -493,7 +493,8 @@ Test(sharing, a_worker_given_back_is_no_failure)
     submit("elastic", 1, 2, NULL);
     story_scale(&s, "j1", 1, 1);
     story_follow(&s);
-    cr_expect_str_eq(s.last_exit.reason.kind, "stopped");
-    cr_expect(strstr(s.last_exit.reason.text, "its node is given back"), "%s",
-              s.last_exit.reason.text);
+    cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped");
+    cr_expect(
+        strstr(story_records(&s, "worker_exited")->newest.reason.text, "its node is given back"),
+        "%s", story_records(&s, "worker_exited")->newest.reason.text);
 }
