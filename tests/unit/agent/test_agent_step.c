@@ -134,7 +134,7 @@ static const char *happen(struct story *s, struct agent_event event)
 struct want { /* an assignment in short */
     uint64_t uid, generation;
     bool formed, stop;
-    uint32_t grace_ms;
+    uint32_t grace_ms, leave_ms;
     uint32_t slot, slots;
 };
 
@@ -146,6 +146,7 @@ static struct assignment *assignment_of(const struct want *want)
     a->generation = want->generation;
     a->stop = want->stop;
     a->grace_ms = want->grace_ms;
+    a->leave_ms = want->leave_ms;
     a->world = 1;
     a->slot = want->slot;
     a->slots = want->slots;
@@ -247,6 +248,74 @@ Test(agent_step, a_forgotten_worker_is_never_started_again)
     DESIRE_NOTHING(s, "forget(j/1)");
     DESIRE(s, "", {.uid = 1, .generation = 1});
     DESIRE(s, "start(j/2@2) remember(j/2:0)", {.uid = 2, .generation = 2});
+    story_end(&s);
+}
+
+/* The ring of those that are forgotten is as long as it says. */
+Test(agent_step, the_last_thousand_are_remembered_as_forgotten)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    for (uint64_t uid = 1; uid <= AGENT_TOMBSTONES_MAX; uid++) {
+        DESIRE(s, "report", {.uid = uid, .generation = 1, .stop = true});
+        happen(&s, EVENT(DESIRED, .desired = {.count = 0}));
+    }
+    DESIRE(s, "", {.uid = 1, .generation = 1});
+    DESIRE(s, "", {.uid = AGENT_TOMBSTONES_MAX, .generation = 1});
+    story_end(&s);
+}
+
+Test(agent_step, who_is_gone_is_not_taken_for_another_of_its_job)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "start(j/2@1) remember(j/2:0)", {.uid = 2, .generation = 1});
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "");
+    EXPECT(s, ABOUT(HELLO, 1, .request = 3), "refuse#3(NOT_FOUND)");
+    cr_expect_eq(worker(&s, 2)->state, AGENT_WORKER_STARTING);
+    DESIRE(s, "start(j/1@1) remember(j/1:0)", {.uid = 1, .generation = 1},
+           {.uid = 2, .generation = 1});
+    story_end(&s);
+}
+
+/* Its end may not have been heard of: what a new registration tells must still be there. */
+Test(agent_step, nobody_is_forgotten_before_the_coordinator_knows_this_agent)
+{
+    struct story s = story_begin();
+    joined(&s);
+    DESIRE_NOTHING(s, "term(j/1) report");
+    EXPECT(s, EVENT(UNREGISTERED), "register");
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
+    EXPECT(s, ABOUT(SHIPPED, 1), "");
+    EXPECT(s, EVENT(REGISTERED), "report");
+    DESIRE_NOTHING(s, "forget(j/1)");
+    story_end(&s);
+}
+
+Test(agent_step, output_shipped_in_between_is_not_all_there_is)
+{
+    struct story s = story_begin();
+    joined(&s);
+    EXPECT(s, ABOUT(SHIPPED, 1), "");
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "report");
+    DESIRE_NOTHING(s, "");
+    EXPECT(s, ABOUT(SHIPPED, 1), "forget(j/1)");
+    story_end(&s);
+}
+
+Test(agent_step, who_has_ended_neither_joins_nor_waits)
+{
+    struct story s = story_begin();
+    joined(&s);
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    struct worker_wait wait = {.communicator = "world", .sequence = 7, .waited_ms = 1200};
+    happen(&s, ABOUT(PROGRESS, 1, .request = 7, .progress = {.generation = 1, .wait = &wait}));
+    happen(&s, ABOUT(JOIN, 1, .request = 8, .deadline_ms = 60000,
+                     .join = {.generation = 2, .endpoint = "e"}));
+    cr_assert(worker(&s, 1)->joining == 2 && worker(&s, 1)->wait.waited_ms == 1200);
+    EXPECT(s, ABOUT(EXITED, 1, .exit = &exit_0), "refuse#8(CANCELLED) report");
+    cr_expect_eq(worker(&s, 1)->joining, 0);
+    cr_expect_eq(worker(&s, 1)->wait.waited_ms, 0);
     story_end(&s);
 }
 
@@ -366,6 +435,78 @@ Test(agent_step, survivors_hear_of_the_new_generation_and_join_it)
     story_end(&s);
 }
 
+Test(agent_step, each_lost_rank_is_reported_once_and_so_many)
+{
+    struct story s = story_begin();
+    uint32_t ranks[AGENT_LOST_RANKS_MAX];
+    for (uint32_t i = 0; i < AGENT_LOST_RANKS_MAX; i++)
+        ranks[i] = i;
+    joined(&s);
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 5,
+                 .lost_peers = {.generation = 1, .ranks = ranks, .count = 1}),
+           "report lost#5");
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 6,
+                 .lost_peers = {.generation = 1, .ranks = ranks, .count = AGENT_LOST_RANKS_MAX}),
+           "report lost#6");
+    uint32_t one_more = AGENT_LOST_RANKS_MAX;
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 7,
+                 .lost_peers = {.generation = 1, .ranks = &one_more, .count = 1}),
+           "lost#7");
+    cr_expect_eq(worker(&s, 1)->lost_ranks_count, AGENT_LOST_RANKS_MAX);
+    story_end(&s);
+}
+
+Test(agent_step, what_is_told_of_an_older_generation_changes_nothing)
+{
+    struct story s = story_begin();
+    uint32_t rank = 3;
+    struct worker_wait wait = {.communicator = "world", .sequence = 7, .waited_ms = 1200};
+    joined(&s);
+    happen(&s, ABOUT(PROGRESS, 1, .request = 2, .progress = {.generation = 1, .wait = &wait}));
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    happen(&s, ABOUT(JOIN, 1, .request = 3, .deadline_ms = 60000,
+                     .join = {.generation = 2, .step = 40, .endpoint = "e"}));
+    cr_expect_eq(worker(&s, 1)->memory.step, 40, "known before its first step there");
+    desire(&s, &(struct want){.uid = 1, .generation = 2, .formed = true}, 1);
+    cr_expect_eq(worker(&s, 1)->wait.waited_ms, 0, "what it waited in is over");
+    EXPECT(
+        s,
+        ABOUT(PROGRESS, 1, .request = 4, .progress = {.generation = 1, .step = 12, .wait = &wait}),
+        "progress#4");
+    cr_expect_eq(worker(&s, 1)->memory.step, 40);
+    cr_expect_eq(worker(&s, 1)->wait.waited_ms, 0);
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 5,
+                 .lost_peers = {.generation = 1, .ranks = &rank, .count = 1}),
+           "lost#5");
+    cr_expect_eq(worker(&s, 1)->broken, 0);
+    story_end(&s);
+}
+
+Test(agent_step, a_join_from_another_endpoint_is_news)
+{
+    struct story s = story_begin();
+    joined(&s);
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 3, .deadline_ms = 60000,
+                 .join = {.generation = 2, .endpoint = "e"}),
+           "report");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 4, .deadline_ms = 60000,
+                 .join = {.generation = 2, .endpoint = "e"}),
+           "refuse#3(ABORTED)");
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 5, .deadline_ms = 60000,
+                 .join = {.generation = 2, .endpoint = "f"}),
+           "refuse#4(ABORTED) report");
+    cr_expect_str_eq(worker(&s, 1)->endpoint, "f");
+    story_end(&s);
+}
+
 Test(agent_step, a_lost_join_answer_is_repeated)
 {
     struct story s = story_begin();
@@ -388,6 +529,10 @@ Test(agent_step, a_forming_generation_may_itself_be_overtaken)
     /* an answer that was overtaken on the way */
     DESIRE(s, "", {.uid = 1, .generation = 2, .formed = true});
     cr_expect_eq(worker(&s, 1)->assignment->generation, 3);
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 10, .deadline_ms = 60000,
+                 .join = {.generation = 2, .endpoint = "f"}),
+           "join#10(go g3)");
     story_end(&s);
 }
 
@@ -411,6 +556,15 @@ Test(agent_step, parked_calls_are_answered_before_their_deadline)
            "refuse#10(ABORTED) wake(2800)");
     s.now_ms = 2800;
     EXPECT(s, EVENT(TICK), "watch#11(g1)");
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    EXPECT(s,
+           ABOUT(JOIN, 1, .request = 12, .deadline_ms = 4000,
+                 .join = {.generation = 2, .endpoint = "e"}),
+           "report wake(3800)");
+    s.now_ms = 3799;
+    EXPECT(s, EVENT(TICK), "wake(3800)");
+    s.now_ms = 3800;
+    EXPECT(s, EVENT(TICK), "join#12(go g2)");
     story_end(&s);
 }
 
@@ -424,6 +578,37 @@ Test(agent_step, stop_is_heard_by_watch_and_join)
            ABOUT(JOIN, 1, .request = 11, .deadline_ms = 60000,
                  .join = {.generation = 1, .endpoint = "e"}),
            "join#11(stop)");
+    story_end(&s);
+}
+
+/* The answer to a watch, as the last event led to it. */
+static const struct agent_answer *watch_answer(const struct story *s)
+{
+    for (int i = 0; i < s->actions.count; i++)
+        if (s->actions.items[i].kind == AGENT_ACTION_ANSWER &&
+            s->actions.items[i].answer.kind == AGENT_ANSWER_WATCH)
+            return &s->actions.items[i].answer;
+    cr_assert_fail("no watch was answered");
+    abort();
+}
+
+Test(agent_step, who_is_to_stop_hears_how_long_it_has)
+{
+    struct story s = story_begin();
+    joined(&s);
+    happen(&s, ABOUT(WATCH, 1, .request = 10, .deadline_ms = 60000, .watch = {.generation = 1}));
+    desire(
+        &s,
+        &(struct want){.uid = 1, .generation = 1, .stop = true, .grace_ms = 3000, .leave_ms = 700},
+        1);
+    cr_expect_eq(watch_answer(&s)->grace_ms, 3000);
+    cr_expect_eq(watch_answer(&s)->leave_ms, 700);
+    happen(&s, EVENT(DESIRED, .desired = {.count = 0}));
+    desire(&s, &(struct want){.uid = 2, .generation = 1}, 1);
+    happen(&s, ABOUT(STARTED, 2, .started = {.pid = 43}));
+    happen(&s, ABOUT(WATCH, 2, .request = 11, .deadline_ms = 60000, .watch = {.generation = 1}));
+    DESIRE_NOTHING(s, "term(j/2) watch#11(stop) report");
+    cr_expect_eq(watch_answer(&s)->grace_ms, AGENT_GRACE_DEFAULT_MS);
     story_end(&s);
 }
 
@@ -468,6 +653,17 @@ Test(agent_step, a_found_worker_that_nobody_wants_is_stopped)
     story_end(&s);
 }
 
+Test(agent_step, a_found_one_that_has_ended_is_kept_until_the_coordinator_speaks)
+{
+    struct story s = story_begin();
+    struct worker_found ended = {.key = KEY("j", 1), .exited = true, .exit = {.lost = true}};
+    happen(&s, EVENT(FOUND, .found = &ended));
+    happen(&s, EVENT(REGISTERED));
+    EXPECT(s, ABOUT(SHIPPED, 1), "");
+    DESIRE_NOTHING(s, "forget(j/1)");
+    story_end(&s);
+}
+
 Test(agent_step, a_fenced_agent_leaves_and_touches_nothing)
 {
     struct story s = story_begin();
@@ -509,6 +705,21 @@ Test(agent_step, tokens_of_this_and_the_generation_before)
     cr_expect_eq(authorize(&s, 1, "token-1-1", false), E_ABORTED);
     cr_expect_eq(authorize(&s, 1, "token-1-1", true), 0);
     cr_expect_eq(authorize(&s, 1, "token-1-2", false), 0);
+    happen(&s, ABOUT(JOIN, 1, .request = 3, .deadline_ms = 60000,
+                     .join = {.generation = 2, .endpoint = "e"}));
+    desire(&s, &(struct want){.uid = 1, .generation = 2, .formed = true}, 1);
+    cr_expect_eq(authorize(&s, 1, "token-1-1", true), 0, "it may not have heard that it is over");
+    cr_expect_eq(authorize(&s, 1, "token-1-1", false), E_ABORTED);
+    story_end(&s);
+}
+
+Test(agent_step, who_starts_while_its_generation_is_overtaken_may_say_hello)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    desire(&s, &(struct want){.uid = 1, .generation = 1}, 1);
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    cr_expect_eq(authorize(&s, 1, "token-1-1", true), 0);
     story_end(&s);
 }
 
