@@ -248,7 +248,8 @@ const struct kernel_table *kernel_cpu(void);
  * WK_ENOMEM. */
 int kernel_warm(const struct kernel_table *kernels);
 
-/* Every table this machine can run, `reference` first, for tests; NULL past the last. */
+/* Every table this machine can run, `reference` first and the best last; NULL past the last. A
+ * machine that can run one can run those before it, and they are the same everywhere. */
 const struct kernel_table *kernel_cpu_variant(int i);
 
 #endif

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/kernel/cpu/blas.h"
 #include "libworker/step/context.h"
 
 /* One word per setting, then those of the objects. */
 enum {
     WORD_MODELS = SETTINGS_COUNT,
+    WORD_PRODUCTS,
     WORD_OPTIMIZERS,
     WORD_GROUPS = WORD_OPTIMIZERS + NUMBERS_UNITS_MAX,
     WORD_SCHEDULERS = WORD_GROUPS + NUMBERS_UNITS_MAX,
@@ -172,6 +174,21 @@ static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
         o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
 }
 
+/* Muon's update and PowerSGD's gradients are products that each rank makes for itself, and the
+ * library behind them has kernels by CPU, chosen when the process starts. Any other product ends in
+ * a sum over the ranks, whose bits all of them get. */
+static void say_products(const struct wk_context *ctx, char ret[WORD_MAX])
+{
+    const char *hook = settings_text(&ctx->settings, SETTING_DDP_HOOK);
+    bool repeated = strcmp(hook, "powersgd") == 0;
+    for (int i = 0; i < ctx->n_units; i++) {
+        const struct wk_optimizer *optimizer = ctx->units[i].optimizer;
+        repeated |= optimizer && strcmp(optimizer->ops->name, "muon") == 0;
+    }
+    if (repeated)
+        (void)str_copy(ret, WORD_MAX, blas_core() ? blas_core() : "none");
+}
+
 /* What this rank says about one thing, "" for nothing. */
 static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
 {
@@ -180,6 +197,8 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
         say_setting(&ctx->settings, (enum setting)word, ret);
     else if (word == WORD_MODELS)
         (void)str_printf(ret, WORD_MAX, "%d", ctx->n_units);
+    else if (word == WORD_PRODUCTS)
+        say_products(ctx, ret);
     else if (word < WORD_GROUPS)
         say_optimizer(ctx->units[word - WORD_OPTIMIZERS].optimizer, ret);
     else if (word < WORD_SCHEDULERS)
@@ -208,6 +227,8 @@ static void name_word(const struct wk_context *ctx, int word, char ret[NAME_MAX_
         (void)str_copy(ret, NAME_MAX_BYTES, setting_rows[word].name);
     else if (word == WORD_MODELS)
         (void)str_copy(ret, NAME_MAX_BYTES, "the number of models");
+    else if (word == WORD_PRODUCTS)
+        (void)str_copy(ret, NAME_MAX_BYTES, "the kernels of OpenBLAS (OPENBLAS_CORETYPE)");
     else if (word < WORD_GROUPS)
         name_of_unit(ctx, word - WORD_OPTIMIZERS, "", ret);
     else if (word < WORD_SCHEDULERS)

@@ -99,6 +99,9 @@ struct wk_context {
     bool is_sharded; /* units are cut over the ranks: this one has part `part` of `parts` */
     int part, parts;
 
+    const struct kernel_table *kernels;        /* the best of this machine's */
+    const struct kernel_table *common_kernels; /* this generation's; NULL before one */
+
     /* Of mixed_precision. */
     struct narrowing narrowing; /* but for whose steps it goes by */
     bool scales;                /* fp16: losses are multiplied by the scalers' scales */
@@ -158,6 +161,7 @@ struct context_seams {
     struct session
         *session; /* owned by the context from then on, also after a failure; may be NULL */
     bool quiet;   /* no progress lines */
+    const struct kernel_table *kernels; /* the best of this machine's; NULL: as it is */
 };
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx);
@@ -196,6 +200,10 @@ int context_meet(struct wk_context *ctx, struct error *err);
 /* alike.c: whether all ranks have the settings and objects that shape the mathematics in common.
  * All ranks call it, with prepared objects. WK_EMISMATCH on all, naming the first that differs. */
 int alike_check(struct wk_context *ctx, struct error *err);
+
+/* kernels.c: give every unit the best kernels that all ranks have; says so where this rank has
+ * better ones. All ranks call it, with prepared objects. */
+int kernels_agree(struct wk_context *ctx, struct error *err);
 
 /* state.c: everything that must survive */
 

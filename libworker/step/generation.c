@@ -75,6 +75,8 @@ static int timeout_ms(const struct wk_context *ctx, enum setting setting)
 int context_meet(struct wk_context *ctx, struct error *err)
 {
     int rc = alike_check(ctx, err);
+    if (!rc)
+        rc = kernels_agree(ctx, err);
     return rc ? rc : units_meet(ctx, err);
 }
 

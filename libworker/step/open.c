@@ -175,6 +175,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     ctx->notice = options ? options->notice : NULL;
     ctx->notice_arg = options ? options->notice_arg : NULL;
     ctx->session = seams->session;
+    ctx->kernels = seams->kernels ? seams->kernels : kernel_cpu();
     ctx->world = 1;
     ctx->saved_step = -1;
     ctx->folder_fd = -1;

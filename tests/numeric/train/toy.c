@@ -205,6 +205,7 @@ void toy_run(struct toy *toy)
                                  .notice_arg = toy};
     struct context_seams seams = {.environment = toy->environment ? toy->environment : &empty,
                                   .session = toy->session,
+                                  .kernels = toy->kernels,
                                   .quiet = true};
     if (!context_open(&options, &seams, &ctx)) {
         make(toy, ctx, &objects);

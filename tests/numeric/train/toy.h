@@ -20,7 +20,8 @@ struct toy {
     bool custom;        /* a linear model with the program's own passes instead of the GPT */
     bool borrowed;      /* the GPT as a custom model; how its passes go about it: */
     enum borrowed_how how;
-    unsigned narrow; /* of a custom model's buffers */
+    unsigned narrow;                    /* of a custom model's buffers */
+    const struct kernel_table *kernels; /* the best of its CPU; NULL: as it is */
 
     /* Called after each step taken; true ends the run in the middle of the next one: before its
      * backward pass, or with its reductions under way. */

@@ -1,0 +1,53 @@
+/* One table of kernels for all ranks. Under ddp every rank applies the optimizer to the same sums
+ * by itself, so CPUs that round differently (AVX-512, AVX2, without FMA) would let the parameters
+ * drift apart without a word. All take the best table that every rank has: a generation with a
+ * lesser CPU costs some speed, one without it has its speed back.
+ */
+#include <stdlib.h>
+
+#include "libworker/step/context.h"
+
+/* Its place among the tables of this machine, each of which includes what those before it need. */
+static int64_t level_of(const struct kernel_table *table)
+{
+    int level = 0;
+    while (kernel_cpu_variant(level) && kernel_cpu_variant(level) != table)
+        level++;
+    return level;
+}
+
+static void use(struct wk_context *ctx, const struct kernel_table *table)
+{
+    struct unit *unit;
+    units_each(unit, ctx) {
+        unit->model->kernels = table;
+        if (unit->optimizer)
+            unit->optimizer->kernels = table;
+    }
+    ctx->common_kernels = table;
+}
+
+int kernels_agree(struct wk_context *ctx, struct error *err)
+{
+    int64_t own = level_of(ctx->kernels);
+    int64_t *all = calloc((size_t)ctx->world, sizeof(*all));
+    if (!all)
+        return error_set(err, WK_ENOMEM, "no memory to compare the CPUs of %d ranks", ctx->world);
+    int rc = wk_all_gather(ctx->comm, &own, all, 1, WK_I64, NULL);
+    int least = 0;
+    for (int rank = 1; rank < ctx->world && !rc; rank++)
+        if (all[rank] < all[least])
+            least = rank;
+    const struct kernel_table *common = kernel_cpu_variant((int)all[least]);
+    free(all);
+    if (rc || !common)
+        return error_set(err, rc ? rc : WK_EMISMATCH, "%s",
+                         rc ? wk_comm_error(ctx->comm) : "ranks run different builds of libworker");
+    if (common != ctx->kernels && common != ctx->common_kernels)
+        context_notice(ctx,
+                       "all ranks compute with %s, the most that rank %d's CPU has (this one has "
+                       "%s), for the same bits everywhere",
+                       common->name, least, ctx->kernels->name);
+    use(ctx, common);
+    return 0;
+}
