@@ -187,7 +187,6 @@ static void end(struct step *step, struct job *job)
     struct reason reason = job->reason;
     enum job_state ending = job->ending;
     job->exit_code = exit_code_of(job, ending);
-    step_desired_group(step, job, &job->current);
     job_set_state(step, job, ending, &reason);
     step->place = true;
 }

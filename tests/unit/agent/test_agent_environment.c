@@ -21,7 +21,8 @@ static struct assignment *two_nodes(void)
     return a;
 }
 
-static const char *const inherited[] = {"PATH=/bin", "HOME=/root", "RANK=99", "bad name=1", NULL};
+static const char *const inherited[] = {"PATH=/bin",  "HOME=/root", "RANKING=1", "RANK=99",
+                                        "bad name=1", "ODD=\xff",   NULL};
 
 struct built {
     struct arena arena;
@@ -67,9 +68,14 @@ Test(environment, place_in_the_world_as_torchrun_gives_it)
            {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "23456"},
            {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "5"},
            {"TORCHELASTIC_RUN_ID", "gpt-1"}, {"OMP_NUM_THREADS", "3"}, {"PATH", "/bin"},
-           {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"bad name", NULL});
-    assignment_release(a);
+           {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"bad name", NULL}, {"RANKING", "1"},
+           {"ODD", NULL});
     arena_fini(&b.arena);
+    a->cpus = 0.5;
+    b = build(a, false);
+    EXPECT(b, {"OMP_NUM_THREADS", "1"});
+    arena_fini(&b.arena);
+    assignment_release(a);
 }
 
 Test(environment, muster_names)
@@ -188,6 +194,7 @@ Test(environment, is_sorted_without_repeats)
     arena_fini(&b.arena);
 }
 
+/* The last that fits, and one more. */
 Test(environment, too_many_names_are_refused)
 {
     struct assignment *a = two_nodes();
@@ -197,8 +204,19 @@ Test(environment, too_many_names_are_refused)
         snprintf(names[i], sizeof(names[i]), "N%d", i);
         many[i] = (struct named_value){names[i], "v"};
     }
-    a->env = many, a->env_count = ENVIRONMENT_NAMES_MAX;
+    a->env = many;
     struct built b = build(a, false);
+    int room = ENVIRONMENT_NAMES_MAX;
+    for (const char *const *e = b.envp; *e; e++)
+        room--;
+    arena_fini(&b.arena);
+    a->env_count = room;
+    b = build(a, false);
+    cr_assert_eq(b.rc, 0, "%s", b.err.text);
+    cr_expect_null(b.envp[ENVIRONMENT_NAMES_MAX]);
+    arena_fini(&b.arena);
+    a->env_count = room + 1;
+    b = build(a, false);
     cr_expect_eq(b.rc, E_RESOURCE_EXHAUSTED);
     arena_fini(&b.arena);
     assignment_release(a);

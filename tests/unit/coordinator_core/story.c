@@ -58,6 +58,12 @@ static void trace(struct story *story, const struct record *record)
                        record->to, record->reason.kind);
 }
 
+static void note_stored(struct story *story, const char *what)
+{
+    size_t used = strlen(story->stored);
+    (void)snprintf(story->stored + used, sizeof story->stored - used, "%s ", what);
+}
+
 static void perform(struct story *story, const struct action *action)
 {
     switch (action->kind) {
@@ -79,7 +85,11 @@ static void perform(struct story *story, const struct action *action)
         story->versions++;
         break;
     case ACTION_STORE_JOB:
+        note_stored(story, action->job);
+        break;
     case ACTION_STORE_NODE:
+        note_stored(story, action->node);
+        break;
     case ACTION_JOB_CHANGED:
     case ACTION_WAKE_AT:
         break;
@@ -94,6 +104,7 @@ void story_send(struct story *story, const struct event *event)
     int answers = 0;
     timed.now_ms = story->now_ms;
     timed.wall_ms = story->now_ms + story->wall_offset_ms;
+    (void)str_copy(story->stored, sizeof story->stored, " ");
     actions_init(&actions);
     coordinator_step(story->cluster, &timed, &actions);
     for (int i = 0; i < actions.count; i++) {

@@ -63,7 +63,8 @@ struct story {
     int pruned;
     char pruned_first[64];
     struct story_records records[STORY_KINDS_MAX];
-    int versions; /* NODE_CHANGED actions seen */
+    int versions;     /* NODE_CHANGED actions seen */
+    char stored[256]; /* by the last event: " j1 a ", jobs and nodes */
 };
 
 struct story_spec {

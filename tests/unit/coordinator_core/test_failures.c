@@ -218,7 +218,7 @@ Test(failures, the_first_exit_by_wall_time_is_the_cause)
 }
 
 /* Heard of in one report: who ended because a peer did is no cause, however early it noticed. */
-Test(failures, who_failed_by_itself_is_the_cause_though_a_peer_ended_before)
+static void two_end_in_one_report(const struct exit_info *first, const struct exit_info *second)
 {
     story_node_up(&s, "c", 2);
     story_submit(&s, &(struct story_spec){.name = "j",
@@ -228,19 +228,31 @@ Test(failures, who_failed_by_itself_is_the_cause_though_a_peer_ended_before)
                                           .restart_max = -1,
                                           .elastic = "off"});
     story_follow(&s);
-    struct story_node *node;
-    struct story_worker *peer = story_worker(&s, "j1", 0, &node);
-    struct story_worker *cause = story_worker(&s, "j1", 1, &node);
     cr_assert_eq(story_job(&s, "j1")->state, JOB_RUNNING);
-    peer->exited = cause->exited = true;
-    peer->exit = (struct exit_info){.code = EXIT_PEER_LOST, .wall_ms = s.now_ms};
-    cause->exit = (struct exit_info){.code = 9, .wall_ms = s.now_ms + 5};
-    story_report(&s, node->name);
+    struct story_worker *workers[] = {story_worker(&s, "j1", 0, NULL),
+                                      story_worker(&s, "j1", 1, NULL)};
+    workers[0]->exited = workers[1]->exited = true;
+    workers[0]->exit = *first;
+    workers[1]->exit = *second;
+    story_report(&s, "c");
     story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_FAILED);
+}
+
+Test(failures, who_failed_by_itself_is_the_cause_though_a_peer_ended_before)
+{
+    two_end_in_one_report(&(struct exit_info){.code = EXIT_PEER_LOST, .wall_ms = 1000},
+                          &(struct exit_info){.code = 9, .wall_ms = 1005});
     const struct job *job = story_job(&s, "j1");
-    cr_expect_eq(job->state, JOB_FAILED);
     cr_expect_eq(job->exit_code, 9);
     cr_expect(strstr(job->reason.text, "rank 1 on c: exited with code 9"), "%s", job->reason.text);
+}
+
+Test(failures, of_two_that_failed_by_themselves_the_earlier_is_the_cause)
+{
+    two_end_in_one_report(&(struct exit_info){.code = 8, .wall_ms = 1005},
+                          &(struct exit_info){.code = 9, .wall_ms = 1000});
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 9);
 }
 
 static void ends(const char *id, int rank, const struct exit_info *exit)

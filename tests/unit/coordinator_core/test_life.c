@@ -53,6 +53,28 @@ Test(jobs, a_gang_waits_for_all_of_its_nodes_and_then_starts)
     cr_expect_eq(job->current.world, 2);
 }
 
+/* Who holds what it waits for changes often and is shown; the kind of its reason is stored too. */
+Test(jobs, what_kind_of_reason_a_job_waits_for_is_stored)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "first", .nodes_min = 1, .slots = 1});
+    story_submit(&s, &(struct story_spec){.name = "second", .nodes_min = 1, .slots = 1});
+    story_submit(&s, &(struct story_spec){.name = "third", .nodes_min = 1, .slots = 1});
+    story_follow(&s);
+    const struct job *third = story_job(&s, "j3");
+    cr_expect_str_eq(third->reason.kind, "waiting_for_slots");
+    cr_expect(strstr(third->reason.text, "in use by first"), "%s", third->reason.text);
+    uint64_t version = third->version;
+    story_exit(&s, "j1", 0, 0);
+    cr_expect_str_eq(third->reason.kind, "waiting_for_slots");
+    cr_expect_null(strstr(third->reason.text, "first"), "%s", third->reason.text);
+    cr_expect_gt(third->version, version);
+    cr_expect_null(strstr(s.stored, " j3 "), "%s", s.stored);
+    story_node_set(&s, "a", NODE_CORDON);
+    cr_expect_str_neq(third->reason.kind, "waiting_for_slots");
+    cr_expect(strstr(s.stored, " j3 "), "%s", s.stored);
+}
+
 Test(jobs, a_cluster_that_stops_lets_jobs_save_and_the_next_life_goes_on)
 {
     story_running_pair(&s, &story_pair);
@@ -223,6 +245,7 @@ Test(jobs, a_job_longer_than_max_runtime_fails_with_that_reason)
     story_expect(&s, "");
     story_wait(&s, 2000);
     story_expect(&s, "j1 stopping max_runtime\nj1 failed max_runtime\n");
+    cr_expect_eq(story_job(&s, "j1")->exit_code, 1, "no rank had another");
 }
 
 Test(jobs, a_program_that_is_slow_to_say_hello_is_given_its_membership_later)

@@ -105,6 +105,17 @@ Test(restarts, a_pause_while_a_gang_forms_takes_no_time_from_it)
     cr_expect_eq(story_job(&s, "j1")->restarts, 1);
 }
 
+Test(restarts, a_pause_while_some_have_finished_takes_no_time_from_the_others)
+{
+    story_running_pair(&s, &story_rigid);
+    story_exit(&s, "j1", 0, 0);
+    pause_of_the_coordinator(FINISH_PATIENCE_MS + 1000);
+    story_wait(&s, FINISH_PATIENCE_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 3000);
+    cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);
+}
+
 Test(restarts, after_a_restart_agents_have_time_to_find_us)
 {
     story_running_pair(&s, &story_pair);
