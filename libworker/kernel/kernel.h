@@ -244,8 +244,8 @@ const struct kernel_table *kernel_reference(void);
 const struct kernel_table *kernel_cpu(void);
 
 /* Let the library behind products take the memory it keeps for good, before memory is measured or
- * short: OpenBLAS takes 128 MiB at the first large product and asks for ever where it is refused.
- * WK_ENOMEM. */
+ * short: OpenBLAS takes 128 MiB for each of its threads and at the first large product, and asks
+ * for ever where it is refused. Not while another thread multiplies. WK_ENOMEM. */
 int kernel_warm(const struct kernel_table *kernels);
 
 /* Every table this machine can run, `reference` first and the best last; NULL past the last. A

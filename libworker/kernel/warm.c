@@ -2,6 +2,7 @@
 
 #include <worker/error.h>
 
+#include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/kernel.h"
 
 enum { SIDE = 256 }; /* small products go without the memory */
@@ -9,7 +10,7 @@ enum { SIDE = 256 }; /* small products go without the memory */
 int kernel_warm(const struct kernel_table *kernels)
 {
     size_t count = (size_t)SIDE * SIDE;
-    float *memory = calloc(3 * count, sizeof(*memory));
+    float *memory = blas_warm() ? NULL : calloc(3 * count, sizeof(*memory));
     if (!memory)
         return WK_ENOMEM;
     struct kernel_gemm gemm = {.m = SIDE,

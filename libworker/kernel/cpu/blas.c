@@ -7,11 +7,39 @@
 #include <stdlib.h>
 
 #include <cblas.h>
+#include <worker/error.h>
+
+enum { WARM_ROWS = 128, WARM_SIDE = 128 }; /* of each thread: less is done by fewer of them */
+
+static bool threads_are_chosen(void)
+{
+    return getenv("OPENBLAS_NUM_THREADS") || getenv("OMP_NUM_THREADS");
+}
 
 void blas_start(void)
 {
-    if (!getenv("OPENBLAS_NUM_THREADS") && !getenv("OMP_NUM_THREADS"))
+    if (!threads_are_chosen())
         openblas_set_num_threads(1);
+}
+
+/* Its threads start with the library, as many as there are processors, and take their memory
+ * whenever they first run: a product in which each has a part ends after that. */
+int blas_warm(void)
+{
+    int now = openblas_get_num_threads();
+    int threads = threads_are_chosen() ? now : openblas_get_num_procs();
+    int rows = threads * WARM_ROWS;
+    float *memory = calloc((size_t)(2 * rows + WARM_SIDE) * WARM_SIDE, sizeof(*memory));
+    if (!memory)
+        return WK_ENOMEM;
+    float *tall = memory, *square = tall + (size_t)rows * WARM_SIDE;
+    float *product = square + (size_t)WARM_SIDE * WARM_SIDE;
+    openblas_set_num_threads(threads);
+    cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, rows, WARM_SIDE, WARM_SIDE, 1, tall,
+                rows, square, WARM_SIDE, 0, product, rows);
+    openblas_set_num_threads(now);
+    free(memory);
+    return 0;
 }
 
 bool blas_gemm(const struct kernel_gemm *g)
@@ -32,6 +60,11 @@ const char *blas_core(void)
 
 void blas_start(void)
 {
+}
+
+int blas_warm(void)
+{
+    return 0;
 }
 
 bool blas_gemm(const struct kernel_gemm *g)

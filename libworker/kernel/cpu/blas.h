@@ -12,6 +12,11 @@
  */
 void blas_start(void);
 
+/* Let each of the library's own threads take its memory now. A thread that has not run yet would
+ * otherwise take what the first product left, and the next product ask for more. Not while another
+ * thread multiplies. WK_ENOMEM. */
+int blas_warm(void);
+
 /* True when done; false when there is no library. Any thread. */
 bool blas_gemm(const struct kernel_gemm *gemm);
 
