@@ -35,6 +35,25 @@ int client_read_line(const char *path, char *ret, size_t size, struct error *err
     return 0;
 }
 
+/* Takes from a place what is still missing. A token that stands beside another address is for that
+ * one's coordinator, and is not shown to this one.
+ */
+static void take(struct place *place, const char *url, const char *token)
+{
+    bool ours = !place->url[0] || !url[0] || strcmp(place->url, url) == 0;
+    if (!place->url[0])
+        str_copy(place->url, sizeof(place->url), url);
+    if (!place->token[0] && ours)
+        str_copy(place->token, sizeof(place->token), token);
+}
+
+static void warn_if_others_read(FILE *file, const char *path)
+{
+    struct stat st;
+    if (fstat(fileno(file), &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
+        fprintf(stderr, "muster: others may read the token in %s: chmod 600 it\n", path);
+}
+
 static int read_config(struct place *place, struct error *err)
 {
     char dir[512], path[640];
@@ -48,7 +67,7 @@ static int read_config(struct place *place, struct error *err)
     static const char *const keys[] = {"addr", "token", NULL};
     char text[CONFIG_MAX_BYTES];
     size_t size = fread(text, 1, sizeof(text), file);
-    fclose(file);
+    const char *url = "", *secret = "";
     struct arena arena;
     arena_init(&arena, 1 << 20);
     struct tree *tree = NULL, *child;
@@ -67,13 +86,16 @@ static int read_config(struct place *place, struct error *err)
             rc = tree_read_string(child, &value, err);
             if (rc != 0)
                 break;
-            if (addr && !place->url[0])
-                str_copy(place->url, sizeof(place->url), value);
-            if (token && !place->token[0])
-                str_copy(place->token, sizeof(place->token), value);
+            url = addr ? value : url;
+            secret = token ? value : secret;
         }
     }
+    if (rc == 0)
+        take(place, url, secret);
+    if (secret[0])
+        warn_if_others_read(file, path);
     arena_fini(&arena);
+    fclose(file);
     return rc;
 }
 
@@ -81,15 +103,15 @@ static int read_config(struct place *place, struct error *err)
 static void read_current(struct place *place)
 {
     char dir[512], path[640];
+    struct place found = {0};
     struct error ignored;
     if (paths_data_dir(dir, sizeof(dir), &ignored) != 0)
         return;
     snprintf(path, sizeof(path), "%s/current/rpc.url", dir);
-    if (!place->url[0])
-        (void)client_read_line(path, place->url, sizeof(place->url), &ignored);
+    (void)client_read_line(path, found.url, sizeof(found.url), &ignored);
     snprintf(path, sizeof(path), "%s/current/admin.token", dir);
-    if (!place->token[0])
-        (void)client_read_line(path, place->token, sizeof(place->token), &ignored);
+    (void)client_read_line(path, found.token, sizeof(found.token), &ignored);
+    take(place, found.url, found.token);
 }
 
 int client_open(const struct args *args, struct client *ret, struct error *err)

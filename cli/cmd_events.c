@@ -53,8 +53,8 @@ static void print_event(const Muster__Event *event)
     if (event->generation)
         printf(" g%" PRIu64, event->generation);
     if (event->to[0])
-        printf(" %s → %s%s%s", event->from, colour_of_state(stdout, event->to), event->to,
-               colour_off(stdout));
+        printf(" %s%s%s%s%s", event->from, event->from[0] ? " → " : "",
+               colour_of_state(stdout, event->to), event->to, colour_off(stdout));
     if (event->reason && event->reason->text[0])
         printf(": %s", event->reason->text);
     putchar('\n');

@@ -213,8 +213,8 @@ static int run_why(const struct args *args)
         for (size_t i = 0; i < answer->n_history; i++) {
             const Muster__Event *event = answer->history[i];
             printf("  %s%s%s %s%s%s%s %s\n", colour_dim(stdout), format_time(event->wall_ms, time),
-                   colour_off(stdout), event->from[0] ? event->from : event->kind,
-                   event->to[0] ? " → " : "", event->to, event->reason ? ":" : "",
+                   colour_off(stdout), event->to[0] ? event->from : event->kind,
+                   event->from[0] && event->to[0] ? " → " : "", event->to, event->reason ? ":" : "",
                    event->reason ? event->reason->text : "");
         }
     }

@@ -242,7 +242,10 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
         struct stat info;
         if (reap(&up->children[0], &exit) == 0) {
             print_failure(&up->children[0]);
-            return error_set(err, E_FAILED_PRECONDITION, "the coordinator did not start");
+            error_set(err, E_FAILED_PRECONDITION, "the coordinator did not start");
+            error_hint(err, "above is why; if a port is taken, --rpc tcp://127.0.0.1:0 --http "
+                            "127.0.0.1:0 find free ones");
+            return E_FAILED_PRECONDITION;
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
             (!page || read_address(up, "http.url", up->http, sizeof(up->http)) == 0) &&
@@ -460,7 +463,8 @@ static void banner(const struct up *up, int nodes)
            colour_off(stdout), nodes, nodes == 1 ? "" : "s");
     printf("  page   %s\n  rpc    %s\n  data   %s (logs, and the admin token in admin.token)\n",
            up->http[0] ? up->http : "off", up->rpc, up->data);
-    printf("In another terminal: muster run -- COMMAND      Ctrl-C here ends everything.\n");
+    printf("In another terminal: muster run -- COMMAND\n"
+           "Ctrl-C here: every job saves and ends, and goes on at the next `muster up`.\n");
     fflush(stdout);
 }
 

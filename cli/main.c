@@ -46,6 +46,13 @@ static int unknown_verb(const char *name)
     for (size_t i = 0; all_verbs[i]; i++)
         names[i] = all_verbs[i]->name;
     const char *nearest = str_nearest(name, names);
+    if (name[0] == '-') {
+        fprintf(stderr,
+                "muster: '%s' comes before the verb\n"
+                "        options follow it: muster VERB %s ...\n",
+                name, name);
+        return EXIT_USAGE;
+    }
     fprintf(stderr, "muster: '%s' is not a verb", name);
     if (nearest)
         fprintf(stderr, "; did you mean '%s'?\n", nearest);

@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from localcluster import ROOT, Cluster, wait_for  # noqa: E402
+from localcluster import ROOT, Cluster  # noqa: E402
 
 MODEL = ["--layers", "4", "--heads", "4", "--width", "128", "--context", "128", "--batch", "16"]
 CHECKPOINT_EVERY = 75
@@ -74,14 +74,20 @@ class Demo:
         return self.cluster.rest("GET", f"/v1/jobs/{self.job_id}")[1]
 
     def watch_until(self, what, seconds, reached):
-        def probe():
+        """The job when it is so. A busy machine may take its time: only so many seconds without a step are too long."""
+        step, since = -1, time.monotonic()
+        while time.monotonic() - since < seconds:
             job = self.job()
             progress(job)
-            if job["state"] in ENDED and not reached(job):
+            if reached(job):
+                return job
+            if job["state"] in ENDED:
                 raise RuntimeError(f"the job is {job['state']} before '{what}': {(job.get('reason') or {}).get('text')}\n"
                                    + self.cluster.muster("logs", self.job_id).stdout[-3000:])
-            return job if reached(job) else None
-        return wait_for(what, seconds, probe, every=0.1)
+            if int(job.get("step") or 0) != step:
+                step, since = int(job.get("step") or 0), time.monotonic()
+            time.sleep(0.1)
+        raise TimeoutError(f"waiting for {what}: no step for {seconds} s")
 
     def checkpoints(self):
         return self.cluster.rest("GET", f"/v1/jobs/{self.job_id}/checkpoints")[1].get("checkpoints", [])
@@ -96,7 +102,7 @@ class Demo:
         say(f"submitted {self.job_id}: examples/gpt on 1..2 nodes, a checkpoint every {CHECKPOINT_EVERY} steps")
 
     def lose_and_regain(self):
-        job = self.watch_until("two checkpoints with both nodes", 90, lambda j: j.get("world") == 2 and j["state"] == "running" and len(self.checkpoints()) >= 2)
+        job = self.watch_until("two checkpoints with both nodes", 60, lambda j: j.get("world") == 2 and j["state"] == "running" and len(self.checkpoints()) >= 2)
         last = self.checkpoints()[-1]
         lost_node = next(w["node"] for w in job["workers"] if int(w.get("rank") or 0) == 1)
         before = int(self.job().get("step") or 0)
@@ -126,7 +132,7 @@ class Demo:
         return next(at for to, at in moves if to == "running" and at >= lost) - lost
 
     def finish(self, entropy, recovery):
-        job = self.watch_until("the end", 170, lambda j: j["state"] in ENDED)
+        job = self.watch_until("the end", 60, lambda j: j["state"] in ENDED)
         progress_done()
         if job["state"] != "succeeded":
             raise RuntimeError(f"the job {job['state']}: {(job.get('reason') or {}).get('text')}")

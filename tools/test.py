@@ -50,7 +50,8 @@ def ctest(preset, *selection, env=None):
         raise Failed(out[-4000:])
     failed, count = int(total.group(1)), int(total.group(2))
     skipped = len(re.findall(r"\*\*\*Skipped", out))
-    for line in sorted(set(re.findall(r"^.*SKIPPED:? .*$", out, re.M)))[:20]:
+    log = (ROOT / folder / "Testing/Temporary/LastTest.log").read_text(errors="replace") # out has what failed only
+    for line in sorted(set(re.findall(r"^.*SKIPPED:? .*$", log, re.M)))[:20]:
         print("   ", line.strip())
     if code or failed:
         start = out.find("***Failed")

@@ -68,7 +68,7 @@ function showLogin(message) {
         note.textContent = error.message;
       }
     },
-  }, h("h1", {}, "Sign in"), h("p", {}, "Paste an access token. ", h("code", {}, "muster up"), " keeps one in ", h("code", {}, "admin.token"), " of its data folder."), token, h("button", {}, "Sign in"), note);
+  }, h("h1", {}, "Sign in"), h("p", {}, "Paste an access token. The coordinator's data folder has one in ", h("code", {}, "admin.token"), "; ", h("code", {}, "muster token create"), " makes others."), token, h("button", {}, "Sign in"), note);
   root.replaceChildren(form);
   token.focus();
 }

@@ -16,7 +16,7 @@ const result = (entry) => (entry.result === "OK" ? h("span", { class: "why" }, h
 export function auditView(root) {
   const body = h("div");
   const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the audit trail by text", "data-shortcut": "/", oninput: () => draw() });
-  root.replaceChildren(h("h1", {}, "Audit"), h("div", { class: "tools" }, h("p", { class: "dim" }, `Who changed what: the last ${SHOWN_MAX}; muster events --audit has all.`), filter), body);
+  root.replaceChildren(h("h1", {}, "Audit"), h("div", { class: "tools" }, h("p", { class: "dim" }, `Who changed what: the last ${SHOWN_MAX}; `, h("code", {}, "muster events --audit"), " has more."), filter), body);
   let after = 0, all = [];
 
   function draw() {

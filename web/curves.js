@@ -3,6 +3,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { number } from "./format.js";
 
 const POINTS_MAX = 4000; // of a series; beyond it every other one goes
 const SMOOTH_SHARE = 1 / 100; // of the curve: after as many points one counts half
@@ -32,14 +33,14 @@ const generationLines = {
       ctx.stroke();
       if (at < free) continue; // no room for its number
       ctx.fillText(`g${generation}`, at + 3, area.top + 11);
-      free = at + 30;
+      free = at + ctx.measureText(`g${generation}`).width + 9;
     }
     ctx.restore();
   },
 };
 
 function makeChart(canvas) {
-  const axis = (text, position) => ({ type: "linear", position, bounds: position === "bottom" ? "data" : "ticks", beginAtZero: position === "bottom", title: { display: true, text }, ticks: { maxTicksLimit: 7, maxRotation: 0 }, grid: { drawOnChartArea: position !== "right" } });
+  const axis = (text, position) => ({ type: "linear", position, bounds: position === "bottom" ? "data" : "ticks", beginAtZero: position === "bottom", title: { display: true, text }, ticks: { maxTicksLimit: 7, maxRotation: 0, ...(position !== "left" && { callback: number }) }, grid: { drawOnChartArea: position !== "right" } });
   const line = (label, yAxisID, borderWidth, extra) => ({ label, data: [], yAxisID, borderWidth, pointRadius: 0, pointHitRadius: 6, ...extra });
   return new Chart(canvas, {
     type: "line",
@@ -157,7 +158,8 @@ export class Curves {
   // The step at which each generation did its first.
   place(generations) {
     const data = this.chart.data.datasets[LOSS].data;
-    return generations.map(({ from, generation }) => ({ generation, step: data.find((p) => p.at >= from)?.x })).filter((m) => m.step !== undefined);
+    const marks = generations.map(({ from, generation }) => ({ generation, step: data.find((p) => p.at >= from)?.x }));
+    return marks.filter((m, i) => m.step !== undefined && m.step !== marks[i + 1]?.step); // one that did none has no line
   }
 
   // Steps a second of late, 0 if nobody can say.

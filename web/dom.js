@@ -93,12 +93,24 @@ export const state = (word) => h("span", { class: `state ${word || "unknown"}` }
 
 export const jobLink = (id, name) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, name || id);
 
-// One of a few colours a job keeps wherever it is drawn.
-export const JOB_COLOURS = 8;
-export function jobColour(id) {
-  const number = Number(/^j(\d+)$/.exec(id)?.[1] || 0);
-  return `job-${number % JOB_COLOURS}`;
+// Jobs that hold slots have one of a few colours, and keep it. One that comes gets the colour of its
+// number unless another has it, then the next that is free; only beyond eight jobs do two share one.
+const JOB_COLOURS = 8;
+const worn = new Map();
+const own = (id) => Number(/^j(\d+)$/.exec(id)?.[1] || 0) % JOB_COLOURS;
+
+// The jobs that hold slots now: before anything of them is drawn.
+export function colourJobs(ids) {
+  const here = new Set(ids);
+  for (const id of worn.keys()) if (!here.has(id)) worn.delete(id);
+  for (const id of here) {
+    if (worn.has(id)) continue;
+    const taken = new Set(worn.values());
+    const turns = Array.from({ length: JOB_COLOURS }, (_, i) => (own(id) + i) % JOB_COLOURS);
+    worn.set(id, turns.find((colour) => !taken.has(colour)) ?? own(id));
+  }
 }
+export const jobColour = (id) => `job-${worn.get(id) ?? own(id)}`;
 
 export const ended = (word) => ["succeeded", "failed", "cancelled"].includes(word);
 export const waiting = (job) => job.state === "queued" || (job.state === "restarting" && !Number(job.world));

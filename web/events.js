@@ -9,7 +9,7 @@ const SHOWN_MAX = 500;
 export function eventsView(root) {
   const body = h("div");
   const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter events by text", "data-shortcut": "/", oninput: () => draw() });
-  root.replaceChildren(h("h1", {}, "Events"), h("div", { class: "tools" }, h("p", { class: "dim" }, `The last ${SHOWN_MAX}; muster events has all.`), filter), body);
+  root.replaceChildren(h("h1", {}, "Events"), h("div", { class: "tools" }, h("p", { class: "dim" }, `The last ${SHOWN_MAX}; `, h("code", {}, "muster events"), " has all."), filter), body);
   let after = 0, all = [];
 
   function draw() {

@@ -47,11 +47,14 @@ export function bytes(value) {
   }
 }
 
+// As it is, in groups of three.
+export const number = (value) => Number(value || 0).toLocaleString("en").replaceAll(",", " ");
+
 export function count(value) {
   const n = Number(value || 0);
   if (n >= 1e6) return `${(n / 1e6).toFixed(1)} M`;
   if (n >= 1e4) return `${(n / 1e3).toFixed(1)} k`;
-  return Math.round(n).toLocaleString("en").replaceAll(",", " ");
+  return number(Math.round(n));
 }
 
 export const plural = (n, word) => `${n} ${word}${Number(n) === 1 ? "" : "s"}`;

@@ -6,7 +6,7 @@ import { h, jobLink, section, show, state, table } from "./dom.js";
 import { ago, bytes, plural } from "./format.js";
 import { answerOf } from "./plan.js";
 import { mayKeepNodes } from "./session.js";
-import { markJobs, tile } from "./tiles.js";
+import { markJobs, tiles } from "./tiles.js";
 
 const SHOWN_MAX = 500;
 const EFFECTS = { cordon: "It keeps what it runs and gets nothing new.", drain: "What it runs moves to other nodes, or waits for a place." };
@@ -43,14 +43,14 @@ const runs = (node) => h("span", { class: "list" }, (node.uses || []).map((use) 
 const labels = (node) => Object.entries(node.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
 
 export function nodesView(root) {
-  const tiles = h("div", { class: "tiles" }), body = h("div");
-  root.replaceChildren(h("h1", {}, "Nodes"), tiles, body);
+  const cards = h("div", { class: "tiles" }), body = h("div");
+  root.replaceChildren(h("h1", {}, "Nodes"), cards, body);
   markJobs(root);
   const view = {
     async refresh() {
       const { nodes = [] } = await api.listNodes();
       const shown = nodes.slice(0, SHOWN_MAX);
-      show(tiles, shown.map(tile));
+      show(cards, tiles(shown));
       show(body, section("Details", null, table(
         ["Node", "State", ">Slots", ">CPUs", ">Memory", "Devices", "Runs", "Address", "Labels", "Seen", mayKeepNodes() ? "Do" : ""],
         shown.map((node) => ({ key: node.name, cells: [

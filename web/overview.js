@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import { ended, h, jobColour, jobLink, section, show, state, table, waiting } from "./dom.js";
 import { ago, count, loss, plural, rate, span, step, until } from "./format.js";
-import { markJobs, tile } from "./tiles.js";
+import { markJobs, tiles } from "./tiles.js";
 import { shareBar } from "./shares.js";
 
 const ACTIVE_MAX = 200, ENDED_SHOWN = 8, TILES_MAX = 120, RUNNING_SHOWN = 20, QUEUE_SHOWN = 12;
@@ -31,12 +31,12 @@ function figures(nodes, active, more) {
 }
 
 const progress = (job) => (Number(job.total_steps) ? h("progress", { max: "1", value: Number(job.step || 0) / Number(job.total_steps), "aria-label": `Progress of ${job.spec?.name}` }) : "");
-const named = (job) => h("span", { class: "named" }, h("span", { class: `swatch ${jobColour(job.id)}` }), jobLink(job.id, job.spec?.name), h("span", { class: "dim" }, job.id));
+const named = (job, colour) => h("span", { class: "named" }, colour && h("span", { class: `swatch ${colour}` }), jobLink(job.id, job.spec?.name), h("span", { class: "dim" }, job.id));
 const left = (list, shown) => list.length > shown && h("p", { class: "dim" }, `and ${list.length - shown} more, under `, h("a", { href: "#/jobs?state=active" }, "Jobs"));
 
 function runningTable(jobs) {
   return section("Running", null, table(["Job", "State", ">Workers", ">Step", "Progress", ">Loss", ">Tokens/s"],
-    jobs.slice(0, RUNNING_SHOWN).map((job) => ({ key: job.id, cells: [named(job), state(job.state), job.world || 0, step(job), progress(job), loss(job.loss), rate(job)] })),
+    jobs.slice(0, RUNNING_SHOWN).map((job) => ({ key: job.id, cells: [named(job, jobColour(job.id)), state(job.state), job.world || 0, step(job), progress(job), loss(job.loss), rate(job)] })),
     "Nothing runs.", "Running jobs"), left(jobs, RUNNING_SHOWN));
 }
 
@@ -90,7 +90,7 @@ export function overview(root) {
       show(place,
         h("div", { class: "figures", "data-key": "figures" }, figures(nodes, active, more)),
         section("Nodes", h("a", { href: "#/nodes" }, "all about them"),
-          h("div", { class: "tiles" }, nodes.slice(0, TILES_MAX).map(tile)),
+          h("div", { class: "tiles" }, tiles(nodes.slice(0, TILES_MAX))),
           nodes.length === 0 && h("p", { class: "empty" }, "No nodes. On a machine: muster agent --coordinator URL --token-file FILE"),
           nodes.length > TILES_MAX && h("p", { class: "dim" }, `and ${plural(nodes.length - TILES_MAX, "node")} more`)),
         runningTable(active.filter((job) => !waiting(job))),

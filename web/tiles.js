@@ -1,7 +1,7 @@
 // Nodes as tiles: a cell for each slot, in the colour of the job that holds it. Pointing at a job, or
 // moving focus to it, marks its cells on all nodes.
 
-import { h, jobColour, state } from "./dom.js";
+import { colourJobs, h, jobColour, state } from "./dom.js";
 import { plural } from "./format.js";
 
 const CELLS_MAX = 64; // more slots are drawn as parts of a bar
@@ -26,6 +26,11 @@ function gather(uses) {
   const mine = uses.filter((u) => u.job && u.slots);
   const foreign = uses.filter((u) => !u.job).reduce((sum, u) => sum + u.slots, 0);
   return foreign ? [...mine, { job: "", slots: foreign }] : mine;
+}
+
+export function tiles(nodes) {
+  colourJobs(nodes.flatMap((node) => (node.uses || []).map((use) => use.job)).filter(Boolean));
+  return nodes.map(tile);
 }
 
 export function tile(node) {

@@ -45,6 +45,32 @@ def test_two_tenants_share_a_cluster_and_see_only_their_own(cluster):
     assert cluster.rest("GET", "/metrics", raw=True, token=agent)[0] == 403
 
 
+def test_a_token_is_shown_only_to_the_coordinator_it_stands_beside(cluster, tmp_path):
+    config = tmp_path / "muster" / "config.yaml"
+    config.parent.mkdir()
+    plain = {key: value for key, value in cluster.environment().items() if not key.startswith("MUSTER_")}
+
+    def ps(text, *options, mode=0o600):
+        config.write_text(text)
+        config.chmod(mode)
+        return subprocess.run([cluster.muster_path, "ps", *options], capture_output=True, text=True, timeout=60,
+                              env={**plain, "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)})
+
+    for text in (f"addr: {cluster.rpc}\ntoken: {cluster.token}\n", f"token: {cluster.token}\n"):
+        done = ps(text, "--addr", cluster.rpc)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+    done = ps(f"token: {cluster.token}\naddr: tcp://127.0.0.1:1\n", "--addr", cluster.rpc)
+    assert done.returncode == 3 and "needs a token" in done.stderr, done.stderr
+    done = ps(f"addr: {cluster.rpc}\ntoken: {cluster.token}\n", mode=0o640)
+    assert done.returncode == 0 and "chmod 600" in done.stderr and str(config) in done.stderr, done.stderr
+    beside = tmp_path / "muster" / "current"
+    beside.mkdir()
+    (beside / "admin.token").write_text(cluster.token)
+    for url, code in ((cluster.rpc, 0), ("tcp://127.0.0.1:1", 3)):
+        (beside / "rpc.url").write_text(url)
+        assert ps("", "--addr", cluster.rpc).returncode == code, url
+
+
 def test_tokens_over_rest_and_what_the_audit_trail_says(cluster):
     status, made = cluster.rest("POST", "/v1/tokens", {"name": "ops", "role": "operator"})
     assert status == 201 and made["plain"].startswith("mst_operator_")

@@ -23,7 +23,7 @@ def unit(name):
 def test_systemd_takes_the_units(name, tmp_path):
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    text = (UNITS / name).read_text().replace("/usr/bin/muster", str(MUSTER))
+    text = (UNITS / name).read_text().replace("ExecStart=muster ", f"ExecStart={MUSTER} ")
     (tmp_path / name).write_text(text)
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)], capture_output=True, text=True, timeout=60)
     said = [line for line in done.stderr.splitlines() if name in line and "DelegateSubgroup" not in line]
@@ -33,11 +33,28 @@ def test_systemd_takes_the_units(name, tmp_path):
 @pytest.mark.parametrize("name", ["muster-coordinator.service", "muster-agent.service"])
 def test_the_options_of_the_units_are_ours(name):
     service = unit(name)
-    verb, rest = re.match(r"/usr/bin/muster (\S+) (.*)", service["ExecStart"]).groups()
+    verb, rest = re.match(r"muster (\S+) (.*)", service["ExecStart"]).groups()
     example = re.search(r"# OPTIONS=(.*)", (UNITS / name).read_text()).group(1)
     known = subprocess.run([MUSTER, verb, "--help"], capture_output=True, text=True, check=True).stdout
     for option in re.findall(r"--[a-z-]+", f"{rest} {example}"):
         assert re.search(rf"{option}\b", known), option
+
+
+def test_what_is_installed_works_where_it_was_put(tmp_path):
+    prefix = tmp_path / "there"
+    subprocess.run(["cmake", "--install", MUSTER.parent, "--prefix", prefix], check=True, capture_output=True, text=True, timeout=120)
+    installed = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
+    headers = {f"include/worker/{path.name}" for path in (ROOT / "libworker/include/worker").glob("*.h")}
+    assert installed >= headers | {"bin/muster", "lib/sysusers.d/muster.conf", "share/bash-completion/completions/muster",
+                                   *(f"lib/systemd/system/{path.name}" for path in UNITS.glob("*.service"))}, installed
+    assert subprocess.run([prefix / "bin/muster", "version", "--client"], capture_output=True, text=True, check=True).stdout.startswith("muster ")
+    assert "complete -F" in (prefix / "share/bash-completion/completions/muster").read_text()
+    library = next(prefix.glob("lib/**/libworker.so")).parent
+    program = tmp_path / "program.c"
+    program.write_text('#include <worker/worker.h>\n#include <stdio.h>\nint main(void)\n{\n    struct wk_context *wk = NULL;\n    if (wk_open(NULL, &wk) != 0)\n        return 1;\n'
+                       '    printf("rank %d of %d\\n", wk_rank(wk), wk_world(wk));\n    wk_close(wk);\n    return 0;\n}\n')
+    subprocess.run(["gcc", program, "-I", prefix / "include", "-L", library, f"-Wl,-rpath,{library}", "-lworker", "-o", tmp_path / "program"], check=True)
+    assert subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True).stdout == "rank 0 of 1\n"
 
 
 def samples_of(text):

@@ -131,6 +131,20 @@ def test_a_refresh_keeps_focus_selection_and_what_was_typed(browser, cluster):
     assert kept == [True, "b", "typed", "2", 3, "new2b2c2"]
 
 
+def test_jobs_that_run_together_have_colours_of_their_own_and_keep_them(browser, cluster):
+    sign_in(browser, cluster)
+    first, second, alone, many = browser.execute_async_script("""
+        const done = arguments[0];
+        import("/dom.js").then(({ colourJobs, jobColour }) => {
+          const seen = (ids) => { colourJobs(ids); return ids.map(jobColour); };
+          const answer = [seen(["j4", "j100004"]), seen(["j3", "j100004", "j4"]), seen(["j100004"]), seen(Array.from({ length: 9 }, (_, i) => `j${8 * i}`))];
+          colourJobs([]);
+          done(answer);
+        });""")
+    assert first == ["job-4", "job-5"] and second == ["job-3", "job-5", "job-4"]
+    assert alone == ["job-5"] and len(set(many)) == 8
+
+
 def test_a_live_loss_chart_timeline_and_ledger(browser, cluster):
     folder = cluster.folder / "checkpoints"
     spec = cluster.folder / "chart.json"
