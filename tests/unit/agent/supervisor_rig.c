@@ -60,8 +60,7 @@ static void on_exited(void *arg, const struct worker_key *key, const struct work
 
 static void on_output(void *arg, const struct worker_key *key)
 {
-    (void)arg;
-    (void)key;
+    rig_worker(arg, key->uid)->outputs++;
 }
 
 static void rig_open(struct rig *rig)

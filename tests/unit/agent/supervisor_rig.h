@@ -15,7 +15,8 @@ struct rig_worker {
     int64_t pid;
     struct worker_exit exit;
     char why[512];
-    int code; /* with why */
+    int code;    /* with why */
+    int outputs; /* how often it was told that there is output */
     struct worker_found adopted;
 };
 

@@ -1,8 +1,10 @@
 /* The run directory of a worker: what is in it comes back, who may read it, what outlives a crash.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,6 +128,26 @@ Test(rundir, records_come_back)
     cr_expect(acked_back.lines == 40 && acked_back.bytes == 50);
     /* That a worker was started and how it ended must be known after a crash of the machine too. */
     cr_expect_str_eq(durable, "launch.json exit.json ");
+}
+
+/* A full disk leaves what was there before, and nothing beside it. */
+Test(rundir, a_record_is_whole_or_as_it_was)
+{
+    struct worker_memory first = {.generation = 4}, second = {.generation = 5}, back = {0};
+    struct rlimit before, small;
+    char path[RUNDIR_PATH_MAX];
+    cr_assert_eq(rundir_write_memory(&dir, &first, NULL), 0);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 10, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = rundir_write_memory(&dir, &second, NULL);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    cr_expect_neq(rc, 0);
+    cr_assert_eq(rundir_read_memory(&dir, &back, NULL), 0);
+    cr_expect_eq(back.generation, 4);
+    cr_assert_eq(rundir_file(&dir, "memory.json.new", path, NULL), 0);
+    cr_expect_neq(access(path, F_OK), 0);
 }
 
 Test(rundir, secrets_are_for_the_agent_alone)

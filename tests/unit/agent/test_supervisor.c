@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +33,10 @@ static void finish(void)
     rig_fini(&rig);
     cr_expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a zombie is left");
 }
+
+#define LEAVE_CGROUP                                                                               \
+    "for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/memory/cgroup.procs;"                     \
+    "do { echo 0 > $f; } 2>/dev/null; done;"
 
 TestSuite(supervisor, .init = begin, .fini = finish, .timeout = 60);
 
@@ -57,6 +62,24 @@ static int64_t number_of(uint64_t uid, const char *name)
     return number;
 }
 
+static struct rundir dir_of(uint64_t uid)
+{
+    struct rundir dir;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/runs/job.%d", rig.dir, (int)uid);
+    cr_assert_eq(rundir_init(&dir, &rig.env.disk, path, NULL), 0);
+    return dir;
+}
+
+static pid_t shim_of(uint64_t uid)
+{
+    struct rundir dir = dir_of(uid);
+    struct run_process shim;
+    struct error err;
+    cr_assert_eq(rundir_read_shim(&dir, &shim, &err), 0, "%s", err.text);
+    return (pid_t)shim.pid;
+}
+
 Test(supervisor, exit_code_and_output_are_recorded)
 {
     struct rig_worker *w = rig_sh(&rig, 1,
@@ -69,29 +92,59 @@ Test(supervisor, exit_code_and_output_are_recorded)
     cr_expect_str_eq(w->exit.text, "exited with code 3");
     cr_expect_str_eq(w->exit.last_output, "out\nerr\nunfinished\n");
     expect_output(1, "o out\ne err\no unfinished\n");
+    cr_expect_geq(w->outputs, 1);
+    struct run_worker record;
+    struct rundir dir = dir_of(1);
+    cr_assert_eq(rundir_read_worker(&dir, &record, NULL), 0);
+    cr_expect(!record.cgroup[0] || access(record.cgroup, F_OK) != 0, "%s is left", record.cgroup);
 }
 
-/* On the last core this process may use, and not its shim. */
-Test(supervisor, a_worker_is_pinned_to_its_cores)
+Test(supervisor, output_is_told_once)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo once; sleep 0.2");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->outputs, 1);
+}
+
+static void launch_on(uint64_t uid, const char *cores)
 {
     struct error err;
-    char cores[16], expected[64];
-    cpu_set_t allowed;
+    const char *const argv[] = {"sh", "-c", "grep Cpus_allowed_list /proc/self/status; sleep 1000",
+                                NULL};
+    struct launch launch = {.key = {.job = "job", .uid = uid},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .cores = cores};
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
+}
+
+/* On the last core this process may use, and not its shim; on a range, of which it has those that
+ * are there. */
+Test(supervisor, a_worker_is_pinned_to_its_cores)
+{
+    char cores[16], expected[128], line[128];
+    cpu_set_t allowed, of_shim;
     cr_assert_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
     int last = CPU_SETSIZE - 1;
     while (!CPU_ISSET(last, &allowed))
         last--;
     snprintf(cores, sizeof cores, "%d", last);
     snprintf(expected, sizeof expected, "o Cpus_allowed_list:\t%d\n", last);
-    const char *const argv[] = {"/bin/grep", "Cpus_allowed_list", "/proc/self/status", NULL};
-    struct launch launch = {.key = {.job = "job", .uid = 1},
-                            .argv = argv,
-                            .envp = rig_environment,
-                            .workdir = "",
-                            .cores = cores};
-    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
-    cr_assert(rig_until(&rig, &rig_worker(&rig, 1)->ended));
-    expect_output(1, expected);
+    launch_on(1, cores);
+    cr_expect(rig_output_has(&rig, 1, expected));
+    cr_assert_eq(sched_getaffinity(shim_of(1), sizeof of_shim, &of_shim), 0);
+    cr_expect(CPU_EQUAL(&of_shim, &allowed));
+
+    FILE *status = fopen("/proc/self/status", "r");
+    do
+        cr_assert_not_null(fgets(line, sizeof line, status));
+    while (strncmp(line, "Cpus_allowed_list", 17) != 0);
+    fclose(status);
+    snprintf(cores, sizeof cores, "0-%d", last);
+    snprintf(expected, sizeof expected, "o %.100s", line);
+    launch_on(2, cores);
+    cr_expect(rig_output_has(&rig, 2, expected));
 }
 
 Test(supervisor, a_signal_is_named)
@@ -128,6 +181,15 @@ Test(supervisor, death_by_memory_is_told_from_other_deaths)
     w = rig_sh(&rig, 2, "kill -KILL $$");
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_not(w->exit.oom);
+    const char *const part[] = {"sh", "-c", "tail /dev/zero; echo over=1; sleep 1000", NULL};
+    launch.key.uid = 3;
+    launch.argv = part;
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
+    number_of(3, "over=");
+    kill(shim_of(3), SIGKILL);
+    w = rig_worker(&rig, 3);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect(w->exit.lost && w->exit.oom, "also when its shim cannot say so");
 }
 
 Test(supervisor, terminate_reaches_the_whole_group)
@@ -166,6 +228,31 @@ Test(supervisor, who_ignores_sigterm_is_killed)
     cr_expect_str_eq(w->exit.text, "killed by SIGKILL (asked to stop)");
 }
 
+Test(supervisor, who_is_killed_at_once_was_asked_to)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo ready=1; sleep 1000");
+    number_of(1, "ready=");
+    rig.launcher.kill(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_str_eq(w->exit.text, "killed by SIGKILL (asked to stop)");
+}
+
+/* Ctrl-C and a hang-up are for the agent. */
+Test(supervisor, a_shim_stays_whatever_its_terminal_says)
+{
+    struct rig_worker *w =
+        rig_sh(&rig, 1, "echo ready=1; while [ ! -e go ]; do sleep 0.05; done; exit 4");
+    char path[128];
+    number_of(1, "ready=");
+    kill(shim_of(1), SIGHUP);
+    kill(shim_of(1), SIGINT);
+    rig_turn(&rig, 50);
+    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    fclose(fopen(path, "w"));
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 4, "%s", w->exit.text);
+}
+
 /* Leaves a process that ignores signals and one of its children behind, each in a session of its
  * own; `first` runs before. */
 static void expect_orphans_ended(const char *first)
@@ -191,13 +278,16 @@ Test(supervisor, what_it_leaves_behind_is_ended)
 
 Test(supervisor, who_leaves_its_cgroup_does_not_escape)
 {
-    expect_orphans_ended("for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/memory/cgroup.procs;"
-                         "do { echo 0 > $f; } 2>/dev/null; done;");
+    expect_orphans_ended(LEAVE_CGROUP);
 }
 
 Test(supervisor, the_worker_inherits_nothing)
 {
     struct error err;
+    struct rlimit cores;
+    cr_assert_eq(getrlimit(RLIMIT_CORE, &cores), 0);
+    cores.rlim_cur = cores.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_CORE, &cores), 0);
     const char *const ls[] = {"ls", "/proc/self/fd", NULL};
     struct launch launch = {
         .key = {.job = "job", .uid = 1}, .argv = ls, .envp = rig_environment, .workdir = ""};
@@ -215,24 +305,22 @@ Test(supervisor, the_worker_inherits_nothing)
                      "o own session\no 0\no PATH=/usr/local/bin:/usr/bin:/bin \n");
 }
 
-Test(supervisor, without_its_shim_a_worker_ends_and_that_is_reported)
+static void expect_end_without_shim(bool found_again)
 {
     static const char *const envp[] = {"PATH=/usr/bin:/bin", "MUSTER_WORKER_TOKEN=tok-unique-5718",
                                        NULL};
-    const char *const argv[] = {"sh", "-c", "setsid sleep 1000 & echo child=$!; wait", NULL};
+    const char *const argv[] = {"sh", "-c", LEAVE_CGROUP "setsid sleep 1000 & echo child=$!; wait",
+                                NULL};
     struct launch launch = {
         .key = {.job = "job", .uid = 1}, .argv = argv, .envp = envp, .workdir = ""};
-    struct run_process shim;
-    struct rundir dir;
-    char path[128];
     struct error err;
     cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
-    struct rig_worker *w = rig_worker(&rig, 1);
     int64_t child = number_of(1, "child=");
-    snprintf(path, sizeof(path), "%s/runs/job.1", rig.dir);
-    rundir_init(&dir, &rig.env.disk, path, NULL);
-    cr_assert_eq(rundir_read_shim(&dir, &shim, &err), 0, "%s", err.text);
-    kill((pid_t)shim.pid, SIGKILL);
+    if (found_again)
+        rig_restart(&rig);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? "tok-unique-5718" : "");
+    kill(shim_of(1), SIGKILL);
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect(w->exit.lost);
     cr_expect_str_eq(w->exit.text, "its shim was killed, and the worker with it");
@@ -240,6 +328,19 @@ Test(supervisor, without_its_shim_a_worker_ends_and_that_is_reported)
         rig_turn(&rig, 10);
     cr_expect_not(alive(w->pid));
     cr_expect_not(alive(child));
+    rig_restart(&rig);
+    cr_expect_str_eq(rig_worker(&rig, 1)->adopted.exit.text,
+                     "its shim was killed, and the worker with it");
+}
+
+Test(supervisor, without_its_shim_a_worker_ends_and_that_is_reported)
+{
+    expect_end_without_shim(false);
+}
+
+Test(supervisor, without_its_shim_a_worker_that_was_found_again_ends_too)
+{
+    expect_end_without_shim(true);
 }
 
 Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
@@ -282,6 +383,38 @@ Test(supervisor, an_end_without_an_agent_is_not_missed)
     w = rig_worker(&rig, 1);
     cr_assert(w->found && w->adopted.exited);
     cr_expect_eq(w->adopted.exit.code, 5);
+}
+
+static int (*read_file)(void *self, const char *path, size_t max, char **ret_data, size_t *ret_size,
+                        struct error *err);
+
+/* The shim writes how it ended after it was looked for, and ends. */
+static int read_as_it_ends(void *self, const char *path, size_t max, char **ret_data,
+                           size_t *ret_size, struct error *err)
+{
+    struct worker_exit exit = {.code = 6};
+    struct rundir dir = dir_of(1);
+    if (strcmp(strrchr(path, '/'), "/shim.json") == 0)
+        (void)rundir_write_exit(&dir, &exit, NULL);
+    return read_file(self, path, max, ret_data, ret_size, err);
+}
+
+Test(supervisor, an_end_recorded_while_it_is_looked_for_is_not_missed)
+{
+    const char *const argv[] = {"true", NULL};
+    struct run_launch run = {
+        .launch = {
+            .key = {.job = "job", .uid = 1}, .argv = argv, .envp = rig_environment, .workdir = ""}};
+    struct run_process gone = {.pid = 1 << 30};
+    struct rundir dir = dir_of(1);
+    cr_assert_eq(rundir_create(&dir, &run, NULL), 0);
+    cr_assert_eq(rundir_claim(&dir, &gone, NULL), 0);
+    read_file = rig.env.disk.read_file;
+    rig.env.disk.read_file = read_as_it_ends;
+    rig_restart(&rig);
+    cr_assert(rig_worker(&rig, 1)->adopted.exited);
+    cr_expect_eq(rig_worker(&rig, 1)->adopted.exit.code, 6);
+    cr_expect_not(rig_worker(&rig, 1)->adopted.exit.lost);
 }
 
 Test(supervisor, a_shim_lost_without_an_agent_is_settled_later)
@@ -375,11 +508,38 @@ Test(supervisor, what_cannot_start_says_why)
         cr_expect_eq(w->code, codes[i], "%s: %d", w->why, w->code);
         cr_expect_not(w->started);
     }
+    cr_expect(strstr(rig_worker(&rig, 1)->why, "no workdir"), "%s", rig_worker(&rig, 1)->why);
     close(fd);
     rig_restart(&rig);
     cr_expect(rig_worker(&rig, 1)->adopted.exited);
     cr_expect_eq(rig_worker(&rig, 1)->adopted.exit.code, AGENT_START_NOT_FOUND);
     cr_expect_eq(rig_worker(&rig, 3)->adopted.exit.code, AGENT_START_AGAIN);
+}
+
+/* What an earlier rank 0 left behind for a minute does not keep the next from listening there. */
+Test(supervisor, a_port_whose_connections_are_over_is_free)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    const char *const argv[] = {"true", NULL};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
+    cr_assert(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0);
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    cr_assert_eq(connect(client, (struct sockaddr *)&address, size), 0);
+    close(accept(listener, NULL, NULL)); /* who closes first keeps the port */
+    close(listener);
+    close(client);
+    struct launch launch = {.key = {"job", 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .master_port = ntohs(address.sin_port)};
+    cr_assert_eq(rig_launch(&rig, &launch, NULL), 0);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    for (int i = 0; i < RIG_PATIENCE_MS && !w->ended && !w->failed; i += 2)
+        rig_turn(&rig, 2);
+    cr_expect(w->ended && w->exit.code == 0, "%s", w->why);
 }
 
 Test(supervisor, output_goes_on_where_it_was_acknowledged)
@@ -388,6 +548,10 @@ Test(supervisor, output_goes_on_where_it_was_acknowledged)
     struct rig_worker *w = rig_sh(&rig, 1, "for i in 0 1 2 3 4 5 6 7 8 9; do echo line $i; done");
     cr_assert(rig_until(&rig, &w->ended));
     struct worker_key key = w->key;
+    rig.launcher.read_output(rig.launcher.self, &key, 1, &batch, NULL);
+    cr_expect_eq(batch.count, 1, "at least one, however long");
+    output_batch_fini(&batch);
+    rig.launcher.acknowledge(rig.launcher.self, &key, 2); /* of another batch */
     rig.launcher.read_output(rig.launcher.self, &key, 20, &batch, NULL);
     cr_expect_eq(batch.first, 0);
     cr_expect_eq(batch.count, 3);
@@ -460,10 +624,10 @@ Test(supervisor, workers_run_as_the_user_they_are_to)
         fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
         return;
     }
-    rig_as_user(&rig, 65534, 65534);
+    rig_as_user(&rig, 65534, 65533);
     struct rig_worker *w = rig_sh(&rig, 1, "id -u; id -g; id -G; touch here && ls");
     cr_assert(rig_until(&rig, &w->ended));
-    expect_output(1, "o 65534\no 65534\no 65534\no here\n");
+    expect_output(1, "o 65534\no 65533\no 65533\no here\n");
     w = rig_sh(&rig, 2, "cat ../launch.json >/dev/null 2>&1 || echo secret; sleep 1000");
     cr_assert(rig_output_has(&rig, 2, "o secret"));
     rig.launcher.terminate(rig.launcher.self, &w->key);

@@ -268,6 +268,24 @@ Test(jobs, a_program_that_is_slow_to_say_hello_is_given_its_membership_later)
     cr_expect_eq(job->current.generation, 2);
 }
 
+Test(jobs, a_program_that_says_nothing_is_known_for_it_when_its_last_process_has_had_time)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    struct story_node *b = story_node(&s, "b");
+    b->workers[0] = (struct story_worker){.uid = 2, .job = "j1", .unborn = true};
+    b->workers_count = 1;
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 3000);
+    b->workers[0].unborn = false;
+    story_report(&s, "b");
+    story_wait(&s, UNAWARE_AFTER_MS - 500);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_STARTING);
+    story_wait(&s, 1000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
 Test(jobs, a_job_cancelled_in_the_queue_ends_at_once)
 {
     story_submit(&s, &story_pair);

@@ -160,3 +160,58 @@ Test(patience, growth_that_fails_late_costs_no_restart)
     cr_expect_eq(job->restarts_without_progress, 0);
     cr_expect_eq(job->grow_after_ms, failed_ms + GROW_BACKOFF_MS);
 }
+
+Test(patience, who_is_to_join_a_growing_gang_and_does_not_leaves_it_alone)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    const struct job *job = story_job(&s, "j1");
+    s.nodes[s.nodes_count++] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1};
+    story_register(&s, "c", false);
+    s.nodes[2].workers[0] = (struct story_worker){.uid = 3, .job = "j1", .never_joins = true};
+    s.nodes[2].workers_count = 1;
+    story_wait(&s, START_TIMEOUT_MS - 1000);
+    cr_assert_eq(job->forming.generation, 2);
+    story_wait(&s, 2000);
+    story_expect(&s, "c ready reported\n");
+    cr_expect_eq(job->forming.generation, 0);
+    cr_expect_eq(job->current.generation, 1);
+    cr_expect_eq(job->restarts, 0);
+    cr_expect_gt(job->grow_after_ms, s.now_ms);
+    story_cancel(&s, "j1");
+    uint64_t generation = 0;
+    cluster_assignments(s.cluster, "a", remember_generation, &generation);
+    cr_expect_eq(generation, 1, "nobody was told of the second");
+}
+
+/* From when they are asked, not from when its newcomers were started. */
+Test(patience, who_is_to_make_room_for_growth_has_all_its_time)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    s.nodes[s.nodes_count++] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1};
+    story_register(&s, "c", false);
+    s.nodes[2].workers[0] = (struct story_worker){.uid = 3, .job = "j1", .never_joins = true};
+    s.nodes[2].workers_count = 1;
+    story_wait(&s, START_TIMEOUT_MS - 5000);
+    s.nodes[2].workers[0].never_joins = false;
+    story_wait(&s, 1000);
+    story_expect(&s, "c ready reported\nj1 reforming growing\n");
+    story_wait(&s, SURVIVOR_TIMEOUT_MS - 2000);
+    story_expect(&s, "");
+    story_wait(&s, 4000);
+    cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
+}
+
+Test(patience, who_was_held_back_has_all_its_time)
+{
+    story_running_pair(
+        &s,
+        &(struct story_spec){.name = "j", .nodes_min = 2, .nodes_max = 2, .backoff = "100s..100s"});
+    for (int i = 0; i < 2; i++) {
+        story_exit(&s, "j1", 0, 7);
+        story_follow(&s);
+    }
+    s.trace[0] = 0;
+    story_wait(&s, 111000);
+    story_expect(&s, "j1 running all_joined\n");
+}

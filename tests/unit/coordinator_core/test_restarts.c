@@ -49,6 +49,24 @@ Test(restarts, silence_after_a_restart_is_no_verdict)
     story_expect(&s, "b ready reported\nj1 reforming worker_failed\nj1 running all_joined\n");
 }
 
+/* Whoever broke it is charged; that a node is away is not. */
+Test(restarts, a_break_waits_for_the_verdict_on_a_node_that_is_silent)
+{
+    story_running_pair(&s, &story_rigid);
+    story_send(&s, &(struct event){.kind = EVENT_RESTORED});
+    s.trace[0] = 0;
+    struct story_worker *survivor = story_worker(&s, "j1", 0, NULL);
+    survivor->broken = 1;
+    survivor->lost_ranks[0] = 1;
+    survivor->lost_count = 1;
+    s.nodes[1].silent = true;
+    story_wait(&s, BROKEN_PATIENCE_MS + 2000);
+    story_expect(&s, "a ready reported\n");
+    story_wait(&s, RESTORED_LEASE_MS);
+    story_expect(&s, "b lost lease_expired\nj1 restarting node_lost\n");
+    cr_expect_eq(story_job(&s, "j1")->restarts, 0);
+}
+
 static void pause_of_the_coordinator(int64_t ms)
 {
     s.now_ms += ms;
