@@ -99,14 +99,21 @@ void variant_run(const struct variant *v, struct outcome *ret)
 
 struct apart outcome_apart(const struct outcome *a, const struct outcome *b)
 {
-    struct apart apart = {0, 0, 0};
+    struct apart apart = {0};
+    double sum = 0;
+    int count = 1;
     for (int i = 1; i <= VARIANT_STEPS; i++) {
         double norm = fmax(1e-30, fabs((double)a->norms[i]));
         apart.losses = fmax(apart.losses, fabs(a->losses[i] - b->losses[i]) / fabs(a->losses[i]));
         apart.norms = fmax(apart.norms, fabs((double)(a->norms[i] - b->norms[i])) / norm);
     }
-    for (int i = 0; i < VARIANT_WEIGHTS_MAX; i++)
-        apart.weights = fmax(apart.weights, fabs((double)(a->weights[i] - b->weights[i])));
+    for (int i = 0; i < VARIANT_WEIGHTS_MAX; i++) {
+        double off = fabs((double)(a->weights[i] - b->weights[i]));
+        apart.weights = fmax(apart.weights, off);
+        sum += off;
+        count = fabs((double)a->weights[i]) > 0 ? i + 1 : count; /* zeros follow the last one */
+    }
+    apart.mean_weight = sum / count;
     return apart;
 }
 

@@ -32,9 +32,10 @@ struct outcome {
 /* Run it; every rank must end well and with the same outcome. */
 void variant_run(const struct variant *variant, struct outcome *ret);
 
-/* The largest differences: of losses and norms relative to a's, of weights absolute. */
+/* The largest differences: of losses and norms relative to a's, of weights absolute; and the mean
+ * of those. */
 struct apart {
-    double losses, norms, weights;
+    double losses, norms, weights, mean_weight;
 };
 struct apart outcome_apart(const struct outcome *a, const struct outcome *b);
 
