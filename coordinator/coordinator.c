@@ -174,6 +174,7 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
     self->driver.store = self->store;
     self->driver.log = options->log;
     self->driver.data_dir = options->data_dir;
+    self->driver.pass_gap_ms = options->pass_gap_ms;
     self->driver.retention.keep_jobs = options->keep_jobs;
     self->driver.retention.keep_ms = options->keep_ms;
     int rc = driver_init(&self->driver, err);

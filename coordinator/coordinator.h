@@ -27,6 +27,7 @@ struct coordinator_options {
     int keep_jobs;                /* ended ones; 0 = RETENTION_KEEP_JOBS */
     int64_t keep_ms;              /* since their end; 0 = RETENTION_KEEP_DAYS */
     int max_in_flight;            /* RPC requests held at once; 0 = the default */
+    int pass_gap_ms;              /* at least, between passes over the queue; 0 = none */
 };
 
 /* Loads the store, makes what a first start needs (cluster id; admin and agent tokens, written to

@@ -158,6 +158,7 @@ void driver_fini(struct driver *driver)
     if (driver->loop) {
         loop_timer_cancel(driver->loop, &driver->tick);
         loop_timer_cancel(driver->loop, &driver->retry);
+        loop_timer_cancel(driver->loop, &driver->pass);
     }
     retention_fini(driver);
     actions_fini(&driver->actions);
@@ -169,14 +170,45 @@ void driver_fini(struct driver *driver)
 
 /* Stepping */
 
-static void step(void *self, struct event *event)
+static void step_now(struct driver *driver, struct event *event)
 {
-    struct driver *driver = self;
-    if (driver->refusing)
-        return;
     event->now_ms = now_ms(driver);
     event->wall_ms = wall_ms(driver);
     coordinator_step(driver->cluster, event, &driver->actions);
+}
+
+static void step(void *self, struct event *event)
+{
+    struct driver *driver = self;
+    event->pass_later = true;
+    if (!driver->refusing)
+        step_now(driver, event);
+}
+
+static void pass_due(void *arg)
+{
+    (void)arg; /* the turn's end makes it */
+}
+
+static void make_pass(struct driver *driver)
+{
+    const struct clock *clock = &driver->env->clock;
+    struct event event = {.kind = EVENT_TICK};
+    if (driver->refusing || !cluster_wants_pass(driver->cluster) ||
+        now_ms(driver) < driver->pass_after_ms)
+        return;
+    int64_t begun_ms = clock->now_ms(clock->self);
+    step_now(driver, &event);
+    int64_t done_ms = clock->now_ms(clock->self), gap_ms = done_ms - begun_ms;
+    driver->pass_after_ms = done_ms + (gap_ms > driver->pass_gap_ms ? gap_ms : driver->pass_gap_ms);
+}
+
+static void await_pass(struct driver *driver)
+{
+    if (driver->refusing || !cluster_wants_pass(driver->cluster))
+        loop_timer_cancel(driver->loop, &driver->pass);
+    else if (!loop_timer_armed(&driver->pass))
+        loop_timer_set(driver->loop, &driver->pass, driver->pass_after_ms, pass_due, driver);
 }
 
 static void write_change(void *self, const struct change *change)
@@ -420,14 +452,14 @@ static void retry(void *arg)
     driver->refusing = false;
     log_info(driver->log, "changes can be stored again");
     struct event event = {.kind = EVENT_RESTORED};
-    step(driver, &event);
+    step_now(driver, &event);
     service_everything_changed(driver->service);
 }
 
 int driver_start(struct driver *driver, struct error *err)
 {
     struct event event = {.kind = EVENT_RESTORED};
-    step(driver, &event);
+    step_now(driver, &event);
     int rc = commit(driver, err);
     if (rc < 0)
         return rc;
@@ -440,6 +472,7 @@ void driver_turn_end(void *arg)
 {
     struct driver *driver = arg;
     struct error err = {0};
+    make_pass(driver);
     if (commit(driver, &err) < 0)
         refuse_from_now(driver, &err);
     else
@@ -448,4 +481,5 @@ void driver_turn_end(void *arg)
     if (driver->actions.count == 0 && retention_turn_end(driver, &err) < 0)
         refuse_from_now(driver, &err);
     service_turn_end(driver->service);
+    await_pass(driver);
 }

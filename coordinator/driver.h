@@ -1,10 +1,15 @@
 /* Puts the pure core into the world: events in, one transaction per turn of the loop, then answers.
  *
  *     driver_step ─► coordinator_step ─► actions ─┐   (any number of events in a turn)
- *     turn's end: all STORE and RECORD ─► commit ─┴─► answers, wake-ups, reads
+ *     turn's end: one pass over the queue for all ┤
+ *                 all STORE and RECORD ─► commit ─┴─► answers, wake-ups, reads
  *                                    └─ fails: nobody is answered but with the error; the cluster
  * is loaded anew from the store (as a restart would), changes are refused and the store is tried
  * again every second
+ *
+ * A pass may cost a tenth of a second where the cluster is large, and thousands of slots may come
+ * free in one. So after a pass others have the loop for as long as it took, at least: then no more
+ * than half of the time goes into passes, and who comes into a quiet queue is placed at once.
  *
  * So what clients see is never ahead of the disk, and a disk that is full and then is not needs no
  * operator. Owned by the coordinator; loop thread only.
@@ -33,7 +38,9 @@ struct driver {
     struct actions actions;
     struct change *changes; /* to be written beside them */
     int changes_count, changes_capacity;
-    struct loop_timer tick, retry;
+    struct loop_timer tick, retry, pass;
+    int64_t pass_after_ms; /* the next one over the queue is not made before */
+    int pass_gap_ms;       /* at least so long between two, however fast they are; 0 = none */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool refusing;

@@ -85,6 +85,7 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
         totals.recoveries);
     if (tenant)
         return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
+    one(out, "muster_passes_total", "counter", "Passes over the queue.", cluster_passes(cluster));
     one(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
     one(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
         stats->failures);

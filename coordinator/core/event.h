@@ -7,7 +7,7 @@
 #include "coordinator/model/cluster.h"
 
 enum event_kind {
-    EVENT_TICK,     /* the time that was asked for has come */
+    EVENT_TICK,     /* the time that was asked for has come, or that of a pass put off */
     EVENT_RESTORED, /* once, after the store was loaded */
     EVENT_NODE_REGISTER,
     EVENT_NODE_REPORT,
@@ -44,6 +44,7 @@ enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON };
 struct event {
     enum event_kind kind;
     int64_t now_ms, wall_ms;
+    bool pass_later;  /* others may come at once: the pass over the queue waits for one without */
     uint64_t request; /* who waits for ACTION_ANSWER; 0 = nobody */
     union {
         struct {

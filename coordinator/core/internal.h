@@ -19,7 +19,6 @@ struct step {
     struct map shown;      /* jobs that changed in what people see */
     struct strmap nodes;   /* nodes to store */
     struct strmap desired; /* nodes whose assignments changed */
-    struct job *submitted; /* by this event */
     bool place;            /* free resources or waiting jobs changed */
 };
 

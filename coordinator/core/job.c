@@ -139,7 +139,6 @@ void job_submit(struct step *step)
     (void)str_copy(record->to, sizeof record->to, job_state_name(job->state));
     cluster_job_moved(step->cluster, job, true);
     step_settle(step, job);
-    step->submitted = job;
     step->place = true;
     step_answer_job(step, job, false);
 }

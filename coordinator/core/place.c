@@ -17,6 +17,7 @@ struct placed { /* gangs that start in this pass */
 struct placing {
     struct step *step;
     struct pass pass;
+    struct job *first_new; /* submitted since the last pass; NULL = none */
     struct placed *placed;
     int count, capacity;
 };
@@ -161,18 +162,24 @@ static void start_placed(struct placing *placing)
     }
 }
 
-/* A pass ends when nothing is left to give; those who wait keep their reason, a new job needs its
+/* A pass ends when nothing is left to give; those who wait keep their reason, new jobs need their
  * first. */
 static void tell_new(struct placing *placing)
 {
-    struct job *job = placing->step->submitted;
+    const struct spec *told = NULL;
     struct reason reason;
-    if (!job || strcmp(job->reason.kind, reason_name(REASON_SUBMITTED)) != 0)
-        return;
-    struct request request = {
-        .spec = job->spec, .nodes_min = job->spec->nodes_min, .nodes_max = job->spec->nodes_max};
-    explain_refusal(&placing->pass.view, &request, &reason);
-    job_set_reason(placing->step, job, &reason);
+    for (struct job *job = placing->first_new; job;
+         job = cluster_next_job(placing->step->cluster, job)) {
+        if (strcmp(job->reason.kind, reason_name(REASON_SUBMITTED)) != 0)
+            continue;
+        struct request request = {.spec = job->spec,
+                                  .nodes_min = job->spec->nodes_min,
+                                  .nodes_max = job->spec->nodes_max};
+        if (!told || !scheduler_same_request(told, job->spec))
+            explain_refusal(&placing->pass.view, &request, &reason);
+        told = job->spec;
+        job_set_reason(placing->step, job, &reason);
+    }
 }
 
 static bool may_grow(const struct job *job, int64_t now_ms)
@@ -254,6 +261,7 @@ void place_waiting(struct step *step)
     struct placing *placing = calloc(1, sizeof *placing);
     insist(placing);
     placing->step = step;
+    placing->first_new = cluster_begin_pass(step->cluster);
     pass_init(&placing->pass, step->cluster, step->now_ms);
     struct view *view = &placing->pass.view;
     for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)

@@ -95,18 +95,21 @@ static void dispatch(struct step *step)
 
 static void settle_all(struct step *step)
 {
-    for (int round = 0; step->settle.count > 0 || step->place; round++) {
+    bool later = step->event->pass_later;
+    step->place = step->place || cluster_wants_pass(step->cluster);
+    for (int round = 0; step->settle.count > 0 || (step->place && !later); round++) {
         insist(round < ROUNDS_MAX);
         for (struct map_entry *e; (e = map_first(&step->settle));) {
             struct job *job = e->value;
             map_remove(&step->settle, job->sequence);
             job_settle(step, job);
         }
-        if (step->place) {
+        if (step->place && !later) {
             step->place = false;
             place_waiting(step);
         }
     }
+    cluster_want_pass(step->cluster, step->place);
 }
 
 /* Numbers that stay ahead of what an earlier life of this coordinator gave out without storing it:

@@ -7,6 +7,8 @@
  *         -> place                           waiting jobs and growth meet free nodes
  *         -> invariant.c                     (debug, simulation) the whole cluster is sound
  *
+ * Events of one moment share a pass over the queue: each but the last says that it may come later.
+ *
  * Everything is level triggered: a step looks at what is, never at what must have happened before,
  * so repeated, late and lost reports do no harm.
  */

@@ -144,6 +144,29 @@ struct node *cluster_next_node(const struct cluster *cluster, const struct node 
     return value_of(map_next(node->entry));
 }
 
+void cluster_want_pass(struct cluster *cluster, bool wanted)
+{
+    cluster->pass_wanted = wanted;
+}
+
+bool cluster_wants_pass(const struct cluster *cluster)
+{
+    return cluster->pass_wanted;
+}
+
+struct job *cluster_begin_pass(struct cluster *cluster)
+{
+    struct job *first = value_of(map_at_least(&cluster->jobs, cluster->passed_below));
+    cluster->passed_below = cluster->next_sequence;
+    cluster->passes++;
+    return first;
+}
+
+uint64_t cluster_passes(const struct cluster *cluster)
+{
+    return cluster->passes;
+}
+
 struct job *cluster_first_job(const struct cluster *cluster)
 {
     return value_of(map_first(&cluster->jobs));

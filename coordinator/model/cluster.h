@@ -377,6 +377,13 @@ int cluster_free_port(struct cluster *cluster, const struct node *node);
 void cluster_halt(struct cluster *cluster);
 bool cluster_halted(const struct cluster *cluster);
 
+/* Whether a pass over the queue is still to be made: what is free or who waits has changed. */
+void cluster_want_pass(struct cluster *cluster, bool wanted);
+bool cluster_wants_pass(const struct cluster *cluster);
+/* One is made now. Returns the first job submitted since the one before; NULL: none was. */
+struct job *cluster_begin_pass(struct cluster *cluster);
+uint64_t cluster_passes(const struct cluster *cluster); /* made in this life of the coordinator */
+
 /* What node `name` should run: one entry per worker it should run or still stop. */
 struct assignment {
     const struct job *job;

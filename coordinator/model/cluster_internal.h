@@ -20,6 +20,8 @@ struct cluster {
     int64_t now_ms, wall_ms; /* of the step at work */
     struct heap job_timers, node_timers;
     bool halted;
+    bool pass_wanted;
+    uint64_t passes, passed_below; /* made; the last one knew the jobs below this number */
     uint64_t next_sequence;
     struct rng rng;
 };

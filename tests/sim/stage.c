@@ -56,9 +56,12 @@ static void start_again_later(struct stage *stage, const struct error *err)
 
 void stage_start_coordinator(struct stage *stage)
 {
+    enum { GAP_EVERY = 3, GAP_MS = 40 }; /* in so many worlds passes are far between */
     struct coordinator_options options = {.data_dir = data_dir,
                                           .rpc_url = coordinator_url,
                                           .version = "sim",
+                                          .pass_gap_ms =
+                                              stage->world->seed % GAP_EVERY == 0 ? GAP_MS : 0,
                                           .keep_jobs = stage->keep_jobs,
                                           .keep_ms = stage->keep_ms};
     struct error err = {0};

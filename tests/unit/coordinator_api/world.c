@@ -13,7 +13,12 @@
 
 static int64_t now_ms(void *self)
 {
-    return ((struct world *)self)->now_ms;
+    struct world *world = self;
+    if (world->lags > 0) {
+        world->lags--;
+        world->now_ms += world->lag_ms;
+    }
+    return world->now_ms;
 }
 
 static int64_t wall_ms(void *self)

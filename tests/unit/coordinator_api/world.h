@@ -16,6 +16,8 @@
 struct world {
     char dir[64];
     int64_t now_ms;
+    int64_t lag_ms; /* passes with each of the next `lags` readings of the clock */
+    int lags;
     uint64_t random;
     struct clock clock;
     struct env env;

@@ -103,6 +103,7 @@ void story_send(struct story *story, const struct event *event)
     struct error err = {0};
     int answers = 0;
     timed.now_ms = story->now_ms;
+    timed.pass_later = story->pass_later;
     timed.wall_ms = story->now_ms + story->wall_offset_ms;
     (void)str_copy(story->stored, sizeof story->stored, " ");
     actions_init(&actions);

@@ -54,6 +54,7 @@ struct story {
     uint64_t next_request;
     struct story_node nodes[STORY_NODES_MAX];
     int nodes_count;
+    bool pass_later;             /* events say that others come at once */
     bool unaware;                /* programs never say Hello */
     bool finish;                 /* workers exit 0 as soon as they run */
     char trace[STORY_TRACE_MAX]; /* job_state and node_state lines since it was last expected */
