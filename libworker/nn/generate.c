@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libworker/nn/model.h"
+#include "libworker/nn/outputs.h"
 #include "libworker/nn/random.h"
 
 /* Logits below this are no candidates: the k-th largest, found by counting, as vocabularies are
@@ -27,21 +28,11 @@ static float kth_largest(const float *logits, int64_t vocab, int k)
     return bound;
 }
 
-static int32_t likeliest(const float *logits, int64_t vocab)
-{
-    int32_t best = 0;
-    for (int32_t i = 1; i < vocab; i++) {
-        if (logits[i] > logits[best])
-            best = i;
-    }
-    return best;
-}
-
 /* Draw from softmax(logits / temperature) with `chance` in [0, 1). */
 static int32_t choose(const float *logits, int64_t vocab, const struct wk_generate_options *o,
                       double chance)
 {
-    int32_t best = likeliest(logits, vocab);
+    int32_t best = likeliest_token(logits, vocab);
     if (o->temperature == 0)
         return best;
     float floor =

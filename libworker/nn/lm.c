@@ -4,6 +4,7 @@
 #include "libworker/nn/lm.h"
 #include "libworker/nn/loss.h"
 #include "libworker/nn/norm.h"
+#include "libworker/nn/outputs.h"
 #include "libworker/nn/param.h"
 #include "libworker/nn/random.h"
 
@@ -134,18 +135,27 @@ static int leave_head(struct lm *g, enum model_pass pass, struct error *err)
     return rc ? rc : model_leave(&g->model, g->model.n_blocks - 1, pass, err);
 }
 
-static int lm_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
-                      struct error *err)
+/* From the tokens into the head's brackets: memory.final. */
+static int forward_to_head(struct lm *g, const struct wk_batch *batch, struct error *err)
 {
-    struct lm *g = lm_of(model);
     int rc = lm_reserve(g, batch->samples, batch->length, err);
-    g->dropping = model->dropout > 0;
     rc = rc ? rc : trunk_forward(g, batch->tokens, err);
     rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
     if (rc)
         return rc;
     struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
     lm_norm_forward(g, &norm, g->memory.final, stream(g));
+    return 0;
+}
+
+static int lm_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                      struct error *err)
+{
+    struct lm *g = lm_of(model);
+    g->dropping = model->dropout > 0;
+    int rc = forward_to_head(g, batch, err);
+    if (rc)
+        return rc;
     struct head_loss head = head_of(g);
     *ret_loss = head_loss_forward(&head, g->memory.logits, g->memory.final) / batch->denominator;
     return leave_head(g, MODEL_FORWARD, err);
@@ -217,13 +227,9 @@ static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float
 {
     struct lm *g = lm_of(model);
     g->dropping = false;
-    int rc = lm_reserve(g, batch->samples, batch->length, err);
-    rc = rc ? rc : trunk_forward(g, batch->tokens, err);
-    rc = rc ? rc : enter_head(g, MODEL_FORWARD, err);
+    int rc = forward_to_head(g, batch, err);
     if (rc)
         return rc;
-    struct norm norm = lm_norm(g, final_norm(g), g->memory.final_stats);
-    lm_norm_forward(g, &norm, g->memory.final, stream(g));
     struct head_loss head = head_of(g);
     head.rows = 1;
     for (int64_t i = 0; i < batch->samples; i++) {
@@ -231,6 +237,22 @@ static int lm_logits(struct wk_model *model, const struct wk_batch *batch, float
         head_logits(&head, ret_logits + i * head.vocab,
                     row_of(&g->memory.final, last * head.width));
     }
+    return leave_head(g, MODEL_FORWARD, err);
+}
+
+static int lm_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                       const struct wk_outputs *outputs, struct error *err)
+{
+    struct lm *g = lm_of(model);
+    g->dropping = false;
+    int rc = forward_to_head(g, batch, err);
+    if (rc)
+        return rc;
+    struct head_loss head = head_of(g);
+    struct kernel_entropy entropy = {head.rows, head.vocab, batch->targets, 0};
+    head_logits(&head, g->memory.logits, g->memory.final);
+    *ret_loss =
+        outputs_take(model->kernels, &entropy, g->memory.logits, outputs) / batch->denominator;
     return leave_head(g, MODEL_FORWARD, err);
 }
 
@@ -263,6 +285,7 @@ static const struct model_ops lm_ops = {
     .name = "lm",
     .forward = lm_forward,
     .backward = lm_backward,
+    .evaluate = lm_evaluate,
     .logits = lm_logits,
     .free = lm_free,
     .drops = true,

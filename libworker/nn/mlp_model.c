@@ -7,6 +7,7 @@
 
 #include "common/base/parse.h"
 #include "libworker/nn/linear.h"
+#include "libworker/nn/outputs.h"
 #include "libworker/nn/param.h"
 #include "libworker/tensor/slab.h"
 
@@ -212,6 +213,18 @@ static int mlp_model_backward(struct wk_model *model, float scale, struct error 
     return model_leave(model, 0, MODEL_BACKWARD, err);
 }
 
+static int mlp_model_evaluate(struct wk_model *model, const struct wk_batch *batch,
+                              double *ret_loss, const struct wk_outputs *outputs, struct error *err)
+{
+    struct mlp_model *m = mlp_of(model);
+    int rc = all_forward(m, batch, err);
+    if (rc)
+        return rc;
+    struct kernel_entropy entropy = {m->rows, m->config.vocab, batch->targets, 0};
+    *ret_loss = outputs_take(model->kernels, &entropy, m->logits, outputs) / batch->denominator;
+    return 0;
+}
+
 static int mlp_model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
                             struct error *err)
 {
@@ -253,6 +266,7 @@ static const struct model_ops mlp_ops = {
     .name = "mlp",
     .forward = mlp_model_forward,
     .backward = mlp_model_backward,
+    .evaluate = mlp_model_evaluate,
     .logits = mlp_model_logits,
     .free = mlp_model_free,
     .reserve = mlp_model_reserve,

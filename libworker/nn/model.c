@@ -183,13 +183,15 @@ void model_announce(struct wk_model *model, int index)
 int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err)
 {
     model->forward_done = false;
+    if (!model->ops->reserve)
+        return 0;
     if (samples < 0 || (samples > 0 && (length < 1 || length > model->context)))
         return error_set(err, WK_EINVAL, "no pass has %lld samples of %lld tokens",
                          (long long)samples, (long long)length);
     if (samples > INT32_MAX / model->context)
         return error_set(err, WK_ENOMEM, "%lld samples are more than a pass may have",
                          (long long)samples);
-    return model->ops->reserve ? model->ops->reserve(model, samples, length, err) : 0;
+    return model->ops->reserve(model, samples, length, err);
 }
 
 void model_zero_grad(struct wk_model *model)
@@ -234,6 +236,9 @@ static int check_batch(const struct wk_model *model, const struct wk_batch *batc
 {
     if (!model->param_arena)
         return error_set(err, WK_ESTATE, "the model has no memory yet: prepare it first");
+    if (model->context < 1)
+        return error_set(err, WK_EUNSUPPORTED,
+                         "a custom model's passes are the program's own, which calls them itself");
     if (batch->samples < 0 || batch->samples > INT32_MAX / model->context)
         return error_set(err, WK_EINVAL, "a batch of %lld samples", (long long)batch->samples);
     if (batch->samples == 0)
@@ -247,21 +252,30 @@ static int check_batch(const struct wk_model *model, const struct wk_batch *batc
     return rc || !targets ? rc : check_targets(model, targets, count, err);
 }
 
+/* The batch with the denominator filled in. */
+static int complete_batch(const struct wk_model *model, const struct wk_batch *batch,
+                          struct wk_batch *ret, struct error *err)
+{
+    int rc = check_batch(model, batch, batch->targets, err);
+    if (rc)
+        return rc;
+    if (!(batch->denominator >= 0))
+        return error_set(err, WK_EINVAL, "the denominator %g is not positive", batch->denominator);
+    *ret = *batch;
+    if (batch->denominator == 0)
+        ret->denominator = batch->samples > 0 && batch->targets ? positions(batch) : 1;
+    return 0;
+}
+
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                   struct error *err)
 {
     model->forward_done = false;
-    int rc = check_batch(model, batch, batch->targets, err);
+    int rc = complete_batch(model, batch, &model->batch, err);
     if (rc)
         return rc;
     if (batch->samples > 0 && !batch->targets)
         return error_set(err, WK_EINVAL, "a batch without targets has no loss");
-    if (!(batch->denominator >= 0))
-        return error_set(err, WK_EINVAL, "the denominator %g is not positive", batch->denominator);
-
-    model->batch = *batch;
-    if (batch->denominator == 0)
-        model->batch.denominator = batch->samples > 0 ? positions(batch) : 1;
     double loss = 0;
     if (batch->samples > 0)
         rc = model->ops->forward(model, &model->batch, &loss, err);
@@ -285,6 +299,20 @@ int model_backward(struct wk_model *model, double scale, struct error *err)
         return 0;
     }
     return model->ops->backward(model, (float)(scale / model->batch.denominator), err);
+}
+
+int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                   const struct wk_outputs *outputs, struct error *err)
+{
+    struct wk_batch whole;
+    model->forward_done = false;
+    int rc = complete_batch(model, batch, &whole, err);
+    if (rc)
+        return rc;
+    if (batch->samples > 0 && !batch->targets && outputs->losses)
+        return error_set(err, WK_EINVAL, "a batch without targets has no losses");
+    *ret_loss = 0;
+    return batch->samples == 0 ? 0 : model->ops->evaluate(model, &whole, ret_loss, outputs, err);
 }
 
 int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,

@@ -45,9 +45,11 @@ struct wk_model;
 
 struct model_ops {
     const char *name; /* "gpt" */
-    /* As model_forward, model_backward and model_logits below; the batch was validated. */
+    /* As the model_ functions of these names below; the batch was validated. */
     int (*forward)(struct wk_model *, const struct wk_batch *, double *ret_loss, struct error *);
     int (*backward)(struct wk_model *, float scale, struct error *); /* by the denominator too */
+    int (*evaluate)(struct wk_model *, const struct wk_batch *, double *ret_loss,
+                    const struct wk_outputs *, struct error *);
     int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
     bool drops;                      /* heeds model->dropout */
@@ -92,8 +94,8 @@ struct wk_model {
     struct param *params; /* [n_params], in arena order */
     int n_params;
     int n_blocks;
-    size_t count; /* elements of each arena */
-    int64_t context, vocab;
+    size_t count;           /* elements of each arena */
+    int64_t context, vocab; /* 0: passes are the program's own, and `ops` has no forward ones */
     float *param_arena, *grad_arena; /* [count]; NULL until bound; grads may stay NULL */
     bool seed_waits;                 /* wk_model_init came before model_bind */
     uint64_t seed;
@@ -186,6 +188,13 @@ int model_backward(struct wk_model *model, double scale, struct error *err);
 int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err);
 
 void model_zero_grad(struct wk_model *model);
+
+/* The loss of the model as it is used: as model_forward, but nothing is dropped, targets are taken
+ * whole, and no backward pass can follow; with what `outputs` asks for. Without targets the loss is
+ * 0 and its parts are WK_EINVAL. Nothing is written for samples 0.
+ */
+int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                   const struct wk_outputs *outputs, struct error *err);
 
 /* Logits of the last position of each sample: ret_logits [samples, vocab]. batch->targets unused.
  */

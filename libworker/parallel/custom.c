@@ -14,15 +14,6 @@ struct custom {
     const float **initial; /* [n_params] */
 };
 
-static int custom_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
-                          struct error *err)
-{
-    (void)model;
-    (void)batch;
-    (void)ret_loss;
-    return error_set(err, WK_ESTATE, "a custom model's forward pass is the program's own");
-}
-
 /* The program's gradients are in the arena, unscaled and added to those of earlier passes, so there
  * is nothing to compute; step/ scales the sum. */
 static int custom_backward(struct wk_model *model, float scale, struct error *err)
@@ -33,15 +24,6 @@ static int custom_backward(struct wk_model *model, float scale, struct error *er
     return 0;
 }
 
-static int custom_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
-                         struct error *err)
-{
-    (void)model;
-    (void)batch;
-    (void)ret_logits;
-    return error_set(err, WK_EUNSUPPORTED, "a custom model has no logits");
-}
-
 static void custom_free(struct wk_model *model)
 {
     struct custom *custom = (struct custom *)model;
@@ -50,8 +32,11 @@ static void custom_free(struct wk_model *model)
     free(custom);
 }
 
-static const struct model_ops custom_ops = {"custom", custom_forward, custom_backward,
-                                            custom_logits, custom_free};
+static const struct model_ops custom_ops = {
+    .name = "custom",
+    .backward = custom_backward,
+    .free = custom_free,
+};
 
 bool model_is_custom(const struct wk_model *model)
 {

@@ -16,11 +16,30 @@ bool boundary_behind(struct wk_context *ctx)
     return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
 }
 
+/* Those who hold parts of one state need each other in a pass, and leave it after a step only: they
+ * end an evaluation before the same batch, and what they saw of it counts for nothing. */
+static bool evaluates_together(struct wk_context *ctx)
+{
+    int32_t ends = boundary_stopping(ctx) || boundary_behind(ctx);
+    int rc = wk_all_reduce(ctx->comm, &ends, 1, WK_I32, WK_MAX, NULL);
+    if (rc)
+        return (void)context_break(ctx, rc), false;
+    ctx->cut_short = ctx->cut_short || ends;
+    if (ends)
+        context_notice(ctx,
+                       "evaluation ends early: a rank was asked to stop, or generation %llu "
+                       "is over",
+                       (unsigned long long)ctx->generation);
+    return !ends;
+}
+
 bool boundary_evaluates(struct wk_context *ctx)
 {
+    if (ctx->is_sharded)
+        return evaluates_together(ctx);
     if (boundary_stopping(ctx)) {
         /* Who has the whole state stops here, before it meets the others in a step. */
-        if (ctx->session && ctx->phase == STEP_BOUNDARY && !ctx->is_sharded)
+        if (ctx->session && ctx->phase == STEP_BOUNDARY)
             (void)context_break(ctx, WK_EABORT);
         return false;
     }
@@ -28,9 +47,8 @@ bool boundary_evaluates(struct wk_context *ctx)
         return true;
     context_notice(ctx, "evaluation ends early: generation %llu is over",
                    (unsigned long long)ctx->generation);
-    /* What was evaluated in part is neither summed nor logged. Shards are left after a step only.
-     */
-    if (ctx->phase == STEP_BOUNDARY && !ctx->is_sharded)
+    /* What was evaluated in part is neither summed nor logged. */
+    if (ctx->phase == STEP_BOUNDARY)
         (void)context_break(ctx, WK_EABORT);
     return false;
 }
@@ -107,6 +125,7 @@ static bool leave(struct wk_context *ctx)
 bool boundary_pass(struct wk_context *ctx, int source)
 {
     const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->loaders[source];
+    ctx->cut_short = false;
     window_check(ctx, source);
     if (window_joins(ctx, source, loader))
         return true;

@@ -43,6 +43,7 @@
  * is who goes when (parting.c). */
 enum {
     EXTRA_LOSS,
+    EXTRA_LOSSES,   /* passes of which there is a loss */
     EXTRA_STOP,     /* ranks that were asked to stop */
     EXTRA_PRESSING, /* of those, ranks that can wait no longer */
     EXTRA_LEAVE,    /* ranks that were not, and know of a newer generation */
@@ -73,6 +74,7 @@ struct wk_context {
     struct error error; /* sticky; code 0 while all is well */
     void (*notice)(void *arg, const char *text);
     void *notice_arg;
+    FILE *notices; /* borrowed: where they go without `notice`; NULL: nowhere */
 
     pthread_mutex_t lock;
     struct wk_comm *comm;             /* changed under lock; NULL between generations */
@@ -81,7 +83,8 @@ struct wk_context {
     char last_notice[1024];           /* under lock */
     char shown_notice[1024];          /* what wk_last_notice returned */
 
-    int rank, world, local_rank;
+    int rank, world; /* changed under lock */
+    int local_rank;
     struct comm_listener *listener;
     struct session *session; /* NULL outside Muster */
     char resume_from[SESSION_PATH_MAX];
@@ -133,6 +136,8 @@ struct wk_context {
     bool has_state;         /* what this rank holds is training state, not just initial values */
     bool is_partial;        /* it is neither: some of it came from a member that was lost then */
     bool ended;             /* wk_next has returned false for good */
+    bool cut_short;         /* an evaluation was, on all ranks, since the last training batch */
+    bool told_lossless;     /* that no loss is set */
 
     struct rng rng;               /* drawn from in this step */
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */
@@ -160,13 +165,14 @@ struct context_seams {
     const struct environment *environment;
     struct session
         *session; /* owned by the context from then on, also after a failure; may be NULL */
-    bool quiet;   /* no progress lines */
+    bool quiet;   /* no progress lines, and notices to nobody else than the program */
     const struct kernel_table *kernels; /* the best of this machine's; NULL: as it is */
 };
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx);
 
-/* Make an error sticky (the first stays) and return the sticky one's code. */
+/* Make an error sticky (the first stays) and return the sticky one's code. Where the ranks' calls
+ * have parted the sentence says what in a program leads to it. */
 int context_fail(struct wk_context *ctx, const struct error *err);
 
 void context_notice(struct wk_context *ctx, const char *fmt, ...)
@@ -186,6 +192,9 @@ int context_reform(struct wk_context *ctx, struct error *err);
 /* The collective failed with `code`, or the generation is over: abort, roll the step in flight
  * back. Errors that no new generation can mend become sticky. Returns 0, or the sticky error. */
 int context_break(struct wk_context *ctx, int code);
+
+/* What in a program leads to a failure of the present communicator, as the sentence's hint. */
+void context_explain(const struct wk_context *ctx, struct error *err);
 
 /* Whether a failure with this code is one that the next generation mends. */
 bool context_mendable(int code);
@@ -372,7 +381,8 @@ bool boundary_pass(struct wk_context *ctx, int source);
  * generation broke meanwhile, so the next boundary_pass has more to do, or the error is sticky. */
 bool boundary_end(struct wk_context *ctx);
 bool boundary_stopping(struct wk_context *ctx);
-/* Whether evaluation may go on: the others wait for this rank in a newer generation, or to stop. */
+/* Whether evaluation may go on: the others wait for this rank in a newer generation, or to stop.
+ * Sharded: collective. */
 bool boundary_evaluates(struct wk_context *ctx);
 bool boundary_behind(struct wk_context *ctx); /* a newer generation is announced */
 

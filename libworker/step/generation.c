@@ -97,11 +97,13 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     (void)pthread_mutex_lock(&ctx->lock);
     ctx->connecting = (struct wk_comm_status){0};
     ctx->comm = rc ? NULL : comm;
+    if (!rc) {
+        ctx->rank = options->rank;
+        ctx->world = options->world;
+    }
     (void)pthread_mutex_unlock(&ctx->lock);
     if (rc)
         return rc;
-    ctx->rank = options->rank;
-    ctx->world = options->world;
     return ctx->ready ? context_meet(ctx, err) : 0;
 }
 
@@ -240,12 +242,30 @@ int context_reform(struct wk_context *ctx, struct error *err)
     }
 }
 
+/* Lost ranks are no fault of the program's; one that said goodbye is not among them. */
+void context_explain(const struct wk_context *ctx, struct error *err)
+{
+    int lost;
+    if (!ctx->comm || *err->hint || !*units_sentence(ctx))
+        return;
+    if (err->code == WK_EPEER && !wk_comm_lost(ctx->comm, &lost, 1))
+        error_hint(err,
+                   "its loop ended before the others', by an error of its own, which it tells, "
+                   "or a break: to leave together call wk_trigger on any rank and ask "
+                   "wk_triggered on all");
+    if (err->code == WK_EMISMATCH)
+        error_hint(err, "the ranks' loops have parted: all make the same calls and take as many "
+                        "batches, also in an evaluation; what one finds out all learn by "
+                        "wk_triggered or wk_reduce_value");
+}
+
 int context_break(struct wk_context *ctx, int code)
 {
     if (ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     struct error err = {0};
     (void)error_set(&err, code, "%s", units_sentence(ctx));
+    context_explain(ctx, &err);
     bool mend = context_mendable(code) && ctx->session;
     /* Tell the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)

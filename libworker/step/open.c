@@ -26,9 +26,11 @@ int context_fail(struct wk_context *ctx, const struct error *err)
     if (ctx->error.code)
         return ctx->error.code;
     ctx->error = *err;
-    if (*err->hint) { /* what would help is part of the one sentence that programs see */
+    context_explain(ctx, &ctx->error);
+    if (*ctx->error.hint) { /* what would help is part of the one sentence that programs see */
         size_t used = strlen(ctx->error.text);
-        (void)snprintf(ctx->error.text + used, sizeof(ctx->error.text) - used, "; %s", err->hint);
+        (void)snprintf(ctx->error.text + used, sizeof(ctx->error.text) - used, "; %s",
+                       ctx->error.hint);
     }
     return ctx->error.code;
 }
@@ -42,9 +44,12 @@ void context_notice(struct wk_context *ctx, const char *fmt, ...)
     va_end(ap);
     (void)pthread_mutex_lock(&ctx->lock);
     (void)str_copy(ctx->last_notice, sizeof(ctx->last_notice), text);
+    int rank = ctx->rank;
     (void)pthread_mutex_unlock(&ctx->lock);
     if (ctx->notice)
         ctx->notice(ctx->notice_arg, text);
+    else if (ctx->notices)
+        (void)fprintf(ctx->notices, "muster: rank %d: %s\n", rank, text);
 }
 
 static const char *process_variable(void *arg, const char *name)
@@ -174,6 +179,7 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     (void)pthread_mutex_init(&ctx->lock, NULL);
     ctx->notice = options ? options->notice : NULL;
     ctx->notice_arg = options ? options->notice_arg : NULL;
+    ctx->notices = seams->quiet ? NULL : stderr;
     ctx->session = seams->session;
     ctx->kernels = seams->kernels ? seams->kernels : kernel_cpu();
     ctx->world = 1;

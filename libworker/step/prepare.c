@@ -161,8 +161,10 @@ int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_ob
         return 0;
     }
     int rc = prepare(ctx, objects, n_objects, &err);
-    if (!rc)
+    if (!rc) {
+        prepare_remark(ctx);
         return 0;
+    }
     (void)error_wrap(&err, "prepare");
     return context_fail(ctx, &err);
 }

@@ -30,6 +30,9 @@ const char *prepare_offload(const struct wk_context *ctx); /* the folder, or NUL
 int prepare_take(struct wk_context *ctx, const struct wk_object *objects, int n_objects,
                  struct error *err);
 
+/* Notices, on rank 0, about what was prepared and may be not what was meant. */
+void prepare_remark(struct wk_context *ctx);
+
 /* Whether an object is one of those. */
 bool prepare_knows(const struct wk_context *ctx, const void *object);
 

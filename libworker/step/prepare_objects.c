@@ -38,11 +38,19 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
     return 0;
 }
 
+/* Programs need not look at what each constructor returned: this is where it is told. */
+static int refuse_null(struct error *err)
+{
+    const char *why = error_kept();
+    return error_set(err, WK_EINVAL, "wk_prepare was given NULL%s%s",
+                     *why ? ": the last object that could not be made: " : "", why);
+}
+
 static int take_object(struct wk_context *ctx, const struct wk_object *object,
                        struct optimizers *optimizers, struct error *err)
 {
     if (!object->object)
-        return error_set(err, WK_EINVAL, "wk_prepare was given NULL");
+        return refuse_null(err);
     switch (object->kind) {
     case WK_OBJECT_MODEL:
         return take_model(ctx, object->object, err);
@@ -197,4 +205,35 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
     for (int i = 0; i < ctx->n_schedulers; i++)
         found = found || object == ctx->schedulers[i];
     return found;
+}
+
+/* A loop over loaders that go on for ever ends by nothing that it says itself. */
+static void remark_end(struct wk_context *ctx)
+{
+    bool endless = false;
+    for (int i = 0; i < ctx->n_loaders; i++) {
+        const struct wk_loader_options *options = &ctx->loaders[i]->options;
+        if (!options->evaluation && options->epochs)
+            return;
+        endless = endless || !options->evaluation;
+    }
+    if (endless && !ctx->numbers.total_steps)
+        context_notice(ctx, "this training never ends by itself: total_steps is not set and its "
+                            "loader's epochs are 0; it goes on until the program leaves the loop, "
+                            "or Ctrl-C, SIGTERM or `muster cancel` stops it");
+}
+
+void prepare_remark(struct wk_context *ctx)
+{
+    if (ctx->rank != 0)
+        return;
+    remark_end(ctx);
+    for (int i = 0; i < ctx->n_loaders; i++) {
+        const struct wk_loader *loader = ctx->loaders[i];
+        if (!loader->options.evaluation && loader->options.batch > loader->samples)
+            context_notice(ctx,
+                           "loader %d: a batch of %lld samples is more than its source has, so "
+                           "every batch is an epoch of %lld",
+                           i + 1, (long long)loader->options.batch, (long long)loader->samples);
+    }
 }

@@ -1,4 +1,5 @@
 /* Figures of a step: to the coordinator, to log files and to the terminal. */
+#include <math.h>
 #include <stdio.h>
 
 #include "common/base/str.h"
@@ -70,7 +71,7 @@ void report_step(struct wk_context *ctx, double tokens)
         .now_ms = context_now_ms(),
     };
     units_each(unit, ctx)
-        if (unit->optimizer)
+        if (unit->optimizer && !isnan(unit->loss))
             report_unit(unit, "loss", unit->loss);
     double rate = track_progress(&ctx->track, &step);
     if (rate >= 0) {

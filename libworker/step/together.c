@@ -93,7 +93,7 @@ int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch, 
                           int64_t width, float *ret_all)
 {
     struct error err = {0};
-    if (idle(ctx))
+    if (idle(ctx) || ctx->cut_short)
         return ctx->error.code;
     int64_t most = (batch->global_samples + ctx->world - 1) / ctx->world;
     size_t row = (size_t)(most * width);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/nn/outputs.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
@@ -127,7 +128,37 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
         profile_end(&ctx->profile);
         (void)pass_failed(ctx, rc, &err);
         unit->pass_loss = loss;
+        unit->has_loss = true;
         unit->on_dealt = is_dealt(ctx, batch);
+    }
+    if (ret_loss)
+        *ret_loss = loss;
+    return ctx->error.code;
+}
+
+int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                const struct wk_outputs *outputs)
+{
+    static const struct wk_outputs none;
+    struct unit *unit = unit_of_model(model);
+    double loss = 0;
+    if (!unit)
+        return unit_missing(model);
+    struct wk_context *ctx = unit->ctx;
+    if (!batch)
+        return fail(ctx, WK_EINVAL, "wk_evaluate was given no batch");
+    outputs = outputs ? outputs : &none;
+    if (!ctx->error.code)
+        outputs_clear(model, batch, outputs);
+    if (!idle(ctx)) {
+        struct error err = {0};
+        profile_begin(&ctx->profile, PROFILE_FORWARD);
+        strategy_use(&unit->strategy, ctx->comm);
+        int rc = model_evaluate(model, batch, &loss, outputs, &err);
+        if (!rc && batch->samples == 0)
+            rc = strategy_empty_pass(&unit->strategy, MODEL_FORWARD, &err);
+        profile_end(&ctx->profile);
+        (void)pass_failed(ctx, rc, &err);
     }
     if (ret_loss)
         *ret_loss = loss;
@@ -140,6 +171,7 @@ int wk_set_loss(struct wk_model *model, double loss)
     if (!unit)
         return unit_missing(model);
     unit->pass_loss = loss;
+    unit->has_loss = true;
     return unit->ctx->error.code;
 }
 
@@ -317,7 +349,9 @@ static int step(struct unit *unit)
     struct error err = {0};
     ctx->skipped = false;
     /* The state has it already, or no rank gave anything to it. */
-    if (window_was_taken(unit) || (ctx->ends && unit->weights == 0 && !unit->on_dealt)) {
+    bool again = window_was_taken(unit);
+    if (again || (ctx->ends && unit->weights == 0 && !unit->on_dealt)) {
+        unit->stepped = again;
         window_close(unit, WINDOW_AGAIN);
         return ctx->error.code;
     }
@@ -329,6 +363,7 @@ static int step(struct unit *unit)
         ctx->torn = ctx->is_sharded;
         return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);
     }
+    unit->stepped = !ctx->skipped;
     window_close(unit, ctx->skipped ? WINDOW_SKIPPED : WINDOW_TAKEN);
     return ctx->error.code;
 }
@@ -339,6 +374,7 @@ int wk_step(struct wk_optimizer *optimizer)
     if (!unit)
         return unit_missing(optimizer);
     struct wk_context *ctx = unit->ctx;
+    unit->stepped = false;
     for (int i = 0; i < ctx->n_schedulers; i++)
         if (ctx->schedulers[i]->optimizer == optimizer)
             ctx->scheduler_due[i] = false;
@@ -351,6 +387,12 @@ int wk_step(struct wk_optimizer *optimizer)
     if (!unit->clipped && limit > 0 && !clip(unit, limit))
         return ctx->error.code;
     return step(unit);
+}
+
+bool wk_step_taken(const struct wk_optimizer *optimizer)
+{
+    const struct unit *unit = unit_of_optimizer(optimizer);
+    return unit && unit->stepped;
 }
 
 int wk_scheduler_step(struct wk_scheduler *scheduler)
@@ -401,14 +443,14 @@ int wk_log(struct wk_context *ctx, const char *name, double value)
     if (size < 1 || size > METRIC_NAME_MAX ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./-") != size)
         return fail(ctx, WK_EINVAL, "a metric's name has 1 to 63 of a-z 0-9 _ . / -");
-    if (!idle(ctx))
+    if (!idle(ctx) && !ctx->cut_short)
         report_one(ctx, name, value);
     return 0;
 }
 
 int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op)
 {
-    if (idle(ctx))
+    if (idle(ctx) || ctx->cut_short)
         return ctx->error.code;
     double sum = *value;
     int rc = wk_all_reduce(ctx->comm, &sum, 1, WK_F64, op, NULL);

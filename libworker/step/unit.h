@@ -47,6 +47,7 @@ struct unit {
     bool begun;        /* custom models: wk_grad_ready has begun this pass */
     double grad_scale; /* what wk_step multiplies gradients with */
     double pass_loss;  /* of the last forward pass or wk_set_loss */
+    bool has_loss;     /* there was one since the last backward pass */
     double weights;    /* of all ranks, where wk_join told them; else 0 */
     uint64_t joined;   /* the wk_join that was counted in it last; 0 before one */
     bool on_dealt;     /* the pass is on a loader's batch, which has its own divisor */
@@ -55,8 +56,9 @@ struct unit {
     int passed;                  /* windows closed since it began, or began again */
     struct unit_numbers numbers; /* of windows that the state holds: done, taken */
 
-    double loss; /* of the last window taken; NaN before one */
-    double norm; /* of its gradient, where it was measured since the last report; else 0 */
+    bool stepped; /* the last wk_step updated the parameters */
+    double loss;  /* of the last window taken; NaN before one, and where none was set */
+    double norm;  /* of its gradient, where it was measured since the last report; else 0 */
 };
 
 #define units_each(unit, ctx)                                                                      \

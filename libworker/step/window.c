@@ -6,6 +6,7 @@
  * are closed without an update, while their sums are made and thrown away. That is the undisturbed
  * run's result as long as what a program does in a step follows from its batch and wk_steps.
  */
+#include <math.h>
 #include <string.h>
 
 #include "libworker/parallel/custom.h"
@@ -144,7 +145,9 @@ int window_begin_pass(struct unit *unit)
     if (!unit->on_dealt)
         weigh(unit);
     unit->strategy.extras[EXTRA_LOSS] += (float)unit->pass_loss;
+    unit->strategy.extras[EXTRA_LOSSES] += unit->has_loss;
     unit->pass_loss = 0;
+    unit->has_loss = false;
     unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
     if (unit->summing)
         fill_extras(unit);
@@ -238,13 +241,29 @@ static void make_due(struct unit *unit)
             ctx->scheduler_due[i] = true;
 }
 
+/* NaN where no rank has said one. */
+static double loss_of(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    const float *extras = unit->strategy.extras;
+    if (extras[EXTRA_LOSSES] > 0)
+        return (double)extras[EXTRA_LOSS] / window_weight(unit);
+    if (ctx->rank == 0 && !ctx->told_lossless)
+        context_notice(ctx,
+                       "model %d has no loss to show: a program with passes of its own says it "
+                       "with wk_set_loss, before each wk_backward",
+                       unit_number(unit));
+    ctx->told_lossless = true;
+    return (double)NAN;
+}
+
 void window_close(struct unit *unit, enum window_result result)
 {
     struct wk_context *ctx = unit->ctx;
     const float *extras = unit->strategy.extras;
     hear(ctx, extras);
     if (result == WINDOW_TAKEN) {
-        unit->loss = (double)extras[EXTRA_LOSS] / window_weight(unit);
+        unit->loss = loss_of(unit);
         unit->numbers.taken++;
         make_due(unit);
     }

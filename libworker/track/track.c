@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -113,7 +114,11 @@ double track_progress(struct track *track, const struct track_step *step)
         (void)fprintf(out, "step %lld", (long long)step->step);
         if (step->total_steps)
             (void)fprintf(out, "/%lld", (long long)step->total_steps);
-        (void)fprintf(out, "  loss %.4f  rate %.3g  %.0f tokens/s\n", step->loss, step->rate, rate);
+        if (isnan(step->loss))
+            (void)fprintf(out, "  no loss set");
+        else
+            (void)fprintf(out, "  loss %.4f", step->loss);
+        (void)fprintf(out, "  rate %.3g  %.0f tokens/s\n", step->rate, rate);
         (void)fflush(out);
     }
     track->since_ms = step->now_ms;

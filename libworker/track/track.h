@@ -29,7 +29,8 @@ struct track {
 /* What one completed optimizer step was. */
 struct track_step {
     int64_t step, total_steps; /* total 0 = unknown */
-    double loss, rate;
+    double loss;               /* NaN: there is none */
+    double rate;
     double tokens;  /* of the global batches of this step */
     int64_t now_ms; /* monotonic */
 };

@@ -100,7 +100,7 @@ WK_API int64_t wk_deal_real(const struct wk_deal *deal, int world, int64_t k);
 
 /* This rank's values[samples, width] of a batch from wk_next, put together in global order:
  * ret_all[global_samples, width] on every rank, exactly one row for each sample. All ranks call it.
- * Nothing is written in a broken generation. */
+ * Nothing is written in a broken generation, nor of an evaluation that was cut short. */
 WK_API int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch,
                                  const float *values, int64_t width, float *ret_all);
 

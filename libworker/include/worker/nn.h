@@ -84,10 +84,10 @@ WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
 WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
 
 /* While training, drop this share of the embeddings and of what each half of a layer adds to the
- * stream (Srivastava et al. 2014): in [0, 1), 0 at first; set 0 for evaluation, wk_generate never
- * drops. What is dropped depends on the seed, the global batch's position and the sample's tokens,
- * so it is the same however samples are dealt to ranks. WK_EINVAL; WK_EUNSUPPORTED for a model
- * without it.
+ * stream (Srivastava et al. 2014): in [0, 1), 0 at first; wk_evaluate and wk_generate never drop,
+ * wk_forward does in an evaluation too. What is dropped depends on the seed, the global batch's
+ * position and the sample's tokens, so it is the same however samples are dealt to ranks.
+ * WK_EINVAL; WK_EUNSUPPORTED for a model without it.
  */
 WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
 
@@ -95,6 +95,15 @@ WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed)
  * for about a third more time and a fraction of the memory. Models without layers ignore it.
  */
 WK_API void wk_model_recompute(struct wk_model *model, bool on);
+
+/* What wk_evaluate (worker/worker.h) writes of a batch besides its loss, each in memory of the
+ * program's, and NULL where it is not wanted. A position is a token of a sample; what stands there
+ * is about its successor. */
+struct wk_outputs {
+    float *losses;      /* [samples, length], of each position: 0 where its target is WK_IGNORED */
+    int32_t *likeliest; /* [samples, length]: the token with the largest logit */
+    float *logits;      /* [samples, length, vocab]: much, so ask for it only if need be */
+};
 
 struct wk_generate_options {
     const int32_t

@@ -139,11 +139,12 @@ struct wk_gradient_hook {
 WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
 /* Make every parameter readable on this rank as the optimizer has it, where wk_parameter_data says,
- * until the next wk_next or its wk_step (a custom model's in the middle of a step is readable again
- * behind that; asked before, wk_parameter_data has said where passes read it). Strategy fsdp needs
- * it, and with mixed_precision zero1 and zero2 do, whose matrices are there in the narrow type only
- * (it costs the memory that these save); elsewhere it does nothing. All ranks call it. WK_ESTATE
- * before wk_prepare, or a failure of the collective.
+ * until the model's next pass (wk_forward, wk_evaluate, wk_backward, wk_generate), its wk_step, or
+ * the next wk_next of any loader (a custom model's in the middle of a step is readable again behind
+ * that; asked before, wk_parameter_data has said where passes read it). Strategy fsdp needs it, and
+ * with mixed_precision zero1 and zero2 do, whose matrices are there in the narrow type only (it
+ * costs the memory that these save); elsewhere it does nothing. All ranks call it. WK_ESTATE before
+ * wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

@@ -47,8 +47,8 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
     int n_settings;
     const char *config_file; /* YAML; NULL takes MUSTER_CONFIG, if set */
     /* Sentences about what happened without ending the training: a checkpoint that could not be
-     * written, ranks lost, a generation formed. Any thread. NULL drops all but the last, which
-     * wk_last_notice has. */
+     * written, ranks lost, a generation formed. Any thread. NULL writes each to stderr, as
+     * "muster: rank 0: ..."; wk_last_notice has the last. */
     void (*notice)(void *arg, const char *text);
     void *notice_arg;
 };
@@ -154,11 +154,13 @@ WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, i
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
  * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
  * WK_ESTATE, the error of the context that it was made in; where that is none or closed,
- * wk_last_error(NULL) has the sentence. Of a training loader it is where
- * everything that happens between steps happens: checkpoints, stop requests, new generations. Of
- * several training loaders the one asked first begins the step, the others take part in it; a loop
- * asks them in the same order in every step. In a broken generation all but that one give a batch
- * that comes to nothing, so that the step begins again where it did. */
+ * wk_last_error(NULL) has the sentence. Of a training loader it is where everything that happens
+ * between steps happens: checkpoints, stop requests, new generations. Of an evaluation loader all
+ * ranks call it alike, and under zero1, zero2 and fsdp in step with each other: a stop or a new
+ * generation ends it for all before the same batch. Of several training loaders the one asked first
+ * begins the step, the others take part in it; a loop asks them in the same order in every step. In
+ * a broken generation all but that one give a batch that comes to nothing, so that the step begins
+ * again where it did. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Halve the loader's batch until every rank's memory holds its share of it. All ranks call it
@@ -180,6 +182,17 @@ WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search 
 /* Loss of this rank's share over the global batch's denominator: the ranks' losses add up to the
  * global mean. `ret_loss` may be NULL. */
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
+
+/* The model as it is used instead of trained: the loss as wk_forward gives it, but nothing is
+ * dropped and no target smoothed, and of each position what `outputs` asks for: see
+ * wk_gather_for_metrics for those of all ranks. A forward pass whose backward pass is still to come
+ * is lost, so evaluate between steps. Under fsdp all ranks call it, as wk_forward, also with a
+ * share of no samples. `ret_loss` and `outputs` may be NULL; a batch without targets has the loss
+ * 0. What cannot be given, as in a broken generation, is zeros. WK_EUNSUPPORTED for a custom model,
+ * whose passes are the program's own (wk_forward and wk_generate too); WK_EINVAL as wk_forward, and
+ * for losses without targets. */
+WK_API int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                       const struct wk_outputs *outputs);
 
 /* Gradients of the last forward pass. In the last of an accumulation window their sum over the
  * ranks starts while the pass still runs. Each model fills windows of its own, all of as many
@@ -203,6 +216,12 @@ WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
  * pass since the last step. */
 WK_API int wk_step(struct wk_optimizer *optimizer);
 
+/* Whether the last wk_step of this optimizer updated the parameters: not inside an accumulation
+ * window, nor when fp16 skipped it. What is to be done once per step (logging, evaluating) asks
+ * this; the answer is the same on all ranks. In a step that begins again after a loss the
+ * parameters may have taken it before, which counts. */
+WK_API bool wk_step_taken(const struct wk_optimizer *optimizer);
+
 /* With mixed_precision fp16: whether the last wk_step at a window's end skipped its update, how
  * many did so far, and the loss scale (the lowest of several models), which starts at 65536,
  * doubles after 2000 steps without overflow and halves with each (settings loss_scale.*). Losses
@@ -217,16 +236,18 @@ WK_API int wk_scheduler_step(struct wk_scheduler *scheduler);
 WK_API int64_t wk_steps(const struct wk_context *ctx);       /* completed, of all time */
 WK_API int64_t wk_total_steps(const struct wk_context *ctx); /* 0 = unknown */
 
-/* The global loss of the last completed step: the mean over its global batches. NaN before one. Of
- * several models the first's that has an optimizer. */
+/* The global loss of the last completed step: the mean over its global batches. NaN before one, and
+ * where a program's own passes set none (wk_set_loss). Of several models the first's that has an
+ * optimizer. */
 WK_API double wk_loss(const struct wk_context *ctx);
 
-/* The same of one of several models: of the last step that its optimizer took. NaN before one, and
+/* The same of one of several models: of the last step that its optimizer took. NaN likewise, and
  * for a model that was not prepared. */
 WK_API double wk_model_loss(const struct wk_model *model);
 
 /* For custom models: this rank's part of the loss of the pass whose wk_backward comes next, divided
- * by the batch's denominator. Call it before the first wk_grad_ready. */
+ * by the batch's denominator. Call it before the first wk_grad_ready. A window in which no rank did
+ * has no loss: it is left out of logs and charts, and the first time a notice says so. */
 WK_API int wk_set_loss(struct wk_model *model, double loss);
 
 /* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
@@ -236,7 +257,8 @@ WK_API int wk_set_loss(struct wk_model *model, double loss);
 WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 
 /* Sum of `value` over the ranks, for metrics and evaluation. All ranks call it. When the generation
- * ends meanwhile *value stays what it was, and the next wk_next sees to the rest. */
+ * ends meanwhile, or an evaluation was cut short by a stop or a new one (zero1, zero2, fsdp),
+ * *value stays what it was, and the next wk_next sees to the rest. */
 WK_API int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op);
 
 /* Things the ranks do together. All of them call; in a broken generation nothing happens. */

@@ -138,6 +138,15 @@ static int never_ready(struct small *s)
     return wk_step(s->optimizer);
 }
 
+static int forward_of_custom(struct small *s)
+{
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
+    cr_assert_eq(wk_custom_new(&buffer, 1, &custom), 0);
+    wk_prepare_all(s->ctx, WK_OBJECT(custom), WK_OBJECT(s->optimizer), WK_OBJECT(s->loader));
+    cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
+    return wk_forward(custom, &batch, NULL);
+}
+
 static int backward_alone(struct small *s)
 {
     small_prepare(s);
@@ -291,6 +300,7 @@ static const struct row {
      WK_EUNSUPPORTED,
      "whole tensors, which strategy zero2 cuts"},
     {never_ready, {0}, WK_ESTATE, "(on 0 of 1); announce all of them (wk_grad_ready), or none"},
+    {forward_of_custom, {0}, WK_EUNSUPPORTED, "passes are the program's own"},
     {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
     {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
     {pass_after_the_last, {0}, WK_ESTATE, "nobody has taken the gradients of model 1"},

@@ -44,8 +44,13 @@ Test(track, progress_counts_tokens_between_lines)
     step.now_ms = 3000;
     double rate = track_progress(&track, &step);
     cr_assert_float_eq(rate, 500, 1e-9);
+    step.step = 4;
+    step.loss = NAN;
+    step.now_ms = 4000;
+    (void)track_progress(&track, &step);
     fclose(out);
-    cr_assert_str_eq(text, "step 2/4  loss 2.0000  rate 0.01  500 tokens/s\n");
+    cr_assert_str_eq(text, "step 2/4  loss 2.0000  rate 0.01  500 tokens/s\n"
+                           "step 4/4  no loss set  rate 0.01  500 tokens/s\n");
     free(text);
     track_fini(&track);
 }

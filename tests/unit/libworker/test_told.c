@@ -1,0 +1,205 @@
+/* What a program is told without asking, and what it can ask about its last step. */
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/libworker/small.h"
+
+static struct wk_batch batch;
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+static void prepare_with(struct small *s, const char *const *settings,
+                         const struct wk_loader_options *change)
+{
+    small_open(s, settings);
+    struct wk_loader_options options = *change;
+    options.source = s->source;
+    options.length = 8;
+    wk_loader_free(s->loader);
+    cr_assert_eq(wk_loader_new(s->ctx, &options, &s->loader), 0);
+    cr_assert_eq(small_prepare(s), 0, "%s", wk_last_error(s->ctx));
+}
+
+Test(told, that_training_never_ends_by_itself)
+{
+    static const char *const steps[] = {"total_steps=9", NULL};
+    const struct {
+        const char *const *settings;
+        struct wk_loader_options loader;
+        bool told;
+    } rows[] = {{NULL, {.batch = 2}, true},
+                {steps, {.batch = 2}, false},
+                {NULL, {.batch = 2, .epochs = 1}, false},
+                {NULL, {.batch = 2, .epochs = 1, .evaluation = true}, false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct small s;
+        prepare_with(&s, rows[i].settings, &rows[i].loader);
+        const char *notice = wk_last_notice(s.ctx);
+        cr_expect_eq(strstr(notice, "never ends by itself") != NULL, rows[i].told, "%zu: %s", i,
+                     notice);
+        small_close(&s);
+    }
+}
+
+Test(told, that_a_batch_is_larger_than_an_epoch)
+{
+    const struct wk_loader_options larger = {.batch = 50, .epochs = 2},
+                                   whole = {.batch = 49, .epochs = 2},
+                                   held_out = {.batch = 50, .epochs = 1, .evaluation = true};
+    struct small s;
+    prepare_with(&s, NULL, &larger);
+    cr_expect(strstr(wk_last_notice(s.ctx), "a batch of 50 samples is more than its source has, "
+                                            "so every batch is an epoch of 49"),
+              "%s", wk_last_notice(s.ctx));
+    small_close(&s);
+    prepare_with(&s, NULL, &whole);
+    cr_expect_str_empty(wk_last_notice(s.ctx));
+    small_close(&s);
+    prepare_with(&s, NULL, &held_out);
+    cr_expect_str_empty(wk_last_notice(s.ctx));
+    small_close(&s);
+}
+
+Test(told, why_there_was_nothing_to_prepare)
+{
+    struct small s;
+    struct wk_model *model = NULL;
+    struct wk_gpt_config gpt = {.layers = 2, .heads = 3, .width = 32, .context = 8, .vocab = 16};
+    small_open(&s, NULL);
+    wk_gpt_new(&gpt, &model);
+    cr_expect_eq(wk_prepare_all(s.ctx, WK_OBJECT(model), WK_OBJECT(s.optimizer)), WK_EINVAL);
+    cr_expect(strstr(wk_last_error(s.ctx), "3 heads do not divide a width of 32"), "%s",
+              wk_last_error(s.ctx));
+    small_close(&s);
+}
+
+static void custom_step(struct small *s, struct wk_model *model, bool sets_a_loss)
+{
+    cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
+    if (sets_a_loss)
+        wk_set_loss(model, 0.5);
+    wk_parameter_grad(model, 0)[0] = 1;
+    wk_backward(model);
+    cr_assert_eq(wk_step(s->optimizer), 0);
+}
+
+Test(told, that_no_loss_is_set)
+{
+    static const char *const settings[] = {"total_steps=9", "gradient_accumulation_steps=2", NULL};
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
+    struct wk_model *model;
+    struct small s;
+    small_open(&s, settings);
+    cr_assert_eq(wk_custom_new(&buffer, 1, &model), 0);
+    cr_assert_eq(
+        wk_prepare_all(s.ctx, WK_OBJECT(model), WK_OBJECT(s.optimizer), WK_OBJECT(s.loader)), 0);
+    custom_step(&s, model, false);
+    custom_step(&s, model, true);
+    cr_expect_float_eq(wk_loss(s.ctx), 0.25, 1e-6); /* the mean over the window */
+    cr_expect_str_empty(wk_last_notice(s.ctx));
+    custom_step(&s, model, false);
+    custom_step(&s, model, false);
+    cr_expect(isnan(wk_loss(s.ctx)) && isnan(wk_model_loss(model)));
+    cr_expect(strstr(wk_last_notice(s.ctx), "wk_set_loss"), "%s", wk_last_notice(s.ctx));
+    context_notice(s.ctx, "another");
+    custom_step(&s, model, false);
+    custom_step(&s, model, false);
+    cr_expect_str_eq(wk_last_notice(s.ctx), "another"); /* once is enough */
+    small_close(&s);
+    wk_model_free(model);
+}
+
+Test(told, notices_go_to_stderr_where_the_program_takes_none, .init = cr_redirect_stderr)
+{
+    struct environment environment = {nothing, NULL};
+    struct context_seams seams = {.environment = &environment};
+    struct wk_context *ctx;
+    cr_assert_eq(context_open(NULL, &seams, &ctx), 0);
+    context_notice(ctx, "%d of %d", 1, 2);
+    wk_close(ctx);
+    fflush(stderr);
+    cr_assert_stderr_eq_str("muster: rank 0: 1 of 2\n");
+}
+
+static void pass(struct small *s)
+{
+    cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
+    wk_forward(s->model, &batch, NULL);
+    wk_backward(s->model);
+}
+
+Test(told, whether_the_last_step_was_taken)
+{
+    static const char *const settings[] = {"total_steps=9", "gradient_accumulation_steps=3",
+                                           "mixed_precision=fp16", NULL};
+    struct small s;
+    small_open(&s, settings);
+    cr_expect_not(wk_step_taken(NULL));
+    cr_expect_not(wk_step_taken(s.optimizer));
+    cr_assert_eq(small_prepare(&s), 0);
+    for (int i = 1; i <= 6; i++) {
+        pass(&s);
+        cr_expect_eq(wk_step_taken(s.optimizer), i == 4, "before pass %d's step", i);
+        cr_assert_eq(wk_step(s.optimizer), 0);
+        cr_expect_eq(wk_step_taken(s.optimizer), i % 3 == 0, "pass %d", i);
+    }
+    for (int i = 0; i < 3; i++) {
+        cr_assert(wk_next(s.loader, &batch));
+        wk_forward(s.model, &batch, NULL);
+        unit_of_model(s.model)->strategy.grads[3] = INFINITY;
+        wk_backward(s.model);
+        cr_assert_eq(wk_step(s.optimizer), 0);
+    }
+    cr_expect(wk_step_skipped(s.ctx));
+    cr_expect_not(wk_step_taken(s.optimizer));
+    small_close(&s);
+}
+
+/* Between a forward pass and its backward pass there is no room for an evaluation. */
+Test(told, what_an_evaluation_cannot_do)
+{
+    static const char *const settings[] = {"total_steps=9", NULL};
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
+    float losses[16];
+    int32_t token;
+    struct wk_outputs outputs = {.losses = losses};
+    struct wk_model *model;
+    struct small s;
+    small_open(&s, settings);
+    cr_expect_eq(wk_evaluate(s.model, &batch, NULL, NULL), WK_ESTATE);
+    cr_expect_eq(wk_evaluate(NULL, &batch, NULL, NULL), WK_EINVAL);
+    cr_assert_eq(small_prepare(&s), 0);
+    cr_assert(wk_next(s.loader, &batch));
+    wk_forward(s.model, &batch, NULL);
+    cr_expect_eq(wk_evaluate(s.model, &batch, NULL, &outputs), 0);
+    cr_expect_gt(losses[15], 0);
+    cr_expect_eq(wk_backward(s.model), WK_ESTATE);
+    small_close(&s);
+
+    small_open(&s, settings);
+    cr_assert_eq(small_prepare(&s), 0);
+    cr_assert(wk_next(s.loader, &batch));
+    batch.targets = NULL;
+    cr_expect_eq(wk_evaluate(s.model, &batch, NULL, &outputs), WK_EINVAL);
+    cr_expect(strstr(wk_last_error(s.ctx), "without targets"), "%s", wk_last_error(s.ctx));
+    small_close(&s);
+
+    small_open(&s, settings);
+    cr_assert_eq(wk_custom_new(&buffer, 1, &model), 0);
+    cr_assert_eq(
+        wk_prepare_all(s.ctx, WK_OBJECT(model), WK_OBJECT(s.optimizer), WK_OBJECT(s.loader)), 0);
+    cr_assert(wk_next(s.loader, &batch));
+    cr_expect_eq(wk_evaluate(model, &batch, NULL, &outputs), WK_EUNSUPPORTED);
+    cr_expect(strstr(wk_last_error(s.ctx), "program's own"), "%s", wk_last_error(s.ctx));
+    cr_expect_eq(wk_generate(model, &(struct wk_generate_options){0}, 1, &token), WK_EUNSUPPORTED);
+    small_close(&s);
+    wk_model_free(model);
+}
