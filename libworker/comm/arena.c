@@ -11,6 +11,7 @@
 
 enum {
     ARENA_ALIGN_BYTES = 2 * 1024 * 1024, /* a huge page */
+    PIECE_BYTES = 32 * 1024 * 1024,      /* that is there twice while it is replaced */
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
@@ -100,39 +101,51 @@ size_t wk_arena_bytes(const struct wk_arena *arena)
 }
 
 /* Only what is in memory: an arena may be mostly holes, and what is not written stays one. */
-static void copy_present(const struct wk_arena *arena, char *to)
+static bool copy_present(const struct wk_arena *arena, int to_fd, off_t from, off_t end)
 {
-    off_t from = 0, end = (off_t)arena->bytes;
-    while (from < end && (from = lseek(arena->memory_fd, from, SEEK_DATA)) >= 0) {
+    while (from < end && (from = lseek(arena->memory_fd, from, SEEK_DATA)) >= 0 && from < end) {
         off_t hole = lseek(arena->memory_fd, from, SEEK_HOLE);
         hole = hole < 0 || hole > end ? end : hole;
-        memcpy(to + from, arena->data + from, (size_t)(hole - from));
-        from = hole;
+        while (from < hole) {
+            ssize_t n = pwrite(to_fd, arena->data + from, (size_t)(hole - from), from);
+            if (n <= 0)
+                return false;
+            from += n;
+        }
     }
+    return true;
+}
+
+static bool replace(const struct wk_arena *arena, int by_fd, off_t from, off_t end)
+{
+    size_t bytes = (size_t)(end - from);
+    char *at = arena->data + from;
+    if (!copy_present(arena, by_fd, from, end) ||
+        mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, by_fd, from) == MAP_FAILED)
+        return false;
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
+    (void)fallocate(arena->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from,
+                    (off_t)bytes);
+    return true;
 }
 
 int arena_revoke(struct wk_arena *arena)
 {
     int fd = memory_new(arena->bytes);
-    char *copy = fd >= 0 ? mmap(NULL, arena->bytes, PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (copy == MAP_FAILED) {
-        if (fd >= 0)
-            close(fd);
-        return WK_ENOMEM;
+    off_t end = (off_t)arena->bytes;
+    bool ok = fd >= 0;
+    for (off_t at = 0; ok && at < end; at += PIECE_BYTES)
+        ok = replace(arena, fd, at, end - at < PIECE_BYTES ? end : at + PIECE_BYTES);
+    if (ok) {
+        close(arena->memory_fd);
+        arena->memory_fd = fd;
+    } else if (fd >= 0) {
+        close(fd); /* pieces of it may be mapped */
     }
-    copy_present(arena, copy);
-    munmap(copy, arena->bytes);
-    void *data =
-        mmap(arena->data, arena->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-    if (data == MAP_FAILED) {
-        close(fd);
-        return WK_ENOMEM;
-    }
-    (void)madvise(data, arena->bytes, MADV_HUGEPAGE);
-    close(arena->memory_fd);
-    arena->memory_fd = fd;
+    if (!ok)
+        atomic_store(&arena->exposed, true);
     atomic_fetch_add(&arena->version, 1);
-    return 0;
+    return ok ? 0 : WK_ENOMEM;
 }
 
 char *arena_map(int memory_fd, size_t *ret_bytes)

@@ -6,6 +6,7 @@
 #define COMM_ARENA_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <worker/comm.h>
@@ -18,13 +19,17 @@ struct wk_arena {
     int memory_fd;
     _Atomic int holders;
     _Atomic uint64_t version; /* of the memory behind it */
+    _Atomic bool exposed;     /* it could not be revoked: communicators refuse it */
 };
+
+#define ARENA_EXPOSED "no memory to replace an arena that a rank that was lost may still write to"
 
 struct wk_arena *arena_hold(struct wk_arena *arena);
 void arena_release(struct wk_arena *arena);
 
-/* Put fresh memory with the same content at the same addresses: who had the old memory can change
- * nothing any more. 0 or WK_ENOMEM. Nobody may write to the arena meanwhile. */
+/* Put fresh memory with the same content at the same addresses, piece by piece, and give the old
+ * one back: who had it can change nothing any more, and reads zeros. 0, or WK_ENOMEM, which leaves
+ * the arena exposed but its content whole. Nobody may write to it meanwhile. */
 int arena_revoke(struct wk_arena *arena);
 
 /* Map what a peer handed over; NULL when it is not what it should be. */

@@ -26,6 +26,7 @@ struct office {
     const struct comm_bootstrap_options *options;
     struct caller callers[CALLERS_MAX];
     int count;
+    bool starved; /* somebody waits whom there is no descriptor for */
     char hosts[COMM_WORLD_MAX][BOOTSTRAP_HOST_BYTES];
     struct bootstrap_row rows[COMM_WORLD_MAX];
 };
@@ -66,8 +67,10 @@ static void let_in(struct office *office, int listen_fd)
     while (office->count < CALLERS_MAX) {
         struct caller *caller = &office->callers[office->count];
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            office->starved |= endpoint_starved(errno);
             return;
+        }
         *caller = (struct caller){.fd = fd, .deadline_ms = comm_now_us() / 1000 + CALLER_MS};
         bootstrap_greet(&caller->greeting, office->options);
         if (send(fd, &caller->greeting, sizeof(caller->greeting), MSG_NOSIGNAL | MSG_DONTWAIT) ==
@@ -105,13 +108,16 @@ static int collect(struct office *office, int listen_fd, struct error *err)
         if (bootstrap_cancelled(office->options))
             return error_set(err, WK_EABORT, "cancelled while waiting for rank %s", names);
         if (comm_now_us() / 1000 >= deadline_ms)
-            return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms", names,
+            return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms%s", names,
                              office->options->master_addr, office->options->master_port,
-                             office->options->timeout_ms);
+                             office->options->timeout_ms, office->starved ? ENDPOINT_STARVED : "");
         for (int i = 0; i < office->count; i++)
             fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
-        fds[office->count] = (struct pollfd){.fd = listen_fd, .events = POLLIN};
+        /* Who waits without a descriptor to be had would be news all the time. */
+        bool closed = office->starved || office->count == CALLERS_MAX;
+        fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
         (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
+        office->starved = false;
         let_in(office, listen_fd);
         for (int i = office->count - 1; i >= 0; i--)
             if (!listen_to(office, &office->callers[i]))

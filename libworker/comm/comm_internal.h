@@ -130,8 +130,8 @@ struct control_message {
 };
 
 struct mapping {
-    char *data;
     size_t bytes;
+    char *_Atomic data; /* set last */
 };
 
 struct peer {
@@ -140,7 +140,7 @@ struct peer {
     int control_fd;
     struct segment_handles handles;
     struct segment_head *head; /* of a rank of this host, else NULL */
-    /* Its arenas as it numbers them; written under control_lock, before the runner hears of them */
+    /* Its arenas as it numbers them; set once, under control_lock, by whoever hears of them */
     struct mapping arenas[COMM_ARENAS_MAX + 1];
     uint64_t messages_out, messages_in; /* send and recv with it */
 
@@ -224,6 +224,7 @@ struct wk_comm {
 
     struct wk_comm *parent;
     struct wk_comm *first_child, *next_sibling; /* under the parent's fail_lock */
+    struct wk_comm_status connecting; /* under fail_lock: who is missing in a group; or zeroed */
     uint64_t splits;
 
     _Atomic int failure; /* WK_E..., 0 while it works */
@@ -430,7 +431,15 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
 int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* --- group.c: out of the parent's list, and no child of ours has a parent any more. */
+/* --- group.c */
+
+/* What each rank tells the others at a split. */
+struct group_seat {
+    int32_t color, key, rank, host;
+    char endpoint[COMM_ENDPOINT_BYTES];
+};
+
+/* Out of the parent's list, and no child of ours has a parent any more. */
 void group_leave(struct wk_comm *comm);
 
 /* --- status.c */

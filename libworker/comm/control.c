@@ -94,8 +94,11 @@ static void mark_dead(struct wk_comm *comm, int rank)
 static void take_arena(struct peer *peer, uint32_t number)
 {
     if (number >= 1 && number <= COMM_ARENAS_MAX && peer->control_memory_fd >= 0 &&
-        !peer->arenas[number].data)
-        peer->arenas[number].data = arena_map(peer->control_memory_fd, &peer->arenas[number].bytes);
+        !peer->arenas[number].data) {
+        struct mapping *mapping = &peer->arenas[number];
+        char *data = arena_map(peer->control_memory_fd, &mapping->bytes);
+        atomic_store_explicit(&mapping->data, data, memory_order_release);
+    }
     if (peer->control_memory_fd >= 0)
         close(peer->control_memory_fd);
     peer->control_memory_fd = -1;

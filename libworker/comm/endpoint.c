@@ -90,6 +90,11 @@ static bool unspecified(const struct sockaddr *address)
     return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
+bool endpoint_starved(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
 int endpoint_listen_tcp(const char *host, int port, int *ret_fd, struct error *err)
 {
     char service[16];

@@ -26,6 +26,12 @@ int endpoint_parse(const char *text, struct endpoint *ret, struct error *err);
  * ECONNREFUSED and EAGAIN are worth another try. */
 int endpoint_dial(const struct endpoint *endpoint, bool by_name, int *ret_fd);
 
+/* Whether accept failed with this errno for want of descriptors or memory: the connection stays at
+ * the door, so that polling for it does not wait. For sentences, what it is then called. */
+bool endpoint_starved(int error);
+#define ENDPOINT_STARVED                                                                           \
+    ": connections wait for which there are no more file descriptors (ulimit -n)"
+
 /* Listen on host:port, port 0 for any. */
 int endpoint_listen_tcp(const char *host, int port, int *ret_fd, struct error *err);
 

@@ -9,14 +9,9 @@
 #include "libworker/comm/arena.h"
 #include "libworker/comm/comm_internal.h"
 
-struct seat {
-    int32_t color, key, rank, host;
-    char endpoint[COMM_ENDPOINT_BYTES];
-};
-
 static int by_key(const void *left, const void *right)
 {
-    const struct seat *a = left, *b = right;
+    const struct group_seat *a = left, *b = right;
     if (a->key != b->key)
         return a->key < b->key ? -1 : 1;
     return a->rank < b->rank ? -1 : a->rank > b->rank;
@@ -41,9 +36,43 @@ static bool parent_failed(void *arg)
     return atomic_load(&parent->failure) != 0;
 }
 
-static int connect_members(struct wk_comm *parent, struct comm_listener *listener,
-                           const struct seat *members, int n, struct wk_comm **ret)
+/* A rank's number in the communicator that is no group. */
+static int origin_of(const struct wk_comm *parent, const struct group_seat *member)
 {
+    return parent->origins ? parent->origins[member->rank] : member->rank;
+}
+
+static void name_group(const struct wk_comm *parent, const char *name, char ret[COMM_NAME_BYTES])
+{
+    snprintf(ret, COMM_NAME_BYTES, "%.20s/%.10s", parent->name, name ? name : "group");
+}
+
+/* A group that connects, for whoever watches its parent. */
+struct forming {
+    struct wk_comm *parent;
+    const struct group_seat *members;
+    const char *name;
+};
+
+static void tell_parent(void *arg, const struct wk_comm_status *status)
+{
+    const struct forming *forming = arg;
+    struct wk_comm *parent = forming->parent;
+    struct wk_comm_status told = *status;
+    const int named = (int)(sizeof(told.waiting) / sizeof(told.waiting[0]));
+    name_group(parent, forming->name, told.name);
+    for (int i = 0; i < told.waiting_count && i < named; i++)
+        told.waiting[i] = origin_of(parent, &forming->members[told.waiting[i]]);
+    pthread_mutex_lock(&parent->fail_lock);
+    parent->connecting = told;
+    pthread_mutex_unlock(&parent->fail_lock);
+}
+
+static int connect_members(struct forming *forming, struct comm_listener *listener, int n,
+                           struct wk_comm **ret)
+{
+    struct wk_comm *parent = forming->parent;
+    const struct group_seat *members = forming->members;
     const char *endpoints[COMM_WORLD_MAX];
     int hosts[COMM_WORLD_MAX];
     struct error err = {0};
@@ -54,7 +83,9 @@ static int connect_members(struct wk_comm *parent, struct comm_listener *listene
                                    .timeout_ms = parent->timeout_ms,
                                    .tcp_connections = parent->tcp_connections,
                                    .cancelled = parent_failed,
-                                   .cancelled_arg = parent};
+                                   .cancelled_arg = parent,
+                                   .waits = tell_parent,
+                                   .waits_arg = forming};
     for (int i = 0; i < n; i++) {
         endpoints[i] = members[i].endpoint;
         hosts[i] = members[i].host;
@@ -63,12 +94,13 @@ static int connect_members(struct wk_comm *parent, struct comm_listener *listene
     }
     derive_secret(parent, members[0].color, options.secret);
     int rc = comm_connect(listener, &options, ret, &err);
+    tell_parent(forming, &(struct wk_comm_status){0});
     if (rc != 0)
         return comm_fail(parent, rc, -1, "%s: a group did not connect: %s", parent->name, err.text);
     return 0;
 }
 
-static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct seat *members,
+static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct group_seat *members,
                  const char *name)
 {
     bool failed;
@@ -76,8 +108,8 @@ static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct sea
     if (!group->origins)
         return comm_argument_error(parent, WK_ENOMEM, "no memory for a group");
     for (int p = 0; p < group->world; p++)
-        group->origins[p] = parent->origins ? parent->origins[members[p].rank] : members[p].rank;
-    snprintf(group->name, sizeof(group->name), "%.20s/%.10s", parent->name, name ? name : "group");
+        group->origins[p] = origin_of(parent, &members[p]);
+    name_group(parent, name, group->name);
     for (int i = 0; i < parent->arena_count; i++)
         (void)wk_comm_register(group, parent->arenas[i].arena);
     pthread_mutex_lock(&parent->fail_lock);
@@ -114,7 +146,7 @@ void group_leave(struct wk_comm *comm)
 }
 
 /* Every rank's seat, then the members of our color in order; returns how many. */
-static int members_of(const struct wk_comm *comm, struct seat *seats, int color)
+static int members_of(const struct wk_comm *comm, struct group_seat *seats, int color)
 {
     int n = 0;
     for (int p = 0; p < comm->world; p++)
@@ -130,8 +162,8 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
         return WK_EINVAL;
     struct comm_listener *listener = NULL;
     struct error err = {0};
-    struct seat *seats = calloc((size_t)comm->world + 1, sizeof(*seats));
-    struct seat *own = seats ? &seats[comm->world] : NULL;
+    struct group_seat *seats = calloc((size_t)comm->world + 1, sizeof(*seats));
+    struct group_seat *own = seats ? &seats[comm->world] : NULL;
     struct wk_comm *group = NULL;
     if (!seats)
         return comm_argument_error(comm, WK_ENOMEM, "no memory for a group");
@@ -141,15 +173,16 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
         return comm_fail(comm, rc, -1, "%s: rank %d cannot listen for a group: %s", comm->name,
                          comm->rank, err.text);
     }
-    *own = (struct seat){split->color < 0 ? -1 : split->color, split->key, comm->rank,
-                         comm->hosts[comm->rank], ""};
+    *own = (struct group_seat){split->color < 0 ? -1 : split->color, split->key, comm->rank,
+                               comm->hosts[comm->rank], ""};
     if (listener)
         snprintf(own->endpoint, sizeof(own->endpoint), "%s", comm_listener_endpoint(listener));
     rc = wk_all_gather(comm, own, seats, sizeof(*own), WK_U8, NULL);
     comm->splits++;
     if (rc == 0 && split->color >= 0) {
         int n = members_of(comm, seats, split->color);
-        rc = connect_members(comm, listener, seats, n, &group);
+        struct forming forming = {comm, seats, split->name};
+        rc = connect_members(&forming, listener, n, &group);
         if (rc == 0)
             rc = adopt(comm, group, seats, split->name);
         if (rc != 0) {

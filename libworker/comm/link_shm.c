@@ -25,17 +25,30 @@ static size_t room(const struct link_shm *shm)
     return shm->ring_bytes - (size_t)(shm->out_head - shm->out_tail);
 }
 
-/* Room for `bytes`, looking at the reader's position only when the last look is not enough. */
-static size_t room_for(struct link_shm *shm, size_t bytes)
+/* The reader's position, which lies within what was written; false when it says otherwise. */
+static bool look_at_reader(struct link_shm *shm)
+{
+    uint64_t tail = atomic_load(&shm->out_ends->tail);
+    if (shm->out_head - tail > shm->ring_bytes)
+        return false;
+    shm->out_tail = tail;
+    return true;
+}
+
+/* Room for `bytes`, looking at the reader's position only when the last look is not enough; -1 when
+ * that makes no sense. */
+static ssize_t room_for(struct link_shm *shm, size_t bytes)
 {
     if (room(shm) >= bytes)
-        return bytes;
-    shm->out_tail = atomic_load(&shm->out_ends->tail);
+        return (ssize_t)bytes;
+    if (!look_at_reader(shm))
+        return -1;
     if (room(shm) == 0) {
         atomic_store(&shm->out_ends->starved, 1);
-        shm->out_tail = atomic_load(&shm->out_ends->tail);
+        if (!look_at_reader(shm))
+            return -1;
     }
-    return room(shm) < bytes ? room(shm) : bytes;
+    return (ssize_t)(room(shm) < bytes ? room(shm) : bytes);
 }
 
 static ssize_t shm_send(struct link *link, const struct iovec *parts, int count)
@@ -43,11 +56,13 @@ static ssize_t shm_send(struct link *link, const struct iovec *parts, int count)
     struct link_shm *shm = (struct link_shm *)link;
     size_t sent = 0;
     for (int i = 0; i < count; i++) {
-        size_t n = room_for(shm, parts[i].iov_len);
-        memcpy(shm->out + shm->out_head % shm->ring_bytes, parts[i].iov_base, n);
-        shm->out_head += n;
-        sent += n;
-        if (n < parts[i].iov_len)
+        ssize_t n = room_for(shm, parts[i].iov_len);
+        if (n < 0)
+            return -1;
+        memcpy(shm->out + shm->out_head % shm->ring_bytes, parts[i].iov_base, (size_t)n);
+        shm->out_head += (uint64_t)n;
+        sent += (size_t)n;
+        if ((size_t)n < parts[i].iov_len)
             break;
     }
     if (sent > 0) {
@@ -128,7 +143,7 @@ int link_shm_new(const struct link_shm_options *options, struct link **ret, stru
     int rc = segment_attach(&shm->theirs, options->handles.memory_fd, options->world, err);
     if (rc != 0)
         goto out;
-    shm->ring_bytes = shm->own->head->ring_bytes;
+    shm->ring_bytes = shm->own->ring_bytes;
     shm->out_ends = &shm->theirs.head->rings[options->rank];
     shm->in_ends = &shm->own->head->rings[options->peer];
     shm->out = segment_map_ring(&shm->theirs, options->handles.memory_fd, options->rank);

@@ -30,6 +30,7 @@ struct door {
     struct meeting *meeting;
     struct stranger strangers[STRANGERS_MAX];
     int count;
+    bool starved; /* somebody waits whom there is no descriptor for */
 };
 
 static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
@@ -53,8 +54,10 @@ static void let_in(struct door *door, int listen_fd, bool by_name)
 {
     while (door->count < STRANGERS_MAX) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            door->starved |= endpoint_starved(errno);
             return;
+        }
         struct stranger stranger = {.fd = fd, .by_name = by_name};
         uint8_t nonce[HANDSHAKE_NONCE_BYTES];
         stranger.deadline_ms = comm_now_us() / 1000 + STRANGER_MS;
@@ -124,12 +127,13 @@ static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc,
     return true;
 }
 
-/* Wait for news at the door, or a look at everything else. */
+/* Wait for news at the door, or a look at everything else. Who waits there without a descriptor to
+ * be had would be news all the time. */
 static int wait_at(struct door *door, struct error *err)
 {
     const struct comm_listener *listener = door->meeting->listener;
     struct pollfd fds[STRANGERS_MAX + 2];
-    bool full = door->count == STRANGERS_MAX;
+    bool full = door->count == STRANGERS_MAX || door->starved;
     for (int i = 0; i < door->count; i++)
         fds[i] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
     fds[door->count] = (struct pollfd){.fd = full ? -1 : listener->tcp_fd, .events = POLLIN};
@@ -145,6 +149,7 @@ int meeting_accept(struct meeting *meeting, struct error *err)
     int rc = 0;
     while (rc == 0 && missing(meeting, names, sizeof(names)) > 0) {
         rc = wait_at(&door, err);
+        door.starved = false;
         let_in(&door, meeting->listener->unix_fd, true);
         let_in(&door, meeting->listener->tcp_fd, false);
         for (int i = 0; rc == 0 && i < door.count;) {
@@ -157,7 +162,8 @@ int meeting_accept(struct meeting *meeting, struct error *err)
     for (int i = 0; i < door.count; i++)
         close(door.strangers[i].fd);
     if (rc == WK_ETIMEOUT)
-        return error_set(err, rc, "rank %s did not connect to rank %d in %d ms", names,
-                         meeting->self.rank, meeting->options->connect_timeout_ms);
+        return error_set(err, rc, "rank %s did not connect to rank %d in %d ms%s", names,
+                         meeting->self.rank, meeting->options->connect_timeout_ms,
+                         door.starved ? ENDPOINT_STARVED : "");
     return rc;
 }

@@ -47,6 +47,7 @@ static int map_head(struct segment *segment, int memory_fd, int world, struct er
         return error_set(err, WK_ENOMEM, "cannot map %zu bytes of shared memory", bytes);
     segment->head = head;
     segment->head_bytes = bytes;
+    segment->ring_bytes = ring_bytes(world);
     return 0;
 }
 
@@ -105,7 +106,7 @@ void segment_fini(struct segment *segment)
 
 char *segment_map_ring(const struct segment *segment, int memory_fd, int writer)
 {
-    size_t bytes = segment->head->ring_bytes;
+    size_t bytes = segment->ring_bytes;
     off_t offset = (off_t)(segment->head_bytes + (size_t)writer * bytes);
     char *ring = mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ring == MAP_FAILED)
@@ -124,7 +125,7 @@ char *segment_map_ring(const struct segment *segment, int memory_fd, int writer)
 void segment_unmap_ring(const struct segment *segment, char *ring)
 {
     if (ring)
-        munmap(ring, 2 * (size_t)segment->head->ring_bytes);
+        munmap(ring, 2 * segment->ring_bytes);
 }
 
 void segment_ring_bell(struct segment_head *head, int bell_fd)

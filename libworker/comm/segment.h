@@ -47,7 +47,7 @@ struct done {
 struct segment_head {
     uint64_t magic;
     uint32_t world;
-    uint32_t ring_bytes; /* power of two, whole pages */
+    uint32_t ring_bytes; /* power of two, whole pages; for whoever attaches to compare */
     struct done done;
     struct post posts[2]; /* the second while others still read the first */
     _Alignas(64) _Atomic uint32_t asleep;
@@ -57,7 +57,7 @@ struct segment_head {
 
 struct segment {
     struct segment_head *head;
-    size_t head_bytes;
+    size_t head_bytes, ring_bytes; /* not to be read from the head: peers can write there */
     int memory_fd;
 };
 

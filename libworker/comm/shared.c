@@ -44,6 +44,9 @@ static int announce(struct wk_comm *comm, uint32_t *arena)
     struct registered *r = &comm->arenas[*arena - 1];
     uint64_t version = atomic_load(&r->arena->version);
     if (r->number == 0 || r->version != version) {
+        if (atomic_load(&r->arena->exposed))
+            return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d: " ARENA_EXPOSED, comm->name,
+                             comm->rank);
         if (comm->arenas_announced == COMM_ARENAS_MAX) {
             *arena = 0;
             return 0;
@@ -74,14 +77,16 @@ int shared_locate(struct wk_comm *comm, const struct request *rq, struct located
  * in that arena. */
 static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset, size_t bytes)
 {
-    struct peer *peer = &comm->peers[rank];
     if (arena > COMM_ARENAS_MAX)
         return NULL;
-    if (!peer->arenas[arena].data)
+    const struct mapping *mapping = &comm->peers[rank].arenas[arena];
+    char *data = atomic_load_explicit(&mapping->data, memory_order_acquire);
+    if (!data) {
         control_read(comm, rank);
-    const struct mapping *mapping = &peer->arenas[arena];
-    bool inside = offset <= mapping->bytes && bytes <= mapping->bytes - offset;
-    return mapping->data && inside ? mapping->data + offset : NULL;
+        data = atomic_load_explicit(&mapping->data, memory_order_acquire);
+    }
+    bool inside = data && offset <= mapping->bytes && bytes <= mapping->bytes - offset;
+    return inside ? data + offset : NULL;
 }
 
 int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views)

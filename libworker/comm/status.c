@@ -87,6 +87,8 @@ void comm_longest_wait(struct wk_comm *comm, struct wk_comm_status *ret)
     for (int i = 0; comm->origins && i < ret->waiting_count && i < named; i++)
         ret->waiting[i] = comm->origins[ret->waiting[i]];
     pthread_mutex_lock(&comm->fail_lock);
+    if (comm->connecting.waiting_us > ret->waiting_us)
+        *ret = comm->connecting;
     for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling) {
         comm_longest_wait(child, &group);
         if (group.waiting_us > ret->waiting_us)

@@ -266,7 +266,8 @@ static void defend_arenas(struct wk_comm *comm)
         return;
     for (int i = 0; i < comm->arena_count; i++)
         if (comm->arenas[i].number > 0)
-            (void)arena_revoke(comm->arenas[i].arena);
+            (void)arena_revoke(
+                comm->arenas[i].arena); /* else it is refused where it is used next */
 }
 
 void wk_comm_close(struct wk_comm *comm)
@@ -286,6 +287,8 @@ int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena)
 {
     if (!comm || !arena)
         return WK_EINVAL;
+    if (atomic_load(&arena->exposed))
+        return comm_argument_error(comm, WK_ENOMEM, ARENA_EXPOSED);
     for (int i = 0; i < comm->arena_count; i++)
         if (comm->arenas[i].arena == arena)
             return 0;

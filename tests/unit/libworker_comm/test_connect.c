@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libworker/comm/comm.h"
@@ -305,6 +307,79 @@ Test(connect, a_buffer_beyond_its_arena_is_not_touched)
     wk_arena_free(theirs);
     side_fini(&a);
     side_fini(&b);
+}
+
+/* Rank 1 says where it listens for a group, and does not come. */
+static void *say_and_stay_away(void *arg)
+{
+    struct side *b = arg;
+    struct group_seat own = {.rank = 1}, all[2];
+    snprintf(own.endpoint, sizeof(own.endpoint), "tcp://127.0.0.1:9#nobody");
+    cr_assert_eq(wk_all_gather(b->comm, &own, all, sizeof(own), WK_U8, NULL), 0);
+    return NULL;
+}
+
+static void *split_main(void *arg)
+{
+    struct side *a = arg;
+    struct wk_split split = {.name = "half"};
+    struct wk_comm *group;
+    a->rc = wk_comm_split(a->comm, &split, &group);
+    return NULL;
+}
+
+Test(connect, who_is_missing_in_a_group_is_told_meanwhile)
+{
+    struct side a, b;
+    struct wk_comm_status status = {0};
+    side_init(&a, 0, 1, one_host);
+    side_init(&b, 1, 1, one_host);
+    start(&a);
+    start(&b);
+    finish(&a);
+    finish(&b);
+    pthread_create(&a.thread, NULL, split_main, &a);
+    say_and_stay_away(&b);
+    for (int ms = 0; ms < 4000 && !status.waiting_us; ms++) {
+        usleep(1000);
+        comm_longest_wait(a.comm, &status);
+    }
+    cr_assert_str_eq(status.name, "world/half");
+    cr_assert_str_eq(status.operation, "connect");
+    cr_assert(status.running && status.waiting_count == 1 && status.waiting[0] == 1);
+    wk_comm_abort(b.comm);
+    finish(&a);
+    cr_assert_eq(a.rc, WK_EABORT, "%s", wk_comm_error(a.comm));
+    comm_longest_wait(a.comm, &status);
+    cr_assert_eq(status.waiting_us, 0);
+    side_fini(&a);
+    side_fini(&b);
+}
+
+/* A connection that there is no descriptor for stays at the door. */
+Test(connect, without_descriptors_it_waits_at_rest_and_says_so)
+{
+    struct side a;
+    struct rlimit files;
+    side_init(&a, 0, 1, two_hosts);
+    endpoints[1] = endpoints[0];
+    a.options.connect_timeout_ms = 500;
+    int fd = stranger(endpoints[0], NULL, 0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = (rlim_t)fd + 64;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+    int last = fd;
+    for (int more = fd; more >= 0; more = dup(fd))
+        last = more;
+    close(last); /* for the bell and the epoll */
+    close(last - 1);
+    clock_t before = clock();
+    connect_main(&a);
+    double busy_s = (double)(clock() - before) / CLOCKS_PER_SEC;
+    cr_assert_eq(a.rc, WK_ETIMEOUT, "%s", a.err.text);
+    cr_assert_lt(busy_s, 0.03, "busy for %g s", busy_s);
+    cr_assert(strstr(a.err.text, "no more file descriptors"), "%s", a.err.text);
+    side_fini(&a);
 }
 
 static bool always(void *arg)
