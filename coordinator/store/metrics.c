@@ -125,9 +125,28 @@ static bool series_add(struct series *series, const struct metric_sample *sample
     return true;
 }
 
+static const char stride_mark[] = "# stride ";
+
+/* "# stride 16 loss": the points of this series that follow are what was kept at that stride. */
+static void load_stride(struct job_metrics *job, char *line)
+{
+    int64_t stride;
+    struct str rest = str_of(line + strlen(stride_mark)), number;
+    if (!str_next(&rest, ' ', &number))
+        return;
+    ((char *)(uintptr_t)number.data)[number.size] = 0;
+    struct series *series = name_good(rest.data) ? series_of(job, rest.data) : NULL;
+    if (series && parse_i64(number.data, 1, INT64_MAX, &stride, NULL) == 0)
+        series->stride = (uint64_t)stride;
+}
+
 /* "step,wall_ms,generation,name,value"; a line cut by a crash is skipped. */
 static void load_line(struct job_metrics *job, char *line)
 {
+    if (strncmp(line, stride_mark, strlen(stride_mark)) == 0) {
+        load_stride(job, line);
+        return;
+    }
     struct str rest = str_of(line), part;
     int64_t numbers[3];
     for (int i = 0; i < 3; i++) {
@@ -227,17 +246,50 @@ static void forget_job(struct metrics *metrics, const char *id)
         job_free(job);
 }
 
+static void print_point(struct buf *out, const char *name, uint64_t generation,
+                        const struct metric_point *point)
+{
+    char value[FORMAT_MAX];
+    (void)buf_printf(out, "%" PRIu64 ",%" PRId64 ",%" PRIu64 ",%s,%s\n", point->step,
+                     point->wall_ms < 0 ? 0 : point->wall_ms, generation, name,
+                     format_f64(point->value, value));
+}
+
+/* The file anew with the points that memory keeps, of long series every second one: at most half
+ * of what a file may hold, so that the next time is far. */
+static int rewrite(struct metrics *metrics, const char *path, struct job_metrics *job,
+                   struct error *err)
+{
+    struct buf out;
+    buf_init(&out, METRICS_FILE_MAX_BYTES);
+    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e)) {
+        struct series *series = e->value;
+        if (series->count > METRICS_POINTS_MAX / 2)
+            thin(series);
+        (void)buf_printf(&out, "%s%" PRIu64 " %s\n", stride_mark, series->stride, e->name);
+        for (int i = 0; i < series->count; i++)
+            print_point(&out, e->name, series->generation, &series->points[i]);
+        if (series->has_last)
+            print_point(&out, e->name, series->generation, &series->last);
+    }
+    int rc = buf_failed(&out) ? error_set(err, E_RESOURCE_EXHAUSTED, "%s: too many series", path)
+                              : metrics->disk.write_file(metrics->disk.self, path, out.data,
+                                                         out.size, 0600, err);
+    if (rc == 0)
+        job->file_bytes = out.size;
+    buf_fini(&out);
+    return rc;
+}
+
 static int write_samples(struct metrics *metrics, const char *id, struct job_metrics *job,
                          const struct buf *out, struct error *err)
 {
     char path[PATH_MAX];
-    int rc = 0;
-    if (job->file_bytes + out->size > METRICS_FILE_MAX_BYTES)
-        return 0;
-    if (job->file_bytes == 0)
+    int rc = path_of(metrics, id, path);
+    if (rc == 0 && job->file_bytes + out->size > METRICS_FILE_MAX_BYTES)
+        return rewrite(metrics, path, job, err);
+    if (rc == 0 && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
-    if (rc == 0)
-        rc = path_of(metrics, id, path);
     if (rc == 0)
         rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
     if (rc == 0)
@@ -253,7 +305,6 @@ int metrics_append(struct metrics *metrics, const char *id, const struct metric_
     if (rc < 0)
         return rc;
     struct buf out;
-    char value[FORMAT_MAX];
     buf_init(&out, BUF_DEFAULT_MAX_BYTES);
     for (int i = 0; i < count; i++) {
         const struct metric_sample *sample = &samples[i];
@@ -261,9 +312,7 @@ int metrics_append(struct metrics *metrics, const char *id, const struct metric_
         if (!series || sample->step > INT64_MAX || sample->generation > INT64_MAX ||
             !series_add(series, sample))
             continue;
-        (void)buf_printf(&out, "%" PRIu64 ",%" PRId64 ",%" PRIu64 ",%s,%s\n", sample->step,
-                         sample->wall_ms < 0 ? 0 : sample->wall_ms, sample->generation,
-                         sample->name, format_f64(sample->value, value));
+        print_point(&out, sample->name, sample->generation, &series->last);
     }
     if (buf_failed(&out))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", id);
@@ -275,7 +324,6 @@ int metrics_append(struct metrics *metrics, const char *id, const struct metric_
     return rc;
 }
 
-/* Evenly chosen among those after the step; the newest sample is always the last point. */
 int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
 {
     char path[PATH_MAX];
@@ -286,6 +334,7 @@ int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
     return metrics->disk.remove_tree(metrics->disk.self, path, err);
 }
 
+/* Evenly chosen among those after the step; the newest sample is always the last point. */
 static bool pick(const struct series *series, const struct metrics_query *query,
                  struct arena *arena, struct metric_series *ret)
 {

@@ -19,7 +19,7 @@ enum {
     METRICS_POINTS_MAX = 8192, /* per series in memory */
     METRICS_SERIES_MAX = 128,  /* per job */
     METRICS_NAME_MAX = 63,
-    METRICS_FILE_MAX_BYTES = 64 << 20, /* later samples are only kept in memory */
+    METRICS_FILE_MAX_BYTES = 64 << 20, /* then it is written anew, thinned as memory is */
     METRICS_JOBS_MAX = 256,            /* held in memory; others are read when asked for */
     METRICS_READ_DEFAULT_POINTS = 1000,
 };

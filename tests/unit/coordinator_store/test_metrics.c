@@ -116,6 +116,46 @@ Test(metrics, long_series_are_thinned_evenly_and_keep_their_ends)
     }
 }
 
+/* A run that tells more than a file holds, and then a restart. */
+Test(metrics, a_file_that_is_full_goes_on_thinned)
+{
+    enum { EACH = 50000, ROUNDS = 16 };
+    static struct metric_sample samples[EACH];
+    char name[METRICS_NAME_MAX + 1];
+    memset(name, 'n', METRICS_NAME_MAX);
+    name[METRICS_NAME_MAX] = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct error err = {0};
+        for (int i = 0; i < EACH; i++) {
+            uint64_t step = (uint64_t)(round * EACH + i) + 1;
+            samples[i] = (struct metric_sample){.name = name,
+                                                .generation = 3,
+                                                .step = step,
+                                                .wall_ms = 1700000000000 + (int64_t)step,
+                                                .value = (double)step};
+        }
+        cr_assert_eq(metrics_append(metrics, "j1", samples, EACH, &err), 0, "%s", err.text);
+    }
+    reopen();
+    for (uint64_t more = 1; more <= 2; more++) { /* what is read goes on as it was */
+        int count;
+        uint64_t last = (uint64_t)EACH * ROUNDS + more - 1;
+        struct metric_series *series = read_all((struct metrics_query){.max_points = 200}, &count);
+        cr_assert_eq(count, 1);
+        cr_assert_eq(series[0].points[0].step, 1u);
+        cr_assert_eq(series[0].points[series[0].count - 1].step, last, "it ends at %llu",
+                     (unsigned long long)series[0].points[series[0].count - 1].step);
+        for (int i = 1; i < series[0].count; i++) {
+            uint64_t gap = series[0].points[i].step - series[0].points[i - 1].step;
+            cr_assert(gap > 0 && gap < 3 * last / 200, "gap of %llu", (unsigned long long)gap);
+            cr_assert_eq(series[0].points[i].value, (double)series[0].points[i].step);
+        }
+        add(name, 3, last, -1); /* a repeat */
+        add(name, 3, last + 1, (double)last + 1);
+        reopen();
+    }
+}
+
 Test(metrics, nan_and_infinity_are_numbers_too)
 {
     int count;
