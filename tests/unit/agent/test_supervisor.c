@@ -307,19 +307,21 @@ Test(supervisor, the_worker_inherits_nothing)
 
 static void expect_end_without_shim(bool found_again)
 {
-    static const char *const envp[] = {"PATH=/usr/bin:/bin", "MUSTER_WORKER_TOKEN=tok-unique-5718",
-                                       NULL};
+    char token[64];
+    const char *const envp[] = {"PATH=/usr/bin:/bin", token, NULL};
     const char *const argv[] = {"sh", "-c", LEAVE_CGROUP "setsid sleep 1000 & echo child=$!; wait",
                                 NULL};
     struct launch launch = {
         .key = {.job = "job", .uid = 1}, .argv = argv, .envp = envp, .workdir = ""};
     struct error err;
+    /* another test's would end this one's orphans */
+    snprintf(token, sizeof(token), "MUSTER_WORKER_TOKEN=tok-%d", (int)getpid());
     cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
     int64_t child = number_of(1, "child=");
     if (found_again)
         rig_restart(&rig);
     struct rig_worker *w = rig_worker(&rig, 1);
-    cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? "tok-unique-5718" : "");
+    cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? strchr(token, '=') + 1 : "");
     kill(shim_of(1), SIGKILL);
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect(w->exit.lost);

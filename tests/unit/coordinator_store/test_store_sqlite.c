@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -489,6 +490,43 @@ Test(store_sqlite, a_backup_holds_what_was_written_while_it_was_made)
     cr_assert_eq(get_meta(store, "during"), steps);
     cr_assert_eq(get_meta(store, STORE_FIRST_JOB_KEY), RESTORE_SKIPS_JOBS);
     store_close(store);
+}
+
+static char awaited[96]; /* a file: ... */
+static int folder_syncs; /* ... how often its folder was synced while it was there */
+static bool sync_fails;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+    struct stat folder, synced;
+    bool of_it = awaited[0] && access(awaited, F_OK) == 0 && stat(dir, &folder) == 0 &&
+                 fstat(fd, &synced) == 0 && synced.st_ino == folder.st_ino;
+    folder_syncs += of_it;
+    if (!of_it || !sync_fails)
+        return __real_fsync(fd);
+    errno = EIO;
+    return -1;
+}
+
+/* Else a crash of the machine may take its name away after it was told to be there. */
+Test(store_sqlite, the_name_of_a_backup_is_on_disk_before_it_is_told_of)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        struct error err = {0};
+        struct store *store = must_open();
+        snprintf(awaited, sizeof awaited, "%s/copy-%d.db", dir, fails);
+        sync_fails = fails;
+        folder_syncs = 0;
+        cr_assert_eq(store->verbs->backup_begin(store, awaited, &err), 0, "%s", err.text);
+        int rc = 0;
+        for (bool done = false; !done && !rc;)
+            rc = store->verbs->backup_step(store, &done, &err);
+        cr_expect_eq(folder_syncs, 1);
+        cr_expect_eq(rc != 0, fails);
+        store_close(store);
+    }
 }
 
 Test(store_sqlite, a_restore_takes_no_damaged_and_no_foreign_file)
