@@ -1,6 +1,7 @@
 /* Where the activations of one pass lie: one slab, laid out anew for each shape of batch. */
-#include <math.h>
 #include <stdint.h>
+
+#include <worker/layers.h>
 
 #include "libworker/nn/attention.h"
 #include "libworker/nn/lm.h"
@@ -107,19 +108,6 @@ static void lay_out(struct layout *layout, struct lm *g)
         lay_out_low(layout, g);
 }
 
-/* Su et al. 2021, section 3.2.2: position p turns pair i by p theta^(-2 i / size). */
-static void fill_angles(struct lm *g)
-{
-    int64_t half = g->shape.size / 2;
-    for (int64_t p = 0; p < g->layout.length; p++) {
-        for (int64_t i = 0; i < half; i++) {
-            double angle = (double)p * pow(g->shape.rope_theta, -(double)i / (double)half);
-            g->memory.cos[p * half + i] = (float)cos(angle);
-            g->memory.sin[p * half + i] = (float)sin(angle);
-        }
-    }
-}
-
 int lm_reserve(struct lm *g, int64_t samples, int64_t length, struct error *err)
 {
     struct lm_layout wanted = {samples, length, g->model.recompute, g->model.low != NULL,
@@ -143,6 +131,7 @@ int lm_reserve(struct lm *g, int64_t samples, int64_t length, struct error *err)
     for (int i = 0; i < g->shape.layers; i++)
         g->layers[i].input = i ? g->layers[i - 1].output : g->memory.embedded;
     if (g->shape.rope_theta > 0)
-        fill_angles(g);
+        wk_rope_angles(g->memory.cos, g->memory.sin, g->layout.length, g->shape.size,
+                       g->shape.rope_theta);
     return 0;
 }

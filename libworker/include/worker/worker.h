@@ -34,6 +34,7 @@
 #include <worker/data.h>
 #include <worker/error.h>
 #include <worker/export.h>
+#include <worker/layers.h>
 #include <worker/nn.h>
 #include <worker/optim.h>
 #include <worker/parallel.h>
