@@ -124,10 +124,10 @@ static void explain_size(const struct request *request, const struct census *cen
     const struct node *node = census->largest;
     reason_set(
         ret, REASON_TOO_LARGE,
-        "%d worker%s need %d slots, %.3g CPUs and %s on one node; the largest, %s, has %d, "
-        "%.3g and %s",
+        "%d worker%s need%s %d slots, %.3g CPUs and %s of memory on one node; the largest, %s, "
+        "has %d, %.3g and %s",
         spec->workers_per_node, plural(spec->workers_per_node),
-        spec->workers_per_node * spec->resources.slots,
+        spec->workers_per_node == 1 ? "s" : "", spec->workers_per_node * spec->resources.slots,
         spec->workers_per_node * spec->resources.cpus_milli / 1000.0,
         format_bytes((uint64_t)(spec->workers_per_node * spec->resources.memory_bytes), wanted),
         node->name, node->slots, node->cpus_milli / 1000.0,
@@ -155,8 +155,8 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
     } else if (kind == REASON_TOO_LARGE && census->matching > 0 && census->large == 0) {
         explain_size(request, census, ret);
     } else if (kind == REASON_TOO_FEW_NODES && census->large > 0 && census->there < min) {
-        reason_set(ret, kind, "needs %d nodes; %d fit, %d of them %s there%s%s", min, census->large,
-                   census->there, census->there == 1 ? "is" : "are",
+        reason_set(ret, kind, "needs %d node%s; %d could run it, %d of them %s there%s%s", min,
+                   plural(min), census->large, census->there, census->there == 1 ? "is" : "are",
                    census->absent ? "; not there: " : "",
                    census->absent ? census->absent->name : "");
         reason_hint(ret, census->absent

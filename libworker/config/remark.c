@@ -41,6 +41,23 @@ int settings_agree(const struct settings *settings, struct error *err)
     return settings_refused(given, JUDGE_WORKER, NULL, err);
 }
 
+/* A program that always names a setting of its own leaves no say to the job, which should know. */
+static void remark_overruled(const struct settings *settings, const struct environment *environment,
+                             void (*tell)(void *arg, const char *text), void *arg)
+{
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        const struct setting_value *value = &settings->values[i];
+        char name[SETTING_ENV_MAX], text[REMARK_MAX];
+        const char *said = environment->get(environment->arg, setting_env_name(i, name));
+        if (value->origin != WK_FROM_CODE || !said || !*said || strcmp(said, value->text) == 0)
+            continue;
+        (void)str_printf(text, sizeof(text),
+                         "%s is %.100s in the program's code, which counts; %s=%.100s does not",
+                         setting_rows[i].name, *value->text ? value->text : "empty", name, said);
+        tell(arg, text);
+    }
+}
+
 /* A variable that is nearly a setting is a slip that nothing else would tell. */
 static void remark_slips(const struct environment *environment,
                          void (*tell)(void *arg, const char *text), void *arg)
@@ -65,5 +82,6 @@ void settings_remark(const struct settings *settings, const struct environment *
                      void (*tell)(void *arg, const char *text), void *arg)
 {
     remark_idle(settings, tell, arg);
+    remark_overruled(settings, environment, tell, arg);
     remark_slips(environment, tell, arg);
 }

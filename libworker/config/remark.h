@@ -1,6 +1,6 @@
 /* What was said and counts for nothing, or cannot be: settings that another one idles or
- * contradicts, variables that are nearly the name of one. Pure but for the environment callback;
- * any thread.
+ * contradicts, variables that the program overrules or that are nearly the name of a setting. Pure
+ * but for the environment callback; any thread.
  */
 #ifndef CONFIG_REMARK_H
 #define CONFIG_REMARK_H
