@@ -89,7 +89,7 @@ Test(scheduler, what_can_never_run_is_refused_with_what_would_fit)
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .slots = 8}, "resources",
                    "the largest, a, has 4");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 3, .nodes_max = 3}, "nodes.min",
-                   "needs 3 nodes; 2 fit");
+                   "needs 3 nodes; 2 could run it");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .constraint = "H200"},
                    "constraints", "gpu: H200");
     expect_refused(

@@ -128,6 +128,23 @@ static const char *const *list_variables(void *arg)
     return entries;
 }
 
+Test(settings, what_the_program_overrules_is_remarked)
+{
+    static const char *const pairs[] = {"MUSTER_TOTAL_STEPS", "8", "MUSTER_SEED", "3", NULL};
+    struct wk_setting code[] = {{"total_steps", "300"}, {"seed", "3"}, {"log_every", "5"}};
+    struct variables variables = {pairs};
+    struct environment environment = {lookup, &variables};
+    struct settings_input input = {.code = code, .n_code = 3, .environment = &environment};
+    struct settings settings;
+    struct remarks remarks = {.count = 0};
+    cr_assert_eq(settings_read(&input, &settings, NULL), 0);
+    settings_remark(&settings, &environment, take_remark, &remarks);
+    cr_assert_eq(remarks.count, 1, "not where both say the same, nor where only one does");
+    cr_expect_str_eq(remarks.text[0], "total_steps is 300 in the program's code, which counts; "
+                                      "MUSTER_TOTAL_STEPS=8 does not");
+    settings_fini(&settings);
+}
+
 Test(settings, what_counts_for_nothing_is_remarked)
 {
     static const char *const pairs[] = {"MUSTER_FSDP_PREFETCH",
@@ -151,20 +168,6 @@ Test(settings, what_counts_for_nothing_is_remarked)
                      "MUSTER_FSDP_PREFETCH)");
     cr_expect(strstr(remarks.text[1], "checkpoint.every counts only with a checkpoint.dir"));
     cr_expect(strstr(remarks.text[2], "did you mean MUSTER_STRATEGY?"));
-    settings_fini(&settings);
-
-    /* The program's word is stronger than the job's, and it is told so; not where both agree. */
-    static const char *const overruled[] = {"MUSTER_TOTAL_STEPS", "8", "MUSTER_SEED", "3", NULL};
-    struct wk_setting code[] = {{"total_steps", "300"}, {"seed", "3"}, {"log_every", "5"}};
-    struct settings_input with_code = {.code = code, .n_code = 3, .environment = &environment};
-    variables.pairs = overruled;
-    environment.all = NULL;
-    cr_assert_eq(settings_read(&with_code, &settings, NULL), 0);
-    remarks.count = 0;
-    settings_remark(&settings, &environment, take_remark, &remarks);
-    cr_assert_eq(remarks.count, 1);
-    cr_expect_str_eq(remarks.text[0], "total_steps is 300 in the program's code, which counts; "
-                                      "MUSTER_TOTAL_STEPS=8 does not");
     settings_fini(&settings);
 
     /* What is said as the default has it, however it is spelled, and a folder to begin from. */
