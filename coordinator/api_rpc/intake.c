@@ -87,6 +87,7 @@ struct build {
     const Muster__JobSpec *message;
     const char *json;
     bool stored;
+    struct buf *meaning; /* spec_meaning's; NULL = not asked for */
 };
 
 static int build(const struct build *what, struct arena *arena, struct spec **ret,
@@ -115,7 +116,11 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
     intake_env(message, env, &input);
     intake_parts(message, &input);
     int rc = intake_training(message->training, arena, &input, err);
-    return rc < 0 ? rc : spec_build(&input, ret, err);
+    if (rc == 0)
+        rc = spec_build(&input, ret, err);
+    if (rc == 0 && what->meaning)
+        spec_meaning(*ret, &input, what->meaning);
+    return rc;
 }
 
 static int check_counts(const Muster__JobSpec *message, struct error *err)
@@ -146,15 +151,46 @@ int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct 
     return intake(&what, ret, err);
 }
 
+static Muster__JobSpec with_name(const Muster__JobSpec *message, char name[SPEC_NAME_MAX + 1])
+{
+    Muster__JobSpec named = *message;
+    if (!named.name || !named.name[0]) {
+        spec_name_of(message, name, SPEC_NAME_MAX + 1);
+        named.name = name;
+    }
+    return named;
+}
+
+/* As it would be read back: what was accepted once is not judged again. */
+static bool find_meaning(const Muster__JobSpec *message, struct buf *ret)
+{
+    struct spec *spec;
+    char name[SPEC_NAME_MAX + 1];
+    Muster__JobSpec named = with_name(message, name);
+    const struct build what = {.message = &named, .json = "", .stored = true, .meaning = ret};
+    if (intake(&what, &spec, NULL) < 0)
+        return false;
+    spec_release(spec);
+    return !buf_failed(ret);
+}
+
+bool intake_same(const Muster__JobSpec *a, const Muster__JobSpec *b)
+{
+    struct buf x, y;
+    buf_init(&x, 2 * SPEC_TEXT_MAX_BYTES);
+    buf_init(&y, 2 * SPEC_TEXT_MAX_BYTES);
+    bool same = find_meaning(a, &x) && find_meaning(b, &y) && x.size == y.size &&
+                memcmp(x.data, y.data, x.size) == 0;
+    buf_fini(&x);
+    buf_fini(&y);
+    return same;
+}
+
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
 {
     struct buf json;
     char name[SPEC_NAME_MAX + 1];
-    Muster__JobSpec named = *message;
-    if (!named.name || !named.name[0]) {
-        spec_name_of(message, name, sizeof name);
-        named.name = name;
-    }
+    Muster__JobSpec named = with_name(message, name);
     buf_init(&json, SPEC_TEXT_MAX_BYTES);
     int rc = check_counts(message, err);
     if (rc == 0) {

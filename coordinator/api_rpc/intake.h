@@ -27,6 +27,9 @@ int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error 
 int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
                        struct error *err);
 
+/* The two ask for the same job, whatever today's rules say of either. */
+bool intake_same(const Muster__JobSpec *a, const Muster__JobSpec *b);
+
 /* Fill `ret` (zeroed by the caller). */
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
 

@@ -73,6 +73,16 @@ int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, stru
     return err->code;
 }
 
+/* A repeat of what made a job is answered by that job: also after an upgrade that would write its
+ * spec otherwise, or refuse it. NULL: it is none. */
+static struct spec *accepted_before(struct service *service, const Muster__JobSpec *wanted,
+                                    const char *key)
+{
+    const char *tenant = wanted->tenant && *wanted->tenant ? wanted->tenant : "default";
+    const struct job *job = *key ? cluster_job_by_key(service_cluster(service), tenant, key) : NULL;
+    return job && intake_same(wanted, service_spec(service, job)) ? spec_hold(job->spec) : NULL;
+}
+
 void call_submit_job(struct service *service, struct service_call *call,
                      const struct service_request *request)
 {
@@ -87,7 +97,8 @@ void call_submit_job(struct service *service, struct service_call *call,
     else if (strlen(key) >= sizeof sizes->idempotency_key)
         error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
                   sizeof sizes->idempotency_key - 1);
-    else if (service_choose_tenant(call, &wanted, &err) == 0)
+    else if (service_choose_tenant(call, &wanted, &err) == 0 &&
+             !(spec = accepted_before(service, &wanted, key)))
         (void)intake_spec(&wanted, &spec, &err);
     if (!spec) {
         service_fail(call, &err);

@@ -91,6 +91,11 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
  * the field's path in the proto ("nodes.min", "restart.backoff") and a hint. */
 int spec_build(const struct spec_input *input, struct spec **ret, struct error *err);
 
+/* What it asks for, as text: equal for two that ask for the same, in whatever order and with
+ * defaults said or left out. `in` is what `spec` was built from. */
+struct buf;
+void spec_meaning(const struct spec *spec, const struct spec_input *in, struct buf *out);
+
 /* The same with another number of nodes; its json still says what was submitted. */
 struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max);
 

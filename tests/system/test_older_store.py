@@ -40,7 +40,7 @@ TRAINING = {"strategy": "fsdp", "mixed_precision": "", "gradient_accumulation_st
             "mesh": {"dp": 0, "dp_replicate": 0, "dp_shard": 0, "cp": 0, "tp": 0, "pp": 0}}
 # name, spec, document
 JOBS = [
-    ("queued", spec("slip", ENV, env=SLIP, training=TRAINING), {"next_generation": 1, "next_uid": 1, "reason": reason("submitted", "accepted")}),
+    ("queued", spec("slip", ENV, env=SLIP, training=TRAINING), {"next_generation": 1, "next_uid": 1, "idempotency_key": "then", "reason": reason("submitted", "accepted")}),
     ("running", spec("train", ENV, nodes=(1, 2), checkpoint={"dir": "/k", "every": "200 steps", "keep": 3}),
      {**running(2), "reason": reason("all_joined", "all 2 ranks have joined generation 3"), "checkpoints": [CHECKPOINT]}),
     ("restarting", spec("again", ENV), {"next_generation": 5, "next_uid": 5, "restarts": 2, "restarts_without_progress": 1, "same_cause": 1,
@@ -99,6 +99,14 @@ def test_a_store_of_the_first_release_goes_on(make_cluster):
     assert (train["state"], train["step"], train["world"], train["last_checkpoint"]["path"]) == ("running", "120", 2, CHECKPOINT["path"]), train
     assert cluster.job("j5")["exit_code"] == 3 and "exited with code 3" in cluster.muster("why", "j5", check=True).stdout
     assert cluster.job("j1")["spec"]["env"] == SLIP and "ledger" not in first["j4"]
+
+    # Its submitter, who was never answered, asks again, in fewer words and with what submit refuses today.
+    again = {"name": "slip", "command": ENV, "workdir": "/", "env": dict(reversed(SLIP.items())),
+             "training": {"strategy": "fsdp", "gradient_accumulation_steps": 4, "clip_grad_norm": 0.5, "seed": "5"}}
+    status, job = cluster.rest("POST", "/v1/jobs", again, headers={"Idempotency-Key": "then"})
+    assert status in (200, 201) and job["id"] == "j1", job
+    status, refused = cluster.rest("POST", "/v1/jobs", {**again, "env": {"KEPT": "2"}}, headers={"Idempotency-Key": "then"})
+    assert status == 412 and "another job" in refused["error"]["message"], refused
 
     cluster.start_agent("node1", "--slots", "4")
     cluster.wait_nodes(1)

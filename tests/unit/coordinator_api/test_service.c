@@ -82,6 +82,50 @@ Test(service, same_key_same_job)
     answer_fini(&third);
 }
 
+static void submit_env(Muster__JobSpec *spec, char *first[2], char *second[2], struct answer *ret)
+{
+    Muster__JobSpec__EnvEntry a = MUSTER__JOB_SPEC__ENV_ENTRY__INIT, b = a;
+    Muster__JobSpec__EnvEntry *env[] = {&a, &b};
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    a.key = first[0];
+    a.value = first[1];
+    b.key = second[0];
+    b.value = second[1];
+    spec->env = env;
+    spec->n_env = 2;
+    message.spec = spec;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SubmitJob",
+                        .message = &message.base,
+                        .token = world.admin,
+                        .key = "k"};
+    call_now(&world, &call, ret);
+}
+
+Test(service, a_repeat_may_say_the_same_otherwise)
+{
+    char *one[] = {"ONE", "1"}, *two[] = {"TWO", "2"}, *other[] = {"TWO", "3"};
+    struct answer first, again, different;
+    Muster__JobSpec spec = spec_of("a"), said = spec_of("a");
+    Muster__JobSpec__Range nodes = MUSTER__JOB_SPEC__RANGE__INIT;
+    Muster__JobSpec__Restart restart = MUSTER__JOB_SPEC__RESTART__INIT;
+    nodes.min = nodes.max = 1;
+    restart.max = 5;
+    restart.backoff = "1s..60s";
+    said.tenant = "default";
+    said.priority = "0";
+    said.nodes = &nodes;
+    said.restart = &restart;
+    submit_env(&spec, one, two, &first);
+    submit_env(&said, two, one, &again);
+    cr_assert(again.message, "%s", again.err.text);
+    cr_assert_str_eq(((Muster__Job *)first.message)->id, ((Muster__Job *)again.message)->id);
+    submit_env(&said, one, other, &different);
+    cr_assert_eq(different.err.code, E_FAILED_PRECONDITION, "another job was answered with this");
+    answer_fini(&first);
+    answer_fini(&again);
+}
+
 Test(service, bad_specs_name_the_field)
 {
     struct answer answer;
