@@ -183,6 +183,8 @@ static void show(const Muster__PlanAnswer *answer)
     }
     show_effects(answer, true);
     show_effects(answer, false);
+    if (answer->effects_left_out > 0)
+        printf("and %u more that are not named here\n", answer->effects_left_out);
 }
 
 static int run(const struct args *args)

@@ -16,6 +16,7 @@ export function answerOf(plan) {
     !plan.starts && Number(plan.starts_wall_ms) > 0 && h("p", {}, "It starts ", until(plan.starts_wall_ms), " at the latest, if those who run keep to their time."),
     reasons.length > 0 && h("ul", {}, reasons.map((r) => h("li", {}, r.text, r.hint && h("span", { class: "hint" }, ` → ${r.hint}`)))),
     effects.length > 0 && h("ul", {}, effects.map((e) => h("li", {}, h("b", {}, e.name || "another tenant's job"), ` ${EFFECTS[e.effect] || e.effect}${e.node ? ` (${e.node})` : ""}${e.gives_way ? ", to make room" : ""}`))),
+    plan.effects_left_out > 0 && h("p", {}, `And ${plan.effects_left_out} more that are not named here.`),
   ].filter(Boolean);
 }
 

@@ -183,6 +183,7 @@ static bool wire_effects(struct service_call *call, struct arena *arena,
         effects[i].gives_way = from->gives_way;
         ret->effects[ret->n_effects++] = &effects[i];
     }
+    ret->effects_left_out = (uint32_t)forecast->effects_left_out;
     return true;
 }
 
@@ -203,7 +204,8 @@ static const char *summary(struct arena *arena, const struct question *question,
                               : what_if->job ? what_if->job->spec
                                              : NULL;
     if (!spec)
-        return arena_printf(arena, "%zu job%s would notice", answer->n_effects,
+        return arena_printf(arena, "%zu job%s would notice",
+                            answer->n_effects + answer->effects_left_out,
                             answer->n_effects == 1 ? "" : "s");
     if (answer->starts)
         return arena_printf(arena, "%s would start at once on %zu node%s", spec->name,

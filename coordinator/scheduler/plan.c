@@ -146,11 +146,10 @@ static void look_on(struct look *look)
         tell_placed(look, &look->placed[i]);
         placement_fini(&look->placed[i].placement);
     }
-    for (int i = 0; i < look->altered.displaced_count; i++)
-        forecast_add(look->ret,
-                     &(struct effect){.kind = look->altered.displaced[i].again ? EFFECT_RESTARTS
-                                                                               : EFFECT_WAITS,
-                                      .job = look->altered.displaced[i].job});
+    for (const struct displaced *one = look->altered.displaced; one; one = one->next)
+        forecast_add(
+            look->ret,
+            &(struct effect){.kind = one->again ? EFFECT_RESTARTS : EFFECT_WAITS, .job = one->job});
     look->ret->ahead = look->ahead.count;
     if (look->job && !look->found && look->ahead.count > 0)
         blockers_ahead(look->job, &look->ahead, &look->ret->reasons[look->ret->reasons_count++]);

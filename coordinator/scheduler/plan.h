@@ -7,11 +7,10 @@
 
 enum {
     WHAT_IF_MAX = 16, /* jobs gone, tenants gone, nodes drained, kinds of nodes added: each */
-    WHAT_IF_ADDED_MAX = 512,    /* nodes added, in all */
-    WHAT_IF_DISPLACED_MAX = 31, /* gangs that start again because nodes are drained */
+    WHAT_IF_ADDED_MAX = 512, /* nodes added, in all */
     PLAN_REASONS_MAX = 8,
-    PLAN_DEPTH_MAX = 2000, /* jobs in front that are looked at */
-    PLAN_EFFECTS_MAX = 64, /* jobs that notice, as far as they are named */
+    PLAN_DEPTH_MAX = 2000,   /* jobs in front that are looked at */
+    PLAN_EFFECTS_MAX = 1000, /* effects that are told; the others are counted */
 };
 
 struct more_nodes {
@@ -56,13 +55,13 @@ struct forecast {
     int reasons_count;
     struct effect effects[PLAN_EFFECTS_MAX];
     int effects_count;
+    int effects_left_out; /* more than those */
 };
 
 const char *effect_name(enum effect_kind kind); /* "starts" */
 
 /* Without job and spec: what the change does to the others. E_FAILED_PRECONDITION (nothing was
- * filled) if it could never run here, E_RESOURCE_EXHAUSTED if more would change than can be thought
- * through. forecast_fini after 0. */
+ * filled) if it could never run here. forecast_fini after 0. */
 int scheduler_plan(const struct cluster *cluster, const struct what_if *what_if,
                    struct forecast *ret, struct error *err);
 void forecast_fini(struct forecast *forecast);

@@ -41,7 +41,8 @@ struct absence { /* jobs that a what-if takes away: nothing they hold or want co
     const struct job *const *jobs;
     const struct tenant *const *tenants; /* with all of their jobs */
     int jobs_count, tenants_count;
-    const struct map *ended; /* more of them, by sequence; NULL = none */
+    const struct map *displaced; /* more of them, by sequence; NULL = none */
+    const struct map *ended;     /* the same, those a trial ends */
 };
 
 struct view {

@@ -79,6 +79,8 @@ bool view_is_absent(const struct view *view, const struct job *job)
     for (int i = 0; i < absent->tenants_count; i++)
         if (absent->tenants[i] == job->tenant)
             return true;
+    if (absent->displaced && map_get(absent->displaced, job->sequence))
+        return true;
     return absent->ended && map_get(absent->ended, job->sequence) == job;
 }
 

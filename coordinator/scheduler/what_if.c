@@ -11,6 +11,8 @@ void forecast_add(struct forecast *forecast, const struct effect *effect)
 {
     if (forecast->effects_count < PLAN_EFFECTS_MAX)
         forecast->effects[forecast->effects_count++] = *effect;
+    else
+        forecast->effects_left_out++;
 }
 
 static void release_worker(struct pass *pass, const struct job *job, const struct worker *worker)
@@ -32,8 +34,8 @@ static void release_job(struct pass *pass, const struct job *job)
 static void apply_gone(struct pass *pass, const struct what_if *what_if, struct altered *altered)
 {
     struct absence *absent = &altered->absent;
-    memcpy(altered->jobs, what_if->gone, sizeof what_if->gone);
-    absent->jobs = altered->jobs;
+    absent->jobs = what_if->gone;
+    absent->displaced = &altered->by_sequence;
     absent->jobs_count = what_if->gone_count;
     absent->tenants = what_if->gone_tenants;
     absent->tenants_count = what_if->gone_tenants_count;
@@ -153,48 +155,45 @@ static bool replace(struct pass *pass, const struct job *job, const struct remai
     return found;
 }
 
-static int restart(struct pass *pass, struct altered *altered, const struct job *job,
-                   struct error *err)
+static void restart(struct pass *pass, struct altered *altered, const struct job *job)
 {
-    if (altered->displaced_count == WHAT_IF_DISPLACED_MAX) {
-        error_set(err, E_RESOURCE_EXHAUSTED, "more than %d gangs would have to start again",
-                  WHAT_IF_DISPLACED_MAX);
-        error_hint(err, "ask about fewer nodes at a time");
-        return E_RESOURCE_EXHAUSTED;
-    }
-    struct displaced *displaced = &altered->displaced[altered->displaced_count++];
-    displaced->job = job;
-    displaced->copy = *job;
+    struct displaced *displaced = calloc(1, sizeof *displaced);
+    insist(displaced);
+    *displaced = (struct displaced){.job = job, .copy = *job};
     displaced->copy.state = JOB_RESTARTING;
     displaced->copy.workers_count = 0;
     displaced->copy.backoff_until_ms = 0;
     release_job(pass, job);
-    altered->jobs[altered->absent.jobs_count++] = job;
+    if (altered->last)
+        altered->last->next = displaced;
+    else
+        altered->displaced = displaced;
+    altered->last = displaced;
+    insist(map_set(&altered->by_sequence, job->sequence, displaced, NULL) == 0);
     queue_add(&pass->queue, &displaced->copy);
-    return 0;
 }
 
-static int displace(struct pass *pass, const struct what_if *what_if, struct altered *altered,
-                    struct forecast *ret, const struct job *job, struct error *err)
+static void displace(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                     struct forecast *ret, const struct job *job)
 {
     struct remains remains;
     struct effect effect = {.job = job};
     look_at(pass->view.cluster, what_if, job, &remains);
     if (!remains.drained)
-        return 0;
+        return;
+    effect.node = remains.drained;
     bool in_place = job->spec->elastic == ELASTIC_IN_PLACE && job->current.published &&
                     job->current.joined && remains.survivor;
-    if (in_place && remains.nodes >= job->spec->nodes_min)
+    if (in_place && remains.nodes >= job->spec->nodes_min) {
         effect.kind = EFFECT_SHRINKS;
-    else if (in_place && replace(pass, job, &remains))
-        effect.kind = EFFECT_MOVES;
-    else
-        return restart(pass, altered, job, err);
-    if (effect.kind == EFFECT_SHRINKS)
         release_drained(pass, what_if, job);
-    effect.node = remains.drained;
-    forecast_add(ret, &effect);
-    return 0;
+        forecast_add(ret, &effect);
+    } else if (in_place && replace(pass, job, &remains)) {
+        effect.kind = EFFECT_MOVES;
+        forecast_add(ret, &effect);
+    } else {
+        restart(pass, altered, job);
+    }
 }
 
 static bool runs(const struct job *job)
@@ -202,22 +201,20 @@ static bool runs(const struct job *job)
     return job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING;
 }
 
-static int apply_drained(struct pass *pass, const struct what_if *what_if, struct altered *altered,
-                         struct forecast *ret, struct error *err)
+static void apply_drained(struct pass *pass, const struct what_if *what_if, struct altered *altered,
+                          struct forecast *ret)
 {
-    int rc = 0;
     for (int i = 0; i < what_if->drained_count; i++) {
         struct view_node *node = view_find(&pass->view, what_if->drained[i]->name);
         if (node)
             view_drain(&pass->view, node);
     }
     if (what_if->drained_count == 0)
-        return 0;
-    for (const struct job *job = cluster_first_begun_job(pass->view.cluster); job && rc == 0;
+        return;
+    for (const struct job *job = cluster_first_begun_job(pass->view.cluster); job;
          job = cluster_next_begun_job(pass->view.cluster, job))
         if (runs(job) && !view_is_absent(&pass->view, job))
-            rc = displace(pass, what_if, altered, ret, job, err);
-    return rc;
+            displace(pass, what_if, altered, ret, job);
 }
 
 int what_if_apply(struct pass *pass, const struct what_if *what_if, struct altered *altered,
@@ -227,19 +224,23 @@ int what_if_apply(struct pass *pass, const struct what_if *what_if, struct alter
     if (rc < 0)
         return rc;
     apply_gone(pass, what_if, altered);
-    return apply_drained(pass, what_if, altered, ret, err);
+    apply_drained(pass, what_if, altered, ret);
+    return 0;
 }
 
 void altered_fini(struct altered *altered)
 {
     for (int i = 0; i < altered->added_count; i++)
         free(altered->added[i]);
+    for (struct displaced *next, *one = altered->displaced; one; one = next) {
+        next = one->next;
+        free(one);
+    }
+    map_fini(&altered->by_sequence);
 }
 
 struct displaced *altered_find(struct altered *altered, const struct job *copy)
 {
-    for (int i = 0; i < altered->displaced_count; i++)
-        if (&altered->displaced[i].copy == copy)
-            return &altered->displaced[i];
-    return NULL;
+    struct displaced *one = map_get(&altered->by_sequence, copy->sequence);
+    return one && &one->copy == copy ? one : NULL;
 }

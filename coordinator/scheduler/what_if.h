@@ -8,13 +8,13 @@ struct displaced { /* a gang that a drain ends: it waits in the queue as this co
     struct job copy;
     const struct job *job;
     bool again; /* it finds a place at once */
+    struct displaced *next;
 };
 
 struct altered { /* what the pass borrows while it is at work */
     struct absence absent;
-    const struct job *jobs[WHAT_IF_MAX + WHAT_IF_DISPLACED_MAX];
-    struct displaced displaced[WHAT_IF_DISPLACED_MAX];
-    int displaced_count;
+    struct displaced *displaced, *last; /* by number; at most one for each slot of those nodes */
+    struct map by_sequence;             /* the same */
     struct node *added[WHAT_IF_ADDED_MAX];
     int added_count;
 };

@@ -6,7 +6,7 @@
 
 #include "common/base/rng.h"
 #include "coordinator/core/step.h"
-#include "coordinator/scheduler/plan.h"
+#include "coordinator/scheduler/what_if.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;
@@ -171,6 +171,38 @@ Test(plan, what_is_said_of_a_drain_is_what_happens)
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
                      "b drained administrator\nj1 running all_joined\n");
+}
+
+Test(plan, a_drain_that_ends_many_gangs_is_thought_through)
+{
+    enum { GANGS = STORY_WORKERS_MAX - 10, FREE = 5 };
+    static struct forecast forecast;
+    int again = 0;
+    story_node_up(&s, "a", GANGS);
+    for (int i = 0; i < GANGS; i++)
+        submit("many", 1, 1, NULL);
+    story_node_up(&s, "b", FREE);
+    forecast =
+        ask(&(struct what_if){.drained = {cluster_node(s.cluster, "a")}, .drained_count = 1});
+    cr_assert_eq(forecast.effects_count, GANGS);
+    for (int i = 0; i < GANGS; i++) {
+        again += forecast.effects[i].kind == EFFECT_RESTARTS;
+        cr_assert(i == 0 ||
+                  forecast.effects[i].job->sequence > forecast.effects[i - 1].job->sequence);
+    }
+    cr_assert_eq(again, FREE);
+    cr_assert_eq(forecast.effects_left_out, 0);
+    forecast_fini(&forecast);
+}
+
+/* Those left out are counted. */
+Test(plan, more_effects_than_are_told_are_counted)
+{
+    static struct forecast forecast;
+    for (int i = 0; i < PLAN_EFFECTS_MAX + 7; i++)
+        forecast_add(&forecast, &(struct effect){.kind = EFFECT_WAITS});
+    cr_assert_eq(forecast.effects_count, PLAN_EFFECTS_MAX);
+    cr_assert_eq(forecast.effects_left_out, 7);
 }
 
 Test(plan, one_that_a_drain_ends_takes_the_place_of_a_lower_priority)
