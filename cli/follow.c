@@ -39,9 +39,10 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
         return;
     char line[512], rate[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
     double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
-    for (int i = 0; i < BAR_CELLS; i++)
+    for (int i = 0; i < BAR_CELLS && job->total_steps; i++)
         strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);
-    int n = snprintf(line, sizeof(line), "%s %s", cells, job_state_word(job->state));
+    int n = snprintf(line, sizeof(line), "%s%s%s", cells, *cells ? " " : "",
+                     job_state_word(job->state));
     if (job->total_steps)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %" PRIu64 "/%" PRIu64, job->step,
                       job->total_steps);
@@ -50,7 +51,8 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
     if (job->tokens_per_second > 0)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  %s tok/s",
                       count_text(job->tokens_per_second, rate));
-    snprintf(line + n, sizeof(line) - (size_t)n, "  world %u", job->world);
+    if (job->world)
+        snprintf(line + n, sizeof(line) - (size_t)n, "  world %u", job->world);
     fprintf(stderr, "\r\033[K%s", line);
     fflush(stderr);
     screen->bar_shown = true;
