@@ -38,7 +38,7 @@ static const struct args_option options[] = {
     {.name = "config",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "export: config.json to put beside the weights"},
+     .help = "export: config.json to put beside the weights, instead of the checkpoint's"},
     {.name = "job",
      .kind = ARGS_POSITIONAL,
      .required = true,
@@ -58,8 +58,8 @@ static const struct args_command command = {
     .summary = "list the checkpoints a job can resume from; export one's weights",
     .description = "`export` merges the weights of a checkpoint, whatever ranks wrote it, into "
                    "HuggingFace's files (model.safetensors, or several and an index), under the "
-                   "names transformers gives GPT-2 and Llama. It needs no coordinator. A program "
-                   "that calls wk_model_save gets config.json too; here it comes from --config.",
+                   "names transformers gives GPT-2 and Llama, with config.json as the checkpoint "
+                   "tells it, or as --config says. It needs no coordinator.",
     .options = options,
     .examples = examples,
 };
@@ -68,6 +68,7 @@ static int export_weights(const struct args *args)
 {
     struct error err = {0};
     char *config = NULL;
+    bool has_config = false;
     size_t size;
     const char *format = args_text(args, "format"), *file = args_text(args, "config");
     struct pretrained_export what = {
@@ -91,12 +92,16 @@ static int export_weights(const struct args *args)
         rc = file_read(AT_FDCWD, file, CONFIG_MAX_BYTES, &config, &size, &err);
     what.config = config;
     if (!rc)
-        rc = pretrained_export(&what, &err);
+        rc = pretrained_export(&what, &has_config, &err);
     free(config);
     if (rc) {
         client_fail(&err);
         return EXIT_JOB_FAILED;
     }
+    if (!has_config)
+        fprintf(stderr, "muster: no config.json is beside the weights: the checkpoint does not "
+                        "tell one, as of a model that is no GPT-2 or Llama, or from an older "
+                        "Muster; --config FILE gives it\n");
     printf("%s\n", what.path);
     return EXIT_DONE;
 }

@@ -42,7 +42,9 @@ struct checkpoint_about {
     const char *strategy;
     /* Ranks that hold parts write a shard each; zeroed: one rank writes all. */
     int rank, shards;
-    uint32_t ticket; /* the same on all that write, another for each attempt */
+    uint32_t ticket;           /* the same on all that write, another for each attempt */
+    const char *const *models; /* [n_models], manifest.h; they outlive the saver */
+    int n_models;
 };
 
 /* What is said to whoever decides whether a checkpoint counts. */

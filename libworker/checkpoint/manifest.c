@@ -50,6 +50,17 @@ static void write_tensor(struct buf *out, const struct manifest_tensor *tensor)
     (void)buf_str(out, "]}");
 }
 
+static void write_models(struct buf *out, const struct manifest *manifest)
+{
+    if (!manifest->n_models)
+        return;
+    (void)buf_str(out, "  \"models\": [");
+    for (int i = 0; i < manifest->n_models; i++)
+        (void)buf_printf(out, "%s%s", i ? ", " : "",
+                         manifest->models[i] ? manifest->models[i] : "null");
+    (void)buf_str(out, "],\n");
+}
+
 int manifest_write(const struct manifest *manifest, struct buf *out)
 {
     (void)buf_printf(out, "{\n  \"format\": \"%s\",\n  \"version\": %d,\n", format_name, VERSION);
@@ -60,6 +71,7 @@ int manifest_write(const struct manifest *manifest, struct buf *out)
     write_name(out, "strategy", manifest->strategy);
     (void)buf_printf(out, ",\n  \"mesh\": {\"dp\": %d, \"tp\": %d, \"pp\": %d, \"cp\": %d},\n",
                      manifest->mesh_dp, manifest->mesh_tp, manifest->mesh_pp, manifest->mesh_cp);
+    write_models(out, manifest);
     (void)buf_str(out, "  \"files\": [\n");
     for (int i = 0; i < manifest->n_files; i++) {
         const struct manifest_file *file = &manifest->files[i];
@@ -249,6 +261,41 @@ static int read_tensors(const struct tree *list, struct manifest *manifest, stru
     return 0;
 }
 
+/* An object's text again, or NULL for null. */
+static int read_model(const struct tree *node, struct arena *arena, const char **ret,
+                      struct error *err)
+{
+    struct buf text = {0};
+    *ret = NULL;
+    if (node->kind == TREE_NULL)
+        return 0;
+    if (node->kind != TREE_MAP)
+        return error_set(err, WK_EIO, "one of \"models\" is no object");
+    int rc = tree_write_json(node, TREE_COMPACT, &text, err);
+    if (!rc)
+        *ret = arena_strdup(arena, buf_cstr(&text));
+    buf_fini(&text);
+    return !rc && !*ret ? error_set(err, WK_ENOMEM, "no memory for a manifest") : rc;
+}
+
+/* Not there before models said what they are. */
+static int read_models(const struct tree *list, struct manifest *manifest, struct error *err)
+{
+    const struct tree *node;
+    const char **models;
+    int rc = 0;
+    if (!list)
+        return 0;
+    if (list->kind != TREE_LIST || list->count > MANIFEST_MODELS_MAX)
+        return error_set(err, WK_EIO, "\"models\" is no list or too long");
+    manifest->models = models = arena_array(&manifest->arena, list->count + 1, sizeof(*models));
+    if (!models)
+        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+    tree_each(node, list)
+        rc = rc ? rc : read_model(node, &manifest->arena, &models[manifest->n_models++], err);
+    return rc;
+}
+
 static int read_head(const struct tree *root, struct manifest *manifest, struct error *err)
 {
     const char *format;
@@ -298,6 +345,8 @@ int manifest_parse(const char *text, size_t size, struct manifest *ret, struct e
     int rc = tree_parse_json(&input, &manifest.arena, &root, err) ? WK_EIO : 0;
     if (!rc)
         rc = read_head(root, &manifest, err);
+    if (!rc)
+        rc = read_models(tree_get(root, "models"), &manifest, err);
     if (!rc)
         rc = read_files(tree_get(root, "files"), &manifest, err);
     if (!rc)

@@ -24,6 +24,7 @@ enum {
     MANIFEST_FILES_MAX = 4096,
     MANIFEST_DIMS_MAX = 8,
     MANIFEST_PARTS_MAX = 4096,
+    MANIFEST_MODELS_MAX = 256,
 };
 
 struct manifest_file {
@@ -55,6 +56,10 @@ struct manifest {
     int64_t wall_ms;
     const char *strategy;
     int mesh_dp, mesh_tp, mesh_pp, mesh_cp;
+    /* What each model is, in the order of wk_prepare, as a JSON object of the writer's; NULL where
+     * it had none to say. */
+    const char *const *models;
+    int n_models;
     struct manifest_file *files;
     int n_files;
     struct manifest_tensor *tensors; /* sorted by name once parsed */

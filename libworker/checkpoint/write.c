@@ -195,6 +195,8 @@ static int fill_manifest(struct draft *draft, struct error *err)
     manifest->wall_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     manifest->strategy = what->about->strategy;
     manifest->mesh_dp = what->about->mesh_dp;
+    manifest->models = what->about->models;
+    manifest->n_models = what->about->n_models;
     manifest->mesh_tp = manifest->mesh_pp = manifest->mesh_cp = 1;
     manifest->n_files = draft->shards + 1;
     manifest->files =

@@ -231,8 +231,14 @@ static int write_llama(const struct wk_llama_config *c, const char *type, struct
                       c->tied ? "true" : "false", type);
 }
 
-int model_config_write(const struct model_config *config, const char *type, struct buf *out)
+static const char *torch_type(enum wk_format format)
 {
+    return format == WK_FORMAT_F16 ? "float16" : format == WK_FORMAT_BF16 ? "bfloat16" : "float32";
+}
+
+int model_config_write(const struct model_config *config, enum wk_format format, struct buf *out)
+{
+    const char *type = torch_type(format);
     switch (config->kind) {
     case CONFIG_GPT:
         return write_gpt(&config->gpt, type, out);

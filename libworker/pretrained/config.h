@@ -6,6 +6,7 @@
 #define PRETRAINED_CONFIG_H
 
 #include <worker/nn.h>
+#include <worker/precision.h>
 
 #include "common/base/buf.h"
 #include "common/base/error.h"
@@ -23,7 +24,7 @@ struct model_config {
 /* WK_EIO: no such file; WK_EUNSUPPORTED: another kind of model, or another way to compute. */
 int model_config_parse(const char *text, size_t size, struct model_config *ret, struct error *err);
 
-/* Append the text. `type` is that of the weights beside it: "float32". WK_ENOMEM. */
-int model_config_write(const struct model_config *config, const char *type, struct buf *out);
+/* Append the text. `format` is that of the weights beside it. WK_ENOMEM. */
+int model_config_write(const struct model_config *config, enum wk_format format, struct buf *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/base/str.h"
 #include "libworker/checkpoint/folder.h"
 #include "libworker/checkpoint/manifest.h"
+#include "libworker/pretrained/config.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
@@ -23,7 +24,8 @@ struct export_names {
 struct merge {
     struct checkpoint_reader *reader;
     const struct manifest *manifest;
-    char prefix[PREFIX_MAX];        /* of the model's tensors in the checkpoint */
+    int number;                     /* of the model; 0: the only one */
+    char prefix[PREFIX_MAX];        /* of its tensors in the checkpoint */
     struct weights_tensor *tensors; /* the model's */
     struct export_names *names;
     int *of; /* which of the manifest's each is */
@@ -114,7 +116,8 @@ static int choose_model(struct merge *merge, int wanted, struct error *err)
     bool alone = models.tensors[0] && wanted <= 1;
     if (!alone && !models.tensors[wanted])
         return refuse_model(&models, wanted, err);
-    (void)model_prefix(alone ? 0 : wanted, merge->prefix);
+    merge->number = alone ? 0 : wanted;
+    (void)model_prefix(merge->number, merge->prefix);
     return 0;
 }
 
@@ -152,9 +155,27 @@ static int list_tensors(struct merge *merge, struct error *err)
     return 0;
 }
 
-int pretrained_export(const struct pretrained_export *what, struct error *err)
+/* What the checkpoint says of the chosen model, for weights in `format`; nothing if it does not. */
+static int told_config(const struct merge *merge, enum wk_format format, struct buf *out,
+                       struct error *err)
+{
+    const struct manifest *manifest = merge->manifest;
+    struct model_config config;
+    int index = merge->number ? merge->number - 1 : 0;
+    const char *text = index < manifest->n_models ? manifest->models[index] : NULL;
+    if (!text)
+        return 0;
+    int rc = model_config_parse(text, strlen(text), &config, err);
+    if (rc)
+        return error_wrap(err, "what its manifest says of model %d", index + 1), rc;
+    rc = model_config_write(&config, format, out);
+    return rc ? error_set(err, rc, "no memory for config.json") : 0;
+}
+
+int pretrained_export(const struct pretrained_export *what, bool *ret_has_config, struct error *err)
 {
     struct merge merge = {0};
+    struct buf config = {0};
     int rc = checkpoint_open(what->checkpoint, &merge.reader, err);
     if (!rc) {
         merge.manifest = checkpoint_manifest(merge.reader);
@@ -164,6 +185,9 @@ int pretrained_export(const struct pretrained_export *what, struct error *err)
     }
     if (!rc)
         rc = list_tensors(&merge, err);
+    if (!rc && !what->config)
+        rc = told_config(&merge, what->options.format, &config, err);
+    bool told = config.size > 0;
     if (!rc) {
         struct weights_write write = {
             .path = what->path,
@@ -171,12 +195,14 @@ int pretrained_export(const struct pretrained_export *what, struct error *err)
             .n_tensors = merge.n_tensors,
             .format = what->options.format,
             .file_bytes = what->options.file_bytes,
-            .config = what->config,
+            .config = told ? buf_cstr(&config) : what->config,
             .read = read_tensor,
             .arg = &merge,
         };
         rc = weights_write(&write, err);
     }
+    *ret_has_config = told || what->config;
+    buf_fini(&config);
     checkpoint_close(merge.reader);
     free(merge.tensors);
     free(merge.names);

@@ -27,17 +27,23 @@ int pretrained_load(struct wk_model *model, const char *path, struct error *err)
 int pretrained_save(const struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err);
 
-/* The weights of a checkpoint, whatever world and strategy wrote it, merged as a stream. A
- * checkpoint does not tell the number of heads, so the text of config.json, which may be NULL, is
- * the caller's. Errors as checkpoint_load and weights_write; WK_EINVAL, which lists the models,
+/* The text of config.json for the model, malloc'd: what a checkpoint says of it. NULL for one that
+ * is neither GPT-2 nor Llama. WK_ENOMEM. */
+int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
+                      struct error *err);
+
+/* The weights of a checkpoint, whatever world and strategy wrote it, merged as a stream, with
+ * config.json as the caller gives it, else as the checkpoint tells it; *ret_has_config: whether
+ * there is one. Errors as checkpoint_load and weights_write; WK_EINVAL, which lists the models,
  * when it holds several and none is chosen, or not the one that is. */
 struct pretrained_export {
     const char *checkpoint, *path;
     int model; /* from 1, in the order of wk_prepare; 0: the only one. At most NUMBERS_UNITS_MAX */
     struct wk_export_options options;
-    const char *config;
+    const char *config; /* NULL: the checkpoint's */
 };
-int pretrained_export(const struct pretrained_export *what, struct error *err);
+int pretrained_export(const struct pretrained_export *what, bool *ret_has_config,
+                      struct error *err);
 
 /* The name in those files of a parameter called `name` here. Returns ret. */
 enum { PRETRAINED_NAME_MAX = 128 };

@@ -31,9 +31,19 @@ static struct model_config config_of(const struct lm_shape *s)
     };
 }
 
-static const char *torch_type(enum wk_format format)
+int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
+                      struct error *err)
 {
-    return format == WK_FORMAT_F16 ? "float16" : format == WK_FORMAT_BF16 ? "bfloat16" : "float32";
+    const struct lm_shape *shape = lm_shape_of(model);
+    struct buf text = {0};
+    *ret = NULL;
+    if (!shape)
+        return 0;
+    struct model_config config = config_of(shape);
+    if (!model_config_write(&config, format, &text))
+        *ret = strdup(buf_cstr(&text));
+    buf_fini(&text);
+    return *ret ? 0 : error_set(err, WK_ENOMEM, "no memory for config.json");
 }
 
 static int read_param(void *arg, int index, struct weights_range range, float *ret,
@@ -55,7 +65,7 @@ static int write_model(const struct wk_model *model, struct weights_write *what,
     const struct lm_shape *shape = lm_shape_of(model);
     struct weights_tensor *tensors = calloc(n, sizeof(*tensors));
     struct names *names = calloc(n, sizeof(*names));
-    struct buf config = {0};
+    char *config = NULL;
     int rc = tensors && names ? 0 : error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n && !rc; i++) {
         const struct param *param = &model->params[i];
@@ -64,15 +74,13 @@ static int write_model(const struct wk_model *model, struct weights_write *what,
         tensors[i].dims = param->dims;
         memcpy(tensors[i].shape, param->shape, sizeof(param->shape));
     }
-    if (!rc && shape) {
-        struct model_config told = config_of(shape);
-        rc = model_config_write(&told, torch_type(what->format), &config);
-        what->config = buf_cstr(&config);
-    }
+    if (!rc)
+        rc = pretrained_config(model, what->format, &config, err);
+    what->config = config;
     what->tensors = tensors;
     if (!rc)
         rc = weights_write(what, err);
-    buf_fini(&config);
+    free(config);
     free(tensors);
     free(names);
     return rc;

@@ -93,8 +93,10 @@ struct wk_context {
     /* Prepared objects: borrowed. */
     struct unit units[NUMBERS_UNITS_MAX]; /* [n_units], in the order of models */
     int n_units;
-    bool ready;       /* they have their memory */
-    struct list made; /* loaders, prepared or not */
+    char
+        *configs[NUMBERS_UNITS_MAX]; /* config.json of each one's model, for checkpoints; or NULL */
+    bool ready;                      /* they have their memory */
+    struct list made;                /* loaders, prepared or not */
     struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];

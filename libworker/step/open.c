@@ -260,6 +260,8 @@ int wk_close(struct wk_context *ctx)
     context_leave(ctx);
     handed_clear(ctx);
     prepare_undo(ctx);
+    for (int i = 0; i < ctx->n_units; i++)
+        free(ctx->configs[i]);
     forget_loaders(ctx);
     if (ctx->session)
         ctx->session->ops->free(ctx->session);

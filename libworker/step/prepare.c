@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "libworker/parallel/custom.h"
+#include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
 #include "libworker/step/prepare.h"
 
@@ -117,6 +118,8 @@ static int bind_all(struct wk_context *ctx, struct error *err)
     ctx->is_sharded = prepare_sharding(ctx, &sharding);
     place_cut(ctx);
     units_each(unit, ctx) {
+        char **config = &ctx->configs[unit_number(unit) - 1];
+        rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
         rc = rc ? rc : mixed_open_unit(unit, err);
         rc = rc ? rc : bind_unit(unit, false, err);
     }

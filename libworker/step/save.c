@@ -232,6 +232,8 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .mesh_dp = ctx->world,
         .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
         .ticket = ctx->is_sharded ? ctx->ticket : new_ticket(ctx),
+        .models = (const char *const *)ctx->configs,
+        .n_models = ctx->n_units,
     };
     if (ctx->is_sharded) {
         about.rank = ctx->part;

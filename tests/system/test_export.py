@@ -2,6 +2,7 @@
 manifest alone."""
 import array
 import json
+import shutil
 import struct
 import subprocess
 
@@ -53,7 +54,22 @@ def test_a_checkpoint_of_any_world_becomes_one_model(tmp_path, world, strategy):
     for name, (shape, data) in expected.items():
         entry, seen = one["transformer." + name]
         assert entry["dtype"] == "F32" and entry["shape"] == shape and seen == data, name
-    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["config.json", "model.safetensors"] and not done.stderr
+    config = json.loads((tmp_path / "one" / "config.json").read_text())
+    assert (config["model_type"], config["n_layer"], config["n_embd"], config["n_positions"], config["vocab_size"]) == ("gpt2", 2, 32, 32, 256)
+    assert config["n_head"] == 4 and config["torch_dtype"] == "float32"
+
+    done = export(folder, tmp_path / "narrow", "--format", "bf16")
+    narrow = json.loads((tmp_path / "narrow" / "config.json").read_text())
+    assert done.returncode == 0 and narrow == config | {"torch_dtype": "bfloat16"}
+
+    # A checkpoint of before says nothing of its model.
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert len(manifest.pop("models")) == 1
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    done = export(folder, tmp_path / "before")
+    assert done.returncode == 0 and "no config.json" in done.stderr and "--config" in done.stderr, done.stderr
+    assert not (tmp_path / "before" / "config.json").exists()
 
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     done = export(folder, tmp_path / "many", "--file-size", "20KiB", "--format", "bf16", "--config", tmp_path / "config.json")
@@ -82,6 +98,7 @@ def test_one_of_several_models_is_exported_by_its_number(tmp_path, world, strate
         assert set(seen) == set(expected[number]) and seen
         for name, (shape, data) in expected[number].items():
             assert seen[name][0]["shape"] == shape and seen[name][1] == data, name
+        assert "no config.json" in done.stderr and not (tmp_path / str(number) / "config.json").exists()
     for more, code, said in [((), 1, f"it holds several models: {listed}"), (("--model", "3"), 1, f"it holds no model 3: {listed}"),
                              (("--model", "0"), 2, "1..16")]:
         done = export(folder, tmp_path / "out", *more)
@@ -108,7 +125,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(tmp_path):
         done = export(folder, tmp_path / "out")
         if done.returncode:
             break
-        (tmp_path / "out" / "model.safetensors").unlink()
+        shutil.rmtree(tmp_path / "out")
         size, = struct.unpack_from("<Q", data)
         data[8 + size + 100] ^= 1
         shard.write_bytes(data)

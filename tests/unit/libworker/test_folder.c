@@ -34,7 +34,8 @@ static struct checkpoint_tensor tensors[] = {
      .bytes = sizeof(momentum)},
 };
 
-static const struct checkpoint_about about = {3, 2, 2, "ddp"};
+static const char *const models[] = {"{\"layers\": 2, \"epsilon\": 1e-05}", NULL};
+static const struct checkpoint_about about = {3, 2, 2, "ddp", .models = models, .n_models = 2};
 
 static void fill(float base)
 {

@@ -6,8 +6,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libworker/checkpoint/manifest.h"
+#include "libworker/pretrained/pretrained.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/unit/libworker/small.h"
 
@@ -440,6 +442,26 @@ static void train_two_steps(struct small *s, bool both)
     }
 }
 
+/* What weights taken from it are beside: config.json says what the model is. */
+static void check_export(const struct tmpdir *dir, int model, bool is_gpt)
+{
+    char from[300], to[300], config[4096];
+    struct pretrained_export what = {.checkpoint = from, .path = to, .model = model};
+    struct error err = {0};
+    bool has_config;
+    snprintf(from, sizeof(from), "%s/step-00000002", dir->path);
+    snprintf(to, sizeof(to), "%s/model-%d", dir->path, model);
+    cr_assert_eq(pretrained_export(&what, &has_config, &err), 0, "%s", err.text);
+    cr_expect_eq(has_config, is_gpt);
+    snprintf(to + strlen(to), sizeof(to) - strlen(to), "/config.json");
+    cr_expect_eq(access(to, F_OK) == 0, is_gpt);
+    if (!is_gpt)
+        return;
+    read_file(to, config, sizeof(config));
+    cr_expect(strstr(config, "\"model_type\": \"gpt2\"") && strstr(config, "\"n_embd\": 8,"), "%s",
+              config);
+}
+
 /* The name under which a tensor is asked for, in the checkpoint of step 2. */
 static bool holds(const struct tmpdir *dir, const char *name)
 {
@@ -477,6 +499,9 @@ Test(units, checkpoints_of_one_model_are_as_they_were_and_of_several_say_which)
         cr_assert_eq(holds(&dir, "model.wte.weight"), !both);
         cr_assert_eq(holds(&dir, "1.model.wte.weight"), both);
         cr_assert(!both || strstr(state, "\"units\": ["), "%s", state);
+        check_export(&dir, both, true);
+        if (both)
+            check_export(&dir, 2, false);
         /* Another number of models is not what it is of. */
         open_both(&s, (const char *const[]){setting, "resume_from=latest", NULL});
         snprintf(words, sizeof(words), "%s",
