@@ -125,7 +125,7 @@ static bool leave(struct wk_context *ctx)
 bool boundary_pass(struct wk_context *ctx, int source)
 {
     const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->loaders[source];
-    ctx->cut_short = false;
+    ctx->cut_short = ctx->all_triggered = false;
     window_check(ctx, source);
     if (window_joins(ctx, source, loader))
         return true;

@@ -140,6 +140,7 @@ struct wk_context {
     bool ended;             /* wk_next has returned false for good */
     bool cut_short;         /* an evaluation was, on all ranks, since the last training batch */
     bool told_lossless;     /* that no loss is set */
+    bool all_triggered;     /* wk_triggered was true, here and so everywhere, since wk_next */
 
     struct rng rng;               /* drawn from in this step */
     struct train_numbers numbers; /* of the last completed step; loaders' in `committed` */

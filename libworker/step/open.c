@@ -247,9 +247,10 @@ int wk_close(struct wk_context *ctx)
         return 1;
     struct error err = {0};
     int code = exit_code(ctx);
-    /* Where each rank holds a part, a loop left early may have been left by this rank alone. */
+    /* Where each rank holds a part, a loop left early may have been left by this rank alone, unless
+     * all were told to. */
     window_end_step(ctx);
-    if (!code && !ctx->is_sharded && save_last(ctx, &err)) {
+    if (!code && (!ctx->is_sharded || ctx->all_triggered) && save_last(ctx, &err)) {
         (void)context_fail(ctx, &err);
         code = exit_code(ctx);
     }

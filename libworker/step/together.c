@@ -58,6 +58,7 @@ bool wk_triggered(struct wk_context *ctx)
     if (done(ctx, wk_all_reduce(ctx->comm, &pulled, 1, WK_I32, WK_MAX, NULL)) ||
         ctx->phase == STEP_BROKEN)
         return false;
+    ctx->all_triggered = pulled;
     return pulled;
 }
 

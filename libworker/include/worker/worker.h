@@ -59,12 +59,12 @@ struct wk_options {                    /* NULL or zeroed: everything from the en
 WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx);
 
 /* Save what is to be saved (under zero1, zero2 and fsdp the end of the loop has, which all ranks
- * reach together; a loop left earlier saves nothing), leave the others, free. Prepared objects stay
- * the caller's and go back to being unprepared. Returns the exit code for main: 0, 1 after an
- * error, WK_EXIT_STOPPED when the job was asked to stop, WK_EXIT_PEER when it ended because another
- * rank did, WK_EXIT_CONFIG when settings, arguments or ranks that do not fit together were refused
- * before a step was taken, or the checkpoint that resume_from names is not there: trying again
- * cannot help, and Muster does not. NULL gives 1. */
+ * reach together; of a loop left earlier it is saved where all left it by wk_triggered), leave the
+ * others, free. Prepared objects stay the caller's and go back to being unprepared. Returns the
+ * exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when the job was asked to stop,
+ * WK_EXIT_PEER when it ended because another rank did, WK_EXIT_CONFIG when settings, arguments or
+ * ranks that do not fit together were refused before a step was taken, or the checkpoint that
+ * resume_from names is not there: trying again cannot help, and Muster does not. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76, WK_EXIT_CONFIG = 78 };
 WK_API int wk_close(struct wk_context *ctx);
 
@@ -279,7 +279,8 @@ WK_API void wk_split(const struct wk_context *ctx, int64_t total, bool pad, int6
                      int64_t *ret_count);
 
 /* Early stopping and the like: any rank pulls, all learn of it at the next check, which resets it.
- */
+ * All ranks check. Who leaves the loop does so with all others, before the next wk_next: wk_close
+ * saves then. */
 WK_API void wk_trigger(struct wk_context *ctx);
 WK_API bool wk_triggered(struct wk_context *ctx);
 

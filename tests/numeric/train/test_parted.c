@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/ranked.h"
 #include "tests/numeric/train/toy.h"
@@ -27,10 +28,11 @@ static int evaluate_once(struct wk_context *ctx)
     return wk_evaluate(ctx->units[0].model, &batch, NULL, NULL);
 }
 
-/* Two ranks as torchrun starts them; rank 1's callback is `stepped`, rank 0's `other`. */
+/* Two ranks as torchrun starts them; rank 1's callback is `stepped`, rank 0's `other`. With `dir`
+ * they save there, and leave where a callback is true. */
 static void run_ranked(const char *strategy, struct toy *toys,
                        bool (*stepped)(void *, struct wk_context *),
-                       bool (*other)(void *, struct wk_context *))
+                       bool (*other)(void *, struct wk_context *), const char *dir)
 {
     pthread_t threads[RANKS];
     struct ranked ranked[RANKS];
@@ -41,6 +43,9 @@ static void run_ranked(const char *strategy, struct toy *toys,
         toys[i].environment = &ranked[i].environment;
         toys[i].stepped = i ? stepped : other;
         configure(&toys[i], strategy);
+        toys[i].leave_at_once = dir;
+        if (dir)
+            toy_set(&toys[i], "checkpoint.dir", dir);
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
     for (int i = 0; i < RANKS; i++)
@@ -57,13 +62,37 @@ static void who_leaves_the_loop_early_is_named_with_the_way_to_leave_together(vo
 {
     static struct toy toys[RANKS];
     for (int s = 0; s < 4; s++) {
-        run_ranked(strategies[s], toys, leave_early, NULL);
+        run_ranked(strategies[s], toys, leave_early, NULL, NULL);
         printf("%s: %s\n", strategies[s], toys[0].error);
         CHECK(toys[1].status == 0);
         CHECK(toys[0].status == WK_EPEER && toys[0].exit_code == WK_EXIT_PEER);
         CHECK(strstr(toys[0].error, "rank 1 has left"));
         CHECK(strstr(toys[0].error, "its loop ended before the others'"));
         CHECK(strstr(toys[0].error, "wk_triggered on all"));
+    }
+}
+
+static bool stop_early(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    if (wk_steps(ctx) == AT_STEP && ctx->rank == 1)
+        wk_trigger(ctx);
+    return wk_triggered(ctx);
+}
+
+static void who_leave_together_by_a_trigger_save_their_last_state(void)
+{
+    for (int s = 0; s < 4; s++) {
+        static struct toy toys[RANKS];
+        struct tmpdir dir = tmpdir_make();
+        run_ranked(strategies[s], toys, stop_early, stop_early, dir.path);
+        for (int i = 0; i < RANKS; i++) {
+            if (toys[i].status)
+                printf("%s: %s\n", strategies[s], toys[i].error);
+            CHECK(toys[i].status == 0 && toys[i].exit_code == 0);
+        }
+        CHECK(wk_checkpoint_verify(NULL, tmpdir_path(&dir, "step-00000003")) == 0);
+        tmpdir_remove(&dir);
     }
 }
 
@@ -86,7 +115,7 @@ static bool evaluate_four(void *arg, struct wk_context *ctx)
 static void an_evaluation_that_one_rank_leaves_is_told_as_loops_that_part(void)
 {
     static struct toy toys[RANKS];
-    run_ranked("fsdp", toys, evaluate_one, evaluate_four);
+    run_ranked("fsdp", toys, evaluate_one, evaluate_four, NULL);
     for (int i = 0; i < RANKS; i++) {
         printf("rank %d: %s\n", i, toys[i].error);
         CHECK(toys[i].status == WK_EMISMATCH);
@@ -156,6 +185,7 @@ int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(who_leaves_the_loop_early_is_named_with_the_way_to_leave_together),
+        CHECK_CASE(who_leave_together_by_a_trigger_save_their_last_state),
         CHECK_CASE(an_evaluation_that_one_rank_leaves_is_told_as_loops_that_part),
         CHECK_CASE(a_stop_ends_an_evaluation_for_all_before_the_same_batch),
         {0},

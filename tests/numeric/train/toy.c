@@ -182,6 +182,8 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
             toy->norms[wk_steps(ctx)] = norm;
         toy->samples += batch.samples;
         leave = toy->stepped && toy->stepped(toy->arg, ctx);
+        if (leave && toy->leave_at_once)
+            return;
     }
 }
 

@@ -28,6 +28,7 @@ struct toy {
     bool (*stepped)(void *arg, struct wk_context *ctx);
     void *arg;
     bool leave_reducing;
+    bool leave_at_once; /* instead: behind that step */
 
     double losses[TOY_STEPS_MAX + 1]; /* by step, from 1; 0 where none was seen */
     float norms[TOY_STEPS_MAX + 1];   /* of the gradient, before clipping */
