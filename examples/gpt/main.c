@@ -142,6 +142,7 @@ static void train(struct training *t, const struct gpt_options *options)
     }
 }
 
+/* All ranks make it, for under fsdp each holds a part of the model; the first prints it. */
 static void print_sample(struct training *t, const struct gpt_options *options)
 {
     int64_t length = (int64_t)strlen(options->prompt);
@@ -155,22 +156,23 @@ static void print_sample(struct training *t, const struct gpt_options *options)
         .temperature = options->temperature,
         .seed = 1,
     };
-    if (prompt && tokens && !wk_generate(t->model, &generate, options->sample, tokens)) {
-        (void)printf("--- sample after step %lld ---\n%s", (long long)wk_steps(t->ctx),
-                     options->prompt);
-        for (int64_t i = 0; i < options->sample; i++)
-            (void)putchar(tokens[i]);
-        (void)printf("\n---\n");
-    }
+    int rc = prompt && tokens ? wk_generate(t->model, &generate, options->sample, tokens) : 1;
+    if (rc)
+        (void)fprintf(stderr, "gpt: rank %d could make no sample (%d)\n", wk_rank(t->ctx), rc);
+    wk_print(t->ctx, stdout, "--- sample after step %lld ---\n%s", (long long)wk_steps(t->ctx),
+             options->prompt);
+    for (int64_t i = 0; i < options->sample && !rc; i++)
+        wk_print(t->ctx, stdout, "%c", tokens[i]);
+    wk_print(t->ctx, stdout, "\n---\n");
     free(prompt);
     free(tokens);
 }
 
 static int finish(struct training *t, const struct gpt_options *options)
 {
-    if (!wk_status(t->ctx) && wk_is_main(t->ctx)) {
-        (void)printf("done: step %lld  loss %.4f  world %d\n", (long long)wk_steps(t->ctx),
-                     wk_loss(t->ctx), wk_world(t->ctx));
+    if (!wk_status(t->ctx)) {
+        wk_print(t->ctx, stdout, "done: step %lld  loss %.4f  world %d\n",
+                 (long long)wk_steps(t->ctx), wk_loss(t->ctx), wk_world(t->ctx));
         if (options->sample && vocabulary(options) == BYTES_VOCAB)
             print_sample(t, options);
         (void)fflush(stdout);

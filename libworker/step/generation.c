@@ -275,8 +275,9 @@ int context_break(struct wk_context *ctx, int code)
         saver_cancel(ctx->saver); /* a shard of it may never come */
     /* In a gang that is asked to stop whoever leaves is no loss. */
     if (mend && code == WK_EPEER && !boundary_stopping(ctx)) {
-        context_notice(ctx, "generation %llu is broken: %s", (unsigned long long)ctx->generation,
-                       err.text);
+        context_notice(ctx, "generation %llu is broken: %s%s%s",
+                       (unsigned long long)ctx->generation, err.text, *err.hint ? "; " : "",
+                       err.hint);
         report_lost(ctx);
     }
     context_leave(ctx);

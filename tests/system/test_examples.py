@@ -41,6 +41,15 @@ def run_ranks(world, command, **settings):
     return outputs[0][0]
 
 
+@pytest.mark.parametrize("strategy,precision", [("fsdp", "no"), ("zero1", "bf16"), ("fsdp", "bf16")])
+def test_the_gpt_writes_the_same_text_whoever_holds_its_parts(strategy, precision):
+    command = [EXAMPLES / "gpt", "--data", "LICENSE", "--steps", "4", "--layers", "2", "--width", "32", "--context", "32", "--batch", "8",
+               "--warmup", "2", "--sample", "24"]
+    written = [run_ranks(world, command, MUSTER_STRATEGY=under, MUSTER_MIXED_PRECISION=precision).partition("--- sample after step 4 ---\n")[2]
+               for world, under in [(1, "ddp"), (3, strategy)]]
+    assert written[0].startswith("And God said") and written[0] == written[1]
+
+
 def losses_of(log):
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     return [line["value"] for line in lines if line["name"] == "loss"]

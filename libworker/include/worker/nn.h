@@ -115,8 +115,10 @@ struct wk_generate_options {
 };
 
 /* Continue the prompt by `count` tokens into ret_tokens[count]. Sees the last `context` tokens.
- * Needs the whole model in this rank's memory; disturbs a forward pass waiting for its backward,
- * so call it between steps. WK_ESTATE before wk_prepare, WK_EINVAL for a token out of range.
+ * Under fsdp, where each rank holds a part of the model, all ranks call it with the same arguments
+ * and get the same text; elsewhere any rank may alone. Disturbs a forward pass waiting for its
+ * backward, so call it between steps. WK_ESTATE before wk_prepare, WK_EINVAL for a token out of
+ * range, WK_EPEER and the like where a rank did not take part.
  */
 WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
                        int64_t count, int32_t *ret_tokens);
