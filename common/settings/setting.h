@@ -37,6 +37,8 @@
       "fp16: clean steps before the loss scale grows")                                             \
     X(ACCUMULATION, "gradient_accumulation_steps", INTEGER, OF_JOB, "1", 1, 65536, NULL,           \
       "batches per optimizer step")                                                                \
+    X(BY_TOKENS, "accumulate_by_tokens", BOOL, OF_JOB, "false", 0, 0, NULL,                        \
+      "a step's batches count by their tokens, not alike: an epoch's last one may be smaller")     \
     X(MESH_DP, "mesh.dp", INTEGER, OF_JOB, "0", 0, 65536, NULL, "data-parallel ranks")             \
     X(MESH_DP_REPLICATE, "mesh.dp_replicate", INTEGER, OF_JOB, "0", 0, 65536, NULL,                \
       "replicas of a sharded model")                                                               \

@@ -125,6 +125,28 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     return 1;
 }
 
+/* Of the batch dealt last and those behind it, over the end of an epoch if it comes to that. */
+static double mean_of(const struct wk_loader *loader, int batches)
+{
+    int64_t per_epoch = dealt_per_epoch(loader), at = loader->last.position % loader->samples;
+    int64_t sum = 0;
+    for (int i = 0; i < batches; i++) {
+        int64_t left = per_epoch - at;
+        int64_t global = left < loader->options.batch ? left : loader->options.batch;
+        sum += global;
+        at = left == global ? 0 : at + global;
+    }
+    return (double)sum * (double)loader->options.length / batches;
+}
+
+double loader_weigh(struct wk_loader *loader, int window, bool begins)
+{
+    if (begins)
+        loader->mean = mean_of(loader, window);
+    loader->last.denominator = loader->mean;
+    return loader->mean;
+}
+
 /* By more than the arrays: a share of no samples may have none. */
 bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch)
 {

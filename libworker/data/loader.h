@@ -25,6 +25,7 @@ struct wk_loader {
     int64_t capacity;         /* samples */
     struct wk_batch last;     /* dealt last; all zeros before one */
     int64_t batches_after;    /* global batches of the epoch behind it */
+    double mean;              /* tokens of its step's batches on average; see loader_weigh */
     void *owner;              /* the context it was prepared in; kept by step/ */
     void *maker;              /* the open context it was made in, or NULL; kept by step/ */
     struct list made;         /* in the maker's list of them */
@@ -41,6 +42,11 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
  * an error. The batch's arrays are the loader's until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
+
+/* Let the batch dealt last count among the `window` batches of its step as many of them as it has
+ * tokens: their mean becomes the denominator, so that the mean of the batches' losses is that over
+ * all tokens. `begins`: it is the first of them. Returns the denominator. */
+double loader_weigh(struct wk_loader *loader, int window, bool begins);
 
 /* Whether a program's copy of a batch is the one dealt last, unchanged. */
 bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch);

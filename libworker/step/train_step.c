@@ -33,15 +33,18 @@ static int number_of(const struct wk_context *ctx, const struct wk_loader *loade
 }
 
 /* A global batch for the step under way. */
-static void take_batch(struct wk_context *ctx, const struct wk_loader *loader,
-                       const struct wk_batch *batch)
+static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct wk_batch *batch)
 {
-    window_deal(ctx, number_of(ctx, loader));
+    int number = number_of(ctx, loader);
+    window_deal(ctx, number);
     if (ctx->window < 1) {
         int64_t left = 1 + loader->batches_after;
         int64_t wanted = settings_integer(&ctx->settings, SETTING_ACCUMULATION);
         ctx->window = (int)(left < wanted ? left : wanted);
     }
+    if (settings_integer(&ctx->settings, SETTING_BY_TOKENS))
+        batch->denominator =
+            loader_weigh(loader, ctx->window, (ctx->dealt[number] - 1) % ctx->window == 0);
     ctx->window_tokens += batch->denominator;
     if (ctx->weighed)
         ctx->weight = 0;

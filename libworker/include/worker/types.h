@@ -42,7 +42,9 @@ struct wk_batch {
     int64_t length;
     int64_t position;       /* global sample number of the global batch's first sample */
     int64_t global_samples; /* of all ranks together */
-    double denominator;     /* what the summed loss is divided by; 0 = samples * length */
+    /* What the summed loss is divided by; 0 = samples * length. Of a loader: the tokens of the
+     * global batch, or with accumulate_by_tokens the mean over the batches of its step. */
+    double denominator;
 };
 
 #endif

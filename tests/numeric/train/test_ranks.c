@@ -16,7 +16,7 @@ struct variant {
     int ranks;
     bool two_hosts, custom;
     int64_t batch;
-    const char *accumulation, *bucket;
+    const char *accumulation, *by_tokens, *bucket;
     int64_t epochs, text_bytes;
     const char *steps;
 };
@@ -41,6 +41,8 @@ static void run(const struct variant *v, double *ret)
         toy_set(&toys[i], "total_steps", v->steps ? v->steps : "50");
         if (v->accumulation)
             toy_set(&toys[i], "gradient_accumulation_steps", v->accumulation);
+        if (v->by_tokens)
+            toy_set(&toys[i], "accumulate_by_tokens", v->by_tokens);
         if (v->bucket) {
             toy_set(&toys[i], "bucket_mib", v->bucket);
             toy_set(&toys[i], "first_bucket_mib", v->bucket);
@@ -129,6 +131,28 @@ static void tail_windows_are_as_long_as_they_are(void)
     run(&v, losses);
     CHECK(losses[6] > 0 && losses[7] == 0);
     CHECK(losses[3] > 2 && losses[3] < 6);
+}
+
+/* 18 samples an epoch: batches of 7, 7 and 4 in one window, or two windows of 5, 5 and of 5, 3. */
+static void batches_count_by_their_tokens_where_asked_for(void)
+{
+    static const struct variant whole[] = {{.batch = 18}, {.batch = 10}};
+    static const struct variant parts[] = {{.batch = 7, .accumulation = "3"},
+                                           {.batch = 5, .accumulation = "2"}};
+    double one[STEPS + 1], alike[STEPS + 1];
+    for (int custom = 0; custom < 2; custom++)
+        for (int i = 0; i < 2; i++) {
+            struct variant a = whole[i], b = parts[i];
+            a.custom = b.custom = custom;
+            a.text_bytes = b.text_bytes = 18 * 16 + 1;
+            a.ranks = 1;
+            b.ranks = 2;
+            run(&a, one);
+            run(&b, alike);
+            CHECK(worst(one, alike) > 3 * tolerance);
+            b.by_tokens = "true";
+            compare("a window of unequal batches and one batch", &a, &b);
+        }
 }
 
 static void a_program_with_its_own_passes_trains_too(void)
@@ -230,6 +254,7 @@ int main(int argc, char **argv)
         CHECK_CASE(the_same_run_twice_gives_the_same_bits),
         CHECK_CASE(accumulated_batches_equal_one_large_batch),
         CHECK_CASE(tail_windows_are_as_long_as_they_are),
+        CHECK_CASE(batches_count_by_their_tokens_where_asked_for),
         CHECK_CASE(a_program_with_its_own_passes_trains_too),
         CHECK_CASE(ranks_that_mean_different_things_are_told),
         CHECK_CASE(rank_and_world_from_the_environment_are_enough),
