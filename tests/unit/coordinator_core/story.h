@@ -19,7 +19,8 @@ enum {
 
 struct story_worker {
     char job[32];
-    uint64_t uid, generation, joining, joined, step, broken;
+    uint64_t uid, generation, joining, joined, step, total_steps, broken;
+    const char *endpoint; /* NULL = by its node and place there */
     uint32_t lost_ranks[8];
     int lost_count, rank;
     bool unborn; /* its process is not known yet */

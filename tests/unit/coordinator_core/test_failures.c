@@ -389,3 +389,43 @@ Test(failures, the_first_exit_is_the_cause_also_of_a_crash_loop)
               job->reason.text);
     cr_expect_eq(job->exit_code, 9);
 }
+
+/* Of this generation nobody has said that its ranks are lost. */
+Test(failures, what_peers_said_in_an_earlier_generation_is_no_verdict)
+{
+    story_running_pair(&s, &story_rigid);
+    struct story_worker *a = story_worker(&s, "j1", 0, NULL);
+    a->broken = 1;
+    a->lost_ranks[0] = 1;
+    a->lost_count = 1;
+    story_wait(&s, BROKEN_PATIENCE_MS + 1000);
+    story_expect(&s, "j1 reforming peers_lost\nj1 running all_joined\n");
+    story_gone(&s, "b");
+    story_expect(&s, "b unreachable connection_lost\n");
+}
+
+/* Patience with the others begins when the first finishes. */
+Test(failures, who_finishes_late_leaves_the_others_all_their_time)
+{
+    story_running_pair(&s, &story_rigid);
+    story_wait(&s, FINISH_PATIENCE_MS - 10000);
+    story_exit(&s, "j1", 0, 0);
+    story_wait(&s, FINISH_PATIENCE_MS - 1000);
+    story_expect(&s, "");
+    story_wait(&s, 2000);
+    cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);
+}
+
+Test(failures, who_listens_elsewhere_by_now_is_found_there)
+{
+    story_running_pair(&s, &story_rigid);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    struct story_worker *newcomer = &story_node(&s, "b")->workers[0];
+    cr_assert_eq(newcomer->joining, 2);
+    newcomer->endpoint = "tcp://b:77";
+    story_report(&s, "b");
+    cr_expect_str_eq(job_worker(job, newcomer->uid)->endpoint, "tcp://b:77");
+}

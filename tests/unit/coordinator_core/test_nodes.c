@@ -266,3 +266,37 @@ Test(nodes, one_that_flaps_beyond_its_lease_costs_a_re_forming_each_time_and_no_
     cr_expect_eq(story_job(&s, "j1")->current.world, 2);
     cr_expect_eq(story_job(&s, "j1")->restarts, 0);
 }
+
+Test(nodes, a_node_may_come_back_smaller_than_what_runs_there)
+{
+    story_node_up(&s, "a", 2);
+    story_submit(&s, &(struct story_spec){.name = "j", .nodes_min = 1, .slots = 2});
+    story_follow(&s);
+    story_node(&s, "a")->slots = 1;
+    story_register(&s, "a", true);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
+Test(nodes, a_report_that_comes_twice_is_taken_once)
+{
+    story_running_pair(&s, &story_rigid);
+    story_report(&s, "b");
+    story_node(&s, "b")->sequence--;
+    story_exit(&s, "j1", 1, 3);
+    story_expect(&s, "");
+    story_report(&s, "b");
+    story_expect(&s, "j1 reforming worker_failed\n");
+}
+
+Test(nodes, the_end_of_an_earlier_connection_says_nothing_of_this_one)
+{
+    story_two_nodes(&s);
+    struct event event = {.kind = EVENT_NODE_GONE};
+    event.node_gone.node = "b";
+    event.node_gone.incarnation = story_node(&s, "b")->incarnation;
+    story_register(&s, "b", true);
+    s.trace[0] = 0;
+    story_send(&s, &event);
+    story_expect(&s, "");
+}

@@ -215,3 +215,35 @@ Test(patience, who_was_held_back_has_all_its_time)
     story_wait(&s, 111000);
     story_expect(&s, "j1 running all_joined\n");
 }
+
+Test(patience, a_step_of_who_is_no_member_yet_is_none_of_the_job)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    story_progress(&s, "j1", 10);
+    s.nodes[s.nodes_count++] = (struct story_node){.name = "c", .incarnation = 9, .slots = 1};
+    story_register(&s, "c", false);
+    s.nodes[2].workers[0] =
+        (struct story_worker){.uid = 3, .job = "j1", .never_joins = true, .step = 500};
+    s.nodes[2].workers_count = 1;
+    story_report(&s, "c");
+    cr_expect_eq(story_job(&s, "j1")->step, 10);
+}
+
+Test(patience, who_says_hello_late_has_its_time_from_then_on)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    story_wait(&s, START_TIMEOUT_MS + 10000);
+    s.trace[0] = 0;
+    struct story_worker *slow = story_worker(&s, "j1", 1, NULL);
+    s.unaware = false;
+    slow->never_joins = true;
+    story_wait(&s, START_TIMEOUT_MS - 2000);
+    story_expect(&s, "");
+    slow->never_joins = false;
+    story_wait(&s, 1000);
+    story_expect(&s, "");
+    cr_expect(story_job(&s, "j1")->current.joined);
+}

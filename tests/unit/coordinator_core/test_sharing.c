@@ -498,3 +498,87 @@ Test(sharing, a_worker_given_back_is_no_failure)
         strstr(story_records(&s, "worker_exited")->newest.reason.text, "its node is given back"),
         "%s", story_records(&s, "worker_exited")->newest.reason.text);
 }
+
+Test(sharing, who_gave_way_and_is_back_may_grow)
+{
+    story_two_nodes(&s);
+    story_submit(&s, &(struct story_spec){.name = "low", .nodes_min = 2, .nodes_max = 3});
+    story_follow(&s);
+    story_submit(
+        &s, &(struct story_spec){.name = "high", .nodes_min = 2, .nodes_max = 2, .priority = 9});
+    story_follow(&s);
+    cr_assert_eq(story_job(&s, "j2")->state, JOB_RUNNING);
+    story_exit(&s, "j2", 0, 0);
+    story_exit(&s, "j2", 1, 0);
+    story_follow(&s);
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    story_node_up(&s, "c", 1);
+    story_wait(&s, 2000);
+    cr_expect_eq(story_job(&s, "j1")->current.world, 3);
+}
+
+/* It saves and exits with 0 when it is told to stop; only its last step makes that the end. */
+static void gives_way_at(uint64_t step, const char *trace)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "low", .nodes_min = 1});
+    story_follow(&s);
+    struct story_worker *worker = story_worker(&s, "j1", 0, NULL);
+    worker->total_steps = 100;
+    worker->ignores_term = true;
+    story_progress(&s, "j1", step);
+    story_submit(&s, &(struct story_spec){.name = "high", .nodes_min = 1, .priority = 9});
+    s.trace[0] = 0;
+    story_exit(&s, "j1", 0, 0);
+    story_follow(&s);
+    story_expect(&s, trace);
+}
+
+Test(sharing, who_takes_its_last_step_while_it_gives_way_has_succeeded)
+{
+    gives_way_at(100, "j1 succeeded succeeded\nj2 starting placed\nj2 running all_joined\n");
+}
+
+Test(sharing, who_exits_with_0_before_its_last_step_waits_again)
+{
+    gives_way_at(99, "j1 queued preempted\nj2 starting placed\nj2 running all_joined\n");
+}
+
+Test(sharing, a_wish_for_more_nodes_is_tried_at_once)
+{
+    story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
+    s.nodes[2].breaks = true;
+    story_node_up(&s, "c", 1);
+    s.nodes[2].breaks = false;
+    const struct job *job = story_job(&s, "j1");
+    cr_assert_eq(job->grow_after_ms, s.now_ms + GROW_BACKOFF_MS);
+    story_scale(&s, "j1", 2, 4);
+    story_follow(&s);
+    cr_expect_eq(job->current.world, 3);
+}
+
+Test(sharing, a_number_of_nodes_that_its_mesh_does_not_divide_is_refused)
+{
+    story_running_pair(&s, &story_pair);
+    story_job(&s, "j1")->spec->mesh_fixed = 2;
+    story_scale(&s, "j1", 1, 2);
+    cr_expect_eq(s.error.code, E_INVALID_ARGUMENT);
+    cr_expect(strstr(s.error.text, "its 1 worker cannot be divided by cp x tp x pp = 2"), "%s",
+              s.error.text);
+    story_scale(&s, "j1", 2, 2);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+}
+
+/* Ranks that end leave each other one by one: nothing is lost by that. */
+Test(sharing, who_gives_way_has_not_failed)
+{
+    story_running_pair(&s, &story_rigid);
+    for (int rank = 0; rank < 2; rank++)
+        story_worker(&s, "j1", rank, NULL)->ignores_term = true;
+    story_submit(
+        &s, &(struct story_spec){.name = "high", .nodes_min = 2, .nodes_max = 2, .priority = 9});
+    story_worker(&s, "j1", 0, NULL)->broken = 1;
+    story_report(&s, "a");
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_PREEMPTING);
+    cr_expect_eq(story_job(&s, "j1")->broken_at_ms, 0);
+}
