@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "agent/supervisor/exit_text.h"
 #include "agent/supervisor/output.h"
 #include "common/base/str.h"
 
@@ -184,4 +185,131 @@ Test(output, a_full_disk_costs_whole_lines_and_they_are_counted)
                      "o line number 1|o line number 2|"
                      "e [muster: 5 lines dropped: more output than is kept]|e after|");
     end(&rig);
+}
+
+static int64_t size_of(const struct rig *rig)
+{
+    return lseek(rig->writer->fd, 0, SEEK_END);
+}
+
+/* Blocks of lines, told at one time. */
+static void flood(struct rig *rig, int blocks, int64_t wall_ms)
+{
+    static char block[1 << 20];
+    memset(block, 'x', sizeof(block));
+    for (size_t i = 99; i < sizeof(block); i += 100)
+        block[i] = '\n';
+    for (int i = 0; i < blocks; i++)
+        output_write(rig->writer, OUTPUT_STDOUT, block, sizeof(block), wall_ms);
+}
+
+/* Of more at once than is gathered before it is written nothing is lost. */
+Test(output, many_lines_at_once_are_kept_whole)
+{
+    enum { BYTES = 6 << 20 };
+    struct rig rig = begin();
+    char *lines = malloc(BYTES);
+    memset(lines, 'x', BYTES);
+    for (size_t i = 99; i < BYTES; i += 100)
+        lines[i] = '\n';
+    output_write(rig.writer, OUTPUT_STDOUT, lines, BYTES, 1000);
+    cr_expect_eq(rig.writer->dropped_lines, 0);
+    cr_expect_eq(size_of(&rig), (BYTES / 100) * (100 + (int64_t)strlen("1000 o ")));
+    free(lines);
+    end(&rig);
+}
+
+/* After a minute of silence a burst is there, and no more than one. */
+Test(output, silence_earns_one_burst)
+{
+    enum { BLOCKS = 2 * (OUTPUT_BURST_BYTES >> 20) + 8 };
+    struct rig rig = begin();
+    int64_t before = 0;
+    for (int64_t wall_ms = 70000; wall_ms <= 210000; wall_ms += 70000) {
+        flood(&rig, BLOCKS, wall_ms);
+        int64_t kept = size_of(&rig) - before;
+        cr_expect(kept > OUTPUT_BURST_BYTES / 2 && kept < OUTPUT_BURST_BYTES + (1 << 20), "%lld",
+                  (long long)kept);
+        before += kept;
+    }
+    end(&rig);
+}
+
+/* It earns from then on, not only once it is as late again as it was. */
+Test(output, a_clock_that_jumps_back_costs_no_lines)
+{
+    enum { BURST_BLOCKS = (OUTPUT_BURST_BYTES >> 20) + 8 };
+    struct rig rig = begin();
+    flood(&rig, BURST_BLOCKS, 50000);
+    flood(&rig, 1, 2000);
+    int64_t before = size_of(&rig);
+    output_write(rig.writer, OUTPUT_STDOUT, "later\n", 6, 7000);
+    cr_expect_gt(size_of(&rig), before);
+    end(&rig);
+}
+
+Test(output, what_was_dropped_last_is_told_at_the_end)
+{
+    enum { BURST_BLOCKS = (OUTPUT_BURST_BYTES >> 20) + 8 };
+    struct rig rig = begin();
+    flood(&rig, BURST_BLOCKS, 1000);
+    cr_assert_gt(rig.writer->dropped_lines, 0);
+    output_flush(rig.writer, 1000);
+    cr_expect_eq(rig.writer->dropped_lines, 0);
+    char tail[101] = {0};
+    cr_assert_eq(pread(open(rig.path, O_RDONLY), tail, 100, size_of(&rig) - 100), 100);
+    cr_expect(strstr(tail, "lines dropped"), "%s", tail);
+    end(&rig);
+}
+
+/* "\r\n" is one end of a line, "\r" and later "\n" two. */
+Test(output, a_line_after_a_return_ends_by_itself)
+{
+    struct rig rig = begin();
+    put(&rig, OUTPUT_STDOUT, "10%\rdone\n\nend\r");
+    put(&rig, OUTPUT_STDOUT, "\n");
+    cr_expect_str_eq(lines_of(&rig), "o 10%|o done|o |o end|");
+    end(&rig);
+}
+
+/* What the disk takes at most, however slowly it comes. */
+Test(output, no_more_is_kept_than_its_limit)
+{
+    struct rig rig = begin();
+    rig.writer->kept_bytes = OUTPUT_KEPT_MAX_BYTES;
+    put(&rig, OUTPUT_STDOUT, "one too many\n");
+    cr_expect_eq(size_of(&rig), 0);
+    cr_expect_eq(rig.writer->dropped_lines, 1);
+    output_flush(rig.writer, 1000); /* the notice; what is kept is measured, not counted */
+    cr_expect_lt(rig.writer->kept_bytes, OUTPUT_KEPT_MAX_BYTES);
+    put(&rig, OUTPUT_STDOUT, "room again\n");
+    cr_expect(strstr(lines_of(&rig), "o room again|"));
+    end(&rig);
+}
+
+static void expect_text(const struct worker_exit *exit, const struct exit_circumstances *c,
+                        const char *text)
+{
+    struct worker_exit described = *exit;
+    exit_describe(&described, c);
+    cr_expect_str_eq(described.text, text);
+}
+
+Test(exit_text, only_a_stop_was_asked_for)
+{
+    const struct exit_circumstances asked = {.asked_signal = SIGTERM};
+    expect_text(&(struct worker_exit){.signal = SIGTERM}, &asked,
+                "killed by SIGTERM (asked to stop)");
+    expect_text(&(struct worker_exit){.signal = SIGSEGV}, &asked, "killed by SIGSEGV");
+    expect_text(&(struct worker_exit){.signal = SIGKILL}, &(struct exit_circumstances){0},
+                "killed by SIGKILL");
+}
+
+Test(exit_text, memory_is_named_where_only_a_part_was_killed)
+{
+    const struct exit_circumstances none = {0};
+    expect_text(&(struct worker_exit){.code = 1, .oom = true}, &none,
+                "exited with code 1 (part of it was killed: out of memory)");
+    expect_text(&(struct worker_exit){.signal = SIGKILL, .oom = true}, &none,
+                "killed by SIGKILL (out of memory)");
 }

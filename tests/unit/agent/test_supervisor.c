@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -322,8 +322,17 @@ static void expect_end_without_shim(bool found_again)
         rig_restart(&rig);
     struct rig_worker *w = rig_worker(&rig, 1);
     cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? strchr(token, '=') + 1 : "");
+    char longer[80];
+    const char *const other_envp[] = {"PATH=/usr/bin:/bin", longer, NULL};
+    snprintf(longer, sizeof(longer), "%s0", token);
+    launch.key.uid = 2;
+    launch.envp = other_envp;
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
+    number_of(2, "child=");
     kill(shim_of(1), SIGKILL);
     cr_assert(rig_until(&rig, &w->ended));
+    rig_turn(&rig, 100);
+    cr_expect_not(rig_worker(&rig, 2)->ended, "whose token begins alike");
     cr_expect(w->exit.lost);
     cr_expect_str_eq(w->exit.text, "its shim was killed, and the worker with it");
     for (int i = 0; i < 200 && (alive(w->pid) || alive(child)); i++)
@@ -365,6 +374,8 @@ Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
     cr_expect(w->adopted.memory.aware);
     cr_expect_str_eq(w->adopted.memory.tokens[1], "old");
     cr_expect(alive(pid));
+    rig_turn(&rig, 100);
+    cr_expect_eq(w->outputs, 1, "what it wrote before is told of");
     snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
     fclose(fopen(path, "w"));
     cr_assert(rig_until(&rig, &w->ended));
@@ -637,23 +648,82 @@ Test(supervisor, workers_run_as_the_user_they_are_to)
     cr_expect_eq(w->exit.signal, SIGTERM);
 }
 
+static bool no_inotify;
+
+int __real_inotify_init1(int flags);
+int __wrap_inotify_init1(int flags);
+int __wrap_inotify_init1(int flags)
+{
+    errno = EMFILE;
+    return no_inotify ? -1 : __real_inotify_init1(flags);
+}
+
 Test(supervisor, without_inotify_a_timer_looks)
 {
-    enum { INSTANCES_MAX = 4096 };
-    static int fds[INSTANCES_MAX];
-    int count = 0;
-    struct rig own;
-    while (count < INSTANCES_MAX && (fds[count] = inotify_init1(IN_CLOEXEC)) >= 0)
-        count++;
-    rig_init(&own);
-    struct rig_worker *w = rig_sh(&own, 1, "echo hello; sleep 0.3; exit 2");
-    cr_expect(rig_output_has(&own, 1, "hello"));
-    cr_expect(rig_until(&own, &w->started));
-    cr_expect(rig_until(&own, &w->ended));
+    no_inotify = true;
+    rig_restart(&rig);
+    struct rig_worker *w =
+        rig_sh(&rig, 1, "sleep 0.3; echo hello; while [ ! -e go ]; do sleep 0.05; done; exit 2");
+    for (int i = 0; i < RIG_PATIENCE_MS && !w->outputs; i += 10)
+        rig_turn(&rig, 10);
+    cr_expect(w->started && w->outputs == 1);
+    char path[128];
+    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    fclose(fopen(path, "w"));
+    cr_expect(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 2);
-    rig_fini(&own);
-    while (count > 0)
-        close(fds[--count]);
+}
+
+/* Its shim stands still: what it does not do is done to it. */
+Test(supervisor, a_shim_that_does_not_kill_is_killed)
+{
+    struct rig_worker *w = rig_sh(&rig, 1, "echo ready=1; sleep 1000");
+    number_of(1, "ready=");
+    kill(shim_of(1), SIGSTOP);
+    for (int i = 0; i < 2; i++)
+        rig.launcher.kill(rig.launcher.self, &w->key);
+    rig_turn(&rig, 100);
+    cr_expect_not(w->ended);
+    rig.launcher.kill(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect(w->exit.lost);
+}
+
+Test(supervisor, what_no_agent_can_read_is_told_as_lost_and_can_be_forgotten)
+{
+    struct rundir dir = dir_of(5);
+    cr_assert_eq(mkdir(dir.path, 0711), 0);
+    rig_restart(&rig);
+    struct rig_worker *w = rig_worker(&rig, 5);
+    cr_assert(w->found);
+    cr_expect(w->adopted.exited && w->adopted.exit.lost);
+    rig.launcher.forget(rig.launcher.self, &w->key);
+    cr_expect_neq(access(dir.path, F_OK), 0);
+}
+
+Test(supervisor, what_another_agent_started_is_not_ours_to_forget)
+{
+    const char *const argv[] = {"true", NULL};
+    struct run_launch run = {
+        .launch = {
+            .key = {.job = "job", .uid = 1}, .argv = argv, .envp = rig_environment, .workdir = ""}};
+    struct rundir dir = dir_of(1);
+    struct error err;
+    cr_assert_eq(rundir_create(&dir, &run, NULL), 0);
+    cr_expect_eq(rig_launch(&rig, &run.launch, &err), E_ALREADY_EXISTS);
+    rig.launcher.forget(rig.launcher.self, &run.launch.key);
+    cr_expect_eq(access(dir.path, F_OK), 0);
+}
+
+Test(supervisor, a_cgroup_left_behind_is_taken_over)
+{
+    struct cgroup left, own;
+    cgroup_create("test-left", 0, &left);
+    cgroup_create("test-left", 0, &own);
+    if (left.kind == CGROUP_NONE)
+        fprintf(stderr, "SKIPPED: %s\n", left.why);
+    cr_expect_eq(own.kind, left.kind, "%s", own.why);
+    cgroup_remove(&own);
 }
 
 Test(supervisor, many_workers_leave_no_descriptor)
