@@ -106,10 +106,11 @@ static void explain_wait(const struct view *view, const struct request *request,
     buf_init(&holders, sizeof ret->text);
     name_holders(view, request, &holders);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
-               "needs %d node%s with %d free slot%s each; %d of %d ready node%s %s that%s%s",
+               "needs %d node%s with %d free slot%s%s; %d of %d ready node%s %s that%s%s",
                request->nodes_min, plural(request->nodes_min),
                spec->workers_per_node * spec->resources.slots,
-               plural(spec->workers_per_node * spec->resources.slots), census->roomy, census->open,
+               plural(spec->workers_per_node * spec->resources.slots),
+               request->nodes_min == 1 ? "" : " each", census->roomy, census->open,
                plural(census->open), census->roomy == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders));
     reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
