@@ -121,6 +121,10 @@ static int bind_all(struct wk_context *ctx, struct error *err)
         char **config = &ctx->configs[unit_number(unit) - 1];
         rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
         rc = rc ? rc : mixed_open_unit(unit, err);
+        unit->recomputes =
+            settings_integer(&ctx->settings, SETTING_RECOMPUTE) && !unit->model->recompute;
+        if (unit->recomputes)
+            wk_model_recompute(unit->model, true);
         rc = rc ? rc : bind_unit(unit, false, err);
     }
     if (rc)

@@ -48,6 +48,8 @@ void unit_unbind(struct unit *unit)
     if (unit_of_model(unit->model) == unit) {
         unit->model->grad_ready = NULL;
         unit->model->grad_ready_arg = NULL;
+        if (unit->recomputes)
+            wk_model_recompute(unit->model, false);
     }
 }
 

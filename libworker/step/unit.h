@@ -37,6 +37,7 @@ struct unit {
     struct bound_optimizer bound;
     struct strategy strategy;
     struct scaler scaler; /* fp16 */
+    bool recomputes;      /* because the setting says so; the model's own wish comes back after */
 
     /* The window under way. */
     int micro;         /* backward passes in it */

@@ -92,7 +92,8 @@ WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
 WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
 
 /* Keep only each layer's input from forward to backward and compute the rest again: the same bits
- * for about a third more time and a fraction of the memory. Models without layers ignore it.
+ * for about a third more time and a fraction of the memory. Models without layers ignore it. The
+ * setting `recompute` turns it on for all models of a context while they are prepared.
  */
 WK_API void wk_model_recompute(struct wk_model *model, bool on);
 

@@ -123,6 +123,18 @@ static void fsdp_options_change_memory_not_bits(void)
     }
 }
 
+static void activations_computed_again_are_the_same_bits(void)
+{
+    for (int s = 0; s < 4; s++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct variant plain = {.strategy = strategies[s], .ranks = 2, .accumulation = "2"};
+            plain.precision = narrow ? "bf16" : "no";
+            struct variant again = plain;
+            again.recompute = "true";
+            same_bits(&plain, &again);
+        }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -133,6 +145,7 @@ int main(int argc, char **argv)
         CHECK_CASE(replicas_of_a_cut_model_equal_one_process),
         CHECK_CASE(strategies_give_the_same_bits_without_clipping),
         CHECK_CASE(fsdp_options_change_memory_not_bits),
+        CHECK_CASE(activations_computed_again_are_the_same_bits),
         {0},
     };
     return check_all(cases, argc, argv);

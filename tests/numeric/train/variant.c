@@ -39,6 +39,7 @@ static void configure(struct toy *toy, const struct variant *v)
     set_if(toy, "loss_scale.initial", v->scale);
     set_if(toy, "clip_grad_value", v->clip_value);
     set_if(toy, "stochastic_rounding", v->stochastic);
+    set_if(toy, "recompute", v->recompute);
 }
 
 /* Ranks of one host sum and gather where the gradients and parameters lie. */

@@ -12,7 +12,7 @@ enum { VARIANT_STEPS = 12, VARIANT_RANKS_MAX = 4, VARIANT_WEIGHTS_MAX = 1 << 16 
 struct variant {
     const char *strategy, *accumulation, *prefetch, *reshard, *bucket; /* NULL: as usual */
     const char *replicas, *offload, *offload_parameters, *hook, *one_rank_reads;
-    const char *precision, *low_gradients, *stochastic, *scale, *clip_value;
+    const char *precision, *low_gradients, *stochastic, *scale, *clip_value, *recompute;
     int ranks;
     int64_t batch;
     bool custom, borrowed, no_clip, muon;

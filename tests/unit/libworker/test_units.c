@@ -241,6 +241,21 @@ Test(units, a_weight_is_not_lost_when_a_loader_is_asked_before_the_pass)
     close_both(&s);
 }
 
+Test(units, a_setting_computes_activations_again_while_models_are_prepared)
+{
+    for (int own = 0; own < 2; own++) {
+        struct small s;
+        small_open(&s, (const char *const[]){"recompute=true", NULL});
+        wk_model_recompute(s.model, own);
+        cr_assert_eq(small_prepare(&s), 0, "%s", wk_last_error(s.ctx));
+        cr_expect(s.model->recompute);
+        wk_close(s.ctx);
+        s.ctx = NULL;
+        cr_expect_eq(s.model->recompute, own, "what the program asked for is there again");
+        small_close(&s);
+    }
+}
+
 Test(units, seventeen_models_are_too_many)
 {
     struct small s;
