@@ -62,6 +62,14 @@ static void refuse_loader(const struct wk_loader *loader)
         (void)error_keep(&err);
 }
 
+/* No batch. An evaluation, whole or not, is over with that: the next one begins anew. */
+static bool end_of(struct wk_loader *loader)
+{
+    if (loader->options.evaluation)
+        (void)loader_seek(loader, 0);
+    return false;
+}
+
 bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
 {
     struct wk_context *ctx = loader ? loader->owner : NULL;
@@ -76,7 +84,7 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
     bool training = !loader->options.evaluation;
     if (training ? !boundary_pass(ctx, number_of(ctx, loader))
                  : idle(ctx) || !boundary_evaluates(ctx))
-        return false;
+        return end_of(loader);
     struct error err = {0};
     struct loader_place place = {ctx->rank, ctx->world};
     int64_t cursor = loader->cursor;
@@ -86,7 +94,7 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
     if (rc < 0)
         (void)context_fail(ctx, &err);
     if (rc <= 0)
-        return false;
+        return end_of(loader);
     if (ctx->phase == STEP_BROKEN)
         loader->cursor = cursor; /* nothing is done with this batch */
     else if (training)

@@ -52,7 +52,9 @@ struct wk_loader_options {
     uint64_t seed;   /* 0 takes the setting `seed` */
     bool sequential; /* in file order instead of shuffled */
     bool drop_last;  /* an epoch ends with its last full batch; else a smaller one follows */
-    bool evaluation; /* not a training loader: its batches are outside steps and total_steps */
+    /* Not a training loader: its batches are outside steps and total_steps, and where wk_next has
+     * returned false it begins anew. */
+    bool evaluation;
 };
 
 /* WK_EINVAL when the source has not one sample of this length, or no full batch with drop_last. */
@@ -63,9 +65,9 @@ WK_API void wk_loader_free(struct wk_loader *loader); /* NULL is fine */
 WK_API int64_t wk_loader_samples(const struct wk_loader *loader); /* of one epoch */
 WK_API int64_t wk_loader_batches(const struct wk_loader *loader); /* of one epoch, as yielded */
 
-/* Global samples dealt so far. Setting it is for evaluation loaders that start over: WK_ESTATE for
- * a training loader in a context, whose position the context keeps; WK_EINVAL for a negative one.
- * Both are the context's error. */
+/* Global samples dealt so far. Setting it is for evaluation loaders left before their end:
+ * WK_ESTATE for a training loader in a context, whose position the context keeps; WK_EINVAL for a
+ * negative one. Both are the context's error. */
 WK_API int64_t wk_loader_position(const struct wk_loader *loader);
 WK_API int wk_loader_seek(struct wk_loader *loader, int64_t position);
 
