@@ -258,9 +258,9 @@ void wk_swiglu_forward(float *y, const float *x, int64_t rows, int64_t inner)
     kernel_cpu()->swiglu_forward(y, x, rows, inner);
 }
 
-void wk_swiglu_backward(float *dx, const float *x, const float *dy, const int64_t rows_inner[2])
+void wk_swiglu_backward(float *dx, const float *x, const float *dy, int64_t rows, int64_t inner)
 {
-    kernel_cpu()->swiglu_backward(dx, x, dy, rows_inner);
+    kernel_cpu()->swiglu_backward(dx, x, dy, (const int64_t[]){rows, inner});
 }
 
 /* --- convolution */

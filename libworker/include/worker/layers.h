@@ -88,8 +88,8 @@ WK_API void wk_gelu_backward(float *dx, const float *x, const float *dy, size_t 
 /* SwiGLU (Shazeer 2020): y[rows, inner] = gate * sigmoid(gate) * up of x[rows, 2 * inner], which
  * has gate and up side by side; dx as x. */
 WK_API void wk_swiglu_forward(float *y, const float *x, int64_t rows, int64_t inner);
-WK_API void wk_swiglu_backward(float *dx, const float *x, const float *dy,
-                               const int64_t rows_inner[2]);
+WK_API void wk_swiglu_backward(float *dx, const float *x, const float *dy, int64_t rows,
+                               int64_t inner);
 
 /* Two-dimensional convolution: y[samples, out, height', width'] of x[samples, channels, height,
  * width] and weight[out, channels, kernel, kernel], as torch's, zeros around the image. */

@@ -237,7 +237,7 @@ static void active_out(struct subject *s)
 static void active_back(struct subject *s)
 {
     wk_gelu_backward(s->grads[0], s->inputs[0], s->dout, ROWS * OUT);
-    wk_swiglu_backward(s->grads[1], s->inputs[1], s->dout + ROWS * OUT, (int64_t[]){ROWS, INNER});
+    wk_swiglu_backward(s->grads[1], s->inputs[1], s->dout + ROWS * OUT, ROWS, INNER);
 }
 
 Test(layers, activations)
