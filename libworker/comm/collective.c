@@ -37,6 +37,8 @@ struct reduction request_reduction(const struct wk_comm *comm, const struct requ
     reduction.finish.out = rq->finish.converts ? rq->finish.out_dtype : rq->dtype;
     reduction.finish.scale = rq->finish.scale;
     reduction.finish.tally = request_tallies(rq) ? tally : NULL;
+    reduction.finish.squares = rq->finish.ret_squares;
+    reduction.finish.nonfinite = rq->finish.ret_nonfinite;
     return reduction;
 }
 
@@ -77,7 +79,8 @@ void collective_head(struct wk_comm *comm, const struct request *rq)
     if (rq->finishes) {
         comm->header.scale = (float)rq->finish.scale;
         comm->header.finish |= FINISH_ACTIVE | (rq->finish.converts ? FINISH_CONVERTS : 0) |
-                               (request_tallies(rq) ? FINISH_TALLIES : 0);
+                               (rq->finish.ret_squares ? FINISH_SQUARES : 0) |
+                               (rq->finish.ret_nonfinite ? FINISH_NONFINITE : 0);
         comm->header.out_dtype = (uint8_t)(rq->finish.converts ? rq->finish.out_dtype : 0);
     }
 }
@@ -207,10 +210,12 @@ void request_describe(const struct header *header, char *ret_text, size_t bytes)
     }
     describe_data(header, data, sizeof(data));
     const char *finished = header->finish & FINISH_ACTIVE ? ", finished" : "";
-    const char *squares = header->finish & FINISH_TALLIES ? " with tally" : "";
+    const char *squares = header->finish & FINISH_SQUARES ? " with squares" : "";
+    const char *nonfinite = header->finish & FINISH_NONFINITE ? " with finiteness" : "";
     int way = header->finish >> FINISH_WAY_SHIFT;
     bool forced = way > 0 && way <= WAYS;
-    snprintf(ret_text, bytes, "%s #%llu (%s, %llu bytes%s%s%s%s)", name_of(header->kind), sequence,
-             data, count * wk_dtype_bytes((enum wk_dtype)header->dtype), finished, squares,
-             forced ? ", forced " : "", forced ? way_name((enum way)(way - 1)) : "");
+    snprintf(ret_text, bytes, "%s #%llu (%s, %llu bytes%s%s%s%s%s)", name_of(header->kind),
+             sequence, data, count * wk_dtype_bytes((enum wk_dtype)header->dtype), finished,
+             squares, nonfinite, forced ? ", forced " : "",
+             forced ? way_name((enum way)(way - 1)) : "");
 }

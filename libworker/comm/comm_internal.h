@@ -103,7 +103,13 @@ struct header {
 
 enum { PLACE_IN = 1, PLACE_OUT = 2 };
 /* Above them the way + 1, if it was forced: ranks that force different ones would wait for ever. */
-enum { FINISH_ACTIVE = 1, FINISH_CONVERTS = 2, FINISH_TALLIES = 4, FINISH_WAY_SHIFT = 4 };
+enum {
+    FINISH_ACTIVE = 1,
+    FINISH_CONVERTS = 2,
+    FINISH_SQUARES = 4,
+    FINISH_NONFINITE = 8,
+    FINISH_WAY_SHIFT = 4
+};
 
 /* Bytes to send: as far as *ready when that is given, since they are still being made. */
 struct out {

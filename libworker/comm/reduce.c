@@ -234,10 +234,9 @@ static float *combine_widened(const struct reduction *r, const void *const *sour
             wild |= (bits[i] & (exponent)) == (exponent);                                          \
         return wild != 0;                                                                          \
     }                                                                                              \
-    static void tally_##type(struct tally *tally, const type *values, size_t n)                    \
+    static void squares_##type(struct tally *tally, const type *values, size_t n)                  \
     {                                                                                              \
         size_t i = 0;                                                                              \
-        tally->nonfinite |= wild_##type(values, n);                                                \
         for (; i < n && (tally->at + i) % TALLY_LANES != 0; i++)                                   \
             tally->lanes[(tally->at + i) % TALLY_LANES] += (double)values[i] * (double)values[i];  \
         size_t whole = (n - i) / TALLY_LANES * TALLY_LANES;                                        \
@@ -245,6 +244,13 @@ static float *combine_widened(const struct reduction *r, const void *const *sour
         for (i += whole; i < n; i++)                                                               \
             tally->lanes[(tally->at + i) % TALLY_LANES] += (double)values[i] * (double)values[i];  \
         tally->at += n;                                                                            \
+    }                                                                                              \
+    static void tally_##type(const struct finish *finish, const type *values, size_t n)            \
+    {                                                                                              \
+        if (finish->nonfinite)                                                                     \
+            finish->tally->nonfinite |= wild_##type(values, n);                                    \
+        if (finish->squares)                                                                       \
+            squares_##type(finish->tally, values, n);                                              \
     }
 
 /* NOLINTEND(bugprone-macro-parentheses) */
@@ -265,7 +271,7 @@ static void finish_f32(const struct reduction *r, const struct rest *rest, float
     if (rest->scale != 0)
         scale_f32((f32 *)values, rest->scale, n);
     if (finish->active && finish->tally)
-        tally_f32(finish->tally, (const f32 *)values, n);
+        tally_f32(finish, (const f32 *)values, n);
     if (kernels[out].narrow)
         kernels[out].narrow(dst, values, n);
     else if (dst != values)
@@ -279,7 +285,7 @@ static void finish_own(const struct reduction *r, const struct rest *rest, void 
     if (rest->scale != 0)
         scale_f64(values, rest->scale, n);
     if (r->finish.active && r->finish.tally)
-        tally_f64(r->finish.tally, values, n);
+        tally_f64(&r->finish, values, n);
 }
 
 static size_t out_bytes(const struct reduction *r)

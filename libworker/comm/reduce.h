@@ -30,7 +30,8 @@ struct finish {
     bool active;
     enum wk_dtype out;   /* results are converted to it: see finish_valid */
     double scale;        /* results are multiplied by it; 0 and 1: left alone */
-    struct tally *tally; /* may be NULL */
+    struct tally *tally; /* NULL: nothing is learned; else what is asked for: */
+    bool squares, nonfinite;
 };
 
 struct reduction {

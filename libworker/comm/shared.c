@@ -3,7 +3,7 @@
  *
  *     small    data stands in the posts; one meeting, everybody does all it needs: 1 step
  *     in place buffers lie in arenas; a second meeting, so that nobody changes a buffer that
- *              is still looked at: 2 steps
+ *              is still looked at: 2 steps; all-reduces above 1 KiB, the rest above a post
  *     else     through the rings (by_links.c): copies in and out, 9 S for an all-reduce of two
  * ranks
  */
@@ -14,6 +14,10 @@
 
 /* How much is moved between two glances at what others say: tens of microseconds. */
 enum { GLANCE_BYTES = 1024 * 1024 };
+
+/* All-reduces of more, of which each element would be copied out, fetched and added by every rank,
+ * are faster in place; measured (docs/collectives.md). */
+enum { REDUCED_BY_POST_BYTES = 1024 };
 
 static struct located locate(struct wk_comm *comm, const struct request *rq)
 {
@@ -271,6 +275,7 @@ static int run_rows(struct wk_comm *comm, const struct request *rq)
 
 static int run_small(struct wk_comm *comm, const struct request *rq)
 {
+    comm->header.place = 0;
     board_post(comm, rq->in, shows(comm, rq) ? request_in_bytes(rq, comm->world) : 0);
     int rc = board_gather(comm);
     if (rc != 0 || rq->kind == KIND_BARRIER || sum_pair(comm, rq))
@@ -321,11 +326,48 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
     return 0;
 }
 
+/* Ranks whose post says where their buffers lie, not what is in them. */
+static int placed(const struct wk_comm *comm)
+{
+    int n = 0;
+    for (int p = 0; p < comm->world; p++) {
+        struct header header;
+        memcpy(&header, board_post_of(comm, p)->header, sizeof(header));
+        n += header.place == (PLACE_IN | PLACE_OUT);
+    }
+    return n;
+}
+
+/* An all-reduce that fits a post and is better done in place. Each rank posts where its buffers
+ * lie, or without arenas what is in them; where ranks differ in that, all post what is in them.
+ * With more ranks than cores a second meeting costs more than it saves. */
+static int run_either(struct wk_comm *comm, const struct request *rq)
+{
+    struct located located;
+    int rc = shared_locate(comm, rq, &located);
+    if (rc != 0)
+        return rc;
+    if (comm->spin_us == 0 || comm->header.place != (PLACE_IN | PLACE_OUT))
+        comm->header.place = 0;
+    if (comm->header.place)
+        board_post(comm, &located, sizeof(located));
+    else
+        board_post(comm, rq->in, request_in_bytes(rq, comm->world));
+    rc = board_gather(comm);
+    int n = rc == 0 ? placed(comm) : 0;
+    if (rc != 0 || n == comm->world)
+        return rc != 0 ? rc : run_in_place(comm, rq);
+    if (n > 0)
+        return run_small(comm, rq);
+    return sum_pair(comm, rq) ? 0 : run_rows(comm, rq);
+}
+
 int shared_run(struct wk_comm *comm, const struct request *rq)
 {
     size_t most = request_bytes(rq, comm->world);
     if (most <= POST_TAIL_BYTES + POST_MORE_BYTES)
-        return run_small(comm, rq);
+        return rq->kind == KIND_ALL_REDUCE && most > REDUCED_BY_POST_BYTES ? run_either(comm, rq)
+                                                                           : run_small(comm, rq);
     struct located located;
     int rc = shared_locate(comm, rq, &located);
     if (rc != 0)

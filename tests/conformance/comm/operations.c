@@ -241,6 +241,27 @@ static const char *try_finish(struct operations_case *c, bool scatter)
                                                                           : "squares are wrong";
 }
 
+/* Of the tally only what is asked for: the flag, or the squares of what is finite. */
+static const char *try_flag(struct operations_case *c)
+{
+    struct wk_buffers b = buffers(c);
+    double squares = -1;
+    int wild = -1;
+    struct wk_reduce_options flag = {.ret_nonfinite = &wild}, sum = {.ret_squares = &squares};
+    bool poisoned = c->count > 0 && c->seed % 2 == 0;
+    values_fill(c->in, c->count, c->dtype, c->seed, c->rank);
+    if (wk_all_reduce_with(c->comm, &b, WK_SUM, &sum, NULL) != 0)
+        return "a reduction with squares failed";
+    c->hash = values_hash(c->hash, &squares, sizeof(squares));
+    if (poisoned && c->rank == 0)
+        ((float *)c->in)[c->count - 1] = -INFINITY;
+    if (wk_all_reduce_with(c->comm, &b, WK_SUM, &flag, NULL) != 0)
+        return "a reduction with the flag failed";
+    return wild == poisoned && (c->count == 0 ? squares == 0 : squares > 0)
+               ? NULL
+               : "the flag or the squares are wrong";
+}
+
 /* The values themselves: scale and no conversion. */
 static const char *try_scale(struct operations_case *c)
 {
@@ -281,6 +302,8 @@ const char *operations_try(struct operations_case *c)
         failure = try_finish(c, false);
     if (!failure && real)
         failure = try_finish(c, true);
+    if (!failure && c->dtype == WK_F32)
+        failure = try_flag(c);
     if (!failure && real)
         failure = try_scale(c);
     return failure;

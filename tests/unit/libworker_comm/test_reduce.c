@@ -106,7 +106,12 @@ Test(reduce, what_is_learned_on_the_way_does_not_depend_on_the_pieces)
         plain += v * v;
     }
     struct tally one = {.at = 0};
-    struct finish finish = {.active = true, .out = WK_BF16, .scale = 0.25, .tally = &one};
+    struct finish finish = {.active = true,
+                            .out = WK_BF16,
+                            .scale = 0.25,
+                            .tally = &one,
+                            .squares = true,
+                            .nonfinite = true};
     run_finished(&finish, N, from, whole);
     cr_assert(fabs(tally_squares(&one) - plain) < 1e-12 * plain && !one.nonfinite);
     for (int i = 0; i < N; i++)
@@ -124,6 +129,17 @@ Test(reduce, what_is_learned_on_the_way_does_not_depend_on_the_pieces)
     b[N - 1] = -INFINITY;
     run_finished(&finish, N, from, whole);
     cr_assert(wild.nonfinite);
+    /* Only what is asked for. */
+    struct tally flag = {.at = 0}, sum = {.at = 0};
+    finish.tally = &flag;
+    finish.squares = false;
+    run_finished(&finish, N, from, whole);
+    cr_assert(flag.nonfinite && flag.at == 0 && tally_squares(&flag) == 0);
+    finish.tally = &sum;
+    finish.squares = true;
+    finish.nonfinite = false;
+    run_finished(&finish, N, from, whole);
+    cr_assert(!sum.nonfinite && isinf(tally_squares(&sum)));
 }
 
 Test(reduce, a_running_sum_goes_on_with_the_same_bits)
@@ -190,7 +206,8 @@ Test(reduce, both_places_get_the_same)
                                           .sources = sources,
                                           .scratch = scratch};
                 struct reduction finished = plain;
-                finished.finish = (struct finish){.active = true, .scale = 0.3};
+                finished.finish = (struct finish){
+                    .active = true, .scale = 0.3, .squares = true, .nonfinite = true};
                 check_both(plain, bytes);
                 for (int out = WK_F32; out <= WK_BF16; out++) {
                     struct tally wanted;
