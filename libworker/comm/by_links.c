@@ -7,6 +7,9 @@
 
 #include "libworker/comm/comm_internal.h"
 
+/* Measured (docs/collectives.md). */
+enum { PART_BYTES = 2 * 1024 * 1024 };
+
 static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
 {
     for (int p = 0; p < comm->world; p++)
@@ -44,14 +47,24 @@ static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
     return transfer_run(comm, &plan);
 }
 
-/* Each slice to its owner, who sums it and sends the sum to everybody as it grows.
- * 2 steps, overlapping; sends 2 S (N-1)/N, sums S per rank. */
-static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, struct tally *tally)
+/* Of the slice of `rank`, what `within` says. */
+static struct slice part_of(const struct wk_comm *comm, size_t count, int rank, struct slice within)
+{
+    struct slice slice = slice_of(count, comm->world, rank);
+    size_t skip = within.first < slice.count ? within.first : slice.count;
+    size_t left = slice.count - skip;
+    return (struct slice){slice.first + skip, left < within.count ? left : within.count};
+}
+
+/* Each slice to its owner, who sums it and sends the sum to everybody as it grows; of each slice
+ * the part `within`. 2 steps, overlapping; sends 2 S (N-1)/N, sums S per rank. */
+static int all_reduce_part(struct wk_comm *comm, const struct request *rq, struct tally *tally,
+                           struct slice within)
 {
     size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
     const char *in = rq->in;
     char *out = rq->out;
-    struct slice own = slice_of(rq->count, comm->world, comm->rank);
+    struct slice own = part_of(comm, rq->count, comm->rank, within);
     struct reduction reduction = request_reduction(comm, rq, tally);
     struct reduce_plan plan = plan_sum_of_all(comm, &reduction, in + own.first * size);
     plan.dst = out + own.first * out_size;
@@ -60,7 +73,7 @@ static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, str
     for (int p = 0; p < comm->world; p++) {
         if (p == comm->rank)
             continue;
-        struct slice slice = slice_of(rq->count, comm->world, p);
+        struct slice slice = part_of(comm, rq->count, p, within);
         plan_send(comm, p, in + slice.first * size, slice.count * size);
         plan_send_gated(
             comm, p,
@@ -68,6 +81,20 @@ static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, str
         plan_receive(comm, p, out + slice.first * out_size, slice.count * out_size);
     }
     return transfer_run(comm, &plan);
+}
+
+/* Between two ranks over TCP by parts, so that sums are sent while the cache has them. */
+static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, struct tally *tally)
+{
+    bool parts = comm->world == 2 && comm->has_remote;
+    size_t largest = slice_of(rq->count, comm->world, 0).count;
+    size_t most = parts ? PART_BYTES / 2 / wk_dtype_bytes(rq->dtype) : largest;
+    int rc = all_reduce_part(comm, rq, tally, (struct slice){0, most});
+    for (size_t at = most; rc == 0 && at < largest; at += most) {
+        plan_clear(comm);
+        rc = all_reduce_part(comm, rq, tally, (struct slice){at, most});
+    }
+    return rc;
 }
 
 /* 1 step; sends S (N-1)/N, sums S per rank; S = all N rows. */
@@ -176,7 +203,8 @@ static int broadcast_direct(struct wk_comm *comm, const struct request *rq, size
     return transfer_run(comm, NULL);
 }
 
-static char *part_of(const struct wk_comm *comm, const struct request *rq, int p, size_t *ret_bytes)
+static char *slice_at(const struct wk_comm *comm, const struct request *rq, int p,
+                      size_t *ret_bytes)
 {
     size_t size = wk_dtype_bytes(rq->dtype);
     struct slice slice = slice_of(rq->count, comm->world, p);
@@ -187,11 +215,11 @@ static char *part_of(const struct wk_comm *comm, const struct request *rq, int p
 static int deal_out(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes, own_bytes;
-    char *own = part_of(comm, rq, comm->rank, &own_bytes);
+    char *own = slice_at(comm, rq, comm->rank, &own_bytes);
     for (int p = 0; p < comm->world; p++) {
         if (p == comm->rank)
             continue;
-        char *part = part_of(comm, rq, p, &bytes);
+        char *part = slice_at(comm, rq, p, &bytes);
         plan_send(comm, p, part, bytes);
         plan_send(comm, p, own, own_bytes);
     }
@@ -205,14 +233,14 @@ static int broadcast_sliced(struct wk_comm *comm, const struct request *rq)
     if (comm->rank == rq->root)
         return deal_out(comm, rq);
     size_t bytes, own_bytes;
-    char *own = part_of(comm, rq, comm->rank, &own_bytes);
+    char *own = slice_at(comm, rq, comm->rank, &own_bytes);
     struct in *in = plan_receive(comm, rq->root, own, own_bytes);
-    char *roots = part_of(comm, rq, rq->root, &bytes);
+    char *roots = slice_at(comm, rq, rq->root, &bytes);
     plan_receive(comm, rq->root, roots, bytes);
     for (int p = 0; p < comm->world; p++) {
         if (p == rq->root || p == comm->rank)
             continue;
-        char *part = part_of(comm, rq, p, &bytes);
+        char *part = slice_at(comm, rq, p, &bytes);
         plan_receive(comm, p, part, bytes);
         plan_send_gated(comm, p, (struct out){.data = own, .bytes = own_bytes, .ready = &in->got});
     }

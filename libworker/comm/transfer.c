@@ -21,7 +21,8 @@ enum {
 static bool turns_are_long(const struct wk_comm *comm)
 {
     size_t bytes = comm->header.count * wk_dtype_bytes((enum wk_dtype)comm->header.dtype);
-    return comm->world == 2 && comm->has_remote && bytes <= LONG_UP_TO_BYTES;
+    bool in_parts = comm->header.kind == KIND_ALL_REDUCE; /* by_links.c */
+    return comm->world == 2 && comm->has_remote && (in_parts || bytes <= LONG_UP_TO_BYTES);
 }
 
 void plan_clear(struct wk_comm *comm)

@@ -44,7 +44,7 @@ static int sum_in(struct wk_comm *comm, struct wk_arena *arena, int value)
 static int small_sums(struct wk_comm *comm, struct wk_arena *arena, int rank)
 {
     static const int counts[] = {256, 257, 1000, 2038};
-    int32_t apart[2048], *with = wk_arena_data(arena);
+    int32_t apart[2048] = {0}, *with = wk_arena_data(arena);
     for (int i = 0; i < 4 * 4; i++) {
         int32_t *data = (i & (1 << rank)) != 0 ? with : apart;
         int count = counts[i / 4];

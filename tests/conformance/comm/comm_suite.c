@@ -13,6 +13,7 @@ enum { WORLD_MAX = 4, REPEATS = 2 };
 
 static const size_t counts[] = {0, 1, 3, 16, 17, 1000, 4099, 40003};
 static const size_t large_counts[] = {300007};
+static const size_t pair_counts[] = {1048583}; /* two ranks over TCP: three parts */
 /* A race detector makes all of it twenty times slower. */
 static const size_t thread_counts[] = {0, 17, 4099};
 static const size_t thread_large_counts[] = {50021};
@@ -134,7 +135,8 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
     if (rc != 0)
         return rc;
     struct operations_case c = {.comm = comm, .rank = rank, .world = ranks->world};
-    size_t largest = ranks->world <= WORLD_MAX ? large_counts[0] * 4 : counts[7] * 8;
+    const size_t *many = ranks->world == 2 ? pair_counts : large_counts;
+    size_t largest = ranks->world <= WORLD_MAX ? many[0] * 4 : counts[7] * 8;
     size_t most = (largest * (size_t)ranks->world + 63) / 64 * 64;
     struct wk_arena *arena = NULL;
     if (shared->arena && (wk_arena_new(2 * most, &arena) != 0 || wk_comm_register(comm, arena)))
@@ -155,7 +157,7 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
     static const enum wk_dtype large[] = {WK_F32, WK_BF16};
     for (int d = 0; !failure && !wide && d < (threads ? 1 : 2); d++) {
         c.dtype = large[d];
-        failure = try_sizes(&c, threads ? thread_large_counts : large_counts, 1);
+        failure = try_sizes(&c, threads ? thread_large_counts : many, 1);
     }
     if (!failure && ranks->world == 16) {
         c.dtype = WK_F32;
