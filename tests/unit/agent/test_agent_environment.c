@@ -69,7 +69,7 @@ Test(environment, place_in_the_world_as_torchrun_gives_it)
            {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "5"},
            {"TORCHELASTIC_RUN_ID", "gpt-1"}, {"OMP_NUM_THREADS", "3"}, {"PATH", "/bin"},
            {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"bad name", NULL}, {"RANKING", "1"},
-           {"ODD", NULL});
+           {"RANKIN", NULL}, {"ODD", NULL});
     arena_fini(&b.arena);
     a->cpus = 0.5;
     b = build(a, false);
