@@ -33,9 +33,12 @@ static void give_back(struct step *step, const struct concession *given, int cou
     step_settle(step, job);
 }
 
-/* Its current group stays as it is: what it saves now still counts. */
-static void end_with_grace(struct step *step, struct job *job, const struct reason *reason)
+/* Its current group stays as it is: what it saves now still counts. What it was giving back before
+ * goes with the rest. `to` NULL: nobody gets it. */
+static void end_with_grace(struct step *step, struct job *job, const struct job *to,
+                           const struct reason *reason)
 {
+    (void)str_copy(job->gives_to, sizeof job->gives_to, to ? to->id : "");
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
     step_desired_group(step, job, &job->forming);
@@ -55,8 +58,7 @@ static void give_way(struct step *step, const struct concession *given)
     reason_hint(&reason, given->returns
                              ? "it goes on from its last checkpoint at once, with fewer nodes"
                              : "it goes on from its last checkpoint when there is room");
-    (void)str_copy(job->gives_to, sizeof job->gives_to, to->id);
-    end_with_grace(step, job, &reason);
+    end_with_grace(step, job, to, &reason);
 }
 
 void preempt_all(struct step *step)
@@ -68,7 +70,7 @@ void preempt_all(struct step *step)
     for (struct job *job = cluster_first_begun_job(step->cluster); job;
          job = cluster_next_begun_job(step->cluster, job))
         if (job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING)
-            end_with_grace(step, job, &reason);
+            end_with_grace(step, job, NULL, &reason);
 }
 
 static bool same_gift(const struct concession *a, const struct concession *b)

@@ -104,7 +104,7 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     if (!worker->exit.wall_ms)
         worker->exit.wall_ms = step->wall_ms;
     job_worker_gone(step->cluster, job, worker);
-    if (worker->leaving && !any_leaves(job))
+    if (worker->leaving && !any_leaves(job) && job->state != JOB_PREEMPTING)
         job->gives_to[0] = 0;
     exit_reason(step, job, worker, &reason);
     struct record *record = step_record(step, "worker_exited", job, worker->node, &reason);
