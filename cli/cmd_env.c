@@ -68,12 +68,16 @@ static const char *kind_text(const struct setting_row *row, char ret[SET_MAX])
         return ret;
     }
     case SETTING_INTEGER:
-    case SETTING_NUMBER:
-        (void)snprintf(ret, SET_MAX, "%s from %" PRId64,
-                       row->kind == SETTING_INTEGER ? "integer" : "number", row->min);
+    case SETTING_NUMBER: {
+        const char *bounds = row->choices ? row->choices : "";
+        (void)snprintf(ret, SET_MAX, "%s %s %" PRId64,
+                       row->kind == SETTING_INTEGER ? "integer" : "number",
+                       strchr(bounds, '>') ? "above" : "from", row->min);
         if (row->max != INT64_MAX)
-            (void)snprintf(ret + strlen(ret), SET_MAX - strlen(ret), " to %" PRId64, row->max);
+            (void)snprintf(ret + strlen(ret), SET_MAX - strlen(ret), " %s %" PRId64,
+                           strchr(bounds, '<') ? "and below" : "to", row->max);
         return ret;
+    }
     case SETTING_BOOL:
         return "`true`, `false`";
     case SETTING_DURATION:

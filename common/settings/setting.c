@@ -7,6 +7,7 @@
 #include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/settings/way.h"
 
 const struct setting_row setting_rows[SETTINGS_COUNT] = {
 #define X(id, name, kind, use, fallback, min, max, choices, help)                                  \
@@ -159,11 +160,24 @@ static int parse_number(const struct setting_row *row, const char *text, double 
     int rc = parse_f64(text, &number, err);
     if (rc)
         return rc;
-    if (number < (double)row->min || number > (double)row->max)
+    double min = (double)row->min, max = (double)row->max;
+    bool above = !row->choices || !strchr(row->choices, '>') || number > min;
+    bool below = !row->choices || !strchr(row->choices, '<') || number < max;
+    if (number < min || number > max)
         return error_set(err, E_INVALID_ARGUMENT, "%s is outside %" PRId64 " to %" PRId64, text,
                          row->min, row->max);
+    if (!above || !below)
+        return error_set(err, E_INVALID_ARGUMENT, "%s is not %s %" PRId64, text,
+                         above ? "below" : "above", above ? row->max : row->min);
     *ret = number;
     return 0;
+}
+
+static int check_ways(const char *text, struct error *err)
+{
+    struct way_step steps[WAY_STEPS_MAX - 1];
+    int count;
+    return way_steps_parse(text, steps, &count, err);
 }
 
 int setting_parse(enum setting setting, const char *text, struct setting_parsed *ret,
@@ -175,6 +189,7 @@ int setting_parse(enum setting setting, const char *text, struct setting_parsed 
     int rc = 0;
     switch (row->kind) {
     case SETTING_TEXT:
+        rc = setting == SETTING_COMM_WAYS && *text ? check_ways(text, err) : 0;
         break;
     case SETTING_CHOICE:
         rc = check_choice(row, text, err);

@@ -15,7 +15,8 @@
 #include "common/base/error.h"
 
 /* identifier, name, kind, use, default, min, max, choices, help. Bounds are of SETTING_INTEGER (as
- * such), SETTING_NUMBER and SETTING_DURATION (in ms). A mesh size of 0 is whatever is left of the
+ * such), SETTING_NUMBER and SETTING_DURATION (in ms). The choices of a number: ">", it is above its
+ * min, "<", it is below its max. A mesh size of 0 is whatever is left of the
  * world.
  */
 #define SETTINGS_LIST(X)                                                                           \
@@ -27,11 +28,11 @@
       "bf16: round parameters up or down by chance, so that small updates count on average")       \
     X(LOW_GRADIENTS, "low_gradients", BOOL, OF_JOB, "false", 0, 0, NULL,                           \
       "zero1, zero2, fsdp: sum gradients in the type of mixed_precision: half the bytes, rounded") \
-    X(LOSS_SCALE_INITIAL, "loss_scale.initial", NUMBER, OF_JOB, "65536", 0, INT64_MAX, NULL,       \
+    X(LOSS_SCALE_INITIAL, "loss_scale.initial", NUMBER, OF_JOB, "65536", 0, INT64_MAX, ">",        \
       "fp16: what the loss is multiplied with at first")                                           \
-    X(LOSS_SCALE_GROWTH, "loss_scale.growth", NUMBER, OF_JOB, "2", 1, 1024, NULL,                  \
+    X(LOSS_SCALE_GROWTH, "loss_scale.growth", NUMBER, OF_JOB, "2", 1, 1024, ">",                   \
       "fp16: factor of the loss scale after loss_scale.interval steps without overflow")           \
-    X(LOSS_SCALE_BACKOFF, "loss_scale.backoff", NUMBER, OF_JOB, "0.5", 0, 1, NULL,                 \
+    X(LOSS_SCALE_BACKOFF, "loss_scale.backoff", NUMBER, OF_JOB, "0.5", 0, 1, "><",                 \
       "fp16: the same after an overflow, whose step is skipped")                                   \
     X(LOSS_SCALE_INTERVAL, "loss_scale.interval", INTEGER, OF_JOB, "2000", 1, INT64_MAX, NULL,     \
       "fp16: clean steps before the loss scale grows")                                             \

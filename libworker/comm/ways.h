@@ -11,37 +11,13 @@
 #include <stddef.h>
 
 #include "common/base/error.h"
-
-/* Of all-reduces; steps and bytes stand at each in by_links.c and two_level.c. */
-#define WAY_LIST(X)                                                                                \
-    X(DIRECT, "direct")         /* everything to everybody, who sums all */                        \
-    X(SLICED, "sliced")         /* each slice to its owner, the sums to everybody */               \
-    X(CHAIN, "chain")           /* running sums from rank to rank, results back */                 \
-    X(TWO_LEVELS, "two_levels") /* the same from host to host, in place inside */
-
-enum way {
-#define X(name, text) WAY_##name,
-    WAY_LIST(X)
-#undef X
-};
-
-#define X(name, text) +1
-enum { WAYS = 0 WAY_LIST(X) };
-#undef X
-
-enum { WAY_STEPS_MAX = 4, WAY_DIRECT_BYTES_MAX = 256 * 1024, WAYS_TEXT_BYTES = 96 };
+#include "common/settings/way.h"
 
 enum placement {
     PLACED_TOGETHER, /* all on one host */
     PLACED_EVENLY,   /* hosts of the same number of consecutive ranks, at least 2 */
     PLACED_APART,    /* a host each */
     PLACED_OTHERWISE,
-};
-
-/* `way` up to so many bytes of the vector; the last has no limit. */
-struct way_step {
-    enum way way;
-    size_t up_to_bytes;
 };
 
 struct ways {

@@ -17,7 +17,7 @@ int scaler_init(struct scaler *scaler, const struct wk_scaler_options *options, 
     o.initial = or_usual(o.initial, 65536);
     o.growth = or_usual(o.growth, 2);
     o.backoff = or_usual(o.backoff, 0.5);
-    o.least = or_usual(o.least, 0x1p-14);
+    o.least = or_usual(o.least, fmin(0x1p-14, o.initial));
     o.interval = o.interval ? o.interval : 2000;
     bool good = o.initial > 0 && o.initial <= SCALE_MAX && o.growth > 1 && isfinite(o.growth) &&
                 o.backoff > 0 && o.backoff < 1 && o.least > 0 && o.least <= o.initial &&

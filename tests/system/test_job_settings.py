@@ -35,6 +35,8 @@ def another(row):
     values, default = row["values"], row["default"]
     if row["name"].startswith("mesh."):
         return "0" if default == "1" and " from 0 " in values else "1"
+    if row["name"] == "comm_ways":
+        return "direct:4K sliced"
     if "`true`" in values:
         return "false" if default == "true" else "true"
     if values.startswith("`N steps`"):
@@ -43,7 +45,7 @@ def another(row):
         return "7m"
     if values.startswith("`"):
         return next(word for word in re.findall(r"`(\w+)`", values) if word != default)
-    if number := re.match(r"(integer|number) from (\d+)(?: to (\d+))?", values):
+    if number := re.match(r"(integer|number) (?:from|above) (\d+)(?: (?:to|and below) (\d+))?", values):
         low, high = int(number[2]), float(number[3] or "inf")
         candidates = (low + 3, low + 4) if number[1] == "integer" else (low + 3, float(default) / 2)
         return f"{next(n for n in candidates if n <= high and n != float(default)):g}"

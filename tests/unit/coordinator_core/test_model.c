@@ -118,6 +118,16 @@ Test(spec, what_is_wrong_is_named_with_a_hint)
     expect_bad(&input, "training.ddp.hok", "did you mean ddp.hook?");
     setting = (struct pair){"fsdp.prefetch", "9"};
     expect_bad(&input, "training.fsdp.prefetch", "");
+    setting = (struct pair){"loss_scale.growth", "1"};
+    expect_bad(&input, "training.loss_scale.growth", "");
+    setting = (struct pair){"loss_scale.backoff", "1"};
+    expect_bad(&input, "training.loss_scale.backoff", "");
+    setting = (struct pair){"loss_scale.backoff", "0"};
+    expect_bad(&input, "training.loss_scale.backoff", "");
+    setting = (struct pair){"comm_ways", "direct:8K sliced:4K chain"};
+    expect_bad(&input, "training.comm_ways", "");
+    setting = (struct pair){"comm_ways", "fast"};
+    expect_bad(&input, "training.comm_ways", "");
     setting = (struct pair){"checkpoint.dir", "/c"};
     expect_bad(&input, "training.checkpoint.dir", "under checkpoint");
     setting = (struct pair){"bind_address", "10.0.0.1"};
