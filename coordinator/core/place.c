@@ -247,8 +247,8 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
 {
     if (cluster_first_waiting(cluster))
         return true;
-    for (const struct job *job = cluster_first_begun_job(cluster); job;
-         job = cluster_next_begun_job(cluster, job))
+    for (const struct job *job = cluster_first_flexible_job(cluster); job;
+         job = cluster_next_flexible_job(cluster, job))
         if (may_grow(job, now_ms) || spare_wanted(job) > 0)
             return true;
     return false;
@@ -268,11 +268,11 @@ void place_waiting(struct step *step)
         try_place(placing, job);
     preempt_perform(step, placing->pass.given, placing->pass.given_count);
     start_placed(placing);
-    for (struct job *job = cluster_first_begun_job(step->cluster); job;
-         job = cluster_next_begun_job(step->cluster, job))
+    for (struct job *job = cluster_first_flexible_job(step->cluster); job;
+         job = cluster_next_flexible_job(step->cluster, job))
         try_grow(placing, job);
-    for (struct job *job = cluster_first_begun_job(step->cluster); job && view->available > 0;
-         job = cluster_next_begun_job(step->cluster, job))
+    for (struct job *job = cluster_first_flexible_job(step->cluster); job && view->available > 0;
+         job = cluster_next_flexible_job(step->cluster, job))
         try_spare(placing, job);
     tell_new(placing);
     pass_fini(&placing->pass);

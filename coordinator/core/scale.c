@@ -10,7 +10,6 @@
 void scale_apply(struct step *step, struct job *job)
 {
     int min = job->nodes_min, max = job->nodes_max, has = job->current.nodes;
-    (void)step;
     if (!max)
         return;
     if (has > 0 && has < min)
@@ -26,6 +25,7 @@ void scale_apply(struct step *step, struct job *job)
     struct spec *resized = spec_resize(job->spec, min, max);
     spec_release(job->spec);
     job->spec = resized;
+    cluster_job_moved(step->cluster, job, job->waiting);
 }
 
 static void give_back(struct step *step, struct job *job)

@@ -87,6 +87,7 @@ void cluster_free(struct cluster *cluster)
     map_fini(&cluster->jobs);
     map_fini(&cluster->active);
     map_fini(&cluster->begun);
+    map_fini(&cluster->flexible);
     map_fini(&cluster->waiting);
     strmap_fini(&cluster->nodes);
     strmap_fini(&cluster->jobs_by_id);
@@ -204,7 +205,19 @@ struct job *cluster_first_begun_job(const struct cluster *cluster)
 
 struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job)
 {
-    return value_of(map_at_least(&cluster->begun, job->sequence + 1));
+    return value_of(job->begun ? map_next(job->begun)
+                               : map_at_least(&cluster->begun, job->sequence + 1));
+}
+
+struct job *cluster_first_flexible_job(const struct cluster *cluster)
+{
+    return value_of(map_first(&cluster->flexible));
+}
+
+struct job *cluster_next_flexible_job(const struct cluster *cluster, const struct job *job)
+{
+    return value_of(job->flexible ? map_next(job->flexible)
+                                  : map_at_least(&cluster->flexible, job->sequence + 1));
 }
 
 static uint64_t waiting_key(const struct job *job)
@@ -300,12 +313,23 @@ static int index_job(struct cluster *cluster, struct job *job)
     return 0;
 }
 
+static void follow(struct map *map, struct job *job, bool among, struct map_entry **entry)
+{
+    if (among == (*entry != NULL))
+        return;
+    if (among)
+        insist(map_set(map, job->sequence, job, NULL) == 0);
+    else
+        map_remove(map, job->sequence);
+    *entry = among ? map_find(map, job->sequence) : NULL;
+}
+
 static void follow_begun(struct cluster *cluster, struct job *job)
 {
-    if (job->state == JOB_QUEUED || job_state_ended(job->state))
-        map_remove(&cluster->begun, job->sequence);
-    else
-        insist(map_set(&cluster->begun, job->sequence, job, NULL) == 0);
+    bool begun = job->state != JOB_QUEUED && !job_state_ended(job->state);
+    bool flexible = job->spec->nodes_max > job->spec->nodes_min || job->spec->spares > 0;
+    follow(&cluster->begun, job, begun, &job->begun);
+    follow(&cluster->flexible, job, begun && flexible, &job->flexible);
 }
 
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)

@@ -280,6 +280,7 @@ struct job {
     int64_t starts_wall_ms; /* the same by the calendar */
     int64_t moved_at_ms;    /* a part of it moved to make room */
     bool waiting;           /* among cluster_first_waiting: it may be placed */
+    struct map_entry *begun, *flexible; /* its own among those; NULL = it is none of them */
     struct heap_node timer;
     struct job *older_in_folder; /* that keeps its checkpoints where this one does */
 };
@@ -309,6 +310,9 @@ struct job *cluster_first_active_job(const struct cluster *cluster);
 struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_first_begun_job(const struct cluster *cluster);
 struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job);
+/* Of the begun ones those that may have more nodes than they need, or keep spares. */
+struct job *cluster_first_flexible_job(const struct cluster *cluster);
+struct job *cluster_next_flexible_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_first_waiting(const struct cluster *cluster);
 struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job);
 /* Jobs that keep their checkpoints in the folder of `spec`, ended ones too, newest first. */
@@ -341,8 +345,8 @@ struct rng *cluster_rng(struct cluster *cluster);
 void node_free(struct node *node); /* NULL is fine */
 void job_free(struct job *job);    /* releases the spec; NULL is fine */
 
-/* Follow a change of job->state (which of the active and the begun ones it is among) and of whether
- * it waits. */
+/* Follow a change of job->state or job->spec (which of the active, begun and flexible ones it is
+ * among) and of whether it waits. */
 void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting);
 
 /* When a job or node wants to be looked at again (INT64_MAX = never), and who is due. */

@@ -9,8 +9,8 @@
 
 struct cluster {
     struct strmap nodes;
-    struct map jobs, active, begun; /* by sequence */
-    struct map waiting;             /* by priority, then sequence */
+    struct map jobs, active, begun, flexible; /* by sequence */
+    struct map waiting;                       /* by priority, then sequence */
     struct strmap jobs_by_id;
     struct strmap jobs_by_name;   /* the newest of each */
     struct strmap jobs_by_key;    /* "tenant\nkey" */

@@ -203,6 +203,7 @@ static void perform(struct life *life, const struct action *action)
 static void send(struct life *life, struct event *event)
 {
     event->now_ms = event->wall_ms = life->now_ms;
+    event->pass_later = event->kind != EVENT_TICK; /* all of a moment share one */
     life->events++;
     coordinator_step(life->cluster, event, &life->actions);
     for (int pass = 0; pass < 2; pass++) /* answers first: they name the job the rest is about */
@@ -240,20 +241,31 @@ static void look(struct life *life, struct stand_in *node)
         at(life, next_ms, HAPPEN_LOOK, (int)(node - life->nodes), 0);
 }
 
+/* Nodes where it has workers, each once, in their order. */
+static void nodes_of(struct life *life, const struct job *job, struct map *ret)
+{
+    for (int i = 0; i < job->workers_count; i++) {
+        struct stand_in *node = job->workers[i].state != WORKER_EXITED
+                                    ? strmap_get(&life->nodes_by_name, job->workers[i].node)
+                                    : NULL;
+        if (node)
+            insist(map_set(ret, (uint64_t)(node - life->nodes), node, NULL) == 0);
+    }
+}
+
 static void finish(struct life *life, int index, uint64_t stamp)
 {
     const char *id = life->runs[index].id;
     const struct job *job = cluster_job(life->cluster, id);
+    struct map nodes = {0};
     if (stamp != life->runs[index].stamp || !job)
         return;
-    for (int i = 0; i < life->input->nodes_count; i++) {
-        struct stand_in *node = &life->nodes[i];
-        const struct node *known = cluster_node(life->cluster, node->name);
-        if (!map_find(&known->jobs, job->sequence))
-            continue;
-        stand_in_finish(node, id, life->now_ms);
-        report(life, node);
+    nodes_of(life, job, &nodes);
+    for (struct map_entry *e = map_first(&nodes); e; e = map_next(e)) {
+        stand_in_finish(e->value, id, life->now_ms);
+        report(life, e->value);
     }
+    map_fini(&nodes);
 }
 
 static void submit(struct life *life, int index)
@@ -381,6 +393,10 @@ static bool advance(struct life *life)
 {
     const struct heap_node *first = heap_peek(&life->queue);
     int64_t wake_ms = core_wake_at(life->cluster);
+    if (cluster_wants_pass(life->cluster) && !(first && first->key <= life->now_ms)) {
+        send(life, &(struct event){.kind = EVENT_TICK});
+        return true;
+    }
     if (first && first->key <= wake_ms) {
         struct happening *happening = heap_entry(heap_pop(&life->queue), struct happening, node);
         life->now_ms = happening->node.key > life->now_ms ? happening->node.key : life->now_ms;
