@@ -16,10 +16,7 @@ size_t operations_bytes(const struct operations_case *c, size_t count)
 int operations_reduced(const struct operations_case *c, const void *data, size_t first)
 {
     struct values_case values = {c->dtype, c->op, c->seed, c->world};
-    for (size_t i = 0; i < c->count; i++)
-        if (!values_reduced(&values, data, i, first + i))
-            return 0;
-    return 1;
+    return values_reduced(&values, data, c->count, first);
 }
 
 static struct wk_buffers buffers(const struct operations_case *c)

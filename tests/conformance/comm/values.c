@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+/* The tests spend most of their time here: whatever does not change from element to element is
+ * decided outside of the loops. */
+
 static uint64_t mix(uint64_t x)
 {
     x += UINT64_C(0x9e3779b97f4a7c15);
@@ -11,25 +14,29 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static uint64_t random_at(uint64_t seed, int rank, size_t i)
+/* mix(key ^ i) are the random bits of element i. */
+static uint64_t key_of(uint64_t seed, int rank)
 {
-    return mix(mix(mix(seed) ^ (uint64_t)rank) ^ (uint64_t)i);
+    return mix(mix(seed) ^ (uint64_t)rank);
 }
 
-/* Independent of the library's conversions: by arithmetic. */
-static double half_value(uint16_t half, int exponent_bits)
+/* Independent of the library's conversions: the same digits in a double. */
+static inline double half_value(uint16_t half, int exponent_bits)
 {
     int mantissa_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     int exponent = (half & 0x7fff) >> mantissa_bits;
     int mantissa = half & ((1 << mantissa_bits) - 1);
-    double value = exponent == 0
-                       ? ldexp(mantissa, 1 - bias - mantissa_bits)
-                       : ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+    double value = mantissa * (exponent_bits == 5 ? 0x1p-24 : 0x1p-133);
+    if (exponent > 0) {
+        uint64_t bits = (uint64_t)(exponent - bias + 1023) << 52 | (uint64_t)mantissa
+                                                                       << (52 - mantissa_bits);
+        memcpy(&value, &bits, sizeof(value));
+    }
     return half & 0x8000 ? -value : value;
 }
 
 /* A random finite half with a magnitude in about 2^-7..2^1. */
-static uint16_t random_half(uint64_t bits, int exponent_bits)
+static inline uint16_t random_half(uint64_t bits, int exponent_bits)
 {
     int mantissa_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     uint64_t exponent = (uint64_t)bias - 7 + (bits >> 40) % 8;
@@ -37,91 +44,94 @@ static uint16_t random_half(uint64_t bits, int exponent_bits)
                       ((bits >> 8) & ((1u << mantissa_bits) - 1)));
 }
 
-static float random_f32(uint64_t bits)
+static inline double random_f64(uint64_t bits, unsigned powers)
 {
-    return (float)((double)(int64_t)bits / 9.3e18 * ldexp(1, (int)(bits & 7)));
+    return (double)(int64_t)bits * (1 / 9.3e18) * (double)(1u << (bits % powers));
 }
 
-static double random_f64(uint64_t bits)
+static inline float random_f32(uint64_t bits)
 {
-    return (double)(int64_t)bits / 9.3e18 * ldexp(1, (int)(bits & 15));
+    return (float)random_f64(bits, 8);
 }
 
-#define PUT(type, value)                                                                           \
-    do {                                                                                           \
-        type v = (type)(value);                                                                    \
-        memcpy((char *)data + i * sizeof(v), &v, sizeof(v));                                       \
-    } while (0)
+#define FILL(type, value)                                                                          \
+    for (size_t i = 0; i < count; i++) {                                                           \
+        uint64_t bits = mix(key ^ i);                                                              \
+        ((type *)data)[i] = (type)(value);                                                         \
+    }                                                                                              \
+    break
 
 void values_fill(void *data, size_t count, enum wk_dtype dtype, uint64_t seed, int rank)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = random_at(seed, rank, i);
-        switch (dtype) {
-        case WK_F32:
-            PUT(float, random_f32(bits));
-            break;
-        case WK_F64:
-            PUT(double, random_f64(bits));
-            break;
-        case WK_F16:
-            PUT(uint16_t, random_half(bits, 5));
-            break;
-        case WK_BF16:
-            PUT(uint16_t, random_half(bits, 8));
-            break;
-        case WK_I32:
-            PUT(int32_t, bits);
-            break;
-        case WK_I64:
-            PUT(int64_t, bits);
-            break;
-        case WK_U8:
-            PUT(uint8_t, bits);
-            break;
-        }
+    uint64_t key = key_of(seed, rank);
+    switch (dtype) {
+    case WK_F32:
+        FILL(float, random_f32(bits));
+    case WK_F64:
+        FILL(double, random_f64(bits, 16));
+    case WK_F16:
+        FILL(uint16_t, random_half(bits, 5));
+    case WK_BF16:
+        FILL(uint16_t, random_half(bits, 8));
+    case WK_I32:
+        FILL(int32_t, bits);
+    case WK_I64:
+        FILL(int64_t, bits);
+    case WK_U8:
+        FILL(uint8_t, bits);
     }
 }
 
-static int64_t whole(uint64_t bits, enum wk_dtype dtype)
+/* What a reduction is made of. */
+struct summands {
+    uint64_t keys[VALUES_WORLD_MAX];
+    enum wk_op op;
+    int world;
+    size_t first, count;
+    const void *data;
+};
+
+static inline int64_t whole(uint64_t bits, enum wk_dtype dtype)
 {
     return dtype == WK_I32 ? (int32_t)bits : dtype == WK_U8 ? (uint8_t)bits : (int64_t)bits;
 }
 
-static int whole_reduced(const struct values_case *c, const void *data, size_t i, size_t index)
+static inline int64_t whole_at(const void *data, size_t i, enum wk_dtype dtype)
 {
-    enum wk_dtype dtype = c->dtype;
-    enum wk_op op = c->op;
-    int world = c->world;
-    int64_t expected = whole(random_at(c->seed, 0, index), dtype), found;
-    for (int r = 1; r < world; r++) {
-        int64_t v = whole(random_at(c->seed, r, index), dtype);
-        if (op == WK_SUM || op == WK_MEAN)
-            expected = whole((uint64_t)expected + (uint64_t)v, dtype);
-        else if (op == WK_MAX ? v > expected : v < expected)
-            expected = v;
-    }
-    if (op == WK_MEAN)
-        expected /= world;
     if (dtype == WK_I32)
-        found = ((const int32_t *)data)[i];
-    else if (dtype == WK_I64)
-        found = ((const int64_t *)data)[i];
-    else
-        found = ((const uint8_t *)data)[i];
-    return found == expected;
+        return ((const int32_t *)data)[i];
+    return dtype == WK_I64 ? ((const int64_t *)data)[i] : ((const uint8_t *)data)[i];
 }
 
-static double real(uint64_t bits, enum wk_dtype dtype)
+static inline bool wholes_reduced(const struct summands *s, enum wk_dtype dtype)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        int64_t expected = whole(mix(s->keys[0] ^ (s->first + i)), dtype);
+        for (int r = 1; r < s->world; r++) {
+            int64_t v = whole(mix(s->keys[r] ^ (s->first + i)), dtype);
+            if (s->op == WK_SUM || s->op == WK_MEAN)
+                expected = whole((uint64_t)expected + (uint64_t)v, dtype);
+            else if (s->op == WK_MAX ? v > expected : v < expected)
+                expected = v;
+        }
+        if (s->op == WK_MEAN)
+            expected /= s->world;
+        if (whole_at(s->data, i, dtype) != expected)
+            return false;
+    }
+    return true;
+}
+
+static inline double real(uint64_t bits, enum wk_dtype dtype)
 {
     if (dtype == WK_F32)
         return (double)random_f32(bits);
     if (dtype == WK_F64)
-        return random_f64(bits);
+        return random_f64(bits, 16);
     return half_value(random_half(bits, dtype == WK_F16 ? 5 : 8), dtype == WK_F16 ? 5 : 8);
 }
 
-static double found_at(const void *data, size_t i, enum wk_dtype dtype)
+static inline double real_at(const void *data, size_t i, enum wk_dtype dtype)
 {
     if (dtype == WK_F32)
         return (double)((const float *)data)[i];
@@ -131,7 +141,7 @@ static double found_at(const void *data, size_t i, enum wk_dtype dtype)
 }
 
 /* Half a unit in the last place of the result, and what adding in f32 (f64) loses besides. */
-static double tolerance(enum wk_dtype dtype, double value, double magnitude, int world)
+static inline double tolerance(enum wk_dtype dtype, double value, double magnitude, int world)
 {
     double sums = magnitude * world * (dtype == WK_F64 ? 0x1p-53 : 0x1p-24);
     if (dtype == WK_F16)
@@ -141,35 +151,69 @@ static double tolerance(enum wk_dtype dtype, double value, double magnitude, int
     return sums;
 }
 
-int values_reduced(const struct values_case *c, const void *data, size_t i, size_t index)
+static inline bool reals_reduced(const struct summands *s, enum wk_dtype dtype)
 {
-    enum wk_dtype dtype = c->dtype;
-    enum wk_op op = c->op;
-    int world = c->world;
-    if (dtype == WK_I32 || dtype == WK_I64 || dtype == WK_U8)
-        return whole_reduced(c, data, i, index);
-    double expected = real(random_at(c->seed, 0, index), dtype);
-    double magnitude = fabs(expected);
-    for (int r = 1; r < world; r++) {
-        double v = real(random_at(c->seed, r, index), dtype);
-        magnitude += fabs(v);
-        if (op == WK_SUM || op == WK_MEAN)
-            expected += v;
-        else if (op == WK_MAX ? v > expected : v < expected)
-            expected = v;
+    for (size_t i = 0; i < s->count; i++) {
+        double expected = real(mix(s->keys[0] ^ (s->first + i)), dtype);
+        double magnitude = fabs(expected), allowed = 0;
+        for (int r = 1; r < s->world; r++) {
+            double v = real(mix(s->keys[r] ^ (s->first + i)), dtype);
+            magnitude += fabs(v);
+            if (s->op == WK_SUM || s->op == WK_MEAN)
+                expected += v;
+            else
+                expected = (s->op == WK_MAX ? v > expected : v < expected) ? v : expected;
+        }
+        if (s->op == WK_MEAN)
+            expected /= s->world;
+        if (s->op == WK_SUM || s->op == WK_MEAN)
+            allowed = tolerance(dtype, expected, magnitude, s->world);
+        if (!(fabs(real_at(s->data, i, dtype) - expected) <= allowed))
+            return false;
     }
-    if (op == WK_MEAN)
-        expected /= world;
-    double off = fabs(found_at(data, i, dtype) - expected);
-    if (op == WK_MAX || op == WK_MIN)
-        return off == 0;
-    return off <= tolerance(dtype, expected, magnitude, world);
+    return true;
+}
+
+bool values_reduced(const struct values_case *c, const void *data, size_t count, size_t first)
+{
+    struct summands s = {
+        .op = c->op, .world = c->world, .first = first, .count = count, .data = data};
+    for (int r = 0; r < c->world; r++)
+        s.keys[r] = key_of(c->seed, r);
+    switch (c->dtype) {
+    case WK_F32:
+        return reals_reduced(&s, WK_F32);
+    case WK_F64:
+        return reals_reduced(&s, WK_F64);
+    case WK_F16:
+        return reals_reduced(&s, WK_F16);
+    case WK_BF16:
+        return reals_reduced(&s, WK_BF16);
+    case WK_I32:
+        return wholes_reduced(&s, WK_I32);
+    case WK_I64:
+        return wholes_reduced(&s, WK_I64);
+    case WK_U8:
+        return wholes_reduced(&s, WK_U8);
+    }
+    return false;
+}
+
+/* Each word takes a bijective step: one other word, another hash. */
+static uint64_t hash_word(uint64_t hash, uint64_t word)
+{
+    return ((hash << 29 | hash >> 35) ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 uint64_t values_hash(uint64_t hash, const void *data, size_t bytes)
 {
-    const uint8_t *at = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-    return hash;
+    const char *at = data;
+    uint64_t word = 0;
+    for (; bytes >= sizeof(word); bytes -= sizeof(word), at += sizeof(word)) {
+        memcpy(&word, at, sizeof(word));
+        hash = hash_word(hash, word);
+    }
+    word = 0;
+    memcpy(&word, at, bytes);
+    return bytes ? hash_word(hash, word) : hash;
 }

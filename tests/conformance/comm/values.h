@@ -5,6 +5,8 @@
 #ifndef COMM_VALUES_H
 #define COMM_VALUES_H
 
+#include <stdbool.h>
+
 #include <worker/types.h>
 
 /* Fill data[count] with what rank `rank` brings to case `seed`. */
@@ -17,8 +19,11 @@ struct values_case {
     int world;
 };
 
-/* Is element i of `data` what the reduction over all ranks gives for element `index`? */
-int values_reduced(const struct values_case *c, const void *data, size_t i, size_t index);
+enum { VALUES_WORLD_MAX = 64 };
+
+/* Are the `count` elements of `data` what the reduction over all ranks gives from element `first`
+ * on? */
+bool values_reduced(const struct values_case *c, const void *data, size_t count, size_t first);
 
 uint64_t values_hash(uint64_t hash, const void *data, size_t bytes);
 
