@@ -1,10 +1,16 @@
 """A cluster of real processes on this machine, for the demonstration and the system tests: one
 coordinator, any number of agents, each with its own data folder under one temporary folder. Ports
 are taken free. Everything it starts it ends, by process id, also what agents and shims started.
+
+Tests that run side by side have numbered lanes (TEST_LANE) with nothing in common: a loopback address,
+on which nobody else takes the port of a coordinator that is down for a moment, and ports for gangs.
 """
+import itertools
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import time
 import urllib.error
@@ -13,6 +19,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MUSTER = ROOT / "build" / "muster"
+LANE = os.environ.get("TEST_LANE")
+ADDRESS = f"127.1.{LANE}.1" if LANE else "127.0.0.1"
+LANE_PORTS, LANES_FIRST_PORT = 500, 26000  # below what the system gives to clients
+FIRST_PORT = LANES_FIRST_PORT + LANE_PORTS * int(LANE or 0)
+GANG_PORTS = ["--ports", f"{FIRST_PORT}-{FIRST_PORT + LANE_PORTS // 2 - 1}"] if LANE else []
+next_ports = itertools.cycle(random.sample(range(FIRST_PORT + LANE_PORTS // 2, FIRST_PORT + LANE_PORTS), LANE_PORTS // 2))
+
+
+def free_port():
+    """A port of this lane, for ranks that no agent starts."""
+    for port in itertools.islice(next_ports, LANE_PORTS):
+        with socket.socket() as place:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                place.bind(("", port))
+                return port
+            except OSError:
+                continue
+    raise RuntimeError(f"no port of {FIRST_PORT}-{FIRST_PORT + LANE_PORTS - 1} is free")
 
 
 def wait_for(what, seconds, probe, every=0.02):
@@ -96,8 +121,8 @@ class Cluster:
         self.folder = Path(folder)
         self.muster_path = str(muster)
         self.data = self.folder / "coordinator"
-        self.rpc = "tcp://127.0.0.1:0"
-        self.http = "127.0.0.1:0"
+        self.rpc = f"tcp://{ADDRESS}:0"
+        self.http = f"{ADDRESS}:0"
         self.coordinator = None
         self.agents = {}
         self.agent_options = {}
@@ -139,7 +164,7 @@ class Cluster:
         log = open(self.folder / f"{name}.log", "ab")
         self.agents[name] = subprocess.Popen(
             [self.muster_path, "agent", "--coordinator", self.rpc, "--token-file", str(self.data / "agent.token"),
-             "--name", name, "--data", str(data), *options],
+             "--name", name, "--data", str(data), *GANG_PORTS, *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         log.close()
 

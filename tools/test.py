@@ -1,20 +1,34 @@
 #!/usr/bin/python3
-"""All of Muster's tests, in the order in which they find faults fastest.
+"""All of Muster's tests.
 
     tools/test.py [STEP...]      steps: lint unit sim system web asan tsan clang; none = all
+
+Compilers compute, tests of processes mostly wait. So three lanes run side by side, each its steps in
+this order, and a step waits for the tree it tests:
+
+    compilers   lint, then the trees that the steps need (dev, asan, tsan), then clang
+    programs    unit, sim, asan, tsan
+    processes   system (several files at a time), web
 
 Each step prints one line when it passes and its output when it fails. The last line counts tests.
 """
 import os
+import queue
 import re
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 2)
 PYTHON = "/usr/bin/python3"
+COMPILERS_NICE = 5  # a test that waits for the clock goes before a compiler
+SYSTEM_LANES = 3
+# Begun first, so that none of them runs alone at the end.
+LONG_FILES = ["test_moves.py", "test_training.py", "test_bad_input.py", "test_kills.py"]
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
 TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups",
                 "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair"]
@@ -31,13 +45,39 @@ def run(command, **more):
     return done.returncode, done.stdout
 
 
+def compute(*command):
+    return run(["nice", "-n", str(COMPILERS_NICE), *command])
+
+
 def build(preset, *targets):
-    code, out = run(["cmake", "--preset", preset])
+    code, out = compute("cmake", "--preset", preset)
     if code == 0:
-        code, out = run(["cmake", "--build", "--preset", preset, "-j", JOBS, *(["--target", *targets] if targets else [])])
+        code, out = compute("cmake", "--build", "--preset", preset, "-j", JOBS, *(["--target", *targets] if targets else []))
     if code:
         errors = [line for line in out.splitlines() if not re.match(r"\[\d+/\d+\] (Building|Linking|Gen)", line)]
         raise Failed("\n".join(errors[:80]))
+
+
+class Tree:
+    """A build folder with what tests run. The lane of the compilers makes it, once; steps of the others wait for it."""
+
+    def __init__(self, preset, *targets):
+        self.preset, self.targets = preset, targets
+        self.done, self.failure = threading.Event(), None
+
+    def make(self):
+        try:
+            build(self.preset, *self.targets)
+        except Exception as failure:
+            self.failure = failure
+            raise
+        finally:
+            self.done.set()
+
+    def wait(self):
+        self.done.wait()
+        if self.failure:
+            raise Failed(f"the tree {self.preset} does not build")
 
 
 def ctest(preset, *selection, env=None):
@@ -59,64 +99,108 @@ def ctest(preset, *selection, env=None):
     return count - skipped, 0, skipped
 
 
-def pytest(*paths):
-    present = [p for p in paths if (ROOT / p).exists()]
-    if not present:
-        raise Failed(f"no tests at {', '.join(paths)}")
-    code, out = run([PYTHON, "-m", "pytest", "-q", "-rs", "-x", "--durations=5", *present])
-    for line in re.findall(r"^SKIPPED .*$", out, re.M):
+def pytest_file(path, lane):
+    """(exit code, output); `lane` keeps its ports apart from those of other lanes, see localcluster.py."""
+    return run([PYTHON, "-m", "pytest", "-q", "-rs", "-x", "--durations=5", "-p", "no:cacheprovider", str(path)],
+               env={**os.environ, "TEST_LANE": str(lane)})
+
+
+def pytest(folder, *lanes):
+    """The files of a folder, as many at a time as there are lanes."""
+    files = sorted((ROOT / folder).glob("test_*.py"), key=lambda f: (f.name not in LONG_FILES, f.name))
+    if not files:
+        raise Failed(f"no tests in {folder}")
+    free = queue.SimpleQueue()
+    for lane in lanes:
+        free.put(lane)
+
+    def one(path):
+        lane = free.get()
+        try:
+            return pytest_file(path, lane)
+        finally:
+            free.put(lane)
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        results = list(pool.map(one, files))
+    text = "\n".join(out for _, out in results)
+    for line in re.findall(r"^SKIPPED .*$", text, re.M):
         print("   ", line)
-    if code:
-        raise Failed(out[-12000:])
-    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|skipped)", out)}
-    return counts.get("passed", 0), counts.get("failed", 0), counts.get("skipped", 0)
+    if any(code for code, _ in results):
+        raise Failed("\n".join(out[-12000:] for code, out in results if code))
+    counts = {"passed": 0, "skipped": 0}
+    for number, word in re.findall(r"(\d+) (passed|skipped)\b", "\n".join(out.splitlines()[-1] for _, out in results)):
+        counts[word] += int(number)
+    return counts["passed"], 0, counts["skipped"]
 
 
-def step_lint():
+def lint():
     build("dev", "proto")  # clang-tidy reads the generated headers
-    code, out = run([PYTHON, "tools/tidy.py"])
+    code, out = compute(PYTHON, "tools/tidy.py")
     if code:
         raise Failed(out[-8000:])
     return 1, 0, 0
 
 
-def step_unit():
-    build("dev")
-    return ctest("dev", "-LE", "sim")
-
-
-def step_sim():
-    build("dev")
-    return ctest("dev", "-L", "sim")
-
-
-def step_system():
-    build("dev")
-    return pytest("tests/system")
-
-
-def step_web():
-    build("dev")
-    return pytest("tests/web")
-
-
-def step_asan():
-    build("asan")
-    return ctest("asan", "-LE", "sim", env={"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"})
-
-
-def step_tsan():
-    build("tsan", *TSAN_TARGETS)
-    return ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})
-
-
-def step_clang():
+def clang():
     build("clang")
     return 1, 0, 0
 
 
-STEPS = {name[5:]: fn for name, fn in list(globals().items()) if name.startswith("step_")}
+TREES = {"dev": Tree("dev"), "asan": Tree("asan"), "tsan": Tree("tsan", *TSAN_TARGETS)}
+ASAN = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# name -> (the tree it needs, what it does)
+COMPILERS = {"lint": (None, lint), "clang": (None, clang)}
+PROGRAMS = {
+    "unit": ("dev", lambda: ctest("dev", "-LE", "sim")),
+    "sim": ("dev", lambda: ctest("dev", "-L", "sim")),
+    "asan": ("asan", lambda: ctest("asan", "-LE", "sim", env=ASAN)),
+    "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
+}
+PROCESSES = {
+    "system": ("dev", lambda: pytest("tests/system", *range(SYSTEM_LANES))),
+    "web": ("dev", lambda: pytest("tests/web", SYSTEM_LANES)),
+}
+STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}
 ORDER = ["lint", "unit", "sim", "system", "web", "asan", "tsan", "clang"]
+
+
+def told(failure):
+    """A lane goes on after whatever went wrong, our own mistakes included, or other lanes would wait for it for ever."""
+    return f"{failure}\n" if isinstance(failure, Failed) else f"{type(failure).__name__}: {failure}\n"
+
+
+class Report:
+    """What lanes say, one at a time, and the sum of it."""
+
+    def __init__(self):
+        self.totals, self.ended, self.lock = [0, 0, 0], 0, threading.Lock()
+
+    def step(self, name):
+        tree, act = STEPS[name]
+        failure, counts = "", (0, 1, 0)
+        began = time.monotonic()
+        try:
+            if tree:
+                TREES[tree].wait()
+                began = time.monotonic()
+            counts = act()
+        except Exception as mistake:
+            failure = told(mistake)
+        word = "FAILED" if failure else "ok"
+        with self.lock:
+            self.totals = [a + b for a, b in zip(self.totals, counts)]
+            self.ended += 1
+            print(f"{failure}{name}: {word}, {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {time.monotonic() - began:.0f} s", flush=True)
+
+    def tree(self, name):
+        began, failure = time.monotonic(), ""
+        try:
+            TREES[name].make()
+        except Exception as mistake:
+            failure = told(mistake)
+        with self.lock:
+            print(f"{failure}  tree {name}: {'FAILED' if failure else 'built'}, {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main():
@@ -125,22 +209,30 @@ def main():
         if name not in STEPS:
             print(f"test: '{name}' is not a step; there are: {' '.join(ORDER)}", file=sys.stderr)
             return 2
-    totals = [0, 0, 0]
-    start = time.monotonic()
-    for name in chosen:
-        began = time.monotonic()
-        print(f"{name}: ...", flush=True)
-        try:
-            counts = STEPS[name]()
-            word = "ok"
-        except Failed as failure:
-            print(failure, flush=True)
-            counts, word = (0, 1, 0), "FAILED"
-        totals = [a + b for a, b in zip(totals, counts)]
-        print(f"{name}: {word}, {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {time.monotonic() - began:.0f} s", flush=True)
+    report, start = Report(), time.monotonic()
+    trees = [tree for tree in TREES if any(STEPS[name][0] == tree for name in chosen)]
+
+    def steps(lane):
+        for name in lane:
+            if name in chosen:
+                report.step(name)
+
+    def compilers():
+        steps(["lint"])
+        for tree in trees:
+            report.tree(tree)
+        steps(["clang"])
+
+    lanes = [threading.Thread(target=target, args=args, daemon=True)
+             for target, args in ((compilers, ()), (steps, (PROGRAMS,)), (steps, (PROCESSES,)))]
+    for lane in lanes:
+        lane.start()
+    for lane in lanes:
+        lane.join()
     print(f"all steps: {time.monotonic() - start:.0f} s")
+    totals = report.totals
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
-    return 1 if totals[1] else 0
+    return 0 if totals[1] == 0 and report.ended == len(set(chosen)) else 1
 
 
 if __name__ == "__main__":

@@ -5,11 +5,10 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 
 import pytest
-from localcluster import ROOT
+from localcluster import ROOT, free_port
 
 EXAMPLES = ROOT / "build/examples"
 CHANGED_LINES_MAX = 20
@@ -30,10 +29,7 @@ def run(command, **settings):
 
 def run_ranks(world, command, **settings):
     """As torchrun would; standard output of rank 0."""
-    with socket.socket() as port:
-        port.bind(("127.0.0.1", 0))
-        number = str(port.getsockname()[1])
-    place = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": number}
+    place = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [subprocess.Popen(command, cwd=ROOT, env=quiet_environment(RANK=str(r), LOCAL_RANK=str(r), **place, **settings),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace") for r in range(world)]
     outputs = [rank.communicate(timeout=120) for rank in ranks]
