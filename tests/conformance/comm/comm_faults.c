@@ -18,6 +18,7 @@ struct shared {
     _Atomic int ready;
     _Atomic int go;
     _Atomic int waits; /* rank 0, and says for whom */
+    _Atomic int aborted;
     int code[RANKS_MAX];
     int lost[RANKS_MAX];
     int lost_count[RANKS_MAX];
@@ -49,10 +50,17 @@ static void note(struct shared *s, struct wk_comm *comm, int rank, int code)
     s->lost_count[rank] = wk_comm_lost(comm, &s->lost[rank], 1);
 }
 
-static void *abort_soon(void *comm)
+struct aborter {
+    struct wk_comm *comm;
+    struct shared *shared;
+};
+
+static void *abort_soon(void *arg)
 {
+    struct aborter *aborter = arg;
     nap_ms(50);
-    wk_comm_abort(comm);
+    wk_comm_abort(aborter->comm);
+    aborter->shared->aborted = 1;
     return NULL;
 }
 
@@ -230,6 +238,7 @@ static void killed_with_a_child(struct shared *s)
 static int abort_in_rank_0(struct wk_comm *comm, int rank, int rc, const struct ranks *ranks)
 {
     struct shared *s = ranks->arg;
+    struct aborter aborter = {comm, s};
     pthread_t thread;
     struct wk_work *work = NULL;
     char byte = 0;
@@ -237,9 +246,10 @@ static int abort_in_rank_0(struct wk_comm *comm, int rank, int rc, const struct 
         return 1;
     wk_barrier(comm, NULL);
     if (rank == 0)
-        pthread_create(&thread, NULL, abort_soon, comm);
-    if (rank == 1) /* never joins the operation the others wait in, but must hear of it */
-        nap_ms(150);
+        pthread_create(&thread, NULL, abort_soon, &aborter);
+    /* It comes too late to be waited for, but must hear of it. */
+    for (int i = 0; rank == 1 && i < PATIENCE_MS && !s->aborted; i++)
+        nap_ms(1);
     int code = wk_all_reduce(comm, &byte, 1, WK_U8, WK_MAX, rank == 2 ? &work : NULL);
     if (code == 0)
         code = wk_wait(work);

@@ -120,7 +120,7 @@ struct watcher {
 
 /* What ranks share: how many have seen whom they wait for. The late ones come then. */
 struct seen {
-    _Atomic int watched, watched_in_a_group;
+    _Atomic int watched, watched_in_a_group, summed, heard;
 };
 
 static bool await_count(_Atomic int *count, int wanted)
@@ -208,7 +208,7 @@ static int watched_in_a_group(struct wk_comm *comm, int rank, struct seen *seen)
 }
 
 /* A failing group does not fail its parent; a failing parent fails its groups. */
-static int failures(struct wk_comm *comm, int rank)
+static int failures(struct wk_comm *comm, int rank, struct seen *seen)
 {
     struct wk_split split = {"half", rank / 3, 0};
     struct wk_comm *first, *second;
@@ -220,17 +220,20 @@ static int failures(struct wk_comm *comm, int rank)
     CHECK(rank / 3 == 0 ? rc == WK_EABORT : rc == 0);
     CHECK(sum_of(comm, 1) == WORLD);
     CHECK(sum_of(second, 1) == 3);
+    seen->summed++;
     /* Whoever waits in a group or in the parent hears of it; 5 never comes. */
     if (rank == 5) {
-        usleep(30000);
+        CHECK(await_count(&seen->summed, WORLD));
+        usleep(30000); /* most of them wait by then */
         wk_comm_abort(comm);
-        usleep(100000);
+        CHECK(await_count(&seen->heard, WORLD - 1));
     } else if (rank >= 3) {
         CHECK(wk_barrier(second, NULL) == WK_EABORT);
     } else {
         CHECK(wk_barrier(comm, NULL) == WK_EABORT);
         CHECK(wk_barrier(second, NULL) == WK_EABORT);
     }
+    seen->heard++;
     wk_comm_close(first);
     wk_comm_close(second);
     return 0;
@@ -243,7 +246,7 @@ static int be_rank(struct wk_comm *comm, int rank, int rc, const struct ranks *r
         return 1;
     return by_axis(comm, rank) || by_list(comm, rank) || own_numbers(comm, rank) ||
            objects(comm, rank) || watched(comm, rank, seen) ||
-           watched_in_a_group(comm, rank, seen) || failures(comm, rank);
+           watched_in_a_group(comm, rank, seen) || failures(comm, rank, seen);
 }
 
 int main(int argc, char **argv)

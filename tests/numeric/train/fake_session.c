@@ -103,8 +103,8 @@ static bool fake_stopping(struct session *session, int64_t *ret_grace_ms)
     int worker = ((struct fake *)session)->worker;
     struct fake_cluster *cluster = enter(session);
     bool stopping = cluster->stopping || cluster->stops[worker];
+    *ret_grace_ms = cluster->grace_ms;
     leave(cluster);
-    *ret_grace_ms = 1000;
     return stopping;
 }
 
@@ -182,7 +182,7 @@ struct session *fake_session(struct fake_cluster *cluster, int worker)
 
 void fake_init(struct fake_cluster *cluster)
 {
-    *cluster = (struct fake_cluster){0};
+    *cluster = (struct fake_cluster){.grace_ms = 60000};
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_cond_init(&cluster->changed, NULL);
 }

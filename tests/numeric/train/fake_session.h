@@ -20,6 +20,7 @@ struct fake_cluster {
     char endpoints[FAKE_WORKERS_MAX][COMM_ENDPOINT_BYTES];
     bool stopping;                /* all of them */
     bool stops[FAKE_WORKERS_MAX]; /* one of them, by worker id */
+    int64_t grace_ms; /* of a stop; a minute, so that no step of a busy machine takes it */
     int lost_reports;
     int commits;                    /* checkpoints done */
     int refuse_prepares;            /* so many are refused as of an old generation */

@@ -222,6 +222,7 @@ static void a_stop_that_only_one_hears_of_becomes_everybodys(void)
         struct tmpdir dir = tmpdir_make();
         pthread_t threads[2];
         fake_init(&cluster);
+        cluster.grace_ms = 4000;
         fake_form(&cluster, (const int[]){0, 1}, 2);
         memset(toys, 0, sizeof(toys));
         for (int i = 0; i < 2; i++) {
