@@ -97,6 +97,8 @@
       "longest one collective may take")                                                           \
     X(COMM_WAYS, "comm_ways", TEXT, OF_JOB, "", 0, 0, NULL,                                        \
       "how all-reduces between hosts go: \"direct:8K sliced:1M chain\"; empty = as measured")      \
+    X(COMM_CONNECTIONS, "comm_connections", INTEGER, OF_JOB, "0", 0, 4, NULL,                      \
+      "TCP connections between two ranks of different hosts; 0 = as measured")                     \
     X(CONNECT_TIMEOUT, "connect_timeout", DURATION, OF_JOB, "30s", 100, INT64_MAX, NULL,           \
       "longest the ranks of one generation may take to connect")                                   \
     X(RENDEZVOUS_TIMEOUT, "rendezvous_timeout", DURATION, OF_MACHINE, "60s", 100, INT64_MAX, NULL, \

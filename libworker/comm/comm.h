@@ -44,10 +44,11 @@ struct comm_options {
     uint64_t generation;
     int connect_timeout_ms; /* to have every rank connected; 0 = 30 s */
     int timeout_ms;         /* of one operation from its start; 0 = no limit */
-    int tcp_connections;    /* for the data of a pair; 0 = as measured (ways.c), at most 4 */
+    int tcp_connections; /* for the data of a pair; 0 = as measured (ways.c), at most 4; where the
+                          * two want different numbers, the lesser */
     /* How all-reduces go that are not done in place, "direct:8K sliced:1M chain": each way up to so
-     * many bytes, the last without limit. NULL or "" = as measured (ways.c). Like tcp_connections
-     * the same on all ranks: WK_EMISMATCH otherwise. Groups take the measured ways. */
+     * many bytes, the last without limit. NULL or "" = as measured (ways.c). The same on all
+     * ranks: WK_EMISMATCH otherwise. Groups take the measured ways. */
     const char *ways;
     /* Asked every few milliseconds while connecting; true ends it with WK_EABORT. May be NULL. */
     bool (*cancelled)(void *arg);

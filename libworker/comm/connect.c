@@ -135,7 +135,7 @@ static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct er
     struct peer *peer = &comm->peers[p];
     struct met *met = &meeting->met[p];
     peer->remote = !meeting_same_host(meeting, p);
-    int rc, connections = peer->remote ? meeting_connections(meeting) : 0;
+    int rc, connections = peer->remote ? met->connections : 0;
     struct met found = *met;
     peer->control_fd = met->control_fd;
     peer->handles = met->handles;

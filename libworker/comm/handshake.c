@@ -8,7 +8,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define HANDSHAKE_MAGIC UINT32_C(0x68736b77)
 
-enum { HANDSHAKE_VERSION = 1 };
+enum { HANDSHAKE_VERSION = 2 };
 
 void challenge_make(struct challenge *challenge, const uint8_t nonce[HANDSHAKE_NONCE_BYTES])
 {
@@ -51,6 +51,7 @@ void hello_make(struct hello *hello, const struct credentials *self,
     hello->generation = self->generation;
     hello->from = self->rank;
     hello->world = self->world;
+    hello->connections = (uint16_t)self->connections;
     hello_mac(hello, self->secret, challenge, hello->mac);
 }
 
@@ -77,8 +78,10 @@ enum handshake_status hello_judge(const struct hello *hello, const struct creden
 void welcome_make(struct welcome *welcome, const struct credentials *self,
                   const struct hello *hello, enum handshake_status status)
 {
-    *welcome = (struct welcome){
-        .magic = HANDSHAKE_MAGIC, .status = status, .generation = self->generation};
+    *welcome = (struct welcome){.magic = HANDSHAKE_MAGIC,
+                                .status = (uint16_t)status,
+                                .connections = (uint16_t)self->connections,
+                                .generation = self->generation};
     if (status == HANDSHAKE_WELCOME)
         welcome_mac(welcome, self->secret, hello, welcome->mac);
 }

@@ -41,15 +41,17 @@ struct hello {
     uint32_t version;
     uint64_t generation;
     int32_t from, to, world;
-    uint32_t channel;
+    uint16_t channel;
+    uint16_t connections; /* for data, as many as the connector wants of a pair */
     uint8_t nonce[HANDSHAKE_NONCE_BYTES];
     uint8_t mac[SHA256_BYTES];
 };
 
 struct welcome {
     uint32_t magic;
-    uint32_t status;
-    uint64_t generation; /* the acceptor's */
+    uint16_t status;
+    uint16_t connections; /* that the acceptor wants */
+    uint64_t generation;  /* the acceptor's */
     uint8_t mac[SHA256_BYTES];
 };
 
@@ -58,6 +60,7 @@ struct credentials {
     const uint8_t *secret; /* [SHA256_BYTES] */
     uint64_t generation;
     int rank, world;
+    int connections;
 };
 
 void challenge_make(struct challenge *challenge, const uint8_t nonce[HANDSHAKE_NONCE_BYTES]);

@@ -16,8 +16,12 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
                  const struct comm_options *options, struct error *err)
 {
     *meeting = (struct meeting){.options = options, .listener = listener};
-    meeting->self =
-        (struct credentials){options->secret, options->generation, options->rank, options->world};
+    int most = COMM_TCP_MAX, wish = options->tcp_connections;
+    meeting->self = (struct credentials){.secret = options->secret,
+                                         .generation = options->generation,
+                                         .rank = options->rank,
+                                         .world = options->world,
+                                         .connections = wish < most ? wish : most};
     meeting->own = (struct segment_handles){-1, -1, -1};
     meeting->started_us = comm_now_us();
     meeting->deadline_ms = meeting->started_us / 1000 + options->connect_timeout_ms;
@@ -37,10 +41,10 @@ struct met met_nothing(void)
     return met;
 }
 
-int meeting_connections(const struct meeting *meeting)
+void meeting_agree(struct meeting *meeting, int peer, int connections)
 {
-    int wish = meeting->options->tcp_connections;
-    return wish < 1 ? 1 : wish > COMM_TCP_MAX ? (int)COMM_TCP_MAX : wish;
+    int own = meeting->self.connections, fewer = connections < own ? connections : own;
+    meeting->met[peer].connections = fewer < 1 ? 1 : fewer;
 }
 
 static void close_if_open(int fd)
@@ -75,7 +79,7 @@ bool meeting_complete(const struct meeting *meeting, int peer)
     const struct met *met = &meeting->met[peer];
     if (met->control_fd < 0 || meeting_same_host(meeting, peer))
         return met->control_fd >= 0;
-    for (int i = 0; i < meeting_connections(meeting); i++)
+    for (int i = 0; i < met->connections; i++)
         if (met->data_fds[i] < 0)
             return false;
     return true;

@@ -12,6 +12,7 @@
 
 struct met {
     int control_fd;                 /* -1 until connected */
+    int connections;                /* for data: the fewer of what both want, known from then on */
     int data_fds[COMM_TCP_MAX];     /* of a rank of another host */
     bool settled;                   /* it has every connection too */
     struct segment_handles handles; /* of a rank of the same host */
@@ -60,8 +61,8 @@ struct met met_nothing(void);
 /* It has connected to us in every way it has to. */
 bool meeting_complete(const struct meeting *meeting, int peer);
 
-/* Data connections of a pair. */
-int meeting_connections(const struct meeting *meeting);
+/* What `peer` said in the handshake that it wants. */
+void meeting_agree(struct meeting *meeting, int peer, int connections);
 bool meeting_same_host(const struct meeting *meeting, int peer);
 
 #endif

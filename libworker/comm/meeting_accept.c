@@ -82,7 +82,7 @@ static int *place_of(struct meeting *meeting, const struct stranger *stranger)
     if (stranger->hello.channel == CHANNEL_CONTROL)
         return met->control_fd < 0 ? &met->control_fd : NULL;
     int which = (int)stranger->hello.channel - CHANNEL_DATA;
-    if (same_host || which >= meeting_connections(meeting))
+    if (same_host || met->control_fd < 0 || which >= met->connections)
         return NULL;
     return met->data_fds[which] < 0 ? &met->data_fds[which] : NULL;
 }
@@ -104,6 +104,7 @@ static int answer(struct meeting *meeting, struct stranger *stranger, struct err
         return 0;
     }
     *place = stranger->fd;
+    meeting_agree(meeting, stranger->hello.from, stranger->hello.connections);
     if (stranger->by_name)
         return meeting_trade_handles(meeting, stranger->hello.from, err);
     return 0;

@@ -27,6 +27,7 @@ static int introduce(struct meeting *meeting, int fd, struct hello *hello, struc
         return rc;
     switch (welcome_judge(&welcome, &meeting->self, hello)) {
     case HANDSHAKE_WELCOME:
+        meeting_agree(meeting, hello->to, welcome.connections);
         return 0;
     case HANDSHAKE_BEHIND:
         return error_set(err, WK_EABORT, "it is in generation %llu, so %llu is over",
@@ -63,7 +64,7 @@ static int attempt(struct meeting *meeting, const struct endpoint *endpoint, str
     return 0;
 }
 
-static int dial_channel(struct meeting *meeting, int peer, uint32_t channel, int *ret_fd,
+static int dial_channel(struct meeting *meeting, int peer, uint16_t channel, int *ret_fd,
                         struct error *err)
 {
     const char *text = meeting->options->endpoints[peer];
@@ -97,7 +98,7 @@ int meeting_dial(struct meeting *meeting, int peer, struct error *err)
     int rc = dial_channel(meeting, peer, CHANNEL_CONTROL, &met->control_fd, err);
     if (rc == 0 && meeting_same_host(meeting, peer))
         return meeting_trade_handles(meeting, peer, err);
-    for (int i = 0; rc == 0 && i < meeting_connections(meeting); i++)
-        rc = dial_channel(meeting, peer, CHANNEL_DATA + (uint32_t)i, &met->data_fds[i], err);
+    for (int i = 0; rc == 0 && i < met->connections; i++)
+        rc = dial_channel(meeting, peer, (uint16_t)(CHANNEL_DATA + i), &met->data_fds[i], err);
     return rc;
 }

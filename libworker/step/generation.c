@@ -85,6 +85,7 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     struct wk_comm *comm;
     options->connect_timeout_ms = timeout_ms(ctx, SETTING_CONNECT_TIMEOUT);
     options->timeout_ms = timeout_ms(ctx, SETTING_COMM_TIMEOUT);
+    options->tcp_connections = (int)settings_integer(&ctx->settings, SETTING_COMM_CONNECTIONS);
     options->ways = settings_text(&ctx->settings, SETTING_COMM_WAYS);
     options->cancelled = superseded;
     options->cancelled_arg = ctx;

@@ -240,7 +240,7 @@ static int same_bits(enum ranks_kind kind, int world)
         {.hosts = HOSTS_SHARED},
         {.hosts = HOSTS_SHARED, .arena = true},
         {.hosts = HOSTS_APART},
-        {.hosts = HOSTS_APART, .ways = "chain"},
+        {.hosts = HOSTS_APART, .tcp_connections = -1, .ways = "chain"},
         {.hosts = HOSTS_MIXED},
         {.hosts = HOSTS_MIXED, .arena = true, .tcp_connections = 3},
         {.hosts = HOSTS_MIXED, .arena = true, .ways = "direct:1 two_levels"},

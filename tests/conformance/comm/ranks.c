@@ -57,7 +57,7 @@ static int be_rank(const struct ranks *ranks, struct meeting_place *place, int r
         .generation = ranks->generation,
         .connect_timeout_ms = ranks->connect_timeout_ms ? ranks->connect_timeout_ms : 10000,
         .timeout_ms = ranks->timeout_ms,
-        .tcp_connections = ranks->tcp_connections,
+        .tcp_connections = ranks->tcp_connections < 0 ? 1 + rank % 4 : ranks->tcp_connections,
         .ways = rank == 1 && ranks->other_ways ? ranks->other_ways : ranks->ways,
     };
     memset(options.secret, rank == ranks->wrong_secret_of ? 1 : 2, sizeof(options.secret));

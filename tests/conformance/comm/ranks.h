@@ -17,7 +17,7 @@ struct ranks {
     int world;
     int timeout_ms;
     int connect_timeout_ms; /* 0 = 10 s */
-    int tcp_connections;    /* of a pair; 0 = 1 */
+    int tcp_connections;    /* of a pair; 0 = 1; -1 = each rank wants another number */
     const char *ways;       /* NULL = as measured */
     const char *other_ways; /* of rank 1, if not NULL */
     uint64_t generation;

@@ -455,7 +455,7 @@ Test(endpoint, parses_what_listeners_say_and_refuses_the_rest)
 Test(handshake, every_changed_byte_is_noticed)
 {
     uint8_t secret[SHA256_BYTES] = {1}, nonce[HANDSHAKE_NONCE_BYTES] = {2};
-    struct credentials acceptor = {secret, 7, 0, 2}, connector = {secret, 7, 1, 2};
+    struct credentials acceptor = {secret, 7, 0, 2, 1}, connector = {secret, 7, 1, 2, 3};
     struct challenge challenge;
     struct hello hello = {.to = 0, .channel = CHANNEL_DATA}, changed;
     struct welcome welcome, other;
