@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 2)
 PYTHON = "/usr/bin/python3"
 COMPILERS_NICE = 5  # a test that waits for the clock goes before a compiler
-SYSTEM_LANES = 3
+SYSTEM_LANES = 2
 # Begun first, so that none of them runs alone at the end.
 LONG_FILES = ["test_moves.py", "test_training.py", "test_bad_input.py", "test_kills.py"]
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
-TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups",
+TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups", "comm_arenas",
                 "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair"]
 TSAN_TESTS = "^(test_loop_threads|unit_session|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
 

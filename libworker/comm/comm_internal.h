@@ -203,6 +203,7 @@ struct wk_comm {
     int timeout_ms;
     int tcp_connections;
     int spin_us;
+    int crowded;        /* waits to come that do not yield: others compute on this core (wait.c) */
     struct peer *peers; /* [world]; the own one unused */
     struct segment segment;
     bool has_segment;

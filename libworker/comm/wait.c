@@ -17,7 +17,9 @@ enum {
     HEAR_MOVES = 8,  /* the same of turns that moved something */
     PAUSE_US = 4,    /* an answer that is on its way */
     SPIN_US = 200,
-    YIELDS = 4, /* when there are more ranks than cores */
+    YIELDS = 4,         /* when there are more ranks than cores */
+    TAKEN_US = 400,     /* a yield that took longer gave the core to somebody who computes */
+    CROWDED_WAITS = 32, /* that sleep at once thereafter */
     EVENTS_MAX = 32,
     POLL_MS = 1, /* between looks of a rank that nobody may wake in time */
     NAMES_BYTES = 160,
@@ -163,18 +165,28 @@ static void began(struct wk_comm *comm, struct wait *wait, int64_t now_us)
     }
 }
 
-/* True while it is worth looking again without sleeping. Yielding lets the rank we wait for run if
- * it was put on this core; and as both stay runnable, the scheduler sees that they belong on two.
- */
+/* Yielding lets the rank we wait for run if it was put on this core; and as both stay runnable, the
+ * scheduler sees that they belong on two. Where others compute on the core, each yield is a whole
+ * turn of theirs, while who sleeps is let in as soon as it is woken: false then. */
+static bool yield(struct wk_comm *comm)
+{
+    if (comm->crowded > 0) {
+        comm->crowded--;
+        return false;
+    }
+    int64_t from_us = comm_now_us();
+    sched_yield();
+    if (comm_now_us() - from_us > TAKEN_US)
+        comm->crowded = CROWDED_WAITS;
+    return true;
+}
+
+/* True while it is worth looking again without sleeping. */
 static bool spin(struct wk_comm *comm, struct wait *wait)
 {
     wait->turns++;
-    if (comm->spin_us == 0) {
-        if (wait->turns > YIELDS)
-            return false;
-        sched_yield();
-        return true;
-    }
+    if (comm->spin_us == 0)
+        return wait->turns <= YIELDS && yield(comm);
     if (wait->turns % CLOCK_TURNS == 1 || wait->yields) {
         int64_t now_us = comm_now_us();
         if (wait->spin_start_us == 0)
@@ -185,9 +197,8 @@ static bool spin(struct wk_comm *comm, struct wait *wait)
         wait->yields = now_us - wait->spin_start_us >= PAUSE_US;
     }
     if (wait->yields)
-        sched_yield();
-    else
-        pause_cpu();
+        return yield(comm);
+    pause_cpu();
     return true;
 }
 

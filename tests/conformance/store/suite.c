@@ -193,6 +193,7 @@ static void same_job(const struct job *a, const struct job *b)
         job->current.nodes = job->forming.nodes = 0;
         job->waiting = false;
         job->tenant = NULL;
+        job->begun = job->flexible = NULL;
         memset(&job->timer, 0, sizeof job->timer);
         job->tokens_per_second = 0;
     }

@@ -129,7 +129,9 @@ Test(spec, every_setting_of_a_job_goes_through_and_comes_out_as_it_was_said)
 {
     for (int i = 0; i < SETTINGS_COUNT; i++) {
         const struct setting_row *row = &setting_rows[i];
-        const char *value = *row->fallback ? row->fallback : "latest";
+        const char *value = *row->fallback           ? row->fallback
+                            : i == SETTING_COMM_WAYS ? "direct:8K chain"
+                                                     : "latest";
         char text[256];
         if (row->use != SETTING_OF_JOB)
             continue;
