@@ -11,9 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    CHECK_LIMIT_S = 600
-}; /* of what never ends: beside other work a test may take ten times as long */
+/* Of what never ends: beside other work a test may take ten times as long. */
+enum { CHECK_LIMIT_S = 600 };
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
