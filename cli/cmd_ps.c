@@ -1,10 +1,10 @@
 /* muster ps: jobs, newest first */
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/job_text.h"
 #include "cli/last_words.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
@@ -42,18 +42,14 @@ static const struct args_command command = {
 
 static void job_row(struct table *table, const Muster__Job *job)
 {
-    char age[FORMAT_MAX], rate[FORMAT_MAX];
+    char age[FORMAT_MAX], text[FORMAT_MAX];
     table_cell(table, "%s", job->id);
     table_cell(table, "%s", job->spec ? job->spec->name : "");
     table_cell(table, "%s", job_state_word(job->state));
     table_cell(table, "%u", job->world);
-    if (job->total_steps)
-        table_cell(table, "%" PRIu64 "/%" PRIu64, job->step, job->total_steps);
-    else
-        table_cell(table, "%" PRIu64, job->step);
-    table_cell(table, job->loss > 0 ? "%.4f" : "-", job->loss);
-    table_cell(table, "%s",
-               job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
+    table_cell(table, "%s", job_step_text(job, text));
+    table_cell(table, "%s", job_loss_text(job, text));
+    table_cell(table, "%s", job_rate_text(job, text));
     table_cell(table, "%s", age_text(job->submitted_wall_ms, age));
     const char *reason = job->reason ? job->reason->text : "";
     bool whole = strlen(reason) <= REASON_COLUMNS || !isatty(STDOUT_FILENO);

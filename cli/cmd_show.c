@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/job_text.h"
 #include "cli/last_words.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
@@ -91,9 +92,25 @@ static void show_ledger(const Muster__Ledger *ledger)
     putchar('\n');
 }
 
+static void show_progress(const Muster__Job *job)
+{
+    char text[FORMAT_MAX];
+    if (job->step_known_case == MUSTER__JOB__STEP_KNOWN_STEP)
+        printf("progress    step %" PRIu64, job->step);
+    else
+        printf("progress    unknown: the program reports no steps");
+    if (job->total_steps)
+        printf(" of %" PRIu64, job->total_steps);
+    if (job_loss_known(job))
+        printf(", loss %s", job_loss_text(job, text));
+    if (job_rate_known(job))
+        printf(", %s tokens/s", job_rate_text(job, text));
+    putchar('\n');
+}
+
 static void show_facts(const Muster__Job *job)
 {
-    char age[FORMAT_MAX], rate[FORMAT_MAX], time[FORMAT_MAX];
+    char age[FORMAT_MAX], time[FORMAT_MAX];
     const char *word = job_state_word(job->state);
     printf("%s%s%s  %s\n", colour_bold(stdout), job->id, colour_off(stdout),
            job->spec ? job->spec->name : "");
@@ -110,14 +127,8 @@ static void show_facts(const Muster__Job *job)
            job->world, job->restarts, job->recoveries);
     if (job->last_recovery_ms)
         printf(" (last %.2f s)", (double)job->last_recovery_ms / 1000);
-    printf("\nprogress    step %" PRIu64, job->step);
-    if (job->total_steps)
-        printf(" of %" PRIu64, job->total_steps);
-    if (job->loss > 0)
-        printf(", loss %.4f", job->loss);
-    if (job->tokens_per_second > 0)
-        printf(", %s tokens/s", count_text(job->tokens_per_second, rate));
     putchar('\n');
+    show_progress(job);
     if (job->n_spares > 0 || (job->spec && job->spec->nodes && job->spec->nodes->spares)) {
         printf("spares      %zu of %u:", job->n_spares,
                job->spec && job->spec->nodes ? job->spec->nodes->spares : 0);
@@ -147,6 +158,18 @@ static void show_facts(const Muster__Job *job)
     }
 }
 
+static void worker_figures(struct table *table, const Muster__Worker *worker)
+{
+    if (worker->pid_known_case == MUSTER__WORKER__PID_KNOWN_PID)
+        table_cell(table, "%" PRId64, worker->pid);
+    else
+        table_cell(table, "-");
+    if (worker->step_known_case == MUSTER__WORKER__STEP_KNOWN_STEP)
+        table_cell(table, "%" PRIu64, worker->step);
+    else
+        table_cell(table, "-");
+}
+
 static void show_workers(const Muster__Job *job)
 {
     static const char *const titles[] = {">RANK", "NODE", "STATE", ">PID", ">STEP", "EXIT", NULL};
@@ -159,8 +182,7 @@ static void show_workers(const Muster__Job *job)
         table_cell(&table, "%u", worker->rank);
         table_cell(&table, "%s", worker->node);
         table_cell(&table, "%s", state ? state : "unknown");
-        table_cell(&table, "%" PRId64, worker->pid);
-        table_cell(&table, "%" PRIu64, worker->step);
+        worker_figures(&table, worker);
         table_cell(&table, "%s", worker->exit ? worker->exit->text : "");
     }
     if (table.count) {

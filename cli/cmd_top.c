@@ -1,9 +1,9 @@
 /* muster top: nodes and active jobs, again and again */
-#include <inttypes.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/job_text.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
 
@@ -60,7 +60,7 @@ static void print_jobs(const Muster__ListJobsAnswer *answer)
 {
     static const char *const titles[] = {"JOB",   "NAME",   "TENANT", "STATE",  ">WORLD", ">STEP",
                                          ">LOSS", ">TOK/S", ">AGE",   "REASON", NULL};
-    char rate[FORMAT_MAX], age[FORMAT_MAX];
+    char text[FORMAT_MAX], age[FORMAT_MAX];
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < answer->n_jobs; i++) {
@@ -70,10 +70,9 @@ static void print_jobs(const Muster__ListJobsAnswer *answer)
         table_cell(&table, "%s", job->spec ? job->spec->tenant : "");
         table_cell(&table, "%s", job_state_word(job->state));
         table_cell(&table, "%u", job->world);
-        table_cell(&table, "%" PRIu64, job->step);
-        table_cell(&table, job->loss > 0 ? "%.4f" : "-", job->loss);
-        table_cell(&table, "%s",
-                   job->tokens_per_second > 0 ? count_text(job->tokens_per_second, rate) : "");
+        table_cell(&table, "%s", job_step_text(job, text));
+        table_cell(&table, "%s", job_loss_text(job, text));
+        table_cell(&table, "%s", job_rate_text(job, text));
         table_cell(&table, "%s", age_text(job->submitted_wall_ms, age));
         table_cell(&table, "%.48s", job->reason ? job->reason->text : "");
     }

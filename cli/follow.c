@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/job_text.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
@@ -37,7 +38,7 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
 {
     if (!screen->terminal)
         return;
-    char line[512], rate[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
+    char line[512], text[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
     double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
     for (int i = 0; i < BAR_CELLS && job->total_steps; i++)
         strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);
@@ -46,11 +47,10 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
     if (job->total_steps)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %" PRIu64 "/%" PRIu64, job->step,
                       job->total_steps);
-    if (job->loss > 0)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  loss %.4f", job->loss);
-    if (job->tokens_per_second > 0)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  %s tok/s",
-                      count_text(job->tokens_per_second, rate));
+    if (job_loss_known(job))
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "  loss %s", job_loss_text(job, text));
+    if (job_rate_known(job))
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "  %s tok/s", job_rate_text(job, text));
     if (job->world)
         snprintf(line + n, sizeof(line) - (size_t)n, "  world %u", job->world);
     fprintf(stderr, "\r\033[K%s", line);

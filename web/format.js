@@ -59,6 +59,10 @@ export function count(value) {
 
 export const plural = (n, word) => `${n} ${word}${Number(n) === 1 ? "" : "s"}`;
 export const percent = (part, whole) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "–");
-export const loss = (value) => (Number(value) > 0 ? Number(value).toFixed(4) : "–");
-export const rate = (job) => (Number(job.tokens_per_second) > 0 ? count(job.tokens_per_second) : "–");
-export const step = (job) => (Number(job.total_steps) ? `${count(job.step)} / ${count(job.total_steps)}` : count(job.step));
+
+// What a program did not tell is null: a dash, not a 0.
+const told = (value, text) => (value === null || value === undefined ? "–" : text(value));
+export const counted = (value) => told(value, count);
+export const loss = (value) => told(value, (v) => (typeof v === "number" ? v.toFixed(4) : v)); // else "NaN", "Infinity"
+export const rate = (job) => counted(job.tokens_per_second);
+export const step = (job) => counted(job.step) + (Number(job.total_steps) ? ` / ${count(job.total_steps)}` : "");

@@ -1,7 +1,7 @@
 // The workers of a job: where they are, how far, and for whom they wait.
 
 import { h, state, table } from "./dom.js";
-import { count, span } from "./format.js";
+import { count, counted, span } from "./format.js";
 
 const SHOWN_MAX = 256;
 
@@ -25,7 +25,7 @@ export function ranksTable(workers) {
   const rows = sorted.slice(0, SHOWN_MAX).map((w) => {
     const behind = gone(w) ? 0 : best - Number(w.step || 0), isLate = !gone(w) && late.has(w.rank || 0);
     return { key: w.uid, class: isLate ? "late" : undefined, cells: [
-      w.rank || 0, w.node, state(w.state), Number(w.pid) || "–", count(w.step), behind ? count(behind) : "",
+      w.rank || 0, w.node, state(w.state), Number(w.pid) || "–", counted(w.step), behind ? count(behind) : "",
       isLate ? h("b", {}, "others wait for it") : waits(w)] };
   });
   return [table([">Rank", "Node", "State", ">Process", ">Step", ">Behind", "What it does"], rows, "No workers now.", "Ranks"),

@@ -52,6 +52,23 @@ size_t *field_count(const ProtobufCMessage *message, const ProtobufCFieldDescrip
     return (size_t *)(void *)((char *)(uintptr_t)message + field->quantifier_offset);
 }
 
+bool field_is_optional(const ProtobufCFieldDescriptor *field)
+{
+    return field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
+}
+
+/* protobuf-c keeps the number of the oneof's member that is set where other fields have a count. */
+bool field_is_present(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    return *(const uint32_t *)(const void *)field_count(message, field) == field->id;
+}
+
+void field_set_present(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    if (field_is_optional(field))
+        *(uint32_t *)(void *)field_count(message, field) = field->id;
+}
+
 /* "workers_per_node" is "workersPerNode": an underscore goes and the letter behind it is raised. */
 static bool is_camel_of(const char *camel, const char *name)
 {

@@ -19,6 +19,13 @@ bool field_is_map(const ProtobufCFieldDescriptor *field);
 void *field_member(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 size_t *field_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 
+/* A scalar that may be absent: the one member of a oneof. */
+bool field_is_optional(const ProtobufCFieldDescriptor *field);
+
+/* Of an optional field whether it is there, and the mark that it is; others have no such mark. */
+bool field_is_present(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
+void field_set_present(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
+
 /* By schema name or its lowerCamelCase form; NULL if unknown. */
 const ProtobufCFieldDescriptor *field_find(const ProtobufCMessageDescriptor *type,
                                            const char *name);

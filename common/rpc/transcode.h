@@ -7,7 +7,8 @@
  * - Unknown fields are refused, with their line and the nearest name.
  *
  * 64-bit integers are strings, enums their names (numbers accepted), bytes base64, maps objects,
- * doubles may be "NaN", "Infinity", "-Infinity"; null means absent. No state; any thread.
+ * doubles may be "NaN", "Infinity", "-Infinity"; null means absent, and is what an optional
+ * field that is not there is written as where defaults are. No state; any thread.
  */
 #ifndef RPC_TRANSCODE_H
 #define RPC_TRANSCODE_H

@@ -389,14 +389,13 @@ static int read_field(const struct input *in, const struct tree *node,
 {
     if (node->kind == TREE_NULL)
         return 0;
-    never(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF); /* the schemas have none */
     if (field_is_map(field))
         return read_map(in, node, field, depth, message);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return read_list(in, node, field, depth, message);
     int rc = read_value(in, node, field, depth, field_member(message, field));
-    if (rc == 0 && field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset)
-        *(protobuf_c_boolean *)(void *)field_count(message, field) = 1;
+    if (rc == 0)
+        field_set_present(message, field);
     return rc;
 }
 

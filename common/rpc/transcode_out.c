@@ -175,8 +175,8 @@ static bool to_be_written(const struct output *out, const ProtobufCMessage *mess
         return out->defaults || *field_count(message, field) > 0;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
         return *(const void *const *)member != NULL;
-    if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset)
-        return *(protobuf_c_boolean *)(void *)field_count(message, field);
+    if (field_is_optional(field))
+        return out->defaults || field_is_present(message, field);
     if (out->defaults && !(field->flags & PROTOBUF_C_FIELD_FLAG_DEPRECATED))
         return true;
     if (field->type == PROTOBUF_C_TYPE_STRING)
@@ -200,6 +200,8 @@ static struct tree *write_message(const struct output *out, const ProtobufCMessa
             value = write_map(out, message, field);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             value = write_list(out, message, field);
+        else if (field_is_optional(field) && !field_is_present(message, field))
+            value = tree_null(out->arena);
         else
             value = write_value(out, field, field_member(message, field));
         if (append(map, field->name, value) != 0)

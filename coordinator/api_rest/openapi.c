@@ -26,54 +26,61 @@ static void need(struct schemas *schemas, const ProtobufCMessageDescriptor *type
         schemas->types[schemas->count++] = type;
 }
 
-static void scalar(struct buf *out, const ProtobufCFieldDescriptor *field)
+/* Without its last brace. */
+static void open_scalar(struct buf *out, const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
     case PROTOBUF_C_TYPE_SFIXED32:
-        (void)buf_str(out, "{\"type\":\"integer\",\"format\":\"int32\"}");
+        (void)buf_str(out, "{\"type\":\"integer\",\"format\":\"int32\"");
         return;
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_FIXED32:
-        (void)buf_str(out, "{\"type\":\"integer\",\"format\":\"int64\",\"minimum\":0}");
+        (void)buf_str(out, "{\"type\":\"integer\",\"format\":\"int64\",\"minimum\":0");
         return;
     case PROTOBUF_C_TYPE_INT64:
     case PROTOBUF_C_TYPE_SINT64:
     case PROTOBUF_C_TYPE_SFIXED64:
-        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"int64\"}");
+        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"int64\"");
         return;
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
-        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"uint64\"}");
+        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"uint64\"");
         return;
     case PROTOBUF_C_TYPE_FLOAT:
     case PROTOBUF_C_TYPE_DOUBLE:
-        (void)buf_str(out, "{\"type\":\"number\",\"format\":\"double\"}");
+        (void)buf_str(out, "{\"type\":\"number\",\"format\":\"double\"");
         return;
     case PROTOBUF_C_TYPE_BOOL:
-        (void)buf_str(out, "{\"type\":\"boolean\"}");
+        (void)buf_str(out, "{\"type\":\"boolean\"");
         return;
     case PROTOBUF_C_TYPE_STRING:
-        (void)buf_str(out, "{\"type\":\"string\"}");
+        (void)buf_str(out, "{\"type\":\"string\"");
         return;
     case PROTOBUF_C_TYPE_BYTES:
-        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"byte\"}");
+        (void)buf_str(out, "{\"type\":\"string\",\"format\":\"byte\"");
         return;
     case PROTOBUF_C_TYPE_ENUM: {
         const ProtobufCEnumDescriptor *type = field->descriptor;
         (void)buf_str(out, "{\"type\":\"string\",\"enum\":[");
         for (unsigned i = 0; i < type->n_values; i++)
             (void)buf_printf(out, "%s\"%s\"", i ? "," : "", type->values[i].name);
-        (void)buf_str(out, "]}");
+        (void)buf_str(out, "]");
         return;
     }
     case PROTOBUF_C_TYPE_MESSAGE: {
         const ProtobufCMessageDescriptor *type = field->descriptor;
-        (void)buf_printf(out, "{\"$ref\":\"#/components/schemas/%s\"}", type->name);
+        (void)buf_printf(out, "{\"$ref\":\"#/components/schemas/%s\"", type->name);
         return;
     }
     }
+}
+
+static void scalar(struct buf *out, const ProtobufCFieldDescriptor *field)
+{
+    open_scalar(out, field);
+    (void)buf_str(out, field_is_optional(field) ? ",\"nullable\":true}" : "}");
 }
 
 static void field_schema(struct buf *out, struct schemas *schemas,

@@ -293,6 +293,7 @@ static int worker_state(Muster__Worker__State state, enum worker_state *ret, str
     case MUSTER__WORKER__STATE__exited:
         *ret = WORKER_EXITED;
         return 0;
+    case MUSTER__WORKER__STATE__running: /* said of workers, never by their agents */
     case MUSTER__WORKER__STATE__unknown:
     case _MUSTER__WORKER__STATE_IS_INT_SIZE:
         break;

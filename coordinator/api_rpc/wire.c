@@ -1,5 +1,6 @@
 #include "coordinator/api_rpc/wire.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "coordinator/core/step.h"
@@ -55,9 +56,19 @@ static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info
     return ret;
 }
 
-static Muster__Worker__State worker_state(enum worker_state state)
+/* A program that never says Hello runs, as far as anybody can tell, once its gang is whole. */
+static bool runs_unaware(const struct job *job, const struct worker *worker)
 {
-    switch (state) {
+    const struct group *group = &job->current;
+    return worker->state == WORKER_STARTING && !worker->aware && group->published &&
+           worker->generation == group->generation;
+}
+
+static Muster__Worker__State worker_state(const struct job *job, const struct worker *worker)
+{
+    if (runs_unaware(job, worker))
+        return MUSTER__WORKER__STATE__running;
+    switch (worker->state) {
     case WORKER_ASSIGNED:
         return MUSTER__WORKER__STATE__assigned;
     case WORKER_STARTING:
@@ -89,7 +100,8 @@ static Muster__Wait *wire_wait(struct arena *arena, const struct collective_wait
     return ret;
 }
 
-static Muster__Worker *wire_worker(struct arena *arena, const struct worker *worker)
+static Muster__Worker *wire_worker(struct arena *arena, const struct job *job,
+                                   const struct worker *worker)
 {
     Muster__Worker *ret = arena_alloc(arena, sizeof *ret);
     if (!ret)
@@ -99,9 +111,15 @@ static Muster__Worker *wire_worker(struct arena *arena, const struct worker *wor
     ret->rank = worker->rank < 0 ? 0 : (uint32_t)worker->rank;
     ret->local_rank = (uint32_t)worker->local_rank;
     ret->node = text(worker->node);
-    ret->state = worker_state(worker->state);
-    ret->pid = worker->pid;
-    ret->step = worker->step;
+    ret->state = worker_state(job, worker);
+    if (worker->pid > 0) {
+        ret->pid_known_case = MUSTER__WORKER__PID_KNOWN_PID;
+        ret->pid = worker->pid;
+    }
+    if (worker->aware || worker->step > 0) {
+        ret->step_known_case = MUSTER__WORKER__STEP_KNOWN_STEP;
+        ret->step = worker->step;
+    }
     ret->generation = worker->generation;
     if (worker->state == WORKER_EXITED && !(ret->exit = wire_exit(arena, &worker->exit)))
         return NULL;
@@ -146,7 +164,7 @@ static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job
     for (int i = 0; i < job->workers_count; i++) {
         if (job->workers[i].spare)
             continue;
-        ret->workers[ret->n_workers] = wire_worker(arena, &job->workers[i]);
+        ret->workers[ret->n_workers] = wire_worker(arena, job, &job->workers[i]);
         if (!ret->workers[ret->n_workers])
             return false;
         ret->n_workers++;
@@ -165,25 +183,58 @@ static bool wire_spares(struct arena *arena, const struct job *job, Muster__Job 
     return ret->spares;
 }
 
+/* Some rank speaks libworker's protocol, or did: its 0 is a number and not silence. */
+static bool tells_steps(const struct job *job)
+{
+    bool tells = job->step > 0 || job->total_steps > 0;
+    for (int i = 0; !tells && i < job->workers_count; i++)
+        tells = job->workers[i].aware;
+    return tells;
+}
+
+/* What the program told of its training; the rest stays absent. Stores of older versions have 0 for
+ * a loss that was never told. */
+static void wire_training(const struct job *job, Muster__Job *ret)
+{
+    if (!tells_steps(job))
+        return;
+    ret->step_known_case = MUSTER__JOB__STEP_KNOWN_STEP;
+    ret->step = job->step;
+    if (!isnan(job->loss)) {
+        ret->loss_known_case = MUSTER__JOB__LOSS_KNOWN_LOSS;
+        ret->loss = job->loss;
+    }
+    if (!isnan(job->tokens_per_second)) {
+        ret->tokens_per_second_known_case = MUSTER__JOB__TOKENS_PER_SECOND_KNOWN_TOKENS_PER_SECOND;
+        ret->tokens_per_second = job->tokens_per_second;
+    }
+    if (job->total_steps > 0) {
+        ret->total_steps_known_case = MUSTER__JOB__TOTAL_STEPS_KNOWN_TOTAL_STEPS;
+        ret->total_steps = job->total_steps;
+    }
+}
+
 static void wire_progress(const struct job *job, Muster__Job *ret)
 {
     ret->generation = job->current.generation;
     ret->world = (uint32_t)job->current.world;
     ret->restarts = (uint32_t)job->restarts;
-    ret->step = job->step;
-    ret->loss = job->loss;
-    ret->tokens_per_second = job->tokens_per_second;
-    ret->total_steps = job->total_steps;
     ret->submitted_wall_ms = job->submitted_wall_ms;
     ret->started_wall_ms = job->started_wall_ms;
     ret->ended_wall_ms = job->ended_wall_ms;
-    ret->exit_code = job->exit_code;
     ret->version = job->version;
     ret->preempted_by = text(job->preempted_by);
     ret->preempted_wall_ms = job->preempted_wall_ms;
     ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;
     ret->recoveries = job->recoveries;
-    ret->last_recovery_ms = job->last_recovery_ms;
+    if (job_state_ended(job->state)) {
+        ret->exit_code_known_case = MUSTER__JOB__EXIT_CODE_KNOWN_EXIT_CODE;
+        ret->exit_code = job->exit_code;
+    }
+    if (job->last_recovery_ms > 0) {
+        ret->last_recovery_ms_known_case = MUSTER__JOB__LAST_RECOVERY_MS_KNOWN_LAST_RECOVERY_MS;
+        ret->last_recovery_ms = job->last_recovery_ms;
+    }
 }
 
 /* What was asked for at submit, with the number of nodes of a later scale. A past job has no parsed
@@ -226,6 +277,7 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
         return NULL;
     ret->state = job_state(job->state);
     ret->reason = wire_job_reason(arena, job);
+    wire_training(job, ret);
     wire_progress(job, ret);
     const struct checkpoint *last = job_last_checkpoint(job);
     if (last && !(ret->last_checkpoint = wire_checkpoint(arena, last)))

@@ -13,6 +13,7 @@
  *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► queued:
  *   it gave way to another job and waits again
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,7 @@ static struct job *new_job(struct step *step)
     job->state = JOB_QUEUED;
     job->next_generation = job->next_uid = 1;
     job->submitted_wall_ms = step->wall_ms;
+    job->loss = job->tokens_per_second = NAN;
     ledger_begin(&job->ledger, step->now_ms);
     reason_set(&job->reason, REASON_SUBMITTED, "accepted");
     return job;

@@ -259,7 +259,7 @@ struct job {
     int grow_failures;     /* in a row */
     /* progress, as reported */
     uint64_t step, total_steps;
-    double loss, tokens_per_second;
+    double loss, tokens_per_second; /* NAN = not told yet */
     /* recovery being measured */
     int64_t broken_at_ms; /* 0 = nothing to recover from */
     uint64_t broken_at_step;

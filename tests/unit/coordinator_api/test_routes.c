@@ -75,6 +75,9 @@ Test(openapi, is_json_that_describes_every_route_and_schema)
     check_refs(tree, schemas);
     struct tree *job = tree_get(tree_get(schemas, "muster.Job"), "properties");
     cr_assert_str_eq(tree_get(tree_get(job, "step"), "format")->string, "uint64");
+    cr_assert(tree_get(tree_get(job, "step"), "nullable")->boolean,
+              "no step is told by most programs");
+    cr_assert_null(tree_get(tree_get(job, "generation"), "nullable"));
     arena_fini(&arena);
     buf_fini(&text);
 }

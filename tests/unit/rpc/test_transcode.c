@@ -74,7 +74,7 @@ Test(transcode, defaults_are_written_on_request)
 {
     char *json = round_trip("{}", &muster__worker__descriptor, true);
     cr_assert_str_eq(json, "{\"uid\":\"0\",\"rank\":0,\"local_rank\":0,\"node\":\"\","
-                           "\"state\":\"unknown\",\"pid\":\"0\",\"step\":\"0\","
+                           "\"state\":\"unknown\",\"pid\":null,\"step\":null,"
                            "\"generation\":\"0\"}");
     free(json);
     json = round_trip("{}", &muster__board_answer__descriptor, true);
@@ -83,6 +83,17 @@ Test(transcode, defaults_are_written_on_request)
     json = round_trip("{\"name\":\"n\"}", &muster__node__descriptor, true);
     cr_assert_not_null(strstr(json, "\"labels\":{},\"gpus\":[]"));
     cr_assert_null(strstr(json, "reason"));
+    free(json);
+}
+
+Test(transcode, an_optional_field_is_null_or_a_value_which_may_be_0)
+{
+    const ProtobufCMessageDescriptor *type = &muster__job__descriptor;
+    comes_back("{\"step\":\"0\",\"loss\":0.0}", type);
+    becomes("{\"step\":null,\"loss\":null}", "{}", type);
+    becomes("{\"tokensPerSecond\":1}", "{\"tokens_per_second\":1.0}", type);
+    char *json = round_trip("{\"step\":0}", type, true);
+    cr_assert_not_null(strstr(json, "\"step\":\"0\",\"loss\":null,"), "%s", json);
     free(json);
 }
 
