@@ -105,6 +105,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
     chunk->generation = batch->generation;
     chunk->offset = batch->first;
     chunk->n_lines = count;
+    chunk->last = batch->complete;
     for (size_t i = 0; i < count; i++) {
         muster__log_line__init(&lines[i]);
         lines[i].wall_ms = batch->lines[i].wall_ms;
@@ -127,8 +128,9 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
     worker->more = false;
     if (launcher->read_output(launcher->self, &worker->key, budget, &batch, NULL))
         return 0;
-    Muster__LogChunk *chunk = batch.count ? chunk_of(worker, &batch, arena) : NULL;
-    if (batch.count && !chunk) {
+    bool tells = batch.count > 0 || batch.complete; /* at the least that there is no more */
+    Muster__LogChunk *chunk = tells ? chunk_of(worker, &batch, arena) : NULL;
+    if (tells && !chunk) {
         output_batch_fini(&batch);
         worker->more = true;
         return budget; /* the arena is full */
@@ -138,7 +140,7 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
     /* Did it stop because no more fitted? Then there may be more. */
     worker->more = !batch.complete && (batch.count == OUTPUT_BATCH_LINES_MAX ||
                                        bytes + 3 * OUTPUT_LINE_MAX_BYTES >= budget);
-    worker->in_flight = batch.count > 0 || batch.complete;
+    worker->in_flight = tells;
     worker->next = batch.first + (uint64_t)batch.count;
     worker->complete = batch.complete;
     if (chunk)

@@ -91,8 +91,11 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
                 .is_stderr = from->lines[j]->is_stderr,
                 .text = from->lines[j]->text,
             };
-        struct logs_chunk chunk = {
-            .uid = from->uid, .offset = from->offset, .lines = lines, .count = (int)from->n_lines};
+        struct logs_chunk chunk = {.uid = from->uid,
+                                   .offset = from->offset,
+                                   .lines = lines,
+                                   .count = (int)from->n_lines,
+                                   .last = from->last};
         int rc = logs_append(service->logs, job->id, &chunk, err);
         if (rc < 0)
             return rc;

@@ -25,8 +25,22 @@ void service_late_output(struct service *service, const struct job *job)
     (void)strmap_set(&service->late, job->id, (void *)(intptr_t)service_wall_ms(service), NULL);
 }
 
+/* Every worker's agent said that it has told all. */
+static bool output_whole(const struct service *service, const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        bool silent = worker->spare || worker->exit.unstarted;
+        if (!silent && !logs_whole(service->logs, job->id, worker->uid))
+            return false;
+    }
+    return true;
+}
+
 int64_t service_settled_wall_ms(const struct service *service, const struct job *job)
 {
+    if (output_whole(service, job))
+        return job->ended_wall_ms;
     int64_t late_ms = (intptr_t)strmap_get(&service->late, job->id);
     return (late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms) + OUTPUT_QUIET_MS;
 }

@@ -27,6 +27,7 @@ enum {
 struct job_log {
     uint64_t first, segment, end; /* positions: of the log, of its last segment, of its end */
     struct map next;              /* uid -> next offset, as a pointer-sized number */
+    struct map whole;             /* by uid: workers of which no more will come; any value */
     bool found_any;
 };
 
@@ -56,6 +57,7 @@ int logs_new(const struct disk *disk, const char *data_dir, struct logs **ret, s
 static void job_log_free(struct job_log *log)
 {
     map_fini(&log->next);
+    map_fini(&log->whole);
     free(log);
 }
 
@@ -299,11 +301,19 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     if (rc == 0) {
         log->end += out.size;
         note(log, chunk->uid, chunk->offset + (uint64_t)chunk->count);
+        if (chunk->last)
+            (void)map_set(&log->whole, chunk->uid, log, NULL);
     } else if (strmap_remove(&logs->jobs, job)) {
         job_log_free(log); /* a part may have been written: look at the disk again next time */
     }
     buf_fini(&out);
     return rc;
+}
+
+bool logs_whole(const struct logs *logs, const char *job, uint64_t uid)
+{
+    const struct job_log *log = strmap_get(&logs->jobs, job);
+    return log && map_get(&log->whole, uid);
 }
 
 int logs_forget(struct logs *logs, const char *job, struct error *err)

@@ -45,6 +45,7 @@ struct logs_chunk { /* consecutive lines of one worker */
     uint64_t offset; /* of the first line in that worker's output, in lines */
     const struct log_line *lines;
     int count;
+    bool last; /* no more will come of it */
 };
 
 struct logs_query {
@@ -67,6 +68,9 @@ void logs_free(struct logs *logs);
 /* Lines already held are skipped. On failure nothing or a part was kept; a repeat mends it. */
 int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chunk,
                 struct error *err);
+
+/* The last line of this worker is held. Not known of those that told so before a restart. */
+bool logs_whole(const struct logs *logs, const char *job, uint64_t uid);
 
 /* All of a job's output goes. */
 int logs_forget(struct logs *logs, const char *job, struct error *err);

@@ -244,12 +244,15 @@ Test(outbox, an_ended_worker_is_shipped_once_all_is_acknowledged)
     p.tape.lines[1] = 100000; /* more than one report takes */
     outbox_ended(&p.outbox, &one);
     outbox_ended(&p.outbox, &two); /* without a word */
-    int reports = 0;
+    int reports = 0, lasts[3] = {0};
     for (; outbox_ready(&p.outbox) && reports < 100; reports++) {
         cr_assert(post_fill(&p));
+        for (size_t i = 0; i < p.report.n_logs; i++)
+            lasts[p.report.logs[i]->uid] += p.report.logs[i]->last;
         outbox_done(&p.outbox, true, on_shipped, NULL);
     }
     cr_expect_eq(shipped_count, 2);
+    cr_expect(lasts[1] == 1 && lasts[2] == 1, "each says once that nothing follows");
     cr_expect_eq(p.tape.acked[1], 100000);
     cr_expect(reports >= 2 && reports < 10, "%d", reports);
     outbox_fini(&p.outbox);

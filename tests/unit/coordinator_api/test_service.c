@@ -402,23 +402,83 @@ Test(service, nodes_tell_what_each_job_uses)
     answer_fini(&second);
 }
 
-Test(service, followers_of_an_ended_job_are_let_go_soon)
+/* Worker 1 of the job has written a line and ended well; with `last` its agent says that there is
+ * no more. */
+static void report_end(const char *job, uint64_t sequence, bool last)
 {
-    struct answer submitted, cancelled, followed;
+    struct answer answer;
+    Muster__Exit ended = MUSTER__EXIT__INIT;
+    Muster__WorkerStatus worker = MUSTER__WORKER_STATUS__INIT;
+    Muster__WorkerStatus *workers[] = {&worker};
+    Muster__LogLine line = MUSTER__LOG_LINE__INIT;
+    Muster__LogLine *lines[] = {&line};
+    Muster__LogChunk chunk = MUSTER__LOG_CHUNK__INIT;
+    Muster__LogChunk *chunks[] = {&chunk};
+    Muster__NodeReport message = MUSTER__NODE_REPORT__INIT;
+    worker.job = chunk.job = (char *)(uintptr_t)job;
+    worker.uid = chunk.uid = 1;
+    worker.pid = 4;
+    worker.state = MUSTER__WORKER__STATE__exited;
+    worker.exit = &ended;
+    line.text = "bye";
+    chunk.lines = lines;
+    chunk.n_lines = 1;
+    chunk.last = last;
+    message.node = "n1";
+    message.incarnation = 7;
+    message.sequence = sequence;
+    message.workers = workers;
+    message.n_workers = 1;
+    message.logs = chunks;
+    message.n_logs = 1;
+    agent(&world, "Report", &message, &answer);
+    answer_fini(&answer);
+}
+
+/* Milliseconds until a follower of the job hears that all is told. */
+static int64_t followed_until_ms(const char *job)
+{
+    struct answer followed;
+    Muster__GetLogsRequest message = MUSTER__GET_LOGS_REQUEST__INIT;
+    int64_t start_ms = world.now_ms;
+    message.id = (char *)(uintptr_t)job;
+    message.rank = -1;
+    message.follow = true;
+    for (bool ended = false; !ended; answer_fini(&followed)) {
+        const Muster__GetLogsAnswer *got = client(&world, "GetLogs", &message, &followed);
+        message.cursor = got->cursor;
+        ended = got->ended;
+    }
+    return world.now_ms - start_ms;
+}
+
+Test(service, followers_of_a_job_that_never_ran_are_let_go_at_once)
+{
+    struct answer submitted, cancelled;
     submit("a", NULL, &submitted);
     Muster__CancelJobRequest cancel = MUSTER__CANCEL_JOB_REQUEST__INIT;
     cancel.id = "a";
     client(&world, "CancelJob", &cancel, &cancelled);
-    Muster__GetLogsRequest message = MUSTER__GET_LOGS_REQUEST__INIT;
-    message.id = "a";
-    message.rank = -1;
-    message.follow = true;
-    int64_t start_ms = world.now_ms;
-    const Muster__GetLogsAnswer *got = client(&world, "GetLogs", &message, &followed);
-    cr_assert(got->ended && world.now_ms - start_ms < 500 && world.now_ms - start_ms > 200);
+    cr_assert_lt(followed_until_ms("a"), 50);
     answer_fini(&submitted);
     answer_fini(&cancelled);
-    answer_fini(&followed);
+}
+
+Test(service, followers_of_an_ended_job_are_let_go_once_all_its_output_is_there)
+{
+    struct answer told, silent;
+    register_node(7);
+    submit("a", NULL, &told);
+    const char *id = ((Muster__Job *)told.message)->id;
+    report_end(id, 1, true);
+    cr_expect_lt(followed_until_ms(id), 50, "its agent said that this was all");
+    submit("b", NULL, &silent);
+    id = ((Muster__Job *)silent.message)->id;
+    report_end(id, 2, false);
+    int64_t ms = followed_until_ms(id);
+    cr_expect(ms > 200 && ms < 500, "an older agent does not say so: %lld ms", (long long)ms);
+    answer_fini(&told);
+    answer_fini(&silent);
 }
 
 static void report_lines(const char *job, uint64_t uid, uint64_t sequence, uint64_t offset)
