@@ -174,6 +174,7 @@ static void step_now(struct driver *driver, struct event *event)
 {
     event->now_ms = now_ms(driver);
     event->wall_ms = wall_ms(driver);
+    driver->stepped = true;
     coordinator_step(driver->cluster, event, &driver->actions);
 }
 
@@ -374,6 +375,9 @@ static int commit(struct driver *driver, struct error *err)
 static void perform(struct driver *driver)
 {
     bool recorded = false;
+    if (driver->stepped || driver->changes_count > 0)
+        service_changed(driver->service);
+    driver->stepped = false;
     for (int i = 0; i < driver->actions.count; i++) {
         const struct action *action = &driver->actions.items[i];
         recorded |= action->kind == ACTION_RECORD;

@@ -43,6 +43,7 @@ struct driver {
     int pass_gap_ms;       /* at least so long between two, however fast they are; 0 = none */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
+    bool stepped;         /* in this turn: what people see may have changed */
     bool refusing;
     bool unreadable; /* and what the store holds could not be loaded: reads are refused too */
     char why[256];   /* while refusing */

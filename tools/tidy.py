@@ -21,6 +21,7 @@ FENCES = {
     r"sqlite3\.h": r"coordinator/store/store_sqlite|tests/",
     r"nng/": r"common/env/net_nng",
     r"microhttpd\.h": r"coordinator/api_rest/http",
+    r"zlib\.h": r"coordinator/api_rest/http|tests/",
     r"nvml\.h": r"agent/device/",
     r"jansson\.h": r"common/base/tree|tests/",
     r"yaml\.h": r"common/base/tree",

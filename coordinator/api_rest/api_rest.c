@@ -23,7 +23,7 @@
 #include "coordinator/coordinator.h"
 #include "proto/client.pb-c.h"
 
-enum { CALL_MS = 25000 };
+enum { CALL_MS = 25000, SHARED_LIFE_MS = 1000 /* of what the clock alone changes */ };
 
 static const char cookie_name[] = "muster_session";
 
@@ -34,7 +34,9 @@ struct api_rest {
     const struct log *log;
     struct http *http;
     struct sessions *sessions;
-    struct list exchanges; /* that wait for an answer of the service */
+    struct list exchanges;   /* that wait for an answer of the service */
+    struct list reads;       /* those of them whose answer others may share */
+    struct loop_timer stale; /* armed while answers are shared */
 };
 
 struct exchange {
@@ -42,6 +44,8 @@ struct exchange {
     struct list link;
     const struct route *route;
     struct http_request *request;
+    struct list followers; /* exchanges that get the same answer */
+    bool share;            /* its answer may be given again */
     bool streaming;
     struct stream stream;
     char token[TOKEN_MAX];        /* of a stream: its next calls need it too */
@@ -91,6 +95,8 @@ static int token_of(struct api_rest *api, const struct http_request *request, co
 static void exchange_free(struct exchange *exchange)
 {
     list_remove(&exchange->link);
+    while (!list_empty(&exchange->followers))
+        exchange_free(list_first(&exchange->followers, struct exchange, link));
     if (exchange->streaming)
         stream_fini(&exchange->stream);
     free(exchange);
@@ -108,6 +114,44 @@ static bool is_over(const struct exchange *exchange, struct error *err)
     return true;
 }
 
+/* What was shared is as it was; but seconds have passed, which running jobs show, and a token may
+ * have expired. */
+static void changed(void *arg)
+{
+    http_changed(((struct api_rest *)arg)->http);
+}
+
+static void reply_shared(struct exchange *exchange, const ProtobufCMessage *answer)
+{
+    struct api_rest *api = exchange->api;
+    struct exchange *follower;
+    struct http_content *content = prepare_message(exchange->request, 200, answer);
+    list_each(follower, &exchange->followers, link)
+        http_reply_with(follower->request, content, false);
+    http_reply_with(exchange->request, content, exchange->share);
+    http_content_unref(content);
+    if (exchange->share && !loop_timer_armed(&api->stale))
+        loop_timer_set(api->loop, &api->stale, loop_now_ms(api->loop) + SHARED_LIFE_MS, changed,
+                       api);
+}
+
+static void reply_whole(struct exchange *exchange, const struct error *err,
+                        const ProtobufCMessage *answer)
+{
+    const struct route *route = exchange->route;
+    struct exchange *follower;
+    if (!err && route->shared) {
+        reply_shared(exchange, answer);
+        return;
+    }
+    list_each(follower, &exchange->followers, link)
+        reply_error(follower->request, err);
+    if (err)
+        reply_error(exchange->request, err);
+    else
+        reply_message(exchange->request, route->status ? route->status : 200, answer);
+}
+
 static void answered(void *arg, uint64_t tag, const struct error *err,
                      const ProtobufCMessage *answer)
 {
@@ -123,11 +167,7 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
             exchange_free(exchange);
         return;
     }
-    if (err)
-        reply_error(exchange->request, err);
-    else
-        reply_message(exchange->request, exchange->route->status ? exchange->route->status : 200,
-                      answer);
+    reply_whole(exchange, err, answer);
     exchange_free(exchange);
 }
 
@@ -171,6 +211,38 @@ static ProtobufCMessage *stream_message(const struct route *route, ProtobufCMess
     return copy;
 }
 
+/* Whoever asks what another asks in this turn gets the same answer. */
+static struct exchange *same_read(struct api_rest *api, const struct http_request *request)
+{
+    struct exchange *other;
+    list_each(other, &api->reads, link)
+        if (http_asks_the_same(other->request, request))
+            return other;
+    return NULL;
+}
+
+/* A token that is about to expire must not be answered after that. */
+static bool lasts(struct api_rest *api, const char *token)
+{
+    const struct store_token *caller;
+    const struct clock *clock = &api->env->clock;
+    if (service_identify(coordinator_service(api->coordinator), token, &caller, NULL) < 0)
+        return false;
+    return !caller->expires_wall_ms ||
+           caller->expires_wall_ms - clock->wall_ms(clock->self) > 2 * SHARED_LIFE_MS;
+}
+
+static struct list *list_for(struct exchange *exchange, const char *token)
+{
+    struct api_rest *api = exchange->api;
+    struct exchange *leader = NULL;
+    if (exchange->streaming || !exchange->route->shared)
+        return &api->exchanges;
+    leader = same_read(api, exchange->request);
+    exchange->share = !leader && lasts(api, token);
+    return leader ? &leader->followers : &api->reads;
+}
+
 static void handle_call(struct api_rest *api, struct http_request *request,
                         const struct route_match *match)
 {
@@ -201,12 +273,15 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     exchange->api = api;
     exchange->route = match->route;
     exchange->request = request;
+    list_init(&exchange->followers);
     http_peer(request, exchange->peer, sizeof exchange->peer);
-    list_push_back(&api->exchanges, &exchange->link);
-    const char *key = http_header(request, "Idempotency-Key");
     exchange->streaming = match->route->stream != ROUTE_NO_STREAM && request_wants_stream(request);
+    struct list *list = list_for(exchange, token);
+    list_push_back(list, &exchange->link);
     if (!exchange->streaming) {
-        start_call(exchange, message, token, key ? key : "");
+        const char *key = http_header(request, "Idempotency-Key");
+        if (list == &api->exchanges || list == &api->reads)
+            start_call(exchange, message, token, key ? key : "");
         rpc_message_free(message);
         return;
     }
@@ -288,6 +363,7 @@ static void handle_logout(struct api_rest *api, struct http_request *request)
     const char *id = http_cookie(request, cookie_name);
     if (id) {
         session_close(api->sessions, id);
+        http_changed(api->http);
         end_streams(api);
     }
     set_cookie(request, "", 0);
@@ -325,6 +401,7 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
     struct buf out;
     buf_init(&out, RENDER_MAX_BYTES);
     service_stats(service, &stats);
+    stats.shared = http_shared_answers(api->http);
     (void)prometheus_render(
         coordinator_cluster(api->coordinator), &stats, coordinator_ready(api->coordinator, NULL),
         access_role_bound(access_role(caller->role)) ? caller->tenant : NULL, &out);
@@ -406,15 +483,18 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     api->coordinator = coordinator;
     api->log = options->log;
     list_init(&api->exchanges);
+    list_init(&api->reads);
     struct http_options http = {.address = options->address, .handler = handle, .arg = api};
     int rc = sessions_new(env, &api->sessions, err);
     if (rc == 0)
         rc = http_new(loop, &http, &api->http, err);
-    if (rc < 0)
+    if (rc < 0) {
         api_rest_free(api);
-    else
-        *ret = api;
-    return rc;
+        return rc;
+    }
+    service_on_change(coordinator_service(coordinator), changed, api);
+    *ret = api;
+    return 0;
 }
 
 const char *api_rest_url(const struct api_rest *api)
@@ -426,9 +506,13 @@ void api_rest_free(struct api_rest *api)
 {
     if (!api)
         return;
+    service_on_change(coordinator_service(api->coordinator), NULL, NULL);
+    loop_timer_cancel(api->loop, &api->stale);
     http_free(api->http);
     while (!list_empty(&api->exchanges))
         exchange_free(list_first(&api->exchanges, struct exchange, link));
+    while (!list_empty(&api->reads))
+        exchange_free(list_first(&api->reads, struct exchange, link));
     sessions_free(api->sessions);
     free(api);
 }

@@ -11,9 +11,11 @@
 #include "common/base/arena.h"
 #include "common/base/buf.h"
 #include "common/base/list.h"
-#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/loop/loop.h"
+#include "coordinator/api_rest/http_address.h"
+#include "coordinator/api_rest/http_content.h"
+#include "coordinator/api_rest/http_shared.h"
 
 enum { REQUEST_ARENA_MAX_BYTES = 256 << 10, STREAM_BLOCK_BYTES = 16 << 10 };
 
@@ -23,8 +25,10 @@ struct http {
     void *arg;
     struct MHD_Daemon *daemon;
     char url[96];
-    pthread_mutex_t mutex; /* guards what follows and the shared half of requests */
-    struct list requests;  /* all that live */
+    struct http_shared shared;
+    struct http_memory memory, refusals; /* of answers; of those that say there is no more */
+    pthread_mutex_t mutex;               /* guards what follows and the shared half of requests */
+    struct list requests;                /* all that live */
     bool closing;
 };
 
@@ -36,21 +40,24 @@ struct http_request {
     struct arena arena;
     struct buf body;
     size_t received;
-    const char *method, *path;
+    const char *uri, *method, *path;
+    char key[SHA256_HEX_BYTES]; /* "" = its answer is for nobody else */
     char peer[INET6_ADDRSTRLEN];
     struct http_pair query[HTTP_FIELDS_MAX];
     int query_count;
     struct http_pair headers[HTTP_FIELDS_MAX];
     int headers_count;
-    bool too_large, failed, posted;
+    bool begun, too_large, failed, posted;
     /* Shared, under the mutex. */
     int references; /* the HTTP thread's and the loop thread's */
     bool suspended, gone, ended;
-    struct MHD_Response *response;
+    struct http_content *content;  /* whole, */
+    struct MHD_Response *response; /* or a stream's */
     int status;
     struct buf stream;
     size_t stream_sent;
     /* Loop thread. */
+    uint64_t epoch; /* in which it was let in */
     void (*on_gone)(void *arg);
     void *on_gone_arg;
 };
@@ -67,6 +74,7 @@ static void release(struct http_request *request)
         return;
     if (request->response)
         MHD_destroy_response(request->response);
+    http_content_unref(request->content);
     arena_fini(&request->arena);
     buf_fini(&request->body);
     buf_fini(&request->stream);
@@ -106,13 +114,21 @@ static struct http_request *request_new(struct http *http, struct MHD_Connection
     request->http = http;
     request->connection = connection;
     request->references = 1;
-    note_peer(request);
     arena_init(&request->arena, REQUEST_ARENA_MAX_BYTES);
     buf_init(&request->body, HTTP_BODY_MAX_BYTES);
     buf_init(&request->stream, HTTP_STREAM_BACKLOG_MAX_BYTES);
     pthread_mutex_lock(&http->mutex);
     list_push_back(&http->requests, &request->link);
     pthread_mutex_unlock(&http->mutex);
+    return request;
+}
+
+/* The first that is heard of a request, as it came: what is given back stays with it. */
+static void *on_uri(void *self, const char *uri, struct MHD_Connection *connection)
+{
+    struct http_request *request = request_new(self, connection);
+    if (request)
+        request->uri = arena_strdup(&request->arena, uri);
     return request;
 }
 
@@ -147,6 +163,7 @@ static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind, const char
 static void handle_on_loop(void *arg)
 {
     struct http_request *request = arg;
+    request->epoch = http_shared_epoch(&request->http->shared);
     request->http->handler(request->http->arg, request);
 }
 
@@ -167,10 +184,35 @@ static enum MHD_Result refuse(struct MHD_Connection *connection)
     return result;
 }
 
+static const char *header_of(const struct http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+/* May what it asks be answered as others were that asked the same? Then its key is set. */
+static bool may_share(struct http_request *request, const char *method)
+{
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 || request->received > 0 || !request->uri)
+        return false;
+    const char *accept = header_of(request, MHD_HTTP_HEADER_ACCEPT);
+    if (accept && strstr(accept, "text/event-stream"))
+        return false;
+    http_shared_key(request->uri, header_of(request, MHD_HTTP_HEADER_AUTHORIZATION),
+                    header_of(request, MHD_HTTP_HEADER_COOKIE), request->key);
+    return true;
+}
+
+static struct http_content *find_answer(struct http_request *request, const char *method)
+{
+    return may_share(request, method) ? http_shared_find(&request->http->shared, request->key)
+                                      : NULL;
+}
+
 /* The whole request is here: the connection sleeps, the loop gets it. */
 static enum MHD_Result hand_over(struct http_request *request, const char *method, const char *path)
 {
     struct http *http = request->http;
+    note_peer(request);
     request->method = arena_strdup(&request->arena, method);
     request->path = arena_strdup(&request->arena, path);
     MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
@@ -192,13 +234,25 @@ static enum MHD_Result hand_over(struct http_request *request, const char *metho
     return MHD_YES;
 }
 
+static enum MHD_Result send_content(const struct http_request *request,
+                                    struct http_content *content)
+{
+    enum MHD_Result result = http_content_queue(content, request->connection);
+    http_content_unref(content);
+    return result;
+}
+
 static enum MHD_Result send_response(struct http_request *request)
 {
     struct http *http = request->http;
     pthread_mutex_lock(&http->mutex);
     struct MHD_Response *response = request->response;
+    struct http_content *content = request->content;
     request->response = NULL;
+    request->content = NULL;
     pthread_mutex_unlock(&http->mutex);
+    if (content)
+        return send_content(request, content);
     if (!response)
         return MHD_NO; /* we are closing */
     enum MHD_Result result =
@@ -211,11 +265,12 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
                                   const char *method, const char *version, const char *upload,
                                   size_t *ret_upload_size, void **ret_state)
 {
-    (void)version;
+    (void)self, (void)connection, (void)version;
     struct http_request *request = *ret_state;
-    if (!request) {
-        *ret_state = request_new(self, connection);
-        return *ret_state ? MHD_YES : MHD_NO;
+    if (!request || !request->begun) {
+        if (request)
+            request->begun = true;
+        return request ? MHD_YES : MHD_NO; /* none: there was no memory for it */
     }
     if (*ret_upload_size > 0) {
         request->received += *ret_upload_size;
@@ -225,7 +280,10 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         *ret_upload_size = 0;
         return MHD_YES;
     }
-    return request->posted ? send_response(request) : hand_over(request, method, url);
+    if (request->posted)
+        return send_response(request);
+    struct http_content *known = find_answer(request, method);
+    return known ? send_content(request, known) : hand_over(request, method, url);
 }
 
 static void gone_on_loop(void *arg)
@@ -297,22 +355,52 @@ static struct MHD_Response *add_headers(struct MHD_Response *response,
     return response;
 }
 
-/* Give the HTTP thread the response; a connection without one is closed. */
-static void respond(struct http_request *request, struct MHD_Response *response, int status)
+void http_changed(struct http *http)
 {
+    http_shared_clear(&http->shared);
+}
+
+uint64_t http_shared_answers(struct http *http)
+{
+    return http_shared_served(&http->shared);
+}
+
+bool http_asks_the_same(const struct http_request *a, const struct http_request *b)
+{
+    return a->key[0] && a->epoch == b->epoch && strcmp(a->key, b->key) == 0;
+}
+
+struct http_content *http_prepare(struct http_request *request, const struct http_answer *answer)
+{
+    static const char text[] = "{\"error\":{\"code\":\"RESOURCE_EXHAUSTED\",\"message\":\"too many "
+                               "answers wait for clients that read slowly\"}}\n";
+    static const struct http_answer busy = {
+        .status = MHD_HTTP_SERVICE_UNAVAILABLE,
+        .type = "application/json",
+        .body = text,
+        .size = sizeof text - 1,
+        .headers = {{"Cache-Control", "no-store"}, {"Retry-After", "1"}},
+    };
+    struct http_content *content = http_content_new(answer, &request->http->memory);
+    return content ? content : http_content_new(&busy, &request->http->refusals);
+}
+
+void http_reply_with(struct http_request *request, struct http_content *content, bool share)
+{
+    if (share && content && request->key[0])
+        http_shared_put(&request->http->shared, request->key, request->epoch, content);
     pthread_mutex_lock(&request->http->mutex);
-    request->response = response;
-    request->status = status;
+    request->content = content ? http_content_ref(content) : NULL; /* without one it is closed */
     wake(request);
     pthread_mutex_unlock(&request->http->mutex);
+    release(request);
 }
 
 void http_reply(struct http_request *request, const struct http_answer *answer)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        answer->size, (void *)(uintptr_t)answer->body, MHD_RESPMEM_MUST_COPY);
-    respond(request, add_headers(response, answer), answer->status);
-    release(request);
+    struct http_content *content = http_prepare(request, answer);
+    http_reply_with(request, content, false);
+    http_content_unref(content);
 }
 
 void http_stream(struct http_request *request, const struct http_answer *answer,
@@ -322,7 +410,11 @@ void http_stream(struct http_request *request, const struct http_answer *answer,
     request->on_gone_arg = arg;
     struct MHD_Response *response = MHD_create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, request, NULL);
-    respond(request, add_headers(response, answer), answer->status);
+    pthread_mutex_lock(&request->http->mutex);
+    request->response = add_headers(response, answer);
+    request->status = answer->status;
+    wake(request);
+    pthread_mutex_unlock(&request->http->mutex);
 }
 
 bool http_stream_write(struct http_request *request, const void *data, size_t size)
@@ -402,63 +494,6 @@ bool http_body_too_large(const struct http_request *request)
 
 /* Start and end */
 
-struct address {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    };
-    bool is_v6, is_loopback;
-    char host[64];
-};
-
-static int bad_address(const char *text, struct error *err)
-{
-    error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no address to listen on", text);
-    error_hint(err, "an IP address and a port: 127.0.0.1:7480, [::1]:7480, 0.0.0.0:0");
-    return E_INVALID_ARGUMENT;
-}
-
-static int parse_address(const char *text, struct address *ret, struct error *err)
-{
-    const char *colon = strrchr(text, ':');
-    int64_t port;
-    *ret = (struct address){0};
-    if (!colon || (size_t)(colon - text) >= sizeof ret->host ||
-        parse_i64(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
-        return bad_address(text, err);
-    memcpy(ret->host, text, (size_t)(colon - text));
-    if (strcmp(ret->host, "localhost") == 0)
-        (void)str_copy(ret->host, sizeof ret->host, "127.0.0.1");
-    size_t size = strlen(ret->host);
-    if (size > 2 && ret->host[0] == '[' && ret->host[size - 1] == ']') {
-        ret->host[size - 1] = 0;
-        memmove(ret->host, ret->host + 1, size - 1);
-        ret->is_v6 = true;
-        ret->v6.sin6_family = AF_INET6;
-        ret->v6.sin6_port = htons((uint16_t)port);
-        if (inet_pton(AF_INET6, ret->host, &ret->v6.sin6_addr) != 1)
-            return bad_address(text, err);
-        ret->is_loopback = IN6_IS_ADDR_LOOPBACK(&ret->v6.sin6_addr);
-        return 0;
-    }
-    ret->v4.sin_family = AF_INET;
-    ret->v4.sin_port = htons((uint16_t)port);
-    if (inet_pton(AF_INET, ret->host, &ret->v4.sin_addr) != 1)
-        return bad_address(text, err);
-    ret->is_loopback = ntohl(ret->v4.sin_addr.s_addr) >> 24 == 127;
-    return 0;
-}
-
-int http_address_is_loopback(const char *address, bool *ret, struct error *err)
-{
-    struct address parsed;
-    int rc = parse_address(address, &parsed, err);
-    if (rc == 0)
-        *ret = parsed.is_loopback;
-    return rc;
-}
-
 /* What MHD says of broken clients is not for our log. */
 static void silent(void *arg, const char *fmt, va_list ap)
 {
@@ -469,8 +504,8 @@ static void silent(void *arg, const char *fmt, va_list ap)
 
 static int start(struct http *http, const char *text, struct error *err)
 {
-    struct address address;
-    int rc = parse_address(text, &address, err);
+    struct http_address address;
+    int rc = http_address_parse(text, &address, err);
     if (rc < 0)
         return rc;
     unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
@@ -478,8 +513,9 @@ static int start(struct http *http, const char *text, struct error *err)
     errno = 0;
     http->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL,
-        MHD_OPTION_SOCK_ADDR, &address.any, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        MHD_OPTION_SOCK_ADDR, &address.any, MHD_OPTION_URI_LOG_CALLBACK, on_uri, http,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)HTTP_IDLE_TIMEOUT_S, MHD_OPTION_END);
     if (!http->daemon) {
         error_set(err, E_UNAVAILABLE, "cannot listen on http://%s: %s", text,
@@ -504,8 +540,13 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->arg = options->arg;
     list_init(&http->requests);
     pthread_mutex_init(&http->mutex, NULL);
+    http_shared_init(&http->shared);
+    http->refusals.max_bytes = SIZE_MAX;
+    http->memory.max_bytes =
+        options->unread_max_bytes ? options->unread_max_bytes : (size_t)HTTP_UNREAD_MAX_BYTES;
     int rc = start(http, options->address, err);
     if (rc < 0) {
+        http_shared_fini(&http->shared);
         pthread_mutex_destroy(&http->mutex);
         free(http);
         return rc;
@@ -535,6 +576,7 @@ void http_free(struct http *http)
         request->references = 1;
         release(request);
     }
+    http_shared_fini(&http->shared);
     pthread_mutex_destroy(&http->mutex);
     free(http);
 }

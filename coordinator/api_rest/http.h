@@ -5,6 +5,7 @@
  *     HTTP thread: receive ─► loop_post ─┐          ┌─► send
  *     loop thread:                 http_handler ─► http_reply
  *                                              └─► http_stream, http_stream_write..., _end
+ *     HTTP thread: receive ─► answered before, and nothing has changed since ─► send
  *
  * Who owns: a request is the handler's until it replied, or ended its stream. Everything below is
  * for the loop thread. Malformed requests never reach the handler.
@@ -14,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/error.h"
 
@@ -29,6 +31,8 @@ enum {
     HTTP_FIELDS_MAX = 64, /* query parameters of a request; more are refused */
     HTTP_PATH_MAX = 1024,
     HTTP_STREAM_BACKLOG_MAX_BYTES = 4 << 20, /* unread by the client: then we hang up */
+    HTTP_UNREAD_MAX_BYTES = 512 << 20,       /* of all whole answers that clients have yet to read;
+                                                 beyond it requests are answered with 503 */
 };
 
 typedef void (*http_handler)(void *arg, struct http_request *request);
@@ -37,6 +41,7 @@ struct http_options {
     const char *address; /* "127.0.0.1:7480", "[::1]:0", "localhost:0" */
     http_handler handler;
     void *arg;
+    size_t unread_max_bytes; /* 0 = HTTP_UNREAD_MAX_BYTES */
 };
 
 /* E_INVALID_ARGUMENT: no address; E_UNAVAILABLE: it cannot be listened on. */
@@ -71,10 +76,27 @@ struct http_answer {
     const void *body; /* copied */
     size_t size;
     struct http_pair headers[8]; /* ended by a NULL key */
+    bool tagged; /* has an ETag made of its body: who sends that back gets 304 while it is so */
 };
 
-/* The request is gone after it. */
+/* The request is gone after it. Texts of a KiB or more are compressed for those that take gzip. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
+
+/* An answer for several requests, or for later ones that ask the same (the same address with the
+ * same credentials): with `share` the HTTP thread gives it by itself until http_changed. It must
+ * be what any of them would be told. */
+struct http_content;
+struct http_content *http_prepare(struct http_request *request, const struct http_answer *answer);
+void http_reply_with(struct http_request *request, struct http_content *content, bool share);
+void http_content_unref(struct http_content *content); /* any thread; NULL is fine */
+
+/* Both ask the same, and nothing has changed between them. */
+bool http_asks_the_same(const struct http_request *a, const struct http_request *b);
+
+/* No answer given so far is given again, nor one to a request that was let in before: call it
+ * before anybody is told of a change, and when a session or a token ends. */
+void http_changed(struct http *http);
+uint64_t http_shared_answers(struct http *http); /* given by the HTTP thread alone so far */
 
 /* Begin a stream (status and headers of `answer`; its body is ignored). `on_gone` tells that the
  * client went away; http_stream_end is still due. */

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "common/base/sha256.h"
 #include "common/base/str.h"
 #include "coordinator/store/embedded.h"
 
@@ -40,21 +39,14 @@ bool page_reply(struct http_request *request)
         strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? find(http_path(request)) : NULL;
     if (!file)
         return false;
-    uint8_t digest[SHA256_BYTES];
-    char hex[SHA256_HEX_BYTES], etag[SHA256_HEX_BYTES + 2];
-    sha256(file->data, file->size, digest);
-    sha256_hex(digest, hex);
-    (void)str_printf(etag, sizeof etag, "\"%.16s\"", hex);
-    const char *known = http_header(request, "If-None-Match");
-    bool same = known && strcmp(known, etag) == 0;
     struct http_answer answer = {
-        .status = same ? 304 : 200,
+        .status = 200,
         .type = type_of(file->name),
         .body = file->data,
-        .size = same ? 0 : file->size,
+        .size = file->size,
+        .tagged = true,
         .headers =
             {
-                {"ETag", etag},
                 {"Cache-Control", "no-cache"},
                 {"X-Content-Type-Options", "nosniff"},
                 {"Referrer-Policy", "no-referrer"},

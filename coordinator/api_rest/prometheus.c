@@ -89,6 +89,8 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     one(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
     one(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
         stats->failures);
+    one(out, "muster_http_answers_shared_total", "counter",
+        "Requests answered as the same one before was, without a call.", stats->shared);
     one(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
         stats->open);
     one(out, "muster_ready", "gauge", "1 while changes are taken.", ready);

@@ -7,20 +7,13 @@
 
 static const struct transcode_output_options whole = {.defaults = true};
 
-static void reply(struct http_request *request, int status, const char *type,
-                  const struct buf *body)
-{
-    struct http_answer answer = {
-        .status = status,
-        .type = type,
-        .body = buf_cstr(body),
-        .size = body->size,
-        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}},
-    };
-    http_reply(request, &answer);
-}
+static const struct http_pair plain_headers[] = {{"Cache-Control", "no-store"},
+                                                 {"X-Content-Type-Options", "nosniff"}};
 
-void reply_message(struct http_request *request, int status, const ProtobufCMessage *message)
+static void put_error(const struct error *err, struct buf *out);
+
+struct http_content *prepare_message(struct http_request *request, int status,
+                                     const ProtobufCMessage *message)
 {
     struct buf body;
     struct error err = {0};
@@ -30,11 +23,28 @@ void reply_message(struct http_request *request, int status, const ProtobufCMess
         rc = buf_char(&body, '\n');
     if (rc < 0) {
         error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
-        reply_error(request, &err);
-    } else {
-        reply(request, status, "application/json", &body);
+        status = error_http_status(err.code);
+        buf_clear(&body);
+        put_error(&err, &body);
     }
+    struct http_answer answer = {
+        .status = status,
+        .type = "application/json",
+        .body = buf_cstr(&body),
+        .size = body.size,
+        .headers = {plain_headers[0], plain_headers[1]},
+        .tagged = status == 200,
+    };
+    struct http_content *content = http_prepare(request, &answer);
     buf_fini(&body);
+    return content;
+}
+
+void reply_message(struct http_request *request, int status, const ProtobufCMessage *message)
+{
+    struct http_content *content = prepare_message(request, status, message);
+    http_reply_with(request, content, false);
+    http_content_unref(content);
 }
 
 static void member(struct buf *out, const char *key, const char *value)
@@ -45,22 +55,27 @@ static void member(struct buf *out, const char *key, const char *value)
     (void)buf_json_string(out, value, strlen(value));
 }
 
+static void put_error(const struct error *err, struct buf *out)
+{
+    (void)buf_printf(out, "{\"error\":{\"code\":\"%s\"", error_name(err->code));
+    member(out, "message", err->text);
+    member(out, "field", err->field);
+    member(out, "hint", err->hint);
+    (void)buf_str(out, "}}\n");
+}
+
 void reply_error_as(struct http_request *request, int status, const struct error *err,
                     struct http_pair header)
 {
     struct buf body;
     buf_init(&body, 1 << 16);
-    (void)buf_printf(&body, "{\"error\":{\"code\":\"%s\"", error_name(err->code));
-    member(&body, "message", err->text);
-    member(&body, "field", err->field);
-    member(&body, "hint", err->hint);
-    (void)buf_str(&body, "}}\n");
+    put_error(err, &body);
     struct http_answer answer = {
         .status = status,
         .type = "application/json",
         .body = buf_cstr(&body),
         .size = body.size,
-        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}, header},
+        .headers = {plain_headers[0], plain_headers[1], header},
     };
     http_reply(request, &answer);
     buf_fini(&body);
@@ -83,7 +98,7 @@ void reply_text(struct http_request *request, int status, const char *type, cons
         .type = type,
         .body = text,
         .size = strlen(text),
-        .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}},
+        .headers = {plain_headers[0], plain_headers[1]},
     };
     http_reply(request, &answer);
 }

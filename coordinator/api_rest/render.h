@@ -12,6 +12,10 @@
 
 enum { RENDER_MAX_BYTES = 64 << 20 };
 
+/* Of a whole message, for one or more requests; with an ETag. One reference, the caller's; an
+ * answer of 500 and more if it cannot be made. */
+struct http_content *prepare_message(struct http_request *request, int status,
+                                     const ProtobufCMessage *message);
 void reply_message(struct http_request *request, int status, const ProtobufCMessage *message);
 void reply_error(struct http_request *request, const struct error *err);
 /* With another status than the code's own, and one more header (key NULL = none). */

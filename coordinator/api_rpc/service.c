@@ -369,8 +369,21 @@ void service_wake(struct service *service, const char *key)
     free(room);
 }
 
+void service_changed(struct service *service)
+{
+    if (service->on_change)
+        service->on_change(service->on_change_arg);
+}
+
+void service_on_change(struct service *service, void (*fn)(void *arg), void *arg)
+{
+    service->on_change = fn;
+    service->on_change_arg = arg;
+}
+
 void service_everything_changed(struct service *service)
 {
+    service_changed(service);
     (void)service_load_access(service, NULL); /* if it cannot be read, changes are refused anyway */
     forget_specs(service); /* an id may have been taken back and given out again */
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
@@ -478,6 +491,7 @@ void service_written(struct service *service, const struct change *change)
 
 void service_forget_job(struct service *service, const char *job)
 {
+    service_changed(service);
     rpc_message_free(strmap_remove(&service->specs, job));
     strmap_remove(&service->late, job);
     (void)logs_forget(service->logs, job, NULL);

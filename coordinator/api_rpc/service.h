@@ -114,6 +114,10 @@ void service_fail_request(struct service *service, uint64_t request, const struc
 void service_forget_job(struct service *service, const char *job);
 void service_turn_end(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
+/* What readers see may have changed, and nobody has been told yet. */
+void service_changed(struct service *service);
+/* Call that then; one at most. For carriers that keep answers. */
+void service_on_change(struct service *service, void (*fn)(void *arg), void *arg);
 /* A connection is gone: what it asked and waits for is E_CANCELLED, what it ordered goes on, and
  * the node that it spoke for is told to be out of reach. */
 void service_peer_gone(struct service *service, uint64_t peer);
@@ -126,6 +130,7 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
 struct service_stats {
     uint64_t calls, failures, events_recorded;
     uint32_t open, waiting;
+    uint64_t shared; /* answers of REST that a call before gave; filled by it */
 };
 void service_stats(const struct service *service, struct service_stats *ret);
 

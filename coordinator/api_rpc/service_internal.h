@@ -102,6 +102,8 @@ struct service {
     struct metrics *metrics;
     struct board *board;
     struct service_stats stats;
+    void (*on_change)(void *arg);
+    void *on_change_arg;
 };
 
 /* Each ends the call and frees it. */

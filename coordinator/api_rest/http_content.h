@@ -1,0 +1,35 @@
+/* One whole answer, ready to be sent to any number of clients without being copied: its bytes;
+ * compressed, where a client takes that (made when the first one asks); and "not modified", for
+ * those that have it. Only for http.c and http_shared.c.
+ *
+ * Who calls: http_content_new and _unref any thread, http_content_queue the HTTP thread.
+ */
+#ifndef API_REST_HTTP_CONTENT_H
+#define API_REST_HTTP_CONTENT_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+#include "coordinator/api_rest/http.h"
+
+enum { HTTP_GZIP_MIN_BYTES = 1024, HTTP_GZIP_LEVEL = 1 };
+
+/* What answers hold while somebody has yet to read them. */
+struct http_memory {
+    atomic_size_t bytes;
+    size_t max_bytes;
+};
+
+struct http_content;
+
+/* One reference, the caller's. NULL: there is no memory, or clients that read slowly hold all that
+ * may be held. */
+struct http_content *http_content_new(const struct http_answer *answer, struct http_memory *memory);
+struct http_content *http_content_ref(struct http_content *content);
+size_t http_content_size(const struct http_content *content);
+bool http_content_good(const struct http_content *content); /* a success */
+
+/* In the form that the request of this connection asks for. */
+enum MHD_Result http_content_queue(struct http_content *content, struct MHD_Connection *connection);
+
+#endif

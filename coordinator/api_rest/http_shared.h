@@ -1,0 +1,49 @@
+/* Answers that are given again as they are to whoever asks the same with the same credentials, by
+ * the HTTP thread alone, until something changes. The loop thread puts them here and takes them all
+ * away (http_changed) before anybody is told of a change.
+ *
+ * An answer belongs to the epoch in which the request that led to it was let in: a session that
+ * ended or a change that was stored in between is in a later one, and the answer is not kept.
+ *
+ * Any thread; the keys are digests, so that no credentials are kept here.
+ */
+#ifndef API_REST_HTTP_SHARED_H
+#define API_REST_HTTP_SHARED_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "common/base/map.h"
+#include "common/base/sha256.h"
+#include "coordinator/api_rest/http_content.h"
+
+enum {
+    HTTP_SHARED_MAX = 1024,
+    HTTP_SHARED_MAX_BYTES = 64 << 20,
+};
+
+struct http_shared {
+    pthread_mutex_t mutex;
+    uint64_t epoch, served;
+    struct strmap answers; /* by key */
+    size_t bytes;
+};
+
+void http_shared_init(struct http_shared *shared);
+void http_shared_fini(struct http_shared *shared);
+
+/* The key of a question: the method is GET. Missing headers are NULL. */
+void http_shared_key(const char *uri, const char *authorization, const char *cookie,
+                     char ret[SHA256_HEX_BYTES]);
+
+uint64_t http_shared_epoch(struct http_shared *shared);
+uint64_t http_shared_served(struct http_shared *shared);
+
+/* A reference for the caller, or NULL. */
+struct http_content *http_shared_find(struct http_shared *shared, const char *key);
+/* Kept if it is a success and that epoch still lasts. */
+void http_shared_put(struct http_shared *shared, const char *key, uint64_t epoch,
+                     struct http_content *content);
+void http_shared_clear(struct http_shared *shared); /* a new epoch begins */
+
+#endif

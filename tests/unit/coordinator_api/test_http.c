@@ -1,0 +1,88 @@
+/* The HTTP server by itself: clients that do not read. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/loop/loop.h"
+#include "coordinator/api_rest/http.h"
+#include "tests/unit/coordinator_api/rest_client.h"
+
+enum { BODY_BYTES = 16 << 20, BODIES = 4, CLIENTS = 7 };
+
+struct place {
+    struct loop *loop;
+    struct http *http;
+    char *body;
+    pthread_t thread;
+};
+
+static void answer(void *arg, struct http_request *request)
+{
+    struct place *place = arg;
+    struct http_answer large = {
+        .status = 200, .type = "text/plain", .body = place->body, .size = BODY_BYTES};
+    http_reply(request, &large);
+}
+
+static void *run(void *arg)
+{
+    loop_run(((struct place *)arg)->loop);
+    return NULL;
+}
+
+static void open_place(struct place *place)
+{
+    place->body = malloc(BODY_BYTES);
+    memset(place->body, 'x', BODY_BYTES);
+    cr_assert_eq(loop_new(&place->loop, NULL), 0);
+    struct http_options options = {.address = "127.0.0.1:0",
+                                   .handler = answer,
+                                   .arg = place,
+                                   .unread_max_bytes = (size_t)BODIES * BODY_BYTES};
+    cr_assert_eq(http_new(place->loop, &options, &place->http, NULL), 0);
+    rest.port = atoi(strrchr(http_url(place->http), ':') + 1);
+    cr_assert_eq(pthread_create(&place->thread, NULL, run, place), 0);
+}
+
+static void close_place(struct place *place)
+{
+    loop_stop(place->loop);
+    pthread_join(place->thread, NULL);
+    http_free(place->http);
+    loop_free(place->loop);
+    free(place->body);
+}
+
+static int ask(void)
+{
+    static const char text[] = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = rest_dial();
+    rest_send(fd, text, sizeof text - 1);
+    return fd;
+}
+
+Test(http, clients_that_do_not_read_hold_no_more_than_so_much, .timeout = 60)
+{
+    struct place place;
+    int fds[CLIENTS];
+    open_place(&place);
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = ask();
+        rest_receive(fds[i], "\r\n\r\n");
+        cr_assert_eq(rest_status(), i < BODIES ? 200 : 503, "client %d: %.100s", i, rest.answer);
+        cr_assert_eq(strstr(rest.answer, "Retry-After: 1") != NULL, i >= BODIES);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        close(fds[i]);
+    int status = 503;
+    while (status == 503) { /* until it has seen that they are gone */
+        int fd = ask();
+        rest_receive(fd, "\r\n\r\n");
+        status = rest_status();
+        close(fd);
+    }
+    cr_assert_eq(status, 200);
+    close_place(&place);
+}
