@@ -8,7 +8,7 @@
 
 #define BOOTSTRAP_MAGIC UINT32_C(0x74626b77)
 
-enum { BOOTSTRAP_VERSION = 1, TIMEOUT_MS = 60000 };
+enum { BOOTSTRAP_VERSION = 2, TIMEOUT_MS = 60000 };
 
 static const uint8_t *key_of(const struct comm_bootstrap_options *options)
 {
@@ -23,14 +23,20 @@ void bootstrap_greet(struct bootstrap_greeting *greeting,
                                             .version = BOOTSTRAP_VERSION,
                                             .base_port = options->master_port,
                                             .world = options->world};
+    snprintf(greeting->run, sizeof(greeting->run), "%s", options->run ? options->run : "");
     (void)!getrandom(greeting->nonce, sizeof(greeting->nonce), 0);
 }
 
-bool bootstrap_greeting_valid(const struct bootstrap_greeting *greeting,
-                              const struct comm_bootstrap_options *options)
+enum bootstrap_whose bootstrap_judge(const struct bootstrap_greeting *greeting,
+                                     const struct comm_bootstrap_options *options)
 {
-    return greeting->magic == BOOTSTRAP_MAGIC && greeting->version == BOOTSTRAP_VERSION &&
-           greeting->base_port == options->master_port && greeting->world == options->world;
+    if (greeting->magic != BOOTSTRAP_MAGIC || greeting->version != BOOTSTRAP_VERSION ||
+        greeting->base_port != options->master_port ||
+        !memchr(greeting->run, '\0', sizeof(greeting->run)))
+        return BOOTSTRAP_STRANGERS;
+    bool same = greeting->world == options->world &&
+                strcmp(greeting->run, options->run ? options->run : "") == 0;
+    return same ? BOOTSTRAP_OURS : BOOTSTRAP_OTHERS;
 }
 
 /* Same kernel and same network namespace: abstract sockets reach. */
@@ -80,7 +86,7 @@ bool bootstrap_entry_valid(const struct bootstrap_entry *entry,
 {
     uint8_t mac[SHA256_BYTES];
     entry_mac(entry, options, greeting, mac);
-    return entry->magic == BOOTSTRAP_MAGIC && entry->rank > 0 && entry->rank < options->world &&
+    return entry->magic == BOOTSTRAP_MAGIC && entry->rank >= 0 && entry->rank < options->world &&
            memchr(entry->endpoint, '\0', sizeof(entry->endpoint)) &&
            memchr(entry->host, '\0', sizeof(entry->host)) && sha256_equal(mac, entry->mac);
 }
@@ -99,7 +105,8 @@ void bootstrap_table_mac(const struct bootstrap_table *table, const struct boots
     hmac_sha256_init(&hmac, key_of(options), COMM_SECRET_BYTES);
     hmac_sha256_update(&hmac, greeting, sizeof(*greeting));
     hmac_sha256_update(&hmac, table, offsetof(struct bootstrap_table, mac));
-    hmac_sha256_update(&hmac, rows, (size_t)options->world * sizeof(*rows));
+    if (!*table->refusal)
+        hmac_sha256_update(&hmac, rows, (size_t)options->world * sizeof(*rows));
     hmac_sha256_final(&hmac, ret);
 }
 
@@ -143,6 +150,8 @@ int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_tab
                    struct error *err)
 {
     struct comm_bootstrap_options o = *options;
+    struct error unheard;
+    err = err ? err : &unheard;
     if (o.world < 1 || o.world > COMM_WORLD_MAX || o.rank < 0 || o.rank >= o.world)
         return error_set(err, WK_EINVAL, "rank %d of %d is not within a world of 1 to %d", o.rank,
                          o.world, COMM_WORLD_MAX);
@@ -150,6 +159,8 @@ int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_tab
         return error_set(err, WK_EINVAL, "bootstrap needs an endpoint and a master address");
     if (o.world > 1 && (o.master_port < 1 || o.master_port > 65535))
         return error_set(err, WK_EINVAL, "%d is no port", o.master_port);
+    if (o.run && strlen(o.run) >= COMM_RUN_BYTES)
+        return error_set(err, WK_EINVAL, "a run's name of %zu bytes", strlen(o.run));
     if (o.timeout_ms <= 0)
         o.timeout_ms = TIMEOUT_MS;
     return o.rank == 0 ? bootstrap_serve(&o, ret, err) : bootstrap_ask(&o, ret, err);

@@ -48,9 +48,29 @@ static bool recv_all(const struct call *call, void *data, size_t bytes)
     return true;
 }
 
+/* What was met on the way that may be why rank 0 is not found: the first of either. */
+struct findings {
+    bool ours;          /* our rank 0 answered */
+    char others[200];   /* a rank 0 of another training; "" none */
+    char strangers[64]; /* something else holds MASTER_PORT; "" nothing does */
+};
+
+static void note(struct findings *findings, const struct comm_bootstrap_options *options, int port,
+                 const struct bootstrap_greeting *greeting)
+{
+    if (greeting && !*findings->others)
+        snprintf(findings->others, sizeof(findings->others),
+                 "; port %d is held by another training of %d ranks%s%.63s%s", port,
+                 greeting->world, *greeting->run ? " (" : "", greeting->run,
+                 *greeting->run ? ")" : "");
+    else if (!greeting && port == options->master_port && !options->port_is_shared)
+        snprintf(findings->strangers, sizeof(findings->strangers),
+                 "; port %d is held by another program", port);
+}
+
 /* A connection to whoever greets us as our rank 0; -1 if this port is not it. */
 static int find(const struct comm_bootstrap_options *options, int port,
-                struct bootstrap_greeting *ret_greeting)
+                struct bootstrap_greeting *ret_greeting, struct findings *findings)
 {
     int error = 0;
     socklen_t bytes = sizeof(error);
@@ -61,48 +81,65 @@ static int find(const struct comm_bootstrap_options *options, int port,
     if (endpoint_dial(&endpoint, false, &call.fd) != 0)
         return -1;
     if (ready(&call, POLLOUT) && getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
-        error == 0 && recv_all(&call, ret_greeting, sizeof(*ret_greeting)) &&
-        bootstrap_greeting_valid(ret_greeting, options))
-        return call.fd;
+        error == 0) {
+        bool greeted = recv_all(&call, ret_greeting, sizeof(*ret_greeting));
+        enum bootstrap_whose whose =
+            greeted ? bootstrap_judge(ret_greeting, options) : BOOTSTRAP_STRANGERS;
+        if (whose == BOOTSTRAP_OURS)
+            return call.fd;
+        note(findings, options, port, whose == BOOTSTRAP_OTHERS ? ret_greeting : NULL);
+    }
     close(call.fd);
     return -1;
 }
 
+/* WK_EIO is worth another try. */
 static int receive_table(const struct call *call, const struct bootstrap_greeting *greeting,
-                         struct comm_table *ret)
+                         struct comm_table *ret, struct error *err)
 {
     const struct comm_bootstrap_options *options = call->options;
     struct bootstrap_table table;
     struct bootstrap_row rows[COMM_WORLD_MAX];
     uint8_t mac[SHA256_BYTES];
     size_t rows_bytes = (size_t)options->world * sizeof(rows[0]);
-    if (!recv_all(call, &table, sizeof(table)) || !recv_all(call, rows, rows_bytes) ||
-        table.world != options->world)
+    if (!recv_all(call, &table, sizeof(table)) || table.world != options->world)
+        return WK_EIO;
+    if (!*table.refusal && !recv_all(call, rows, rows_bytes))
         return WK_EIO;
     bootstrap_table_mac(&table, rows, options, greeting, mac);
     if (!sha256_equal(mac, table.mac))
         return WK_EIO;
-    return bootstrap_table_take(ret, &table, rows, NULL);
+    if (*table.refusal)
+        return error_set(err, WK_EINVAL, "%.*s", (int)sizeof(table.refusal) - 1, table.refusal);
+    return bootstrap_table_take(ret, &table, rows, err);
+}
+
+/* WK_EIO: this port is not it, or not any more. */
+static int enter(const struct comm_bootstrap_options *options, const struct call *call,
+                 const struct bootstrap_greeting *greeting, struct comm_table *ret,
+                 struct error *err)
+{
+    struct bootstrap_entry entry;
+    int rc = bootstrap_enter(&entry, options, greeting, err);
+    if (rc == 0 && send(call->fd, &entry, sizeof(entry), MSG_NOSIGNAL) != (ssize_t)sizeof(entry))
+        rc = WK_EIO;
+    return rc ? rc : receive_table(call, greeting, ret, err);
 }
 
 int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_table *ret,
                   struct error *err)
 {
     int64_t deadline_ms = comm_now_us() / 1000 + options->timeout_ms;
-    bool found = false;
+    struct findings findings = {.ours = false};
     while (comm_now_us() / 1000 < deadline_ms && !bootstrap_cancelled(options)) {
         for (int i = 0; i < BOOTSTRAP_PORTS; i++) {
             struct bootstrap_greeting greeting;
-            struct bootstrap_entry entry;
-            int fd = find(options, options->master_port + i, &greeting);
+            int fd = find(options, options->master_port + i, &greeting, &findings);
             if (fd < 0)
                 continue;
-            found = true;
-            int rc = bootstrap_enter(&entry, options, &greeting, err);
-            if (rc == 0 && send(fd, &entry, sizeof(entry), MSG_NOSIGNAL) != (ssize_t)sizeof(entry))
-                rc = WK_EIO;
-            if (rc == 0)
-                rc = receive_table(&(struct call){options, fd, deadline_ms}, &greeting, ret);
+            findings.ours = true;
+            struct call call = {options, fd, deadline_ms};
+            int rc = enter(options, &call, &greeting, ret, err);
             close(fd);
             if (rc != WK_EIO)
                 return rc;
@@ -112,8 +149,9 @@ int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_tabl
     if (bootstrap_cancelled(options))
         return error_set(err, WK_EABORT, "cancelled while waiting for rank 0 at %s:%d",
                          options->master_addr, options->master_port);
-    return error_set(err, WK_ETIMEOUT, "%s:%d: %s in %d ms", options->master_addr,
-                     options->master_port,
-                     found ? "rank 0 answered, but not every rank came" : "rank 0 did not answer",
-                     options->timeout_ms);
+    return error_set(
+        err, WK_ETIMEOUT, "%s:%d: %s in %d ms%s%s", options->master_addr, options->master_port,
+        findings.ours ? "rank 0 answered, but not every rank came" : "rank 0 did not answer",
+        options->timeout_ms, findings.ours ? "" : findings.strangers,
+        findings.ours ? "" : findings.others);
 }

@@ -17,6 +17,7 @@ enum { CALLERS_MAX = COMM_WORLD_MAX + 32, NAMES_MAX = 8, CALLER_MS = 5000 };
 struct caller {
     int fd;
     int64_t deadline_ms; /* to have said who it is */
+    int64_t entered_ms;  /* when it has */
     struct bootstrap_greeting greeting;
     struct bootstrap_entry entry;
     size_t got;
@@ -27,6 +28,8 @@ struct office {
     struct caller callers[CALLERS_MAX];
     int count;
     bool starved; /* somebody waits whom there is no descriptor for */
+    struct bootstrap_rivals rivals;
+    int port; /* that this rank listens on */
     char hosts[COMM_WORLD_MAX][BOOTSTRAP_HOST_BYTES];
     struct bootstrap_row rows[COMM_WORLD_MAX];
 };
@@ -93,35 +96,93 @@ static bool listen_to(struct office *office, struct caller *caller)
                      sizeof(caller->entry) - caller->got, MSG_DONTWAIT);
     if (n > 0)
         caller->got += (size_t)n;
-    if (entered(caller))
+    if (entered(caller)) {
+        caller->entered_ms = comm_now_us() / 1000;
         return bootstrap_entry_valid(&caller->entry, office->options, &caller->greeting);
+    }
     bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
     return waiting && comm_now_us() / 1000 < caller->deadline_ms;
+}
+
+/* One who enters as rank 0 has found two of them; so has another process of a rank that is here.
+ * The same process may come again, and the connection of one that has ended may end later than its
+ * successor comes: until that is decided *ret_waiting is true. */
+static int find_double(struct office *office, bool *ret_waiting, struct error *err)
+{
+    const struct comm_bootstrap_options *options = office->options;
+    int first[COMM_WORLD_MAX];
+    memset(first, -1, sizeof(first));
+    for (int i = 0; i < office->count; i++) {
+        const struct caller *caller = &office->callers[i];
+        if (!entered(caller))
+            continue;
+        if (caller->entry.rank == 0)
+            return bootstrap_refuse_rival(options, err);
+        int before = first[caller->entry.rank];
+        first[caller->entry.rank] = i;
+        if (before < 0)
+            continue;
+        const struct caller *other = &office->callers[before];
+        if (comm_now_us() / 1000 < caller->entered_ms + BOOTSTRAP_GREETING_MS ||
+            comm_now_us() / 1000 < other->entered_ms + BOOTSTRAP_GREETING_MS)
+            *ret_waiting = true;
+        else
+            return error_set(err, WK_EINVAL,
+                             "two processes came to %s:%d as rank %d: give each process a RANK, "
+                             "and each training a MASTER_PORT, of its own",
+                             options->master_addr, options->master_port, caller->entry.rank);
+    }
+    return 0;
+}
+
+static int look_around(struct office *office, bool *ret_waiting, struct error *err)
+{
+    int rc = bootstrap_rivals_look(&office->rivals, office->options, ret_waiting, err);
+    return rc ? rc : find_double(office, ret_waiting, err);
+}
+
+static void wait_for_news(struct office *office, int listen_fd)
+{
+    struct pollfd fds[CALLERS_MAX + 1];
+    for (int i = 0; i < office->count; i++)
+        fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
+    /* Who waits without a descriptor to be had would be news all the time. */
+    bool closed = office->starved || office->count == CALLERS_MAX;
+    fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
+    (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
+}
+
+static int refuse_late(const struct office *office, const char *names, struct error *err)
+{
+    const struct comm_bootstrap_options *options = office->options;
+    char elsewhere[96] = "";
+    if (office->port != options->master_port)
+        snprintf(elsewhere, sizeof(elsewhere), ", which is taken: rank 0 listened on port %d",
+                 office->port);
+    return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms%s%s", names,
+                     options->master_addr, options->master_port, options->timeout_ms, elsewhere,
+                     office->starved ? ENDPOINT_STARVED : "");
 }
 
 static int collect(struct office *office, int listen_fd, struct error *err)
 {
     char names[NAMES_MAX * 16 + 32];
+    bool waiting = office->rivals.count > 0;
     int64_t deadline_ms = comm_now_us() / 1000 + office->options->timeout_ms;
-    while (waiting_for(office, names, sizeof(names)) > 0) {
-        struct pollfd fds[CALLERS_MAX + 1];
+    while (waiting_for(office, names, sizeof(names)) > 0 || waiting) {
         if (bootstrap_cancelled(office->options))
             return error_set(err, WK_EABORT, "cancelled while waiting for rank %s", names);
         if (comm_now_us() / 1000 >= deadline_ms)
-            return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms%s", names,
-                             office->options->master_addr, office->options->master_port,
-                             office->options->timeout_ms, office->starved ? ENDPOINT_STARVED : "");
-        for (int i = 0; i < office->count; i++)
-            fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
-        /* Who waits without a descriptor to be had would be news all the time. */
-        bool closed = office->starved || office->count == CALLERS_MAX;
-        fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
-        (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
+            return refuse_late(office, names, err);
+        wait_for_news(office, listen_fd);
         office->starved = false;
         let_in(office, listen_fd);
         for (int i = office->count - 1; i >= 0; i--)
             if (!listen_to(office, &office->callers[i]))
                 drop(office, i);
+        int rc = look_around(office, &waiting, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -165,7 +226,7 @@ static bool send_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* A caller that cannot take it will say so by its own timeout. */
+/* To all that have entered. A caller that cannot take it will say so by its own timeout. */
 static void hand_out(struct office *office, struct bootstrap_table *table)
 {
     size_t rows_bytes = (size_t)office->options->world * sizeof(office->rows[0]);
@@ -174,9 +235,18 @@ static void hand_out(struct office *office, struct bootstrap_table *table)
         if (!entered(caller))
             continue;
         bootstrap_table_mac(table, office->rows, office->options, &caller->greeting, table->mac);
-        (void)(send_all(caller->fd, table, sizeof(*table)) &&
-               send_all(caller->fd, office->rows, rows_bytes));
+        if (send_all(caller->fd, table, sizeof(*table)) && !*table->refusal)
+            (void)send_all(caller->fd, office->rows, rows_bytes);
     }
+}
+
+static void hand_out_refusal(struct office *office, const struct error *err)
+{
+    struct bootstrap_table table;
+    bootstrap_table_init(&table, office->options);
+    snprintf(table.refusal, sizeof(table.refusal), "%.*s", (int)sizeof(table.refusal) - 1,
+             err->text);
+    hand_out(office, &table);
 }
 
 static int draw(const struct office *office, struct bootstrap_table *table, struct error *err)
@@ -191,12 +261,41 @@ static int draw(const struct office *office, struct bootstrap_table *table, stru
     return 0;
 }
 
-static int listen_near(const struct comm_bootstrap_options *options, int *ret_fd, struct error *err)
+static void remark_taken(const struct office *office, const struct error *why)
 {
-    int rc = WK_EUNAVAILABLE;
-    for (int i = 0; rc == WK_EUNAVAILABLE && i < BOOTSTRAP_PORTS; i++)
-        rc = endpoint_listen_tcp(options->master_addr, options->master_port + i, ret_fd, err);
-    return rc;
+    const struct comm_bootstrap_options *options = office->options;
+    char text[512];
+    snprintf(text, sizeof(text),
+             "MASTER_PORT %d is taken (%.300s): rank 0 listens on port %d, where the others look "
+             "too",
+             options->master_port, why->text, office->port);
+    if (options->remark && !options->port_is_shared)
+        options->remark(options->remark_arg, text);
+}
+
+/* The launcher's own port is no rival's. */
+static int listen_near(struct office *office, int *ret_fd, struct error *err)
+{
+    const struct comm_bootstrap_options *options = office->options;
+    struct error first = {0};
+    for (int i = 0; i < BOOTSTRAP_PORTS; i++) {
+        office->port = options->master_port + i;
+        int rc = endpoint_listen_tcp(options->master_addr, office->port, ret_fd, err);
+        if (rc != WK_EUNAVAILABLE) {
+            if (rc == 0)
+                error_clear(err);
+            if (rc == 0 && i > 0)
+                remark_taken(office, &first);
+            return rc;
+        }
+        if (i == 0)
+            first = *err;
+        if (i > 0 || !options->port_is_shared)
+            bootstrap_rival_dial(&office->rivals, options, office->port);
+    }
+    return error_set(err, WK_EUNAVAILABLE,
+                     "none of the %d ports from MASTER_PORT %d on can be had: %.300s",
+                     BOOTSTRAP_PORTS, options->master_port, first.text);
 }
 
 int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_table *ret,
@@ -213,9 +312,11 @@ int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_ta
     bootstrap_greet(&greeting, options);
     int rc = bootstrap_enter(&own, options, &greeting, err);
     if (rc == 0 && options->world > 1)
-        rc = listen_near(options, &listen_fd, err);
+        rc = listen_near(office, &listen_fd, err);
     if (rc == 0)
         rc = collect(office, listen_fd, err);
+    if (rc == WK_EINVAL)
+        hand_out_refusal(office, err);
     if (rc == 0)
         rc = draw(office, &table, err);
     if (rc == 0) {
@@ -225,6 +326,7 @@ int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_ta
     }
     while (office->count > 0)
         drop(office, 0);
+    bootstrap_rivals_fini(&office->rivals);
     if (listen_fd >= 0)
         close(listen_fd);
     free(office);

@@ -21,6 +21,7 @@ enum {
     COMM_WORLD_MAX = 256,
     COMM_ENDPOINT_BYTES = 128, /* with the final 0 */
     COMM_SECRET_BYTES = 32,
+    COMM_RUN_BYTES = 64, /* with the final 0 */
 };
 
 struct comm_listener;
@@ -69,7 +70,12 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
 /* Finding each other without a coordinator (torchrun, mpirun, plain env://): every rank tells rank
  * 0 its endpoint through `master_addr:master_port` and gets the whole table back. Rank 0 takes the
  * first free port from master_port on (torchrun's own store may hold that one), the others find it.
- * With `secret` NULL rank 0 draws one and sends it: as open to the network as torch's own store. */
+ * With `secret` NULL rank 0 draws one and sends it: as open to the network as torch's own store.
+ *
+ * Trainings with one master_port never mix: ranks of another world or `run` pass each other by, and
+ * where two trainings are alike in both (two rank 0s at a time, two processes of one rank) all that
+ * have come are refused with WK_EINVAL. Details: two trainings without a `run` of which one's rank
+ * 0 comes only after the other has gone on cannot be seen here. */
 struct comm_bootstrap_options {
     int rank;
     int world;
@@ -78,7 +84,12 @@ struct comm_bootstrap_options {
     const char *endpoint; /* of this rank's listener */
     const char *host;     /* what tells machines apart; NULL = boot id and network namespace */
     const uint8_t *secret;
-    int timeout_ms; /* 0 = 60 s */
+    const char *run;     /* names this training: equal on all its ranks; NULL: nothing does */
+    bool port_is_shared; /* the launcher itself holds master_port, which is no news */
+    int timeout_ms;      /* 0 = 60 s */
+    /* Told at once that master_port is taken. On the calling thread; may be NULL. */
+    void (*remark)(void *arg, const char *text);
+    void *remark_arg;
     /* Asked every few milliseconds: true ends it with WK_EABORT. NULL: never. */
     bool (*cancelled)(void *arg);
     void *cancelled_arg;

@@ -3,6 +3,7 @@
 #include <worker/error.h>
 
 #include "common/base/parse.h"
+#include "common/base/sha256.h"
 #include "common/base/str.h"
 #include "libworker/config/place.h"
 
@@ -80,6 +81,46 @@ static const char *default_master(const struct environment *environment, enum pl
     return kind == PLACE_SLURM ? get(environment, "SLURM_LAUNCH_NODE_IPADDR") : NULL;
 }
 
+/* A name that does not fit is told by its digest, which differs as it does. */
+static void name_run(struct place *place, const char *launcher, const char *name)
+{
+    uint8_t digest[SHA256_BYTES];
+    char hex[2 * 16 + 1];
+    if (str_printf(place->run, sizeof(place->run), "%s %s", launcher, name) == 0)
+        return;
+    sha256(name, strlen(name), digest);
+    for (int i = 0; i < 16; i++)
+        (void)str_printf(hex + 2 * i, 3, "%02x", digest[i]);
+    (void)str_printf(place->run, sizeof(place->run), "%s %s", launcher, hex);
+}
+
+/* The parts of a heterogeneous job have numbers of their own. */
+static void name_slurm_run(const struct environment *environment, struct place *place)
+{
+    const char *job = get(environment, "SLURM_JOB_ID"), *step = get(environment, "SLURM_STEP_ID");
+    char name[PLACE_RUN_BYTES];
+    if (job && step && !get(environment, "SLURM_HET_SIZE") &&
+        str_printf(name, sizeof(name), "%s.%s", job, step) == 0)
+        name_run(place, "Slurm", name);
+}
+
+static void read_run(const struct environment *environment, struct place *place)
+{
+    const char *name = NULL;
+    if (place->kind == PLACE_ENV && (name = get(environment, "TORCHELASTIC_RUN_ID")) != NULL) {
+        name_run(place, "torchrun", name);
+        place->port_is_shared = true;
+    }
+    if (place->kind == PLACE_SLURM)
+        name_slurm_run(environment, place);
+    if (place->kind == PLACE_OPENMPI) {
+        name = get(environment, "PMIX_NAMESPACE");
+        name = name ? name : get(environment, "OMPI_MCA_ess_base_jobid");
+        if (name)
+            name_run(place, "Open MPI", name);
+    }
+}
+
 static int read_master(const struct environment *environment, struct place *place,
                        struct error *err)
 {
@@ -110,6 +151,7 @@ static int read_launcher(const struct environment *environment, const struct lau
         rc = read_local(environment, launcher, place, err);
     if (!rc)
         rc = read_master(environment, place, err);
+    read_run(environment, place);
     if (!rc && place->world > 1 && !*place->master_addr)
         rc =
             error_set(err, WK_EINVAL,

@@ -1,11 +1,17 @@
 /* Where this process stands among its fellows, read from the environment that started it. The
  * first that applies counts:
  *
- *   MUSTER_WORKER_SOCKET and MUSTER_JOB      a Muster session; RANK and the rest are only a first
- * word RANK and WORLD_SIZE                      torchrun and its kin, with MASTER_ADDR and
- * MASTER_PORT SLURM_PROCID and SLURM_STEP_NUM_TASKS    srun (SLURM_NTASKS where the step says
- * nothing) OMPI_COMM_WORLD_RANK, _SIZE              Open MPI's mpirun PMI_RANK, PMI_SIZE MPICH,
- * Intel MPI MV2_COMM_WORLD_RANK, _SIZE               MVAPICH nothing alone: rank 0 of 1
+ * - MUSTER_WORKER_SOCKET, MUSTER_JOB: a Muster session; RANK is only a first word
+ * - RANK, WORLD_SIZE: torchrun and its kin, with MASTER_ADDR and MASTER_PORT
+ * - SLURM_PROCID, SLURM_STEP_NUM_TASKS: srun (SLURM_NTASKS where the step says nothing)
+ * - OMPI_COMM_WORLD_RANK, _SIZE: Open MPI's mpirun
+ * - PMI_RANK, PMI_SIZE: MPICH, Intel MPI
+ * - MV2_COMM_WORLD_RANK, _SIZE: MVAPICH
+ * - nothing: alone, rank 0 of 1
+ *
+ * The run is what the launcher calls this start of all ranks, so that ranks of two trainings with
+ * one MASTER_PORT pass each other by: TORCHELASTIC_RUN_ID, the job and step of Slurm, the namespace
+ * of Open MPI. RANK and WORLD_SIZE set by hand, MPICH and MVAPICH have none.
  *
  * Pure but for the environment callback; any thread. Source of the names: the launchers' manuals.
  */
@@ -25,7 +31,7 @@ enum place_kind {
     PLACE_ALONE
 };
 
-enum { PLACE_WORLD_MAX = 1 << 20, PLACE_PORT_DEFAULT = 29500 };
+enum { PLACE_WORLD_MAX = 1 << 20, PLACE_PORT_DEFAULT = 29500, PLACE_RUN_BYTES = 64 };
 
 struct place {
     enum place_kind kind;
@@ -33,6 +39,8 @@ struct place {
     int local_rank, local_world;
     char master_addr[256]; /* "" when alone or in a Muster session that does not say */
     int master_port;
+    char run[PLACE_RUN_BYTES]; /* "" where nothing names it; a long name by its digest */
+    bool port_is_shared;       /* the launcher itself holds master_port */
 };
 
 /* WK_EINVAL names the variable that is missing, no number or out of range. */

@@ -125,6 +125,22 @@ int source_bytes(const void *data, size_t size, struct wk_source **ret, struct e
     return 0;
 }
 
+uint64_t source_digest(const struct wk_source *source)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    size_t bytes = (size_t)source->count * (size_t)source->width;
+    size_t piece = bytes < SOURCE_DIGEST_BYTES ? bytes : SOURCE_DIGEST_BYTES;
+    size_t pieces = (bytes + SOURCE_DIGEST_BYTES - 1) / SOURCE_DIGEST_BYTES;
+    pieces = pieces < SOURCE_DIGEST_PIECES ? pieces : SOURCE_DIGEST_PIECES;
+    for (size_t i = 0; i < pieces; i++) {
+        const unsigned char *from =
+            source->tokens + (pieces > 1 ? (bytes - piece) * i / (pieces - 1) : 0);
+        for (size_t k = 0; k < piece; k++)
+            hash = (hash ^ from[k]) * 1099511628211u;
+    }
+    return hash;
+}
+
 void source_read(const struct wk_source *source, int64_t first, int64_t count, int32_t *ret)
 {
     assert(first >= 0 && count >= 0 && count <= source->count - first);

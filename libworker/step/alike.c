@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/data/source.h"
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/step/context.h"
 
@@ -168,9 +169,12 @@ static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
 {
     const struct wk_loader_options *o = &loader->options;
     (void)str_printf(
-        ret, WORD_MAX, "%lld tokens in samples of %lld (batch %lld, epochs %lld, seed %llu%s%s%s)",
-        (long long)o->source->count, (long long)o->length, (long long)loader->batch_asked,
-        (long long)o->epochs, (unsigned long long)o->seed, o->sequential ? ", sequential" : "",
+        ret, WORD_MAX,
+        "%lld tokens of digest %016llx in samples of %lld (batch %lld, epochs %lld, seed "
+        "%llu%s%s%s)",
+        (long long)o->source->count, (unsigned long long)source_digest(o->source),
+        (long long)o->length, (long long)loader->batch_asked, (long long)o->epochs,
+        (unsigned long long)o->seed, o->sequential ? ", sequential" : "",
         o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
 }
 

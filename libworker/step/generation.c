@@ -116,6 +116,11 @@ static int join_alone(struct wk_context *ctx, struct error *err)
     return connect_group(ctx, &options, err);
 }
 
+static void notice_remark(void *arg, const char *text)
+{
+    context_notice(arg, "%s", text);
+}
+
 /* torchrun, mpirun, Slurm: one generation, found through MASTER_ADDR. */
 static int join_static(struct wk_context *ctx, struct error *err)
 {
@@ -129,7 +134,11 @@ static int join_static(struct wk_context *ctx, struct error *err)
         .master_addr = ctx->place.master_addr,
         .master_port = ctx->place.master_port,
         .endpoint = comm_listener_endpoint(ctx->listener),
+        .run = ctx->place.run,
+        .port_is_shared = ctx->place.port_is_shared,
         .timeout_ms = timeout_ms(ctx, SETTING_RENDEZVOUS_TIMEOUT),
+        .remark = notice_remark,
+        .remark_arg = ctx,
         .cancelled = superseded,
         .cancelled_arg = ctx,
     };

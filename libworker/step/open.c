@@ -143,6 +143,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     int rc = settings_read(&input, &ctx->settings, err);
     if (!rc)
         rc = place_read(seams->environment, &ctx->place, err);
+    ctx->rank = ctx->place.rank; /* whose sentences are whose, also of one that never joins */
     if (!rc)
         rc = open_session(ctx, seams, err);
     if (!rc)

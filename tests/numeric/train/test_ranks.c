@@ -187,7 +187,7 @@ static void rank_and_world_from_the_environment_are_enough(void)
 struct difference {
     const char *setting, *value; /* of rank 0; NULL: as the others */
     int64_t batch, text_bytes;
-    bool muon;
+    bool other_text, muon;
     const char *words;
 };
 
@@ -207,6 +207,7 @@ static void disagree(const struct difference *d)
             toy_set(&toys[i], "total_steps", "3");
         toys[i].batch = i ? 0 : d->batch;
         toys[i].text_bytes = i ? 0 : d->text_bytes;
+        toys[i].other_text = !i && d->other_text;
         toys[i].muon = !i && d->muon;
         pthread_create(&threads[i], NULL, toy_thread, &toys[i]);
     }
@@ -237,7 +238,8 @@ static void ranks_that_mean_different_things_are_told(void)
         {"strategy", "zero1", .words = "strategy: it is zero1 on rank 0 and ddp on rank 1"},
         {.muon = true, .words = "the optimizer: it is muon (rate 0.003, momentum 0.95"},
         {.batch = 8, .words = "samples of 16 (batch 8, epochs 0, seed 1337) on rank 0 and"},
-        {.text_bytes = 10000, .words = "loader 1: it is 10000 tokens in"},
+        {.text_bytes = 10000, .words = "loader 1: it is 10000 tokens of"},
+        {.other_text = true, .words = "loader 1: it is 20000 tokens of digest"},
         /* Each rank's own business, and the same value written otherwise. */
         {"log_every", "5"},
         {"bucket_mib", "25.0"},

@@ -57,6 +57,8 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     size_t size = toy->text_bytes ? (size_t)toy->text_bytes : 20000;
     char *text = malloc(size);
     fill_text(text, size);
+    if (toy->other_text)
+        text[size / 2] ^= 1;
     wk_source_bytes(ctx, text, size, &o->source);
     free(text);
     struct wk_loader_options loader = {.source = o->source,

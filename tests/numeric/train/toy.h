@@ -15,6 +15,7 @@ struct toy {
     int64_t batch; /* 0 = 6 */
     int64_t epochs;
     int64_t text_bytes; /* 0 = 20000 */
+    bool other_text;    /* another one of that length */
     bool muon;          /* instead of AdamW: states with shapes of their own */
     bool adafactor;     /* likewise */
     bool custom;        /* a linear model with the program's own passes instead of the GPT */

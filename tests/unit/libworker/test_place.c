@@ -136,3 +136,52 @@ Test(place, what_cannot_be_is_refused_with_the_variable_named)
         cr_assert(strstr(err.text, bad[i].named), "row %zu: %s", i, err.text);
     }
 }
+
+/* What a launcher calls one start of all ranks; a name that is too long keeps what tells it apart.
+ */
+Test(place, the_run_is_what_the_launcher_calls_it)
+{
+    static const struct {
+        const char *pairs[PAIRS_MAX];
+        const char *run;
+        bool shared;
+    } all[] = {
+        {{"RANK", "0", "WORLD_SIZE", "1"}, "", false},
+        {{"RANK", "0", "WORLD_SIZE", "1", "TORCHELASTIC_RUN_ID", "j7"}, "torchrun j7", true},
+        /* RANK is set by hand within an allocation: its ranks need not be of one step. */
+        {{"RANK", "0", "WORLD_SIZE", "1", "SLURM_JOB_ID", "5", "SLURM_STEP_ID", "0"}, "", false},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "1", "SLURM_JOB_ID", "5", "SLURM_STEP_ID", "2"},
+         "Slurm 5.2",
+         false},
+        {{"SLURM_PROCID", "0", "SLURM_NTASKS", "1", "SLURM_JOB_ID", "5", "SLURM_STEP_ID", "2",
+          "SLURM_HET_SIZE", "2"},
+         "",
+         false},
+        {{"OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "1", "PMIX_NAMESPACE", "3478913025"},
+         "Open MPI 3478913025",
+         false},
+        {{"OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "1", "OMPI_MCA_ess_base_jobid",
+          "34"},
+         "Open MPI 34",
+         false},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct place place;
+        struct error err = {0};
+        cr_assert_eq(place_of(all[i].pairs, &place, &err), 0, "row %zu: %s", i, err.text);
+        cr_assert_str_eq(place.run, all[i].run);
+        cr_assert_eq(place.port_is_shared, all[i].shared, "row %zu", i);
+    }
+    char names[2][200];
+    struct place places[2];
+    for (int i = 0; i < 2; i++) {
+        memset(names[i], 'x', sizeof(names[i]));
+        names[i][198] = (char)('0' + i);
+        names[i][199] = '\0';
+        const char *pairs[] = {"RANK",   "0", "WORLD_SIZE", "1", "TORCHELASTIC_RUN_ID",
+                               names[i], NULL};
+        cr_assert_eq(place_of(pairs, &places[i], NULL), 0);
+        cr_assert(strncmp(places[i].run, "torchrun ", 9) == 0 && strlen(places[i].run) > 32);
+    }
+    cr_assert(strcmp(places[0].run, places[1].run) != 0);
+}

@@ -111,3 +111,28 @@ Test(source, text_in_memory_is_copied)
     cr_expect(got[0] == 'a' && got[1] == 'b' && got[2] == 'c');
     wk_source_free(source);
 }
+
+/* Small ones byte by byte; of large ones the first piece, the last and some between. */
+Test(source, the_digest_tells_contents_of_one_length_apart)
+{
+    enum { LARGE = 3 << 20 };
+    static unsigned char text[LARGE];
+    static const size_t sizes[] = {1, 5, SOURCE_DIGEST_BYTES, SOURCE_DIGEST_BYTES + 1, LARGE};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t places[] = {0, sizes[i] - 1};
+        struct wk_source *plain, *changed;
+        cr_assert_eq(source_bytes(text, sizes[i], &plain, NULL), 0);
+        for (int k = 0; k < 2; k++) {
+            text[places[k]] = 1;
+            cr_assert_eq(source_bytes(text, sizes[i], &changed, NULL), 0);
+            cr_assert_neq(source_digest(plain), source_digest(changed), "byte %zu of %zu",
+                          places[k], sizes[i]);
+            text[places[k]] = 0;
+            wk_source_free(changed);
+        }
+        cr_assert_eq(source_bytes(text, sizes[i], &changed, NULL), 0);
+        cr_assert_eq(source_digest(plain), source_digest(changed));
+        wk_source_free(changed);
+        wk_source_free(plain);
+    }
+}

@@ -1,0 +1,90 @@
+/* Rank 0 looks at what holds the ports in front of its own: perhaps another rank 0 that waits for
+ * the same ranks. The connections are kept beside those of its callers, so a slow answer costs
+ * nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libworker/comm/bootstrap.h"
+#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/endpoint.h"
+
+enum { RIVAL_MS = 5000 /* what is silent so long is no rank 0, however busy the machine */ };
+
+static void part(struct bootstrap_rival *rival)
+{
+    if (rival->fd >= 0)
+        close(rival->fd);
+    rival->fd = -1;
+}
+
+void bootstrap_rival_dial(struct bootstrap_rivals *rivals,
+                          const struct comm_bootstrap_options *options, int port)
+{
+    struct endpoint endpoint = {.name = ""};
+    struct bootstrap_rival rival = {.fd = -1, .port = port};
+    snprintf(endpoint.host, sizeof(endpoint.host), "%s", options->master_addr);
+    snprintf(endpoint.port, sizeof(endpoint.port), "%u", (unsigned)port & 0xffff);
+    rival.since_ms = comm_now_us() / 1000;
+    if (rivals->count < BOOTSTRAP_PORTS && endpoint_dial(&endpoint, false, &rival.fd) == 0)
+        rivals->list[rivals->count++] = rival;
+}
+
+int bootstrap_refuse_rival(const struct comm_bootstrap_options *options, struct error *err)
+{
+    return error_set(err, WK_EINVAL,
+                     "two trainings of %d ranks wait at %s with MASTER_PORT %d, and nothing tells "
+                     "their ranks apart: give each training a MASTER_PORT of its own",
+                     options->world, options->master_addr, options->master_port);
+}
+
+/* The other one hears of it by an entry of the rank that it has itself. */
+static int meet(const struct bootstrap_rival *rival, const struct comm_bootstrap_options *options,
+                struct error *err)
+{
+    struct bootstrap_entry entry;
+    if (bootstrap_enter(&entry, options, &rival->greeting, err) == 0)
+        (void)!send(rival->fd, &entry, sizeof(entry), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return bootstrap_refuse_rival(options, err);
+}
+
+static int look(struct bootstrap_rival *rival, const struct comm_bootstrap_options *options,
+                struct error *err)
+{
+    int rc = 0;
+    ssize_t n = recv(rival->fd, (char *)&rival->greeting + rival->got,
+                     sizeof(rival->greeting) - rival->got, MSG_DONTWAIT);
+    if (n > 0)
+        rival->got += (size_t)n;
+    bool whole = rival->got == sizeof(rival->greeting);
+    if (whole && bootstrap_judge(&rival->greeting, options) == BOOTSTRAP_OURS)
+        rc = meet(rival, options, err);
+    bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (whole || !waiting || comm_now_us() / 1000 >= rival->since_ms + RIVAL_MS)
+        part(rival);
+    return rc;
+}
+
+int bootstrap_rivals_look(struct bootstrap_rivals *rivals,
+                          const struct comm_bootstrap_options *options, bool *ret_waiting,
+                          struct error *err)
+{
+    int rc = 0;
+    *ret_waiting = false;
+    for (int i = 0; i < rivals->count && rc == 0; i++) {
+        if (rivals->list[i].fd >= 0)
+            rc = look(&rivals->list[i], options, err);
+        *ret_waiting |= rivals->list[i].fd >= 0 &&
+                        comm_now_us() / 1000 < rivals->list[i].since_ms + BOOTSTRAP_GREETING_MS;
+    }
+    return rc;
+}
+
+void bootstrap_rivals_fini(struct bootstrap_rivals *rivals)
+{
+    for (int i = 0; i < rivals->count; i++)
+        part(&rivals->list[i]);
+    rivals->count = 0;
+}
