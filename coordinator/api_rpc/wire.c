@@ -204,7 +204,7 @@ static void wire_training(const struct job *job, Muster__Job *ret)
         ret->loss_known_case = MUSTER__JOB__LOSS_KNOWN_LOSS;
         ret->loss = job->loss;
     }
-    if (!isnan(job->tokens_per_second)) {
+    if (!isnan(job->tokens_per_second) && !job->stalled_wall_ms) {
         ret->tokens_per_second_known_case = MUSTER__JOB__TOKENS_PER_SECOND_KNOWN_TOKENS_PER_SECOND;
         ret->tokens_per_second = job->tokens_per_second;
     }
@@ -223,6 +223,7 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->started_wall_ms = job->started_wall_ms;
     ret->ended_wall_ms = job->ended_wall_ms;
     ret->version = job->version;
+    ret->stalled_wall_ms = job->stalled_wall_ms;
     ret->preempted_by = text(job->preempted_by);
     ret->preempted_wall_ms = job->preempted_wall_ms;
     ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;

@@ -104,6 +104,16 @@ bool group_waits_for(const struct job *job, const struct group *group, const str
                      int64_t now_ms);
 int64_t group_patience_ends(const struct job *job); /* broken though nobody died; some finished */
 
+/* stall.c: see core_stalled. Ranks of a running job wait in a collective; how long the first has.
+ */
+bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret_waited_ms);
+/* No rank says that it waits, yet no step comes. */
+void stall_of_all(const struct job *job, struct reason *ret);
+
+/* stall_watch.c */
+void stall_settle(struct step *step, struct job *job);
+void stall_end(struct step *step, struct job *job); /* fine for a job that goes on */
+
 /* restart.c */
 struct failure { /* why the gang cannot go on as it is */
     struct reason reason;

@@ -214,6 +214,9 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
         if (check_stray(job, worker, err) < 0)
             return err->code;
     }
+    if (job->stalled_wall_ms && job->state != JOB_RUNNING)
+        return BROKEN(err, "job %s is %s and said to stand still", job->id,
+                      job_state_name(job->state));
     int rc = check_state(job, living, err);
     return rc < 0 ? rc : check_ledger(job, err);
 }

@@ -54,6 +54,8 @@ void job_set_state(struct step *step, struct job *job, enum job_state state,
     (void)str_copy(record->to, sizeof record->to, job_state_name(state));
     job->state = state;
     job->reason = *reason;
+    if (state != JOB_RUNNING)
+        stall_end(step, job);
     if (job_state_ended(state))
         job->ended_wall_ms = step->wall_ms;
     cluster_job_moved(step->cluster, job, waits(state));
@@ -260,6 +262,8 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
             earlier(&at_ms, job->backoff_until_ms);
         if (job->state == JOB_RUNNING && job->grow_after_ms > now_ms)
             earlier(&at_ms, job->grow_after_ms);
+        if (job->state == JOB_RUNNING)
+            earlier(&at_ms, ledger_hangs_at_ms(&job->ledger));
         if (defrag_rest_ends(job) > now_ms) /* one that waits may want it to move then */
             earlier(&at_ms, defrag_rest_ends(job));
         earlier(&at_ms, group_wake_at(job));
@@ -271,6 +275,7 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
 void job_settle(struct step *step, struct job *job)
 {
     settle_runtime(step, job);
+    stall_settle(step, job);
     switch (job->state) {
     case JOB_QUEUED:
         break;

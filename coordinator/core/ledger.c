@@ -83,5 +83,6 @@ void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)
     }
     if (ledger->at_ms > now_ms)
         ledger_shift(ledger, now_ms - ledger->at_ms);
-    ledger->sign_ms = now_ms;
+    if (!job->stalled_wall_ms) /* one that stood still is not excused by our absence */
+        ledger->sign_ms = now_ms;
 }

@@ -180,12 +180,10 @@ static bool find_late(const struct job *job, struct reason *ret)
     return true;
 }
 
-bool core_stalled(const struct job *job, struct reason *ret)
+bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret_waited_ms)
 {
     struct stall stall = {.job = job};
     struct buf text;
-    if (job->forming.open && (job->state == JOB_REFORMING || job->state == JOB_STARTING))
-        return find_late(job, ret);
     if (job->state != JOB_RUNNING || !job->current.joined || !anybody_waits(job))
         return false;
     look(&stall);
@@ -206,5 +204,28 @@ bool core_stalled(const struct job *job, struct reason *ret)
     reason_hint(ret,
                 "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
                 job->id, rank, worker->pid, worker->node);
+    *ret_waited_ms = stall.waited_ms;
+    return true;
+}
+
+void stall_of_all(const struct job *job, struct reason *ret)
+{
+    reason_set(ret, REASON_STALLED,
+               "no step comes and no rank says that it waits; the last step is %" PRIu64
+               ", steps took %.3g s",
+               job->step, (double)job->ledger.typical_step_ms / 1000);
+    reason_hint(ret, "`muster logs %s` has what its ranks wrote last", job->id);
+}
+
+bool core_stalled(const struct job *job, struct reason *ret)
+{
+    int64_t waited_ms;
+    if (job->forming.open && (job->state == JOB_REFORMING || job->state == JOB_STARTING))
+        return find_late(job, ret);
+    if (stall_in_collective(job, ret, &waited_ms))
+        return true;
+    if (job->state != JOB_RUNNING || !job->ledger.hangs)
+        return false;
+    stall_of_all(job, ret);
     return true;
 }

@@ -123,6 +123,15 @@ static uint64_t next_version(const struct step *step, uint64_t version)
     return next > floor ? next : floor;
 }
 
+/* Steps are told without settling the job: nobody else would look at it when its patience ends. */
+static void watch_for_hang(struct step *step, struct job *job)
+{
+    int64_t at_ms = ledger_hangs_at_ms(&job->ledger);
+    bool sooner = heap_contains(&job->timer) && job->timer.key <= at_ms;
+    if (job->state == JOB_RUNNING && at_ms != INT64_MAX && !sooner)
+        cluster_wake_job(step->cluster, job, at_ms);
+}
+
 static void flush(struct step *step)
 {
     for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e))
@@ -131,6 +140,7 @@ static void flush(struct step *step)
         struct job *job = e->value;
         if (ledger_follow(job, step->now_ms))
             step_store(step, job);
+        watch_for_hang(step, job);
         job->version = next_version(step, job->version);
         (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof job->id, job->id);
     }

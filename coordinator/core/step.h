@@ -36,6 +36,7 @@ enum {
     UNAWARE_AFTER_MS = 2000,      /* started and said nothing: a program that does not know us */
     BROKEN_PATIENCE_MS = 3000,    /* peers lost each other, yet nobody died: form again */
     FINISH_PATIENCE_MS = 60000,   /* some finished, the rest make no progress */
+    STALL_MIN_MS = 10000,         /* a wait that is shorter is no event: somebody may save */
     CRASH_LOOP_LIMIT = 3,         /* same cause without a new step */
     GROW_BACKOFF_MS = 10000,      /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
@@ -51,8 +52,9 @@ int core_living(const struct cluster *cluster);
  * ACTION_WAKE_AT of a step. */
 int64_t core_wake_at(const struct cluster *cluster);
 
-/* Whether ranks of a running job have waited for others for longer than a second, or all but some
- * members of its next group are there; then who waits for whom and in what. Pure. */
+/* Whether ranks of a running job have waited for others for longer than a second, or no step comes
+ * (ledger_hangs_at_ms), or all but some members of its next group are there; then who waits for whom
+ * and in what. Pure. */
 bool core_stalled(const struct job *job, struct reason *ret);
 
 /* Every blocker of a waiting job, who stalls a running one, or the job's reason; returns how many

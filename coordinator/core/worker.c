@@ -221,6 +221,7 @@ static void take_progress(struct step *step, struct job *job, struct worker *wor
     if (report->step <= job->step)
         return;
     take_saved(job, report);
+    stall_end(step, job);
     job->step = report->step;
     job->progress_at_ms = job->stepped_at_ms = step->now_ms;
     step_show(step, job);
@@ -280,9 +281,12 @@ static void take_wait(struct step *step, struct job *job, struct worker *worker,
                       const struct worker_report *report)
 {
     bool waits = report->wait && report->generation == worker->joined;
-    if (waits != (worker->wait.waited_ms != 0))
+    bool changed = waits != (worker->wait.waited_ms != 0);
+    if (changed)
         step_show(step, job);
     worker->wait = waits ? *report->wait : (struct collective_wait){0};
+    if (changed || (!job->stalled_wall_ms && worker->wait.waited_ms >= STALL_MIN_MS))
+        step_look(step, job);
 }
 
 static void take_worker(struct step *step, struct job *job, struct worker *worker,

@@ -24,22 +24,26 @@ static bool trains(enum ledger_phase phase)
     return phase == LEDGER_PRODUCTIVE || phase == LEDGER_REWORK;
 }
 
-/* When patience ends; INT64_MAX for a program whose steps nobody knows. */
-static int64_t hangs_from_ms(const struct ledger *ledger)
+static int64_t patience_ms(const struct ledger *ledger)
 {
-    if (!trains(ledger->phase) || !ledger->typical_step_ms)
+    int64_t steps_ms = ledger->typical_step_ms * LEDGER_HANG_STEPS;
+    return steps_ms > LEDGER_HANG_MIN_MS ? steps_ms : LEDGER_HANG_MIN_MS;
+}
+
+/* The typical step is unknown for a program that tells no steps. */
+int64_t ledger_hangs_at_ms(const struct ledger *ledger)
+{
+    if (!trains(ledger->phase) || !ledger->typical_step_ms || ledger->hangs)
         return INT64_MAX;
-    int64_t patience_ms = ledger->typical_step_ms * LEDGER_HANG_STEPS;
-    if (patience_ms < LEDGER_HANG_MIN_MS)
-        patience_ms = LEDGER_HANG_MIN_MS;
-    return ledger->sign_ms + patience_ms;
+    return ledger->sign_ms + patience_ms(ledger);
 }
 
 void ledger_charge(struct ledger *ledger, int64_t now_ms)
 {
     if (!ledger->open || ledger->closed || now_ms <= ledger->at_ms)
         return;
-    int64_t from_ms = hangs_from_ms(ledger);
+    int64_t from_ms = ledger->hangs ? ledger->at_ms : ledger_hangs_at_ms(ledger);
+    ledger->hangs = now_ms >= from_ms;
     if (from_ms < ledger->at_ms)
         from_ms = ledger->at_ms;
     int64_t hung_ms = now_ms > from_ms ? now_ms - from_ms : 0;
@@ -52,6 +56,7 @@ void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms
 {
     if (trains(phase) && !trains(ledger->phase))
         ledger->sign_ms = now_ms;
+    ledger->hangs = ledger->hangs && trains(phase);
     ledger->phase = phase;
 }
 
@@ -64,11 +69,14 @@ void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
         int64_t each_ms = (now_ms - ledger->sign_ms) / (int64_t)(step - ledger->step);
         bool known = ledger->typical_step_ms > 0;
         int64_t mean_ms = known ? ledger->typical_step_ms : each_ms;
+        if (known && each_ms > patience_ms(ledger)) /* a hang says little of the steps after it */
+            each_ms = patience_ms(ledger);
         if (trains(ledger->phase))
             ledger->typical_step_ms = mean_ms + (each_ms - mean_ms) / MEAN_PARTS;
         if (trains(ledger->phase) && ledger->typical_step_ms < 1)
             ledger->typical_step_ms = 1;
         ledger->sign_ms = now_ms;
+        ledger->hangs = false;
     }
     ledger->step = step;
     if (step > ledger->best_step)
@@ -81,6 +89,7 @@ void ledger_close(struct ledger *ledger)
     for (int i = 0; i < LEDGER_COUNT; i++)
         sum_ms += ledger->ms[i];
     ledger->closed = true;
+    ledger->hangs = false;
     ledger->phase = LEDGER_QUEUE;
     ledger->begun_ms = ledger->sign_ms = ledger->typical_step_ms = 0;
     ledger->at_ms = sum_ms;

@@ -47,6 +47,7 @@ struct ledger {
     int64_t begun_ms, at_ms;  /* monotonic, may be negative: submitted; charged up to here */
     int64_t sign_ms;          /* the last step, or whatever else excuses that there was none */
     int64_t typical_step_ms;  /* running mean; 0 = no step was seen */
+    bool hangs;               /* patience has ended: all time is charged to hang until a step */
     uint64_t step, best_step; /* where it is; the farthest it ever was */
     uint64_t rework_steps;    /* done again */
 };
@@ -58,6 +59,9 @@ void ledger_begin(struct ledger *ledger, int64_t now_ms);
 /* Charge the time up to now to the present phase, what is beyond patience to hang. Times before
  * at_ms charge nothing. */
 void ledger_charge(struct ledger *ledger, int64_t now_ms);
+
+/* When patience ends if no step comes; INT64_MAX: it has ended, or nothing is waited for. */
+int64_t ledger_hangs_at_ms(const struct ledger *ledger);
 
 /* From now on time is charged to `phase`; charge first. */
 void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms);

@@ -44,7 +44,8 @@
     X(PEERS_LOST, peers_lost, "workers lost each other though none died")                          \
     X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time")                                    \
     X(LATE, late, "most of its ranks wait for one to join")                                        \
-    X(STALLED, stalled, "some ranks wait in a collective that others have not entered")            \
+    X(STALLED, stalled, "no step comes: ranks wait for one that is late, or all stand still")      \
+    X(STALL_OVER, stall_over, "it stood still and does not any more")                              \
     X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others stand still")               \
     X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \
     X(CRASH_LOOP, crash_loop, "the same failure again and again without a new step")               \

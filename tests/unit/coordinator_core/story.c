@@ -86,6 +86,7 @@ static void perform(struct story *story, const struct action *action)
         break;
     case ACTION_STORE_JOB:
         note_stored(story, action->job);
+        story->stored_ledger = story_job(story, action->job)->ledger;
         break;
     case ACTION_STORE_NODE:
         note_stored(story, action->node);

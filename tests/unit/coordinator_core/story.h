@@ -67,6 +67,7 @@ struct story {
     struct story_records records[STORY_KINDS_MAX];
     int versions;     /* NODE_CHANGED actions seen */
     char stored[256]; /* by the last event: " j1 a ", jobs and nodes */
+    struct ledger stored_ledger; /* of the job that was stored last */
 };
 
 struct story_spec {

@@ -188,3 +188,55 @@ Test(ledger, a_coordinator_that_kept_none_begins_with_what_is_known)
     story_send(&s, &(struct event){.kind = EVENT_RESTORED});
     EXPECT_JOB("j1", 1500, 0, 3500);
 }
+
+/* A step each 100 ms, below the best one: time goes to rework until patience ends. */
+static struct job *hang_in_rework(void)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1, .restart_max = 5});
+    story_follow(&s);
+    pass(1000);
+    story_progress(&s, "j1", 10);
+    pass(99000);
+    story_progress(&s, "j1", 1000);
+    story_exit(&s, "j1", 0, 1);
+    story_follow(&s);
+    pass(1000);
+    story_progress(&s, "j1", 1);
+    pass(1000);
+    story_progress(&s, "j1", 11);
+    return story_job(&s, "j1");
+}
+
+Test(ledger, a_hang_stays_one_over_a_restart_of_the_coordinator)
+{
+    const struct job *job = hang_in_rework();
+    pass(300000);
+    int64_t before_ms[LEDGER_COUNT], after_ms[LEDGER_COUNT];
+    (void)ledger_read(&job->ledger, s.now_ms, before_ms);
+    cr_assert_geq(before_ms[LEDGER_HANG], 239000);
+    story_job(&s, "j1")->ledger = s.stored_ledger;
+    story_restart(&s, s.now_ms);
+    pass(50000);
+    (void)ledger_read(&job->ledger, s.now_ms, after_ms);
+    cr_expect_eq(after_ms[LEDGER_HANG] - before_ms[LEDGER_HANG], 50000);
+    cr_expect_eq(after_ms[LEDGER_REWORK], before_ms[LEDGER_REWORK]);
+    story_progress(&s, "j1", 12);
+    pass(1000);
+    cr_expect_eq(job->ledger.hangs, false);
+    (void)ledger_read(&job->ledger, s.now_ms, before_ms);
+    cr_expect_eq(before_ms[LEDGER_HANG], after_ms[LEDGER_HANG]);
+    cr_expect_eq(before_ms[LEDGER_REWORK], after_ms[LEDGER_REWORK] + 1000);
+}
+
+Test(ledger, a_hang_does_not_make_patience_longer_than_it_was)
+{
+    struct ledger ledger;
+    ledger_begin(&ledger, 0);
+    ledger_enter(&ledger, LEDGER_PRODUCTIVE, 0);
+    ledger_charge(&ledger, 1000);
+    ledger_step(&ledger, 10, 1000);
+    ledger_charge(&ledger, 3601000); /* an hour */
+    ledger_step(&ledger, 11, 3601000);
+    cr_expect_leq(ledger.typical_step_ms, 100 + LEDGER_HANG_MIN_MS / 8);
+}

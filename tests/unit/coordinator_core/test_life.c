@@ -155,6 +155,101 @@ Test(jobs, who_keeps_a_gang_waiting_is_named)
                           "waits; last step 410");
 }
 
+static void four_train(void)
+{
+    static const struct story_spec four = {
+        .name = "four", .nodes_min = 2, .nodes_max = 2, .workers = 2, .slots = 1, .restart_max = 3};
+    story_node_up(&s, "a", 2);
+    story_node_up(&s, "b", 2);
+    story_submit(&s, &four);
+    story_follow(&s);
+    story_progress(&s, "j1", 10);
+    story_wait(&s, 10000);
+    story_progress(&s, "j1", 1010);
+}
+
+static void expect_stalls(int begun, int over)
+{
+    cr_expect_eq(story_records(&s, "stalled")->count, begun);
+    cr_expect_eq(story_records(&s, "stall_over")->count, over);
+    cr_expect_eq(story_job(&s, "j1")->stalled_wall_ms != 0, begun > over);
+}
+
+Test(jobs, a_gang_that_waits_for_long_is_said_to_stand_still_once)
+{
+    four_train();
+    waits(0, "world", 7, 2);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = STALL_MIN_MS - 1;
+    story_wait(&s, 3000);
+    expect_stalls(0, 0);
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    expect_stalls(1, 0);
+    const struct reason *why = &story_records(&s, "stalled")->newest.reason;
+    cr_expect_str_eq(why->kind, "stalled");
+    cr_expect_str_eq(why->node, "b");
+    cr_expect_eq(why->rank, 2);
+    cr_expect(strstr(why->text, "rank 2 (node b) has not entered all_reduce #7"), "%s", why->text);
+    int64_t for_ms = s.now_ms + s.wall_offset_ms - story_job(&s, "j1")->stalled_wall_ms;
+    cr_expect(for_ms >= 12000 && for_ms <= 15000, "%lld", (long long)for_ms);
+    story_wait(&s, 20000);
+    expect_stalls(1, 0);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = 0;
+    story_wait(&s, 1000);
+    expect_stalls(1, 1);
+    cr_expect_str_eq(story_records(&s, "stall_over")->newest.reason.kind, "stall_over");
+}
+
+Test(jobs, a_step_ends_a_stall_though_somebody_waits_again)
+{
+    four_train();
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    expect_stalls(1, 0);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = 2000;
+    story_progress(&s, "j1", 1011);
+    expect_stalls(1, 1);
+    story_wait(&s, 3000);
+    expect_stalls(1, 1);
+}
+
+Test(jobs, a_stall_outlives_the_coordinator_until_each_rank_was_heard)
+{
+    four_train();
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    expect_stalls(1, 0);
+    for (int rank = 0; rank < 4; rank++) { /* what is derived is gone */
+        struct worker *worker = &story_job(&s, "j1")->workers[rank];
+        worker->wait = (struct collective_wait){0};
+        worker->stamp = 0;
+    }
+    story_restart(&s, s.now_ms);
+    story_report(&s, "b");
+    expect_stalls(1, 0);
+    story_report(&s, "a");
+    story_wait(&s, 1000);
+    expect_stalls(1, 0);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = 0;
+    story_wait(&s, 1000);
+    expect_stalls(1, 1);
+}
+
+Test(jobs, a_gang_whose_ranks_all_stop_is_said_to_stand_still)
+{
+    four_train();
+    story_wait(&s, LEDGER_HANG_MIN_MS - 2000);
+    expect_stalls(0, 0);
+    story_wait(&s, 4000);
+    expect_stalls(1, 0);
+    cr_expect(story_job(&s, "j1")->ledger.hangs);
+    expect_why("stalled", "no step comes and no rank says that it waits; the last step is 1010, "
+                          "steps took 0.002 s");
+    story_exit(&s, "j1", 1, 1);
+    story_follow(&s);
+    expect_stalls(1, 1);
+}
+
 Test(jobs, cancel_ends_a_worker_that_ignores_it)
 {
     story_running_pair(&s, &story_rigid);

@@ -1,0 +1,71 @@
+/* When a running job is said to stand still: an event, a mark that REST and the page show, and both
+ * stored. Shorter waits are told by core_stalled only.
+ *
+ *   goes on ──► stands still   a rank has waited in a collective for longer than patience,
+ *      ▲             │         or no step came for so long that the ledger calls it a hang
+ *      └─────────────┘         a step was completed, or nobody waits any more, or it left `running`
+ */
+#include <inttypes.h>
+
+#include "coordinator/core/internal.h"
+
+/* A rank that loads a checkpoint before the first step of a generation has longer. */
+static int64_t patience_ms(const struct job *job)
+{
+    int64_t steps_ms = job->ledger.typical_step_ms * LEDGER_HANG_STEPS;
+    bool stepped = job->stepped_at_ms > 0 && job->stepped_at_ms >= job->current.since_ms;
+    int64_t least_ms = stepped ? STALL_MIN_MS : LEDGER_HANG_MIN_MS;
+    return steps_ms > least_ms ? steps_ms : least_ms;
+}
+
+static bool is_hung(const struct step *step, const struct job *job)
+{
+    return job->ledger.hangs || step->now_ms >= ledger_hangs_at_ms(&job->ledger);
+}
+
+/* After a restart of the coordinator nothing is known of waits until each rank was heard of. */
+static bool is_heard(const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (worker_living(&job->workers[i]) && !job->workers[i].spare && !job->workers[i].stamp)
+            return false;
+    return true;
+}
+
+static void begin(struct step *step, struct job *job, const struct reason *reason, int64_t for_ms)
+{
+    job->stalled_wall_ms = step->wall_ms - for_ms;
+    step_record(step, "stalled", job, reason->node, reason);
+    step_store(step, job);
+}
+
+void stall_end(struct step *step, struct job *job)
+{
+    struct reason reason;
+    int64_t still_ms = step->wall_ms - job->stalled_wall_ms;
+    if (!job->stalled_wall_ms)
+        return;
+    reason_set(&reason, REASON_STALL_OVER, "it stood still for %" PRId64 " s",
+               still_ms > 0 ? still_ms / 1000 : 0);
+    job->stalled_wall_ms = 0;
+    step_record(step, "stall_over", job, NULL, &reason);
+    step_store(step, job);
+}
+
+void stall_settle(struct step *step, struct job *job)
+{
+    struct reason reason;
+    int64_t waited_ms = 0;
+    if (job->state != JOB_RUNNING)
+        return;
+    bool waits = stall_in_collective(job, &reason, &waited_ms), hung = is_hung(step, job);
+    if (hung && !job->ledger.hangs) /* the ledger that is stored says so too */
+        step_store(step, job);
+    if (job->stalled_wall_ms && !waits && !hung && is_heard(job))
+        stall_end(step, job);
+    if (job->stalled_wall_ms || !(hung || (waits && waited_ms >= patience_ms(job))))
+        return;
+    if (!waits)
+        stall_of_all(job, &reason);
+    begin(step, job, &reason, waits ? waited_ms : step->now_ms - job->ledger.sign_ms);
+}
