@@ -244,6 +244,11 @@ const char *job_state_word(Muster__Job__State state)
     return name ? name : "unknown";
 }
 
+const char *job_word(const Muster__Job *job)
+{
+    return job->stalled_wall_ms ? "stalled" : job_state_word(job->state);
+}
+
 const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX])
 {
     struct timespec now;

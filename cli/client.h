@@ -63,6 +63,8 @@ bool client_printed(const struct args *args, const void *message);
 int client_job(struct client *client, const char *id, Muster__Job **ret);
 
 const char *job_state_word(Muster__Job__State state);
+/* As people read it: "stalled" for a running job that stands still, else its state. */
+const char *job_word(const Muster__Job *job);
 /* "3m 5s" since then; "-" for 0. */
 const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX]);
 const char *count_text(double value, char ret[FORMAT_MAX]); /* "1.2k", "3.4M" */

@@ -45,7 +45,7 @@ static void job_row(struct table *table, const Muster__Job *job)
     char age[FORMAT_MAX], text[FORMAT_MAX];
     table_cell(table, "%s", job->id);
     table_cell(table, "%s", job->spec ? job->spec->name : "");
-    table_cell(table, "%s", job_state_word(job->state));
+    table_cell(table, "%s", job_word(job));
     table_cell(table, "%u", job->world);
     table_cell(table, "%s", job_step_text(job, text));
     table_cell(table, "%s", job_loss_text(job, text));

@@ -111,7 +111,7 @@ static void show_progress(const Muster__Job *job)
 static void show_facts(const Muster__Job *job)
 {
     char age[FORMAT_MAX], time[FORMAT_MAX];
-    const char *word = job_state_word(job->state);
+    const char *word = job_word(job);
     printf("%s%s%s  %s\n", colour_bold(stdout), job->id, colour_off(stdout),
            job->spec ? job->spec->name : "");
     printf("state       %s%s%s", colour_of_state(stdout, word), word, colour_off(stdout));

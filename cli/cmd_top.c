@@ -68,7 +68,7 @@ static void print_jobs(const Muster__ListJobsAnswer *answer)
         table_cell(&table, "%s", job->id);
         table_cell(&table, "%s", job->spec ? job->spec->name : "");
         table_cell(&table, "%s", job->spec ? job->spec->tenant : "");
-        table_cell(&table, "%s", job_state_word(job->state));
+        table_cell(&table, "%s", job_word(job));
         table_cell(&table, "%u", job->world);
         table_cell(&table, "%s", job_step_text(job, text));
         table_cell(&table, "%s", job_loss_text(job, text));

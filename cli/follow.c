@@ -42,8 +42,7 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
     double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
     for (int i = 0; i < BAR_CELLS && job->total_steps; i++)
         strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);
-    int n = snprintf(line, sizeof(line), "%s%s%s", cells, *cells ? " " : "",
-                     job_state_word(job->state));
+    int n = snprintf(line, sizeof(line), "%s%s%s", cells, *cells ? " " : "", job_word(job));
     if (job->total_steps)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %" PRIu64 "/%" PRIu64, job->step,
                       job->total_steps);

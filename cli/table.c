@@ -44,11 +44,12 @@ const char *colour_of_state(FILE *out, const char *state)
     static const struct {
         const char *state, *colour;
     } map[] = {
-        {"running", "\033[32m"},     {"succeeded", "\033[32m"},  {"ready", "\033[32m"},
-        {"joined", "\033[32m"},      {"failed", "\033[31m"},     {"lost", "\033[31m"},
-        {"unreachable", "\033[31m"}, {"restarting", "\033[33m"}, {"reforming", "\033[33m"},
-        {"queued", "\033[36m"},      {"starting", "\033[36m"},   {"stopping", "\033[33m"},
-        {"draining", "\033[33m"},    {"drained", "\033[33m"},    {"cordoned", "\033[33m"},
+        {"running", "\033[32m"},     {"succeeded", "\033[32m"}, {"ready", "\033[32m"},
+        {"joined", "\033[32m"},      {"failed", "\033[31m"},    {"lost", "\033[31m"},
+        {"unreachable", "\033[31m"}, {"stalled", "\033[31m"},   {"restarting", "\033[33m"},
+        {"reforming", "\033[33m"},   {"queued", "\033[36m"},    {"starting", "\033[36m"},
+        {"stopping", "\033[33m"},    {"draining", "\033[33m"},  {"drained", "\033[33m"},
+        {"cordoned", "\033[33m"},
     };
     if (!colours(out))
         return "";

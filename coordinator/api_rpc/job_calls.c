@@ -209,7 +209,7 @@ void call_watch_job(struct service *service, struct service_call *call, bool las
 
 static bool state_known(const char *state)
 {
-    if (!*state || strcmp(state, "active") == 0)
+    if (!*state || strcmp(state, "active") == 0 || strcmp(state, "stalled") == 0)
         return true;
 #define X(upper, lower)                                                                            \
     if (strcmp(state, #lower) == 0)                                                                \
@@ -227,6 +227,8 @@ static bool listed(const struct job *job, const Muster__ListJobsRequest *message
         return true;
     if (strcmp(message->state, "active") == 0)
         return !job_state_ended(job->state);
+    if (strcmp(message->state, "stalled") == 0)
+        return job->stalled_wall_ms;
     return strcmp(message->state, job_state_name(job->state)) == 0;
 }
 
@@ -285,7 +287,7 @@ void call_list_jobs(struct service *service, struct service_call *call, bool las
         error_set(&err, E_INVALID_ARGUMENT, "unknown state '%.40s'", message->state);
         error_field(&err, "state");
         error_hint(&err, "queued, starting, running, reforming, restarting, preempting, stopping, "
-                         "succeeded, failed, cancelled, or active");
+                         "succeeded, failed, cancelled, active, or stalled");
     } else {
         (void)list_start(service_cluster(service), message->cursor, &job, &err);
     }

@@ -327,6 +327,10 @@ void job_restored(struct step *step, struct job *job)
         job->grow_after_ms = now + GROW_BACKOFF_MAX_MS;
     job->current.since_ms = job->forming.since_ms = now;
     job->progress_at_ms = now;
+    /* Figures are stored with what else changes: these may be of a generation long past. A report
+     * tells them anew, but not of a job that stood still already when it was stored. */
+    if (job->current.generation && !job->stalled_wall_ms)
+        job->loss = job->tokens_per_second = NAN;
     ledger_restored(job, now, step->wall_ms);
     if (job->broken_at_ms)
         job->broken_at_ms = now;

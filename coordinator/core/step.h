@@ -53,8 +53,8 @@ int core_living(const struct cluster *cluster);
 int64_t core_wake_at(const struct cluster *cluster);
 
 /* Whether ranks of a running job have waited for others for longer than a second, or no step comes
- * (ledger_hangs_at_ms), or all but some members of its next group are there; then who waits for whom
- * and in what. Pure. */
+ * (ledger_hangs_at_ms), or all but some members of its next group are there; then who waits for
+ * whom and in what. Pure. */
 bool core_stalled(const struct job *job, struct reason *ret);
 
 /* Every blocker of a waiting job, who stalls a running one, or the job's reason; returns how many

@@ -260,7 +260,7 @@ struct job {
     /* progress, as reported */
     uint64_t step, total_steps;
     double loss, tokens_per_second; /* NAN = not told yet */
-    int64_t stalled_wall_ms; /* running, and stands still since; 0 = it goes on */
+    int64_t stalled_wall_ms;        /* running, and stands still since; 0 = it goes on */
     /* recovery being measured */
     int64_t broken_at_ms; /* 0 = nothing to recover from */
     uint64_t broken_at_step;

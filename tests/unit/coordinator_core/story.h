@@ -65,8 +65,8 @@ struct story {
     int pruned;
     char pruned_first[64];
     struct story_records records[STORY_KINDS_MAX];
-    int versions;     /* NODE_CHANGED actions seen */
-    char stored[256]; /* by the last event: " j1 a ", jobs and nodes */
+    int versions;                /* NODE_CHANGED actions seen */
+    char stored[256];            /* by the last event: " j1 a ", jobs and nodes */
     struct ledger stored_ledger; /* of the job that was stored last */
 };
 

@@ -1,5 +1,6 @@
 /* The life of jobs: queue, start, end, and what is told of them on the way. Stories
  * on virtual time: what happens, and the exact trace it leaves. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -233,6 +234,20 @@ Test(jobs, a_stall_outlives_the_coordinator_until_each_rank_was_heard)
     story_worker(&s, "j1", 0, NULL)->wait.waited_ms = 0;
     story_wait(&s, 1000);
     expect_stalls(1, 1);
+}
+
+Test(jobs, figures_of_an_earlier_life_are_not_shown_as_those_of_now)
+{
+    four_train();
+    struct job *job = story_job(&s, "j1");
+    job->loss = 1.8059;
+    story_restart(&s, s.now_ms);
+    cr_expect(isnan(job->loss), "stored when an earlier generation ended");
+    job->loss = 2.0368;
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    story_restart(&s, s.now_ms);
+    cr_expect_float_eq(job->loss, 2.0368, 1e-9, "stored when it began to stand still");
 }
 
 Test(jobs, a_gang_whose_ranks_all_stop_is_said_to_stand_still)
