@@ -95,7 +95,8 @@ const char *format_f64(double value, char ret[FORMAT_MAX])
         ret[strlen(ret) - 2] = '.';
         return ret;
     }
-    for (int digits = 1; digits <= 17; digits++) {
+    /* What has at most 15 digits comes back as it was, its zeros left out. */
+    for (int digits = 15; digits <= 17; digits++) {
         snprintf(ret, FORMAT_MAX, "%.*g", digits, value);
         if (strtod(ret, NULL) == value)
             break;

@@ -1,4 +1,4 @@
-#include "common/rpc/transcode.h"
+#include "common/rpc/transcode_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "common/rpc/base64.h"
 #include "common/rpc/fields.h"
 
-enum { INTEGER_TEXT_MAX = 24, JSON_ARENA_MAX_BYTES = 256 << 20 };
+enum { INTEGER_TEXT_MAX = 24 };
 
 struct output {
     bool defaults;
@@ -167,17 +167,17 @@ static bool is_zero(const void *member, size_t bytes)
 
 /* Absent messages stay absent even with `defaults`: there is nothing that could be written. So do
  * deprecated fields, of which 0 says nothing. */
-static bool to_be_written(const struct output *out, const ProtobufCMessage *message,
-                          const ProtobufCFieldDescriptor *field)
+bool transcode_shows(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                     bool defaults)
 {
     const void *member = field_member(message, field);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
-        return out->defaults || *field_count(message, field) > 0;
+        return defaults || *field_count(message, field) > 0;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
         return *(const void *const *)member != NULL;
     if (field_is_optional(field))
-        return out->defaults || field_is_present(message, field);
-    if (out->defaults && !(field->flags & PROTOBUF_C_FIELD_FLAG_DEPRECATED))
+        return defaults || field_is_present(message, field);
+    if (defaults && !(field->flags & PROTOBUF_C_FIELD_FLAG_DEPRECATED))
         return true;
     if (field->type == PROTOBUF_C_TYPE_STRING)
         return *(const char *const *)member && **(const char *const *)member;
@@ -193,7 +193,7 @@ static struct tree *write_message(const struct output *out, const ProtobufCMessa
         return NULL;
     for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        if (!to_be_written(out, message, field))
+        if (!transcode_shows(message, field, out->defaults))
             continue;
         struct tree *value;
         if (field_is_map(field))
@@ -223,17 +223,15 @@ int transcode_to_tree(const ProtobufCMessage *message,
     return 0;
 }
 
-int transcode_to_json(const ProtobufCMessage *message,
-                      const struct transcode_output_options *options, struct buf *out,
-                      struct error *err)
+struct tree *transcode_map_tree(const ProtobufCMessage *message,
+                                const ProtobufCFieldDescriptor *field, bool defaults,
+                                struct arena *arena)
 {
-    struct arena arena;
-    arena_init(&arena, JSON_ARENA_MAX_BYTES);
-    struct tree *tree = NULL;
-    int rc = transcode_to_tree(message, options, &arena, &tree, err);
-    if (rc == 0)
-        rc = tree_write_json(tree, options && options->pretty ? TREE_PRETTY : TREE_COMPACT, out,
-                             err);
-    arena_fini(&arena);
-    return rc;
+    return write_map(&(struct output){defaults, arena}, message, field);
+}
+
+struct tree *transcode_value_tree(const ProtobufCFieldDescriptor *field, const void *member,
+                                  bool defaults, struct arena *arena)
+{
+    return write_value(&(struct output){defaults, arena}, field, member);
 }

@@ -225,6 +225,59 @@ Test(transcode, lenient_takes_numbers_where_text_is_wanted)
     arena_fini(&arena);
 }
 
+static void both_ways(const ProtobufCMessage *message, bool defaults)
+{
+    struct transcode_output_options options = {.defaults = defaults};
+    struct arena arena;
+    struct tree *tree;
+    struct buf straight = {0}, by_tree = {0};
+    arena_init(&arena, 1 << 20);
+    cr_assert_eq(transcode_to_json(message, &options, &straight, NULL), 0);
+    cr_assert_eq(transcode_to_tree(message, &options, &arena, &tree, NULL), 0);
+    cr_assert_eq(tree_write_json(tree, TREE_COMPACT, &by_tree, NULL), 0);
+    cr_assert_str_eq(buf_cstr(&straight), buf_cstr(&by_tree));
+    arena_fini(&arena);
+    buf_fini(&straight);
+    buf_fini(&by_tree);
+}
+
+Test(transcode, json_is_the_same_with_and_without_a_tree)
+{
+    static const struct {
+        const char *json;
+        const ProtobufCMessageDescriptor *type;
+    } messages[] = {
+        {"{}", &muster__job__descriptor},
+        {"{}", &muster__job_spec__descriptor},
+        {"{\"id\":\"j1\",\"loss\":0.1234567890123456789,\"step\":\"18446744073709551615\","
+         "\"exit_code\":-1,\"spec\":{\"command\":[\"a\\u0001\\\"\\\\\\u007f\",\"\xe2\x82\xac\"],"
+         "\"env\":"
+         "{\"b\":\"2\",\"a\":\"1\"}},\"ledger\":{\"queue\":1e300,\"start\":\"-Infinity\","
+         "\"hang\":\"NaN\",\"total\":0.30000000000000004,\"rework\":-1e-7,\"recovery\":-0.0,"
+         "\"checkpoint\":-12,\"productive\":1073741824}}",
+         &muster__job__descriptor},
+        {"{\"name\":\"n\",\"state\":\"ready\",\"cpus\":2.5,\"labels\":{\"z\":\"\\n\",\"a\":\"\"},"
+         "\"gpus\":[{\"index\":1},{\"uuid\":\"u\"}],\"jobs\":[\"x\",\"y\"]}",
+         &muster__node__descriptor},
+        {"{\"job\":\"j\",\"value\":\"AAEC/w==\"}", &muster__board_request__descriptor},
+    };
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        ProtobufCMessage *message;
+        struct error err = {0};
+        cr_assert_eq(from_json(messages[i].json, messages[i].type, &message, &err), 0, "%s",
+                     err.text);
+        both_ways(message, false);
+        both_ways(message, true);
+        rpc_message_free(message);
+    }
+    Muster__Job broken = MUSTER__JOB__INIT;
+    char bytes[] = "\xff\xfe";
+    broken.id = bytes;
+    struct buf out = {0};
+    cr_assert_eq(transcode_to_json(&broken.base, NULL, &out, NULL), E_INVALID_ARGUMENT);
+    buf_fini(&out);
+}
+
 Test(transcode, what_was_read_survives_the_wire)
 {
     ProtobufCMessage *message, *again;
