@@ -1,6 +1,8 @@
-# cmake --install BUILD [--prefix DIR]: the program, the library with its headers, the units, completion.
+# cmake --install BUILD [--prefix DIR]: the program, the library with its headers and what pkg-config and
+# find_package read, the units, completion.
 # cpack --config BUILD/CPackConfig.cmake: the same as a Debian package, which brings the libraries it links.
 include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
 
 if(TARGET muster)
   install(TARGETS muster RUNTIME)
@@ -16,9 +18,33 @@ if(TARGET muster)
 endif()
 
 if(TARGET worker)
-  install(TARGETS worker LIBRARY)
+  install(TARGETS worker EXPORT muster LIBRARY)
   install(FILES ${CMAKE_BINARY_DIR}/libworker.a DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY libworker/include/worker DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+  # pkg-config --libs [--static] muster; find_package(muster) with muster::worker and
+  # muster::worker_static. Both find the installed copy from where they lie themselves.
+  get_property(needs GLOBAL PROPERTY MUSTER_ARCHIVE_NEEDS)
+  list(TRANSFORM needs PREPEND -l OUTPUT_VARIABLE MUSTER_ARCHIVE_FLAGS)
+  set(MUSTER_ARCHIVE_FLAGS_LIST "${MUSTER_ARCHIVE_FLAGS}")
+  list(JOIN MUSTER_ARCHIVE_FLAGS " " MUSTER_ARCHIVE_FLAGS)
+  set(package ${CMAKE_INSTALL_LIBDIR}/cmake/muster)
+  set(pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  file(RELATIVE_PATH MUSTER_PREFIX_FROM_PC /prefix/${pkgconfig} /prefix)
+  configure_file(cmake/muster.pc.in ${CMAKE_BINARY_DIR}/muster.pc @ONLY)
+  configure_package_config_file(cmake/muster-config.cmake.in ${CMAKE_BINARY_DIR}/muster-config.cmake
+    INSTALL_DESTINATION ${package} PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+  if(PROJECT_VERSION_MAJOR EQUAL 0) # as the SONAME
+    set(compatible SameMinorVersion)
+  else()
+    set(compatible SameMajorVersion)
+  endif()
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/muster-config-version.cmake
+    COMPATIBILITY ${compatible})
+  install(FILES ${CMAKE_BINARY_DIR}/muster.pc DESTINATION ${pkgconfig})
+  install(FILES ${CMAKE_BINARY_DIR}/muster-config.cmake ${CMAKE_BINARY_DIR}/muster-config-version.cmake
+    DESTINATION ${package})
+  install(EXPORT muster NAMESPACE muster:: FILE muster-targets.cmake DESTINATION ${package})
 endif()
 
 set(CPACK_GENERATOR DEB)
@@ -28,5 +54,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # packages of programs that link libworker depend on this one
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/postinst)
 include(CPack)

@@ -16,6 +16,10 @@
 
 #include <worker/precision.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_context;
 struct wk_model;
 
@@ -58,5 +62,9 @@ struct wk_export_options {
 };
 WK_API int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *path,
                          const struct wk_export_options *options); /* NULL: F32, one file */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

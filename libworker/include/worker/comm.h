@@ -23,6 +23,10 @@
 #include <worker/error.h>
 #include <worker/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_comm;
 struct wk_work;
 
@@ -242,5 +246,9 @@ WK_API const char *wk_comm_error(struct wk_comm *comm);
 /* Ranks known to have died, ascending: writes up to `max` of them, returns how many there are.
  * Looks again at every call, so ranks that die after the failure are found too. */
 WK_API int wk_comm_lost(struct wk_comm *comm, int *ranks, int max);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

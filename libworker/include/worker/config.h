@@ -15,6 +15,10 @@
 
 #include <worker/export.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_context;
 
 /* A value given by the program. Texts are copied by wk_open. */
@@ -33,5 +37,9 @@ WK_API enum wk_origin wk_config_origin(const struct wk_context *ctx, const char 
 
 /* One line per setting: name, value and where it comes from. WK_EIO when `out` refuses it. */
 WK_API int wk_config_print(const struct wk_context *ctx, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

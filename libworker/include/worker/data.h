@@ -20,6 +20,10 @@
 #include <worker/export.h>
 #include <worker/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_context;
 struct wk_source;
 struct wk_loader;
@@ -105,5 +109,9 @@ WK_API int64_t wk_deal_real(const struct wk_deal *deal, int world, int64_t k);
  * Nothing is written in a broken generation, nor of an evaluation that was cut short. */
 WK_API int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch,
                                  const float *values, int64_t width, float *ret_all);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -5,6 +5,10 @@
 #ifndef WORKER_ERROR_H
 #define WORKER_ERROR_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define WK_ERROR_LIST(X)                                                                           \
     X(EINVAL, 3, "an argument or a setting is not acceptable")                                     \
     X(ETIMEOUT, 4, "the time limit passed")                                                        \
@@ -27,5 +31,9 @@ enum wk_error {
     WK_ERROR_LIST(X)
 #undef X
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

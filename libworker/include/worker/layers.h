@@ -21,6 +21,10 @@
 
 #include <worker/export.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* y[rows, out] = x[rows, in] weight + bias; weight[in, out], or [out, in] if `turned`. */
 struct wk_linear {
     int64_t in, out;
@@ -123,5 +127,9 @@ WK_API int wk_cross_entropy_backward(const struct wk_cross_entropy *entropy, flo
 WK_API double wk_square_loss_forward(float *difference, const float *x, const float *target,
                                      size_t count);
 WK_API void wk_square_loss_backward(float *dx, const float *difference, double scale, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -14,6 +14,10 @@
 #include <worker/export.h>
 #include <worker/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_model;
 
 /* A target that counts neither in the loss nor in its denominator, as torch's ignore_index. */
@@ -123,5 +127,9 @@ struct wk_generate_options {
  */
 WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
                        int64_t count, int32_t *ret_tokens);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

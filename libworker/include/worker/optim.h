@@ -14,6 +14,10 @@
 
 #include <worker/export.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_context;
 struct wk_model;
 struct wk_optimizer;
@@ -156,5 +160,9 @@ WK_API int wk_scheduler_new(struct wk_optimizer *optimizer,
                             const struct wk_schedule_options *options,
                             struct wk_scheduler **ret_scheduler);
 WK_API void wk_scheduler_free(struct wk_scheduler *scheduler);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

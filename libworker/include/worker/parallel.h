@@ -24,6 +24,10 @@
 #include <worker/export.h>
 #include <worker/types.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct wk_comm;
 struct wk_context;
 struct wk_model;
@@ -147,5 +151,9 @@ WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient
  * wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 
 #include <worker/export.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* name, bytes of one element, name for people */
 #define WK_FORMAT_LIST(X)                                                                          \
     X(F32, 4, "f32")                                                                               \
@@ -48,5 +52,9 @@ struct wk_scaler_options {
     double least;     /* 2^-14: an overflow at or below it is an error */
     int64_t interval; /* 2000 */
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 
 #include <worker/export.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* name, bytes of one element, name for people */
 #define WK_DTYPE_LIST(X)                                                                           \
     X(F32, 4, "f32")                                                                               \
@@ -46,5 +50,9 @@ struct wk_batch {
      * global batch, or with accumulate_by_tokens the mean over the batches of its step. */
     double denominator;
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -40,6 +40,11 @@
 #include <worker/parallel.h>
 #include <worker/precision.h>
 #include <worker/types.h>
+#include <worker/version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct wk_context;
 
@@ -97,30 +102,58 @@ struct wk_object {
 
 static inline struct wk_object wk_object_model(struct wk_model *model)
 {
-    return (struct wk_object){WK_OBJECT_MODEL, model};
+    struct wk_object object = {WK_OBJECT_MODEL, model};
+    return object;
 }
 
 static inline struct wk_object wk_object_optimizer(struct wk_optimizer *optimizer)
 {
-    return (struct wk_object){WK_OBJECT_OPTIMIZER, optimizer};
+    struct wk_object object = {WK_OBJECT_OPTIMIZER, optimizer};
+    return object;
 }
 
 static inline struct wk_object wk_object_loader(struct wk_loader *loader)
 {
-    return (struct wk_object){WK_OBJECT_LOADER, loader};
+    struct wk_object object = {WK_OBJECT_LOADER, loader};
+    return object;
 }
 
 static inline struct wk_object wk_object_scheduler(struct wk_scheduler *scheduler)
 {
-    return (struct wk_object){WK_OBJECT_SCHEDULER, scheduler};
+    struct wk_object object = {WK_OBJECT_SCHEDULER, scheduler};
+    return object;
 }
 
+/* A model, an optimizer, a loader or a scheduler as wk_prepare takes it. C needs C11 for it; older
+ * C calls the functions above. */
+#ifdef __cplusplus
+extern "C++" {
+inline wk_object wk_object_of(wk_model *model)
+{
+    return wk_object_model(model);
+}
+inline wk_object wk_object_of(wk_optimizer *optimizer)
+{
+    return wk_object_optimizer(optimizer);
+}
+inline wk_object wk_object_of(wk_loader *loader)
+{
+    return wk_object_loader(loader);
+}
+inline wk_object wk_object_of(wk_scheduler *scheduler)
+{
+    return wk_object_scheduler(scheduler);
+}
+}
+#define WK_OBJECT(x) wk_object_of(x)
+#else
 #define WK_OBJECT(x)                                                                               \
     _Generic((x), struct wk_model *                                                                \
              : wk_object_model, struct wk_optimizer *                                              \
              : wk_object_optimizer, struct wk_loader *                                             \
              : wk_object_loader, struct wk_scheduler *                                             \
              : wk_object_scheduler)(x)
+#endif
 
 /* Make objects ready for training here: any order; up to 16 models, each with one optimizer over
  * it or none, and as many loaders and schedulers. Gives models their memory, optimizers their
@@ -148,9 +181,19 @@ static inline struct wk_object wk_object_scheduler(struct wk_scheduler *schedule
 WK_API int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects);
 
 /* wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer), …) */
+#ifdef __cplusplus
+extern "C++" {
+template <typename... Objects> inline int wk_prepare_all(wk_context *ctx, const Objects &...objects)
+{
+    const wk_object list[] = {objects...};
+    return wk_prepare(ctx, list, static_cast<int>(sizeof...(objects)));
+}
+}
+#else
 #define wk_prepare_all(ctx, ...)                                                                   \
     wk_prepare((ctx), (const struct wk_object[]){__VA_ARGS__},                                     \
                (int)(sizeof((const struct wk_object[]){__VA_ARGS__}) / sizeof(struct wk_object)))
+#endif
 
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
  * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
@@ -298,5 +341,9 @@ WK_API struct wk_comm *wk_communicator(struct wk_context *ctx);
 
 /* Uniform in [0, 1): the same sequence on every rank, part of every checkpoint. */
 WK_API double wk_random(struct wk_context *ctx);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
