@@ -27,6 +27,8 @@ const struct route routes[] = {
      .summary = "Committed checkpoints"},
     {"POST", "/v1/plan", .call = "Plan", .body = ROUTE_OPTIONAL_BODY,
      .summary = "What if: when and where a job would start, and what others would notice"},
+    {"GET", "/v1/overview", .call = "Overview",
+     .summary = "Counts of jobs and nodes, and the first of what runs, waits and has ended"},
     {"GET", "/v1/nodes", .call = "ListNodes", .shared = true, .summary = "Nodes"},
     {"POST", "/v1/nodes/{name}:cordon", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
      .constant = {"action", "cordon"}, .summary = "Give a node no new work"},

@@ -24,8 +24,8 @@ static void fail_too_large(struct service_call *call)
     service_fail(call, &err);
 }
 
-static Muster__Job *show_job(struct service *service, struct arena *arena, const struct job *job,
-                             bool workers)
+Muster__Job *service_show_job(struct service *service, struct arena *arena, const struct job *job,
+                              bool workers)
 {
     int64_t ms[LEDGER_COUNT];
     Muster__Job *ret = wire_job(arena, job, service_spec(service, job), workers);
@@ -40,7 +40,7 @@ static void answer_job(struct service_call *call, const struct job *job)
 {
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    Muster__Job *message = show_job(call->service, &arena, job, true);
+    Muster__Job *message = service_show_job(call->service, &arena, job, true);
     if (message && scope_reason(call, &arena, message->reason))
         service_answer(call, &message->base);
     else
@@ -267,7 +267,7 @@ static bool list_page(struct service_call *call, const struct job *job, struct a
             ret->next_cursor = arena_printf(arena, "%llu", (unsigned long long)last->sequence);
             return ret->next_cursor;
         }
-        Muster__Job *one = show_job(service, arena, job, false);
+        Muster__Job *one = service_show_job(service, arena, job, false);
         if (!one || !scope_reason(call, arena, one->reason))
             return false;
         ret->jobs[ret->n_jobs++] = one;
@@ -370,7 +370,7 @@ void call_why_job(struct service *service, struct service_call *call, bool last_
     Muster__WhyJobAnswer answer = MUSTER__WHY_JOB_ANSWER__INIT;
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.job = show_job(service, &arena, job, false);
+    answer.job = service_show_job(service, &arena, job, false);
     if (answer.job && scope_reason(call, &arena, answer.job->reason) &&
         why_reasons(call, job, &arena, &answer) && why_history(call, job, &arena, &answer))
         service_answer(call, &answer.base);

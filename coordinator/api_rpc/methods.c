@@ -14,6 +14,7 @@ const struct service_method service_methods[] = {
     {"Coordinator", "GetJob", "looking at a job", ACCESS_READERS, .read = call_get_job},
     {"Coordinator", "WatchJob", "following a job", ACCESS_READERS, .read = call_watch_job},
     {"Coordinator", "ListJobs", "listing jobs", ACCESS_READERS, .read = call_list_jobs},
+    {"Coordinator", "Overview", "looking at the cluster", ACCESS_READERS, .read = call_overview},
     {"Coordinator", "CancelJob", "cancelling a job", WRITERS,
      .change = call_cancel_job, .done = done_job},
     {"Coordinator", "ScaleJob", "scaling a job", WRITERS,

@@ -175,6 +175,13 @@ void call_list_checkpoints(struct service *, struct service_call *, bool last_ch
 /* The tenant the spec names, or its submitter's; fills err if he may not. The spec borrows it. */
 int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err);
 
+/* As lists show it, with its ledger; workers only if asked for. NULL without memory. */
+Muster__Job *service_show_job(struct service *service, struct arena *arena, const struct job *job,
+                              bool workers);
+
+/* overview_call.c */
+void call_overview(struct service *, struct service_call *, bool last_chance);
+
 /* plan_call.c */
 void call_plan(struct service *, struct service_call *, bool last_chance);
 
