@@ -50,6 +50,7 @@ int service_new(const struct service_options *options, struct service **ret, str
     uint32_t epoch;
     options->env->rng.fill(options->env->rng.self, &epoch, sizeof epoch);
     service->poll_epoch = (uint64_t)(epoch | 1) << 32;
+    service->nodes_version = service->poll_epoch;
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
     if (rc == 0)
         rc = metrics_new(&options->env->disk, options->data_dir, &service->metrics, err);
@@ -111,6 +112,7 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->uses);
     strmap_fini(&service->links);
     strmap_fini(&service->late);
+    forget_nodes_shown(service);
     logs_free(service->logs);
     metrics_free(service->metrics);
     board_free(service->board);
@@ -303,6 +305,17 @@ static bool suspicious(const struct service_call *call, const struct error *err)
            (err->code == E_PERMISSION_DENIED || err->code == E_NOT_FOUND);
 }
 
+void service_answer_whole(struct service_call *call, bool whole, const ProtobufCMessage *answer)
+{
+    struct error err;
+    if (whole) {
+        service_answer(call, answer);
+        return;
+    }
+    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
+    service_fail(call, &err);
+}
+
 void service_fail(struct service_call *call, const struct error *err)
 {
     if (suspicious(call, err))
@@ -371,6 +384,7 @@ void service_wake(struct service *service, const char *key)
 
 void service_changed(struct service *service)
 {
+    service->nodes_settled = false;
     if (service->on_change)
         service->on_change(service->on_change_arg);
 }

@@ -101,6 +101,9 @@ struct service {
     struct logs *logs;
     struct metrics *metrics;
     struct board *board;
+    struct strmap nodes_shown; /* name -> struct node_shown (node_list.c) */
+    uint64_t nodes_version;    /* of the newest change; its high half is poll_epoch's */
+    bool nodes_settled;        /* nothing has stepped since they were looked at */
     struct service_stats stats;
     void (*on_change)(void *arg);
     void *on_change_arg;
@@ -109,6 +112,9 @@ struct service {
 /* Each ends the call and frees it. */
 void service_answer(struct service_call *call, const ProtobufCMessage *answer);
 void service_fail(struct service_call *call, const struct error *err);
+
+/* The answer, or E_RESOURCE_EXHAUSTED where it could not be built whole. */
+void service_answer_whole(struct service_call *call, bool whole, const ProtobufCMessage *answer);
 
 /* Wait until service_wake of the same key, until `again_ms` (loop time, INT64_MAX = not), or until
  * the deadline is near. */
@@ -190,9 +196,12 @@ void call_version(struct service *, struct service_call *, bool last_chance);
 void call_get_logs(struct service *, struct service_call *, bool last_chance);
 void call_get_metrics(struct service *, struct service_call *, bool last_chance);
 void call_list_events(struct service *, struct service_call *, bool last_chance);
-void call_list_nodes(struct service *, struct service_call *, bool last_chance);
 void call_set_node(struct service *, struct service_call *, const struct service_request *);
 void done_set_node(struct service *, struct service_call *, const struct action *);
+
+/* node_list.c */
+void call_list_nodes(struct service *, struct service_call *, bool last_chance);
+void forget_nodes_shown(struct service *service);
 
 /* access_calls.c */
 void call_who_am_i(struct service *, struct service_call *, bool last_chance);

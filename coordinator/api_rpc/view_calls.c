@@ -10,17 +10,6 @@ enum {
     LINGER_MAX_MS = 2000, /* beyond it wall time has jumped: do not wait for it */
 };
 
-static void fail_or_answer(struct service_call *call, bool whole, const ProtobufCMessage *answer)
-{
-    struct error err;
-    if (whole) {
-        service_answer(call, answer);
-        return;
-    }
-    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
-    service_fail(call, &err);
-}
-
 void call_version(struct service *service, struct service_call *call, bool last_chance)
 {
     (void)last_chance;
@@ -104,7 +93,7 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
     Muster__GetLogsAnswer answer = MUSTER__GET_LOGS_ANSWER__INIT;
     answer.cursor = page.cursor;
     answer.ended = settled && page.at_end;
-    fail_or_answer(call, wire_lines(&arena, &page, &answer), &answer.base);
+    service_answer_whole(call, wire_lines(&arena, &page, &answer), &answer.base);
     arena_fini(&arena);
 }
 
@@ -146,6 +135,7 @@ void call_get_metrics(struct service *service, struct service_call *call, bool l
     int count = 0;
     struct metrics_query query = {
         .name = message->name,
+        .names = message->series,
         .after_step = message->after_step,
         .max_points = message->max_points,
     };
@@ -155,7 +145,7 @@ void call_get_metrics(struct service *service, struct service_call *call, bool l
         service_fail(call, &err);
     } else {
         Muster__GetMetricsAnswer answer = MUSTER__GET_METRICS_ANSWER__INIT;
-        fail_or_answer(call, wire_series(&arena, series, count, &answer), &answer.base);
+        service_answer_whole(call, wire_series(&arena, series, count, &answer), &answer.base);
     }
     arena_fini(&arena);
 }
@@ -248,28 +238,6 @@ void call_list_events(struct service *service, struct service_call *call, bool l
     arena_fini(&arena);
 }
 
-void call_list_nodes(struct service *service, struct service_call *call, bool last_chance)
-{
-    (void)last_chance;
-    const struct cluster *cluster = service_cluster(service);
-    Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
-    struct arena arena;
-    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.nodes = wire_pointers(&arena, (size_t)cluster_nodes_count(cluster));
-    bool whole = answer.nodes;
-    for (const struct node *node = cluster_first_node(cluster); whole && node;
-         node = cluster_next_node(cluster, node)) {
-        answer.nodes[answer.n_nodes] = wire_node(&arena, node);
-        whole = answer.nodes[answer.n_nodes];
-        answer.n_nodes += whole;
-    }
-    wire_uses(cluster, answer.nodes, answer.n_nodes);
-    for (size_t i = 0; whole && i < answer.n_nodes; i++)
-        whole = scope_node(call, &arena, answer.nodes[i]);
-    fail_or_answer(call, whole, &answer.base);
-    arena_fini(&arena);
-}
-
 void call_set_node(struct service *service, struct service_call *call,
                    const struct service_request *request)
 {
@@ -314,6 +282,6 @@ void done_set_node(struct service *service, struct service_call *call, const str
     Muster__Node *message = wire_node(&arena, node);
     if (message)
         wire_uses(service_cluster(service), &message, 1);
-    fail_or_answer(call, message, message ? &message->base : NULL);
+    service_answer_whole(call, message, message ? &message->base : NULL);
     arena_fini(&arena);
 }

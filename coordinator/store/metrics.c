@@ -362,6 +362,18 @@ static bool pick(const struct series *series, const struct metrics_query *query,
     return true;
 }
 
+static bool asked_for(const struct metrics_query *query, const char *name)
+{
+    struct str rest = str_of(query->names), part;
+    bool by_name = query->name && *query->name, by_list = query->names && *query->names;
+    if (by_name && strcmp(query->name, name) == 0)
+        return true;
+    while (by_list && str_next(&rest, ',', &part))
+        if (part.size == strlen(name) && memcmp(part.data, name, part.size) == 0)
+            return true;
+    return !by_name && !by_list;
+}
+
 int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
                  struct arena *arena, struct metric_series **ret, int *ret_count, struct error *err)
 {
@@ -371,7 +383,7 @@ int metrics_read(struct metrics *metrics, const char *id, const struct metrics_q
         return rc;
     struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof *list);
     for (struct map_entry *e = strmap_first(&job->series); list && e; e = map_next(e)) {
-        if (query->name && *query->name && strcmp(query->name, e->name) != 0)
+        if (!asked_for(query, e->name))
             continue;
         list[count].name = arena_strdup(arena, e->name);
         if (!list[count].name || !pick(e->value, query, arena, &list[count]))

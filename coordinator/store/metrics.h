@@ -46,7 +46,8 @@ struct metric_series {
 };
 
 struct metrics_query {
-    const char *name;    /* NULL or "" = all */
+    const char *name;    /* NULL or "" = all, unless `names` says some */
+    const char *names;   /* separated by commas */
     uint64_t after_step; /* 0 = from the start */
     uint32_t max_points; /* per series; 0 = METRICS_READ_DEFAULT_POINTS */
 };

@@ -1,0 +1,117 @@
+/* Nodes, and what has changed of them since a client last asked. Each node has the number of the
+ * last list in which it differed from the one before, by a digest of what is shown: so nothing that
+ * changes a node has to remember to say so. That it was heard of again is no change: that is so of
+ * every node every second. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/murmur3.h"
+#include "common/rpc/message.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/wire.h"
+
+struct node_shown {
+    uint64_t digest[2];
+    uint64_t version; /* in which it came to be so */
+};
+
+void forget_nodes_shown(struct service *service)
+{
+    for (struct map_entry *e = strmap_first(&service->nodes_shown); e; e = map_next(e))
+        free(e->value);
+    strmap_fini(&service->nodes_shown);
+}
+
+static bool digest_of(const Muster__Node *node, struct buf *space, uint64_t ret[2])
+{
+    Muster__Node lasting = *node;
+    lasting.seen_wall_ms = 0;
+    buf_clear(space);
+    if (rpc_message_pack(&lasting.base, space, NULL) < 0)
+        return false;
+    murmur3(space->data, space->size, ret);
+    return true;
+}
+
+static struct node_shown *shown_of(struct service *service, const char *name)
+{
+    struct node_shown *shown = strmap_get(&service->nodes_shown, name);
+    if (shown)
+        return shown;
+    shown = calloc(1, sizeof *shown);
+    if (shown && strmap_set(&service->nodes_shown, name, shown, NULL) < 0) {
+        free(shown);
+        return NULL;
+    }
+    return shown;
+}
+
+/* Number what differs from the list before. False: no memory. */
+static bool settle(struct service *service, Muster__Node *const *nodes, size_t count)
+{
+    uint64_t next = service->nodes_version + 1;
+    struct buf space;
+    bool whole = true;
+    buf_init(&space, WIRE_ARENA_MAX_BYTES);
+    for (size_t i = 0; whole && !service->nodes_settled && i < count; i++) {
+        uint64_t digest[2];
+        struct node_shown *shown = shown_of(service, nodes[i]->name);
+        whole = shown && digest_of(nodes[i], &space, digest);
+        if (!whole || memcmp(shown->digest, digest, sizeof digest) == 0)
+            continue;
+        memcpy(shown->digest, digest, sizeof digest);
+        shown->version = service->nodes_version = next;
+    }
+    buf_fini(&space);
+    service->nodes_settled = whole;
+    return whole;
+}
+
+static size_t only_since(struct service *service, uint64_t since, Muster__Node **nodes,
+                         size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct node_shown *shown = strmap_get(&service->nodes_shown, nodes[i]->name);
+        if (!shown || shown->version > since)
+            nodes[kept++] = nodes[i];
+    }
+    return kept;
+}
+
+/* Of this life of the coordinator, and not of its future. */
+static bool is_known(const struct service *service, uint64_t since)
+{
+    return since >= service->poll_epoch && since <= service->nodes_version;
+}
+
+void call_list_nodes(struct service *service, struct service_call *call, bool last_chance)
+{
+    (void)last_chance;
+    const struct cluster *cluster = service_cluster(service);
+    const Muster__ListNodesRequest *message = (const void *)call->request;
+    Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.nodes = wire_pointers(&arena, (size_t)cluster_nodes_count(cluster));
+    bool whole = answer.nodes;
+    for (const struct node *node = cluster_first_node(cluster); whole && node;
+         node = cluster_next_node(cluster, node)) {
+        answer.nodes[answer.n_nodes] = wire_node(&arena, node);
+        whole = answer.nodes[answer.n_nodes];
+        answer.n_nodes += whole;
+    }
+    if (whole) {
+        wire_uses(cluster, answer.nodes, answer.n_nodes);
+        whole = settle(service, answer.nodes, answer.n_nodes);
+    }
+    answer.version = service->nodes_version;
+    answer.whole = !is_known(service, message->since);
+    if (whole && !answer.whole)
+        answer.n_nodes = only_since(service, message->since, answer.nodes, answer.n_nodes);
+    for (size_t i = 0; whole && i < answer.n_nodes; i++)
+        whole = scope_node(call, &arena, answer.nodes[i]);
+    service_answer_whole(call, whole, &answer.base);
+    arena_fini(&arena);
+}
