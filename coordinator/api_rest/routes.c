@@ -27,7 +27,7 @@ const struct route routes[] = {
      .summary = "Committed checkpoints"},
     {"POST", "/v1/plan", .call = "Plan", .body = ROUTE_OPTIONAL_BODY,
      .summary = "What if: when and where a job would start, and what others would notice"},
-    {"GET", "/v1/overview", .call = "Overview",
+    {"GET", "/v1/overview", .call = "Overview", .shared = true,
      .summary = "Counts of jobs and nodes, and the first of what runs, waits and has ended"},
     {"GET", "/v1/nodes", .call = "ListNodes", .shared = true, .summary = "Nodes"},
     {"POST", "/v1/nodes/{name}:cordon", .call = "SetNode", .body = ROUTE_OPTIONAL_BODY,
