@@ -237,7 +237,8 @@ static int start_coordinator(struct program *program, const struct args *args, s
 
 static int start_rest(struct program *program, const char *wanted, struct error *err)
 {
-    struct api_rest_options how = {.address = program->http, .log = &program->log};
+    struct api_rest_options how = {
+        .address = program->http, .data_dir = program->data, .log = &program->log};
     if (strcmp(program->http, "off") == 0)
         return 0;
     int rc =

@@ -485,7 +485,7 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     list_init(&api->exchanges);
     list_init(&api->reads);
     struct http_options http = {.address = options->address, .handler = handle, .arg = api};
-    int rc = sessions_new(env, &api->sessions, err);
+    int rc = sessions_new(env, options->data_dir, &api->sessions, err);
     if (rc == 0)
         rc = http_new(loop, &http, &api->http, err);
     if (rc < 0) {

@@ -16,7 +16,8 @@ struct env;
 struct loop;
 
 struct api_rest_options {
-    const char *address; /* "127.0.0.1:7480"; port 0 takes a free one */
+    const char *address;  /* "127.0.0.1:7480"; port 0 takes a free one */
+    const char *data_dir; /* browser sessions are kept there; NULL = nowhere */
     const struct log *log;
 };
 

@@ -1,5 +1,7 @@
-/* Browser sessions: a random id in a cookie stands for a token. Kept in memory, so a restart of the
- * coordinator asks for the token again; only hashes of the ids are kept. Loop thread only.
+/* Browser sessions: a random id in a cookie stands for a token. They outlive the coordinator in
+ * DATA/sessions.json, from which no token can be read: it holds the id's hash, and the token sealed
+ * with the id, which only the browser has. A session is as good as its token, which is looked at in
+ * every request. Loop thread only.
  */
 #ifndef API_REST_SESSION_H
 #define API_REST_SESSION_H
@@ -18,9 +20,12 @@ enum {
 
 struct sessions;
 
-int sessions_new(struct env *env, struct sessions **ret, struct error *err);
+/* A file that cannot be read holds no sessions: people sign in again. `data_dir` NULL keeps none.
+ */
+int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, struct error *err);
 void sessions_free(struct sessions *sessions);
 
+/* A session that cannot be written works until the coordinator ends. */
 int session_open(struct sessions *sessions, const char *token, char ret_id[SESSION_ID_MAX],
                  struct error *err);
 const char *session_token(struct sessions *sessions, const char *id); /* NULL: no such session */

@@ -150,6 +150,55 @@ Test(rest, sessions_need_our_header_to_change_anything)
     cr_assert_eq(rest_request((struct http){"POST", "/v1/login", "{}", .token = ""}), 400);
 }
 
+/* The header of a session that token opened. */
+static void log_in(const char *token, char ret_cookie[512])
+{
+    char body[256], value[128];
+    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 200, "%s",
+                 rest.answer);
+    const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
+    cr_assert(set && sscanf(set, "Set-Cookie: muster_session=%127[^;]", value) == 1);
+    snprintf(ret_cookie, 512, "Cookie: muster_session=%s\r\nX-Muster-Request: 1\r\n", value);
+}
+
+static int read_with(const char *cookie)
+{
+    return rest_request((struct http){"GET", "/v1/whoami", NULL, cookie, ""});
+}
+
+Test(rest, sessions_outlive_the_coordinator_until_they_end)
+{
+    char first[512], second[512], third[512], token[128], path[128], kept[65536] = "";
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/tokens",
+                                            "{\"name\":\"wall\",\"role\":\"operator\"}"}),
+                 201);
+    const char *plain = strstr(rest.answer, "\"plain\":\"");
+    cr_assert(plain && sscanf(plain, "\"plain\":\"%127[^\"]", token) == 1);
+    log_in(rest.token, first);
+    log_in(rest.token, second);
+    log_in(token, third);
+    rest_stop(SIGKILL);
+    rest_start();
+    cr_expect_eq(read_with(first), 200, "%s", rest.answer);
+    cr_expect_eq(read_with(second), 200);
+    cr_expect_eq(read_with(third), 200);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", first, ""}), 200);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/tokens/wall:revoke", ""}), 200);
+    cr_expect_eq(read_with(first), 401);
+    cr_expect_eq(read_with(third), 401, "its token was revoked");
+    rest_stop(SIGKILL);
+    rest_start();
+    cr_expect_eq(read_with(first), 401, "one that has ended comes back from no file");
+    cr_expect_eq(read_with(second), 200);
+    cr_expect_eq(read_with(third), 401);
+    snprintf(path, sizeof path, "%s/sessions.json", rest.dir);
+    FILE *file = fopen(path, "r");
+    cr_assert(file && fread(kept, 1, sizeof kept - 1, file) > 0);
+    fclose(file);
+    cr_expect(!strstr(kept, rest.token) && !strstr(kept, token), "no token can be read off it");
+}
+
 static void still_fine(void)
 {
     cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs"}), 200, "%s", rest.answer);
