@@ -141,8 +141,8 @@ int strategy_squares(struct strategy *st, double *ret);
  * is not finite would look harmless then, so such a window stays as it is. As strategy_finite. */
 int strategy_clamp(struct strategy *st, float limit);
 
-/* One optimizer step of this rank's range with gradients times `scale`; then what others need of
- * it, which is collective when sharded. If that fails this rank's shard is a step ahead. */
+/* One optimizer step of this rank's range with gradients times `scale`: it holds the step once this
+ * has succeeded. Then what others need of it, which is collective when sharded. */
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
                     struct error *err);
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);

@@ -127,7 +127,7 @@ struct wk_context {
     bool scheduler_due[NUMBERS_SCHEDULERS_MAX];
     uint64_t born;  /* sharded: generation in which the present shards were cut */
     bool fell_back; /* sharded, while agreeing: state was lost, so there must be a checkpoint */
-    bool torn;      /* sharded: this shard is a step ahead of what was committed */
+    bool torn;      /* sharded: an update of this shard failed half-way */
     struct handed *handed[HANDED_MAX]; /* sharded: between generations (shards.h) */
     int n_handed;
     enum heard heard;

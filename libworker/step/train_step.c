@@ -338,17 +338,22 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
     return unit->ctx->error.code;
 }
 
-/* Parameters and optimizer state take the step, on all ranks that hold parts of them. */
+/* Parameters and optimizer state of this rank's part take the step. */
 static int update(struct unit *unit, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
     profile_begin(&ctx->profile, PROFILE_OPTIMIZER);
     int rc = strategy_update(&unit->strategy, unit->optimizer, unit->grad_scale, err);
     profile_end(&ctx->profile);
-    if (rc)
-        return rc;
+    return rc;
+}
+
+/* The other ranks get what they need of it. */
+static int spread(struct unit *unit, struct error *err)
+{
+    struct wk_context *ctx = unit->ctx;
     profile_begin(&ctx->profile, PROFILE_EXPOSED);
-    rc = strategy_spread(&unit->strategy, ctx->comm, err);
+    int rc = strategy_spread(&unit->strategy, ctx->comm, err);
     profile_end(&ctx->profile);
     return rc;
 }
@@ -372,11 +377,16 @@ static int step(struct unit *unit)
     rc = ctx->skipped ? 0 : update(unit, &err);
     if (rc) {
         ctx->torn = ctx->is_sharded;
-        return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, &err);
+        return pass_failed(ctx, rc, &err);
     }
+    /* This rank's part holds the step from here on. If the others cannot be told, it still counts:
+     * the next generation goes on from it if every part of the model holds it. */
+    rc = ctx->skipped ? 0 : spread(unit, &err);
     unit->stepped = !ctx->skipped;
     window_close(unit, ctx->skipped ? WINDOW_SKIPPED : WINDOW_TAKEN);
-    return ctx->error.code;
+    if (!rc && !ctx->skipped && ctx->phase == STEP_UNDER_WAY && model_is_custom(unit->model))
+        unit_gather_own(unit); /* for other models' passes of this step */
+    return rc ? pass_failed(ctx, rc, &err) : ctx->error.code;
 }
 
 int wk_step(struct wk_optimizer *optimizer)

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
 
 static bool anything_dealt(const struct wk_context *ctx)
@@ -272,8 +271,6 @@ void window_close(struct unit *unit, enum window_result result)
     unit_clear(unit);
     if (all_passed(ctx))
         complete(ctx);
-    else if (result == WINDOW_TAKEN && model_is_custom(unit->model))
-        unit_gather_own(unit); /* for other models' passes of this step */
 }
 
 void window_end_step(struct wk_context *ctx)

@@ -308,20 +308,31 @@ static void first_two_go_on(struct fake_cluster *cluster)
     fake_form_locked(cluster, (const int[]){0, 1}, 2);
 }
 
-/* One replica goes, the other has all parts and goes on where it was. */
+/* One replica goes when all ranks have taken the first model's step. */
+static bool replica_leaves(void *arg, struct wk_context *ctx, enum pair_place place)
+{
+    struct gang *gang = arg;
+    if (wk_steps(ctx) != LEAVES_IN - 1 || ctx->generation != 1 || place != PAIR_BETWEEN)
+        return false;
+    atomic_fetch_add(&gang->signal, 1);
+    while (atomic_load(&gang->signal) != 4)
+        usleep(1000);
+    return ctx->rank >= 2;
+}
+
+/* The other has all parts and goes on where it was. */
 static void a_replica_is_all_it_takes(void)
 {
     undisturbed();
     for (int s = 1; s < 4; s++) {
         struct pair like = {.coupled = true, .rests = 3};
-        struct leaver leaver = {PAIR_BETWEEN};
         struct gang *gang = gang_new(4);
         pair_set(&like, "strategy", strategies[s]);
         pair_set(&like, "mesh.dp_shard", "2");
         gang->cluster.on_lost = first_two_go_on;
         for (int i = 0; i < 4; i++) {
-            gang->pairs[i].at = i < 2 ? NULL : leaves;
-            gang->pairs[i].arg = &leaver;
+            gang->pairs[i].at = replica_leaves;
+            gang->pairs[i].arg = gang;
             gang_start(gang, i, &like);
         }
         gang_finish(gang);
@@ -331,6 +342,76 @@ static void a_replica_is_all_it_takes(void)
             check_undisturbed(&gang->pairs[i], "one replica left");
         }
     }
+}
+
+/* The optimizer of the first model's part: in step LEAVES_IN both parts have been updated when the
+ * communicator breaks, and neither rank has the other's new part yet.
+ */
+struct breaker {
+    struct gang *gang;
+    const int *next; /* the members of generation 2 */
+    const struct optimizer_ops *original;
+    struct optimizer_ops ops;
+};
+
+static struct breaker breakers[2]; /* by rank of generation 1 */
+
+static void update_then_break(struct wk_optimizer *optimizer,
+                              const struct optimizer_segment *segment,
+                              const struct kernel_update *update, float grad_scale)
+{
+    struct wk_context *ctx = unit_of_optimizer(optimizer)->ctx;
+    struct breaker *breaker = &breakers[ctx->rank];
+    breaker->original->step(optimizer, segment, update, grad_scale);
+    if (ctx->generation != 1)
+        return;
+    atomic_fetch_or(&breaker->gang->signal, 1 << ctx->rank);
+    while (atomic_load(&breaker->gang->signal) != 3)
+        usleep(1000);
+    if (ctx->rank == 0) {
+        fake_form(&breaker->gang->cluster, breaker->next, 2);
+        wk_comm_abort(ctx->comm);
+    }
+}
+
+static bool breaks_after_update(void *arg, struct wk_context *ctx, enum pair_place place)
+{
+    struct breaker *breaker = arg;
+    struct bound_optimizer *bound = &ctx->units[0].bound;
+    if (wk_steps(ctx) != LEAVES_IN - 1 || place != PAIR_SUMMED || breaker->original)
+        return false;
+    breaker->original = bound->original;
+    breaker->ops = *bound->original;
+    breaker->ops.step = update_then_break;
+    bound->original = &breaker->ops;
+    return false;
+}
+
+/* Both ranks' parts hold the step though neither could tell the other: nothing of it is lost. */
+static void a_step_that_every_part_took_stays_when_its_gather_breaks(void)
+{
+    static const int next[2][2] = {{0, 1}, {1, 0}};
+    undisturbed();
+    for (int s = 1; s < 4; s++)
+        for (int turned = 0; turned < 2; turned++) {
+            struct pair like = {.coupled = true, .rests = 3};
+            struct gang *gang = gang_new(2);
+            pair_set(&like, "strategy", strategies[s]);
+            for (int i = 0; i < 2; i++) {
+                breakers[i] = (struct breaker){.gang = gang, .next = next[turned]};
+                gang->pairs[i].at = breaks_after_update;
+                gang->pairs[i].arg = &breakers[i];
+            }
+            for (int i = 0; i < 2; i++)
+                gang_start(gang, i, &like);
+            gang_finish(gang);
+            CHECK(gang->cluster.generation == 2 && atomic_load(&gang->signal) == 3);
+            for (int i = 0; i < 2; i++) {
+                check_ended(&gang->pairs[i]);
+                gang->pairs[i].norms[0][LEAVES_IN] = one.norms[0][LEAVES_IN];
+                check_undisturbed(&gang->pairs[i], "gather broken");
+            }
+        }
 }
 
 /* Worker 2 joins behind step 9. */
@@ -396,6 +477,7 @@ int main(int argc, char **argv)
         CHECK_CASE(it_resumes_in_another_world_under_another_strategy),
         CHECK_CASE(a_lost_part_is_taken_from_the_checkpoint),
         CHECK_CASE(a_replica_is_all_it_takes),
+        CHECK_CASE(a_step_that_every_part_took_stays_when_its_gather_breaks),
         CHECK_CASE(parts_of_both_are_cut_anew_for_more_ranks),
         CHECK_CASE(states_of_both_in_files),
         {NULL, NULL},
