@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """All of Muster's tests.
 
-    tools/test.py [STEP...]      steps: lint unit sim system web asan tsan clang; none = all
+    tools/test.py [STEP...]      steps: lint unit kernels sim system web asan tsan clang; none = all
+                                 long: hours' worth that `all` leaves out, only by its name
 
 Compilers compute, tests of processes mostly wait. So three lanes run side by side, each its steps in
 this order, and a step waits for the tree it tests:
 
     compilers   lint, then the trees that the steps need (dev, asan, tsan), then clang
-    programs    unit, sim, asan, tsan
+    programs    unit, kernels, sim, asan, tsan, long
     processes   system (several files at a time), web
 
 Each step prints one line when it passes and its output when it fails. The last line counts tests.
@@ -21,6 +22,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import kernel_matrix
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 2)
@@ -147,22 +150,33 @@ def clang():
     return 1, 0, 0
 
 
+def kernels(full):
+    """The numeric tests with other kernels than this machine's own choice, see kernel_matrix.py."""
+    count, failures = kernel_matrix.matrix(ROOT / "build", full, int(JOBS))
+    if failures:
+        raise Failed("\n".join(failures)[:20000] + "\n")
+    return count, 0, 0
+
+
 TREES = {"dev": Tree("dev"), "asan": Tree("asan"), "tsan": Tree("tsan", *TSAN_TARGETS)}
 ASAN = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
 # name -> (the tree it needs, what it does)
 COMPILERS = {"lint": (None, lint), "clang": (None, clang)}
 PROGRAMS = {
     "unit": ("dev", lambda: ctest("dev", "-LE", "sim")),
+    "kernels": ("dev", lambda: kernels(full=False)),
     "sim": ("dev", lambda: ctest("dev", "-L", "sim")),
     "asan": ("asan", lambda: ctest("asan", "-LE", "sim", env=ASAN)),
     "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
+    "long": ("dev", lambda: kernels(full=True)),
 }
 PROCESSES = {
     "system": ("dev", lambda: pytest("tests/system", *range(SYSTEM_LANES))),
     "web": ("dev", lambda: pytest("tests/web", SYSTEM_LANES)),
 }
 STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}
-ORDER = ["lint", "unit", "sim", "system", "web", "asan", "tsan", "clang"]
+ORDER = ["lint", "unit", "kernels", "sim", "system", "web", "asan", "tsan", "clang"]
+BY_NAME = ["long"]  # not of `all`
 
 
 def told(failure):
@@ -207,7 +221,7 @@ def main():
     chosen = sys.argv[1:] or ORDER
     for name in chosen:
         if name not in STEPS:
-            print(f"test: '{name}' is not a step; there are: {' '.join(ORDER)}", file=sys.stderr)
+            print(f"test: '{name}' is not a step; there are: {' '.join(ORDER + BY_NAME)}", file=sys.stderr)
             return 2
     report, start = Report(), time.monotonic()
     trees = [tree for tree in TREES if any(STEPS[name][0] == tree for name in chosen)]

@@ -33,7 +33,8 @@ static const char *const reserved[] = {
 };
 
 /* Read by the command line and by libworker, and no settings. */
-static const char *const others[] = {"MUSTER_ADDR", "MUSTER_TOKEN", "MUSTER_CONFIG"};
+static const char *const others[] = {"MUSTER_ADDR", "MUSTER_TOKEN", "MUSTER_CONFIG",
+                                     "MUSTER_KERNELS"};
 
 enum {
     RESERVED = sizeof(reserved) / sizeof(reserved[0]),

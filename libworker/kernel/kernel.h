@@ -240,8 +240,24 @@ struct kernel_table {
 /* The plain kernels: one obvious loop each, sums in double. What the others are checked against. */
 const struct kernel_table *kernel_reference(void);
 
-/* The fast kernels for this machine's best instruction set. */
+/* The fast kernels for this machine's best instruction set, or the table that the environment names
+ * in this variable; a name that this machine has no table of counts for nothing. */
+#define KERNEL_VARIABLE "MUSTER_KERNELS"
 const struct kernel_table *kernel_cpu(void);
+
+/* The table of that name; NULL if this machine has none. */
+const struct kernel_table *kernel_named(const char *name);
+
+/* The widest vector instructions that this machine and its system can run, each including those
+ * before it. */
+enum kernel_simd { KERNEL_SSE, KERNEL_AVX, KERNEL_AVX2, KERNEL_AVX512 };
+enum kernel_simd kernel_simd(void);
+
+/* A sentence for the user if the library behind products in float chose kernels of narrower
+ * instructions than `simd`, with what to set in the environment; "" if it did not, or if the user
+ * has chosen them (OPENBLAS_CORETYPE is set). */
+enum { KERNEL_ADVICE_MAX = 320 };
+void kernel_advice(enum kernel_simd simd, char ret[KERNEL_ADVICE_MAX]);
 
 /* Let the library behind products take the memory it keeps for good, before memory is measured or
  * short: OpenBLAS takes 128 MiB for each of its threads and at the first large product, and asks

@@ -131,6 +131,22 @@ static void notice_remark(void *arg, const char *text)
     context_notice(arg, "%s", text);
 }
 
+/* What the environment makes of the CPU, told by one rank of each host. */
+static void remark_cpu(struct wk_context *ctx, const struct context_seams *seams)
+{
+    const char *wanted = variable(seams, KERNEL_VARIABLE);
+    char advice[KERNEL_ADVICE_MAX];
+    if (ctx->local_rank != 0)
+        return;
+    kernel_advice(kernel_simd(), advice);
+    if (*advice)
+        context_notice(ctx, "%s", advice);
+    if (*wanted && !kernel_named(wanted))
+        context_notice(ctx,
+                       KERNEL_VARIABLE " is %s, of which this machine has no kernels: %s is used",
+                       wanted, ctx->kernels->name);
+}
+
 static int open_all(struct wk_context *ctx, const struct wk_options *options,
                     const struct context_seams *seams, struct error *err)
 {
@@ -156,6 +172,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
     ctx->numbers.rng = ctx->rng;
     bool first = ctx->rank == 0;
+    remark_cpu(ctx, seams);
     if (first)
         settings_remark(&ctx->settings, seams->environment, notice_remark, ctx);
     struct track_options track = {

@@ -5,6 +5,7 @@
 #ifdef KERNEL_OPENBLAS
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <cblas.h>
 #include <worker/error.h>
@@ -56,6 +57,11 @@ const char *blas_core(void)
     return openblas_get_corename();
 }
 
+bool blas_chooses(void)
+{
+    return strstr(openblas_get_config(), "DYNAMIC_ARCH") != NULL;
+}
+
 #else
 
 void blas_start(void)
@@ -76,6 +82,11 @@ bool blas_gemm(const struct kernel_gemm *g)
 const char *blas_core(void)
 {
     return NULL;
+}
+
+bool blas_chooses(void)
+{
+    return false;
 }
 
 #endif

@@ -23,4 +23,11 @@ bool blas_gemm(const struct kernel_gemm *gemm);
 /* "SkylakeX", "Haswell" … as OpenBLAS names its kernels; NULL without it. */
 const char *blas_core(void);
 
+/* Whether OPENBLAS_CORETYPE would be heeded: the library has the kernels of many CPUs. */
+bool blas_chooses(void);
+
+/* The widest instructions of the kernels that OpenBLAS calls `core`. A name that is not known here
+ * is of a newer OpenBLAS: KERNEL_AVX512. */
+enum kernel_simd blas_core_simd(const char *core);
+
 #endif

@@ -37,7 +37,7 @@ void fixture_expect_slopes(struct wk_model *model, const struct wk_batch *batch,
                            double tolerance);
 
 /* Kernels: run `check` with every fast build; a copy, freed with free; expect `ours` to be
- * `expected` within 2e-6 of the largest element, and free it. */
+ * `expected` but for the roundings of a sum of 256, beside the largest element, and free it. */
 typedef void fixture_check_fn(const struct kernel_table *fast, const struct kernel_table *plain);
 void fixture_every_build(fixture_check_fn *check);
 float *fixture_copy(const float *x, size_t count);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tests/lib/rounding.h"
 #include "tests/numeric/nn/subject.h"
 
 static const float NUDGE = 1e-2f;
@@ -73,6 +74,15 @@ void subject_each(subject_kernels_fn *check_with)
 {
     check_with(kernel_reference());
     check_with(kernel_cpu());
+}
+
+void subject_near(const struct subject *s, int64_t i, double expected, double roundings)
+{
+    double most = 0, off = fabs((double)s->out[i] - expected);
+    for (size_t j = 0; j < s->out_count; j++)
+        most = fmax(most, fabs((double)s->out[j]));
+    cr_assert(off <= rounding_bound(roundings) * most, "%s: [%d] is %g, not %g", s->name, (int)i,
+              (double)s->out[i], expected);
 }
 
 struct operand subject_x(const struct subject *s)

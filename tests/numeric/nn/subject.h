@@ -34,6 +34,9 @@ void subject_release(struct subject *s);
 /* Expect each gradient to be the slope. Takes the subject's memory with it. */
 void subject_check(struct subject *s);
 
+/* Expect out[i] to be `expected` but for that many roundings, beside the largest of out. */
+void subject_near(const struct subject *s, int64_t i, double expected, double roundings);
+
 /* The first input as layers take it. */
 struct operand subject_x(const struct subject *s);
 

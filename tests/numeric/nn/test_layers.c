@@ -9,6 +9,7 @@
 #include <worker/layers.h>
 
 #include "common/base/error.h"
+#include "tests/lib/rounding.h"
 #include "tests/numeric/nn/subject.h"
 
 enum { ROWS = 5, IN = 7, OUT = 6, INNER = 3 };
@@ -38,7 +39,7 @@ static void linear_out(struct subject *s)
             for (int i = 0; i < IN; i++)
                 sum += (double)s->inputs[0][r * IN + i] *
                        (double)s->inputs[1][turned ? o * IN + i : i * OUT + o];
-            cr_assert_float_eq(s->out[r * OUT + o], sum, 1e-5);
+            subject_near(s, r * OUT + o, sum, IN + 1);
         }
 }
 
@@ -76,9 +77,10 @@ static void embedding_out(struct subject *s)
     cr_assert_eq(wk_embedding_forward(&embedding, s->out, tokens, ROWS), 0);
     for (int r = 0; r < ROWS; r++)
         for (int i = 0; i < OUT; i++)
-            cr_assert_float_eq(s->out[r * OUT + i],
-                               s->inputs[0][tokens[r] * OUT + i] + s->inputs[1][r % 3 * OUT + i],
-                               1e-6);
+            subject_near(s, r * OUT + i,
+                         (double)s->inputs[0][tokens[r] * OUT + i] +
+                             (double)s->inputs[1][r % 3 * OUT + i],
+                         1);
 }
 
 static void embedding_back(struct subject *s)
@@ -128,7 +130,7 @@ static void norm_out(struct subject *s)
         for (int i = 0; i < IN; i++) {
             double y = ((double)x[i] - middle) / sqrt(squares + 1e-5) * (double)norm.weight[i];
             y += norm.bias ? (double)norm.bias[i] : 0;
-            cr_assert_float_eq(s->out[r * IN + i], y, 1e-5);
+            subject_near(s, r * IN + i, y, 2 * IN + 4); /* mean, squares, four more */
         }
     }
 }
@@ -196,9 +198,9 @@ static void attention_out(struct subject *s)
     turn(s, qkv);
     cr_assert_eq(wk_attention_forward(&attention, s->out, qkv), 0);
     for (int i = 0; i < POSITIONS * MIXED; i++)
-        cr_assert_float_eq(
-            s->out[i],
-            attended(qkv, i / MIXED / ROWS, i / MIXED % ROWS, i % MIXED / SIZE, i % SIZE), 1e-5);
+        subject_near(s, i,
+                     attended(qkv, i / MIXED / ROWS, i / MIXED % ROWS, i % MIXED / SIZE, i % SIZE),
+                     SIZE + 2 * ROWS + 4); /* a score, its exponential, two sums */
 }
 
 static void attention_back(struct subject *s)
@@ -214,7 +216,7 @@ Test(layers, attention_with_rotary_positions)
     struct subject s = {"attention", kernel_cpu(), .forward = attention_out,
                         .backward = attention_back};
     wk_rope_angles(angles[0], angles[1], ROWS, SIZE, 100);
-    cr_assert_float_eq(angles[0][3], cos(3), 1e-6);
+    cr_assert_float_eq(angles[0][3], cos(3), rounding_bound(1));
     subject_input(&s, "qkv", POSITIONS * QKV, 1);
     subject_output(&s, POSITIONS * MIXED);
     subject_check(&s);
@@ -227,11 +229,9 @@ static void active_out(struct subject *s)
     wk_gelu_forward(s->out, s->inputs[0], ROWS * OUT);
     wk_swiglu_forward(s->out + ROWS * OUT, s->inputs[1], ROWS, INNER);
     double x = (double)s->inputs[0][0], gate = (double)s->inputs[1][0];
-    cr_assert_float_eq(
-        s->out[0], 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x))),
-        1e-6);
-    cr_assert_float_eq(s->out[ROWS * OUT], gate / (1 + exp(-gate)) * (double)s->inputs[1][INNER],
-                       1e-6);
+    subject_near(s, 0,
+                 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x))), 8);
+    subject_near(s, ROWS * OUT, gate / (1 + exp(-gate)) * (double)s->inputs[1][INNER], 8);
 }
 
 static void active_back(struct subject *s)
@@ -292,7 +292,7 @@ static void conv_out(struct subject *s)
     struct wk_conv conv = conv_of(s);
     cr_assert_eq(wk_conv_forward(&conv, s->out, s->inputs[0]), 0);
     for (int i = 0; i < CONV_COUNT; i++)
-        cr_assert_float_eq(s->out[i], convolved(s, i), 1e-5);
+        subject_near(s, i, convolved(s, i), WINDOW + 1);
 }
 
 static void conv_back(struct subject *s)
@@ -340,7 +340,7 @@ static void losses_out(struct subject *s)
     cr_assert_eq(wk_cross_entropy_forward(&entropy, x, &loss), 0);
     for (int r = 0; r < ROWS; r++)
         expected += targets[r] == WK_IGNORED ? 0 : surprise(s->inputs[0] + r * OUT, targets[r]);
-    cr_assert_float_eq(loss, expected, 1e-5);
+    cr_assert_float_eq(loss, expected, rounding_bound(OUT + 4) * expected);
     s->out[0] = (float)loss;
     s->out[1] = (float)wk_square_loss_forward(difference, s->inputs[1], s->inputs[2], ROWS);
 }

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/rounding.h"
 #include "tests/numeric/train/pair_gang.h"
+#include "tests/numeric/train/toy.h"
 
 const char *const strategies[4] = {"ddp", "zero1", "zero2", "fsdp"};
 
@@ -109,12 +111,13 @@ static const char *setting_of(const struct pair *like, const char *name)
 struct bounds bounds_of(const struct pair *like)
 {
     static const double norms = 16; /* those of small gradients, beside losses */
-    const double bf16 = 0x1p-8 / 32, fp16 = bf16 / sqrt(8);
+    const double bf16 = ROUNDING_BF16 / 32, fp16 = bf16 / sqrt(8);
+    struct toy_bounds plain = toy_bounds(PAIR_STEPS); /* of a larger model than these */
     const char *precision = setting_of(like, "mixed_precision");
     double losses = strcmp(precision, "bf16") == 0   ? bf16
                     : strcmp(precision, "fp16") == 0 ? fp16
-                                                     : 1e-6;
-    return (struct bounds){losses, norms * losses, *precision ? 1 : 2e-5};
+                                                     : plain.losses;
+    return (struct bounds){losses, norms * losses, *precision ? 1 : plain.weights};
 }
 
 void check_like_one(const struct pair *pair, const struct bounds *bounds, const char *what)

@@ -128,9 +128,16 @@ static void a_newcomer_with_a_lesser_cpu_is_heeded(void)
     drop(&scene);
 }
 
+/* A name that this machine's OpenBLAS does not go by. */
+static const char *another_core(void)
+{
+    const char *own = __real_blas_core();
+    return own && strcmp(own, "Haswell") == 0 ? "Nehalem" : "Haswell";
+}
+
 static void *with_another_core(void *toy)
 {
-    core = "Haswell";
+    core = another_core();
     return toy_thread(toy);
 }
 
@@ -153,24 +160,83 @@ static int train_with_another_core(const char *hook, bool muon)
         pthread_join(scene.threads[r], NULL);
     fake_fini(&scene.cluster);
     CHECK(scene.toys[0].status == scene.toys[1].status);
-    if (scene.toys[0].status)
-        for (int r = 0; r < RANKS; r++)
-            CHECK(strstr(scene.toys[r].error,
-                         "ranks differ in the kernels of OpenBLAS (OPENBLAS_CORETYPE): it is ") &&
-                  strstr(scene.toys[r].error, "and Haswell on rank 1"));
+    char said[64];
+    snprintf(said, sizeof(said), "and %s on rank 1", another_core());
+    for (int r = 0; r < RANKS && scene.toys[0].status; r++)
+        CHECK(strstr(scene.toys[r].error,
+                     "ranks differ in the kernels of OpenBLAS (OPENBLAS_CORETYPE): it is ") &&
+              strstr(scene.toys[r].error, said));
     return scene.toys[0].status;
 }
 
 static void products_of_other_kernels_are_refused_where_each_rank_makes_them(void)
 {
-    const char *own = blas_core();
-    if (own && strcmp(own, "Haswell") == 0) {
-        printf("SKIPPED: this CPU's is the one that would stand for another\n");
-        return;
-    }
     CHECK(train_with_another_core("none", false) == 0);
     CHECK(train_with_another_core("none", true) == WK_EMISMATCH);
     CHECK(train_with_another_core("powersgd", false) == WK_EMISMATCH);
+}
+
+static void *with_oldest_core(void *toy)
+{
+    core = "Prescott";
+    return toy_thread(toy);
+}
+
+static const char *named_only(void *arg, const char *name)
+{
+    (void)arg;
+    return strcmp(name, KERNEL_VARIABLE) == 0 ? getenv(name) : NULL;
+}
+
+static int times(const char *text, const char *words)
+{
+    int n = 0;
+    for (; (text = strstr(text, words)); text += strlen(words))
+        n++;
+    return n;
+}
+
+/* Once, by one rank of a host, unless the user has chosen. */
+static void kernels_that_use_less_than_the_cpu_has_are_told_of(void)
+{
+    static struct toy toy;
+    char *chosen = getenv("OPENBLAS_CORETYPE") ? strdup(getenv("OPENBLAS_CORETYPE")) : NULL;
+    pthread_t thread;
+    for (int set = 0; set < 2; set++) {
+        memset(&toy, 0, sizeof(toy));
+        toy_set(&toy, "total_steps", "2");
+        if (set)
+            setenv("OPENBLAS_CORETYPE", "Prescott", 1);
+        else
+            unsetenv("OPENBLAS_CORETYPE");
+        pthread_create(&thread, NULL, with_oldest_core, &toy);
+        pthread_join(thread, NULL);
+        CHECK(toy.status == 0);
+        bool told = !set && kernel_simd() > KERNEL_SSE && blas_chooses();
+        CHECK(times(toy.notices, "OpenBLAS computes with its kernels for Prescott") == told);
+        CHECK(times(toy.notices, "start the program with OPENBLAS_CORETYPE=") == told);
+    }
+    if (chosen)
+        setenv("OPENBLAS_CORETYPE", chosen, 1);
+    free(chosen);
+}
+
+/* A variable that names none of this machine's tables would else change nothing without a word. */
+static void a_table_that_is_not_there_is_told_of(void)
+{
+    static struct toy toy;
+    char *chosen = getenv(KERNEL_VARIABLE) ? strdup(getenv(KERNEL_VARIABLE)) : NULL;
+    setenv(KERNEL_VARIABLE, "cpu-avx1024", 1);
+    toy_set(&toy, "total_steps", "2");
+    toy.environment = &(struct environment){named_only, NULL};
+    toy_run(&toy);
+    CHECK(toy.status == 0);
+    CHECK(times(toy.notices, "MUSTER_KERNELS is cpu-avx1024, of which this machine has no") == 1);
+    if (chosen)
+        setenv(KERNEL_VARIABLE, chosen, 1);
+    else
+        unsetenv(KERNEL_VARIABLE);
+    free(chosen);
 }
 
 int main(int argc, char **argv)
@@ -179,6 +245,8 @@ int main(int argc, char **argv)
         CHECK_CASE(all_take_what_the_least_cpu_has),
         CHECK_CASE(a_newcomer_with_a_lesser_cpu_is_heeded),
         CHECK_CASE(products_of_other_kernels_are_refused_where_each_rank_makes_them),
+        CHECK_CASE(kernels_that_use_less_than_the_cpu_has_are_told_of),
+        CHECK_CASE(a_table_that_is_not_there_is_told_of),
         {0},
     };
     return check_all(cases, argc, argv);

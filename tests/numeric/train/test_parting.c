@@ -81,6 +81,11 @@ static int last_step(const struct toy *toy)
     return last;
 }
 
+static double apart(void)
+{
+    return TOY_GUESS * toy_bounds(STEPS).losses;
+}
+
 static double off_by(const struct toy *toy, int first, int last)
 {
     double most = 0;
@@ -94,11 +99,11 @@ static bool is_right(const struct scene *scene, int worker, int left_at)
     const struct toy *toy = &scene->toys[worker];
     if (leaves(scene, worker))
         return toy->status == WK_ESTOPPED && strstr(toy->error, "the others go on") &&
-               last_step(toy) == left_at && off_by(toy, 1, left_at) < 1e-5;
+               last_step(toy) == left_at && off_by(toy, 1, left_at) < apart();
     bool fresh = strstr(toy->notices, "generation 1:") == NULL && toy->losses[1] == 0;
     return !toy->status && !strstr(toy->notices, "going back") &&
            !strstr(toy->notices, "it was at") &&
-           off_by(toy, fresh ? left_at + 1 : 1, STEPS) < 1e-5 &&
+           off_by(toy, fresh ? left_at + 1 : 1, STEPS) < apart() &&
            (!fresh || toy->losses[left_at] == 0);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/rounding.h"
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/toy.h"
 #include "tests/numeric/train/variant.h"
@@ -25,7 +26,7 @@ static struct outcome one, other;
  */
 static double unit_of(const char *precision)
 {
-    return precision[0] == 'b' ? 0x1p-8 : 0x1p-11;
+    return precision[0] == 'b' ? ROUNDING_BF16 : ROUNDING_F16;
 }
 
 static void compare(const struct variant *v, const struct apart *most)
@@ -178,7 +179,7 @@ static void replicas_work_in_narrow_types(void)
             variant_run(&v, &one);
             v.replicas = "2";
             variant_run(&v, &other);
-            CHECK(outcome_apart(&one, &other).losses < 5e-3);
+            CHECK(outcome_apart(&one, &other).losses < 2 * unit_of(v.precision));
         }
 }
 

@@ -10,8 +10,6 @@
 
 enum { STEPS = 50, RANKS_MAX = 4 };
 
-static const double tolerance = 1e-4;
-
 struct variant {
     int ranks;
     bool two_hosts, custom;
@@ -77,7 +75,7 @@ static void compare(const char *what, const struct variant *a, const struct vari
     run(b, other);
     double most = worst(one, other);
     printf("%s: losses differ by %.2e at most\n", what, most);
-    CHECK(most < tolerance);
+    CHECK(most < TOY_GUESS * toy_bounds(STEPS).losses);
 }
 
 static void learning_happens_on_one_rank(void)
@@ -149,7 +147,7 @@ static void batches_count_by_their_tokens_where_asked_for(void)
             b.ranks = 2;
             run(&a, one);
             run(&b, alike);
-            CHECK(worst(one, alike) > 3 * tolerance);
+            CHECK(worst(one, alike) > 3 * TOY_GUESS * toy_bounds(STEPS).losses);
             b.by_tokens = "true";
             compare("a window of unequal batches and one batch", &a, &b);
         }

@@ -12,8 +12,6 @@
 
 enum { STEPS = 60, WORKERS = 3 };
 
-static const double tolerance = 1e-4;
-
 struct scene {
     struct fake_cluster cluster;
     struct toy toys[WORKERS];
@@ -75,7 +73,7 @@ static void check_curve(const struct scene *scene, const char *what)
         CHECK(seen);
     }
     printf("%s: losses differ by %.2e at most\n", what, most);
-    CHECK(most < tolerance);
+    CHECK(most < TOY_GUESS * toy_bounds(STEPS).losses);
 }
 
 static bool leave_after_20(void *arg, struct wk_context *ctx)

@@ -182,7 +182,8 @@ static void another_world_resumes_with_the_same_losses(void)
     }
     for (int64_t step = 1; step <= STEPS; step++) {
         CHECK((toys[1].losses[step] > 0) == (step > steps[count - 1]));
-        CHECK(step <= steps[count - 1] || fabs(toys[1].losses[step] - whole()[step]) < 1e-4);
+        CHECK(step <= steps[count - 1] ||
+              fabs(toys[1].losses[step] - whole()[step]) < TOY_GUESS * toy_bounds(STEPS).losses);
     }
     free(steps);
     fake_fini(&cluster);

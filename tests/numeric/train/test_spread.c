@@ -18,8 +18,6 @@
 
 enum { STEPS = 60, WORKERS = 4, WORD_AND_PARAMETERS = 2, NOBODY = -1 };
 
-static const double tolerance = 1e-4;
-
 static __thread int me = NOBODY;
 static __thread int sent;
 static __thread struct session *mine;
@@ -129,7 +127,7 @@ static void check_curve(const struct scene *scene, const struct toy *survivor, c
     printf("%s: losses differ by %.2e at most\n", what, most);
     CHECK(survivor->status == 0 && survivor->losses[STEPS] > 0);
     CHECK(!scene->went_back);
-    CHECK(most < tolerance);
+    CHECK(most < TOY_GUESS * toy_bounds(STEPS).losses);
 }
 
 static void watch_for_going_back(struct scene *scene, struct wk_context *ctx)

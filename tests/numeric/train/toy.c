@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,9 +6,30 @@
 #include <worker/precision.h>
 
 #include "tests/lib/check.h"
+#include "tests/lib/rounding.h"
 #include "tests/numeric/train/toy.h"
 
 enum { WIDE = 128 }; /* the linear model's */
+enum { LAYERS = 2, WIDTH = 32, LENGTH = 16, VOCAB = 128 };
+
+static const double RATE = 3e-3;
+
+/* Roundings behind a logit: two norms, qkv, scores, softmax, its sum, the projection and the MLP's
+ * two products in each layer, then a norm and the head. Behind a gradient there are those, the way
+ * back with two products for each, and the sum over a batch. */
+struct toy_bounds toy_bounds(int steps)
+{
+    enum { FEWEST = 48, MOST = 288 }; /* tokens of a batch */
+    const double forward = LAYERS * (9.0 * WIDTH + 3 * LENGTH) + 2 * WIDTH;
+    const double gradient = 3 * forward + VOCAB + MOST;
+    struct rounding_weights weights = rounding_adam(gradient, steps * RATE);
+    /* A loss is a mean over tokens, whose roundings are their own. */
+    return (struct toy_bounds){
+        .losses = rounding_bound(forward) / sqrt(FEWEST) + weights.mean,
+        .norms = rounding_bound(gradient),
+        .weights = weights.largest,
+    };
+}
 
 static const char *nothing(void *arg, const char *name)
 {
@@ -62,11 +84,12 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     wk_source_bytes(ctx, text, size, &o->source);
     free(text);
     struct wk_loader_options loader = {.source = o->source,
-                                       .length = 16,
+                                       .length = LENGTH,
                                        .batch = toy->batch ? toy->batch : 6,
                                        .epochs = toy->epochs};
     wk_loader_new(ctx, &loader, &o->loader);
-    struct wk_gpt_config gpt = {.layers = 2, .heads = 2, .width = 32, .context = 16, .vocab = 128};
+    struct wk_gpt_config gpt = {
+        .layers = LAYERS, .heads = 2, .width = WIDTH, .context = LENGTH, .vocab = VOCAB};
     struct wk_buffer buffers[] = {
         {"weight", 2, {WIDE, WIDE}, .decay = true, .narrow = toy->narrow},
         {"bias", 1, {WIDE}, .narrow = toy->narrow},
@@ -80,8 +103,8 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         wk_custom_new(buffers, 2, &o->model);
     else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
-    struct wk_adamw_options adamw = {3e-3, 0.9, 0.95, 1e-8, 0.1};
-    struct wk_muon_options muon = {3e-3, 0.95, true, 0.1, adamw};
+    struct wk_adamw_options adamw = {RATE, 0.9, 0.95, 1e-8, 0.1};
+    struct wk_muon_options muon = {RATE, 0.95, true, 0.1, adamw};
     struct wk_adafactor_options adafactor = {1e-2, 0.8, 1e-30, 1e-3, 1, true, 0};
     if (toy->muon)
         wk_muon_new(&muon, &o->optimizer);

@@ -43,6 +43,15 @@ struct toy {
     char notices[4096];
 };
 
+/* How far two runs of the GPT over `steps` steps are apart, of which one sums in another order
+ * (lib/rounding.h): losses and gradient norms relative, weights absolute. The loss of a model that
+ * only guesses is TOY_GUESS. */
+static const double TOY_GUESS = 4.86; /* log 128 */
+struct toy_bounds {
+    double losses, norms, weights;
+};
+struct toy_bounds toy_bounds(int steps);
+
 /* Run to the end; fills the results. */
 void toy_run(struct toy *toy);
 

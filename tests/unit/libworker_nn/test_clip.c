@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "libworker/optim/clip.h"
+#include "tests/lib/rounding.h"
 
 Test(clip, leaves_small_gradients_alone)
 {

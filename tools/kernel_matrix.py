@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""The numeric tests with every kernel that this machine can run.
+
+    tools/kernel_matrix.py [--full] [--build FOLDER] [--list]
+
+libworker has a table of kernels per instruction set, OpenBLAS one per CPU it knows; another machine
+pairs others than this one. MUSTER_KERNELS and OPENBLAS_CORETYPE choose both here. The subset takes
+each of our tables with OpenBLAS's own choice, and each of OpenBLAS's with our best table, through
+the programs of FEW. --full takes every pair through every program of ctest's label `numeric` and
+the units of nn and optim. A combination that fails is printed with how to run it again.
+"""
+import argparse
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# What the kernels of OpenBLAS 0.3 need of a CPU: the flags of /proc/cpuinfo.
+CORES = {
+    "Prescott": "pni", "Core2": "ssse3", "Penryn": "sse4_1", "Nehalem": "sse4_2",
+    "Sandybridge": "avx", "Haswell": "avx2 fma", "Zen": "avx2 fma",
+    "SkylakeX": "avx512f avx512bw avx512dq avx512vl avx512cd",
+    "Cooperlake": "avx512f avx512bw avx512dq avx512vl avx512cd avx512_bf16",
+    "SapphireRapids": "avx512f avx512bw avx512dq avx512vl avx512cd avx512_bf16 amx_tile amx_bf16",
+}
+TABLES = {
+    "reference": "", "cpu-own": "", "cpu-base": "", "cpu-avx2": "avx2 fma",
+    "cpu-avx512": "avx2 fma avx512f avx512bw avx512dq avx512vl",
+}
+FEW = "^(numeric_(model|models|kernels|layers|reference)|unit_optim_(papers|reference|optimizer|groups)|unit_nn_(model|generate))$"
+ALL = "^(numeric_.*|test_train_.*|unit_optim_.*|unit_nn_.*)$"
+TEST_LIMIT_S = 900
+ASK = "import ctypes; f = ctypes.CDLL('libopenblas.so.0').openblas_get_corename; f.restype = ctypes.c_char_p; print(f().decode())"
+
+
+def flags():
+    """The instruction sets of this CPU, as Linux calls them."""
+    found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return set(found.group(1).split()) if found else set()
+
+
+def core_taken(name):
+    """Whether this OpenBLAS has kernels of that name; another choice would repeat a test."""
+    try:
+        ctypes.CDLL("libopenblas.so.0")
+    except OSError:
+        return False
+    done = subprocess.run([sys.executable, "-c", ASK], env={**os.environ, "OPENBLAS_CORETYPE": name},
+                          capture_output=True, text=True)
+    return done.stdout.strip().lower() == name.lower()
+
+
+def runnable(table):
+    return [name for name, needs in table.items() if set(needs.split()) <= flags()]
+
+
+def pairs(full):
+    """(our table or "", OpenBLAS's kernels or "") to test; "" is what the machine chooses."""
+    tables, cores = runnable(TABLES), [core for core in runnable(CORES) if core_taken(core)]
+    if full:
+        return [(table, core) for table in tables for core in [""] + cores]
+    return [(table, "") for table in tables[:-1]] + [("", core) for core in cores]
+
+
+def environment(pair):
+    return {name: value for name, value in zip(("MUSTER_KERNELS", "OPENBLAS_CORETYPE"), pair) if value}
+
+
+def programs(folder, pattern):
+    """name -> command of the tests of ctest that match."""
+    out = subprocess.run(["ctest", "--test-dir", str(folder), "--show-only=json-v1", "-R", pattern],
+                         capture_output=True, text=True, check=True).stdout
+    return {test["name"]: test["command"] for test in json.loads(out)["tests"] if "command" in test}
+
+
+def run(job):
+    """One program with one pair: None, or what it said."""
+    name, command, pair = job
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=TEST_LIMIT_S, env={**os.environ, **environment(pair)})
+        code, out = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        code, out = "none in time", str(late.stdout)
+    if code in (0, 77):
+        return None
+    settings = " ".join(f"{key}={value}" for key, value in environment(pair).items())
+    return f"{name}: exit {code}; again: {settings} {' '.join(command)}\n{out[-3000:]}"
+
+
+def matrix(folder, full, jobs):
+    """(number of runs, what failed) of the tests in a build folder."""
+    chosen = programs(folder, ALL if full else FEW)
+    runs = [(name, command, pair) for pair in pairs(full) for name, command in chosen.items()]
+    with ThreadPoolExecutor(jobs) as pool:
+        failures = [text for text in pool.map(run, runs) if text]
+    return len(runs), failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="every pair, every numeric test")
+    parser.add_argument("--build", default="build", help="build folder (build)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="programs at a time")
+    parser.add_argument("--list", action="store_true", help="only say which pairs there are")
+    options = parser.parse_args()
+    if options.list:
+        for table, core in pairs(options.full):
+            print(f"{table or 'the best table'}, OpenBLAS's {core or 'own choice'}")
+        return 0
+    count, failures = matrix(ROOT / options.build, options.full, options.jobs)
+    print("\n".join(failures) + f"\n{count} runs, {len(failures)} failed" if failures else f"{count} runs, all passed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
