@@ -21,6 +21,7 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/env/log_stderr.h"
+#include "common/env/net_url.h"
 #include "common/env/paths.h"
 
 enum {
@@ -202,6 +203,8 @@ static int find_place(struct program *p, struct error *err)
         rc = paths_absolute(p->dir, sizeof(p->dir), data, err);
     else if (!rc && !(rc = paths_data_dir(base, sizeof(base), err)))
         rc = str_printf(p->dir, sizeof(p->dir), "%s/agents/%s", base, p->name);
+    if (!rc)
+        rc = net_url_check(args_text(&p->args, "coordinator"), err);
     if (!rc)
         rc = make_dirs(p->dir, p->user.change ? 0711 : 0700, err);
     if (!rc)

@@ -13,6 +13,7 @@
 
 #include "common/base/sha256.h"
 #include "common/base/str.h"
+#include "common/env/net_url.h"
 #include "common/env/paths.h"
 
 enum { HOST_BYTES = 256, ENVIRONMENT_ROWS = 32 };
@@ -59,23 +60,6 @@ int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, stru
     return rc ? error_set(err, rc, "runtime folder %s is too long for a socket", runtime) : 0;
 }
 
-/* "tcp://host:port" in its parts; false for other schemes. */
-static bool split_url(const char *url, char host[HOST_BYTES], char port[16])
-{
-    const char *from = strstr(url, "tcp://");
-    const char *colon = from ? strrchr(from + 6, ':') : NULL;
-    if (!colon || colon == from + 6)
-        return false;
-    from += 6;
-    size_t length = (size_t)(colon - from);
-    if (from[0] == '[' && colon[-1] == ']') {
-        from++;
-        length -= 2;
-    }
-    return length < HOST_BYTES && !str_printf(host, HOST_BYTES, "%.*s", (int)length, from) &&
-           !str_copy(port, 16, colon + 1);
-}
-
 /* Connecting a datagram socket sends nothing; it only asks the routing table. */
 static int route_to(const struct addrinfo *to, char *ret, size_t size)
 {
@@ -96,9 +80,10 @@ static int route_to(const struct addrinfo *to, char *ret, size_t size)
 
 int place_address(const char *coordinator_url, char *ret, size_t size, struct error *err)
 {
-    char host[HOST_BYTES], port[16];
+    char host[NET_URL_MAX], port[NET_URL_MAX];
     struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_DGRAM};
-    if (!split_url(coordinator_url, host, port))
+    const char *text = net_url_tcp(coordinator_url);
+    if (!text || !net_url_split(text, host, port))
         return str_copy(ret, size, "127.0.0.1");
     int problem = getaddrinfo(host, port, &hints, &list);
     if (problem)

@@ -7,19 +7,36 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/clusters.h"
 #include "common/base/arena.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/env/net_reach.h"
+#include "common/env/net_url.h"
 #include "common/env/paths.h"
 #include "common/rpc/message.h"
 
-enum { CONFIG_MAX_BYTES = 64 << 10, CALL_TIMEOUT_MS = 6000 };
+enum {
+    CONFIG_MAX_BYTES = 64 << 10,
+    CALL_TIMEOUT_MS = 6000,
+    CONNECT_MS = 4000, /* for a connection to be accepted or refused */
+    SILENCE_MS = 1000, /* of what accepted it, before it is looked at */
+    PROTOCOL_MS = 500, /* that look */
+};
 
 const char *const output_formats[] = {"table", "json", "yaml", NULL};
 
+struct one_call {          /* under way */
+    struct one_call *next; /* of those that were given up */
+    bool done;
+    ProtobufCMessage *answer;
+    struct error err;
+};
+
 struct place { /* where to go, and what said so */
     char url[256];
+    char origin[256]; /* of url */
     char token[256];
 };
 
@@ -38,13 +55,15 @@ int client_read_line(const char *path, char *ret, size_t size, struct error *err
 /* Takes from a place what is still missing. A token that stands beside another address is for that
  * one's coordinator, and is not shown to this one.
  */
-static void take(struct place *place, const char *url, const char *token)
+static void take(struct place *place, const struct place *from)
 {
-    bool ours = !place->url[0] || !url[0] || strcmp(place->url, url) == 0;
-    if (!place->url[0])
-        str_copy(place->url, sizeof(place->url), url);
+    bool ours = !place->url[0] || !from->url[0] || strcmp(place->url, from->url) == 0;
+    if (!place->url[0] && from->url[0]) {
+        str_copy(place->url, sizeof(place->url), from->url);
+        str_copy(place->origin, sizeof(place->origin), from->origin);
+    }
     if (!place->token[0] && ours)
-        str_copy(place->token, sizeof(place->token), token);
+        str_copy(place->token, sizeof(place->token), from->token);
 }
 
 static void warn_if_others_read(FILE *file, const char *path)
@@ -52,6 +71,14 @@ static void warn_if_others_read(FILE *file, const char *path)
     struct stat st;
     if (fstat(fileno(file), &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
         fprintf(stderr, "muster: others may read the token in %s: chmod 600 it\n", path);
+}
+
+static int place_fill(struct place *place, const char *url, const char *token, struct error *err)
+{
+    if (str_copy(place->url, sizeof(place->url), url) != 0 ||
+        str_copy(place->token, sizeof(place->token), token) != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "address or token is too long");
+    return 0;
 }
 
 static int read_config(struct place *place, struct error *err)
@@ -90,8 +117,12 @@ static int read_config(struct place *place, struct error *err)
             secret = token ? value : secret;
         }
     }
-    if (rc == 0)
-        take(place, url, secret);
+    if (rc == 0) {
+        struct place found = {0};
+        str_copy(found.origin, sizeof(found.origin), path);
+        rc = place_fill(&found, url, secret, err);
+        take(place, &found);
+    }
     if (secret[0])
         warn_if_others_read(file, path);
     arena_fini(&arena);
@@ -99,44 +130,67 @@ static int read_config(struct place *place, struct error *err)
     return rc;
 }
 
-/* What `muster up` wrote: current -> DATA with rpc.url and admin.token in it. */
-static void read_current(struct place *place)
+/* The folder of the cluster to talk to if nobody says which: the one that `current` points to,
+ * unless that has ended and another one runs, which is told. False if there is none. */
+static bool local_cluster(char ret_data[PATH_MAX], bool tell)
 {
-    char dir[512], path[640];
+    char other[PATH_MAX];
+    bool any = clusters_current(ret_data);
+    if ((any && clusters_runs(ret_data)) || !clusters_newest(NULL, other))
+        return any;
+    if (tell)
+        fprintf(stderr, "muster: talking to the cluster in %s%s%s\n", other,
+                any ? ", since this one has ended: " : "", any ? ret_data : "");
+    (void)str_copy(ret_data, PATH_MAX, other);
+    return true;
+}
+
+/* What `muster up` wrote: rpc.url and admin.token in its data folder. */
+static void read_local(struct place *place)
+{
+    char data[PATH_MAX], path[PATH_MAX + 16];
     struct place found = {0};
     struct error ignored;
-    if (paths_data_dir(dir, sizeof(dir), &ignored) != 0)
+    if (!local_cluster(data, !place->url[0]))
         return;
-    snprintf(path, sizeof(path), "%s/current/rpc.url", dir);
+    snprintf(path, sizeof(path), "%s/rpc.url", data);
     (void)client_read_line(path, found.url, sizeof(found.url), &ignored);
-    snprintf(path, sizeof(path), "%s/current/admin.token", dir);
+    snprintf(path, sizeof(path), "%s/admin.token", data);
     (void)client_read_line(path, found.token, sizeof(found.token), &ignored);
-    take(place, found.url, found.token);
+    snprintf(found.origin, sizeof(found.origin), "what `muster up` wrote to %.200s", data);
+    take(place, &found);
+}
+
+static int find_place(const struct args *args, struct place *ret, struct error *err)
+{
+    const char *url = args_text(args, "addr"), *token = args_text(args, "token");
+    const char *origin = url ? "--addr" : "MUSTER_ADDR";
+    url = url ? url : getenv("MUSTER_ADDR");
+    token = token ? token : getenv("MUSTER_TOKEN");
+    str_copy(ret->origin, sizeof(ret->origin), origin);
+    int rc = place_fill(ret, url ? url : "", token ? token : "", err);
+    if (rc == 0 && (!ret->url[0] || !ret->token[0]))
+        rc = read_config(ret, err);
+    if (rc == 0 && (!ret->url[0] || !ret->token[0]))
+        read_local(ret);
+    if (rc == 0 && !ret->url[0]) {
+        rc = error_set(err, E_UNAVAILABLE, "no coordinator is known here");
+        error_hint(err, "start one with `muster up`, or name one with --addr or MUSTER_ADDR");
+    }
+    return rc;
 }
 
 int client_open(const struct args *args, struct client *ret, struct error *err)
 {
     struct place place = {0};
-    const char *url = args_text(args, "addr"), *token = args_text(args, "token");
-    url = url ? url : getenv("MUSTER_ADDR");
-    token = token ? token : getenv("MUSTER_TOKEN");
-    if (str_copy(place.url, sizeof(place.url), url ? url : "") != 0 ||
-        str_copy(place.token, sizeof(place.token), token ? token : "") != 0)
-        return error_set(err, E_INVALID_ARGUMENT, "address or token is too long");
-    int rc = 0;
-    if (!place.url[0] || !place.token[0])
-        rc = read_config(&place, err);
+    *ret = (struct client){0};
+    int rc = find_place(args, &place, err);
+    if (rc == 0 && (rc = net_url_check(place.url, err)) != 0)
+        error_wrap(err, "%s", place.origin);
     if (rc != 0)
         return rc;
-    if (!place.url[0] || !place.token[0])
-        read_current(&place);
-    if (!place.url[0]) {
-        error_set(err, E_UNAVAILABLE, "no coordinator is known here");
-        error_hint(err, "start one with `muster up`, or name one with --addr or MUSTER_ADDR");
-        return E_UNAVAILABLE;
-    }
-    *ret = (struct client){0};
     str_copy(ret->url, sizeof(ret->url), place.url);
+    str_copy(ret->origin, sizeof(ret->origin), place.origin);
     return rpc_sync_new(place.url, place.token[0] ? place.token : NULL, &ret->rpc, err);
 }
 
@@ -144,21 +198,89 @@ void client_close(struct client *client)
 {
     rpc_sync_free(client->rpc);
     client->rpc = NULL;
+    for (struct one_call *call; (call = client->left); free(call)) {
+        client->left = call->next;
+        rpc_message_free(call->answer);
+    }
+}
+
+static void on_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct one_call *call = arg;
+    call->done = true;
+    call->err = *err;
+    if (answer && !(call->answer = rpc_message_copy(answer)))
+        error_set(&call->err, E_RESOURCE_EXHAUSTED, "no memory for the answer");
+}
+
+/* The first answer of all: what listens there may be no coordinator, or a busy one. */
+static int wait_for_first(struct client *client, struct one_call *call, struct error *err)
+{
+    if (!client->reached)
+        rpc_sync_wait(client->rpc, SILENCE_MS);
+    if (!call->done && !client->reached)
+        return net_reach_protocol(client->url, PROTOCOL_MS, err);
+    return 0;
+}
+
+static bool unanswered(int rc)
+{
+    return rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED;
+}
+
+static int call_and_wait(struct client *client, const char *method, const void *request,
+                         const struct rpc_options *options, struct one_call *call,
+                         struct error *err)
+{
+    char time[FORMAT_MAX];
+    struct rpc_sync_start how = {.options = *options, .done = on_done, .arg = call};
+    int rc =
+        rpc_sync_start(client->rpc, &muster__coordinator__descriptor, method, request, &how, err);
+    if (rc == 0)
+        rc = wait_for_first(client, call, err);
+    while (rc == 0 && !call->done)
+        rpc_sync_wait(client->rpc, SILENCE_MS);
+    if (rc != 0 || call->err.code == 0)
+        return rc;
+    *err = call->err;
+    if (unanswered(err->code) && !client->reached)
+        error_set(err, err->code,
+                  "%s takes connections but has not answered for %s: it is busy or stopped, or no "
+                  "coordinator",
+                  client->url, format_duration(options->timeout_ms, time));
+    return err->code;
+}
+
+static void leave(struct client *client, struct one_call *call)
+{
+    call->next = client->left;
+    client->left = call;
 }
 
 int client_call(struct client *client, const char *method, const void *request,
                 const struct rpc_options *options, void *ret_answer, struct error *err)
 {
     struct rpc_options usual = {.timeout_ms = CALL_TIMEOUT_MS, .retry = true};
-    ProtobufCMessage *answer = NULL;
-    int rc = rpc_sync_call(client->rpc, &muster__coordinator__descriptor, method, request,
-                           options ? options : &usual, &answer, err);
-    if (rc == E_UNAVAILABLE || (rc == E_DEADLINE_EXCEEDED && !options)) {
-        error_wrap(err, "no answer from the coordinator at %s", client->url);
-        error_hint(err, "is it running? `muster up` starts one here");
-    }
+    const struct rpc_options *how = options ? options : &usual;
+    int64_t wait_ms = how->timeout_ms < CONNECT_MS ? how->timeout_ms : CONNECT_MS;
+    struct one_call *call = calloc(1, sizeof(*call));
+    if (!call)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a call");
+    int rc = client->reached ? 0 : net_reach(client->url, wait_ms, err);
     if (rc == 0)
-        *(ProtobufCMessage **)ret_answer = answer;
+        rc = call_and_wait(client, method, request, how, call, err);
+    else
+        call->done = true;
+    if (unanswered(rc) && !client->reached && !err->hint[0])
+        error_hint(err, "the address is from %s; `muster up` starts a coordinator here",
+                   client->origin);
+    client->reached = client->reached || !unanswered(rc);
+    if (rc == 0)
+        *(ProtobufCMessage **)ret_answer = call->answer;
+    if (call->done)
+        free(call);
+    else
+        leave(client, call);
     return rc;
 }
 
@@ -200,14 +322,11 @@ int client_ask(const struct args *args, const char *method, const void *request,
     return rc == 0 ? 0 : client_fail(&err);
 }
 
-bool client_printed(const struct args *args, const void *message)
+static void print_message(const char *format, const void *message, bool pretty)
 {
-    const char *format = args_text(args, "output");
-    if (strcmp(format, "table") == 0)
-        return false;
     struct error err = {0};
     struct buf out = {0};
-    struct transcode_output_options options = {.defaults = true, .pretty = true};
+    struct transcode_output_options options = {.defaults = true, .pretty = pretty};
     int rc;
     if (strcmp(format, "json") == 0) {
         rc = transcode_to_json(message, &options, &out, &err);
@@ -226,7 +345,22 @@ bool client_printed(const struct args *args, const void *message)
     else
         client_fail(&err);
     buf_fini(&out);
+}
+
+bool client_printed(const struct args *args, const void *message)
+{
+    const char *format = args_text(args, "output");
+    if (strcmp(format, "table") == 0)
+        return false;
+    print_message(format, message, true);
     return true;
+}
+
+void client_print_item(const char *format, const void *message)
+{
+    if (strcmp(format, "yaml") == 0)
+        puts("---");
+    print_message(format, message, false);
 }
 
 int client_job(struct client *client, const char *id, Muster__Job **ret)

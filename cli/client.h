@@ -3,7 +3,7 @@
  *
  * Where address and token come from, first wins, each on its own:
  *   --addr, --token   MUSTER_ADDR, MUSTER_TOKEN   ~/.config/muster/config.yaml (addr, token)
- *   ~/.local/share/muster/current (the data directory `muster up` or `coordinator` wrote last)
+ *   the newest cluster of `muster up` that runs (clusters.h)
  */
 #ifndef CLI_CLIENT_H
 #define CLI_CLIENT_H
@@ -34,9 +34,13 @@
     }
 extern const char *const output_formats[];
 
+struct one_call;
 struct client {
     struct rpc_sync *rpc;
     char url[256];
+    char origin[256];      /* what said so */
+    bool reached;          /* it has answered */
+    struct one_call *left; /* calls that were given up, kept until the connection is closed */
 };
 
 /* A small file's first line: an address or a token. */
@@ -45,8 +49,9 @@ int client_read_line(const char *path, char *ret, size_t size, struct error *err
 int client_open(const struct args *args, struct client *ret, struct error *err);
 void client_close(struct client *client); /* zeroed memory is fine */
 
-/* One call, 6 s unless `options` says otherwise; brief unavailability is waited out. The answer
- * is freed with rpc_message_free. */
+/* One call, 6 s unless `options` says otherwise; the answer is freed with rpc_message_free. A
+ * coordinator that was never reached is told apart at once where it can be: refused, unknown host,
+ * another protocol. One that answered before is waited for while it is restarted. */
 int client_call(struct client *client, const char *method, const void *request,
                 const struct rpc_options *options, void *ret_answer, struct error *err);
 
@@ -58,6 +63,10 @@ int client_ask(const struct args *args, const char *method, const void *request,
 
 /* True if -o asked for JSON or YAML: then the message was printed. */
 bool client_printed(const struct args *args, const void *message);
+
+/* One of several messages, as `format` of -o says: JSON on a line of its own, or a YAML document.
+ */
+void client_print_item(const char *format, const void *message);
 
 /* A job by id or name; 0 or the exit code. */
 int client_job(struct client *client, const char *id, Muster__Job **ret);

@@ -12,7 +12,10 @@
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
-    {.name = "follow", .letter = 'f', .kind = ARGS_FLAG, .help = "wait for more"},
+    {.name = "follow",
+     .letter = 'f',
+     .kind = ARGS_FLAG,
+     .help = "wait for more; -o json then prints each event as JSON on a line of its own"},
     {.name = "after",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
@@ -90,6 +93,21 @@ static int run_audit(const struct args *args)
     return code;
 }
 
+/* As they come each is a document of its own, for programs that read line by line. */
+static void print_events(const struct args *args, const Muster__ListEventsAnswer *answer)
+{
+    const char *format = args_text(args, "output");
+    bool plain = strcmp(format, "table") == 0, follow = args_flag(args, "follow");
+    if (!plain && !follow)
+        client_printed(args, answer);
+    for (size_t i = 0; (plain || follow) && i < answer->n_events; i++) {
+        if (plain)
+            print_event(answer->events[i]);
+        else
+            client_print_item(format, answer->events[i]);
+    }
+}
+
 static int run(const struct args *args)
 {
     if (args_flag(args, "replay"))
@@ -119,9 +137,7 @@ static int run(const struct args *args)
             code = client_fail(&err);
             break;
         }
-        if (!client_printed(args, answer))
-            for (size_t i = 0; i < answer->n_events; i++)
-                print_event(answer->events[i]);
+        print_events(args, answer);
         fflush(stdout);
         more = request.follow || answer->n_events == request.limit;
         request.after = answer->next;

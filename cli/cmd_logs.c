@@ -8,7 +8,11 @@
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
-    {.name = "follow", .letter = 'f', .kind = ARGS_FLAG, .help = "wait for more until it ends"},
+    {.name = "follow",
+     .letter = 'f',
+     .kind = ARGS_FLAG,
+     .help = "wait for more until it ends; -o json then prints each line as JSON on a line of its "
+             "own"},
     {.name = "rank",
      .letter = 'r',
      .kind = ARGS_OPTION,
@@ -33,6 +37,9 @@ static const char *const examples[] = {"muster logs -f gpt-kjv", "muster logs --
 static const struct args_command command = {
     .program = "muster logs",
     .summary = "the output of a job's workers",
+    .description =
+        "What they wrote to their stdout goes to stdout, what they wrote to their stderr "
+        "to stderr, and so does a mark where a new generation begins.",
     .options = options,
     .examples = examples,
 };
@@ -106,9 +113,17 @@ static int tell_nothing(const Muster__Job *job, int64_t rank)
     return EXIT_DONE;
 }
 
+static struct log_printer printer_of(const struct args *args, const Muster__Job *job)
+{
+    return (struct log_printer){.format = args_text(args, "output"),
+                                .show_rank = args_integer(args, "rank") < 0 && job->world > 1,
+                                .marks = true};
+}
+
 static int print_all(struct client *client, const struct args *args, const Muster__Job *job)
 {
     bool plain = strcmp(args_text(args, "output"), "table") == 0, done = false;
+    struct log_printer printer = printer_of(args, job);
     struct pages pages = {0};
     struct error err = {0};
     int code = EXIT_DONE;
@@ -128,7 +143,7 @@ static int print_all(struct client *client, const struct args *args, const Muste
         request.cursor = answer->cursor;
         request.tail_lines = 0;
         for (size_t i = 0; plain && i < answer->n_lines; i++)
-            print_log_line(answer->lines[i], request.rank < 0 && job->world > 1);
+            log_line_print(&printer, answer->lines[i]);
         if (plain || !pages_add(&pages, answer))
             rpc_message_free(answer);
     }
@@ -152,7 +167,7 @@ static int run(const struct args *args)
         struct follow how = {.id = job->id,
                              .rank = (int)args_integer(args, "rank"),
                              .tail_lines = (int)args_integer(args, "tail"),
-                             .show_rank = args_integer(args, "rank") < 0 && job->world > 1};
+                             .printer = printer_of(args, job)};
         code = follow_job(&client, &how);
     } else if (code == 0) {
         code = print_all(&client, args, job);

@@ -31,6 +31,10 @@ static const struct args_command submit_command = {
 static const struct args_option run_options[] = {
     CLIENT_OPTIONS,
     {.name = "quiet", .letter = 'q', .kind = ARGS_FLAG, .help = "only the job's own output"},
+    {.name = "exit-code",
+     .kind = ARGS_FLAG,
+     .help = "exit with the program's exit code: the one of the rank that failed first, 128 + the "
+             "signal that ended it; 125 is Muster's own failure"},
     {.name = "rank",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
@@ -44,14 +48,15 @@ static const struct args_option run_options[] = {
 static const char *const run_examples[] = {
     "muster run -N 2 -- python3 train.py",
     "muster run job.yaml",
+    "muster run --exit-code --restarts 0 -- ./check.sh",
     NULL,
 };
 static const struct args_command run_command = {
     .program = "muster run",
     .summary = "submit a job, follow it, exit 0 if it succeeds and 1 if not",
     .description =
-        "Output of the workers goes to stdout, what happens to the job to stderr. Ctrl-C "
-        "stops following; the job goes on.",
+        "The workers' stdout goes to stdout, their stderr and what happens to the job to stderr. "
+        "Ctrl-C stops following; the job goes on.",
     .options = run_options,
     .examples = run_examples,
 };
@@ -118,21 +123,39 @@ static int run_run(const struct args *args)
 {
     struct client client = {0};
     Muster__Job *job = NULL;
+    bool exit_code = args_flag(args, "exit-code");
     int code = prepare(args, NULL, &client, &job);
     if (code == 0) {
+        bool many = job->spec && job->spec->nodes &&
+                    job->spec->nodes->max * job->spec->workers_per_node > 1;
         struct follow how = {
             .id = job->id,
             .rank = (int)args_integer(args, "rank"),
             .quiet = args_flag(args, "quiet"),
-            .show_rank = args_integer(args, "rank") < 0 && job->spec && job->spec->nodes &&
-                         job->spec->nodes->max * job->spec->workers_per_node > 1,
+            .past = true,
+            .exit_code = exit_code,
+            .printer = {.format = "table",
+                        .show_rank = args_integer(args, "rank") < 0 && many,
+                        .marks = !args_flag(args, "quiet")},
         };
         code = follow_job(&client, &how);
+    } else if (exit_code) {
+        code = EXIT_OWN_FAILURE;
     }
     rpc_message_free(job);
     client_close(&client);
     return code;
 }
 
+/* A refused command line is Muster's own failure, too. */
+static int run_refused(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--exit-code") == 0)
+            return EXIT_OWN_FAILURE;
+    return EXIT_USAGE;
+}
+
 const struct verb verb_submit = {.name = "submit", .command = &submit_command, .run = run_submit};
-const struct verb verb_run = {.name = "run", .command = &run_command, .run = run_run};
+const struct verb verb_run = {
+    .name = "run", .command = &run_command, .run = run_run, .refused = run_refused};

@@ -29,7 +29,10 @@ static const struct args_option token_options[] = {
      .required = true,
      .choices = token_actions,
      .help = "what to do"},
-    {.name = "name", .kind = ARGS_POSITIONAL, .help = "name of a new token; id or name to revoke"},
+    {.name = "name",
+     .kind = ARGS_POSITIONAL,
+     .values = "token",
+     .help = "name of a new token; id or name to revoke"},
     {0},
 };
 static const char *const token_examples[] = {
@@ -75,7 +78,7 @@ static const struct args_option tenant_options[] = {
      .required = true,
      .choices = tenant_actions,
      .help = "what to do"},
-    {.name = "name", .kind = ARGS_POSITIONAL, .help = "of the tenant"},
+    {.name = "name", .kind = ARGS_POSITIONAL, .values = "tenant", .help = "of the tenant"},
     {0},
 };
 static const char *const tenant_examples[] = {

@@ -1,5 +1,7 @@
 /* muster top: nodes and active jobs, again and again */
-#include <time.h>
+#include <poll.h>
+#include <signal.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "cli/client.h"
@@ -29,6 +31,7 @@ static const char *const examples[] = {"muster top", NULL};
 static const struct args_command command = {
     .program = "muster top",
     .summary = "nodes and active jobs, live",
+    .description = "On a terminal it goes on until q or Ctrl-C.",
     .options = options,
     .examples = examples,
 };
@@ -104,25 +107,74 @@ static int picture(struct client *client, bool screen)
     return rc == 0 ? 0 : client_fail(&err);
 }
 
+enum { EXIT_INTERRUPTED = 130 };
+
+static volatile sig_atomic_t ended;
+
+static void on_end(int signal)
+{
+    (void)signal;
+    ended = 1;
+}
+
+struct keys { /* the terminal, which gives each key at once while this lasts */
+    bool open;
+    struct termios before;
+    struct sigaction interrupt, terminate;
+};
+
+static void keys_open(struct keys *keys)
+{
+    struct sigaction action = {.sa_handler = on_end};
+    if (!isatty(STDIN_FILENO) || tcgetattr(STDIN_FILENO, &keys->before) < 0)
+        return;
+    struct termios raw = keys->before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    sigaction(SIGINT, &action, &keys->interrupt);
+    sigaction(SIGTERM, &action, &keys->terminate);
+    keys->open = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+}
+
+static void keys_close(struct keys *keys)
+{
+    if (!keys->open)
+        return;
+    (void)tcsetattr(STDIN_FILENO, TCSANOW, &keys->before);
+    sigaction(SIGINT, &keys->interrupt, NULL);
+    sigaction(SIGTERM, &keys->terminate, NULL);
+}
+
+/* Until the next picture; false after q or a signal. Other keys ask for it now. */
+static bool pause_for(struct keys *keys, int64_t ms)
+{
+    struct pollfd wait = {.fd = keys->open ? STDIN_FILENO : -1, .events = POLLIN};
+    char key = 0;
+    int count = poll(&wait, 1, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    if (count > 0 && read(STDIN_FILENO, &key, 1) <= 0) { /* the terminal is gone */
+        keys_close(keys);
+        keys->open = false;
+    }
+    return !ended && key != 'q' && key != 'Q';
+}
+
 static int run(const struct args *args)
 {
     struct client client = {0};
     struct error err = {0};
+    struct keys keys = {0};
     if (client_open(args, &client, &err) != 0)
         return client_fail(&err);
     bool screen = isatty(STDOUT_FILENO);
     int64_t left = args_given(args, "count") ? args_integer(args, "count") : screen ? INT64_MAX : 1;
     int64_t interval_ms = args_integer(args, "interval");
-    struct timespec pause = {.tv_sec = interval_ms / 1000, .tv_nsec = interval_ms % 1000 * 1000000};
-    int code = 0;
-    while (code == 0) {
+    if (screen)
+        keys_open(&keys);
+    int code = picture(&client, screen);
+    while (code == 0 && --left > 0 && pause_for(&keys, interval_ms))
         code = picture(&client, screen);
-        if (--left == 0)
-            break;
-        nanosleep(&pause, NULL);
-    }
+    keys_close(&keys);
     client_close(&client);
-    return code;
+    return ended ? EXIT_INTERRUPTED : code;
 }
 
 const struct verb verb_top = {.name = "top", .command = &command, .run = run};

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/clusters.h"
 #include "cli/table.h"
 #include "common/base/arena.h"
 #include "common/base/str.h"
@@ -98,8 +99,7 @@ struct up {
     char program[PATH_MAX];
     char data[PATH_MAX / 2];
     char rpc[256], http[256];
-    char before[PATH_MAX];                   /* where `current` pointed; "" = nowhere */
-    bool pointed;                            /* it points to us now */
+    int lock;                                /* of clusters.h */
     bool hurry;                              /* asked to end a second time */
     struct child children[UP_NODES_MAX + 1]; /* the coordinator first */
     int count;
@@ -264,45 +264,20 @@ static int make_dirs(const char *path, struct error *err)
     return disk.make_dirs(disk.self, path, 0700, err);
 }
 
-/* current -> DATA, so that client verbs find address and token. Without a home there is none. */
-static void point_current(struct up *up)
+/* Client verbs find this cluster from now on. Without a home they cannot. */
+static void become_current(struct up *up)
 {
-    char dir[512], next[640], link[640];
+    char other[PATH_MAX];
     struct error err;
-    if (paths_data_dir(dir, sizeof(dir), &err) != 0 || make_dirs(dir, &err) != 0) {
+    bool others = clusters_newest(up->data, other);
+    if (clusters_enter(up->data, &up->lock, &err) != 0)
         fprintf(stderr, "muster: %s; name the cluster with MUSTER_ADDR and MUSTER_TOKEN\n",
                 err.text);
-        return;
-    }
-    snprintf(link, sizeof(link), "%s/current", dir);
-    snprintf(next, sizeof(next), "%s/current.%d", dir, (int)getpid());
-    ssize_t size = readlink(link, up->before, sizeof(up->before) - 1);
-    up->before[size > 0 ? size : 0] = '\0';
-    if (symlink(up->data, next) != 0 || rename(next, link) != 0) {
-        fprintf(stderr, "muster: cannot write %s: %s\n", link, strerror(errno));
-        unlink(next);
-        return;
-    }
-    up->pointed = true;
-}
-
-/* At the end `current` points where it did before, if it is still ours. */
-static void restore_current(const struct up *up)
-{
-    char dir[512], link[640], next[640], target[PATH_MAX];
-    struct error ignored;
-    if (!up->pointed || paths_data_dir(dir, sizeof(dir), &ignored) != 0)
-        return;
-    snprintf(link, sizeof(link), "%s/current", dir);
-    snprintf(next, sizeof(next), "%s/current.%d", dir, (int)getpid());
-    ssize_t size = readlink(link, target, sizeof(target) - 1);
-    target[size > 0 ? size : 0] = '\0';
-    if (strcmp(target, up->data) != 0)
-        return;
-    if (!up->before[0] || strcmp(up->before, up->data) == 0)
-        unlink(link);
-    else if (symlink(up->before, next) == 0 && rename(next, link) != 0)
-        unlink(next);
+    else if (others)
+        fprintf(stderr,
+                "muster: another cluster of yours runs, in %s; verbs go to this one from now on,\n"
+                "        and to the other where MUSTER_ADDR and MUSTER_TOKEN say so\n",
+                other);
 }
 
 static int prepare(struct up *up, const struct args *args, struct error *err)
@@ -483,11 +458,12 @@ static int run(const struct args *args)
         return EXIT_UNREACHABLE;
     }
     int nodes = (int)args_integer(args, "nodes");
+    up->lock = -1;
     int rc = prepare(up, args, &err);
     if (rc == 0)
         rc = start_coordinator(up, args, &err);
     if (rc == 0)
-        point_current(up);
+        become_current(up);
     for (int i = 0; rc == 0 && i < nodes; i++)
         rc = start_agent(up, args, i, &err);
     if (rc == 0)
@@ -499,7 +475,7 @@ static int run(const struct args *args)
                 "\nstopping: jobs save and go on at the next `muster up` on %s; again = at once\n",
                 up->data);
     stop_all(up);
-    restore_current(up);
+    clusters_leave(up->data, up->lock);
     close(up->signals);
     free(up);
     if (rc == E_CANCELLED)

@@ -3,14 +3,21 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/job_text.h"
 #include "cli/table.h"
-#include "common/base/parse.h"
 #include "common/rpc/message.h"
 
-enum { TURN_MS = 1000, LINES_MAX_BYTES = 256 << 10, BAR_CELLS = 24 };
+enum {
+    CALL_MS = 10000, /* of a call that waits for news */
+    TURN_MS = 100,   /* how soon Ctrl-C is obeyed */
+    BAR_MS = 1000,   /* between two looks at the progress */
+    LINES_MAX_BYTES = 256 << 10,
+    BAR_CELLS = 24,
+    EXIT_INTERRUPTED = 130,
+};
 
 static volatile sig_atomic_t interrupted;
 
@@ -20,32 +27,46 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
-struct screen { /* what is on the terminal below the log */
-    bool terminal;
-    bool bar_shown;
-    Muster__Job__State state;
+struct follower {
+    struct client *client;
+    struct follow *how;
+    Muster__GetLogsRequest logs;
+    Muster__ListEventsRequest events;
+    bool logs_wait, events_wait, job_waits; /* a call is under way */
+    bool logs_ended;
+    int64_t bar_due_ms;
+    struct error err; /* of a call, if it ends everything */
+    /* on the terminal below the log */
+    bool terminal, bar_shown;
+    Muster__Job__State state; /* told last */
     uint64_t generation;
 };
 
-static void bar_hide(struct screen *screen)
+static int64_t now_ms(void)
 {
-    if (screen->bar_shown)
-        fputs("\r\033[K", stderr);
-    screen->bar_shown = false;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void bar_show(struct screen *screen, const Muster__Job *job)
+/* What happens to the job, and how far it is */
+
+static void bar_hide(struct follower *f)
 {
-    if (!screen->terminal)
-        return;
+    if (f->bar_shown)
+        fputs("\r\033[K", stderr);
+    f->bar_shown = false;
+}
+
+static void bar_show(struct follower *f, const Muster__Job *job)
+{
     char line[512], text[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
     double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
     for (int i = 0; i < BAR_CELLS && job->total_steps; i++)
         strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);
     int n = snprintf(line, sizeof(line), "%s%s%s", cells, *cells ? " " : "", job_word(job));
     if (job->total_steps)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %" PRIu64 "/%" PRIu64, job->step,
-                      job->total_steps);
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %s", job_step_text(job, text));
     if (job_loss_known(job))
         n += snprintf(line + n, sizeof(line) - (size_t)n, "  loss %s", job_loss_text(job, text));
     if (job_rate_known(job))
@@ -54,123 +75,252 @@ static void bar_show(struct screen *screen, const Muster__Job *job)
         snprintf(line + n, sizeof(line) - (size_t)n, "  world %u", job->world);
     fprintf(stderr, "\r\033[K%s", line);
     fflush(stderr);
-    screen->bar_shown = true;
+    f->bar_shown = true;
 }
 
-void print_log_line(const Muster__LogLine *line, bool show_rank)
+static bool is_end(Muster__Job__State state)
 {
-    if (show_rank)
-        printf("%s[%u]%s ", colour_dim(stdout), line->rank, colour_off(stdout));
-    puts(line->text);
+    return state >= MUSTER__JOB__STATE__succeeded;
 }
 
-static void tell_changes(struct screen *screen, const Muster__Job *job)
+struct happening { /* the job came into a state */
+    Muster__Job__State state;
+    uint64_t generation;
+    uint32_t world;
+    const char *text;
+};
+
+static void tell(struct follower *f, const struct happening *what, const Muster__Job *ended)
 {
-    if (job->state == screen->state && job->generation == screen->generation)
+    if (f->how->quiet || (what->state == f->state && what->generation == f->generation))
         return;
-    const char *word = job_state_word(job->state);
-    fprintf(stderr, "%s%s%s: %s", colour_of_state(stderr, word), word, colour_off(stderr), job->id);
-    if (job->generation)
-        fprintf(stderr, ", generation %" PRIu64 ", world %u", job->generation, job->world);
-    if (job->reason && job->reason->text[0])
-        fprintf(stderr, ": %s", job->reason->text);
-    fputc('\n', stderr);
-    screen->state = job->state;
-    screen->generation = job->generation;
-}
-
-static int ending(const Muster__Job *job, bool quiet)
-{
-    bool good = job->state == MUSTER__JOB__STATE__succeeded;
-    if (!good && job->reason && job->reason->hint[0] && !quiet)
-        fprintf(stderr, "        %s\n", job->reason->hint);
-    return good ? EXIT_DONE : EXIT_JOB_FAILED;
-}
-
-static bool ended(const Muster__Job *job)
-{
-    return job->state >= MUSTER__JOB__STATE__succeeded;
-}
-
-/* One round: new log lines (waiting for some), then the job. */
-static int turn(struct client *client, const struct follow *how, Muster__GetLogsRequest *request,
-                struct screen *screen, bool *ret_ended)
-{
-    struct error err = {0};
-    Muster__GetLogsAnswer *logs = NULL;
-    struct rpc_options options = {.timeout_ms = TURN_MS, .retry = true};
-    int rc = client_call(client, "GetLogs", request, &options, &logs, &err);
-    if (rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED)
-        return 0; /* the coordinator is being restarted: go on when it is back */
-    if (rc != 0)
-        return client_fail(&err);
-    if (logs->n_lines || !screen->terminal)
-        bar_hide(screen);
-    for (size_t i = 0; i < logs->n_lines; i++)
-        print_log_line(logs->lines[i], how->show_rank);
+    const char *word = job_state_word(what->state);
+    bar_hide(f);
     fflush(stdout);
-    request->cursor = logs->cursor;
-    request->tail_lines = 0;
-    *ret_ended = logs->ended;
-    rpc_message_free(logs);
-    return 0;
+    fprintf(stderr, "%s%s%s: %s", colour_of_state(stderr, word), word, colour_off(stderr),
+            f->how->id);
+    if (what->generation)
+        fprintf(stderr, ", generation %" PRIu64 ", world %u", what->generation, what->world);
+    if (ended && ended->exit_code)
+        fprintf(stderr, ", exit code %d", ended->exit_code);
+    fprintf(stderr, "%s%s\n", what->text[0] ? ": " : "", what->text);
+    f->state = what->state;
+    f->generation = what->generation;
 }
 
-static int look(struct client *client, const struct follow *how, struct screen *screen,
-                bool *ret_ended, int *ret_code)
+static void tell_job(struct follower *f, const Muster__Job *job)
 {
-    struct error err = {0};
-    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
-    struct rpc_options options = {.timeout_ms = TURN_MS * 3, .retry = true};
-    Muster__Job *job = NULL;
-    request.id = (char *)how->id;
-    int rc = client_call(client, "GetJob", &request, &options, &job, &err);
-    if (rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED)
-        return 0;
-    if (rc != 0)
-        return client_fail(&err);
-    if (!how->quiet) {
-        if (job->state != screen->state || job->generation != screen->generation)
-            bar_hide(screen);
-        tell_changes(screen, job);
-        if (!ended(job))
-            bar_show(screen, job);
+    struct happening what = {.state = job->state,
+                             .generation = job->generation,
+                             .world = job->world,
+                             .text = job->reason ? job->reason->text : ""};
+    tell(f, &what, is_end(job->state) ? job : NULL);
+}
+
+/* The end is told by what the job is then, after its last line. */
+static void tell_event(struct follower *f, const Muster__Event *event)
+{
+    const ProtobufCEnumValue *state =
+        protobuf_c_enum_descriptor_get_value_by_name(&muster__job__state__descriptor, event->to);
+    if (strcmp(event->kind, "job_state") != 0 || !state || is_end(state->value))
+        return;
+    struct happening what = {.state = state->value,
+                             .generation = event->generation,
+                             .world = event->world,
+                             .text = event->reason ? event->reason->text : ""};
+    tell(f, &what, NULL);
+}
+
+static void take_events(struct follower *f, const Muster__ListEventsAnswer *answer)
+{
+    for (size_t i = 0; i < answer->n_events; i++)
+        if (answer->events[i]->seq > f->events.after)
+            tell_event(f, answer->events[i]);
+    if (answer->next > f->events.after)
+        f->events.after = answer->next;
+}
+
+/* Calls under way */
+
+/* True for an answer. A coordinator that does not answer is being restarted: ask it again. */
+static bool usable(struct follower *f, const struct error *err)
+{
+    bool passes =
+        err->code == E_UNAVAILABLE || err->code == E_DEADLINE_EXCEEDED || err->code == E_CANCELLED;
+    if (err->code != 0 && !passes && f->err.code == 0)
+        f->err = *err;
+    return err->code == 0;
+}
+
+static void on_logs(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct follower *f = arg;
+    const Muster__GetLogsAnswer *answer = (const void *)message;
+    f->logs_wait = false;
+    if (!usable(f, err))
+        return;
+    if (answer->n_lines)
+        bar_hide(f);
+    for (size_t i = 0; i < answer->n_lines; i++)
+        log_line_print(&f->how->printer, answer->lines[i]);
+    fflush(stdout);
+    f->logs.cursor = answer->cursor;
+    f->logs.tail_lines = 0;
+    f->logs_ended = answer->ended;
+}
+
+static void on_events(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct follower *f = arg;
+    f->events_wait = false;
+    if (usable(f, err))
+        take_events(f, (const void *)message);
+}
+
+static void on_job(void *arg, const struct error *err, const ProtobufCMessage *message)
+{
+    struct follower *f = arg;
+    const Muster__Job *job = (const void *)message;
+    f->job_waits = false;
+    f->bar_due_ms = now_ms() + BAR_MS;
+    if (usable(f, err) && !is_end(job->state))
+        bar_show(f, job);
+}
+
+static void start(struct follower *f, const char *method, const void *request, rpc_done done,
+                  bool *ret_waits)
+{
+    struct rpc_sync_start how = {
+        .options = {.timeout_ms = CALL_MS, .retry = true}, .done = done, .arg = f};
+    if (*ret_waits || f->err.code)
+        return;
+    *ret_waits = rpc_sync_start(f->client->rpc, &muster__coordinator__descriptor, method, request,
+                                &how, &f->err) == 0;
+}
+
+static void follow_lines_and_events(struct follower *f)
+{
+    Muster__GetJobRequest job = MUSTER__GET_JOB_REQUEST__INIT;
+    job.id = f->logs.id;
+    while (!f->err.code && !interrupted && !f->logs_ended) {
+        start(f, "GetLogs", &f->logs, on_logs, &f->logs_wait);
+        if (!f->how->quiet)
+            start(f, "ListEvents", &f->events, on_events, &f->events_wait);
+        if (f->terminal && now_ms() >= f->bar_due_ms)
+            start(f, "GetJob", &job, on_job, &f->job_waits);
+        rpc_sync_wait(f->client->rpc, TURN_MS);
     }
-    *ret_ended = ended(job);
-    if (*ret_ended)
-        *ret_code = ending(job, how->quiet);
-    rpc_message_free(job);
-    return 0;
+    bar_hide(f);
 }
 
-int follow_job(struct client *client, const struct follow *how)
+/* The first and the last word */
+
+/* One call that waits until a coordinator that is being restarted is there again. */
+static int ask(struct follower *f, const char *method, const void *request, void *ret_answer)
 {
-    struct screen screen = {.terminal = isatty(STDERR_FILENO) && !how->quiet};
-    Muster__GetLogsRequest request = MUSTER__GET_LOGS_REQUEST__INIT;
-    request.id = (char *)how->id;
-    request.rank = how->rank;
-    request.tail_lines = (uint32_t)how->tail_lines;
-    request.follow = true;
-    request.max_bytes = LINES_MAX_BYTES;
+    struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
+    struct error err = {0};
+    int rc;
+    do
+        rc = client_call(f->client, method, request, &options, ret_answer, &err);
+    while ((rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED) && !interrupted);
+    if (rc != 0 && !interrupted)
+        f->err = err;
+    return rc;
+}
+
+static Muster__Job *ask_job(struct follower *f)
+{
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    Muster__Job *job = NULL;
+    request.id = f->logs.id;
+    return ask(f, "GetJob", &request, &job) == 0 ? job : NULL;
+}
+
+/* What has happened so far counts as told; only the present is. */
+static void begin_at_present(struct follower *f)
+{
+    Muster__ListEventsRequest request = MUSTER__LIST_EVENTS_REQUEST__INIT;
+    Muster__ListEventsAnswer *answer = NULL;
+    request.job = f->logs.id;
+    request.newest = true;
+    request.limit = 1;
+    if (ask(f, "ListEvents", &request, &answer) != 0)
+        return;
+    f->events.after = answer->n_events ? answer->events[answer->n_events - 1]->seq : 0;
+    rpc_message_free(answer);
+    Muster__Job *job = ask_job(f);
+    if (job && !is_end(job->state))
+        tell_job(f, job);
+    rpc_message_free(job);
+}
+
+static void take_last_events(struct follower *f)
+{
+    Muster__ListEventsRequest request = f->events;
+    Muster__ListEventsAnswer *answer = NULL;
+    request.follow = false;
+    for (bool more = !f->how->quiet; more; rpc_message_free(answer), answer = NULL) {
+        request.after = f->events.after;
+        if (ask(f, "ListEvents", &request, &answer) != 0)
+            return;
+        more = answer->n_events > 0;
+        take_events(f, answer);
+    }
+}
+
+static int exit_code_of(const struct follower *f, const Muster__Job *job)
+{
+    if (job->state == MUSTER__JOB__STATE__succeeded)
+        return EXIT_DONE;
+    if (!f->how->exit_code)
+        return EXIT_JOB_FAILED;
+    bool of_program = job->state == MUSTER__JOB__STATE__cancelled ||
+                      (job->reason && job->reason->rank >= 0 && job->exit_code);
+    return of_program ? job->exit_code : EXIT_OWN_FAILURE;
+}
+
+static int tell_end(struct follower *f)
+{
+    take_last_events(f);
+    Muster__Job *job = f->err.code ? NULL : ask_job(f);
+    if (!job)
+        return EXIT_INTERRUPTED;
+    tell_job(f, job);
+    int code = exit_code_of(f, job);
+    if (code != EXIT_DONE && !f->how->quiet && job->reason && job->reason->hint[0])
+        fprintf(stderr, "        %s\n", job->reason->hint);
+    rpc_message_free(job);
+    return code;
+}
+
+int follow_job(struct client *client, struct follow *how)
+{
+    struct follower f = {.client = client,
+                         .how = how,
+                         .logs = MUSTER__GET_LOGS_REQUEST__INIT,
+                         .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
+                         .terminal = isatty(STDERR_FILENO) && !how->quiet};
+    f.logs.id = f.events.job = (char *)(uintptr_t)how->id;
+    f.logs.rank = how->rank;
+    f.logs.tail_lines = (uint32_t)how->tail_lines;
+    f.logs.max_bytes = LINES_MAX_BYTES;
+    f.logs.follow = f.events.follow = true;
     struct sigaction action = {.sa_handler = on_interrupt}, before;
     sigaction(SIGINT, &action, &before);
-    bool job_ended = false, logs_ended = false;
-    int code = EXIT_DONE, failed = 0;
-    while (!failed && !interrupted && !(job_ended && logs_ended)) {
-        failed = turn(client, how, &request, &screen, &logs_ended);
-        if (!failed && !(job_ended && logs_ended))
-            failed = look(client, how, &screen, &job_ended, &code);
-    }
-    bar_hide(&screen);
+    if (!how->past && !how->quiet)
+        begin_at_present(&f);
+    follow_lines_and_events(&f);
+    int code = f.logs_ended ? tell_end(&f) : EXIT_INTERRUPTED;
     sigaction(SIGINT, &before, NULL);
-    if (failed)
-        return failed;
-    if (interrupted && !job_ended) {
+    if (f.err.code) {
+        code = client_fail(&f.err);
+        return how->exit_code ? EXIT_OWN_FAILURE : code;
+    }
+    if (!f.logs_ended)
         fprintf(stderr,
                 "\n%s goes on without you: `muster logs -f %s` follows it, `muster cancel %s` "
                 "ends it\n",
                 how->id, how->id, how->id);
-        return 130;
-    }
     return code;
 }

@@ -1,23 +1,28 @@
-/* Follows a job to its end: log lines to stdout, what happens to it to stderr, and on a terminal a
- * progress bar below. Returns the exit code of the program: 0 if the job succeeded, 1 if it failed
- * or was cancelled. Ctrl-C stops following and leaves the job as it is (130).
+/* Follows a job to its end: log lines as log_line.h prints them, what happens to the job on stderr,
+ * and on a terminal a progress bar below. Waits for lines and for events at the same time, so both
+ * are told at once, and goes on after a restart of the coordinator. Returns the exit code of the
+ * program: 0 if the job succeeded, 1 if it failed or was cancelled, or what `exit_code` says.
+ * Ctrl-C stops following and leaves the job as it is (130).
  */
 #ifndef CLI_FOLLOW_H
 #define CLI_FOLLOW_H
 
 #include "cli/client.h"
+#include "cli/log_line.h"
+
+enum { EXIT_OWN_FAILURE = 125 }; /* with --exit-code: not the program failed */
 
 struct follow {
     const char *id;
     int rank;       /* -1 = all */
     int tail_lines; /* start with the last ones; 0 = from the start */
     bool quiet;     /* log lines only */
-    bool show_rank; /* prefix lines with their rank */
+    bool past;      /* tell what happened to the job before, too */
+    bool exit_code; /* return the program's exit code, 128 + the signal that ended it, 130 if the
+                     * job was cancelled, EXIT_OWN_FAILURE where no program's end is the cause */
+    struct log_printer printer;
 };
 
-int follow_job(struct client *client, const struct follow *how);
-
-/* One log line as people see it. */
-void print_log_line(const Muster__LogLine *line, bool show_rank);
+int follow_job(struct client *client, struct follow *how);
 
 #endif

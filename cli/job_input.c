@@ -16,6 +16,9 @@
 
 enum { INPUT_ARENA_BYTES = 8 << 20 };
 
+const char *const job_priorities[] = {"low", "normal", "high", NULL};
+const char *const job_elasticities[] = {"in_place", "restart", "off", NULL};
+
 struct input {
     const struct args *args;
     struct arena arena;

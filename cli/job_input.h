@@ -10,6 +10,9 @@
 /* By its name: a spec that is not there is a mistake, not a program. */
 bool job_input_is_file(const char *word);
 
+/* For completion; the coordinator knows what else they may be. */
+extern const char *const job_priorities[], *const job_elasticities[];
+
 /* The rows `submit` and `run` share. */
 #define JOB_OPTIONS                                                                                \
     {.name = "file",                                                                               \
@@ -47,6 +50,7 @@ bool job_input_is_file(const char *word);
         {.name = "priority",                                                                       \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "P",                                                                        \
+         .offers = job_priorities,                                                                 \
          .help = "low, normal, high, or -1000..1000"},                                             \
         {.name = "max-runtime",                                                                    \
          .kind = ARGS_OPTION,                                                                      \
@@ -55,6 +59,7 @@ bool job_input_is_file(const char *word);
         {.name = "elastic",                                                                        \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "HOW",                                                                      \
+         .offers = job_elasticities,                                                               \
          .help = "in_place, restart or off"},                                                      \
         {.name = "checkpoint",                                                                     \
          .kind = ARGS_OPTION,                                                                      \

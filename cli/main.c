@@ -7,6 +7,8 @@
 #include "cli/table.h"
 #include "common/base/str.h"
 
+enum { SHORT_WORD = 3 };
+
 static const struct verb *const all_verbs[] = {
     &verb_up,          &verb_run,    &verb_submit, &verb_ps,    &verb_show,     &verb_logs,
     &verb_why,         &verb_cancel, &verb_scale,  &verb_plan,  &verb_ckpt,     &verb_events,
@@ -40,12 +42,66 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-static int unknown_verb(const char *name)
+/* Words of other tools for what a verb here does. */
+static const struct {
+    const char *word, *verb;
+} elsewhere[] = {
+    {"kill", "cancel"},
+    {"stop", "cancel"},
+    {"rm", "cancel"},
+    {"remove", "cancel"},
+    {"delete", "cancel"},
+    {"del", "cancel"},
+    {"abort", "cancel"},
+    {"scancel", "cancel"},
+    {"status", "ps"},
+    {"list", "ps"},
+    {"ls", "ps"},
+    {"jobs", "ps"},
+    {"queue", "ps"},
+    {"squeue", "ps"},
+    {"history", "events"},
+    {"sacct", "ps"},
+    {"describe", "show"},
+    {"get", "show"},
+    {"info", "show"},
+    {"inspect", "show"},
+    {"start", "run"},
+    {"exec", "run"},
+    {"srun", "run"},
+    {"launch", "run"},
+    {"create", "submit"},
+    {"sbatch", "submit"},
+    {"apply", "submit"},
+    {"resize", "scale"},
+    {"sinfo", "nodes"},
+    {"tail", "logs"},
+    {"output", "logs"},
+    {"explain", "why"},
+    {"checkpoint", "ckpt"},
+    {"checkpoints", "ckpt"},
+    {"resume", "uncordon"},
+    {"serve", "up"},
+    {"server", "coordinator"},
+    {"worker", "agent"},
+};
+
+static const char *meant_verb(const char *name)
 {
     const char *names[sizeof(all_verbs) / sizeof(all_verbs[0])] = {0};
+    for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+        if (strcmp(elsewhere[i].word, name) == 0)
+            return elsewhere[i].verb;
     for (size_t i = 0; all_verbs[i]; i++)
         names[i] = all_verbs[i]->name;
     const char *nearest = str_nearest(name, names);
+    /* Of a word this short another first letter makes another word. */
+    bool far = nearest && strlen(name) <= SHORT_WORD && nearest[0] != name[0];
+    return far ? NULL : nearest;
+}
+
+static int unknown_verb(const char *name)
+{
     if (name[0] == '-') {
         fprintf(stderr,
                 "muster: '%s' comes before the verb\n"
@@ -53,9 +109,10 @@ static int unknown_verb(const char *name)
                 name, name);
         return EXIT_USAGE;
     }
+    const char *meant = meant_verb(name);
     fprintf(stderr, "muster: '%s' is not a verb", name);
-    if (nearest)
-        fprintf(stderr, "; did you mean '%s'?\n", nearest);
+    if (meant)
+        fprintf(stderr, "; did you mean '%s'?\n", meant);
     else
         fprintf(stderr, "; `muster help` lists them\n");
     return EXIT_USAGE;
@@ -69,7 +126,7 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
     struct error err = {0};
     if (args_parse(verb->command, argc, argv, &args, &err) != 0) {
         client_fail(&err);
-        return EXIT_USAGE;
+        return verb->refused ? verb->refused(argc, argv) : EXIT_USAGE;
     }
     int code;
     if (args.help) {

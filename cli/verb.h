@@ -19,6 +19,8 @@ struct verb {
     int (*run)(const struct args *args);
     /* Parses its own command line (the daemons do); `command` is then only its summary. */
     int (*main)(int argc, char **argv);
+    /* Exit code where the command line is refused; EXIT_USAGE without it. */
+    int (*refused)(int argc, char **argv);
 };
 
 extern const struct verb verb_up, verb_run, verb_submit, verb_ps, verb_show, verb_logs, verb_why,

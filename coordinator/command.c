@@ -15,6 +15,7 @@
 #include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/env/log_stderr.h"
+#include "common/env/net_url.h"
 #include "common/env/paths.h"
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/api_rest.h"
@@ -202,9 +203,9 @@ static int check_addresses(struct program *program, const struct args *args, str
     bool allowed = args_flag(args, "insecure-bind");
     (void)str_copy(program->rpc, sizeof program->rpc, args_text(args, "rpc"));
     (void)str_copy(program->http, sizeof program->http, args_text(args, "http"));
-    int rc = 0;
-    if (str_starts(program->rpc, "tcp://"))
-        rc = check_bind(program->rpc + strlen("tcp://"), allowed, err);
+    int rc = net_url_check(program->rpc, err);
+    if (rc == 0 && net_url_tcp(program->rpc))
+        rc = check_bind(net_url_tcp(program->rpc), allowed, err);
     if (rc == 0 && strcmp(program->http, "off") != 0)
         rc = check_bind(program->http, allowed, err);
     keep_port(program, "rpc.url", "", program->rpc);

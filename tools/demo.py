@@ -83,7 +83,7 @@ class Demo:
                 return job
             if job["state"] in ENDED:
                 raise RuntimeError(f"the job is {job['state']} before '{what}': {(job.get('reason') or {}).get('text')}\n"
-                                   + self.cluster.muster("logs", self.job_id).stdout[-3000:])
+                                   + self.cluster.output(self.job_id)[-3000:])
             if int(job.get("step") or 0) != step:
                 step, since = int(job.get("step") or 0), time.monotonic()
             time.sleep(0.1)

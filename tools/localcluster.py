@@ -204,6 +204,11 @@ class Cluster:
     def submit(self, *words):
         return self.muster("submit", *words, check=True).stdout.strip()
 
+    def output(self, job):
+        """What its workers wrote to stdout, then what they wrote to stderr."""
+        done = self.muster("logs", job)
+        return done.stdout + done.stderr
+
     def job(self, name):
         return json.loads(self.muster("show", "-o", "json", name, check=True).stdout)
 
@@ -233,7 +238,7 @@ class Cluster:
             if now["state"] in states:
                 return now
             if now["state"] in ("succeeded", "failed", "cancelled"):
-                raise RuntimeError(f"{job} is {now['state']}, not {states}: {now.get('reason')}\n" + self.muster("logs", job).stdout[-3000:])
+                raise RuntimeError(f"{job} is {now['state']}, not {states}: {now.get('reason')}\n" + self.output(job)[-3000:])
             return None
         return wait_for(f"{job} to be {' or '.join(sorted(states))}", seconds, reached, every=0.05)
 

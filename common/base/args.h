@@ -36,10 +36,12 @@ struct args_option {
     enum args_kind kind;
     enum args_type type; /* checked while parsing */
     bool required;
-    int64_t min, max;                  /* of ARGS_INTEGER, if they differ */
-    const char *value_name;            /* "URL" in the help; NULL shows the name in capitals */
-    const char *fallback;              /* used and shown when not given; NULL if none */
-    const char *const *choices;        /* NULL-terminated; NULL allows anything */
+    int64_t min, max;           /* of ARGS_INTEGER, if they differ */
+    const char *value_name;     /* "URL" in the help; NULL shows the name in capitals */
+    const char *fallback;       /* used and shown when not given; NULL if none */
+    const char *const *choices; /* NULL-terminated; NULL allows anything */
+    const char *const *offers;  /* completion alone: values among others; NULL if none */
+    const char *values;         /* completion alone: what a value is, for who can list them */
     bool (*is_file)(const char *word); /* of ARGS_COMMAND; may be NULL */
     const char *help;
 };
@@ -83,15 +85,15 @@ const char *args_repeated(const struct args *args, const char *name, size_t inde
 int args_help(const struct args_command *command, struct buf *out);
 int args_usage(const struct args_command *command, struct buf *out); /* the usage line alone */
 
-/* The name of the positional row that the last of `words` stands for, as far as it is typed; NULL
- * where it is an option, an option's value, or one too many. */
-const char *args_positional_of(const struct args_command *command, size_t count,
-                               const char *const *words);
+/* The row whose value the last of `words` is, as far as it is typed: an option's or a positional;
+ * NULL where it is an option's name, or one too many. */
+const struct args_option *args_row_of(const struct args_command *command, size_t count,
+                                      const char *const *words);
 
-/* Candidates for a partial word, one call each: option names for "-...", choices after an option
- * that has some. `previous` is the word before it ("" if none). */
+/* Candidates for the last of `words`, one call each: option names for "-...", else choices and
+ * offers of the row that it is a value of. */
 typedef void (*args_candidate_fn)(void *arg, const char *word, const char *help);
-void args_complete(const struct args_command *command, const char *previous, const char *partial,
+void args_complete(const struct args_command *command, size_t count, const char *const *words,
                    args_candidate_fn fn, void *arg);
 
 #endif

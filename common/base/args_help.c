@@ -170,12 +170,12 @@ int args_help(const struct args_command *command, struct buf *out)
     return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
 }
 
-static void complete_choices(const struct args_option *row, const char *partial,
-                             args_candidate_fn fn, void *arg)
+static void complete_values(const char *const *values, const char *partial, const char *help,
+                            args_candidate_fn fn, void *arg)
 {
-    for (const char *const *choice = row->choices; choice && *choice; choice++)
-        if (str_starts(*choice, partial))
-            fn(arg, *choice, row->help);
+    for (; values && *values; values++)
+        if (str_starts(*values, partial))
+            fn(arg, *values, help);
 }
 
 /* The row whose value `word` asks for ("--state", "-s"); NULL if it takes none. */
@@ -193,40 +193,38 @@ static const struct args_option *row_wanting_value(const struct args_command *co
     return NULL;
 }
 
-const char *args_positional_of(const struct args_command *command, size_t count,
-                               const char *const *words)
+const struct args_option *args_row_of(const struct args_command *command, size_t count,
+                                      const char *const *words)
 {
+    const struct args_option *row;
     size_t at = 0, number = 0;
     for (; at + 1 < count; at++) {
         if (words[at][0] != '-' || !words[at][1])
             number++;
-        else if (row_wanting_value(command, words[at]) && at++ + 2 == count)
-            return NULL;
+        else if ((row = row_wanting_value(command, words[at])) && at++ + 2 == count)
+            return row;
     }
     if (at + 1 != count || words[at][0] == '-')
         return NULL;
-    const struct args_option *row = command->options;
-    for (; row->name; row++)
+    for (row = command->options; row->name; row++)
         if (args_is_positional(row) && (row->kind != ARGS_POSITIONAL || number-- == 0))
-            break;
-    return row->name;
+            return row;
+    return NULL;
 }
 
-void args_complete(const struct args_command *command, const char *previous, const char *partial,
+void args_complete(const struct args_command *command, size_t count, const char *const *words,
                    args_candidate_fn fn, void *arg)
 {
-    const struct args_option *wanting = row_wanting_value(command, previous);
-    if (wanting) {
-        complete_choices(wanting, partial, fn, arg);
+    const char *partial = count ? words[count - 1] : "";
+    const struct args_option *of = args_row_of(command, count, words);
+    if (of) {
+        complete_values(of->choices, partial, of->help, fn, arg);
+        complete_values(of->offers, partial, of->help, fn, arg);
         return;
     }
-    for (const struct args_option *row = command->options; row->name; row++) {
+    for (const struct args_option *row = command->options; row->name && partial[0] == '-'; row++) {
         char word[STR_DISTANCE_LENGTH_MAX + 3];
-        if (args_is_positional(row)) {
-            complete_choices(row, partial, fn, arg);
-            continue;
-        }
-        if (partial[0] == '-' && str_printf(word, sizeof(word), "--%s", row->name) == 0 &&
+        if (!args_is_positional(row) && str_printf(word, sizeof(word), "--%s", row->name) == 0 &&
             str_starts(word, partial))
             fn(arg, word, row->help);
     }

@@ -11,14 +11,13 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "common/env/net_url.h"
 
 enum { BACKLOG = 4096 }; /* a whole cluster may come back at once; the kernel's somaxconn cuts it */
 
-static const char tcp_scheme[] = "tcp://", ipc_scheme[] = "ipc://";
-
 const char *net_bind_path(const char *url)
 {
-    return str_starts(url, ipc_scheme) ? url + sizeof(ipc_scheme) - 1 : NULL;
+    return net_url_path(url);
 }
 
 static bool is_socket(const char *path)
@@ -103,24 +102,6 @@ static int bind_to(const struct addrinfo *address)
     return fd;
 }
 
-/* "host:port" or "[host]:port" apart; false if it is neither. */
-static bool split(const char *text, char host[NET_URL_MAX], char port[NET_URL_MAX])
-{
-    const char *colon = strrchr(text, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
-        return false;
-    (void)str_copy(port, NET_URL_MAX, colon + 1);
-    size_t length = (size_t)(colon - text);
-    bool bracketed = length >= 2 && text[0] == '[' && text[length - 1] == ']';
-    if (bracketed) {
-        text++;
-        length -= 2;
-    }
-    memcpy(host, text, length);
-    host[length] = '\0';
-    return bracketed || !strchr(host, ':');
-}
-
 static int bound_port(int fd)
 {
     struct sockaddr_storage bound = {0};
@@ -134,8 +115,7 @@ static int bound_port(int fd)
 static int bind_port(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], struct error *err)
 {
     char host[NET_URL_MAX], port[NET_URL_MAX];
-    const char *text = url + sizeof(tcp_scheme) - 1;
-    if (strlen(url) >= NET_URL_MAX || !split(text, host, port)) {
+    if (strlen(url) >= NET_URL_MAX || !net_url_split(net_url_tcp(url), host, port)) {
         error_set(err, E_INVALID_ARGUMENT, "cannot listen at %.200s: no host and port", url);
         error_hint(err, "write tcp://host:port; an IPv6 host in brackets");
         return E_INVALID_ARGUMENT;
@@ -162,7 +142,7 @@ static int bind_port(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], st
 
 int net_bind(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], struct error *err)
 {
-    if (str_starts(url, tcp_scheme))
+    if (net_url_tcp(url))
         return bind_port(url, ret_fd, ret_url, err);
     int rc = bind_path(url, ret_fd, err);
     return rc == 0 ? str_copy(ret_url, NET_URL_MAX, url) : rc;

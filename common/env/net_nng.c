@@ -85,7 +85,7 @@ int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct 
     if (!str_starts(text, "tcp://") && !str_starts(text, "tls+tcp://") &&
         !str_starts(text, "ipc://")) {
         error_set(err, E_INVALID_ARGUMENT, "\"%.200s\" is no address", text);
-        error_hint(err, "write tcp://host:port, tls+tcp://host:port or ipc:///path");
+        error_hint(err, "write tcp://host:port or ipc:///path");
         return E_INVALID_ARGUMENT;
     }
     memset(ret, 0, sizeof(*ret));

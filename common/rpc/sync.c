@@ -12,6 +12,15 @@ struct rpc_sync {
     struct rpc_client *client;
     struct error err; /* of the call in progress, with its answer */
     ProtobufCMessage *answer;
+    bool waiting;   /* in rpc_sync_wait */
+    bool completed; /* a started call has, since the last rpc_sync_wait */
+    struct loop_timer timer;
+};
+
+struct started {
+    struct rpc_sync *sync;
+    rpc_done done;
+    void *arg;
 };
 
 int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, struct error *err)
@@ -72,4 +81,52 @@ int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *servi
     }
     *ret_answer = sync->answer;
     return 0;
+}
+
+static void started_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct started started = *(struct started *)arg;
+    struct rpc_sync *sync = started.sync;
+    free(arg);
+    started.done(started.arg, err, answer);
+    sync->completed = true;
+    if (sync->waiting)
+        loop_stop(sync->loop);
+}
+
+int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
+                   const char *method, const ProtobufCMessage *request,
+                   const struct rpc_sync_start *how, struct error *err)
+{
+    struct started *started = malloc(sizeof(*started));
+    if (!started)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for another call");
+    *started = (struct started){.sync = sync, .done = how->done, .arg = how->arg};
+    loop_turn(sync->loop);
+    int rc = rpc_client_call(sync->client, service, method, request, &how->options, started_done,
+                             started, err);
+    if (rc != 0)
+        free(started);
+    return rc;
+}
+
+static void waited(void *arg)
+{
+    struct rpc_sync *sync = arg;
+    loop_stop(sync->loop);
+}
+
+bool rpc_sync_wait(struct rpc_sync *sync, int64_t wait_ms)
+{
+    loop_turn(sync->loop);
+    if (!sync->completed) {
+        sync->waiting = true;
+        loop_timer_set(sync->loop, &sync->timer, loop_now_ms(sync->loop) + wait_ms, waited, sync);
+        loop_run(sync->loop);
+        loop_timer_cancel(sync->loop, &sync->timer);
+        sync->waiting = false;
+    }
+    bool completed = sync->completed;
+    sync->completed = false;
+    return completed;
 }

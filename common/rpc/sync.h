@@ -1,9 +1,13 @@
-/* One call at a time, waited for: for the CLI and for tests. Owns a private loop, environment and
- * connection; make one and keep it, since a connection of NNG 1.5.2 cannot be given back before the
- * process ends. One thread at a time, and not the thread of another loop.
+/* Calls that are waited for, one at a time or several at once: for the CLI and for tests. Owns a
+ * private loop, environment and connection; make one and keep it, since a connection of NNG 1.5.2
+ * cannot be given back before the process ends. One thread at a time, and not the thread of another
+ * loop.
  */
 #ifndef RPC_SYNC_H
 #define RPC_SYNC_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -22,5 +26,21 @@ int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *servi
                   const char *method, const ProtobufCMessage *request,
                   const struct rpc_options *options, ProtobufCMessage **ret_answer,
                   struct error *err);
+
+struct rpc_sync_start { /* how a call is made, and who hears of it */
+    struct rpc_options options;
+    rpc_done done;
+    void *arg;
+};
+
+/* Starts a call. `how->done` runs inside a later function of this header and calls none of them.
+ * Its `arg` lives until then; rpc_sync_free completes what is open with E_CANCELLED. */
+int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
+                   const char *method, const ProtobufCMessage *request,
+                   const struct rpc_sync_start *how, struct error *err);
+
+/* Waits until a started call has completed since the last wait, at most `wait_ms`; false if none
+ * has. */
+bool rpc_sync_wait(struct rpc_sync *sync, int64_t wait_ms);
 
 #endif

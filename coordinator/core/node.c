@@ -55,29 +55,30 @@ bool node_usable(const struct node *node)
 }
 
 /* What an administrator set, as far as it has come; a sentence that was given with it stays. */
-static enum node_state settle_wish(const struct node *node, struct reason *ret)
+static enum node_state settle_wish(const struct node *node, const char *why, struct reason *ret)
 {
     static const char emptying[] = "being emptied by an administrator";
     bool empty = map_first(&node->jobs) == NULL;
     if (!node->want_drain) {
-        reason_set(ret, REASON_ADMINISTRATOR, "cordoned by an administrator");
+        reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : "cordoned by an administrator");
         reason_hint(ret, "`muster uncordon %s` gives it work again", node->name);
         return NODE_CORDONED;
     }
     if (!empty) {
-        reason_set(ret, REASON_ADMINISTRATOR, "%s", emptying);
+        reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : emptying);
         return NODE_DRAINING;
     }
-    bool given = node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0;
-    reason_set(ret, REASON_ADMINISTRATOR, "emptied%s%.400s", given ? ": " : "",
-               given ? node->reason.text : " by an administrator: nothing runs there any more");
+    if (!*why && node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0)
+        why = node->reason.text;
+    reason_set(ret, REASON_ADMINISTRATOR, "emptied%s%.400s", *why ? ": " : "",
+               *why ? why : " by an administrator: nothing runs there any more");
     reason_hint(ret, "it may be serviced or switched off; `muster uncordon %s` gives it work again",
                 node->name);
     return NODE_DRAINED;
 }
 
-/* The state of a node whose agent speaks to us. */
-static void settle_state(struct step *step, struct node *node)
+/* The state of a node whose agent speaks to us. `why` is what an administrator says now, or "". */
+static void settle_state(struct step *step, struct node *node, const char *why)
 {
     struct reason reason;
     enum node_state state = NODE_READY;
@@ -89,7 +90,9 @@ static void settle_state(struct step *step, struct node *node)
         return;
     }
     if (node->want_drain || node->want_cordon)
-        state = settle_wish(node, &reason);
+        state = settle_wish(node, why, &reason);
+    else if (*why)
+        reason_set(&reason, REASON_ADMINISTRATOR, "%s", why);
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
     node_set_state(step, node, state, &reason);
@@ -198,7 +201,7 @@ void node_register(struct step *step)
     if (news) {
         workers_take(step, node, step->event->node_register.workers,
                      step->event->node_register.workers_count);
-        settle_state(step, node);
+        settle_state(step, node, "");
     }
     step_store_node(step, node);
     step_desired(step, node->name);
@@ -230,7 +233,7 @@ void node_report(struct step *step)
         size_t changed = step->stored.count;
         workers_take(step, node, step->event->node_report.workers,
                      step->event->node_report.workers_count);
-        settle_state(step, node);
+        settle_state(step, node, "");
         /* Its number goes with what it changed: after a restart an older report that is still on
          * its way must not be taken for news. */
         if (step->stored.count > changed)
@@ -281,10 +284,11 @@ void node_command(struct step *step)
         node->want_cordon = node->want_drain = false;
         break;
     }
+    const char *why = step->event->node_set.reason ? step->event->node_set.reason : "";
+    enum node_state before = node->state;
     if (node->state != NODE_LOST && node->state != NODE_UNREACHABLE)
-        settle_state(step, node);
-    const char *why = step->event->node_set.reason;
-    if (why && why[0])
+        settle_state(step, node, why);
+    if (*why && node->state == before)
         (void)str_copy(node->reason.text, sizeof node->reason.text, why);
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
         step_look(step, e->value);

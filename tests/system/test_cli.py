@@ -1,7 +1,15 @@
 """What the client's verbs say and how they end."""
+import contextlib
 import json
+import os
+import pty
+import socket
+import subprocess
+import termios
+import threading
+import time
 
-from localcluster import wait_for
+from localcluster import MUSTER, wait_for
 
 
 def test_figures_that_nobody_told_are_null(cluster):
@@ -18,3 +26,249 @@ def test_figures_that_nobody_told_are_null(cluster):
     cluster.muster("cancel", job, check=True)
     ended = cluster.wait_state(job, "cancelled")
     assert isinstance(ended["exit_code"], int), ended
+
+
+def test_run_ends_with_the_programs_exit_code_when_asked(cluster):
+    def run(script, *options):
+        return cluster.muster("run", *options, "--restarts", "0", "--", "/bin/sh", "-c", script)
+    assert run("exit 0", "--exit-code").returncode == 0
+    done = run("exit 7", "--exit-code")
+    assert done.returncode == 7 and "exit code 7" in done.stderr, done.stderr
+    done = run("kill -KILL $$", "--exit-code")
+    assert done.returncode == 137 and "exit code 137" in done.stderr and "SIGKILL" in done.stderr, done.stderr
+    done = run("exit 3", "--exit-code", "-q")
+    assert (done.returncode, done.stderr) == (3, "")
+    done = run("exit 7")
+    assert done.returncode == 1 and "exit code 7" in done.stderr, done.stderr
+    done = run("sleep 60", "--exit-code", "--max-runtime", "1s")
+    assert done.returncode == 125, (done.returncode, done.stderr)
+
+
+def test_with_exit_code_musters_own_failures_are_125(cluster):
+    assert cluster.muster("run", "--exit-code", "--slots", "100", "--", "/bin/true").returncode == 125
+    assert cluster.muster("run", "--exit-code", "--no-such-option", "--", "/bin/true").returncode == 125
+    assert cluster.muster("run", "--no-such-option", "--", "/bin/true", "--exit-code").returncode == 2
+    cluster.kill_coordinator()
+    assert cluster.muster("run", "--exit-code", "--", "/bin/true").returncode == 125
+    assert cluster.muster("run", "--", "/bin/true").returncode == 3
+
+
+def test_the_first_ranks_exit_code_counts(cluster):
+    script = "[ $RANK = 1 ] && exit 9; sleep 60"
+    done = cluster.muster("run", "--exit-code", "--restarts", "0", "-w", "2", "--", "/bin/sh", "-c", script)
+    assert done.returncode == 9, done.stderr
+
+
+def test_followed_output_as_json_is_a_line_each(cluster):
+    job = cluster.submit("--", "/bin/sh", "-c", "echo one; echo two >&2; sleep 1; echo three")
+    done = cluster.muster("logs", "-f", "-o", "json", job, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(line["text"] for line in lines) == ["one", "three", "two"], lines
+    assert {line["text"]: line["is_stderr"] for line in lines} == {"one": False, "two": True, "three": False}
+    follower = subprocess.Popen([cluster.muster_path, "events", "-f", "-o", "json", job], stdout=subprocess.PIPE, text=True, env=cluster.environment())
+    try:
+        kinds = [json.loads(follower.stdout.readline())["kind"] for _ in range(3)]
+    finally:
+        follower.kill()
+        follower.communicate()
+    assert "job_state" in kinds, kinds
+
+
+def test_what_workers_write_to_stderr_goes_to_stderr(cluster):
+    done = cluster.muster("run", "-q", "--", "/bin/sh", "-c", "echo out; echo err >&2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "err\n")
+    job = cluster.submit("--", "/bin/sh", "-c", "echo out; echo err >&2")
+    cluster.wait_state(job, "succeeded")
+    done = wait_for("its output", 5, lambda: (lambda d: d if d.stdout and d.stderr else None)(cluster.muster("logs", job)))
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_every_restart_is_told_and_generations_are_marked(cluster, tmp_path):
+    # A code of its own each time, since the same cause over and over ends a job early.
+    script = "echo try $TORCHELASTIC_RESTART_COUNT; exit $((10 + TORCHELASTIC_RESTART_COUNT))"
+    (tmp_path / "job.json").write_text(json.dumps({"command": ["/bin/sh", "-c", script], "restart": {"max": 3, "backoff": "10ms..20ms"}}))
+    done = cluster.muster("run", tmp_path / "job.json")
+    assert done.stdout.split("\n")[:-1] == [f"try {i}" for i in range(4)], done.stdout
+    told = [line for line in done.stderr.splitlines() if line.startswith("restarting: ")]
+    assert [f"code {10 + i}" in line for i, line in enumerate(told)] == [True] * 3, done.stderr
+    assert done.stderr.count("── generation ") == 3, done.stderr
+    job = json.loads(cluster.muster("ps", "-a", "-o", "json", check=True).stdout)["jobs"][0]["id"]
+    again = cluster.muster("logs", job)
+    assert again.stderr.count("── generation ") == 3 and again.stdout == done.stdout, again.stderr
+
+
+def test_the_end_is_noticed_at_once(cluster):
+    """Against the end that the coordinator stored. Slow machines are slow at both ends, hence the best of several."""
+    late = []
+    for _ in range(5):
+        done = cluster.muster("run", "--", "/bin/true", check=True)
+        now_ms = time.time() * 1000
+        job = json.loads(cluster.muster("ps", "-a", "--limit", "1", "-o", "json", check=True).stdout)["jobs"][0]
+        late.append(now_ms - int(job["ended_wall_ms"]))
+    assert min(late) < 200, late
+
+
+def test_followers_outlive_a_restart_of_the_coordinator(cluster):
+    command = [cluster.muster_path, "run", "--", "/bin/sh", "-c", "echo before; sleep 4; echo after"]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=cluster.environment())
+    try:
+        assert follower.stdout.readline() == "before\n"
+        cluster.kill_coordinator()
+        time.sleep(1)
+        cluster.start_coordinator()
+        out, err = follower.communicate(timeout=40)
+    finally:
+        follower.kill()
+    assert follower.returncode == 0 and out == "after\n" and "succeeded: " in err, (out, err)
+
+
+@contextlib.contextmanager
+def listening(backlog=8, greeting=None):
+    """A server that accepts no connection, or one that greets each in a protocol of its own."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(backlog)
+        if greeting:
+            def serve():
+                with contextlib.suppress(OSError):
+                    while True:
+                        server.accept()[0].sendall(greeting)
+            threading.Thread(target=serve, daemon=True).start()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with contextlib.suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def ask(folder, address, *words):
+    """(what it said, seconds)"""
+    began = time.monotonic()
+    environment = {**os.environ, "MUSTER_ADDR": address, "MUSTER_TOKEN": "x", "HOME": str(folder)}
+    done = subprocess.run([str(MUSTER), *(words or ("ps",))], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 3, done
+    return done.stderr, time.monotonic() - began
+
+
+def test_what_can_be_known_of_a_coordinator_is_said_at_once(cluster, tmp_path):
+    said, refused_s = ask(tmp_path, "tcp://127.0.0.1:1")
+    assert "no coordinator listens at tcp://127.0.0.1:1: the connection was refused" in said and "from MUSTER_ADDR" in said, said
+    said, run_s = ask(tmp_path, "tcp://127.0.0.1:1", "run", "--", "/bin/true")
+    assert "refused" in said, said
+    said, socket_s = ask(tmp_path, f"ipc://{tmp_path}/none")
+    assert "there is no such socket" in said, said
+    said, unknown_s = ask(tmp_path, "tcp://no.such.host.invalid:7440")
+    assert "the host 'no.such.host.invalid'" in said and "unknown" in said, said
+    said, http_s = ask(tmp_path, "tcp://" + cluster.http)
+    assert "speaks HTTP" in said, said
+    with listening(greeting=b"220 mail ESMTP\r\n") as address:
+        said, other_s = ask(tmp_path, address)
+    assert "is no coordinator" in said, said
+    waited = refused_s, run_s, socket_s, unknown_s, http_s, other_s
+    assert max(waited) < 5, f"{waited}: less than a call may take"
+
+
+def test_a_silent_coordinator_is_told_from_one_that_refuses(tmp_path):
+    with listening() as address:
+        said, _ = ask(tmp_path, address)
+    assert "takes connections but has not answered" in said, said
+    with listening(backlog=0) as address, contextlib.ExitStack() as held:
+        host, port = address.removeprefix("tcp://").split(":")
+        for _ in range(4):  # the queue is full then, and the kernel answers nobody
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((host, int(port)))
+        said, _ = ask(tmp_path, address)
+    assert f"{address} is silent: no connection within 4" in said, said
+
+
+def test_tls_is_refused_where_an_address_is_given(tmp_path):
+    address = "tls+tcp://127.0.0.1:7999"
+    for words in (["coordinator", "--data", tmp_path / "d", "--rpc", address, "--http", "off"],
+                  ["up", "--data", tmp_path / "u", "--rpc", address, "--http", "off", "--nodes", "0"],
+                  ["agent", "--coordinator", address, "--token", "mst_agent_x", "--data", tmp_path / "a"], ["ps", "--addr", address]):
+        done = subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)})
+        assert done.returncode in (2, 3) and "TLS on the RPC address does not work yet" in done.stderr, done
+    said = subprocess.run([str(MUSTER), "ps", "--addr", "udp://x"], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)}).stderr
+    assert "tcp://host:port" in said and "tls" not in said, said
+
+
+def test_words_of_other_tools_lead_to_the_verb(tmp_path):
+    def said(word):
+        done = subprocess.run([str(MUSTER), word], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)})
+        assert done.returncode == 2, done
+        return done.stderr
+    for word, verb in {"kill": "cancel", "rm": "cancel", "delete": "cancel", "stop": "cancel", "status": "ps", "list": "ps", "jobs": "ps",
+                       "history": "events", "sbatch": "submit", "shwo": "show", "pss": "ps", "lgos": "logs"}.items():
+        assert f"did you mean '{verb}'?" in said(word), said(word)
+    for word in ("cp", "xyzzy", "go"):
+        assert "did you mean" not in said(word) and "muster help" in said(word), said(word)
+
+
+def complete(cluster, *words):
+    return cluster.muster("completion", "--words", "--", *words).stdout.split("\n")[:-1]
+
+
+def test_values_are_completed(cluster):
+    assert {"active", "queued", "running", "failed"} <= set(complete(cluster, "ps", "--state", ""))
+    assert complete(cluster, "ps", "--state", "succ") == ["succeeded"]
+    assert complete(cluster, "run", "--priority", "") == ["low", "normal", "high"]
+    assert complete(cluster, "submit", "--elastic", "") == ["in_place", "restart", "off"]
+    assert complete(cluster, "run", "--set", "mesh.d") == ["mesh.dp=", "mesh.dp_replicate=", "mesh.dp_shard="]
+    assert complete(cluster, "run", "--set", "strategy=z") == ["strategy=zero1", "strategy=zero2"]
+    assert complete(cluster, "run", "--set", "strategy", "=", "f") == ["fsdp"]  # as bash cuts it
+    assert "bf16" in complete(cluster, "run", "--set", "mixed_precision", "=")
+    assert complete(cluster, "run", "--set", "recompute=") == ["recompute=true", "recompute=false"]
+    assert complete(cluster, "ps", "--tenant", "") == ["default"]
+    assert complete(cluster, "plan", "--drain", "") == ["node1"]
+
+
+def test_names_are_completed_where_they_can_stand_and_once(cluster):
+    cluster.muster("tenant", "create", "vision", check=True)
+    cluster.muster("token", "create", "ci", "--tenant", "vision", check=True)
+    assert complete(cluster, "tenant", "") == ["create", "list", "show", "set"]
+    assert sorted(complete(cluster, "tenant", "set", "")) == ["default", "vision"]
+    assert complete(cluster, "tenant", "create", "") == []
+    assert "ci" in complete(cluster, "token", "revoke", "") and "revoke" not in complete(cluster, "token", "revoke", "")
+    assert complete(cluster, "token", "create", "") == []
+    ids = [cluster.submit("--name", "twin", "--", "/bin/true") for _ in range(2)]
+    assert sorted(complete(cluster, "show", "")) == sorted([*ids, "twin"])
+
+
+def test_scripts_for_every_shell_are_printed(cluster):
+    for shell, part in {"bash": "complete -F _muster", "zsh": "bashcompinit", "fish": "complete -c muster"}.items():
+        assert part in cluster.muster("completion", shell, check=True).stdout
+    assert cluster.muster("completion", "csh").returncode == 2
+
+
+def test_events_carry_the_reasons_of_administrators(cluster):
+    def told():
+        answer = json.loads(cluster.muster("events", "-o", "json", check=True).stdout)
+        return [(e["to"], e["reason"]["text"]) for e in answer["events"] if e["kind"] == "node_state"]
+    cluster.muster("cordon", "node1", "--reason", "a noisy fan", check=True)
+    assert ("cordoned", "a noisy fan") in told(), told()
+    cluster.muster("uncordon", "node1", "--reason", "the fan is new", check=True)
+    assert ("ready", "the fan is new") in told(), told()
+    job = cluster.submit("--", "sleep", "60")
+    cluster.wait_state(job, "running")
+    cluster.muster("drain", "node1", "--reason", "it gets memory", check=True)
+    wait_for("it is empty", 20, lambda: ("drained", "emptied: it gets memory") in told())
+    assert ("draining", "it gets memory") in told(), told()
+    cluster.muster("cordon", "node1", check=True)
+    cluster.muster("cancel", job, check=True)
+
+
+def test_q_ends_top_and_leaves_the_terminal_as_it_was(cluster):
+    screen, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    top = subprocess.Popen([cluster.muster_path, "top", "-i", "1h"], stdin=terminal, stdout=terminal, stderr=terminal, env=cluster.environment())
+    try:
+        shown = b""
+        while b"node1" not in shown or b"no active jobs" not in shown:
+            shown += os.read(screen, 4096)
+        os.write(screen, b"q")
+        assert top.wait(10) == 0
+        assert termios.tcgetattr(terminal) == before
+    finally:
+        top.kill()
+        top.wait()
+        os.close(screen)
+        os.close(terminal)

@@ -47,7 +47,7 @@ def settled(cluster, job, world):
 
 def check_nothing_lost(cluster, job, expected):
     ended = cluster.wait_state(job, "succeeded", seconds=90)
-    log = cluster.muster("logs", job).stdout
+    log = cluster.output(job)
     assert int(ended["step"]) == STEPS and int(ended["restarts"]) == 0, ended
     assert "going back to the last checkpoint" not in log and "no checkpoint of step" not in log, log[-3000:]
     curve = losses(cluster, job)

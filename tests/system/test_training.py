@@ -49,7 +49,7 @@ def reach(cluster, job, step, seconds=40):
     def there():
         now = cluster.job(job)
         if now["state"] in ("failed", "cancelled"):
-            raise RuntimeError(f"{now['state']}: {now.get('reason')}\n" + cluster.muster("logs", job).stdout[-3000:])
+            raise RuntimeError(f"{now['state']}: {now.get('reason')}\n" + cluster.output(job)[-3000:])
         return now if int(now.get("step") or 0) >= step else None
     return wait_for(f"{job} to reach step {step}", seconds, there)
 
@@ -171,7 +171,7 @@ def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, 
     ended = cluster.wait_state(job, "succeeded", seconds=60)
     assert int(ended["restarts"]) == 1
     assert int(ended["last_checkpoint"]["step"]) == 1500
-    assert "the last state is not saved" in cluster.muster("logs", job).stdout
+    assert "the last state is not saved" in cluster.output(job)
 
 
 def test_a_full_disk_under_the_checkpoints_ends_training_no_sooner(make_cluster, text, tmp_path):
@@ -187,7 +187,7 @@ def test_a_full_disk_under_the_checkpoints_ends_training_no_sooner(make_cluster,
                              "--env", "MUSTER_CHECKPOINT_PATIENCE=1s", "--", *gpt(text, 200, "--width", "64"))
         ended = cluster.wait_state(job, "failed", seconds=60)
         assert int(ended["step"]) == 200
-        assert "checkpoint" in cluster.muster("logs", job).stdout
+        assert "checkpoint" in cluster.output(job)
     finally:
         cluster.stop()
         subprocess.run(["umount", str(small)], check=False)

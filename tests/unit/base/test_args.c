@@ -247,7 +247,8 @@ static void expect_positional(const char *expected, size_t count, const char *co
         {.name = "node", .kind = ARGS_WORDS},
         {0}};
     static const struct args_command command = {.program = "x", .options = rows};
-    const char *name = args_positional_of(&command, count, words);
+    const struct args_option *row = args_row_of(&command, count, words);
+    const char *name = row ? row->name : NULL;
     cr_expect_str_eq(name ? name : "none", expected, "%s", words[count - 1]);
 }
 
@@ -255,7 +256,7 @@ Test(args, completion_knows_which_argument_a_word_is)
 {
     expect_positional("job", 1, (const char *[]){""});
     expect_positional("job", 2, (const char *[]){"-a", "j"});
-    expect_positional("none", 2, (const char *[]){"-o", "j"});
+    expect_positional("output", 2, (const char *[]){"-o", "j"});
     expect_positional("job", 3, (const char *[]){"--output", "json", "j"});
     expect_positional("job", 2, (const char *[]){"--output=json", "j"});
     expect_positional("node", 4, (const char *[]){"-o", "json", "j", ""});
@@ -272,7 +273,8 @@ static void collect(void *arg, const char *word, const char *help)
 static void expect_candidates(const char *previous, const char *partial, const char *expected)
 {
     struct buf out = {0};
-    args_complete(&submit, previous, partial, collect, &out);
+    const char *const words[] = {previous, partial};
+    args_complete(&submit, 2, words, collect, &out);
     cr_assert_str_eq(buf_cstr(&out), expected);
     buf_fini(&out);
 }
