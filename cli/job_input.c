@@ -200,6 +200,18 @@ static int set_resume(struct input *in)
     return rc != 0 ? rc : put_setting(in, "resume_from", path);
 }
 
+/* The short forms of a file, a number and off, stay what they say beside an option. */
+static struct tree *restart_map(struct input *in)
+{
+    struct tree *said = tree_get(in->spec, "restart");
+    struct tree *map = sub_map(in, in->spec, "restart");
+    bool off = said && ((said->kind == TREE_BOOL && !said->boolean) ||
+                        (said->kind == TREE_STRING && strcmp(said->string, "off") == 0));
+    if (said && said->kind != TREE_MAP && said->kind != TREE_NULL)
+        tree_map_set(&in->arena, map, "max", off ? tree_integer(&in->arena, 0) : said);
+    return map;
+}
+
 static int set_training(struct input *in)
 {
     const char *pair;
@@ -242,7 +254,11 @@ static int apply_options(struct input *in)
     if (rc == 0)
         rc = set_integer(in, spec, "workers_per_node", "workers-per-node");
     if (rc == 0 && args_given(in->args, "restarts"))
-        rc = set_integer(in, sub_map(in, spec, "restart"), "max", "restarts");
+        rc = set_integer(in, restart_map(in), "max", "restarts");
+    if (args_given(in->args, "on-failure"))
+        set_text(in, restart_map(in), "on_failure", "on-failure");
+    if (args_given(in->args, "on-no-progress"))
+        set_text(in, restart_map(in), "on_no_progress", "on-no-progress");
     if (rc == 0 && (args_given(in->args, "slots") || args_given(in->args, "cpus") ||
                     args_given(in->args, "memory"))) {
         struct tree *resources = sub_map(in, spec, "resources");

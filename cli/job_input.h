@@ -76,7 +76,15 @@ extern const char *const job_priorities[], *const job_elasticities[];
         {.name = "restarts",                                                                       \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N",                                                                        \
-         .help = "restarts allowed without progress in between"},                                  \
+         .help = "restarts allowed without progress in between, also when the program fails"},     \
+        {.name = "on-failure",                                                                     \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "HOW",                                                                      \
+         .help = "when the program itself fails: stop or retry"},                                  \
+        {.name = "on-no-progress",                                                                 \
+         .kind = ARGS_OPTION,                                                                      \
+         .value_name = "HOW",                                                                      \
+         .help = "after three equal failures without progress: stop or retry"},                    \
         {.name = "env",                                                                            \
          .letter = 'e',                                                                            \
          .kind = ARGS_REPEATED,                                                                    \

@@ -149,11 +149,41 @@ static bool is_off(const struct tree *node)
            (node->kind == TREE_STRING && strcmp(node->string, "off") == 0);
 }
 
+/* It says how often, or how, it is to be started again. */
+static bool asks_for_restarts(const struct tree *node)
+{
+    const ProtobufCMessageDescriptor *type = &muster__job_spec__restart__descriptor;
+    if (!node || is_off(node))
+        return false;
+    if (node->kind != TREE_MAP)
+        return node->kind == TREE_INTEGER && node->integer > 0;
+    const struct tree *max = get(node, type, "max");
+    if (max)
+        return max->kind != TREE_INTEGER || max->integer > 0;
+    return get(node, type, "backoff") || get(node, type, "on_no_progress");
+}
+
+/* A program that failed by itself would most often fail again: only one that goes on from
+ * somewhere, or whose submitter asks for it, is tried again (docs/adr/0010). */
+static const char *default_on_failure(const struct tree *spec, bool asked)
+{
+    const ProtobufCMessageDescriptor *type = &muster__job_spec__descriptor,
+                                     *range = &muster__job_spec__range__descriptor;
+    const struct tree *nodes = get(spec, type, "nodes");
+    bool both = nodes && nodes->kind == TREE_MAP;
+    const struct tree *min = both ? get(nodes, range, "min") : NULL;
+    const struct tree *max = both ? get(nodes, range, "max") : NULL;
+    bool elastic = min && max && min->kind == TREE_INTEGER && max->kind == TREE_INTEGER &&
+                   min->integer < max->integer;
+    return asked || elastic || get(spec, type, "checkpoint") ? "retry" : "stop";
+}
+
 static int widen_restart(const struct widen *w, struct tree *spec)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__restart__descriptor;
     struct tree *node = get(spec, &muster__job_spec__descriptor, "restart");
     struct tree *max = NULL;
+    const char *on_failure = default_on_failure(spec, asks_for_restarts(node));
     if (node && (node->kind == TREE_INTEGER || is_off(node)))
         max = tree_integer(w->arena, node->kind == TREE_INTEGER ? node->integer : 0);
     else if (node && node->kind != TREE_MAP)
@@ -162,11 +192,17 @@ static int widen_restart(const struct widen *w, struct tree *spec)
     struct tree *map = map_at(w, spec, "restart", "max", max);
     if (!map)
         return widen_no_memory(w);
+    const struct tree *said =
+        get(map, type, "max"); /* so many are wanted, whatever they end with */
+    bool wanted = said && !(said->kind == TREE_INTEGER && said->integer == 0);
     int rc = put_default(w, map, type, "max", tree_integer(w->arena, DEFAULT_RESTARTS));
     if (rc == 0)
         rc = put_default(w, map, type, "backoff", tree_string(w->arena, DEFAULT_BACKOFF));
     if (rc == 0)
-        rc = put_default(w, map, type, "on_no_progress", tree_string(w->arena, "stop"));
+        rc = put_default(w, map, type, "on_no_progress",
+                         tree_string(w->arena, wanted ? "retry" : "stop"));
+    if (rc == 0)
+        rc = put_default(w, map, type, "on_failure", tree_string(w->arena, on_failure));
     return rc;
 }
 

@@ -75,6 +75,7 @@ static void intake_parts(const Muster__JobSpec *message, struct spec_input *inpu
         input->restart_max = message->restart->max;
         input->backoff = message->restart->backoff;
         input->on_no_progress = message->restart->on_no_progress;
+        input->on_failure = message->restart->on_failure;
     }
     if (message->checkpoint) {
         input->checkpoint_dir = message->checkpoint->dir;

@@ -144,6 +144,7 @@ static void become_running(struct step *step, struct job *job, const struct reas
     }
     job->cause_wall_ms = 0;
     job->progress_at_ms = step->now_ms;
+    job->running_wall_ms = step->wall_ms;
     job_set_state(step, job, JOB_RUNNING, reason);
     step->place = true; /* it may grow */
 }

@@ -119,20 +119,41 @@ struct failure { /* why the gang cannot go on as it is */
     struct reason reason;
     bool charged;     /* costs a restart */
     bool hopeless;    /* it would fail again: no restart is tried */
+    bool own;         /* the program's own doing, as far as is known (budget.c) */
+    bool lost;        /* nobody knows how it ended: with its node, or without a trace */
     bool whole;       /* no survivor may stay: the whole gang starts again */
     bool growth_only; /* only newcomers of a growing gang are affected */
     char cause[64];   /* equal for equal causes */
     int64_t wall_ms;
+    int64_t lived_ms; /* from the start of what failed */
     int exit_code;
 };
 bool restart_find_failure(struct step *step, const struct job *job, struct failure *ret);
 void restart_recover(struct step *step, struct job *job, struct failure *failure);
+/* The whole gang ends, and starts again where there is room. */
+void restart_again(struct step *step, struct job *job, const struct reason *reason);
 /* reform.c: survivors go on in place. False if that cannot be; then nothing was changed. */
 bool reform(struct step *step, struct job *job, const struct failure *failure);
 void restart_abandon_growth(struct step *step, struct job *job, const struct reason *reason);
 void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker);
 void restart_settle(struct step *step, struct job *job); /* in JOB_RESTARTING */
 bool restart_ready(const struct job *job, int64_t now_ms);
+
+/* budget.c: what a failure costs */
+/* Charge it, if it is to be charged. False: the job ends with failure->reason. */
+bool budget_charge(struct step *step, struct job *job, struct failure *failure);
+/* The cause stays; its kind becomes what follows from it. */
+void budget_verdict(struct reason *reason, enum reason_kind kind, const struct job *job);
+/* Who ends like this was ended: with its node, by a peer, from outside, or it never began. */
+bool budget_excuses(const struct exit_info *exit);
+/* It ended by our own signal: SIGTERM, or SIGKILL when its grace was over. */
+bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker);
+/* The job stops because its program failed, and now this worker turns out to have been ended. */
+void budget_hear(struct step *step, struct job *job, const struct worker *worker);
+/* All have ended: whether such a job starts again after all; then that is charged. */
+bool budget_forgive(struct step *step, struct job *job);
+/* It has told steps, or will: progress is a new one. Of others it is time. */
+bool budget_counts_steps(const struct job *job);
 
 /* place.c */
 void place_waiting(struct step *step);

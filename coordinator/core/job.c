@@ -8,6 +8,8 @@
  *                      restarting ◄────────────────────────────────────────────┘
  *
  *   any of these ──► stopping (cancelled, out of restarts, out of time) ──► failed | cancelled
+ *   stopping ──► restarting: its program had failed, and then it turns out that a rank was ended
+ *   from outside before (budget.c)
  *   starting, running, reforming ──► succeeded when all ranks exit 0 (by stopping if others live)
  *
  *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► queued:
@@ -33,7 +35,7 @@ static const unsigned allowed[] = {
         BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
     [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
     [JOB_PREEMPTING] = BIT(QUEUED) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED),
+    [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED) | BIT(RESTARTING),
     [JOB_SUCCEEDED] = 0,
     [JOB_FAILED] = 0,
     [JOB_CANCELLED] = 0,
@@ -215,6 +217,12 @@ void job_stop(struct step *step, struct job *job, enum job_state ending,
 static void settle_stopping(struct step *step, struct job *job)
 {
     struct reason reason;
+    if (job_living(job) == 0 && budget_forgive(step, job)) {
+        reason = job->reason;
+        job->stop_deadline_ms = 0;
+        restart_again(step, job, &reason);
+        return;
+    }
     if (job_living(job) == 0) {
         end(step, job);
         return;

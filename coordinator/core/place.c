@@ -51,14 +51,56 @@ static struct newcomer *newcomers_of(struct step *step, const struct job *job,
     return newcomers;
 }
 
+/* Node name -> the number its last gang gave that node, nodes counted in the order of their ranks,
+ * and one more; for nodes whose ranks stood together. */
+static void earlier_places(const struct job *job, struct strmap *ret)
+{
+    int each = job->spec->workers_per_node;
+    for (int i = 0; i < job->workers_count; i++) { /* by age: the last word of a node counts */
+        const struct worker *worker = &job->workers[i];
+        if (worker->spare || worker->local_rank != 0 || worker->rank < 0)
+            continue;
+        if (worker->rank % each == 0)
+            insist(strmap_set(ret, worker->node, (void *)(uintptr_t)(worker->rank / each + 1),
+                              NULL) == 0);
+        else
+            (void)strmap_remove(ret, worker->node);
+    }
+}
+
+/* Ranks stay with their nodes: what a rank keeps there (a shard of the data, compiled code) is of
+ * use to that rank only. */
+static void keep_ranks(const struct job *job, const struct placement *placement,
+                       struct newcomer *newcomers)
+{
+    int each = job->spec->workers_per_node;
+    struct strmap places = {0};
+    bool *taken = calloc((size_t)placement->count, sizeof *taken);
+    insist(taken);
+    earlier_places(job, &places);
+    for (int i = 0; i < placement->count; i++) {
+        int place = (int)(uintptr_t)strmap_get(&places, placement->nodes[i].name) - 1;
+        if (place < 0 || place >= placement->count || taken[place])
+            continue;
+        taken[place] = true;
+        for (int local = 0; local < each; local++)
+            newcomers[i * each + local].rank = place * each + local;
+    }
+    strmap_fini(&places);
+    free(taken);
+}
+
 static void start_gang(struct step *step, struct job *job, const struct placement *placement)
 {
     struct formation formation = {.open = true};
     struct newcomer *newcomers = newcomers_of(step, job, placement, &formation.newcomers_count);
     struct reason reason;
     const struct checkpoint *from = job_last_checkpoint(job);
+    keep_ranks(job, placement, newcomers);
     formation.newcomers = newcomers;
     job->step = from ? from->step : 0;
+    job->running_wall_ms = 0;
+    job->may_be_excused = job->excused = false;
     job->preempted_by[0] = 0;
     job->preempted_wall_ms = 0;
     job_forget_workers(job);

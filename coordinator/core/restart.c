@@ -1,15 +1,12 @@
-/* What a failure costs and what follows: who failed first, the budget, backoff, and whether
- * survivors go on in place or the whole gang starts again from its checkpoint.
+/* What follows from a failure: who failed first, and whether survivors go on in place, the whole
+ * gang starts again from its checkpoint, or the job ends. What it costs: budget.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/rng.h"
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
-
-enum { JITTER_PARTS = 10 }; /* up to a tenth is added to a backoff */
 
 /* Lower is nearer to the root: what failed by itself, what failed because a peer did, what was
  * lost with its node. */
@@ -96,6 +93,15 @@ static void describe(const struct job *job, const struct worker *worker, struct 
     reason_output(ret, exit->last_output);
 }
 
+/* How long it ran, as far as anybody knows: its start may have been in an earlier life of ours. */
+static int64_t time_lived(const struct step *step, const struct job *job,
+                          const struct worker *worker)
+{
+    if (worker->started_ms)
+        return step->now_ms - worker->started_ms;
+    return job->running_wall_ms ? step->wall_ms - job->running_wall_ms : 0;
+}
+
 static void fail_by_worker(struct step *step, const struct job *job, const struct worker *worker,
                            struct failure *ret)
 {
@@ -109,7 +115,10 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
     }
     ret->charged = !exit->lost && is_charged(job, worker);
     ret->hopeless = ret->charged && is_hopeless(job, exit);
+    ret->own = !budget_excuses(exit);
+    ret->lost = exit->lost;
     ret->wall_ms = exit->wall_ms;
+    ret->lived_ms = time_lived(step, job, worker);
     ret->exit_code = exit->signal ? 128 + exit->signal : exit->code;
     (void)str_printf(ret->cause, sizeof ret->cause, "%s %d %d", reason_name(kind_of(exit)),
                      exit->code, exit->signal);
@@ -121,7 +130,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
     const struct worker *first = NULL;
     const struct node *drained = NULL;
     bool given = false;
-    bool in_current = false;
+    bool in_current = false, excused = false;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
         const struct node *node = cluster_node(step->cluster, worker->node);
@@ -129,6 +138,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         bool leaves = worker_living(worker) && ((node && node->want_drain) || worker->leaving);
         if (!dead && !leaves)
             continue;
+        excused = excused || (dead && budget_excuses(&worker->exit));
         if (dead && is_nearer(worker, first))
             first = worker;
         if (leaves) {
@@ -142,6 +152,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
     ret->growth_only = job->current.generation && !job->current.broken && !in_current;
     if (first) {
         fail_by_worker(step, job, first, ret);
+        ret->own = ret->own && !excused;
         return true;
     }
     if (given && strcmp(job->gives_to, job->id) != 0 && job->current.nodes <= job->spec->nodes_min)
@@ -235,69 +246,8 @@ bool restart_find_failure(struct step *step, const struct job *job, struct failu
            find_impatience(step, job, ret);
 }
 
-static void set_backoff(struct step *step, struct job *job)
-{
-    int64_t delay_ms = 0;
-    if (job->restarts_without_progress > 1) {
-        delay_ms = job->spec->backoff_min_ms;
-        for (int i = 2; i < job->restarts_without_progress && delay_ms < job->spec->backoff_max_ms;
-             i++)
-            delay_ms *= 2;
-        if (delay_ms > job->spec->backoff_max_ms)
-            delay_ms = job->spec->backoff_max_ms;
-        delay_ms += rng_between(cluster_rng(step->cluster), 0, delay_ms / JITTER_PARTS);
-    }
-    job->backoff_until_ms = step->now_ms + delay_ms;
-}
-
-/* The cause stays; its kind becomes what follows from it. */
-static void write_verdict(struct reason *reason, enum reason_kind kind, const struct job *job)
-{
-    enum { CAUSE_MAX = 380 };
-    size_t used = strnlen(reason->text, CAUSE_MAX);
-    char *end = reason->text + used;
-    (void)str_copy(reason->kind, sizeof reason->kind, reason_name(kind));
-    if (kind == REASON_CRASH_LOOP)
-        (void)str_printf(end, sizeof reason->text - used, " (%d times in a row without a new step)",
-                         job->same_cause);
-    else
-        (void)str_printf(end, sizeof reason->text - used, " (after %d restart%s without progress)",
-                         job->spec->restart_max, job->spec->restart_max == 1 ? "" : "s");
-}
-
-/* Take one restart off the budget. False: there is none left, or none can help, and failure->reason
- * says so. */
-static bool charge(struct step *step, struct job *job, struct failure *failure)
-{
-    if (job->step > job->progress_step) {
-        job->progress_step = job->step;
-        job->restarts_without_progress = job->same_cause = 0;
-    }
-    bool same = strcmp(job->last_cause, failure->cause) == 0;
-    job->same_cause = same ? job->same_cause + 1 : 1;
-    (void)str_copy(job->last_cause, sizeof job->last_cause, failure->cause);
-    job->charged_generation = job->next_generation - 1;
-    job->cause_wall_ms = failure->wall_ms;
-    job->exit_code = failure->exit_code;
-    job->restarts_without_progress++;
-    if (job->spec->restart_max == 0 || failure->hopeless)
-        return false;
-    if (job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT) {
-        write_verdict(&failure->reason, REASON_CRASH_LOOP, job);
-        return false;
-    }
-    if (job->restarts_without_progress > job->spec->restart_max) {
-        write_verdict(&failure->reason, REASON_RESTART_BUDGET, job);
-        return false;
-    }
-    job->restarts++;
-    job->tenant->restarts++;
-    set_backoff(step, job);
-    return true;
-}
-
 /* Its current group stays until all have ended: what they save now still counts. */
-static void restart_whole(struct step *step, struct job *job, const struct reason *reason)
+void restart_again(struct step *step, struct job *job, const struct reason *reason)
 {
     step_desired_group(step, job, &job->current);
     step_desired_group(step, job, &job->forming);
@@ -356,12 +306,18 @@ void restart_recover(struct step *step, struct job *job, struct failure *failure
         note_grow_failure(step, job);
         failure->charged = false;
     }
-    if (failure->charged && !charge(step, job, failure)) {
+    if (!budget_charge(step, job, failure)) {
         job_stop(step, job, JOB_FAILED, &failure->reason);
         return;
     }
-    if (failure->whole || !reform(step, job, failure))
-        restart_whole(step, job, &failure->reason);
+    if (!failure->whole && reform(step, job, failure))
+        return;
+    if (failure->lost && job->spec->restart_max == 0) {
+        reason_hint(&failure->reason, "restart: off keeps it from being run again");
+        job_stop(step, job, JOB_FAILED, &failure->reason);
+        return;
+    }
+    restart_again(step, job, &failure->reason);
 }
 
 bool restart_ready(const struct job *job, int64_t now_ms)
@@ -397,15 +353,15 @@ void restart_earlier_cause(struct step *step, struct job *job, const struct work
     bool open = job->state == JOB_RESTARTING || job->state == JOB_REFORMING ||
                 (job->state == JOB_STOPPING && job->ending == JOB_FAILED);
     if (!open || !blames_worker(&job->reason) || !job->cause_wall_ms || worker_finished(worker) ||
-        distance(worker) > 0 || worker->born > job->charged_generation ||
-        worker->exit.wall_ms >= job->cause_wall_ms)
+        distance(worker) > 0 || budget_is_ours(step, job, worker) ||
+        worker->born > job->charged_generation || worker->exit.wall_ms >= job->cause_wall_ms)
         return;
     struct reason reason;
     describe(job, worker, &reason);
     if (strcmp(job->reason.kind, reason_name(REASON_CRASH_LOOP)) == 0)
-        write_verdict(&reason, REASON_CRASH_LOOP, job);
+        budget_verdict(&reason, REASON_CRASH_LOOP, job);
     else if (strcmp(job->reason.kind, reason_name(REASON_RESTART_BUDGET)) == 0)
-        write_verdict(&reason, REASON_RESTART_BUDGET, job);
+        budget_verdict(&reason, REASON_RESTART_BUDGET, job);
     job->cause_wall_ms = worker->exit.wall_ms;
     job->exit_code = worker->exit.signal ? 128 + worker->exit.signal : worker->exit.code;
     job_set_reason(step, job, &reason);

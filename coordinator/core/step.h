@@ -37,7 +37,9 @@ enum {
     BROKEN_PATIENCE_MS = 3000,    /* peers lost each other, yet nobody died: form again */
     FINISH_PATIENCE_MS = 60000,   /* some finished, the rest make no progress */
     STALL_MIN_MS = 10000,         /* a wait that is shorter is no event: somebody may save */
-    CRASH_LOOP_LIMIT = 3,         /* same cause without a new step */
+    CRASH_LOOP_LIMIT = 3,         /* same cause without a new step, or each time: */
+    CRASH_SOON_MS = 10000,        /* so soon after its start, of a program that tells no steps */
+    REFUND_AFTER_MS = 600000,     /* run time that refunds the budget of such a program */
     GROW_BACKOFF_MS = 10000,      /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
 };

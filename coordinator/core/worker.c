@@ -116,6 +116,7 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     step_settle(step, job);
     step->place = true;
     restart_earlier_cause(step, job, worker);
+    budget_hear(step, job, worker);
 }
 
 void worker_stop(struct step *step, struct job *job, struct worker *worker)

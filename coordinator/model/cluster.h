@@ -254,6 +254,8 @@ struct job {
     char preempted_by[JOB_ID_MAX + 1]; /* while queued: whom it gave its nodes to; "" = nobody */
     int64_t preempted_wall_ms;         /* since when; 0 = it was not running before */
     int64_t cause_wall_ms;             /* when the failure that is the reason happened; 0 = none */
+    bool may_be_excused, excused;      /* stopping since its program failed: that may have been, and
+                                        * was, what follows from a rank's end from outside */
     int64_t backoff_until_ms;
     int64_t grow_after_ms; /* growing failed: not again before */
     int grow_failures;     /* in a row */
@@ -271,6 +273,7 @@ struct job {
     enum job_state ending; /* while stopping: the state that follows */
     int exit_code;
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
+    int64_t running_wall_ms; /* since when the gang runs as a whole; 0 = it is being started */
     char idempotency_key[128];
     struct ledger ledger;
     /* derived, not stored */

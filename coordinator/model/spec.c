@@ -18,7 +18,6 @@ enum {
     CPUS_MAX = 4096,
     SLOTS_MAX = 256, /* NODE_SLOTS_MAX */
     RESTARTS_MAX = 1000,
-    RESTARTS_DEFAULT = 5,
     BACKOFF_MIN_DEFAULT_MS = 1000,
     BACKOFF_MAX_DEFAULT_MS = 60000,
     BACKOFF_LIMIT_MS = 24 * 3600 * 1000,
@@ -229,15 +228,20 @@ static int build_backoff(const char *text, struct spec *spec, struct error *err)
 static int build_restart(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     static const char *const on_no_progress[] = {"stop", "retry", NULL};
+    static const char *const on_failure[] = {"retry", "stop", NULL};
     static const char *const elastic[] = {"in_place", "restart", "off", NULL};
     if (in->has_restart && in->restart_max > RESTARTS_MAX)
         return bad(err, "restart.max", "1000 at most", "too many restarts");
-    spec->restart_max = in->has_restart ? (int)in->restart_max : RESTARTS_DEFAULT;
+    spec->restart_max = in->has_restart ? (int)in->restart_max : SPEC_RESTARTS_DEFAULT;
     int which;
     int rc = choose(in->on_no_progress, on_no_progress, "restart.on_no_progress", &which, err);
     if (rc < 0)
         return rc;
     spec->stop_without_progress = which == 0;
+    rc = choose(in->on_failure, on_failure, "restart.on_failure", &which, err);
+    if (rc < 0)
+        return rc;
+    spec->stop_on_failure = which == 1;
     rc = choose(in->elastic, elastic, "elastic", &which, err);
     if (rc < 0)
         return rc;

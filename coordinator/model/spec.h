@@ -20,6 +20,7 @@ enum {
     SPEC_SPARES_MAX = 64,
     SPEC_WORKERS_PER_NODE_MAX = 64,
     SPEC_PRIORITY_LIMIT = 1000,
+    SPEC_RESTARTS_DEFAULT = 5,
 };
 
 enum elastic { ELASTIC_IN_PLACE, ELASTIC_RESTART, ELASTIC_OFF };
@@ -48,6 +49,7 @@ struct spec {
     int restart_max;
     int64_t backoff_min_ms, backoff_max_ms;
     bool stop_without_progress;
+    bool stop_on_failure; /* of the program itself: it is not tried again */
     enum elastic elastic;
     const char *checkpoint_dir; /* "" = none */
     int checkpoint_keep;        /* 0 = all */
@@ -73,7 +75,7 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
     const char *priority, *max_runtime;
     bool has_restart; /* absent: 5 restarts */
     uint32_t restart_max;
-    const char *backoff, *on_no_progress;
+    const char *backoff, *on_no_progress, *on_failure;
     const char *elastic;
     const char *checkpoint_dir, *checkpoint_every;
     uint32_t checkpoint_keep;

@@ -39,6 +39,16 @@ static void put_pairs(struct buf *out, const char *name, const struct pair *pair
     free(sorted);
 }
 
+/* One that was stored before there was a choice says nothing: it means what it would be widened to.
+ */
+static bool stops_on_failure(const struct spec *spec, const struct spec_input *in)
+{
+    if (in->on_failure && in->on_failure[0])
+        return spec->stop_on_failure;
+    return spec->nodes_min == spec->nodes_max && !spec->checkpoint_dir[0] &&
+           spec->restart_max == SPEC_RESTARTS_DEFAULT;
+}
+
 static void put_rules(struct buf *out, const struct spec *spec)
 {
     put_number(out, "priority", spec->priority);
@@ -69,6 +79,7 @@ void spec_meaning(const struct spec *spec, const struct spec_input *in, struct b
     put_number(out, "cpus", spec->resources.cpus_milli);
     put_number(out, "memory", spec->resources.memory_bytes);
     put_rules(out, spec);
+    put_number(out, "restart.on_failure", stops_on_failure(spec, in));
     put(out, "checkpoint.every", in->checkpoint_every);
     put_pairs(out, "constraints", spec->constraints, spec->constraints_count);
     put_pairs(out, "env", in->env, in->env_count);

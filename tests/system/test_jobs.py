@@ -76,11 +76,30 @@ def test_a_killed_worker_is_told_as_killed_and_restarted(cluster):
 
 
 def test_a_crash_loop_stops_with_its_cause(cluster):
-    job = cluster.submit("--restarts", "20", "--", "/bin/sh", "-c", "echo no such thing >&2; exit 3")
+    job = cluster.submit("--restarts", "20", "--on-no-progress", "stop", "--", "/bin/sh", "-c", "echo no such thing >&2; exit 3")
     ended = cluster.wait_state(job, "failed", seconds=40)
-    assert int(ended["restarts"]) < 20
+    assert int(ended["restarts"]) == 2
     why = cluster.muster("why", job, check=True).stdout
     assert "3" in why and ("crash" in why or "progress" in why), why
+
+
+def test_restarts_are_as_many_as_asked_for(cluster):
+    job = cluster.muster("submit", "-f", "-", "--", "/bin/sh", "-c", "echo try $TORCHELASTIC_RESTART_COUNT; exit 3", check=True,
+                         input="restart: {max: 4, backoff: 10ms..20ms}").stdout.strip()
+    assert int(cluster.wait_state(job, "failed", seconds=60)["restarts"]) == 4
+    assert "try 4" in cluster.muster("logs", job).stdout
+
+
+def test_a_program_that_fails_is_run_once_unless_the_job_asks(cluster, tmp_path):
+    runs = tmp_path / "runs"
+    script = ("/bin/sh", "-c", f"echo run >> {runs}; exit 3")
+    once = cluster.submit("--", *script)
+    ended = cluster.wait_state(once, "failed")
+    assert runs.read_text() == "run\n" and int(ended["exit_code"]) == 3 and int(ended["restarts"]) == 0
+    assert ended["spec"]["restart"]["on_failure"] == "stop" and "--restarts" in cluster.muster("why", once, check=True).stdout
+    runs.unlink()
+    cluster.wait_state(cluster.submit("--on-failure", "retry", "--", *script), "failed", seconds=40)
+    assert runs.read_text() == "run\n" * 3, "three equal failures soon after the start"
 
 
 def test_the_agent_can_be_killed_and_finds_its_workers_again(cluster):

@@ -55,7 +55,7 @@ def test_a_checkpoint_that_is_not_there_is_not_waited_for(cluster, tmp_path, str
 
 def test_a_crash_is_still_tried_again(cluster, tmp_path):
     mark = tmp_path / "mark"
-    job = cluster.submit("--", "/bin/sh", "-c", f"test -e {mark} || {{ touch {mark}; exit 1; }}")
+    job = cluster.submit("--restarts", "5", "--", "/bin/sh", "-c", f"test -e {mark} || {{ touch {mark}; exit 1; }}")
     assert cluster.wait_state(job, "succeeded")["restarts"] == 1
     text = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
     assert "\nmuster_restarts_total 1\n" in text and "\nmuster_recoveries_total 1\n" in text, text

@@ -100,6 +100,8 @@ static void fill_history(struct job *job)
     job->submitted_wall_ms = 20;
     job->started_wall_ms = 21;
     job->ended_wall_ms = 22;
+    job->running_wall_ms = 23;
+    job->may_be_excused = job->excused = true;
     (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, "key-1");
 }
 

@@ -361,6 +361,7 @@ struct spec *story_spec_build(const struct story_spec *s)
                                .has_restart = s->restart_max != 0,
                                .restart_max = s->restart_max > 0 ? (uint32_t)s->restart_max : 0,
                                .on_no_progress = s->retry ? "retry" : NULL,
+                               .on_failure = s->stops ? "stop" : NULL,
                                .elastic = s->elastic,
                                .max_runtime = s->max_runtime,
                                .backoff = s->backoff,
@@ -450,6 +451,13 @@ void story_exit(struct story *story, const char *id, int rank, int code)
 {
     struct story_node *node = NULL;
     end(story, story_worker(story, id, rank, &node), code, 0);
+    story_report(story, node->name);
+}
+
+void story_kill(struct story *story, const char *id, int rank, int signal)
+{
+    struct story_node *node = NULL;
+    end(story, story_worker(story, id, rank, &node), 0, signal);
     story_report(story, node->name);
 }
 

@@ -74,7 +74,7 @@ struct story_spec {
     const char *name;
     int nodes_min, nodes_max, workers, slots, priority, restart_max;
     const char *elastic, *backoff, *constraint, *topology, *max_runtime;
-    bool retry;
+    bool retry, stops; /* restart.on_no_progress: retry; restart.on_failure: stop */
     const char *tenant;
     int spares;
     const char *checkpoint_dir, *resume_from;
@@ -100,6 +100,7 @@ void story_report(struct story *story, const char *node); /* what its agent sees
 void story_follow(struct story *story);           /* agents act and report until nothing changes */
 void story_wait(struct story *story, int64_t ms); /* time passes, with reports each second */
 void story_exit(struct story *story, const char *id, int rank, int code); /* a process ends */
+void story_kill(struct story *story, const char *id, int rank, int signal);
 void story_progress(struct story *story, const char *id, uint64_t step);
 void story_register(struct story *story, const char *node, bool new_incarnation);
 /* The coordinator begins another life, in which the monotonic clock begins at now_ms. */

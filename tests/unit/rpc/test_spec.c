@@ -41,9 +41,11 @@ static void becomes(const char *text, const char *json)
 #define DEFAULTS_A                                                                                 \
     "\"nodes\":{\"min\":1,\"max\":1},\"workers_per_node\":1,"                                      \
     "\"resources\":{\"slots\":1,\"cpus\":1.0},\"priority\":\"normal\","
-#define DEFAULTS_B                                                                                 \
-    "\"restart\":{\"max\":5,\"backoff\":\"1s..1m\",\"on_no_progress\":\"stop\"},"                  \
-    "\"elastic\":\"in_place\""
+#define DEFAULTS_OF(on_failure)                                                                    \
+    "\"restart\":{\"max\":5,\"backoff\":\"1s..1m\",\"on_no_progress\":\"stop\",\"on_failure\":"    \
+    "\"" on_failure "\"},\"elastic\":\"in_place\""
+#define DEFAULTS_B       DEFAULTS_OF("stop")
+#define DEFAULTS_LASTING DEFAULTS_OF("retry") /* with a checkpoint, or elastic */
 
 Test(spec, an_empty_spec_has_all_defaults)
 {
@@ -72,7 +74,7 @@ Test(spec, the_example_of_the_design)
             "\"command\":[\"build/examples/gpt\",\"--data\",\"kjv.txt\"],"
             "\"nodes\":{\"min\":1,\"max\":2},\"workers_per_node\":1,"
             "\"resources\":{\"slots\":1,\"cpus\":1.0,\"memory\":\"2GiB\"},"
-            "\"priority\":\"normal\",\"max_runtime\":\"2h\"," DEFAULTS_B ","
+            "\"priority\":\"normal\",\"max_runtime\":\"2h\"," DEFAULTS_LASTING ","
             "\"checkpoint\":{\"dir\":\"/shared/ckpt/gpt\",\"every\":\"200 steps\",\"keep\":3},"
             "\"constraints\":{\"gpu.model\":\"H200\"},\"topology\":\"rack\","
             "\"env\":{\"KEY\":\"value\"},\"training\":{\"strategy\":\"ddp\","
@@ -111,7 +113,7 @@ Test(spec, training_takes_every_setting_by_its_name)
             "  ddp: {hook: fp16, find_unused: true}\n  fsdp.prefetch: 0\n"
             "  loss_scale: {initial: 1024}\n  mesh: {dpReplicate: 2, dp_shard: 2}\n"
             "checkpoint: {dir: /c, every: 10m, keep: 0, patience: 5m}\n",
-            "{\"tenant\":\"default\"," DEFAULTS_A DEFAULTS_B
+            "{\"tenant\":\"default\"," DEFAULTS_A DEFAULTS_LASTING
             ",\"checkpoint\":{\"dir\":\"/c\",\"every\":\"10m\"},"
             "\"training\":{\"strategy\":\"ddp\",\"mesh\":{\"dp_replicate\":2,\"dp_shard\":2},"
             "\"clip_grad_norm\":0.5,\"settings\":{\"checkpoint.patience\":\"5m\","
@@ -218,6 +220,34 @@ Test(spec, what_is_given_is_kept)
     spec = spec_of("restart: off");
     cr_assert_eq(spec->restart->max, 0);
     rpc_message_free(spec);
+}
+
+static void restarts(const char *yaml, const char *on_failure, const char *on_no_progress)
+{
+    Muster__JobSpec *spec = spec_of(yaml);
+    cr_expect_str_eq(spec->restart->on_failure, on_failure, "%s", yaml);
+    cr_expect_str_eq(spec->restart->on_no_progress, on_no_progress, "%s", yaml);
+    rpc_message_free(spec);
+}
+
+/* A job is tried again if it says so, or is made to go on (docs/adr/0010); who says how often gets
+ * that. */
+Test(spec, restarts_mean_what_they_say)
+{
+    restarts("command: [a]", "stop", "stop");
+    restarts("nodes: 4", "stop", "stop");
+    restarts("nodes: 1..4", "retry", "stop");
+    restarts("checkpoint: /k", "retry", "stop");
+    restarts("restart: 50", "retry", "retry");
+    restarts("restart: {max: 50}", "retry", "retry");
+    restarts("restart: {max: 50, on_no_progress: stop}", "retry", "stop");
+    restarts("restart: {backoff: 1s..2s}", "retry", "stop");
+    restarts("restart: {on_no_progress: retry}", "retry", "retry");
+    restarts("restart: {on_failure: retry}", "retry", "stop");
+    restarts("nodes: 1..4\nrestart: {max: 9, on_failure: stop}", "stop", "retry");
+    restarts("restart: off", "stop", "stop");
+    restarts("restart: {max: 0}", "stop", "stop");
+    restarts("restart: off\ncheckpoint: /k", "retry", "stop");
 }
 
 static void says(const char *yaml, const char *text, const char *field, const char *hint)

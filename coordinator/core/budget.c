@@ -1,0 +1,176 @@
+/* What a failure costs: the restart budget, what refunds it, backoff, and when a job ends of it.
+ *
+ * A program that tells its steps has got on when it tells a new one. Nobody knows that of one that
+ * tells none, so its run time stands for it: REFUND_AFTER_MS as a whole gang refund the budget, and
+ * equal failures are a crash loop only if each came within CRASH_SOON_MS of its start.
+ *
+ * A program's own failure is tried again only if the spec says so (restart.on_failure, ADR 10). The
+ * first word of a failure may be that of a victim: a rank that exits because its peer's node is
+ * gone is heard seconds before the node is given up. So a job that stops for that reason listens
+ * until all of its workers have ended, and starts again if one of them was ended from outside.
+ */
+#include <signal.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/rng.h"
+#include "common/base/str.h"
+#include "coordinator/core/internal.h"
+
+enum { JITTER_PARTS = 10 }; /* up to a tenth is added to a backoff */
+
+bool budget_counts_steps(const struct job *job)
+{
+    return job->current.joined || job->step > 0 || job->progress_step > 0 ||
+           job->ledger.best_step > 0;
+}
+
+/* No program ends itself by one of these. */
+static bool is_from_outside(int signal)
+{
+    return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+bool budget_excuses(const struct exit_info *exit)
+{
+    if (exit->lost || exit->unstarted)
+        return true;
+    if (exit->signal)
+        return is_from_outside(exit->signal) && !exit->oom;
+    return exit->code == EXIT_PEER_LOST;
+}
+
+static bool got_on(const struct step *step, const struct job *job)
+{
+    if (budget_counts_steps(job))
+        return job->step > job->progress_step;
+    return job->running_wall_ms && step->wall_ms - job->running_wall_ms >= REFUND_AFTER_MS;
+}
+
+static void set_backoff(struct step *step, struct job *job)
+{
+    int64_t delay_ms = 0;
+    if (job->restarts_without_progress > 1) {
+        delay_ms = job->spec->backoff_min_ms;
+        for (int i = 2; i < job->restarts_without_progress && delay_ms < job->spec->backoff_max_ms;
+             i++)
+            delay_ms *= 2;
+        if (delay_ms > job->spec->backoff_max_ms)
+            delay_ms = job->spec->backoff_max_ms;
+        delay_ms += rng_between(cluster_rng(step->cluster), 0, delay_ms / JITTER_PARTS);
+    }
+    job->backoff_until_ms = step->now_ms + delay_ms;
+}
+
+void budget_verdict(struct reason *reason, enum reason_kind kind, const struct job *job)
+{
+    enum { CAUSE_MAX = 380 };
+    size_t used = strnlen(reason->text, CAUSE_MAX);
+    char *end = reason->text + used;
+    size_t left = sizeof reason->text - used;
+    bool steps = budget_counts_steps(job);
+    int max = job->spec->restart_max;
+    (void)str_copy(reason->kind, sizeof reason->kind, reason_name(kind));
+    if (kind == REASON_CRASH_LOOP && steps)
+        (void)str_printf(end, left, " (%d times in a row without a new step)", job->same_cause);
+    else if (kind == REASON_CRASH_LOOP)
+        (void)str_printf(end, left, " (%d times in a row, each within %d s of its start)",
+                         job->same_cause, CRASH_SOON_MS / 1000);
+    else if (steps)
+        (void)str_printf(end, left, " (after %d restart%s without progress)", max,
+                         max == 1 ? "" : "s");
+    else
+        (void)str_printf(end, left, " (after %d restart%s, none of which ran for %d minutes)", max,
+                         max == 1 ? "" : "s", REFUND_AFTER_MS / 60000);
+}
+
+static void note_cause(struct step *step, struct job *job, const struct failure *failure)
+{
+    bool same = strcmp(job->last_cause, failure->cause) == 0;
+    bool soon = budget_counts_steps(job) || failure->lived_ms <= CRASH_SOON_MS;
+    if (got_on(step, job)) {
+        job->progress_step = job->step;
+        job->restarts_without_progress = job->same_cause = 0;
+    }
+    job->same_cause = !soon ? 0 : same ? job->same_cause + 1 : 1;
+    (void)str_copy(job->last_cause, sizeof job->last_cause, failure->cause);
+    job->charged_generation = job->next_generation - 1;
+    job->cause_wall_ms = failure->wall_ms;
+    job->exit_code = failure->exit_code;
+    job->restarts_without_progress++;
+}
+
+static void restart_counts(struct step *step, struct job *job)
+{
+    job->restarts++;
+    job->tenant->restarts++;
+    set_backoff(step, job);
+}
+
+static bool is_spent(const struct job *job)
+{
+    return job->restarts_without_progress > job->spec->restart_max;
+}
+
+bool budget_charge(struct step *step, struct job *job, struct failure *failure)
+{
+    if (!failure->charged)
+        return true;
+    note_cause(step, job, failure);
+    if (job->spec->restart_max == 0 || failure->hopeless)
+        return false;
+    if (failure->own && job->spec->stop_on_failure) {
+        job->may_be_excused = true;
+        if (strcmp(failure->reason.kind, reason_name(REASON_WORKER_FAILED)) == 0)
+            reason_hint(
+                &failure->reason,
+                "`muster logs %s --rank %d` has its last words; --restarts %d would have it "
+                "tried again",
+                job->id, failure->reason.rank, job->spec->restart_max);
+        return false;
+    }
+    if (job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT) {
+        budget_verdict(&failure->reason, REASON_CRASH_LOOP, job);
+        return false;
+    }
+    if (is_spent(job)) {
+        budget_verdict(&failure->reason, REASON_RESTART_BUDGET, job);
+        return false;
+    }
+    restart_counts(step, job);
+    return true;
+}
+
+bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker)
+{
+    int64_t stopped_ms = job->stop_deadline_ms - STOP_GRACE_MS - STOP_SLACK_MS;
+    bool overdue = job->stop_deadline_ms && step->now_ms >= stopped_ms + STOP_GRACE_MS;
+    return worker->should_stop && !worker->exit.lost &&
+           (worker->exit.signal == SIGTERM || (worker->exit.signal == SIGKILL && overdue));
+}
+
+void budget_hear(struct step *step, struct job *job, const struct worker *worker)
+{
+    const struct exit_info *exit = &worker->exit;
+    if (job->state != JOB_STOPPING || !job->may_be_excused || worker_finished(worker))
+        return;
+    bool told = worker->should_stop && !exit->lost && exit->signal != SIGKILL;
+    if (told || budget_is_ours(step, job, worker) || !budget_excuses(exit))
+        return;
+    struct reason reason;
+    job->excused = true;
+    reason_set(&reason, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d on %s: %s",
+               worker->rank, worker->node, exit->text);
+    reason.rank = worker->rank;
+    (void)str_copy(reason.node, sizeof reason.node, worker->node);
+    job_set_reason(step, job, &reason);
+}
+
+bool budget_forgive(struct step *step, struct job *job)
+{
+    if (job->ending != JOB_FAILED || !job->excused || job->cancel_requested || is_spent(job))
+        return false;
+    job->may_be_excused = job->excused = false;
+    restart_counts(step, job);
+    return true;
+}
