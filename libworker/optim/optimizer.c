@@ -124,6 +124,16 @@ static struct optimizer_segment numbers_of(const struct wk_optimizer *o, const s
     return s;
 }
 
+bool optimizer_decays(const struct wk_optimizer *o, const struct param *params, int n_params)
+{
+    for (int i = 0; i < n_params; i++) {
+        struct optimizer_segment s = numbers_of(o, &params[i]);
+        if (s.decay && s.rate_scale > 0)
+            return true;
+    }
+    return false;
+}
+
 static bool same_numbers(const struct optimizer_segment *a, const struct optimizer_segment *b)
 {
     return a->weight_decay == b->weight_decay && a->rate_scale == b->rate_scale;

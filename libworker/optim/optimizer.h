@@ -155,6 +155,10 @@ void optimizer_write_copy(struct wk_optimizer *optimizer, const float *params);
 int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,
                   struct wk_optimizer **ret_optimizer);
 
+/* Whether its weight decay, or that of a group, touches any of these parameters. */
+bool optimizer_decays(const struct wk_optimizer *optimizer, const struct param *params,
+                      int n_params);
+
 /* For implementations: 0 for numbers one can train with, else WK_EINVAL with the one that is not.
  */
 int optimizer_rate_check(double rate, double weight_decay, struct error *err);

@@ -83,6 +83,9 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
             return error_set(err, WK_EINVAL, "two buffers are called %s", buffer->name);
     if (buffer->narrow & ~(unsigned)(WK_TAKES_BF16 | WK_TAKES_F16 | WK_GIVES_FLOAT))
         return error_set(err, WK_EINVAL, "buffer %s: narrow is %#x", buffer->name, buffer->narrow);
+    if (buffer->decay && buffer->no_decay)
+        return error_set(err, WK_EINVAL, "buffer %s: both decay and no_decay are set",
+                         buffer->name);
     param->narrow = buffer->narrow;
     param->count = 1;
     param->dims = buffer->dims;
@@ -94,7 +97,7 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
         param->count *= (size_t)buffer->shape[i];
     }
     param->offset = (model->count + ALIGN - 1) / ALIGN * ALIGN;
-    param->decay = buffer->decay;
+    param->decay = !buffer->no_decay && (buffer->decay || buffer->dims > 1);
     param->block = index;
     param->init = PARAM_ZERO;
     model->count = param->offset + param->count;

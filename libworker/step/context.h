@@ -182,6 +182,7 @@ void context_notice(struct wk_context *ctx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 int64_t context_now_ms(void); /* monotonic */
+int64_t context_now_ns(void);
 
 /* generation.c: membership */
 

@@ -14,11 +14,16 @@
 
 extern char **environ;
 
-int64_t context_now_ms(void)
+int64_t context_now_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t context_now_ms(void)
+{
+    return context_now_ns() / 1000000;
 }
 
 int context_fail(struct wk_context *ctx, const struct error *err)
@@ -182,7 +187,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
         .progress = seams->quiet ? NULL : stdout,
         .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
     };
-    rc = track_init(&ctx->track, &track, context_now_ms(), err);
+    rc = track_init(&ctx->track, &track, context_now_ns(), err);
     ctx->track_open = !rc;
     const char *trace = first ? settings_text(&ctx->settings, SETTING_TRACE_FILE) : "";
     return rc ? rc : profile_init(&ctx->profile, trace, ctx->rank, err);

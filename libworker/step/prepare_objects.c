@@ -223,11 +223,37 @@ static void remark_end(struct wk_context *ctx)
                             "or Ctrl-C, SIGTERM or `muster cancel` stops it");
 }
 
+/* Settings that are asked for and touch no parameter, which figures alone would not show. */
+static void remark_untouched(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    const struct wk_model *model = unit->model;
+    const struct wk_optimizer *optimizer = unit->optimizer;
+    bool narrow = false;
+    for (int i = 0; i < model->n_params; i++)
+        narrow = narrow || model_reads_low(&model->params[i]);
+    if (ctx->narrowing.type != WK_F32 && !narrow)
+        context_notice(ctx,
+                       "mixed_precision %s rounds no parameter of model %d: it is for those of two "
+                       "or more dimensions, of which it has none, and for buffers with `narrow`",
+                       settings_text(&ctx->settings, SETTING_MIXED_PRECISION), unit_number(unit));
+    if (optimizer && optimizer->weight_decay > 0 &&
+        !optimizer_decays(optimizer, model->params, model->n_params))
+        context_notice(
+            ctx,
+            "weight_decay %g touches no parameter of model %d: it is for those of two or "
+            "more dimensions, for buffers with `decay`, and for what a wk_group names",
+            optimizer->weight_decay, unit_number(unit));
+}
+
 void prepare_remark(struct wk_context *ctx)
 {
+    struct unit *unit;
     if (ctx->rank != 0)
         return;
     remark_end(ctx);
+    units_each(unit, ctx)
+        remark_untouched(unit);
     for (int i = 0; i < ctx->n_loaders; i++) {
         const struct wk_loader *loader = ctx->loaders[i];
         if (!loader->options.evaluation && loader->options.batch > loader->samples)

@@ -68,7 +68,7 @@ void report_step(struct wk_context *ctx, double tokens)
         .loss = main->loss,
         .rate = wk_optimizer_rate(main->optimizer),
         .tokens = tokens,
-        .now_ms = context_now_ms(),
+        .now_ns = context_now_ns(),
     };
     units_each(unit, ctx)
         if (unit->optimizer && !isnan(unit->loss))

@@ -18,10 +18,10 @@ static int open_one(const char *path, const char *setting, FILE **ret, struct er
     return *ret ? 0 : error_errno(err, errno, "%s %s", setting, path);
 }
 
-int track_init(struct track *track, const struct track_options *options, int64_t now_ms,
+int track_init(struct track *track, const struct track_options *options, int64_t now_ns,
                struct error *err)
 {
-    *track = (struct track){.options = *options, .since_ms = now_ms, .since_step = -1};
+    *track = (struct track){.options = *options, .since_ns = now_ns, .since_step = -1};
     track->options.path = track->options.csv = track->options.events = NULL; /* only used here */
     int rc = open_one(options->path, "log_file", &track->file, err);
     if (!rc)
@@ -107,7 +107,7 @@ double track_progress(struct track *track, const struct track_step *step)
     track->tokens += step->tokens;
     if (track->options.every == 0 || step->step % track->options.every != 0)
         return -1;
-    double seconds = (double)(step->now_ms - track->since_ms) / 1000;
+    double seconds = (double)(step->now_ns - track->since_ns) * 1e-9;
     double rate = seconds > 0 ? track->tokens / seconds : 0;
     if (track->options.progress) {
         FILE *out = track->options.progress;
@@ -121,7 +121,7 @@ double track_progress(struct track *track, const struct track_step *step)
         (void)fprintf(out, "  rate %.3g  %.0f tokens/s\n", step->rate, rate);
         (void)fflush(out);
     }
-    track->since_ms = step->now_ms;
+    track->since_ns = step->now_ns;
     track->since_step = step->step;
     track->tokens = 0;
     return rate;

@@ -21,7 +21,7 @@ struct track_options {
 struct track {
     struct track_options options;
     FILE *file, *csv, *events;
-    int64_t since_ms; /* monotonic, of the progress line before */
+    int64_t since_ns; /* monotonic, of the progress line before */
     int64_t since_step;
     double tokens; /* since then */
 };
@@ -32,10 +32,10 @@ struct track_step {
     double loss;               /* NaN: there is none */
     double rate;
     double tokens;  /* of the global batches of this step */
-    int64_t now_ms; /* monotonic */
+    int64_t now_ns; /* monotonic */
 };
 
-int track_init(struct track *track, const struct track_options *options, int64_t now_ms,
+int track_init(struct track *track, const struct track_options *options, int64_t now_ns,
                struct error *err);
 void track_fini(struct track *track);
 

@@ -3,8 +3,10 @@
  * Handles belong to the caller and are freed by it, the scheduler before its optimizer, both after
  * the context they were prepared in. One thread at a time per handle.
  *
- * Weight decay applies to tensors of two or more dimensions only, unless a group says otherwise. A
- * constructor gives WK_EINVAL for a value out of range, which wk_last_error(NULL) names, WK_ENOMEM.
+ * Weight decay applies to tensors of two or more dimensions only, in our models and in a program's
+ * own, unless a group or a buffer's `decay` or `no_decay` (parallel.h) says otherwise; wk_prepare
+ * gives a notice if it touches no parameter of a model. A constructor gives WK_EINVAL for a value
+ * out of range, which wk_last_error(NULL) names, WK_ENOMEM.
  */
 #ifndef WORKER_OPTIM_H
 #define WORKER_OPTIM_H

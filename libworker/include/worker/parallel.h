@@ -47,8 +47,9 @@ struct wk_buffer {
     int64_t shape[WK_BUFFER_DIMS_MAX];
     /* [product of shape], copied at wk_prepare and not needed later; NULL: zeros */
     const float *initial;
-    bool decay;      /* takes part in weight decay */
+    bool decay;      /* takes weight decay though it has one dimension; those of more do anyway */
     unsigned narrow; /* 0: passes read and give floats, whatever mixed_precision is */
+    bool no_decay;   /* takes none though it has two dimensions or more; not with `decay` */
 };
 
 /* WK_EINVAL, whose reason wk_last_error(NULL) has, WK_ENOMEM. `buffers` are only read during the

@@ -88,6 +88,7 @@ static void a_handler_that_the_program_brought_stays(void)
 {
     struct sigaction now;
     struct toy brought = {.stepped = bring_a_handler}, plain = {0};
+    (void)signal(SIGINT, SIG_DFL); /* a shell's background job inherits that it is ignored */
     toy_set(&plain, "total_steps", "1");
     toy_run(&plain);
     CHECK(sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == SIG_DFL);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/rounding.h"
 #include "tests/unit/libworker/small.h"
 
 static struct wk_batch batch;
@@ -89,6 +90,109 @@ static void custom_step(struct small *s, struct wk_model *model, bool sets_a_los
     wk_parameter_grad(model, 0)[0] = 1;
     wk_backward(model);
     cr_assert_eq(wk_step(s->optimizer), 0);
+}
+
+/* A model of the program's own with one buffer `w`, prepared with AdamW whose decay is 0.5; its
+ * last notice. */
+static const char *prepared_with(struct small *s, const struct wk_buffer *buffer,
+                                 const struct wk_group *group, const char *const *settings)
+{
+    struct wk_adamw_options adamw = {1e-3, 0.9, 0.95, 1e-8, 0.5};
+    struct wk_model *model;
+    small_open(s, settings);
+    wk_scheduler_free(s->scheduler);
+    s->scheduler = NULL;
+    wk_optimizer_free(s->optimizer);
+    cr_assert_eq(wk_adamw_new(&adamw, &s->optimizer), 0);
+    if (group)
+        cr_assert_eq(wk_optimizer_group(s->optimizer, group), 0);
+    cr_assert_eq(wk_custom_new(buffer, 1, &model), 0);
+    cr_assert_eq(wk_prepare_all(s->ctx, WK_OBJECT(model), WK_OBJECT(s->optimizer)), 0, "%s",
+                 wk_last_error(s->ctx));
+    wk_model_free(s->model);
+    s->model = model;
+    return wk_last_notice(s->ctx);
+}
+
+Test(told, that_weight_decay_touches_no_parameter)
+{
+    static const struct wk_group decays = {"w", 1, 0.1}, frozen = {"w", 0, 0.1},
+                                 other = {"v", 1, 1};
+    static const struct {
+        struct wk_buffer buffer;
+        const struct wk_group *group;
+        bool told;
+    } rows[] = {
+        {{.name = "w", .dims = 1, .shape = {4}}, NULL, true},
+        {{.name = "w", .dims = 1, .shape = {4}, .decay = true}, NULL, false},
+        {{.name = "w", .dims = 2, .shape = {2, 2}}, NULL, false},
+        {{.name = "w", .dims = 2, .shape = {2, 2}, .no_decay = true}, NULL, true},
+        {{.name = "w", .dims = 1, .shape = {4}}, &decays, false},
+        {{.name = "w", .dims = 1, .shape = {4}}, &frozen, true},
+        {{.name = "w", .dims = 1, .shape = {4}}, &other, true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct small s;
+        const char *notice = prepared_with(&s, &rows[i].buffer, rows[i].group, NULL);
+        bool told = strstr(notice, "weight_decay 0.5 touches no parameter of model 1") != NULL;
+        cr_expect_eq(told, rows[i].told, "%zu: %s", i, notice);
+        small_close(&s);
+    }
+}
+
+Test(told, that_mixed_precision_rounds_no_parameter)
+{
+    static const char *const settings[] = {"mixed_precision=bf16", NULL};
+    static const struct {
+        struct wk_buffer buffer;
+        bool told;
+    } rows[] = {
+        {{.name = "w", .dims = 1, .shape = {4}, .decay = true}, true},
+        {{.name = "w", .dims = 1, .shape = {4}, .decay = true, .narrow = WK_TAKES_BF16}, false},
+        {{.name = "w", .dims = 2, .shape = {2, 2}}, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct small s;
+        const char *notice = prepared_with(&s, &rows[i].buffer, NULL, settings);
+        bool told = strstr(notice, "mixed_precision bf16 rounds no parameter of model 1") != NULL;
+        cr_expect_eq(told, rows[i].told, "%zu: %s", i, notice);
+        small_close(&s);
+        cr_expect(!strstr(prepared_with(&s, &rows[i].buffer, NULL, NULL), "mixed_precision"));
+        small_close(&s);
+    }
+}
+
+/* AdamW takes rate times decay off what decays, whatever its gradient is. */
+Test(told, buffers_decay_by_the_rule_of_our_models)
+{
+    static const float ones[4] = {1, 1, 1, 1};
+    static const struct {
+        struct wk_buffer buffer;
+        bool decays;
+    } rows[] = {
+        {{.name = "w", .dims = 2, .shape = {2, 2}, .initial = ones}, true},
+        {{.name = "w", .dims = 4, .shape = {2, 1, 1, 2}, .initial = ones}, true},
+        {{.name = "w", .dims = 2, .shape = {2, 2}, .initial = ones, .decay = true}, true},
+        {{.name = "w", .dims = 2, .shape = {2, 2}, .initial = ones, .no_decay = true}, false},
+        {{.name = "w", .dims = 1, .shape = {4}, .initial = ones}, false},
+        {{.name = "w", .dims = 1, .shape = {4}, .initial = ones, .decay = true}, true},
+    };
+    struct wk_buffer both = {.name = "w", .dims = 1, .shape = {4}, .decay = true, .no_decay = true};
+    struct wk_model *model = NULL;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct small s;
+        (void)prepared_with(&s, &rows[i].buffer, NULL, NULL);
+        cr_assert(wk_join(s.ctx, 1));
+        wk_set_loss(s.model, 0);
+        wk_backward(s.model);
+        cr_assert_eq(wk_step(s.optimizer), 0, "%s", wk_last_error(s.ctx));
+        double left = (double)wk_parameter_data(s.model, 0)[0];
+        cr_expect_float_eq(left, rows[i].decays ? 1 - 1e-3 * 0.5 : 1, rounding_bound(2), "%zu: %g",
+                           i, left);
+        small_close(&s);
+    }
+    cr_expect_eq(wk_custom_new(&both, 1, &model), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "buffer w: both decay and no_decay are set");
 }
 
 Test(told, that_no_loss_is_set)

@@ -29,6 +29,8 @@ Test(track, metrics_are_json_lines)
     tmpdir_remove(&dir);
 }
 
+static const int64_t MS = 1000000; /* ns */
+
 Test(track, progress_counts_tokens_between_lines)
 {
     struct track track;
@@ -36,22 +38,37 @@ Test(track, progress_counts_tokens_between_lines)
     size_t size;
     FILE *out = open_memstream(&text, &size);
     struct track_options options = {.path = "", .progress = out, .every = 2};
-    cr_assert_eq(track_init(&track, &options, 1000, NULL), 0);
+    cr_assert_eq(track_init(&track, &options, 1000 * MS, NULL), 0);
     struct track_step step = {.step = 1, .total_steps = 4, .loss = 2, .rate = 0.01, .tokens = 500};
-    step.now_ms = 1500;
+    step.now_ns = 1500 * MS;
     cr_assert_lt(track_progress(&track, &step), 0);
     step.step = 2;
-    step.now_ms = 3000;
+    step.now_ns = 3000 * MS;
     double rate = track_progress(&track, &step);
     cr_assert_float_eq(rate, 500, 1e-9);
     step.step = 4;
     step.loss = NAN;
-    step.now_ms = 4000;
+    step.now_ns = 4000 * MS;
     (void)track_progress(&track, &step);
     fclose(out);
     cr_assert_str_eq(text, "step 2/4  loss 2.0000  rate 0.01  500 tokens/s\n"
                            "step 4/4  no loss set  rate 0.01  500 tokens/s\n");
     free(text);
+    track_fini(&track);
+}
+
+/* Steps of a third of a millisecond, some of which begin and end within one. */
+Test(track, tokens_of_fast_steps_are_counted_by_their_time)
+{
+    struct track track;
+    struct track_options options = {.path = "", .every = 1};
+    cr_assert_eq(track_init(&track, &options, 5 * MS, NULL), 0);
+    struct track_step step = {.tokens = 384};
+    for (step.step = 1; step.step <= 9; step.step++) {
+        step.now_ns = 5 * MS + step.step * MS / 3;
+        cr_expect_float_eq(track_progress(&track, &step), 384 * 3000, 10, "step %d",
+                           (int)step.step);
+    }
     track_fini(&track);
 }
 
