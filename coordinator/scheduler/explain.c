@@ -15,11 +15,28 @@ enum { NAMED_MAX = 3 };
 
 struct census { /* how many nodes pass each filter, each among those that pass the ones before */
     int registered, matching, large, together, there, open, roomy, free;
-    const struct pair *unmet;   /* a constraint that turned a node away */
-    const struct node *largest; /* of the matching ones */
-    const struct node *absent;  /* a large one that is not there */
-    uint64_t held_for;          /* the job a roomy node is kept for */
+    const struct pair *unmet;             /* a constraint that turned a node away */
+    const struct node *largest;           /* of the matching ones */
+    const struct node *absent[NAMED_MAX]; /* large ones that are not there: the first */
+    int short_cpus, short_memory;         /* of the open ones: too little of it is free */
+    uint64_t held_for;                    /* the job a roomy node is kept for */
 };
+
+/* What the workers of one node take together. */
+static int slots_of(const struct spec *spec)
+{
+    return spec->workers_per_node * spec->resources.slots;
+}
+
+static int64_t cpus_milli_of(const struct spec *spec)
+{
+    return spec->workers_per_node * (int64_t)spec->resources.cpus_milli;
+}
+
+static int64_t memory_bytes_of(const struct spec *spec)
+{
+    return spec->workers_per_node * spec->resources.memory_bytes;
+}
 
 static void count_node(const struct view_node *at, const struct request *request,
                        struct census *census)
@@ -37,14 +54,17 @@ static void count_node(const struct view_node *at, const struct request *request
     if (!node_large_enough(node, request->spec))
         return;
     census->large++;
-    if (!at->counted && !census->absent)
-        census->absent = node;
+    int absent = census->large - 1 - census->there;
+    if (!at->counted && absent < NAMED_MAX)
+        census->absent[absent] = node;
     if (!at->counted)
         return;
     census->there++;
     if (!at->open)
         return;
     census->open++;
+    census->short_cpus += at->cpus_milli_free < cpus_milli_of(request->spec);
+    census->short_memory += at->memory_bytes_free < memory_bytes_of(request->spec);
     if (!node_has_room(at, request->spec, NULL) || node_is_avoided(at, request))
         return;
     census->roomy++;
@@ -98,23 +118,56 @@ static void name_holders(const struct view *view, const struct request *request,
     map_fini(&seen);
 }
 
+/* "1 free slot, 2 CPUs and 1.0 GiB of memory": slots always, the others where a node lacks them. */
+static void put_needs(const struct spec *spec, const struct census *census, struct buf *out)
+{
+    char memory[FORMAT_MAX];
+    bool cpus = census->short_cpus > 0, bytes = census->short_memory > 0;
+    (void)buf_printf(out, "%d free slot%s", slots_of(spec), plural(slots_of(spec)));
+    if (cpus)
+        (void)buf_printf(out, "%s%.3g free CPU%s", bytes ? ", " : " and ",
+                         (double)cpus_milli_of(spec) / 1000,
+                         cpus_milli_of(spec) == 1000 ? "" : "s");
+    if (bytes)
+        (void)buf_printf(out, " and %s of free memory",
+                         format_bytes((uint64_t)memory_bytes_of(spec), memory));
+}
+
 static void explain_wait(const struct view *view, const struct request *request,
                          const struct census *census, struct reason *ret)
 {
-    const struct spec *spec = request->spec;
-    struct buf holders;
+    struct buf holders, needs;
     buf_init(&holders, sizeof ret->text);
+    buf_init(&needs, sizeof ret->text);
     name_holders(view, request, &holders);
+    put_needs(request->spec, census, &needs);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
-               "needs %d node%s with %d free slot%s%s; %d of %d ready node%s %s that%s%s",
-               request->nodes_min, plural(request->nodes_min),
-               spec->workers_per_node * spec->resources.slots,
-               plural(spec->workers_per_node * spec->resources.slots),
-               request->nodes_min == 1 ? "" : " each", census->roomy, census->open,
-               plural(census->open), census->roomy == 1 || census->open == 1 ? "has" : "have",
+               "needs %d node%s with %s%s; %d of %d ready node%s %s that%s%s", request->nodes_min,
+               plural(request->nodes_min), buf_cstr(&needs), request->nodes_min == 1 ? "" : " each",
+               census->roomy, census->open, plural(census->open),
+               census->roomy == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders));
     reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
     buf_fini(&holders);
+    buf_fini(&needs);
+}
+
+static void explain_absence(int min, const struct census *census, struct reason *ret)
+{
+    struct buf names;
+    int absent = census->large - census->there;
+    int named = absent < NAMED_MAX ? absent : NAMED_MAX;
+    buf_init(&names, sizeof ret->text);
+    for (int i = 0; i < named; i++)
+        (void)buf_printf(&names, "%s%s", i ? ", " : "; not there: ", census->absent[i]->name);
+    if (absent > named)
+        (void)buf_printf(&names, " and %d more", absent - named);
+    reason_set(ret, REASON_TOO_FEW_NODES, "needs %d node%s; %d could run it, %d of them %s there%s",
+               min, plural(min), census->large, census->there, census->there == 1 ? "is" : "are",
+               buf_cstr(&names));
+    reason_hint(ret, absent ? "bring that node back (or uncordon it), or lower nodes.min"
+                            : "add nodes or lower nodes.min");
+    buf_fini(&names);
 }
 
 static void explain_size(const struct request *request, const struct census *census,
@@ -125,12 +178,11 @@ static void explain_size(const struct request *request, const struct census *cen
     const struct node *node = census->largest;
     reason_set(
         ret, REASON_TOO_LARGE,
-        "%d worker%s need%s %d slots, %.3g CPUs and %s of memory on one node; the largest, %s, "
+        "%d worker%s need%s %d slot%s, %.3g CPUs and %s of memory on one node; the largest, %s, "
         "has %d, %.3g and %s",
         spec->workers_per_node, plural(spec->workers_per_node),
-        spec->workers_per_node == 1 ? "s" : "", spec->workers_per_node * spec->resources.slots,
-        spec->workers_per_node * spec->resources.cpus_milli / 1000.0,
-        format_bytes((uint64_t)(spec->workers_per_node * spec->resources.memory_bytes), wanted),
+        spec->workers_per_node == 1 ? "s" : "", slots_of(spec), plural(slots_of(spec)),
+        (double)cpus_milli_of(spec) / 1000, format_bytes((uint64_t)memory_bytes_of(spec), wanted),
         node->name, node->slots, node->cpus_milli / 1000.0,
         format_bytes((uint64_t)node->memory_bytes, has));
     reason_hint(ret, "ask for less per worker, for fewer workers per node, or add a larger node");
@@ -156,13 +208,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
     } else if (kind == REASON_TOO_LARGE && census->matching > 0 && census->large == 0) {
         explain_size(request, census, ret);
     } else if (kind == REASON_TOO_FEW_NODES && census->large > 0 && census->there < min) {
-        reason_set(ret, kind, "needs %d node%s; %d could run it, %d of them %s there%s%s", min,
-                   plural(min), census->large, census->there, census->there == 1 ? "is" : "are",
-                   census->absent ? "; not there: " : "",
-                   census->absent ? census->absent->name : "");
-        reason_hint(ret, census->absent
-                             ? "bring that node back (or uncordon it), or lower nodes.min"
-                             : "add nodes or lower nodes.min");
+        explain_absence(min, census, ret);
     } else if (kind == REASON_TOPOLOGY_UNMET && census->there >= min && census->together < min) {
         reason_set(ret, kind, "needs %d nodes with the same %s; %d is the most that share one", min,
                    request->spec->topology, census->together);
@@ -244,8 +290,8 @@ static int check_limit(const struct cluster *cluster, const struct spec *spec, s
     if (!tenant || !tenant->limit_slots || needs <= tenant->limit_slots)
         return 0;
     error_set(err, E_FAILED_PRECONDITION,
-              "job '%s' can never start here: it needs %d slots, tenant %s may use %d at once",
-              spec->name, needs, tenant->name, tenant->limit_slots);
+              "job '%s' can never start here: it needs %d slot%s, tenant %s may use %d at once",
+              spec->name, needs, plural(needs), tenant->name, tenant->limit_slots);
     error_field(err, "tenant");
     error_hint(err, "ask for fewer or smaller workers, or have the tenant's limit raised");
     return E_FAILED_PRECONDITION;

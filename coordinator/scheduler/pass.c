@@ -65,9 +65,10 @@ static void remember(struct pass *pass, const struct request *request, const str
 static void refuse_limit(const struct pass *pass, const struct job *job, struct reason *ret)
 {
     const struct tenant *tenant = job->tenant;
+    int needs = queue_slots_of(job->spec, job->spec->nodes_min);
     reason_set(ret, REASON_TENANT_LIMIT,
-               "needs %d slots; tenant %s may use %d at once and has %d in use",
-               queue_slots_of(job->spec, job->spec->nodes_min), tenant->name, tenant->limit_slots,
+               "needs %d slot%s; tenant %s may use %d at once and has %d in use", needs,
+               needs == 1 ? "" : "s", tenant->name, tenant->limit_slots,
                pass->queue.lines[tenant->number].slots);
     reason_hint(ret, "it starts when other jobs of the tenant end, or with a higher limit");
 }

@@ -71,6 +71,38 @@ Test(scheduler, a_gang_that_cannot_fit_the_cluster_holds_nobody_up)
     cr_expect_eq(story_job(&s, "j2")->state, JOB_RUNNING);
 }
 
+Test(scheduler, a_reason_names_what_is_short)
+{
+    struct reason reason;
+    story_node_up(&s, "a", 4);
+    cluster_node(s.cluster, "a")->cpus_milli = 2000;
+    for (int i = 0; i < 3; i++)
+        story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    story_follow(&s);
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j3"), &reason, 1), 1);
+    cr_expect_str_eq(reason.text, "needs 1 node with 1 free slot and 1 free CPU; 0 of 1 ready node "
+                                  "has that; in use by one, one");
+    cluster_node(s.cluster, "a")->cpus_milli = 64000;
+    story_submit(&s, &(struct story_spec){.name = "wide", .nodes_min = 1, .slots = 4});
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j4"), &reason, 1), 1);
+    cr_expect(strstr(reason.text, "needs 1 node with 4 free slots; 0 of"), "%s", reason.text);
+}
+
+Test(scheduler, a_reason_names_the_nodes_that_are_away)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    struct reason reason;
+    for (int i = 0; i < 5; i++)
+        story_node_up(&s, names[i], 1);
+    for (int i = 1; i < 5; i++)
+        story_node_set(&s, names[i], NODE_CORDON);
+    story_submit(&s, &(struct story_spec){.name = "gang", .nodes_min = 5, .nodes_max = 5});
+    cr_assert_eq(core_why(s.cluster, story_job(&s, "j1"), &reason, 1), 1);
+    cr_expect_str_eq(reason.text,
+                     "needs 5 nodes; 5 could run it, 1 of them is there; not there: b, c, d and 1 "
+                     "more");
+}
+
 static void expect_refused(const struct story_spec *spec, const char *field, const char *word)
 {
     story_submit(&s, spec);
