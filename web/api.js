@@ -42,6 +42,7 @@ const job = (id) => `/v1/jobs/${encodeURIComponent(id)}`;
 export const login = (token) => post("/v1/login", { token });
 export const logout = () => post("/v1/logout");
 export const whoAmI = () => get("/v1/whoami");
+export const overview = (limit) => get("/v1/overview", { limit });
 export const listJobs = (query) => get("/v1/jobs", query);
 export const jobPath = job;
 export const getJob = (id) => get(job(id));

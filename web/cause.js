@@ -2,7 +2,7 @@
 // job in the queue. Nothing where nothing is wrong.
 
 import { h, waiting } from "./dom.js";
-import { until } from "./format.js";
+import { span, until } from "./format.js";
 
 // Where its last lines stand below, nobody is sent to look for them.
 const reasonLine = (reason, told) => h("li", {}, reason.text, reason.hint && !(told && reason.hint.includes("muster logs")) && h("div", { class: "hint" }, `→ ${reason.hint}`));
@@ -27,17 +27,17 @@ function failure(job, why, openRank) {
       !reasons.some((reason) => reason.text?.includes(found.exit.text)) && ` It ended on ${found.node}: ${found.exit.text}.`));
 }
 
-const standing = (job, why) => h("section", { class: "cause warn", "data-key": "cause", "aria-label": "Why it stands still" },
-  h("h2", {}, "It stands still"), h("ul", {}, (why.reasons || [job.reason]).map((reason) => reasonLine(reason))));
+const standing = (job, why) => h("section", { class: "cause warn", "data-key": "cause", "aria-label": "Why it is stalled" },
+  h("h2", {}, Number(job.stalled_wall_ms) ? `Stalled for ${span(Date.now() - Number(job.stalled_wall_ms))}` : "Waits in a collective"), h("ul", {}, (why.reasons || [job.reason]).map((reason) => reasonLine(reason))));
 
 function queued(why, plan) {
-  const when = plan && (plan.makes_room ? "It starts once others have made room." : Number(plan.starts_wall_ms) ? ["It starts ", until(plan.starts_wall_ms), " at the latest."] : "Nobody can say when it starts: jobs that run have no max_runtime.");
+  const when = plan && (plan.makes_room ? "It starts once others have made room." : Number(plan.starts_wall_ms) ? ["It starts ", until(plan.starts_wall_ms), " at the latest."] : "No estimate: some running jobs have no max_runtime.");
   return h("section", { class: "cause", "data-key": "cause", "aria-label": "Why it waits" },
     h("h2", {}, "Why it waits"), h("ul", {}, (why.reasons || []).map((reason) => reasonLine(reason))),
     plan && h("p", {}, plan.ahead ? `${plan.ahead} before it in the queue. ` : "It is the first of the queue. ", when));
 }
 
-export const needsWhy = (job) => job.state === "failed" || waiting(job) || job.reason?.kind === "stalled";
+export const needsWhy = (job) => job.state === "failed" || waiting(job) || job.reason?.kind === "stalled" || Number(job.stalled_wall_ms) > 0;
 
 export function cause(job, why, plan, openRank) {
   if (!why) return null;

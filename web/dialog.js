@@ -11,7 +11,7 @@ export function ask({ title, body = [], yes, danger = false, act }) {
   const note = h("p", { class: "error", role: "alert" });
   const go = h("button", { class: danger ? "danger" : "", value: "yes" }, yes);
   const content = h("div", { class: "content" }, body);
-  const no = h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Not now");
+  const no = h("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, "Close");
   const form = h("form", {
     onsubmit: async (event) => {
       event.preventDefault();

@@ -60,6 +60,8 @@ function update(have, want) {
   if (have.dataset.keep === undefined) merge(have, want);
 }
 
+const LONG_TABLE = 150;
+
 // A table with headers; a title that starts with ">" heads numbers. A row is its cells, or
 // { key, cells, class }. On narrow screens rows become cards, so every cell knows its title; the
 // roles keep it a table for those who listen.
@@ -72,7 +74,8 @@ export function table(titles, rows, empty, caption) {
     return h("tr", { role: "row", "data-key": row.key, class: row.class },
       cells.map((cell, i) => h("td", { role: "cell", class: kind[i], "data-title": names[i] }, cell ?? "")));
   };
-  return h("div", { class: "scroll" },
+  const long = rows.length > LONG_TABLE && caption; // scrolls by itself, so that what is below is found
+  return h("div", long ? { class: "scroll long", tabindex: "0", role: "region", "aria-label": caption } : { class: "scroll" },
     h("table", { role: "table", "aria-label": caption },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, names.map((name, i) => h("th", { role: "columnheader", scope: "col", class: kind[i] }, name)))),
       h("tbody", { role: "rowgroup" }, rows.map(line))));
@@ -84,14 +87,17 @@ export const section = (title, beside, ...content) =>
 
 const SIGNS = {
   running: "●", succeeded: "✓", ready: "●", joined: "●", exited: "○", failed: "✕", lost: "✕", unreachable: "✕",
-  cancelled: "○", queued: "◔", starting: "◔", assigned: "◔", joining: "◔", reforming: "↻", restarting: "↻",
+  stalled: "▲", cancelled: "○", queued: "◔", starting: "◔", assigned: "◔", joining: "◔", reforming: "↻", restarting: "↻",
   preempting: "◐", stopping: "◐", cordoned: "◐", draining: "◐", drained: "◌",
 };
 
 // A state as a word with a sign and a colour, so that none of them is needed alone.
 export const state = (word) => h("span", { class: `state ${word || "unknown"}` }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[word] || "·"), word || "unknown");
 
-export const jobLink = (id, name) => h("a", { href: `#/jobs/${encodeURIComponent(id)}` }, name || id);
+// Of a job: one that is running and stands still is said to.
+export const jobState = (job) => state(job.stalled_wall_ms && Number(job.stalled_wall_ms) ? "stalled" : job.state);
+
+export const jobLink = (id, name) => h("a", { href: `#/jobs/${encodeURIComponent(id)}`, title: name }, name || id);
 
 // Jobs that hold slots have one of a few colours, and keep it. One that comes gets the colour of its
 // number unless another has it, then the next that is free; only beyond eight jobs do two share one.

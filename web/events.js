@@ -17,7 +17,7 @@ export function eventsView(root) {
     const has = (e) => [e.kind, e.job, e.node, e.from, e.to, e.reason?.text].some((text) => text?.toLowerCase().includes(word));
     show(body, table([">#", "Time", "What", "Job", "Node", ">Generation", "Reason"],
       (word ? all.filter(has) : all).map((e) => ({ key: e.seq, cells: [
-        e.seq, time(e.wall_ms), e.to ? h("span", {}, e.from && `${e.from} → `, state(e.to)) : e.kind.replaceAll("_", " "),
+        e.seq, time(e.wall_ms), e.to ? h("span", {}, e.from && `${e.from} → `, state(e.to)) : e.kind === "stalled" ? state(e.kind) : e.kind.replaceAll("_", " "),
         e.job ? jobLink(e.job) : "", e.node, Number(e.generation) ? e.generation : "", h("span", { class: "why" }, e.reason?.text),
       ] })), all.length ? "No event has that in it." : "Nothing has happened yet.", "Events"));
   }

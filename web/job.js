@@ -5,7 +5,7 @@ import * as api from "./api.js";
 import { cause, needsWhy } from "./cause.js";
 import { Curves } from "./curves.js";
 import { ask, field, input } from "./dialog.js";
-import { ended, h, jobLink, section, show, state, table, waiting } from "./dom.js";
+import { ended, h, jobLink, jobState, section, show, state, table, waiting } from "./dom.js";
 import { ago, bytes, count, loss, plural, rate, span, step, time } from "./format.js";
 import { ledgerBar, ledgerLegend } from "./ledger.js";
 import { Logs } from "./logs.js";
@@ -55,14 +55,17 @@ function checkpointsTable(checkpoints) {
 function history(all) {
   const events = all.filter((e) => e.kind !== "checkpoint");
   const newest = events.slice(-EVENTS_SHOWN).reverse();
-  return section("What happened", events.length > EVENTS_SHOWN && h("span", { class: "dim" }, `the last ${EVENTS_SHOWN}; muster events has all`),
-    h("ol", { class: "events" }, newest.map((e) => h("li", { "data-key": e.seq },
-      h("span", { class: "dim" }, time(e.wall_ms)), h("span", { class: "what" }, e.to ? state(e.to) : e.kind.replaceAll("_", " ")),
+  return section("Events", events.length > EVENTS_SHOWN && h("span", { class: "dim" }, `the last ${EVENTS_SHOWN}; muster events has all`),
+    h("ol", { class: "events", tabindex: "0", "aria-label": "Events of this job" }, newest.map((e) => h("li", { "data-key": e.seq },
+      h("span", { class: "dim" }, time(e.wall_ms)), h("span", { class: "what" }, e.to ? state(e.to) : e.kind === "stalled" ? state(e.kind) : e.kind.replaceAll("_", " ")),
       h("span", {}, e.reason?.text, Number(e.generation) > 0 && h("span", { class: "dim" }, ` (generation ${e.generation})`))))));
 }
 
 function askCancel(job) {
-  ask({ title: `Cancel ${job.spec?.name}?`, yes: "Cancel the job", danger: true, body: [h("p", {}, "Its workers are stopped; it cannot be continued.")], act: () => api.cancelJob(job.id).then(() => null) });
+  const saved = job.last_checkpoint;
+  const after = saved ? `A new job can continue from its checkpoint of step ${count(saved.step)}: training.resume_from names the folder ${saved.path.replace(/\/[^/]*$/, "")}.`
+    : job.spec?.checkpoint?.dir ? "A new job can continue from the checkpoint that they save before they end, if they save one." : "It has no checkpoint: its work is lost.";
+  ask({ title: `Cancel ${job.spec?.name}?`, yes: "Cancel the job", danger: true, body: [h("p", {}, "Its workers are stopped and this job ends. ", after)], act: () => api.cancelJob(job.id).then(() => null) });
 }
 
 function askScale(job) {
@@ -119,26 +122,30 @@ class Why {
 export function jobView(root, id) {
   const head = h("div", { class: "job-head" }), top = h("div"), below = h("div");
   const timeline = new Timeline(), curves = new Curves(), logs = new Logs(), past = new History(), why = new Why();
+  let was = null, over = false;
   root.replaceChildren(head, top,
     section("Timeline", h("span", { class: "dim legend-line" }, "height is the number of workers, ", h("span", { class: "tick-sign" }), " a checkpoint, ", h("span", { class: "error" }, "✕"), " a failure"), timeline.element),
     section("Loss", curves.tools, curves.element), section("Output", logs.tools, logs.list), below);
   return {
     stream: () => api.jobPath(id),
+    isOver: () => over && logs.atEnd, // nothing of it will change
     async refresh() {
       const job = await api.getJob(id);
       const { checkpoints = [] } = await api.getCheckpoints(job.id);
       await Promise.all([past.refresh(job.id), why.refresh(job)]);
       const generations = bands(past.events, job, Date.now()).filter((b) => b.state === "running");
-      document.title = `${job.spec?.name}: ${job.state} · Muster`;
+      over = ended(job.state) && was?.version === job.version;
+      was = job;
+      document.title = `${job.spec?.name}: ${Number(job.stalled_wall_ms) ? "stalled" : job.state} · Muster`;
       show(head, h("p", { class: "dim", "data-key": "path" }, h("a", { href: "#/jobs" }, "Jobs"), ` / ${job.id}`),
-        h("div", { class: "heading", "data-key": "title" }, h("h1", {}, h("span", {}, job.spec?.name || job.id), " ", state(job.state)), h("span", { class: "toggles" }, actions(job))),
+        h("div", { class: "heading", "data-key": "title" }, h("h1", {}, h("span", {}, job.spec?.name || job.id), " ", jobState(job)), h("span", { class: "toggles" }, actions(job))),
         !needsWhy(job) && h("p", { class: "reason", "data-key": "reason" }, job.reason?.text, job.reason?.hint && h("span", { class: "hint" }, ` → ${job.reason.hint}`)));
       show(top, cause(job, why.answer, why.plan, (rank) => logs.only(rank)),
         Number(job.total_steps) > 0 && h("progress", { "data-key": "bar", max: "1", value: Number(job.step || 0) / Number(job.total_steps), "aria-label": "Progress" }),
         facts(job, curves.speed()));
       timeline.draw(past.events, job);
       logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
-      curves.say(ended(job.state) ? "Its program told no loss." : Number(job.generation) > 0 ? "Its program has told no loss yet." : "It has not begun.");
+      curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);
       show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), checkpointsTable(checkpoints), command(job), history(past.events));
       await Promise.all([curves.refresh(job.id, generations), logs.refresh(job.id)]);

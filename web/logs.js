@@ -8,15 +8,23 @@ import { timeText } from "./format.js";
 const LINES_MAX = 2000, LINE_CHARS_MAX = 4000, PAGES_A_TICK = 4, PAGE_MAX_BYTES = 256 * 1024, TAIL_LINES = 500;
 const END_PX = 30; // so near to the end is at the end
 
+// As a terminal would show it: colours are left out, a carriage return goes over what stood before it,
+// and what would turn the order of letters around is shown as what it is.
+const COLOURS = /\u001b\[[0-9;:?]*[A-Za-z]/g, ORDER = /[\u202a-\u202e\u2066-\u2069]/g;
+export function readable(text) {
+  return text.replace(COLOURS, "").replace(/\r+$/, "").split("\r").pop().replace(ORDER, (c) => `\\u${c.charCodeAt(0).toString(16)}`);
+}
+
 export class Logs {
   constructor() {
     this.list = h("div", { class: "log nothing", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Output of the workers" });
     this.rank = h("select", { "aria-label": "Rank", onchange: () => this.restart() }, h("option", { value: "-1" }, "all ranks"));
-    this.filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the output by text", "data-shortcut": "/", oninput: () => this.sift() });
+    this.filter = h("input", { type: "search", placeholder: "Filter the lines below", "aria-label": "Filter the output by text", "data-shortcut": "/", oninput: () => this.sift() });
     this.button = h("button", { class: "quiet", "data-shortcut": "f", "aria-pressed": "true", onclick: () => this.follow(!this.following) }, "Follow");
     this.tools = h("span", { class: "toggles" }, this.rank, this.filter, this.button);
     this.list.addEventListener("scroll", () => this.follow(this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < END_PX, true));
     this.following = true;
+    this.atEnd = false; // no more lines than those were there at the last look
     this.cursor = undefined;
   }
 
@@ -54,11 +62,15 @@ export class Logs {
   }
 
   sift() {
-    for (const line of this.list.children) line.hidden = this.hides(line.lastChild.data);
+    let hidden = 0;
+    for (const line of this.list.children) hidden += line.hidden = this.hides(line.lastChild.data);
+    this.list.classList.toggle("filtered", hidden > 0 && hidden === this.list.childElementCount);
+    this.list.dataset.filtered = `None of the last ${this.list.childElementCount} lines has that in it; muster logs has all lines.`;
     this.follow(this.following);
   }
 
-  line({ wall_ms, rank, is_stderr, text = "" }) {
+  line({ wall_ms, rank, is_stderr, text: written = "" }) {
+    const text = readable(written);
     const more = text.length - LINE_CHARS_MAX;
     const shown = more > 0 ? `${text.slice(0, LINE_CHARS_MAX)} … (${more} characters more)` : text;
     return h("div", { class: is_stderr ? "stderr" : undefined, hidden: this.hides(shown) },
@@ -78,6 +90,7 @@ export class Logs {
       const answer = await api.getLogs(id, { rank, max_bytes: PAGE_MAX_BYTES, ...(first ? { tail: TAIL_LINES } : { cursor: this.cursor }) });
       if (rank !== this.rank.value || first !== (this.cursor === undefined)) return;
       this.cursor = answer.cursor;
+      this.atEnd = Boolean(answer.ended) || !answer.lines?.length;
       if (!answer.lines?.length) return;
       this.add(answer.lines);
     }

@@ -6,7 +6,7 @@ import { h, jobLink, section, show, state, table } from "./dom.js";
 import { ago, bytes, plural } from "./format.js";
 import { answerOf } from "./plan.js";
 import { mayKeepNodes } from "./session.js";
-import { markJobs, tiles } from "./tiles.js";
+import { colourNodes, markJobs, tiles } from "./tiles.js";
 
 const SHOWN_MAX = 500;
 const EFFECTS = { cordon: "It keeps what it runs and gets nothing new.", drain: "What it runs moves to other nodes, or waits for a place." };
@@ -18,7 +18,7 @@ async function set(node, action, refresh) {
   }
   const would = action === "drain" ? answerOf(await api.plan({ drain: [node.name] })) : [];
   return ask({
-    title: `${action === "drain" ? "Drain" : "Cordon"} ${node.name}?`, yes: action, danger: action === "drain",
+    title: `${action === "drain" ? "Drain" : "Cordon"} ${node.name}?`, yes: action === "drain" ? "Drain" : "Cordon", danger: action === "drain",
     body: [h("p", {}, EFFECTS[action]), would],
     act: async () => {
       await api.setNode(node.name, action);
@@ -42,23 +42,28 @@ function devices(node) {
 const runs = (node) => h("span", { class: "list" }, (node.uses || []).map((use) => (use.job ? h("span", {}, jobLink(use.job, use.name), h("span", { class: "dim" }, ` ${use.slots}`)) : h("span", { class: "dim" }, `another tenant's ${use.slots}`))));
 const labels = (node) => Object.entries(node.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
 
-export function nodesView(root) {
+const byName = (a, b) => a.name.localeCompare(b.name, "en", { numeric: true });
+
+// All nodes, or the one of that name.
+export function nodesView(root, only) {
   const cards = h("div", { class: "tiles" }), body = h("div");
-  root.replaceChildren(h("h1", {}, "Nodes"), cards, body);
+  root.replaceChildren(h("h1", {}, only || "Nodes"), only ? h("p", {}, h("a", { href: "#/nodes" }, "All nodes")) : "", h("h2", { class: "unseen" }, "Slots"), cards, body);
   markJobs(root);
   const view = {
     async refresh() {
-      const { nodes = [] } = await api.listNodes();
+      const all = ((await api.listNodes()).nodes || []).sort(byName);
+      const nodes = only ? all.filter((node) => node.name === only) : all;
       const shown = nodes.slice(0, SHOWN_MAX);
+      colourNodes(all);
       show(cards, tiles(shown));
       show(body, section("Details", null, table(
-        ["Node", "State", ">Slots", ">CPUs", ">Memory", "Devices", "Runs", "Address", "Labels", "Seen", mayKeepNodes() ? "Do" : ""],
+        ["Node", "State", ">Slots", ">CPUs", ">Memory", "Devices", "Runs", "Address", "Labels", "Seen", mayKeepNodes() ? "Actions" : ""],
         shown.map((node) => ({ key: node.name, cells: [
-          node.name, h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text)),
+          h("a", { class: "clip", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text)),
           `${node.slots_used || 0} / ${node.slots || 0}`, `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes),
-          devices(node), runs(node), node.address, h("span", { class: "dim small" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
+          devices(node), runs(node), h("span", { class: "why" }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
         ] })),
-        "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
+        only ? `No node is named ${only}.` : "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
       nodes.length > SHOWN_MAX && h("p", { class: "dim" }, `${plural(nodes.length - SHOWN_MAX, "node")} more: muster nodes lists all.`)));
     },
   };

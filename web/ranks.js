@@ -21,9 +21,10 @@ export function ranksTable(workers) {
   const gone = (w) => w.state === "exited";
   const best = Math.max(0, ...workers.map((w) => Number(w.step || 0)));
   const late = awaited(workers);
-  const sorted = workers.slice().sort((a, b) => gone(a) - gone(b) || (a.rank || 0) - (b.rank || 0));
+  const isAwaited = (w) => !gone(w) && late.has(w.rank || 0);
+  const sorted = workers.slice().sort((a, b) => isAwaited(b) - isAwaited(a) || gone(a) - gone(b) || (a.rank || 0) - (b.rank || 0));
   const rows = sorted.slice(0, SHOWN_MAX).map((w) => {
-    const behind = gone(w) ? 0 : best - Number(w.step || 0), isLate = !gone(w) && late.has(w.rank || 0);
+    const behind = gone(w) ? 0 : best - Number(w.step || 0), isLate = isAwaited(w);
     return { key: w.uid, class: isLate ? "late" : undefined, cells: [
       w.rank || 0, w.node, state(w.state), Number(w.pid) || "–", counted(w.step), behind ? count(behind) : "",
       isLate ? h("b", {}, "others wait for it") : waits(w)] };

@@ -15,11 +15,11 @@ function editTenant(tenant, refresh) {
   const made = !tenant;
   const now = tenant || { name: "", weight: 1, guaranteed_slots: 0, limit_slots: 0 };
   ask({
-    title: made ? "New tenant" : `Figures of ${now.name}`, yes: made ? "Make it" : "Change",
+    title: made ? "New tenant" : `Quota of ${now.name}`, yes: made ? "Create" : "Change",
     body: [
       made && field("Name", input("name", { required: true, pattern: "[a-z0-9][a-z0-9.\\-]*", maxlength: "63" })),
       field("Weight", number("weight", now.weight), "its part of what nobody is guaranteed"),
-      field("Guaranteed slots", number("guaranteed_slots", now.guaranteed_slots || 0), "it gets so many whenever it asks"),
+      field("Guaranteed slots", number("guaranteed_slots", now.guaranteed_slots || 0), "it gets this many whenever it asks"),
       field("Limit of slots", number("limit_slots", now.limit_slots || 0), "0 is none"),
     ].filter(Boolean),
     act: async (form) => {
@@ -32,7 +32,7 @@ function editTenant(tenant, refresh) {
 
 function newToken(tenants, refresh) {
   ask({
-    title: "New token", yes: "Make it",
+    title: "New token", yes: "Create",
     body: [
       field("Name", input("name", { required: true, maxlength: "63" }), "whom or what it is for"),
       field("Role", choice("role", ["member", "viewer", "operator", "admin", "agent"], "member")),
@@ -64,13 +64,13 @@ const revoke = (token, refresh) => ask({
 function tokenState(token) {
   if (Number(token.revoked_wall_ms)) return h("span", { class: "dim" }, "revoked ", ago(token.revoked_wall_ms));
   if (Number(token.expires_wall_ms) && Number(token.expires_wall_ms) < Date.now()) return h("span", { class: "dim" }, "expired ", ago(token.expires_wall_ms));
-  return h("span", {}, "good");
+  return h("span", {}, "active");
 }
 
 function tokenTable(tokens, tenants, refresh) {
   const live = tokens.filter((t) => !Number(t.revoked_wall_ms)), revoked = tokens.length - live.length;
   return section("Tokens", h("button", { class: "quiet", onclick: () => newToken(tenants, refresh) }, "New token"),
-    table(["Name", "Role", "Tenant", "State", "Used", "Expires", "Made", "Do"], live.map((token) => ({ key: token.id, cells: [
+    table(["Name", "Role", "Tenant", "State", "Used", "Expires", "Created", "Actions"], live.map((token) => ({ key: token.id, cells: [
       token.name, token.role, token.tenant || "–", tokenState(token), ago(token.used_wall_ms), Number(token.expires_wall_ms) ? time(token.expires_wall_ms) : "never",
       time(token.created_wall_ms), h("button", { class: "quiet", "aria-label": `revoke ${token.name}`, onclick: () => revoke(token, refresh) }, "revoke"),
     ] })), "No tokens.", "Tokens"),
@@ -78,12 +78,12 @@ function tokenTable(tokens, tenants, refresh) {
 }
 
 function card(tenant, slots, refresh) {
-  const facts = [["Weight", tenant.weight], ["Jobs", tenant.active_jobs || 0], ["Slots now", tenant.slots_used || 0], ["Slots of late", Number(tenant.use || 0).toFixed(2)]];
+  const facts = [["Weight", tenant.weight], ["Jobs", tenant.active_jobs || 0], ["Slots now", tenant.slots_used || 0], ["Recent use", Number(tenant.use || 0).toFixed(2)]];
   return h("article", { class: "card", "data-key": tenant.name },
     shareBar(tenant, slots),
     h("dl", {}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     ledgerBar(tenant.ledger), ledgerLine(tenant.ledger),
-    isAdmin() && h("button", { class: "quiet", "aria-label": `change ${tenant.name}`, onclick: () => editTenant(tenant, refresh) }, "Change figures"));
+    isAdmin() && h("button", { class: "quiet", "aria-label": `change ${tenant.name}`, onclick: () => editTenant(tenant, refresh) }, "Edit quota"));
 }
 
 export function tenantsView(root) {
@@ -96,7 +96,7 @@ export function tenantsView(root) {
       show(body,
         section("Shares", isAdmin() && h("button", { class: "quiet", onclick: () => editTenant(null, view.refresh) }, "New tenant"),
           h("div", { class: "cards" }, tenants.map((tenant) => card(tenant, slots, view.refresh))),
-          h("p", { class: "dim" }, "“Slots of late” is the average of what it used, a day ago counting half: fair shares go by it.")),
+          h("p", { class: "dim" }, "“Recent use” is the average number of slots that it used; use of a day ago counts half. Fair shares follow it.")),
         tokens && tokenTable(tokens.tokens || [], tenants, view.refresh));
     },
   };

@@ -28,19 +28,19 @@ function gather(uses) {
   return foreign ? [...mine, { job: "", slots: foreign }] : mine;
 }
 
-export function tiles(nodes) {
-  colourJobs(nodes.flatMap((node) => (node.uses || []).map((use) => use.job)).filter(Boolean));
-  return nodes.map(tile);
-}
+// Colours for the jobs on all nodes: before anything of them is drawn.
+export const colourNodes = (nodes) => colourJobs(nodes.flatMap((node) => (node.uses || []).map((use) => use.job)).filter(Boolean));
+
+export const tiles = (nodes) => nodes.map(tile);
 
 export function tile(node) {
   const uses = gather(node.uses || []);
   const many = node.slots > CELLS_MAX;
   const free = Math.max(0, (node.slots || 0) - (node.slots_used || 0));
   const usable = node.state === "ready";
-  const freeText = usable ? `${free} free` : "takes no work";
+  const freeText = usable ? `${free} free` : "unavailable";
   return h("article", { class: `tile ${node.state}`, "data-key": node.name, "aria-label": `${node.name}, ${node.state}, ${freeText} of ${plural(node.slots || 0, "slot")}` },
-    h("h3", {}, h("span", { class: "name", title: node.name }, node.name), state(node.state)),
+    h("h3", {}, h("a", { class: "name", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), state(node.state)),
     h("div", { class: "cells" }, uses.map((use) => held(use, node, many)),
       free > 0 && h("span", { ...room(free, many), "data-key": "free", title: freeText }, cells(free, many, usable ? "free" : "idle"))),
     h("ul", { class: "legend" },

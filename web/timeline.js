@@ -6,7 +6,7 @@ import { ended, h, show } from "./dom.js";
 import { plural, span, timeText } from "./format.js";
 
 const BANDS_MAX = 300, TICKS_MAX = 200, AXIS_MARKS = 5;
-const FAILURES = new Set(["worker_failed", "worker_lost", "start_failed", "out_of_memory", "node_lost", "peers_lost", "join_timeout", "stalled", "finish_timeout", "restart_budget", "crash_loop", "max_runtime"]);
+const FAILURES = new Set(["worker_failed", "worker_lost", "start_failed", "out_of_memory", "node_lost", "peers_lost", "join_timeout", "finish_timeout", "refused", "restart_budget", "crash_loop", "max_runtime"]);
 const FELL = ["reforming", "restarting", "failed"]; // states such a reason leads to
 
 // Events -> [{ state, from, to, generation, world, why }], oldest first. A generation that all have
@@ -15,9 +15,10 @@ export function bands(events, job, now) {
   const found = [];
   for (const e of events) {
     const joined = e.kind === "generation" && ["all_joined", "all_started"].includes(e.reason?.kind);
-    if (!e.to && !joined) continue;
+    const still = { stalled: "stalled", stall_over: "running" }[e.kind];
+    if (!e.to && !joined && !still) continue;
     const last = found.at(-1), at = Number(e.wall_ms);
-    const state = e.to || (last?.state ?? "running");
+    const state = e.to || still || (last?.state ?? "running");
     if (last) last.to = at;
     if (!ended(state)) found.push({ state, from: at, to: at, generation: Number(e.generation), world: e.world || 0, why: e.reason?.text });
   }
@@ -34,7 +35,7 @@ export function marks(events) {
     ...lost.slice(-TICKS_MAX).map((e) => ({ kind: "loss", at: Number(e.wall_ms), text: e.reason?.text }))];
 }
 
-const isRunning = (band) => band.state === "running";
+const isRunning = (band) => band.state === "running" || band.state === "stalled";
 const label = (band) => (isRunning(band) ? `${band.generation}` : "");
 
 function sentence(band) {

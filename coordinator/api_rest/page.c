@@ -53,7 +53,7 @@ bool page_reply(struct http_request *request)
                 {"X-Frame-Options", "DENY"},
                 {"Content-Security-Policy",
                  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-                 "base-uri 'none'; frame-ancestors 'none'"},
+                 "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
             },
     };
     http_reply(request, &answer);

@@ -1,0 +1,231 @@
+"""What the page says is so: counts, places, stalls, silence, refusals, sessions; and it holds long names and many ranks."""
+import json
+import os
+import signal
+import time
+
+from selenium.webdriver.common.by import By
+
+from test_page import errors, find, gpt, shot, show, sign_in, text_of, wait
+
+LONG = "a-very-long-name-that-somebody-made-of-63-characters-0123456789"
+SWEEP = 210
+
+
+def size(browser, width, height=900, dark=False):
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
+
+
+def pictures(browser, name):
+    """A picture at each width people have, light and dark, where they are asked for."""
+    if not os.environ.get("MUSTER_SCREENSHOTS"):
+        return
+    for width in (1440, 1024, 390):
+        for dark in (False, True):
+            size(browser, width, dark=dark)
+            time.sleep(0.3)
+            shot(browser, f"{name}-{width}-{'dark' if dark else 'light'}")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def figure(browser, unit):
+    boxes = {b.find_element(By.TAG_NAME, "span").text: b for b in browser.find_elements(By.CSS_SELECTOR, ".figure")}
+    return boxes[unit].find_element(By.TAG_NAME, "strong").text
+
+
+def test_newer_jobs_that_wait_hide_nothing(browser, cluster):
+    holds = cluster.submit("--name", LONG, "--priority", "high", "--workers-per-node", "4", "--", "sleep", "600")
+    cluster.wait_state(holds, "running")
+    made = [cluster.rest("POST", "/v1/jobs", {"name": f"sweep-{n:03}", "command": ["sleep", "1"], "resources": {"slots": 4}})[1]["id"] for n in range(SWEEP)]
+    urgent = cluster.submit("--name", LONG, "--priority", "10", "--workers-per-node", "4", "--", "sleep", "1")
+    sign_in(browser, cluster)
+    text_of(browser, "slots in use")
+    assert (figure(browser, "running"), figure(browser, "waiting")) == ("1", str(SWEEP + 1))
+    assert (figure(browser, "slots in use")) == "4 / 4"
+    running = find(browser, "section[aria-label=Running]")
+    assert LONG in running.get_attribute("textContent") and "more" not in running.text
+    rows = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "section[aria-label=Queue] tbody tr")]
+    assert rows[0].startswith("1") and urgent in rows[0], "the scheduler's order, not that of arrival"
+    assert rows[1].startswith("2") and made[0] in rows[1], rows[1]
+    text_of(browser, f"and {SWEEP + 1 - 20} more")
+    pictures(browser, "overview-210")
+    show(browser, cluster, "/jobs")
+    tabs = wait(browser, lambda b: [a.text for a in b.find_elements(By.CSS_SELECTOR, ".tabs a")])
+    assert "running 1" in tabs and f"queued {SWEEP + 1}" in tabs, tabs
+    pictures(browser, "jobs-210")
+    size(browser, 1024)
+    try:
+        fits = "return [...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
+        tall = "return Math.max(...[...document.querySelectorAll('main tbody tr')].map((row) => row.offsetHeight))"
+        wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, "main tbody tr"))
+        assert browser.execute_script(fits) and browser.execute_script(tall) < 260, browser.execute_script(tall)
+        show(browser, cluster, "/")
+        text_of(browser, "slots in use")
+        assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    for job in [holds, urgent, *made]:
+        cluster.rest("POST", f"/v1/jobs/{job}:cancel", {})
+    cluster.wait_state(holds, "cancelled")
+    assert not errors(browser)
+
+
+def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
+    spec = cluster.folder / "stall.json"
+    spec.write_text(json.dumps({"name": "stall", "workers_per_node": 2, "command": [str(word) for word in gpt(cluster, "--steps", "1000000")]}))
+    job = cluster.submit(spec)
+    cluster.wait_state(job, "running")
+    wait(browser, lambda b: int(cluster.job(job)["step"] or 0) > 3, 60)
+    pid = next(int(w["pid"]) for w in cluster.job(job)["workers"] if int(w.get("rank") or 0) == 1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait(browser, lambda b: int(cluster.job(job)["stalled_wall_ms"]) > 0, 60)
+        assert cluster.job(job)["state"] == "running" and cluster.job(job)["tokens_per_second"] is None
+        ps = cluster.muster("ps", check=True).stdout
+        assert "stalled" in next(line for line in ps.splitlines() if job in line)
+        sign_in(browser, cluster)
+        text_of(browser, "Needs attention")
+        assert "stalled" in find(browser, "section[aria-label='Needs attention']").text
+        figures = find(browser, ".figures").text
+        assert "1 stalled" in figures and "tokens/s together" not in figures, figures
+        assert "stalled" in find(browser, "section[aria-label=Running] tbody").text
+        pictures(browser, "overview-stall")
+        show(browser, cluster, "/jobs?state=stalled")
+        row = wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "main tbody tr"))
+        assert job in row.text and "stalled" in row.text and "tokens/s" not in row.text
+        show(browser, cluster, "/events")
+        wait(browser, lambda b: any("stalled" in r.text and job in r.text for r in b.find_elements(By.CSS_SELECTOR, "tbody tr")))
+        show(browser, cluster, f"/jobs/{job}")
+        text_of(browser, "Stalled for")
+        assert browser.find_element(By.CSS_SELECTOR, "h1 .state").text.endswith("stalled")
+        wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, ".band.stalled"))
+        assert "has not entered" in find(browser, ".events").text
+        pictures(browser, "job-stall")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "h1 .state").text.endswith("running"), 30)
+    assert "it stood still for" in text_of(browser, "it stood still for")
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled")
+    assert not errors(browser)
+
+
+def test_the_late_rank_of_512_comes_first(browser, cluster):
+    sign_in(browser, cluster)
+    rows = browser.execute_async_script("""
+        const done = arguments[0];
+        Promise.all([import("/ranks.js"), import("/dom.js")]).then(([{ ranksTable }, { section }]) => {
+          const workers = Array.from({ length: 512 }, (_, rank) => ({ uid: String(rank + 1), rank, node: `node${rank >> 3}`, state: "joined", step: 7, pid: 9,
+            wait: rank === 400 ? undefined : { operation: "all_reduce #7", communicator: "world", waited_ms: 12000, ranks: [400], ranks_count: 1 } }));
+          document.querySelector("main").replaceChildren(section("Ranks", null, ranksTable(workers)));
+          done([...document.querySelectorAll("main tbody tr")].slice(0, 2).map((r) => [r.className, r.firstChild.textContent]));
+        });""")
+    assert rows == [["late", "400"], ["", "0"]]
+    height = browser.execute_script("return document.querySelector('section[aria-label=Ranks]').offsetHeight")
+    assert height < 900, "what is below the ranks is found"
+    shot(browser, "ranks-512")
+
+
+def test_what_is_refused_is_said_and_is_no_lost_coordinator(browser, cluster):
+    sign_in(browser, cluster)
+    show(browser, cluster, "/jobs?state=bogus")
+    assert "queued" in text_of(browser, "unknown state 'bogus'")
+    assert browser.find_element(By.ID, "link").text.endswith("live")
+    show(browser, cluster, "/nowhere")
+    text_of(browser, "There is no such page")
+    show(browser, cluster, "/nodes/node1")
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "h1").text == "node1" and len(b.find_elements(By.CSS_SELECTOR, ".tile")) == 1)
+    errors(browser)  # the refusal itself
+
+
+def test_cancelling_says_what_can_be_continued(browser, cluster):
+    job = cluster.submit("--name", "bare", "--", "sleep", "600")
+    folder = cluster.folder / "saved"
+    spec = cluster.folder / "saves.json"
+    spec.write_text(json.dumps({"name": "saves", "command": [str(word) for word in gpt(cluster, "--steps", "1000000")], "checkpoint": {"dir": str(folder), "every": "20 steps"}}))
+    saves = cluster.submit(spec)
+    wait(browser, lambda b: cluster.job(saves).get("last_checkpoint"), 60)
+    sign_in(browser, cluster)
+    for one, said in ((job, "It has no checkpoint"), (saves, "A new job can continue from its checkpoint of step")):
+        show(browser, cluster, f"/jobs/{one}")
+        wait(browser, lambda b: b.find_element(By.XPATH, "//button[text()='Cancel job']")).click()
+        assert said in find(browser, "dialog").text
+        find(browser, "dialog").find_element(By.CSS_SELECTOR, "button.danger").click()
+        cluster.wait_state(one, "cancelled")
+        wait(browser, lambda b: not b.find_elements(By.TAG_NAME, "dialog"))
+    assert not errors(browser)
+
+
+def test_a_token_in_the_address_of_an_open_page_signs_in_and_is_gone(browser, cluster):
+    viewer = cluster.muster("token", "create", "opened", "--role", "viewer", "--tenant", "default", check=True).stdout.strip()
+    sign_in(browser, cluster)
+    text_of(browser, "slots in use")
+    browser.execute_script("location.hash = '#token=' + arguments[0]", viewer)
+    text_of(browser, "viewer of default")
+    assert viewer not in browser.current_url
+    browser.execute_script("history.back()")
+    wait(browser, lambda b: b.execute_script("return document.readyState") == "complete")
+    assert viewer not in browser.current_url
+    browser.execute_script("history.forward()")
+    time.sleep(0.3)
+    assert viewer not in browser.current_url
+    errors(browser)
+
+
+def test_a_session_that_ends_leaves_the_page_where_it_was(browser, cluster):
+    secret = cluster.muster("token", "create", "short", "--role", "operator", check=True).stdout.strip()
+    sign_in(browser, cluster, secret)
+    show(browser, cluster, "/nodes")
+    show(browser, cluster, "/events")
+    field = find(browser, "input[type=search]")
+    field.send_keys("job")
+    wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, "main tbody tr"))
+    cluster.muster("token", "revoke", "short", check=True)
+    text_of(browser, "Your session has ended")
+    before = len(browser.find_elements(By.CSS_SELECTOR, "main tbody tr"))
+    cluster.wait_state(cluster.submit("--name", "unseen", "--", "true"), "succeeded")
+    time.sleep(2.5)
+    assert len(browser.find_elements(By.CSS_SELECTOR, "main tbody tr")) == before, "a revoked token reads nothing more"
+    token = find(browser, "dialog input[name=token]")
+    token.send_keys(cluster.token)
+    token.submit()
+    wait(browser, lambda b: not b.find_elements(By.TAG_NAME, "dialog"))
+    text_of(browser, "admin")
+    find(browser, "dialog, main")
+    sign_in(browser, cluster)
+    errors(browser)
+
+
+def test_a_coordinator_that_is_silent_is_not_live(browser, cluster):
+    """Last but one: it is stopped for a while."""
+    sign_in(browser, cluster)
+    text_of(browser, "slots in use")
+    link = browser.find_element(By.ID, "link")
+    wait(browser, lambda b: link.text.endswith("live"))
+    began = time.monotonic()
+    cluster.coordinator.send_signal(signal.SIGSTOP)
+    try:
+        wait(browser, lambda b: link.text.endswith("no answer"), 14)  # a request is given up after 15 s
+        took = time.monotonic() - began
+    finally:
+        cluster.coordinator.send_signal(signal.SIGCONT)
+    wait(browser, lambda b: link.text.endswith("live"), 30)
+    print(f"told after {took:.1f} s")
+    errors(browser)
+
+
+def test_a_restart_of_the_coordinator_signs_nobody_out(browser, cluster):
+    """Last: it is killed."""
+    sign_in(browser, cluster)
+    show(browser, cluster, "/jobs?state=succeeded")
+    field = find(browser, "input[type=search]")
+    field.send_keys("uns")
+    wait(browser, lambda b: "q=uns" in b.current_url)
+    cluster.kill_coordinator()
+    text_of(browser, "What you see is from", 30)
+    cluster.start_coordinator()
+    wait(browser, lambda b: b.find_element(By.ID, "link").text.endswith("live"), 30)
+    assert not browser.find_elements(By.TAG_NAME, "dialog") and field.get_attribute("value") == "uns"
+    assert "state=succeeded" in browser.current_url
+    errors(browser)
