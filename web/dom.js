@@ -60,8 +60,6 @@ function update(have, want) {
   if (have.dataset.keep === undefined) merge(have, want);
 }
 
-const LONG_TABLE = 150;
-
 // A table with headers; a title that starts with ">" heads numbers. A row is its cells, or
 // { key, cells, class }. On narrow screens rows become cards, so every cell knows its title; the
 // roles keep it a table for those who listen.
@@ -74,8 +72,7 @@ export function table(titles, rows, empty, caption) {
     return h("tr", { role: "row", "data-key": row.key, class: row.class },
       cells.map((cell, i) => h("td", { role: "cell", class: kind[i], "data-title": names[i] }, cell ?? "")));
   };
-  const long = rows.length > LONG_TABLE && caption; // scrolls by itself, so that what is below is found
-  return h("div", long ? { class: "scroll long", tabindex: "0", role: "region", "aria-label": caption } : { class: "scroll" },
+  return h("div", { class: "scroll" },
     h("table", { role: "table", "aria-label": caption },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, names.map((name, i) => h("th", { role: "columnheader", scope: "col", class: kind[i] }, name)))),
       h("tbody", { role: "rowgroup" }, rows.map(line))));

@@ -12,7 +12,7 @@ const BETWEEN = ["starting", "reforming", "restarting", "preempting", "stopping"
 const matches = (job, word) => [job.id, job.spec?.name, job.spec?.tenant, job.state, job.reason?.text].some((text) => text?.toLowerCase().includes(word));
 
 // What keeps a job that waits, what would help, and when it starts at the latest.
-const why = (job) => h("span", { class: "why" }, job.reason?.text, waiting(job) && job.reason?.hint && h("span", { class: "hint" }, ` → ${job.reason.hint}`),
+const why = (job) => h("span", { class: "why brief" }, job.reason?.text, waiting(job) && job.reason?.hint && h("span", { class: "hint" }, ` → ${job.reason.hint}`),
   Number(job.starts_wall_ms) > 0 && h("span", {}, "; starts ", until(job.starts_wall_ms), " at the latest"));
 
 // Nothing where the program tells nothing.

@@ -51,7 +51,7 @@ const runningTable = (jobs, all) => section("Running", null, table(["Job", "Stat
 const queueTable = (queue, all) => section("Queue", null, table([">Place", "Job", "Tenant", "Waits since", "Starts", "Why it waits"],
   queue.map(({ place, job }) => ({ key: job.id, cells: [count(place), named(job), h("span", { class: "clip", title: job.spec?.tenant }, job.spec?.tenant), ago(job.submitted_wall_ms),
     Number(job.starts_wall_ms) ? h("span", {}, until(job.starts_wall_ms), " at the latest") : h("span", { class: "dim", title: "Some running jobs have no max_runtime" }, "unknown"),
-    h("span", { class: "why" }, job.reason?.text, job.reason?.hint && h("span", { class: "hint" }, ` → ${job.reason.hint}`))] })), "No job waits.", "Queue"), left(all, queue.length, "queued"));
+    h("span", { class: "why brief" }, job.reason?.text, job.reason?.hint && h("span", { class: "hint" }, ` → ${job.reason.hint}`))] })), "No job waits.", "Queue"), left(all, queue.length, "queued"));
 
 // What it wrote last is often all that one needs to know.
 const lastLine = (output) => output?.trimEnd().split("\n").pop();

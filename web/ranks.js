@@ -3,7 +3,7 @@
 import { h, state, table } from "./dom.js";
 import { count, counted, span } from "./format.js";
 
-const SHOWN_MAX = 256;
+const SHOWN_MAX = 256, LONG = 32; // more rows than that scroll by themselves, so that what is below is found
 
 function waits(worker) {
   const wait = worker.wait;
@@ -29,6 +29,7 @@ export function ranksTable(workers) {
       w.rank || 0, w.node, state(w.state), Number(w.pid) || "–", counted(w.step), behind ? count(behind) : "",
       isLate ? h("b", {}, "others wait for it") : waits(w)] };
   });
-  return [table([">Rank", "Node", "State", ">Process", ">Step", ">Behind", "What it does"], rows, "No workers now.", "Ranks"),
-    workers.length > SHOWN_MAX && h("p", { class: "dim" }, `${workers.length - SHOWN_MAX} more: muster show lists all.`)];
+  const shown = table([">Rank", "Node", "State", ">Process", ">Step", ">Behind", "What it does"], rows, "No workers now.", "Ranks");
+  return [rows.length > LONG ? h("div", { class: "long", "data-key": "ranks", tabindex: "0", role: "region", "aria-label": "Ranks" }, shown) : shown,
+    workers.length > SHOWN_MAX && h("p", { class: "dim" }, `and ${workers.length - SHOWN_MAX} more; muster show lists all ranks.`)];
 }
