@@ -7,8 +7,10 @@
 #include "cli/client.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
+#include "common/base/str.h"
 #include "common/rpc/message.h"
 #include "libworker/checkpoint/file.h"
+#include "libworker/checkpoint/folder.h"
 #include "libworker/checkpoint/numbers.h"
 #include "libworker/pretrained/pretrained.h"
 
@@ -42,24 +44,29 @@ static const struct args_option options[] = {
     {.name = "job",
      .kind = ARGS_POSITIONAL,
      .required = true,
-     .help = "id or name of the job; or `export`"},
-    {.name = "folder", .kind = ARGS_POSITIONAL, .help = "export: of a checkpoint"},
+     .help = "id or name of the job; or `export` or `verify`"},
+    {.name = "folder",
+     .kind = ARGS_POSITIONAL,
+     .help = "export: of a checkpoint; verify: of one, or of all of a job"},
     {.name = "out", .kind = ARGS_POSITIONAL, .help = "export: folder to make"},
     {0},
 };
 static const char *const examples[] = {
     "muster ckpt gpt-kjv",
+    "muster ckpt verify /shared/ckpt",
     "muster ckpt export /shared/ckpt/step-00002000 gpt-kjv-hf --format bf16",
     "muster ckpt export /shared/ckpt/step-00002000 student --model 2",
     NULL,
 };
 static const struct args_command command = {
     .program = "muster ckpt",
-    .summary = "list the checkpoints a job can resume from; export one's weights",
+    .summary = "list the checkpoints a job can resume from; verify them; export one's weights",
     .description = "`export` merges the weights of a checkpoint, whatever ranks wrote it, into "
                    "HuggingFace's files (model.safetensors, or several and an index), under the "
                    "names transformers gives GPT-2 and Llama, with config.json as the checkpoint "
-                   "tells it, or as --config says. It needs no coordinator.",
+                   "tells it, or as --config says. `verify` reads every byte of a checkpoint, "
+                   "or of all in a folder, against its digests, and exits with 1 if one is "
+                   "damaged. Both need no coordinator.",
     .options = options,
     .examples = examples,
 };
@@ -106,8 +113,47 @@ static int export_weights(const struct args *args)
     return EXIT_DONE;
 }
 
+static bool is_whole(const char *path)
+{
+    struct error err = {0};
+    if (checkpoint_verify(path, &err) != 0)
+        return client_fail(&err), false;
+    printf("%s: whole\n", path);
+    return true;
+}
+
+/* One checkpoint by its name, or all in a folder: the oldest first. */
+static int verify(const struct args *args)
+{
+    struct error err = {0};
+    char path[CHECKPOINT_PATH_MAX], folder[CHECKPOINT_PATH_MAX];
+    int64_t *steps = NULL;
+    int count = 0, damaged = 0;
+    const char *given = args_text(args, "folder");
+    if (!given || str_copy(folder, sizeof(folder), given)) {
+        error_set(&err, E_INVALID_ARGUMENT, "verify needs a folder");
+        client_fail(&err);
+        return EXIT_USAGE;
+    }
+    for (size_t end = strlen(folder); end > 1 && folder[end - 1] == '/'; end--)
+        folder[end - 1] = '\0';
+    if (checkpoint_step_of(folder) >= 0)
+        return is_whole(folder) ? EXIT_DONE : EXIT_JOB_FAILED;
+    int rc = checkpoint_list(folder, &steps, &count, &err);
+    if (!rc && count == 0)
+        rc = error_set(&err, E_NOT_FOUND, "%s holds no checkpoint", folder);
+    for (int i = 0; !rc && i < count; i++)
+        damaged += checkpoint_path(folder, steps[i], path) || !is_whole(path);
+    free(steps);
+    if (rc)
+        client_fail(&err);
+    return rc || damaged ? EXIT_JOB_FAILED : EXIT_DONE;
+}
+
 static int run(const struct args *args)
 {
+    if (strcmp(args_text(args, "job"), "verify") == 0)
+        return verify(args);
     if (strcmp(args_text(args, "job"), "export") == 0)
         return export_weights(args);
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;

@@ -46,13 +46,23 @@ static char *map_aligned(int fd, size_t bytes)
     return data;
 }
 
+static int refuse(int code, size_t bytes, struct wk_arena **ret_arena)
+{
+    struct error err = {0};
+    (void)error_set(
+        &err, code,
+        code == WK_EINVAL ? "an arena of %zu bytes" : "no memory for an arena of %zu bytes", bytes);
+    *ret_arena = NULL;
+    return error_keep(&err);
+}
+
 int wk_arena_new(size_t bytes, struct wk_arena **ret_arena)
 {
     if (bytes == 0 || bytes > PTRDIFF_MAX - 2 * (size_t)ARENA_ALIGN_BYTES)
-        return WK_EINVAL;
+        return refuse(WK_EINVAL, bytes, ret_arena);
     struct wk_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
-        return WK_ENOMEM;
+        return refuse(WK_ENOMEM, bytes, ret_arena);
     arena->bytes = bytes;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t whole = (bytes + page - 1) / page * page;
@@ -63,7 +73,7 @@ int wk_arena_new(size_t bytes, struct wk_arena **ret_arena)
         if (arena->memory_fd >= 0)
             close(arena->memory_fd);
         free(arena);
-        return WK_ENOMEM;
+        return refuse(WK_ENOMEM, bytes, ret_arena);
     }
     atomic_store(&arena->holders, 1);
     *ret_arena = arena;

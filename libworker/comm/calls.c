@@ -86,7 +86,7 @@ int request_check(struct wk_comm *comm, const struct request *rq)
 static int submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
 {
     if (!comm)
-        return WK_EINVAL;
+        return comm_missing();
     int rc = request_check(comm, request);
     return rc != 0 ? rc : work_submit(comm, request, ret_work);
 }

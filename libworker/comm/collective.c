@@ -210,8 +210,8 @@ void request_describe(const struct header *header, char *ret_text, size_t bytes)
     }
     describe_data(header, data, sizeof(data));
     const char *finished = header->finish & FINISH_ACTIVE ? ", finished" : "";
-    const char *squares = header->finish & FINISH_SQUARES ? " with squares" : "";
-    const char *nonfinite = header->finish & FINISH_NONFINITE ? " with finiteness" : "";
+    const char *squares = header->finish & FINISH_SQUARES ? ", with its squares" : "";
+    const char *nonfinite = header->finish & FINISH_NONFINITE ? ", checked for NaN" : "";
     int way = header->finish >> FINISH_WAY_SHIFT;
     bool forced = way > 0 && way <= WAYS;
     snprintf(ret_text, bytes, "%s #%llu (%s, %llu bytes%s%s%s%s%s)", name_of(header->kind),

@@ -438,6 +438,10 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
 int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What a call on NULL returns, as wk_communicator gives in a broken generation; the sentence stays
+ * with the thread. */
+int comm_missing(void);
+
 /* --- group.c */
 
 /* What each rank tells the others at a split. */

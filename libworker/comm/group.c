@@ -158,8 +158,11 @@ static int members_of(const struct wk_comm *comm, struct group_seat *seats, int 
 
 int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_comm **ret_group)
 {
-    if (!comm || !split || !ret_group)
-        return WK_EINVAL;
+    if (!comm)
+        return comm_missing();
+    if (!split || !ret_group)
+        return comm_argument_error(comm, WK_EINVAL, "wk_comm_split without %s",
+                                   split ? "a place for the group" : "a color");
     struct comm_listener *listener = NULL;
     struct error err = {0};
     struct group_seat *seats = calloc((size_t)comm->world + 1, sizeof(*seats));
@@ -200,8 +203,10 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
 int wk_comm_subgroup(struct wk_comm *comm, const int *ranks, int n, struct wk_comm **ret_group)
 {
     struct wk_split split = {.name = "list", .color = -1};
-    if (!comm || n < 0 || n > comm->world)
-        return WK_EINVAL;
+    if (!comm)
+        return comm_missing();
+    if (n < 0 || n > comm->world)
+        return comm_argument_error(comm, WK_EINVAL, "a group of %d of %d ranks", n, comm->world);
     for (int i = 0; i < n; i++) {
         if (ranks[i] == comm->rank && split.color >= 0)
             return comm_argument_error(comm, WK_EINVAL, "rank %d is listed twice", ranks[i]);
@@ -217,8 +222,11 @@ int wk_comm_axis(struct wk_comm *comm, const struct wk_mesh *mesh, int axis,
     int64_t ranks = 1;
     int inner = 1;
     char name[16];
-    if (!comm || axis < 0 || axis >= mesh->axes)
-        return WK_EINVAL;
+    if (!comm)
+        return comm_missing();
+    if (axis < 0 || axis >= mesh->axes)
+        return comm_argument_error(comm, WK_EINVAL, "a mesh of %d axes has no axis %d", mesh->axes,
+                                   axis);
     for (int a = 0; a < mesh->axes; a++) {
         ranks *= mesh->sizes[a];
         if (mesh->sizes[a] < 1 || ranks > comm->world)

@@ -7,7 +7,7 @@
 int wk_broadcast_object(struct wk_comm *comm, struct wk_bytes *object, int root)
 {
     if (!comm)
-        return WK_EINVAL;
+        return comm_missing();
     bool own = comm->rank == root;
     int64_t bytes = own ? (int64_t)object->bytes : 0;
     int rc = wk_broadcast(comm, &bytes, 1, WK_I64, root, NULL);
@@ -69,7 +69,7 @@ int wk_all_gather_object(struct wk_comm *comm, const struct wk_bytes *own,
 {
     struct joined joined;
     if (!comm)
-        return WK_EINVAL;
+        return comm_missing();
     struct wk_buffers buffers = {.in = own->data, .count = own->bytes, .dtype = WK_U8};
     int rc = join(comm, &buffers, &joined);
     if (rc != 0)
@@ -86,7 +86,7 @@ int wk_all_gather_padded(struct wk_comm *comm, const struct wk_buffers *row, con
     struct joined joined;
     size_t longest = 0, size = wk_dtype_bytes(row->dtype);
     if (!comm)
-        return WK_EINVAL;
+        return comm_missing();
     int rc = join(comm, row, &joined);
     if (rc != 0)
         return rc;

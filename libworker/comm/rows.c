@@ -172,7 +172,7 @@ static int keep_arrays(struct wk_comm *comm, struct request *request)
 static int submit_rows(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
 {
     if (!comm)
-        return WK_EINVAL;
+        return comm_missing();
     int rc = request_check(comm, request);
     if (rc == 0)
         rc = keep_arrays(comm, request);

@@ -69,6 +69,15 @@ int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     return code;
 }
 
+int comm_missing(void)
+{
+    struct error err = {0};
+    (void)error_set(&err, WK_EINVAL,
+                    "NULL instead of a communicator: wk_communicator gives none while a "
+                    "generation is broken, up to the next wk_next");
+    return error_keep(&err);
+}
+
 /* The gate: `running` belongs to whoever runs an operation; `waiting` says that some are queued, is
  * changed under comm->lock and sends blocking calls to the end of the queue.
  *
@@ -223,7 +232,7 @@ void wk_comm_abort(struct wk_comm *comm)
 const char *wk_comm_error(struct wk_comm *comm)
 {
     if (!comm)
-        return "";
+        return error_kept();
     return atomic_load(&comm->failure) != 0 ? comm->failure_text : comm->argument_text;
 }
 
@@ -285,8 +294,10 @@ void wk_comm_close(struct wk_comm *comm)
 
 int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena)
 {
-    if (!comm || !arena)
-        return WK_EINVAL;
+    if (!comm)
+        return comm_missing();
+    if (!arena)
+        return comm_argument_error(comm, WK_EINVAL, "wk_comm_register of NULL instead of an arena");
     if (atomic_load(&arena->exposed))
         return comm_argument_error(comm, WK_ENOMEM, ARENA_EXPOSED);
     for (int i = 0; i < comm->arena_count; i++)

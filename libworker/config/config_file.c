@@ -41,9 +41,7 @@ static int scalar_text(const struct tree *node, struct buf *out, struct error *e
 
 static int unknown_key(const struct tree *node, const char *path, struct error *err)
 {
-    const char *nearest = settings_nearest(path);
-    tree_fail(node, err, "no setting is called \"%s\"%s%s%s", path, nearest ? " (nearest: " : "",
-              nearest ? nearest : "", nearest ? ")" : "");
+    tree_fail(node, err, "no setting is called \"%s\"", path);
     settings_meant(err, path);
     return WK_EINVAL;
 }

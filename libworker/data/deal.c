@@ -2,6 +2,8 @@
 #include <worker/data.h>
 #include <worker/error.h>
 
+#include "common/base/error.h"
+
 /* A group is what all ranks get in one round: `batch` elements each, in rank order. Only the last
  * one may be short. */
 struct groups {
@@ -34,9 +36,14 @@ static int64_t in_group(const struct wk_deal *deal, const struct groups *g, int 
 
 int wk_deal_check(const struct wk_deal *deal, int world)
 {
+    struct error err = {0};
     if (world < 1 || deal->samples < 0 || deal->batch < 1)
-        return WK_EINVAL;
-    return deal->split_batches && deal->batch % world ? WK_EINVAL : 0;
+        (void)error_set(&err, WK_EINVAL, "%lld samples in batches of %lld for %d ranks",
+                        (long long)deal->samples, (long long)deal->batch, world);
+    else if (deal->split_batches && deal->batch % world)
+        (void)error_set(&err, WK_EINVAL, "%d ranks cannot share a batch of %lld evenly", world,
+                        (long long)deal->batch);
+    return err.code ? error_keep(&err) : 0;
 }
 
 int64_t wk_deal_batches(const struct wk_deal *deal, int rank, int world)

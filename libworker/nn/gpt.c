@@ -95,7 +95,7 @@ int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model)
 {
     struct error err = {0};
     if (check(config, &err))
-        return error_keep(&err);
+        return model_refuse(&err, ret_model);
     struct lm_shape shape = {
         .layers = config->layers,
         .heads = config->heads,
@@ -112,7 +112,7 @@ int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model)
     struct lm *g;
     int rc = lm_new(&shape, lm_layer_index(&shape, config->layers) + 2, &g);
     if (rc)
-        return rc;
+        return model_refuse_memory(ret_model);
     add_params(&g->model, config);
     *ret_model = &g->model;
     return 0;

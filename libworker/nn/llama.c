@@ -105,7 +105,7 @@ int wk_llama_new(const struct wk_llama_config *config, struct wk_model **ret_mod
 {
     struct error err = {0};
     if (check(config, &err))
-        return error_keep(&err);
+        return model_refuse(&err, ret_model);
     struct lm_shape shape = {
         .layers = config->layers,
         .heads = config->heads,
@@ -126,7 +126,7 @@ int wk_llama_new(const struct wk_llama_config *config, struct wk_model **ret_mod
     struct lm *g;
     int rc = lm_new(&shape, lm_layer_index(&shape, config->layers) + 2, &g);
     if (rc)
-        return rc;
+        return model_refuse_memory(ret_model);
     add_params(&g->model, &shape);
     *ret_model = &g->model;
     return 0;

@@ -317,10 +317,10 @@ int wk_mlp_new(const struct wk_mlp_config *config, struct wk_model **ret_model)
 {
     struct error err = {0};
     if (check(config, &err))
-        return error_keep(&err);
+        return model_refuse(&err, ret_model);
     struct mlp_model *m = calloc(1, sizeof(*m));
     if (!m)
-        return WK_ENOMEM;
+        return model_refuse_memory(ret_model);
     m->config = *config;
     m->model.ops = &mlp_ops;
     m->model.kernels = kernel_cpu();
@@ -331,7 +331,7 @@ int wk_mlp_new(const struct wk_mlp_config *config, struct wk_model **ret_model)
     m->active = calloc((size_t)config->layers, sizeof(*m->active));
     if (!m->hidden || !m->active || param_table_init(&m->model, 3 + 2 * config->layers)) {
         mlp_model_free(&m->model);
-        return WK_ENOMEM;
+        return model_refuse_memory(ret_model);
     }
     add_params(&m->model, config);
     *ret_model = &m->model;

@@ -1,4 +1,8 @@
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+#include <worker/worker.h>
 
 #include "libworker/nn/model.h"
 #include "libworker/nn/param.h"
@@ -22,20 +26,61 @@ int wk_model_parameters(const struct wk_model *model)
     return model->n_params;
 }
 
+int model_refuse(const struct error *err, struct wk_model **ret_model)
+{
+    *ret_model = NULL;
+    return error_keep_of(WK_OBJECT_MODEL, err);
+}
+
+int model_refuse_memory(struct wk_model **ret_model)
+{
+    struct error err = {0};
+    (void)error_set(&err, WK_ENOMEM, "no memory for a model");
+    return model_refuse(&err, ret_model);
+}
+
+/* A call that would change what is trained. */
+static int refuse(const struct wk_model *model, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static int refuse(const struct wk_model *model, int code, const char *fmt, ...)
+{
+    char text[256];
+    struct error err = {0};
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    (void)error_set(&err, code, "%s", text);
+    return model ? error_tell(&model->ear, &err, true) : error_keep(&err);
+}
+
+static int refuse_null(const char *call)
+{
+    const char *why = error_kept_of(WK_OBJECT_MODEL);
+    return refuse(NULL, WK_EINVAL, "%s of NULL instead of a model%s%.150s", call, *why ? ": " : "",
+                  why);
+}
+
 int wk_model_label_smoothing(struct wk_model *model, double share)
 {
+    if (!model)
+        return refuse_null("wk_model_label_smoothing");
     if (!(share >= 0 && share < 1))
-        return WK_EINVAL;
+        return refuse(model, WK_EINVAL, "a label smoothing of %g is outside [0, 1)", share);
     model->label_smoothing = (float)share;
     return 0;
 }
 
 int wk_model_dropout(struct wk_model *model, double share, uint64_t seed)
 {
+    if (!model)
+        return refuse_null("wk_model_dropout");
     if (!(share >= 0 && share < 1))
-        return WK_EINVAL;
+        return refuse(model, WK_EINVAL, "a dropout of %g is outside [0, 1)", share);
     if (!model->ops->drops)
-        return WK_EUNSUPPORTED;
+        return refuse(model, WK_EUNSUPPORTED, "a model of kind %s has no dropout",
+                      model->ops->name);
     model->dropout = (float)share;
     model->dropout_seed = seed;
     model->forward_done = false;
@@ -73,12 +118,22 @@ static void fill_all(struct wk_model *model)
     model->seed_waits = false;
 }
 
-int wk_model_init(struct wk_model *model, uint64_t seed)
+void model_seed(struct wk_model *model, uint64_t seed)
 {
     model->seed = seed;
     model->seed_waits = true;
     if (model->param_arena)
         fill_all(model);
+}
+
+/* What is prepared has an ear. */
+int wk_model_init(struct wk_model *model, uint64_t seed)
+{
+    if (!model)
+        return refuse_null("wk_model_init");
+    if (model->ear.hear)
+        return refuse(model, WK_ESTATE, "wk_model_init after wk_prepare: it comes before");
+    model_seed(model, seed);
     return 0;
 }
 

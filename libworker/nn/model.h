@@ -15,7 +15,7 @@
 #include <worker/nn.h>
 #include <worker/types.h>
 
-#include "common/base/error.h"
+#include "common/base/kept.h"
 #include "libworker/kernel/kernel.h"
 #include "libworker/nn/product.h"
 
@@ -90,6 +90,7 @@ struct model_values {
 
 struct wk_model {
     const struct model_ops *ops;
+    struct error_ear ear; /* of the context it is prepared in */
     const struct kernel_table *kernels;
     struct param *params; /* [n_params], in arena order */
     int n_params;
@@ -118,6 +119,13 @@ struct wk_model {
     void (*grad_ready)(void *arg, int index);
     void *grad_ready_arg;
 };
+
+/* What a constructor returns that made nothing: the sentence stays with the thread. */
+int model_refuse(const struct error *err, struct wk_model **ret_model);
+int model_refuse_memory(struct wk_model **ret_model);
+
+/* wk_model_init, which a prepared model refuses, for whoever prepares it. */
+void model_seed(struct wk_model *model, uint64_t seed);
 
 /* Let the model use these arenas of model->count floats from now on; `grads` NULL means no backward
  * pass. May be called again with other arenas (contents are not copied). Applies a waiting seed,

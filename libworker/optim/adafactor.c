@@ -111,7 +111,7 @@ int wk_adafactor_new(const struct wk_adafactor_options *a, struct wk_optimizer *
 {
     struct error err = {0};
     if (check(a, &err))
-        return error_keep(&err);
+        return optimizer_refuse(&err, ret_optimizer);
     int rc = optimizer_new(&adafactor_ops, a->rate, a->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.adafactor = *a;

@@ -80,7 +80,7 @@ static int new_of(const struct optimizer_ops *ops, const struct wk_adamw_options
     if (!rc)
         rc = adam_moments_check(options, &err);
     if (rc)
-        return error_keep(&err);
+        return optimizer_refuse(&err, ret_optimizer);
     rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.adamw = *options;

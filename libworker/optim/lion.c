@@ -32,7 +32,7 @@ int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret
     if (!rc)
         rc = optimizer_beta_check("beta2", options->beta2, &err);
     if (rc)
-        return error_keep(&err);
+        return optimizer_refuse(&err, ret_optimizer);
     rc = optimizer_new(&lion_ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.lion = *options;

@@ -164,7 +164,7 @@ int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret
     if (!rc && adam_moments_check(&options->others, &err))
         rc = error_wrap(&err, "others");
     if (rc)
-        return error_keep(&err);
+        return optimizer_refuse(&err, ret_optimizer);
     rc = optimizer_new(&muon_ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)
         (*ret_optimizer)->options.muon = *options;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <worker/precision.h>
+#include <worker/worker.h>
 
 #include "common/base/str.h"
 #include "libworker/nn/model.h"
@@ -62,12 +63,21 @@ int optimizer_beta_check(const char *name, double beta, struct error *err)
     return error_set(err, WK_EINVAL, "%s is %g: it must be in [0, 1)", name, beta);
 }
 
+int optimizer_refuse(const struct error *err, struct wk_optimizer **ret_optimizer)
+{
+    *ret_optimizer = NULL;
+    return error_keep_of(WK_OBJECT_OPTIMIZER, err);
+}
+
 int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_decay,
                   struct wk_optimizer **ret_optimizer)
 {
+    struct error err = {0};
     struct wk_optimizer *o = calloc(1, sizeof(*o));
-    if (!o)
-        return WK_ENOMEM;
+    if (!o) {
+        (void)error_set(&err, WK_ENOMEM, "no memory for an optimizer");
+        return optimizer_refuse(&err, ret_optimizer);
+    }
     o->ops = ops;
     o->kernels = kernel_cpu();
     o->base_rate = rate;
@@ -77,31 +87,69 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_de
     return 0;
 }
 
+/* What is asked of an optimizer that is NULL, or prepared already. */
+static int check_new(const struct wk_optimizer *o, const char *call, struct error *err)
+{
+    const char *why = error_kept_of(WK_OBJECT_OPTIMIZER);
+    if (!o)
+        return error_set(err, WK_EINVAL, "%s of NULL instead of an optimizer%s%s", call,
+                         *why ? ": " : "", why);
+    if (o->segments)
+        return error_set(err, WK_ESTATE, "%s after wk_prepare: it comes before", call);
+    return 0;
+}
+
+static int refuse(const struct wk_optimizer *o, const struct error *err)
+{
+    return o ? error_tell(&o->ear, err, true) : error_keep(err);
+}
+
 int wk_optimizer_over(struct wk_optimizer *o, const struct wk_model *model)
 {
-    if (!o || !model)
-        return WK_EINVAL;
-    if (o->segments)
-        return WK_ESTATE;
+    struct error err = {0};
+    const char *why = error_kept_of(WK_OBJECT_MODEL);
+    int rc = check_new(o, "wk_optimizer_over", &err);
+    if (!rc && !model)
+        rc = error_set(&err, WK_EINVAL, "wk_optimizer_over was given NULL instead of a model%s%s",
+                       *why ? ": " : "", why);
+    if (rc)
+        return refuse(o, &err);
     o->over = model;
+    return 0;
+}
+
+static int check_group(const struct wk_optimizer *o, const struct wk_group *group,
+                       struct error *err)
+{
+    int rc = check_new(o, "wk_optimizer_group", err);
+    if (rc)
+        return rc;
+    if (!group || !group->pattern)
+        return error_set(err, WK_EINVAL, "wk_optimizer_group was given no pattern");
+    if (strlen(group->pattern) >= WK_PATTERN_MAX)
+        return error_set(err, WK_EINVAL, "the pattern \"%.40s...\" has %zu bytes, more than %d",
+                         group->pattern, strlen(group->pattern), WK_PATTERN_MAX - 1);
+    if (!(group->rate_scale >= 0) || !isfinite(group->rate_scale))
+        return error_set(err, WK_EINVAL, "group \"%s\": rate_scale is %g: it must be 0 or more",
+                         group->pattern, group->rate_scale);
+    if (!isfinite(group->weight_decay))
+        return error_set(err, WK_EINVAL, "group \"%s\": weight_decay is %g", group->pattern,
+                         group->weight_decay);
+    if (o->n_groups == WK_GROUPS_MAX)
+        return error_set(err, WK_ENOMEM, "group \"%s\": an optimizer has %d groups at most",
+                         group->pattern, WK_GROUPS_MAX);
     return 0;
 }
 
 int wk_optimizer_group(struct wk_optimizer *o, const struct wk_group *group)
 {
-    if (!o || !group || !group->pattern || !(group->rate_scale >= 0) ||
-        !isfinite(group->rate_scale) || !isfinite(group->weight_decay))
-        return WK_EINVAL;
-    if (o->segments)
-        return WK_ESTATE;
-    if (o->n_groups == WK_GROUPS_MAX)
-        return WK_ENOMEM;
-    struct optimizer_group *added = &o->groups[o->n_groups];
-    if (str_copy(added->pattern, sizeof(added->pattern), group->pattern))
-        return WK_EINVAL;
+    struct error err = {0};
+    if (check_group(o, group, &err))
+        return refuse(o, &err);
+    struct optimizer_group *added = &o->groups[o->n_groups++];
+    (void)str_copy(added->pattern, sizeof(added->pattern), group->pattern);
     added->numbers = *group;
     added->numbers.pattern = NULL;
-    o->n_groups++;
     return 0;
 }
 

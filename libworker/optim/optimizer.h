@@ -16,7 +16,7 @@
 #include <worker/optim.h>
 #include <worker/types.h>
 
-#include "common/base/error.h"
+#include "common/base/kept.h"
 #include "libworker/kernel/kernel.h"
 
 enum {
@@ -86,6 +86,7 @@ struct wk_optimizer {
     const struct optimizer_ops *ops;
     const struct kernel_table *kernels;
     const struct wk_model *over; /* which model's parameters, if the program said so */
+    struct error_ear ear;        /* of the context it is prepared in */
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;
@@ -163,6 +164,9 @@ bool optimizer_decays(const struct wk_optimizer *optimizer, const struct param *
  */
 int optimizer_rate_check(double rate, double weight_decay, struct error *err);
 int optimizer_beta_check(const char *name, double beta, struct error *err);
+
+/* What a constructor returns that made nothing: the sentence stays with the thread. */
+int optimizer_refuse(const struct error *err, struct wk_optimizer **ret_optimizer);
 
 /* The name of state i as in checkpoints, or NULL past the last. */
 const char *optimizer_state_name(const struct wk_optimizer *optimizer, int i);

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <worker/worker.h>
+
 #include "common/base/parse.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
@@ -168,14 +170,16 @@ int wk_scheduler_new(struct wk_optimizer *optimizer, const struct wk_schedule_op
 {
     *ret_scheduler = NULL;
     struct error err = {0};
+    const char *why = error_kept_of(WK_OBJECT_OPTIMIZER);
     int rc = optimizer
                  ? schedule_check(options, &err)
-                 : error_set(&err, WK_EINVAL, "a schedule needs its optimizer, and it is NULL");
+                 : error_set(&err, WK_EINVAL, "a schedule needs its optimizer, and it is NULL%s%s",
+                             *why ? ": " : "", why);
+    struct wk_scheduler *s = rc ? NULL : calloc(1, sizeof(*s));
+    if (!rc && !s)
+        rc = error_set(&err, WK_ENOMEM, "no memory for a scheduler");
     if (rc)
-        return error_keep(&err);
-    struct wk_scheduler *s = calloc(1, sizeof(*s));
-    if (!s)
-        return WK_ENOMEM;
+        return error_keep_of(WK_OBJECT_SCHEDULER, &err);
     s->options = *options;
     if (options->parts && options->n_parts > 0 && options->n_parts <= WK_SCHEDULE_PARTS_MAX)
         memcpy(s->parts, options->parts, (size_t)options->n_parts * sizeof(*s->parts));

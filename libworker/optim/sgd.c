@@ -42,7 +42,7 @@ int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_o
 {
     struct error err = {0};
     if (check(options, &err))
-        return error_keep(&err);
+        return optimizer_refuse(&err, ret_optimizer);
     const struct optimizer_ops *ops = options->momentum > 0 ? &sgd_momentum_ops : &sgd_ops;
     int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);
     if (!rc)

@@ -109,11 +109,11 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     struct error err = {0};
     if (!buffers || n_buffers < 1) {
         (void)error_set(&err, WK_EINVAL, "a model has at least one buffer");
-        return error_keep(&err);
+        return model_refuse(&err, ret_model);
     }
     struct custom *custom = calloc(1, sizeof(*custom));
     if (!custom)
-        return WK_ENOMEM;
+        return model_refuse_memory(ret_model);
     struct wk_model *model = &custom->model;
     model->ops = &custom_ops;
     model->kernels = kernel_cpu();
@@ -128,7 +128,7 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     }
     if (rc) {
         custom_free(model);
-        return err.code ? error_keep(&err) : rc;
+        return err.code ? model_refuse(&err, ret_model) : model_refuse_memory(ret_model);
     }
     *ret_model = model;
     return 0;

@@ -1,6 +1,7 @@
 #include <worker/error.h>
 #include <worker/precision.h>
 
+#include "common/base/error.h"
 #include "libworker/precision/float8.h"
 #include "libworker/precision/half.h"
 #include "libworker/precision/noise.h"
@@ -26,6 +27,13 @@ const char *wk_format_name(enum wk_format format)
     return (unsigned)format < FORMATS ? formats[format].name : "?";
 }
 
+static int refuse(enum wk_format format)
+{
+    struct error err = {0};
+    (void)error_set(&err, WK_EINVAL, "%d is no format of numbers", (int)format);
+    return error_keep(&err);
+}
+
 #define NARROW(type, convert)                                                                      \
     for (size_t i = 0; i < count; i++)                                                             \
     ((type *)out)[i] = convert(x[i])
@@ -49,7 +57,7 @@ int wk_narrow(void *out, enum wk_format format, const float *x, size_t count)
         NARROW(uint8_t, e5m2_of_f32);
         return 0;
     }
-    return WK_EINVAL;
+    return refuse(format);
 }
 
 #define WIDEN(type, convert)                                                                       \
@@ -75,7 +83,7 @@ int wk_widen(float *out, enum wk_format format, const void *x, size_t count)
         WIDEN(uint8_t, f32_of_e5m2);
         return 0;
     }
-    return WK_EINVAL;
+    return refuse(format);
 }
 
 void wk_narrow_stochastic(uint16_t *out, const float *x, size_t count, uint64_t seed,

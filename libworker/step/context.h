@@ -71,7 +71,10 @@ enum { SOURCE_OWN = NUMBERS_LOADERS_MAX, SOURCES, SOURCE_NONE = -1 };
 struct wk_context {
     struct settings settings;
     struct place place;
-    struct error error; /* sticky; code 0 while all is well */
+    struct error error;                              /* sticky; code 0 while all is well */
+    bool misused;                                    /* it was one of the program's calls */
+    char refused[sizeof(((struct error *)0)->text)]; /* of the last call that came to nothing */
+    bool told_metric;                                /* that a figure's name was refused */
     void (*notice)(void *arg, const char *text);
     void *notice_arg;
     FILE *notices; /* borrowed: where they go without `notice`; NULL: nowhere */
@@ -177,6 +180,18 @@ int context_open(const struct wk_options *options, const struct context_seams *s
 /* Make an error sticky (the first stays) and return the sticky one's code. Where the ranks' calls
  * have parted the sentence says what in a program leads to it. */
 int context_fail(struct wk_context *ctx, const struct error *err);
+
+/* The same of a mistake in the program's calls, which it would make again: before a first step it
+ * is not tried again. */
+int context_misuse(struct wk_context *ctx, const struct error *err);
+
+/* Training goes on, but the call came to nothing: the sentence is wk_last_error's until the next,
+ * or an error that is sticky. Returns `code`. */
+int context_refuse(struct wk_context *ctx, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* error_ear's, of prepared objects: misuse if lasting, else refused. */
+int context_hear(void *ctx, const struct error *err, bool lasting);
 
 void context_notice(struct wk_context *ctx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -97,11 +97,12 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     struct wk_context *ctx = loader ? loader->owner : NULL;
     struct error err = {0};
     if (!ctx)
-        return unit_missing(loader);
+        return unit_missing(loader, WK_OBJECT_LOADER, "wk_find_batch");
     if (ctx->error.code || ctx->phase == STEP_BROKEN)
         return ctx->error.code;
     if (ctx->phase != STEP_BOUNDARY)
-        return WK_ESTATE;
+        return context_refuse(ctx, WK_ESTATE,
+                              "wk_find_batch inside a step: it comes between steps");
     int64_t batch = loader->options.batch;
     (void)kernel_warm(kernel_cpu()); /* a refusal shows again in the first try */
     int rc = search_batch(ctx, search, &batch, &err);

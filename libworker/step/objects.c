@@ -7,7 +7,7 @@
 static int tell(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (rc && ctx)
-        (void)context_fail(ctx, err);
+        (void)context_misuse(ctx, err);
     else if (rc)
         (void)error_keep(err);
     return rc;
@@ -33,6 +33,8 @@ int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *option
     struct error err = {0};
     *ret_loader = NULL;
     int rc = loader_new(options, ret_loader, &err);
+    if (rc)
+        (void)error_keep_of(WK_OBJECT_LOADER, &err);
     if (rc || !ctx)
         return tell(ctx, rc, &err);
     (*ret_loader)->maker = ctx;
@@ -46,7 +48,7 @@ int wk_loader_seek(struct wk_loader *loader, int64_t position)
     struct error err = {0};
     int rc = 0;
     if (!loader)
-        return WK_EINVAL;
+        return unit_missing(loader, WK_OBJECT_LOADER, "wk_loader_seek");
     if (ctx && !loader->options.evaluation)
         rc = error_set(&err, WK_ESTATE,
                        "wk_loader_seek of a training loader, whose position the context keeps: "
@@ -86,7 +88,6 @@ int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *
     const char *kind = settings_text(&ctx->settings, SETTING_OPTIMIZER);
     int rc = new_optimizer(kind, options, ret_optimizer);
     if (rc)
-        (void)error_set(&err, rc, "an optimizer %s with rate %g, decay %g and beta2 %g", kind,
-                        options->rate, options->weight_decay, options->beta2);
+        (void)error_set(&err, rc, "optimizer %s: %s", kind, error_kept_of(WK_OBJECT_OPTIMIZER));
     return tell(ctx, rc, &err);
 }

@@ -1,4 +1,5 @@
 /* Opening and closing a context, and what can be asked of one. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,26 @@ int context_fail(struct wk_context *ctx, const struct error *err)
                        ctx->error.hint);
     }
     return ctx->error.code;
+}
+
+int context_misuse(struct wk_context *ctx, const struct error *err)
+{
+    ctx->misused = ctx->misused || !ctx->error.code;
+    return context_fail(ctx, err);
+}
+
+int context_refuse(struct wk_context *ctx, int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(ctx->refused, sizeof(ctx->refused), fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int context_hear(void *arg, const struct error *err, bool lasting)
+{
+    return lasting ? context_misuse(arg, err) : context_refuse(arg, err->code, "%s", err->text);
 }
 
 void context_notice(struct wk_context *ctx, const char *fmt, ...)
@@ -196,9 +217,12 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx)
 {
-    struct wk_context *ctx = calloc(1, sizeof(*ctx));
-    if (!ctx)
-        return WK_ENOMEM;
+    struct error err = {0};
+    struct wk_context *ctx = *ret_ctx = calloc(1, sizeof(*ctx));
+    if (!ctx) {
+        (void)error_set(&err, WK_ENOMEM, "no memory for a context");
+        return error_keep(&err);
+    }
     (void)pthread_mutex_init(&ctx->lock, NULL);
     ctx->notice = options ? options->notice : NULL;
     ctx->notice_arg = options ? options->notice_arg : NULL;
@@ -212,8 +236,6 @@ int context_open(const struct wk_options *options, const struct context_seams *s
     list_init(&ctx->made);
     signal_watch();
     ctx->signals_seen = signal_count();
-    *ret_ctx = ctx;
-    struct error err = {0};
     int rc = open_all(ctx, options, seams, &err);
     return rc ? context_fail(ctx, &err) : 0;
 }
@@ -247,6 +269,8 @@ static int exit_code(const struct wk_context *ctx)
     case WK_EUNSUPPORTED:
     case WK_EMISMATCH:
         return wk_steps(ctx) ? 1 : WK_EXIT_CONFIG;
+    case WK_ESTATE: /* also another program's doing, which may end */
+        return ctx->misused && !wk_steps(ctx) ? WK_EXIT_CONFIG : 1;
     case WK_ENOTFOUND:
         return lacks_its_start(ctx) ? WK_EXIT_CONFIG : 1;
     default:
@@ -309,7 +333,9 @@ int wk_status(const struct wk_context *ctx)
 
 const char *wk_last_error(const struct wk_context *ctx)
 {
-    return ctx ? ctx->error.text : error_kept();
+    if (!ctx)
+        return error_kept();
+    return ctx->error.code ? ctx->error.text : ctx->refused;
 }
 
 const char *wk_last_notice(struct wk_context *ctx)
@@ -364,5 +390,11 @@ enum wk_origin wk_config_origin(const struct wk_context *ctx, const char *name)
 
 int wk_config_print(const struct wk_context *ctx, FILE *out)
 {
-    return settings_print(&ctx->settings, out);
+    struct error err = {0};
+    int rc = settings_print(&ctx->settings, out);
+    if (!rc && fflush(out))
+        rc = WK_EIO;
+    if (rc)
+        (void)error_set(&err, rc, "the settings cannot be written: %s", strerror(errno));
+    return rc ? error_keep(&err) : 0;
 }

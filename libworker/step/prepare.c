@@ -58,10 +58,9 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
     };
     options.ddp.sizes = options.shard.sizes;
     if (!model_is_custom(model) && !model->seed_waits)
-        (void)wk_model_init(model, seed);
+        model_seed(model, seed);
     int rc = strategy_init(&unit->strategy, model, &options, err);
-    model->grad_ready = unit_grad_ready;
-    model->grad_ready_arg = unit;
+    unit_bind_model(unit);
     return rc;
 }
 
@@ -94,7 +93,7 @@ int prepare_cut(struct wk_context *ctx, struct error *err)
             break;
         strategy_fini(&unit->strategy);
         if (!model_is_custom(unit->model))
-            (void)wk_model_init(unit->model, unit->model->seed);
+            model_seed(unit->model, unit->model->seed);
         rc = bind_unit(unit, true, err);
     }
     return rc || !ctx->comm ? rc : units_meet(ctx, err);
@@ -141,6 +140,7 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
     if (!rc)
         mixed_open(ctx);
     rc = rc ? rc : prepare_take(ctx, objects, n_objects, err);
+    ctx->misused = rc != 0;
     rc = rc ? rc : bind_all(ctx, err);
     if (rc)
         return rc;
@@ -163,7 +163,7 @@ int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_ob
                 continue;
             (void)error_set(&err, WK_ESTATE,
                             "wk_prepare was called before: prepare everything in one call");
-            return context_fail(ctx, &err);
+            return context_misuse(ctx, &err);
         }
         return 0;
     }

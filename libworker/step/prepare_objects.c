@@ -39,18 +39,19 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
 }
 
 /* Programs need not look at what each constructor returned: this is where it is told. */
-static int refuse_null(struct error *err)
+static int refuse_null(enum wk_object_kind kind, struct error *err)
 {
-    const char *why = error_kept();
-    return error_set(err, WK_EINVAL, "wk_prepare was given NULL%s%s",
-                     *why ? ": the last object that could not be made: " : "", why);
+    int rc =
+        error_set(err, WK_EINVAL, "wk_prepare was given NULL instead of %s", unit_kind_name(kind));
+    unit_why_null(kind, err);
+    return rc;
 }
 
 static int take_object(struct wk_context *ctx, const struct wk_object *object,
                        struct optimizers *optimizers, struct error *err)
 {
     if (!object->object)
-        return refuse_null(err);
+        return refuse_null(object->kind, err);
     switch (object->kind) {
     case WK_OBJECT_MODEL:
         return take_model(ctx, object->object, err);

@@ -351,7 +351,7 @@ int wk_save(struct wk_context *ctx)
     struct error err = {0};
     if (!ctx->saver) {
         (void)error_set(&err, WK_ESTATE, "wk_save without a checkpoint.dir to save to");
-        return context_fail(ctx, &err);
+        return context_misuse(ctx, &err);
     }
     ctx->save_asked = true;
     return 0;
@@ -359,14 +359,19 @@ int wk_save(struct wk_context *ctx)
 
 int wk_save_wait(struct wk_context *ctx)
 {
-    return ctx->saver ? saver_wait(ctx->saver, NULL) : 0;
+    struct error err = {0};
+    int rc = ctx->saver ? saver_wait(ctx->saver, &err) : 0;
+    return rc ? context_refuse(ctx, rc, "%s", err.text) : 0;
 }
 
 int wk_checkpoint_verify(struct wk_context *ctx, const char *path)
 {
     struct error err = {0};
     int rc = checkpoint_verify(path, &err);
-    if (rc && ctx)
-        context_notice(ctx, "%s", err.text);
-    return rc;
+    if (!rc)
+        return 0;
+    if (!ctx)
+        return error_keep(&err);
+    context_notice(ctx, "%s", err.text);
+    return context_refuse(ctx, rc, "%s", err.text);
 }

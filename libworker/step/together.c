@@ -94,6 +94,10 @@ int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch, 
                           int64_t width, float *ret_all)
 {
     struct error err = {0};
+    if (!batch) {
+        (void)error_set(&err, WK_EINVAL, "wk_gather_for_metrics was given no batch");
+        return context_misuse(ctx, &err);
+    }
     if (idle(ctx) || ctx->cut_short)
         return ctx->error.code;
     int64_t most = (batch->global_samples + ctx->world - 1) / ctx->world;

@@ -15,7 +15,7 @@ static int fail(struct wk_context *ctx, int code, const char *text)
 {
     struct error err = {0};
     (void)error_set(&err, code, "%s", text);
-    return context_fail(ctx, &err);
+    return context_misuse(ctx, &err);
 }
 
 /* Calls do nothing after an error, and from a lost peer to the next wk_next. */
@@ -54,12 +54,12 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
 static void refuse_loader(const struct wk_loader *loader)
 {
     struct error err = {0};
-    (void)error_set(&err, WK_ESTATE, "wk_next of %s",
-                    loader ? "a loader that wk_prepare was not given" : "NULL instead of a loader");
-    if (loader && loader->maker)
-        (void)context_fail(loader->maker, &err);
-    else
-        (void)error_keep(&err);
+    if (loader && loader->maker) {
+        (void)error_set(&err, WK_ESTATE, "wk_next of a loader that wk_prepare was not given");
+        (void)context_misuse(loader->maker, &err);
+    } else {
+        (void)unit_missing(loader, WK_OBJECT_LOADER, "wk_next");
+    }
 }
 
 /* No batch. An evaluation, whole or not, is over with that: the next one begins anew. */
@@ -109,7 +109,7 @@ static int pass_failed(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (!rc)
         return 0;
-    return context_mendable(rc) ? context_break(ctx, rc) : context_fail(ctx, err);
+    return context_mendable(rc) ? context_break(ctx, rc) : context_misuse(ctx, err);
 }
 
 static bool is_dealt(const struct wk_context *ctx, const struct wk_batch *batch)
@@ -125,7 +125,7 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
     struct unit *unit = unit_of_model(model);
     double loss = 0;
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_forward");
     struct wk_context *ctx = unit->ctx;
     if (!batch)
         return fail(ctx, WK_EINVAL, "wk_forward was given no batch");
@@ -154,7 +154,7 @@ int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, double *re
     struct unit *unit = unit_of_model(model);
     double loss = 0;
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_evaluate");
     struct wk_context *ctx = unit->ctx;
     if (!batch)
         return fail(ctx, WK_EINVAL, "wk_evaluate was given no batch");
@@ -180,7 +180,7 @@ int wk_set_loss(struct wk_model *model, double loss)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_set_loss");
     unit->pass_loss = loss;
     unit->has_loss = true;
     return unit->ctx->error.code;
@@ -190,7 +190,7 @@ int wk_gather_parameters(struct wk_model *model)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_gather_parameters");
     int rc = unit_gather_master(unit);
     strategy_show_master(&unit->strategy);
     return rc;
@@ -200,7 +200,7 @@ int wk_no_sync(struct wk_model *model, bool on)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_no_sync");
     unit->no_sync = on;
     return unit->ctx->error.code;
 }
@@ -209,19 +209,26 @@ int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
-    if (unit->ctx->phase == STEP_UNDER_WAY)
-        return WK_ESTATE;
-    return strategy_set_hook(&unit->strategy, hook);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_set_gradient_hook");
+    struct wk_context *ctx = unit->ctx;
+    if (ctx->phase == STEP_UNDER_WAY)
+        return context_refuse(ctx, WK_ESTATE,
+                              "wk_set_gradient_hook inside a step: it comes between steps");
+    if (strategy_set_hook(&unit->strategy, hook))
+        return context_refuse(ctx, WK_EUNSUPPORTED, "strategy %s has no gradient hooks: ddp has",
+                              settings_text(&ctx->settings, SETTING_STRATEGY));
+    return 0;
 }
 
 int wk_grad_ready(struct wk_model *model, int index)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_grad_ready");
     if (index < 0 || index >= model->n_params)
-        return WK_EINVAL;
+        return context_refuse(unit->ctx, WK_EINVAL,
+                              "wk_grad_ready of parameter %d: the model's are 0 to %d", index,
+                              model->n_params - 1);
     if (idle(unit->ctx))
         return unit->ctx->error.code;
     if (!unit->begun && window_begin_pass(unit))
@@ -236,7 +243,7 @@ int wk_backward(struct wk_model *model)
     struct unit *unit = unit_of_model(model);
     struct error err = {0};
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_backward");
     struct wk_context *ctx = unit->ctx;
     if (idle(ctx))
         return ctx->error.code;
@@ -315,8 +322,11 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_clip_grad_norm");
     double norm = 0;
+    if (!(max_norm >= 0))
+        (void)fail(unit->ctx, WK_EINVAL,
+                   "wk_clip_grad_norm needs a limit above 0, or 0 only to measure");
     if (finish_sums(unit) && clip(unit, (double)max_norm))
         norm = unit->norm;
     if (ret_norm)
@@ -328,7 +338,7 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
 {
     struct unit *unit = unit_of_model(model);
     if (!unit)
-        return unit_missing(model);
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_clip_grad_value");
     if (idle(unit->ctx))
         return unit->ctx->error.code;
     if (!(max_value > 0))
@@ -393,7 +403,7 @@ int wk_step(struct wk_optimizer *optimizer)
 {
     struct unit *unit = unit_of_optimizer(optimizer);
     if (!unit)
-        return unit_missing(optimizer);
+        return unit_missing(optimizer, WK_OBJECT_OPTIMIZER, "wk_step");
     struct wk_context *ctx = unit->ctx;
     unit->stepped = false;
     for (int i = 0; i < ctx->n_schedulers; i++)
@@ -420,7 +430,7 @@ int wk_scheduler_step(struct wk_scheduler *scheduler)
 {
     struct unit *unit = scheduler ? unit_of_optimizer(scheduler->optimizer) : NULL;
     if (!unit)
-        return unit_missing(scheduler);
+        return unit_missing(scheduler, WK_OBJECT_SCHEDULER, "wk_scheduler_step");
     struct wk_context *ctx = unit->ctx;
     for (int i = 0; i < ctx->n_schedulers; i++) {
         if (ctx->schedulers[i] != scheduler)
@@ -456,14 +466,26 @@ double wk_model_loss(const struct wk_model *model)
     return unit ? unit->loss : (double)NAN;
 }
 
+/* A figure that is lost ends no training. */
+static int refuse_metric(struct wk_context *ctx, const char *name)
+{
+    (void)context_refuse(ctx, WK_EINVAL,
+                         "\"%.100s\" is no metric's name, which has 1 to %d of a-z 0-9 _ . / -",
+                         name, METRIC_NAME_MAX);
+    if (!ctx->told_metric && ctx->rank == 0)
+        context_notice(ctx, "wk_log: %s; it is left out", ctx->refused);
+    ctx->told_metric = true;
+    return WK_EINVAL;
+}
+
 int wk_log(struct wk_context *ctx, const char *name, double value)
 {
     if (ctx->error.code)
         return ctx->error.code;
-    size_t size = strlen(name);
+    size_t size = name ? strlen(name) : 0;
     if (size < 1 || size > METRIC_NAME_MAX ||
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_./-") != size)
-        return fail(ctx, WK_EINVAL, "a metric's name has 1 to 63 of a-z 0-9 _ . / -");
+        return refuse_metric(ctx, name ? name : "");
     if (!idle(ctx) && !ctx->cut_short)
         report_one(ctx, name, value);
     return 0;
@@ -471,6 +493,8 @@ int wk_log(struct wk_context *ctx, const char *name, double value)
 
 int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op)
 {
+    if (!value)
+        return fail(ctx, WK_EINVAL, "wk_reduce_value was given no value");
     if (idle(ctx) || ctx->cut_short)
         return ctx->error.code;
     double sum = *value;

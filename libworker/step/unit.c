@@ -1,4 +1,8 @@
+#include <string.h>
+
 #include <worker/error.h>
+
+#include "common/base/str.h"
 
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
@@ -11,6 +15,42 @@ void unit_grad_ready(void *arg, int index)
 struct unit *unit_of_model(const struct wk_model *model)
 {
     return model && model->grad_ready == unit_grad_ready ? model->grad_ready_arg : NULL;
+}
+
+const char *unit_kind_name(enum wk_object_kind kind)
+{
+    switch (kind) {
+    case WK_OBJECT_MODEL:
+        return "a model";
+    case WK_OBJECT_OPTIMIZER:
+        return "an optimizer";
+    case WK_OBJECT_LOADER:
+        return "a loader";
+    case WK_OBJECT_SCHEDULER:
+        return "a scheduler";
+    }
+    return "an object";
+}
+
+void unit_why_null(enum wk_object_kind kind, struct error *err)
+{
+    const char *why = (unsigned)kind < ERROR_KINDS ? error_kept_of((int)kind) : "";
+    size_t used = strlen(err->text);
+    if (*why)
+        (void)str_printf(err->text + used, sizeof(err->text) - used, ": %s", why);
+}
+
+int unit_missing(const void *object, enum wk_object_kind kind, const char *call)
+{
+    struct error err = {0};
+    if (object) {
+        (void)error_set(&err, WK_ESTATE, "%s of %s that wk_prepare was not given", call,
+                        unit_kind_name(kind));
+    } else {
+        (void)error_set(&err, WK_EINVAL, "%s of NULL instead of %s", call, unit_kind_name(kind));
+        unit_why_null(kind, &err);
+    }
+    return error_keep(&err);
 }
 
 static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,
@@ -32,10 +72,18 @@ int unit_number(const struct unit *unit)
     return (int)(unit - unit->ctx->units) + 1;
 }
 
+void unit_bind_model(struct unit *unit)
+{
+    unit->model->grad_ready = unit_grad_ready;
+    unit->model->grad_ready_arg = unit;
+    unit->model->ear = (struct error_ear){context_hear, unit->ctx};
+}
+
 void unit_bind_optimizer(struct unit *unit)
 {
     if (!unit->optimizer || unit_of_optimizer(unit->optimizer))
         return;
+    unit->optimizer->ear = (struct error_ear){context_hear, unit->ctx};
     unit->bound = (struct bound_optimizer){*unit->optimizer->ops, unit->optimizer->ops, unit};
     unit->bound.ops.step = bound_step;
     unit->optimizer->ops = &unit->bound.ops;
@@ -43,9 +91,12 @@ void unit_bind_optimizer(struct unit *unit)
 
 void unit_unbind(struct unit *unit)
 {
-    if (unit_of_optimizer(unit->optimizer) == unit)
+    if (unit_of_optimizer(unit->optimizer) == unit) {
         unit->optimizer->ops = unit->bound.original;
+        unit->optimizer->ear = (struct error_ear){0};
+    }
     if (unit_of_model(unit->model) == unit) {
+        unit->model->ear = (struct error_ear){0};
         unit->model->grad_ready = NULL;
         unit->model->grad_ready_arg = NULL;
         if (unit->recomputes)

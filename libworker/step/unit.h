@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <worker/worker.h>
+
 #include "libworker/checkpoint/numbers.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
@@ -69,11 +71,13 @@ struct unit {
 struct unit *unit_of_model(const struct wk_model *model);
 struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer);
 
-/* What a call on an object of no unit returns: it was not prepared, or not even made. */
-static inline int unit_missing(const void *object)
-{
-    return object ? WK_ESTATE : WK_EINVAL;
-}
+/* What a call on an object of no unit returns: it was not prepared, or not even made. The sentence
+ * stays with the thread. */
+int unit_missing(const void *object, enum wk_object_kind kind, const char *call);
+
+/* "a model"; and for NULL in its place, ": " and why it could not be made, or "". */
+const char *unit_kind_name(enum wk_object_kind kind);
+void unit_why_null(enum wk_object_kind kind, struct error *err);
 
 /* For sentences: 1 for the first model prepared. And for names: "" where that is the only one. */
 int unit_number(const struct unit *unit);
@@ -81,7 +85,8 @@ int unit_number(const struct unit *unit);
 /* The model's announcements; the argument is the unit. */
 void unit_grad_ready(void *arg, int index);
 
-/* Let the optimizer lead to the unit, and back. */
+/* Let the model and the optimizer lead to the unit, and back. */
+void unit_bind_model(struct unit *unit);
 void unit_bind_optimizer(struct unit *unit);
 void unit_unbind(struct unit *unit); /* the model too */
 

@@ -5,14 +5,27 @@
 static int fail(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (rc && ctx)
-        (void)context_fail(ctx, err);
+        (void)context_misuse(ctx, err);
+    else if (rc)
+        (void)error_keep_of(WK_OBJECT_MODEL, err);
     return rc;
+}
+
+/* Without an error of the context: training goes on. */
+static int refuse(struct wk_context *ctx, int rc, const struct error *err)
+{
+    if (!ctx)
+        return error_keep(err);
+    context_notice(ctx, "%s", err->text);
+    return context_refuse(ctx, rc, "%s", err->text);
 }
 
 int wk_model_load(struct wk_context *ctx, struct wk_model *model, const char *path)
 {
     struct error err = {0};
     int rc;
+    if (!model)
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_model_load");
     if (model->param_arena || unit_of_model(model))
         rc = error_set(&err, WK_ESTATE, "weights %.300s: load them before wk_prepare", path);
     else
@@ -40,6 +53,8 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
     struct unit *unit = unit_of_model(model);
     const struct wk_context *owner = unit ? unit->ctx : NULL;
     struct error err = {0};
+    if (!model)
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_model_save");
     int rc = unit ? unit_gather_master(unit) : 0;
     /* A broken generation is no error of the loop's calls, but what was to be written is not here.
      */
@@ -50,7 +65,5 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
         return rc;
     else
         rc = pretrained_save(model, path, options, &err);
-    if (rc && ctx)
-        context_notice(ctx, "%s", err.text);
-    return rc;
+    return rc ? refuse(ctx, rc, &err) : 0;
 }

@@ -43,7 +43,7 @@ static void refuse_untaken(const struct unit *unit)
                     "the next batch is asked for, and nobody has taken the gradients of model %d: "
                     "after its last wk_backward of a step comes wk_step of its optimizer (%s)",
                     unit_number(unit), unit->bound.original->name);
-    (void)context_fail(unit->ctx, &err);
+    (void)context_misuse(unit->ctx, &err);
 }
 
 /* Told once in a step. */
@@ -119,7 +119,7 @@ static int refuse_pass(struct unit *unit)
                         "wk_backward, but the gradients of this step are on their way to the other "
                         "ranks already: wk_step comes first, or a larger "
                         "gradient_accumulation_steps");
-    return err.code ? context_fail(unit->ctx, &err) : 0;
+    return err.code ? context_misuse(unit->ctx, &err) : 0;
 }
 
 /* What wk_join said counts once in each window. */

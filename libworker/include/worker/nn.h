@@ -79,8 +79,8 @@ WK_API int wk_model_parameters(const struct wk_model *model);
 
 /* GPT-2's initial values: normal(0, 0.02), residual projections divided by sqrt(2 * layers), norms
  * 1, biases 0. Each value depends on the seed, the parameter's name and its index only, so every
- * rank of every world gets the same. Before wk_prepare the seed is kept and applied once there is
- * memory. Source: Radford et al. 2019, section 2.3.
+ * rank of every world gets the same. Before wk_prepare, where the seed is kept until there is
+ * memory: WK_ESTATE afterwards. Source: Radford et al. 2019, section 2.3.
  */
 WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
 
@@ -123,7 +123,8 @@ struct wk_generate_options {
  * Under fsdp, where each rank holds a part of the model, all ranks call it with the same arguments
  * and get the same text; elsewhere any rank may alone. Disturbs a forward pass waiting for its
  * backward, so call it between steps. WK_ESTATE before wk_prepare, WK_EINVAL for a token out of
- * range, WK_EPEER and the like where a rank did not take part.
+ * range (no error of the context's, whose training goes on), WK_EPEER and the like where a rank did
+ * not take part.
  */
 WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
                        int64_t count, int32_t *ret_tokens);

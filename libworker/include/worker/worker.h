@@ -19,6 +19,11 @@
  * was not given WK_ESTATE. That is sticky where the object knows a context: a loader the one it was
  * made in, a scheduler its optimizer's.
  *
+ * A code never comes without a sentence. Calls that come to nothing without harm to the training (a
+ * prompt or a metric's name that cannot be, a file that cannot be written) are not sticky; their
+ * sentence is wk_last_error(ctx)'s until the next. What is called without a context leaves it to
+ * wk_last_error(NULL), collectives to wk_comm_error.
+ *
  * One thread per context. Two contexts are independent.
  */
 #ifndef WORKER_WORKER_H
@@ -67,16 +72,18 @@ WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx
  * reach together; of a loop left earlier it is saved where all left it by wk_triggered), leave the
  * others, free. Prepared objects stay the caller's and go back to being unprepared. Returns the
  * exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when the job was asked to stop,
- * WK_EXIT_PEER when it ended because another rank did, WK_EXIT_CONFIG when settings, arguments or
- * ranks that do not fit together were refused before a step was taken, or the checkpoint that
+ * WK_EXIT_PEER when it ended because another rank did, WK_EXIT_CONFIG when settings, arguments,
+ * the order of calls or ranks that do not fit together were refused before a step was taken, or the
+ * checkpoint that
  * resume_from names is not there: trying again cannot help, and Muster does not. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76, WK_EXIT_CONFIG = 78 };
 WK_API int wk_close(struct wk_context *ctx);
 
-/* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence (""
- * if none, valid until wk_close). wk_last_error(NULL) is why the last constructor that takes no
- * context (wk_gpt_new, wk_adamw_new, wk_custom_new, …), or call on a loader or source that has
- * none, refused on this thread, until the next. */
+/* The sticky error: 0, WK_ESTOPPED after a stop request, or what went wrong; and its sentence, or
+ * while there is none that of the last call that was refused ("" if none was; valid until the next
+ * refusal or wk_close). wk_last_error(NULL) is why the last constructor that takes no context
+ * (wk_gpt_new, wk_adamw_new, wk_custom_new, …), or call on an object that has none, refused on this
+ * thread, until the next. */
 WK_API int wk_status(const struct wk_context *ctx);
 WK_API const char *wk_last_error(const struct wk_context *ctx);
 
@@ -244,8 +251,8 @@ WK_API int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, dou
  * prepared without an optimizer, whose gradients nothing would take. */
 WK_API int wk_backward(struct wk_model *model);
 
-/* Limit the norm of the whole gradient; max_norm 0 only measures it. Between accumulation
- * boundaries does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
+/* Limit the norm of the whole gradient; max_norm 0 only measures it, below 0 is WK_EINVAL. Between
+ * accumulation boundaries does nothing and gives 0. `ret_norm` (before clipping) may be NULL. */
 WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
 
 /* Limit each element of the gradient to [-max_value, max_value], at the end of an accumulation
@@ -295,7 +302,8 @@ WK_API double wk_model_loss(const struct wk_model *model);
 WK_API int wk_set_loss(struct wk_model *model, double loss);
 
 /* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
- * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63. `loss` of
+ * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63; another is
+ * WK_EINVAL and left out, the first time with a notice, and training goes on. `loss` of
  * every step is logged without being asked, and with each progress line tokens_per_second,
  * learning_rate and grad_norm; of a second model as loss/2, learning_rate/2 and grad_norm/2. */
 WK_API int wk_log(struct wk_context *ctx, const char *name, double value);

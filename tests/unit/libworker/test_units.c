@@ -296,11 +296,11 @@ Test(units, optimizers_are_bound_before_they_are_prepared)
 {
     struct small s;
     open_both(&s, NULL);
-    cr_assert_eq(prepare_both(&s), 0);
-    cr_assert_eq(wk_optimizer_over(its, s.model), WK_ESTATE);
     cr_assert_eq(wk_optimizer_over(NULL, s.model), WK_EINVAL);
     cr_assert_eq(wk_optimizer_over(its, NULL), WK_EINVAL);
-    close_both(&s);
+    cr_assert_eq(wk_status(s.ctx), 0);
+    cr_assert_eq(prepare_both(&s), 0);
+    refused(&s, wk_optimizer_over(its, s.model), WK_ESTATE, "wk_optimizer_over after wk_prepare");
 }
 
 Test(units, models_of_one_shape_begin_differently)
