@@ -1,6 +1,7 @@
 /* muster ps: jobs, newest first */
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/client.h"
@@ -36,20 +37,46 @@ static const char *const examples[] = {"muster ps",
 static const struct args_command command = {
     .program = "muster ps",
     .summary = "list jobs",
+    .description = "USER is the token that submitted the job, START when it started first, "
+                   "DURATION the time since then, or until it ended.",
     .options = options,
     .examples = examples,
 };
+
+/* The time of day, or the day if that was another one; UTC, as everywhere. */
+static const char *start_text(int64_t wall_ms, char ret[FORMAT_MAX])
+{
+    time_t then = (time_t)(wall_ms / 1000), now = time(NULL);
+    struct tm day, today;
+    bool same = gmtime_r(&then, &day) && gmtime_r(&now, &today) && day.tm_yday == today.tm_yday &&
+                day.tm_year == today.tm_year;
+    if (strftime(ret, FORMAT_MAX, same ? "%H:%M:%SZ" : "%Y-%m-%d", &day) == 0)
+        ret[0] = '\0';
+    return ret;
+}
+
+/* From its first start to its end or until now, restarts included. */
+static const char *duration_text(const Muster__Job *job, char ret[FORMAT_MAX])
+{
+    if (!job->ended_wall_ms)
+        return age_text(job->started_wall_ms, ret);
+    return format_duration((job->ended_wall_ms - job->started_wall_ms) / 1000 * 1000, ret);
+}
 
 static void job_row(struct table *table, const Muster__Job *job)
 {
     char age[FORMAT_MAX], text[FORMAT_MAX];
     table_cell(table, "%s", job->id);
     table_cell(table, "%s", job->spec ? job->spec->name : "");
+    table_cell(table, "%s", job->user);
     table_cell(table, "%s", job_word(job));
+    table_cell(table, "%u", job->node_count);
     table_cell(table, "%u", job->world);
     table_cell(table, "%s", job_step_text(job, text));
     table_cell(table, "%s", job_loss_text(job, text));
     table_cell(table, "%s", job_rate_text(job, text));
+    table_cell(table, "%s", job->started_wall_ms ? start_text(job->started_wall_ms, text) : "");
+    table_cell(table, "%s", job->started_wall_ms ? duration_text(job, text) : "");
     table_cell(table, "%s", age_text(job->submitted_wall_ms, age));
     const char *reason = job->reason ? job->reason->text : "";
     bool whole = strlen(reason) <= REASON_COLUMNS || !isatty(STDOUT_FILENO);
@@ -79,8 +106,9 @@ static int run(const struct args *args)
     if (code != 0)
         return code;
     if (!client_printed(args, answer)) {
-        static const char *const titles[] = {"ID",    "NAME",   "STATE", ">WORLD", ">STEP",
-                                             ">LOSS", ">TOK/S", ">AGE",  "REASON", NULL};
+        static const char *const titles[] = {"ID",        "NAME",  "USER",   "STATE",  ">NODES",
+                                             ">WORLD",    ">STEP", ">LOSS",  ">TOK/S", "START",
+                                             ">DURATION", ">AGE",  "REASON", NULL};
         struct table table;
         table_init(&table, titles);
         for (size_t i = 0; i < answer->n_jobs; i++)

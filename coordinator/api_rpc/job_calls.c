@@ -111,7 +111,10 @@ void call_submit_job(struct service *service, struct service_call *call,
     struct event event = {
         .kind = EVENT_JOB_SUBMIT,
         .request = call->id,
-        .job_submit = {.spec = spec, .idempotency_key = key, .secret = secret},
+        .job_submit = {.spec = spec,
+                       .idempotency_key = key,
+                       .secret = secret,
+                       .user = call->caller ? call->caller->name : NULL},
     };
     service->options.host.step(service->options.host.self, &event);
     spec_release(spec);

@@ -219,6 +219,8 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->generation = job->current.generation;
     ret->world = (uint32_t)job->current.world;
     ret->restarts = (uint32_t)job->restarts;
+    ret->user = text(job->user);
+    ret->node_count = (uint32_t)job->current.nodes;
     ret->submitted_wall_ms = job->submitted_wall_ms;
     ret->started_wall_ms = job->started_wall_ms;
     ret->ended_wall_ms = job->ended_wall_ms;

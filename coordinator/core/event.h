@@ -71,6 +71,7 @@ struct event {
             struct spec *spec; /* borrowed; core holds its own reference */
             const char *idempotency_key;
             const uint8_t *secret; /* SECRET_BYTES of randomness for the new job */
+            const char *user;      /* who submits it; NULL = nobody says */
         } job_submit;
         struct {
             const char *id;

@@ -86,6 +86,9 @@ static struct job *new_job(struct step *step)
     job->sequence = cluster_next_sequence(step->cluster);
     (void)str_printf(job->id, sizeof job->id, "j%llu", (unsigned long long)job->sequence);
     memcpy(job->secret, step->event->job_submit.secret, sizeof job->secret);
+    const char *user = step->event->job_submit.user;
+    if (user && str_copy(job->user, sizeof job->user, user) < 0)
+        job->user[0] = 0;
     job->state = JOB_QUEUED;
     job->next_generation = job->next_uid = 1;
     job->submitted_wall_ms = step->wall_ms;

@@ -22,6 +22,7 @@ enum {
     CLUSTER_NODES_MAX = 20000,
     CLUSTER_JOBS_MAX = 200000,
     NODE_NAME_MAX = 63,
+    JOB_USER_MAX = 63,
     NODE_LABELS_MAX = 64,
     NODE_GPUS_MAX = 16,
     ADDRESS_MAX = 127,
@@ -275,6 +276,7 @@ struct job {
     int64_t submitted_wall_ms, started_wall_ms, ended_wall_ms;
     int64_t running_wall_ms; /* since when the gang runs as a whole; 0 = it is being started */
     char idempotency_key[128];
+    char user[JOB_USER_MAX + 1]; /* who submitted it; "" = not known */
     struct ledger ledger;
     /* derived, not stored */
     struct tenant *tenant;

@@ -223,6 +223,7 @@ const struct field document_job_fields[] = {
     FIELD(job, I64, ended_wall_ms),
     FIELD(job, I64, running_wall_ms),
     FIELD(job, TEXT, idempotency_key),
+    FIELD(job, TEXT, user),
     STRUCT_FIELD(job, ledger, ledger_fields),
     END_OF_FIELDS,
 };

@@ -272,3 +272,23 @@ def test_q_ends_top_and_leaves_the_terminal_as_it_was(cluster):
         top.wait()
         os.close(screen)
         os.close(terminal)
+
+
+def test_ps_tells_who_where_since_when_and_how_long(make_cluster):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", "--", "sleep", "60")
+    cluster.wait_state(job, "running")
+    waits = cluster.submit("--", "/bin/true")
+    lines = cluster.muster("ps", check=True).stdout.splitlines()
+    titles = lines[0].split()
+    rows = {line.split()[0]: dict(zip(titles, line.split())) for line in lines[1:]}
+    assert {"USER", "NODES", "START", "DURATION"} <= set(titles), titles
+    assert rows[job]["USER"] == "admin" and rows[job]["NODES"] == "2" and rows[job]["START"].endswith("Z"), rows
+    assert rows[job]["DURATION"][0].isdigit() and (rows[waits]["START"], rows[waits]["DURATION"]) == ("-", "-"), rows
+    made = cluster.muster("token", "create", "ci", "--role", "member", "--tenant", "default", "-o", "json", check=True).stdout
+    other = cluster.rest("POST", "/v1/jobs", {"command": ["/bin/true"]}, token=json.loads(made)["plain"])[1]["id"]
+    cluster.kill_coordinator()
+    cluster.start_coordinator()
+    jobs = json.loads(cluster.muster("ps", "-o", "json", check=True).stdout)["jobs"]
+    assert {j["id"]: j["user"] for j in jobs} == {job: "admin", waits: "admin", other: "ci"}, jobs
+    cluster.muster("cancel", job, waits, other, check=True)

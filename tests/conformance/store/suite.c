@@ -103,6 +103,7 @@ static void fill_history(struct job *job)
     job->running_wall_ms = 23;
     job->may_be_excused = job->excused = true;
     (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, "key-1");
+    (void)str_copy(job->user, sizeof job->user, "ci");
 }
 
 /* A job with something in every part that a restart needs. */
