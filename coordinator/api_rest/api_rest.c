@@ -251,7 +251,7 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     ProtobufCMessage *message = NULL;
     const struct store_token *caller = NULL;
     int rc = token_of(api, request, &token, &err);
-    if (rc == 0 && changes(request)) /* strangers do not learn what is wrong with their body */
+    if (rc == 0 && !match->route->open) /* strangers do not learn what is wrong with their words */
         rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
     if (rc == 0 && changes(request) && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s changes nothing here",
@@ -263,11 +263,10 @@ static void handle_call(struct api_rest *api, struct http_request *request,
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (!exchange) {
         rpc_message_free(message);
-        reply_error_as(request,
-                       http_body_too_large(request) && err.code == E_INVALID_ARGUMENT
-                           ? 413
-                           : error_http_status(err.code),
-                       &err, (struct http_pair){0});
+        if (http_body_too_large(request) && err.code == E_INVALID_ARGUMENT)
+            reply_error_as(request, 413, &err, (struct http_pair){0});
+        else
+            reply_error(request, &err);
         return;
     }
     exchange->api = api;
@@ -321,6 +320,8 @@ static int token_in_body(const struct http_request *request, struct arena *arena
     if (rc < 0 || http_body_too_large(request))
         return error_set(err, E_INVALID_ARGUMENT, "the body must be {\"token\": \"mst_...\"}");
     struct tree *token = tree_get(tree, "token");
+    if (token && tree->count > 1)
+        return error_set(err, E_INVALID_ARGUMENT, "the body must be {\"token\": \"mst_...\"}");
     if (!token)
         return tree_fail(tree, err, "token: missing");
     return tree_read_string(token, ret, err);

@@ -167,22 +167,29 @@ static void handle_on_loop(void *arg)
     request->http->handler(request->http->arg, request);
 }
 
-/* Before the loop hears of it: what it asks for is beyond what any route takes. */
-static enum MHD_Result refuse(struct MHD_Connection *connection)
+static enum MHD_Result send_content(const struct http_request *request,
+                                    struct http_content *content)
 {
-    static char text[] =
-        "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the path or its "
-        "parameters are too long\",\"field\":\"\",\"hint\":\"1024 bytes of path and "
-        "64 parameters at most\"}}\n";
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(sizeof text - 1, text, MHD_RESPMEM_PERSISTENT);
-    if (!response)
-        return MHD_NO;
-    (void)MHD_add_response_header(response, "Content-Type", "application/json");
-    enum MHD_Result result = MHD_queue_response(connection, MHD_HTTP_URI_TOO_LONG, response);
-    MHD_destroy_response(response);
+    enum MHD_Result result = http_content_queue(content, request->connection);
+    http_content_unref(content);
     return result;
 }
+
+/* Before the loop hears of it: what it asks for is beyond what any route takes. */
+static enum MHD_Result refuse(struct http_request *request, int status, const char *text)
+{
+    struct http_answer answer = {
+        .status = status, .type = "application/json", .body = text, .size = strlen(text)};
+    struct http_content *content = http_content_new(&answer, &request->http->refusals);
+    return content ? send_content(request, content) : MHD_NO;
+}
+
+static const char too_long[] =
+    "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the path or its parameters are too "
+    "long\",\"field\":\"\",\"hint\":\"1024 bytes of path and 64 parameters at most\"}}\n";
+static const char has_nul[] =
+    "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the address has a NUL character "
+    "(%00)\"}}\n";
 
 static const char *header_of(const struct http_request *request, const char *name)
 {
@@ -218,7 +225,9 @@ static enum MHD_Result hand_over(struct http_request *request, const char *metho
     MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
     MHD_get_connection_values(request->connection, MHD_HEADER_KIND, add_header, request);
     if (request->failed || !request->method || !request->path || strlen(path) > HTTP_PATH_MAX)
-        return refuse(request->connection);
+        return refuse(request, MHD_HTTP_URI_TOO_LONG, too_long);
+    if (request->uri && strstr(request->uri, "%00")) /* which would end what is behind it */
+        return refuse(request, MHD_HTTP_BAD_REQUEST, has_nul);
     pthread_mutex_lock(&http->mutex);
     bool closing = http->closing;
     if (!closing) {
@@ -232,14 +241,6 @@ static enum MHD_Result hand_over(struct http_request *request, const char *metho
         return MHD_NO;
     loop_post(http->loop, handle_on_loop, request);
     return MHD_YES;
-}
-
-static enum MHD_Result send_content(const struct http_request *request,
-                                    struct http_content *content)
-{
-    enum MHD_Result result = http_content_queue(content, request->connection);
-    http_content_unref(content);
-    return result;
 }
 
 static enum MHD_Result send_response(struct http_request *request)

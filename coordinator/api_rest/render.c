@@ -27,13 +27,14 @@ struct http_content *prepare_message(struct http_request *request, int status,
         buf_clear(&body);
         put_error(&err, &body);
     }
+    const char *method = http_method(request);
     struct http_answer answer = {
         .status = status,
         .type = "application/json",
         .body = buf_cstr(&body),
         .size = body.size,
         .headers = {plain_headers[0], plain_headers[1]},
-        .tagged = status == 200,
+        .tagged = status == 200 && (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0),
     };
     struct http_content *content = http_prepare(request, &answer);
     buf_fini(&body);

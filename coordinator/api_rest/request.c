@@ -74,11 +74,32 @@ static int unknown_parameter(const ProtobufCMessageDescriptor *type, const char 
     return E_INVALID_ARGUMENT;
 }
 
+/* Names that people know from the command line. */
+static const struct {
+    const char *parameter, *field;
+} aliases[] = {{"tail", "tail_lines"}};
+
+const char *request_parameter_name(const char *field)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].field, field) == 0)
+            return aliases[i].parameter;
+    return field;
+}
+
+static const char *field_name(const char *parameter)
+{
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (strcmp(aliases[i].parameter, parameter) == 0)
+            return aliases[i].field;
+    return parameter;
+}
+
 /* Texts are what parameters are; only booleans are not text in JSON. */
 static int add_parameter(const ProtobufCMessageDescriptor *type, const struct http_pair *pair,
                          struct arena *arena, struct tree *map, struct error *err)
 {
-    const char *key = strcmp(pair->key, "tail") == 0 ? "tail_lines" : pair->key;
+    const char *key = field_name(pair->key);
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field_by_name(type, key);
     if (!field || field->type == PROTOBUF_C_TYPE_MESSAGE ||
@@ -93,6 +114,14 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
             return error_wrap(err, "parameter %s", key);
         }
         value = tree_bool(arena, *pair->value ? flag : true);
+    } else if (field->type == PROTOBUF_C_TYPE_UINT64) {
+        int64_t number; /* what a signed one does not hold is no number of ours */
+        int rc = parse_i64(pair->value, 0, INT64_MAX, &number, err);
+        if (rc < 0) {
+            error_field(err, "%s", key);
+            return error_wrap(err, "parameter %s", key);
+        }
+        value = tree_integer(arena, number);
     } else {
         value = tree_string(arena, pair->value);
     }
@@ -125,6 +154,30 @@ static int set_constant(const struct route *route, struct arena *arena, struct t
                             : tree_string(arena, value));
 }
 
+/* What the address says the body may repeat, and no more than that. */
+static int check_address(const struct tree *body, const char *field, const char *value,
+                         struct error *err)
+{
+    const struct tree *said = *field ? tree_get(body, field) : NULL;
+    if (!said || (said->kind == TREE_STRING && strcmp(said->string, value) == 0))
+        return 0;
+    tree_fail(said, err, "%s: the address says %.60s", field, value);
+    err->code = E_INVALID_ARGUMENT;
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
+static int refuse_constant(const struct tree *body, const char *field, struct error *err)
+{
+    const struct tree *said = field ? tree_get(body, field) : NULL;
+    if (!said)
+        return 0;
+    tree_fail(said, err, "%s: the address says it", field);
+    err->code = E_INVALID_ARGUMENT;
+    error_field(err, "%s", field);
+    return E_INVALID_ARGUMENT;
+}
+
 static int call_message(const struct http_request *request, const struct route_match *match,
                         struct arena *arena, ProtobufCMessage **ret, struct error *err)
 {
@@ -136,6 +189,10 @@ static int call_message(const struct http_request *request, const struct route_m
     (void)http_body(request, &size);
     if (route->body == ROUTE_OPTIONAL_BODY && (size > 0 || http_body_too_large(request)))
         rc = parse_body(request, arena, &map, err);
+    if (rc == 0)
+        rc = check_address(map, match->field, match->value, err);
+    if (rc == 0)
+        rc = refuse_constant(map, route->constant.field, err);
     if (rc == 0)
         rc = widen(type, arena, map, err);
     if (rc == 0 && strcmp(route->call, "GetLogs") == 0) /* all ranks, unless one is asked for */

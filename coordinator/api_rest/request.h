@@ -14,6 +14,9 @@
 int request_message(const struct http_request *request, const struct route_match *match,
                     ProtobufCMessage **ret, struct error *err);
 
+/* What a field is called in addresses. */
+const char *request_parameter_name(const char *field);
+
 /* Does the client ask for a stream? */
 bool request_wants_stream(const struct http_request *request);
 

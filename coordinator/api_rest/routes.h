@@ -32,6 +32,7 @@ enum route_stream { ROUTE_NO_STREAM, ROUTE_STREAM_JOB, ROUTE_STREAM_LOGS, ROUTE_
 struct route {
     const char *method;
     const char *path; /* at most one {name}: the request message's field it fills */
+    const char *id;   /* in /openapi.json; generators name functions by it */
     enum route_kind kind;
     const char *call; /* of ROUTE_CALL */
     enum route_body body;
@@ -39,6 +40,7 @@ struct route {
     struct {
         const char *field, *value;
     } constant;  /* put into the request message */
+    bool open;   /* needs no token */
     int status;  /* of success; 0 = 200 */
     bool shared; /* the answer depends on nothing but the address, who asks, and what is stored or
                     shown of jobs and nodes: it is kept until something changes */

@@ -13,6 +13,7 @@
 enum {
     LIST_AUDIT_DEFAULT = 100,
     LIFE_MAX_DAYS = 3650,
+    WEIGHT_MAX = 1000, /* what stores of earlier versions may have beyond it stays good */
 };
 
 static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
@@ -171,7 +172,7 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
         return error_set(err, E_ALREADY_EXISTS, "there is a tenant '%s' already", message->name);
     if (!known && !message->create)
         return access_no_tenant(service->access, message->name, err);
-    if (message->weight > TENANT_WEIGHT_MAX || (known && message->weight == 0))
+    if (message->weight > WEIGHT_MAX || (known && message->weight == 0))
         return bad_field(err, "weight", "1 to 1000; a change says all figures anew");
     if (message->guaranteed_slots > TENANT_SLOTS_MAX || message->limit_slots > TENANT_SLOTS_MAX)
         return bad_field(err, "guaranteed_slots", "more than any cluster has");

@@ -49,7 +49,7 @@ int service_new(const struct service_options *options, struct service **ret, str
     keep_text(service->cluster_id, sizeof service->cluster_id, options->cluster_id);
     uint32_t epoch;
     options->env->rng.fill(options->env->rng.self, &epoch, sizeof epoch);
-    service->poll_epoch = (uint64_t)(epoch | 1) << 32;
+    service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* an int64, too */
     service->nodes_version = service->poll_epoch;
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
     if (rc == 0)

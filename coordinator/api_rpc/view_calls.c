@@ -68,6 +68,27 @@ static void wait_for_lines(struct service_call *call, const struct job *job, uin
     service_wait(call, key, again_ms);
 }
 
+static int ranks_of(const struct job *job)
+{
+    if (job->current.world)
+        return job->current.world;
+    return (job->nodes_max ? job->nodes_max : job->spec->nodes_max) * job->spec->workers_per_node;
+}
+
+/* Only where there is not a line of it: an earlier, larger world may have left some. */
+static int check_rank(const struct job *job, const Muster__GetLogsRequest *message,
+                      const struct logs_page *page, struct error *err)
+{
+    bool nothing = message->cursor == 0 && page->count == 0 && page->at_end && !message->follow;
+    int ranks = ranks_of(job);
+    if (message->rank >= -1 && (message->rank < ranks || !nothing))
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "job %s has no rank %d", job->id, message->rank);
+    error_field(err, "rank");
+    error_hint(err, ranks > 1 ? "its ranks are 0 to %d" : "its only rank is %d", ranks - 1);
+    return err->code;
+}
+
 void call_get_logs(struct service *service, struct service_call *call, bool last_chance)
 {
     const Muster__GetLogsRequest *message = (const void *)call->request;
@@ -76,7 +97,8 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
     struct arena arena;
     struct logs_page page = {0};
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    if (!job || read_logs(service, job, call, &arena, &page, &err) < 0) {
+    if (!job || read_logs(service, job, call, &arena, &page, &err) < 0 ||
+        check_rank(job, message, &page, &err) < 0) {
         arena_fini(&arena);
         service_fail(call, &err);
         return;
