@@ -1,4 +1,5 @@
 #include "tests/conformance/comm/operations.h"
+#include "tests/lib/rounding.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -234,8 +235,9 @@ static const char *try_finish(struct operations_case *c, bool scatter)
     }
     if (scatter) /* of all rows */
         rc = wk_all_reduce(c->comm, &expected, 1, WK_F64, WK_SUM, NULL);
-    return rc == 0 && fabs(squares - expected) <= 0.01 * expected + 1e-30 ? NULL
-                                                                          : "squares are wrong";
+    return rc == 0 && fabs(squares - expected) <= 4 * ROUNDING_BF16 * expected + 1e-30
+               ? NULL
+               : "squares are wrong";
 }
 
 /* Of the tally only what is asked for: the flag, or the squares of what is finite. */

@@ -154,7 +154,7 @@ static void compare(const struct seen *seen, const struct seen *alone, int sampl
     for (int i = 0; i < samples * LENGTH; i++) {
         CHECK(fabs((double)(seen->losses[i] - alone->losses[i])) < within);
         CHECK((seen->losses[i] == 0) == (i % LENGTH == IGNORED_AT));
-        CHECK(within > 1e-4 || seen->likeliest[i] == alone->likeliest[i]);
+        CHECK(within > ROUNDING_F16 || seen->likeliest[i] == alone->likeliest[i]);
     }
 }
 
@@ -163,6 +163,9 @@ static void figures_are_the_same_under_every_strategy_and_precision(void)
 {
     static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
     static const char *const precisions[] = {"no", "bf16", "fp16"};
+    /* of one token: a few units of the type in which its logits were made, which are near 1 */
+    const double within[] = {16 * TOY_GUESS * toy_bounds(STEPS).losses, 4 * ROUNDING_BF16,
+                             4 * ROUNDING_F16};
     static struct scene alone, shared;
     for (int p = 0; p < 3; p++) {
         for (int s = 0; s < 4; s++) {
@@ -170,7 +173,7 @@ static void figures_are_the_same_under_every_strategy_and_precision(void)
             run("ddp", precisions[p], 1, &alone);
             run(strategies[s], precisions[p], RANKS, &shared);
             for (int rank = 0; rank < RANKS; rank++)
-                compare(&shared.seen[rank], &alone.seen[0], shared.samples, p ? 2e-2 : 1e-4);
+                compare(&shared.seen[rank], &alone.seen[0], shared.samples, within[p]);
         }
     }
 }

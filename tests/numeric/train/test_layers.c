@@ -7,11 +7,14 @@
 
 #include "libworker/step/context.h"
 #include "tests/lib/check.h"
+#include "tests/lib/rounding.h"
 #include "tests/numeric/train/fake_session.h"
 
 enum { RANKS_MAX = 3, STEPS = 25, BATCH = 12, SIDE = 8, PIXELS = SIDE * SIDE, KINDS = 3 };
 enum { CHANNELS = 4, KERNEL = 3, FEATURES = CHANNELS * (SIDE / 2) * (SIDE / 2) };
 enum { FILTERS, SHIFTS, WEIGHT, BIAS, PARAMS };
+
+static const double RATE = 2e-2;
 
 static float filters[CHANNELS * KERNEL * KERNEL], weight[FEATURES * KINDS];
 
@@ -114,7 +117,7 @@ static void *run_rank(void *arg)
         .environment = &environment, .session = r->session, .quiet = true};
     struct wk_setting settings[] = {{"strategy", r->strategy}};
     struct wk_options options = {.settings = settings, .n_settings = 1};
-    struct wk_adamw_options adamw = {2e-2, 0.9, 0.99, 1e-8, 0};
+    struct wk_adamw_options adamw = {RATE, 0.9, 0.99, 1e-8, 0};
     struct wk_context *ctx;
     struct wk_model *model;
     struct wk_optimizer *optimizer;
@@ -165,7 +168,10 @@ static void a_network_of_its_own_layers_trains_as_one_process_does(void)
                 apart = fmax(apart, fabs(other[step] - one[step]));
         }
     printf("apart by %.1e\n", apart);
-    CHECK(apart < 1e-4);
+    /* Roundings behind a gradient: the way to the loss and back, and the sum over the batch. */
+    const double roundings = 3.0 * (KERNEL * KERNEL + FEATURES + KINDS) + BATCH * PIXELS;
+    CHECK(apart <
+          one[0] * rounding_bound(roundings) + rounding_adam(roundings, STEPS * RATE).largest);
 }
 
 int main(int argc, char **argv)
