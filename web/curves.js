@@ -10,6 +10,7 @@ const SMOOTH_SHARE = 1 / 100; // of the curve: after as many points one counts h
 const SMOOTH_LEAST = 3; // and after no fewer
 const RECENT_POINTS = 60; // the speed is told by so many
 const LOSS = 0, SPEED = 1, SMOOTH = 2;
+const DRAWN = { loss: LOSS, tokens_per_second: SPEED }; // the series asked for
 const SPEED_SHOWN = 0.98; // of the speeds fit on the scale: a few bursts would flatten the rest
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -134,13 +135,13 @@ export class Curves {
   }
 
   async refresh(id, generations) {
-    const { series = [] } = await api.getMetrics(id, this.lastStep || undefined);
+    const answers = await Promise.all(Object.keys(DRAWN).map((name) => api.getMetrics(id, name, this.lastStep || undefined)));
+    const series = answers.flatMap((answer) => answer.series || []);
     if (!this.chart) return;
     const sets = this.chart.data.datasets;
     let fresh = false;
     for (const one of series) {
-      const target = { loss: LOSS, tokens_per_second: SPEED }[one.name];
-      if (target === undefined) continue;
+      const target = DRAWN[one.name];
       for (const point of one.points || []) {
         take(sets[target].data, { x: Number(point.step), y: Number(point.value), at: Number(point.wall_ms) });
         fresh = true;
@@ -148,6 +149,7 @@ export class Curves {
       }
     }
     this.element.classList.toggle("nothing", sets[LOSS].data.length === 0);
+    this.tools.hidden = sets[LOSS].data.length === 0;
     if (!fresh) return;
     this.chart.options.scales.rate.max = topOf(sets[SPEED].data);
     this.chart.marks = this.place(generations);

@@ -31,7 +31,7 @@ function facts(job, perSecond) {
     ["Tenant, priority", `${job.spec?.tenant}, ${job.spec?.priority}`],
     ["Submitted", ago(job.submitted_wall_ms)],
     ...(job.warnings || []).map((text) => ["Warning", text]),
-    ...(Number(job.started_wall_ms) ? [[ended(job.state) ? "Ran for" : "Since it began", span(end - job.started_wall_ms)]] : []),
+    ...(Number(job.started_wall_ms) ? [[ended(job.state) ? "Ran for" : "Since it began", end - job.started_wall_ms >= 1 ? span(end - job.started_wall_ms) : "ended while it was starting"]] : []),
   ];
   return h("dl", { class: "facts", "data-key": "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
@@ -144,6 +144,7 @@ export function jobView(root, id) {
         Number(job.total_steps) > 0 && h("progress", { "data-key": "bar", max: "1", value: Number(job.step || 0) / Number(job.total_steps), "aria-label": "Progress" }),
         facts(job, curves.speed()));
       timeline.draw(past.events, job);
+      logs.button.hidden = ended(job.state);
       logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
       curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);

@@ -5,6 +5,7 @@ import * as api from "./api.js";
 import { h, jobColour, jobLink, jobState, section, show, state, table } from "./dom.js";
 import { ago, count, loss, plural, rate, span, step, until } from "./format.js";
 import { colourNodes, markJobs, tiles } from "./tiles.js";
+import { who } from "./session.js";
 import { shareBar } from "./shares.js";
 
 const ENDED_SHOWN = 8, TILES_MAX = 120, TILES_FIRST = 24, LIST_MAX = 20, ATTENTION_MAX = 5;
@@ -45,7 +46,7 @@ const left = (all, shown, word) => all > shown && h("p", { class: "dim" }, `and 
 
 const runningTable = (jobs, all) => section("Running", null, table(["Job", "State", ">Workers", ">Step", "Progress", ">Loss", ">Tokens/s"],
   jobs.map((job) => ({ key: job.id, cells: [named(job, jobColour(job.id)), jobState(job), job.world || 0, step(job), progress(job), loss(job.loss), rate(job)] })),
-  "No job is running.", "Running jobs"), left(all, jobs.length, "active"));
+  who().tenant ? `No job of ${who().tenant} is running.` : "No job is running.", "Running jobs"), left(all, jobs.length, "active"));
 
 // In the scheduler's order; a place counts jobs, too, that the reader may not see.
 const queueTable = (queue, all) => section("Queue", null, table([">Place", "Job", "Tenant", "Waits since", "Starts", "Why it waits"],

@@ -212,7 +212,7 @@ def test_a_gang_that_stands_still_says_who_is_late(browser, cluster):
     try:
         sign_in(browser, cluster)
         show(browser, cluster, f"/jobs/{job}")
-        text_of(browser, "Stalled for", 40)
+        text_of(browser, "has not entered", 40)
         late = find(browser, "tr.late")
         assert "others wait for it" in late.text
         shot(browser, "hang")

@@ -127,6 +127,29 @@ def test_the_late_rank_of_512_comes_first(browser, cluster):
     shot(browser, "ranks-512")
 
 
+def test_output_reads_as_on_a_terminal(browser, cluster):
+    sign_in(browser, cluster)
+    shown = browser.execute_async_script("""
+        const done = arguments[0];
+        import("/logs.js").then(({ readable }) => done(["\\u001b[31mred error\\u001b[0m", "10 %\\r20 %\\r100 %\\r", "user\\u202etxt.exe", "plain"].map(readable)));""")
+    assert shown == ["red error", "100 %", "user\\u202etxt.exe", "plain"]
+
+
+def test_an_ended_job_is_asked_for_no_more(browser, cluster):
+    job = cluster.submit("--name", "over", "--", "echo", "done")
+    cluster.wait_state(job, "succeeded")
+    sign_in(browser, cluster)
+    show(browser, cluster, f"/jobs/{job}")
+    text_of(browser, "succeeded")
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/jobs/')).length"
+    def settled(b):
+        before = b.execute_script(asked)
+        time.sleep(5)
+        return b.execute_script(asked) == before
+    wait(browser, settled, 40)
+    errors(browser)
+
+
 def test_what_is_refused_is_said_and_is_no_lost_coordinator(browser, cluster):
     sign_in(browser, cluster)
     show(browser, cluster, "/jobs?state=bogus")

@@ -78,6 +78,39 @@ Test(overview, a_member_sees_its_jobs_and_its_place_among_all)
     answer_fini(&answer);
 }
 
+Test(overview, jobs_of_others_in_a_reason_are_said_once)
+{
+    struct answer answer;
+    Muster__RegisterNodeRequest node = MUSTER__REGISTER_NODE_REQUEST__INIT;
+    node.name = "n2";
+    node.incarnation = 8;
+    node.address = "127.0.0.2";
+    node.slots = 3;
+    node.cpus = 8;
+    node.memory_bytes = 1 << 30;
+    node.port_first = 30000;
+    node.port_last = 30010;
+    agent(&world, "RegisterNode", &node, &answer); /* blue's job runs there */
+    answer_fini(&answer);
+    submit_with("theirs-a", "", made.red);
+    submit_with("theirs-b", "", made.red);
+    Muster__JobSpec spec = spec_of("wide");
+    Muster__JobSpec__Resources each = MUSTER__JOB_SPEC__RESOURCES__INIT;
+    Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
+    each.slots = 3;
+    spec.resources = &each;
+    message.spec = &spec;
+    ask("SubmitJob", &message, made.blue, &answer);
+    cr_assert(answer.message, "%s", answer.err.text);
+    answer_fini(&answer);
+    const Muster__OverviewAnswer *got = overview(made.blue, 0, &answer);
+    cr_assert_eq(got->n_queue, 1);
+    const char *text = got->queue[0]->job->reason->text;
+    cr_expect(strstr(text, "in use by blue-secret, (another tenant's)"), "%s", text);
+    cr_expect(!strstr(text, "(another tenant's), (another tenant's)"), "%s", text);
+    answer_fini(&answer);
+}
+
 Test(overview, slots_of_nodes_that_take_no_work_are_not_counted)
 {
     struct answer answer, set;
