@@ -1,128 +1,208 @@
 /* A program with its own forward and backward passes: an embedding, a hidden layer with tanh and
- * logits learn which byte of a text follows which. plain.c knows nothing of libworker; byo.c is the
- * same program made distributed.
+ * logits learn which byte of a text follows which. Now and then it looks at its loss on a text held
+ * out and writes a sample. plain.c knows nothing of libworker; byo.c is the same program made
+ * distributed.
  */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { BYTES = 256, WIDTH = 24, HIDDEN = 48, LENGTH = 8, BATCH = 20, TEXT_MAX = 1 << 20 };
+enum { BYTES = 256, WIDTH = 24, HIDDEN = 48, LENGTH = 8, BATCH = 20, STEPS = 60 };
+enum { HELD_OUT_EVERY = 20, HELD_OUT = 5, SAMPLE_EVERY = 30, SAMPLE = 64, TEXT_MAX = 1 << 20 };
 enum { EMBEDDING, INNER, OUTER, PARAMETERS };
 
-static const struct {
-    const char *name;
-    int rows, cols;
-} shape[PARAMETERS] = {
-    {"embedding", BYTES, WIDTH},
-    {"inner", WIDTH, HIDDEN},
-    {"outer", HIDDEN, BYTES},
-};
+static const int rows[PARAMETERS] = {BYTES, WIDTH, HIDDEN};
+static const int cols[PARAMETERS] = {WIDTH, HIDDEN, BYTES};
+static const size_t size[PARAMETERS] = {BYTES * WIDTH, WIDTH *HIDDEN, HIDDEN *BYTES};
 static const float RATE = 0.5f;
 
-struct parameter {
-    float *data, *grad;
+struct net {
+    float *data[PARAMETERS], *grad[PARAMETERS];
+    float *memory; /* of all of them */
 };
 
 /* Small numbers that look random, the same in every run. */
 static void fill(float *values, int p)
 {
     uint32_t state = 17 + (uint32_t)p;
-    for (int i = 0; i < shape[p].rows * shape[p].cols; i++) {
+    for (size_t i = 0; i < size[p]; i++) {
         state = state * 1664525 + 1013904223;
         values[i] = ((float)(state >> 8) / (1 << 24) - 0.5f) * 0.4f;
     }
 }
 
-/* out[n] += x[m] w[m, n], where w is parameter p */
-static void product(const struct parameter *net, int p, float *out, const float *x)
+static int net_init(struct net *net)
 {
-    int n = shape[p].cols;
-    for (int i = 0; i < shape[p].rows; i++)
+    size_t total = 0;
+    for (int p = 0; p < PARAMETERS; p++)
+        total += size[p];
+    net->memory = calloc(2 * total, sizeof(*net->memory));
+    if (!net->memory)
+        return -1;
+    float *at = net->memory;
+    for (int p = 0; p < PARAMETERS; p++) {
+        net->data[p] = at;
+        net->grad[p] = at + total;
+        fill(at, p);
+        at += size[p];
+    }
+    return 0;
+}
+
+/* out[n] += x[m] w[m, n], where w is parameter p */
+static void product(const struct net *net, int p, float *out, const float *x)
+{
+    int n = cols[p];
+    for (int i = 0; i < rows[p]; i++)
         for (int j = 0; j < n; j++)
-            out[j] += x[i] * net[p].data[i * n + j];
+            out[j] += x[i] * net->data[p][i * n + j];
 }
 
 /* dx[m] += dout[n] w[m, n]ᵀ and dw[m, n] += x[m] dout[n] */
-static void product_back(const struct parameter *net, int p, float *dx, const float *x,
-                         const float *dout)
+static void product_back(const struct net *net, int p, float *dx, const float *x, const float *dout)
 {
-    int n = shape[p].cols;
-    for (int i = 0; i < shape[p].rows; i++) {
+    int n = cols[p];
+    for (int i = 0; i < rows[p]; i++) {
         for (int j = 0; j < n; j++) {
-            dx[i] += dout[j] * net[p].data[i * n + j];
-            net[p].grad[i * n + j] += x[i] * dout[j];
+            dx[i] += dout[j] * net->data[p][i * n + j];
+            net->grad[p][i * n + j] += x[i] * dout[j];
         }
     }
 }
 
-/* Logits become probabilities. Returns the loss. */
-static double softmax_loss(float *logits, int target)
+/* Of one token: the hidden layer, and the probabilities of what follows. */
+static void token_forward(const struct net *net, int token, float hidden[HIDDEN], float out[BYTES])
 {
-    double sum = 0, chosen = (double)logits[target];
-    for (int j = 0; j < BYTES; j++)
-        sum += exp((double)logits[j]);
-    for (int j = 0; j < BYTES; j++)
-        logits[j] = (float)(exp((double)logits[j]) / sum);
-    return log(sum) - chosen;
-}
-
-/* One token: adds to the gradients; returns its loss. Both as parts of the batch's mean. */
-static double token_pass(const struct parameter *net, int token, int target)
-{
-    const float share = 1.0f / (BATCH * LENGTH);
-    float hidden[HIDDEN] = {0}, logits[BYTES] = {0}, dhidden[HIDDEN] = {0};
-    const float *x = net[EMBEDDING].data + token * WIDTH;
-    product(net, INNER, hidden, x);
+    double sum = 0;
+    for (int i = 0; i < HIDDEN; i++)
+        hidden[i] = 0;
+    product(net, INNER, hidden, net->data[EMBEDDING] + token * WIDTH);
     for (int i = 0; i < HIDDEN; i++)
         hidden[i] = tanhf(hidden[i]);
-    product(net, OUTER, logits, hidden);
-    double loss = softmax_loss(logits, target);
-
-    logits[target] -= 1;
     for (int i = 0; i < BYTES; i++)
-        logits[i] *= share;
-    product_back(net, OUTER, dhidden, hidden, logits);
-    for (int i = 0; i < HIDDEN; i++)
-        dhidden[i] *= 1 - hidden[i] * hidden[i];
-    product_back(net, INNER, net[EMBEDDING].grad + token * WIDTH, x, dhidden);
-    return loss * (double)share;
+        out[i] = 0;
+    product(net, OUTER, out, hidden);
+    for (int i = 0; i < BYTES; i++)
+        sum += exp((double)out[i]);
+    for (int i = 0; i < BYTES; i++)
+        out[i] = (float)(exp((double)out[i]) / sum);
 }
 
-static double pass(const struct parameter *net, const int32_t *tokens, const int32_t *targets,
-                   int64_t count)
+/* Adds to the gradients, `share` times those of the token's loss. */
+static void token_backward(const struct net *net, int token, const float hidden[HIDDEN],
+                           float dout[BYTES], float share)
 {
+    float dhidden[HIDDEN] = {0};
+    for (int i = 0; i < BYTES; i++)
+        dout[i] *= share;
+    product_back(net, OUTER, dhidden, hidden, dout);
+    for (int i = 0; i < HIDDEN; i++)
+        dhidden[i] *= 1 - hidden[i] * hidden[i];
+    product_back(net, INNER, net->grad[EMBEDDING] + token * WIDTH,
+                 net->data[EMBEDDING] + token * WIDTH, dhidden);
+}
+
+/* The mean loss of `samples` of LENGTH tokens; with `learn` its gradients are added. */
+static double pass(const struct net *net, const int32_t *tokens, const int32_t *targets,
+                   int64_t samples, int learn)
+{
+    float hidden[HIDDEN], out[BYTES];
+    int64_t count = samples * LENGTH;
     double loss = 0;
-    for (int64_t i = 0; i < count; i++)
-        loss += token_pass(net, tokens[i], targets[i]);
-    return loss;
+    for (int64_t i = 0; i < count; i++) {
+        token_forward(net, tokens[i], hidden, out);
+        loss -= log((double)out[targets[i]]);
+        out[targets[i]] -= 1;
+        if (learn)
+            token_backward(net, tokens[i], hidden, out, 1.0f / (float)count);
+    }
+    return loss / (double)count;
+}
+
+static void write_sample(const struct net *net, uint32_t state)
+{
+    float hidden[HIDDEN], out[BYTES];
+    int token = ' ';
+    printf("sample: ");
+    for (int i = 0; i < SAMPLE; i++) {
+        token_forward(net, token, hidden, out);
+        state = state * 1664525 + 1013904223;
+        float coin = (float)(state >> 8) / (1 << 24);
+        for (token = 0; token < BYTES - 1 && coin >= out[token]; token++)
+            coin -= out[token];
+        putchar(token >= ' ' && token <= '~' ? token : '_');
+    }
+    printf("\n");
+}
+
+struct text {
+    int32_t *bytes;
+    int64_t count, at;
+};
+
+static struct text text_read(const char *path)
+{
+    struct text text = {.bytes = malloc(TEXT_MAX * sizeof(*text.bytes))};
+    FILE *file = fopen(path, "r");
+    while (text.bytes && file && text.count < TEXT_MAX)
+        if ((text.bytes[text.count++] = getc(file)) == EOF)
+            break;
+    if (text.count <= BATCH * LENGTH + 1)
+        exit(1);
+    fclose(file);
+    return text;
+}
+
+/* A batch and the byte behind it, from the beginning again when there is none. */
+static const int32_t *text_next(struct text *text)
+{
+    if (text->at + BATCH * LENGTH + 1 >= text->count)
+        text->at = 0;
+    text->at += BATCH * LENGTH;
+    return text->bytes + text->at - BATCH * LENGTH;
+}
+
+static void update(struct net *net)
+{
+    for (int p = 0; p < PARAMETERS; p++) {
+        for (size_t i = 0; i < size[p]; i++) {
+            net->data[p][i] -= RATE * net->grad[p][i];
+            net->grad[p][i] = 0;
+        }
+    }
 }
 
 int main(int argc, char **argv)
 {
-    static float start[PARAMETERS][BYTES * HIDDEN];
-    static float grad[PARAMETERS][BYTES * HIDDEN];
-    static int32_t text[TEXT_MAX];
-    struct parameter net[PARAMETERS];
     const char *path = argc > 1 ? argv[1] : "LICENSE";
+    const char *held_out_path = argc > 2 ? argv[2] : path;
+    struct net net;
+    if (net_init(&net))
+        return 1;
+    struct text train = text_read(path);
+    struct text held_out = text_read(held_out_path);
 
-    for (int p = 0; p < PARAMETERS; p++) {
-        fill(start[p], p);
-    }
-
-    FILE *file = fopen(path, "r");
-    int size = 0;
-    while (file && size < TEXT_MAX && (text[size] = getc(file)) != EOF)
-        size++;
-    for (const int32_t *at = text; at + BATCH * LENGTH < text + size; at += BATCH * LENGTH) {
-        for (int p = 0; p < PARAMETERS; p++)
-            net[p] = (struct parameter){start[p], grad[p]};
-        printf("loss %.5f\n", pass(net, at, at + 1, BATCH * LENGTH));
-        for (int p = 0; p < PARAMETERS; p++) {
-            for (int i = 0; i < shape[p].rows * shape[p].cols; i++) {
-                net[p].data[i] -= RATE * net[p].grad[i];
-                net[p].grad[i] = 0;
+    for (int step = 0; step < STEPS; step++) {
+        const int32_t *batch = text_next(&train);
+        if (step % HELD_OUT_EVERY == 0) {
+            double sum = 0;
+            held_out.at = 0;
+            for (int i = 0; i < HELD_OUT; i++) {
+                const int32_t *other = text_next(&held_out);
+                sum += pass(&net, other, other + 1, BATCH, 0);
             }
+            printf("held out %.5f\n", sum / HELD_OUT);
         }
+        if (step % SAMPLE_EVERY == SAMPLE_EVERY - 1)
+            write_sample(&net, (uint32_t)step);
+        double loss = pass(&net, batch, batch + 1, BATCH, 1);
+        update(&net);
+        printf("step %d loss %.5f\n", step, loss);
     }
-    return size > BATCH * LENGTH ? 0 : 1;
+
+    free(net.memory);
+    free(train.bytes);
+    free(held_out.bytes);
+    return 0;
 }

@@ -5,7 +5,8 @@
 
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
 {
-    if (!options->source || options->length < 1 || options->batch < 1 || options->epochs < 0)
+    if (!options->source || options->length < 1 || options->batch < 1 || options->epochs < 0 ||
+        options->batches < 0)
         return error_set(err, WK_EINVAL,
                          "a loader needs a source, a length and a batch of at least 1");
     int64_t samples = (options->source->count - 1) / options->length;
@@ -32,6 +33,7 @@ void wk_loader_free(struct wk_loader *loader)
     if (!loader)
         return;
     list_remove(&loader->made);
+    wk_source_free(loader->opened);
     free(loader->tokens);
     free(loader);
 }
@@ -43,9 +45,19 @@ static int64_t dealt_per_epoch(const struct wk_loader *loader)
     return loader->options.drop_last ? samples - samples % loader->options.batch : samples;
 }
 
+/* Global batches up to the cursor, as many of today's size as there would have been. */
+static int64_t batches_dealt(const struct wk_loader *loader)
+{
+    int64_t batch = loader->options.batch;
+    return loader->cursor / loader->samples * wk_loader_batches(loader) +
+           (loader->cursor % loader->samples + batch - 1) / batch;
+}
+
 bool loader_at_end(const struct wk_loader *loader)
 {
-    return loader->options.epochs && loader->cursor / loader->samples >= loader->options.epochs;
+    const struct wk_loader_options *options = &loader->options;
+    return (options->epochs && loader->cursor / loader->samples >= options->epochs) ||
+           (options->batches && batches_dealt(loader) >= options->batches);
 }
 
 static int reserve(struct wk_loader *loader, int64_t samples, struct error *err)
@@ -108,6 +120,9 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     fill(loader, position + first, count);
     loader->batches_after = (left - global + loader->options.batch - 1) / loader->options.batch;
     loader->cursor = position + global;
+    int64_t limit = loader->options.batches;
+    if (limit && loader->batches_after > limit - batches_dealt(loader))
+        loader->batches_after = limit - batches_dealt(loader);
     /* What drop_last leaves is skipped here, so that the cursor of an epoch's end is its multiple.
      */
     if (left == global)

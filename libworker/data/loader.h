@@ -16,7 +16,8 @@
 
 struct wk_loader {
     struct wk_loader_options options;
-    int64_t samples; /* of an epoch, the dropped ones included */
+    struct wk_source *opened; /* freed with the loader; NULL where the source is the program's */
+    int64_t samples;          /* of an epoch, the dropped ones included */
     int64_t cursor;
     int64_t committed;
     struct permutation order; /* of epoch `order_epoch` */

@@ -113,6 +113,10 @@ struct wk_model {
     uint64_t dropout_seed;
     struct model_hooks hooks;
 
+    /* Of a program's own passes (worker/parallel.h). */
+    float **bound_data, **bound_grads; /* [n_params], the program's; NULL where not wanted */
+    bool mean_of_share;
+
     /* Called in backward order, once per parameter and backward pass, when that pass adds nothing
      * more to params[index].grad. May be NULL.
      */

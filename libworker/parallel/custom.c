@@ -152,6 +152,14 @@ float *wk_parameter_grad(struct wk_model *model, int index)
     return has(model, index) ? model->params[index].grad : NULL;
 }
 
+void custom_show_bound(struct wk_model *model)
+{
+    for (int i = 0; i < model->n_params && model->bound_data; i++)
+        model->bound_data[i] = wk_parameter_data(model, i);
+    for (int i = 0; i < model->n_params && model->bound_grads; i++)
+        model->bound_grads[i] = wk_parameter_grad(model, i);
+}
+
 enum wk_dtype wk_parameter_type(const struct wk_model *model, int index)
 {
     if (!has(model, index) || !model->low)

@@ -16,4 +16,7 @@ bool model_is_custom(const struct wk_model *model);
 bool custom_takes(const struct param *param, enum wk_dtype type);
 bool custom_carries_scale(const struct wk_model *model);
 
+/* Addresses may have changed: write them into the arrays that the program bound. */
+void custom_show_bound(struct wk_model *model);
+
 #endif

@@ -160,6 +160,9 @@ int sharded_squares(struct sharded *s, double *ret);
 /* own_params holds the next step's. ZeRO gathers them, FSDP gives back the old ones. Collective. */
 int sharded_updated(struct sharded *s, struct wk_comm *comm);
 
+/* Multiply the gradients that wait for their sum in a later pass, if any do. */
+void sharded_rescale(struct sharded *s, float factor);
+
 /* Gradients and extras of the window are not wanted any more. */
 void sharded_clear(struct sharded *s);
 

@@ -93,6 +93,12 @@ void sharded_unit_done(struct sharded *s, int unit)
         start_reduce(s, unit);
 }
 
+void sharded_rescale(struct sharded *s, float factor)
+{
+    if (s->options.sharding == SHARDING_ZERO1 && !s->low.grads)
+        s->model->kernels->scale(s->grads, factor, s->plan.padded);
+}
+
 static void start_due(struct sharded *s)
 {
     while (s->next >= 0 && s->units[s->next].missing == 0)

@@ -88,6 +88,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err)
 {
     *st = (struct strategy){.ready = true,
+                            .share = 1,
                             .is_sharded = options->is_sharded,
                             .unused_fine = options->unused_fine || options->ddp.static_graph,
                             .unscaled = options->unscaled,
@@ -244,13 +245,25 @@ void strategy_show_master(struct strategy *st)
 
 void strategy_scaled(struct strategy *st, double scale)
 {
-    float factor = st->unscaled ? (float)scale : 1;
+    float factor = (float)(st->unscaled ? scale * st->share : st->share);
     if (st->is_sharded)
         st->shard.factor = factor;
     else
         st->ddp.factor = factor;
     if (st->hook.scaled)
         st->hook.scaled(st->hook.face.arg, scale);
+}
+
+void strategy_share(struct strategy *st, double share, bool held)
+{
+    if (!(share > 0) || (share >= st->share && share <= st->share))
+        return;
+    float change = (float)(st->share / share);
+    if (held && st->is_sharded)
+        sharded_rescale(&st->shard, change);
+    else if (held)
+        st->model->kernels->scale(st->grads, change, st->model->count);
+    st->share = share;
 }
 
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)

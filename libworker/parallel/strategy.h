@@ -45,6 +45,7 @@ struct strategy {
     const char *offload;
     bool fill_later;
     bool last;      /* the pass under way sums its window */
+    double share;   /* what gradients are still to be multiplied with before their sum; 1 at init */
     enum sums sums; /* of the last window that was */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
@@ -113,6 +114,10 @@ void strategy_show_master(struct strategy *st);
 
 /* What the gradients of the next pass are multiplied with: the loss scale. */
 void strategy_scaled(struct strategy *st, double scale);
+
+/* Before a pass writes: beside the scale they are multiplied with `share`. `held`: gradients of
+ * this window's earlier passes wait for theirs. 0, of a pass that adds nothing, changes nothing. */
+void strategy_share(struct strategy *st, double share, bool held);
 
 /* A backward pass, the last of its window or not; then its end, waiting for its sums: the code of
  * a collective, or WK_ESTATE with a sentence when parameters were left out that should not be. */

@@ -165,15 +165,30 @@ static void say_scheduler(const struct wk_scheduler *scheduler, char ret[WORD_MA
     (void)str_printf(ret + used, WORD_MAX - used, " of digest %016llx", (unsigned long long)hash);
 }
 
+/* How many there are, and of those with passes that give means over their share. */
+static void say_models(const struct wk_context *ctx, char ret[WORD_MAX])
+{
+    int means = 0;
+    for (int i = 0; i < ctx->n_units; i++)
+        means += ctx->units[i].model->mean_of_share;
+    if (means)
+        (void)str_printf(ret, WORD_MAX, "%d (%d with wk_mean_of_share)", ctx->n_units, means);
+    else
+        (void)str_printf(ret, WORD_MAX, "%d", ctx->n_units);
+}
+
 static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
 {
     const struct wk_loader_options *o = &loader->options;
+    char limit[NAME_MAX_BYTES] = "";
+    if (o->batches)
+        (void)str_printf(limit, sizeof(limit), ", %lld batches", (long long)o->batches);
     (void)str_printf(
         ret, WORD_MAX,
-        "%lld tokens of digest %016llx in samples of %lld (batch %lld, epochs %lld, seed "
+        "%lld tokens of digest %016llx in samples of %lld (batch %lld, epochs %lld%s, seed "
         "%llu%s%s%s)",
         (long long)o->source->count, (unsigned long long)source_digest(o->source),
-        (long long)o->length, (long long)loader->batch_asked, (long long)o->epochs,
+        (long long)o->length, (long long)loader->batch_asked, (long long)o->epochs, limit,
         (unsigned long long)o->seed, o->sequential ? ", sequential" : "",
         o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
 }
@@ -200,7 +215,7 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
     if (word < SETTINGS_COUNT)
         say_setting(&ctx->settings, (enum setting)word, ret);
     else if (word == WORD_MODELS)
-        (void)str_printf(ret, WORD_MAX, "%d", ctx->n_units);
+        say_models(ctx, ret);
     else if (word == WORD_PRODUCTS)
         say_products(ctx, ret);
     else if (word < WORD_GROUPS)

@@ -100,6 +100,8 @@ struct wk_context {
         *configs[NUMBERS_UNITS_MAX]; /* config.json of each one's model, for checkpoints; or NULL */
     bool ready;                      /* they have their memory */
     struct list made;                /* loaders, prepared or not */
+    struct wk_object owned[WK_OWNED_MAX]; /* freed with the context, in the order of being made */
+    int n_owned;
     struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
@@ -198,6 +200,9 @@ void context_notice(struct wk_context *ctx, const char *fmt, ...)
 
 int64_t context_now_ms(void); /* monotonic */
 int64_t context_now_ns(void);
+
+/* owned.c: free what the context owns, once nothing uses it. */
+void owned_free(struct wk_context *ctx);
 
 /* generation.c: membership */
 

@@ -44,6 +44,7 @@ bool wk_join(struct wk_context *ctx, double weight)
     ctx->weight = total;
     ctx->weighed = false;
     ctx->joins++;
+    units_share(ctx, weight);
     /* The program's own passes read parameters whenever they like. */
     units_gather(ctx);
     return true;

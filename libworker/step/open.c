@@ -311,6 +311,7 @@ int wk_close(struct wk_context *ctx)
     for (int i = 0; i < ctx->n_units; i++)
         free(ctx->configs[i]);
     forget_loaders(ctx);
+    owned_free(ctx);
     if (ctx->session)
         ctx->session->ops->free(ctx->session);
     comm_listener_close(ctx->listener);

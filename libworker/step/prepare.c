@@ -155,8 +155,14 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
 int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects)
 {
     struct error err = {0};
+    if (!ctx)
+        return WK_EINVAL;
     if (ctx->error.code)
         return ctx->error.code;
+    if (n_objects == 0) {
+        objects = ctx->owned;
+        n_objects = ctx->n_owned;
+    }
     if (ctx->n_units) {
         for (int i = 0; i < n_objects; i++) {
             if (prepare_knows(ctx, objects[i].object))
@@ -169,6 +175,7 @@ int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_ob
     }
     int rc = prepare(ctx, objects, n_objects, &err);
     if (!rc) {
+        units_show_bound(ctx);
         prepare_remark(ctx);
         return 0;
     }

@@ -34,7 +34,7 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
     if (ctx->n_units == NUMBERS_UNITS_MAX)
         return error_set(err, WK_EINVAL, "more than %d models", NUMBERS_UNITS_MAX);
     ctx->units[ctx->n_units++] =
-        (struct unit){.ctx = ctx, .model = model, .grad_scale = 1, .loss = (double)NAN};
+        (struct unit){.ctx = ctx, .model = model, .grad_scale = 1, .share = 1, .loss = (double)NAN};
     return 0;
 }
 
@@ -214,7 +214,7 @@ static void remark_end(struct wk_context *ctx)
     bool endless = false;
     for (int i = 0; i < ctx->n_loaders; i++) {
         const struct wk_loader_options *options = &ctx->loaders[i]->options;
-        if (!options->evaluation && options->epochs)
+        if (!options->evaluation && (options->epochs || options->batches))
             return;
         endless = endless || !options->evaluation;
     }

@@ -46,6 +46,7 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
         batch->denominator =
             loader_weigh(loader, ctx->window, (ctx->dealt[number] - 1) % ctx->window == 0);
     ctx->window_tokens += batch->denominator;
+    units_share(ctx, (double)(batch->samples * batch->length) / batch->denominator);
     if (ctx->weighed)
         ctx->weight = 0;
 }
@@ -186,6 +187,27 @@ int wk_set_loss(struct wk_model *model, double loss)
     return unit->ctx->error.code;
 }
 
+int wk_bind_parameters(struct wk_model *model, float **data, float **grads)
+{
+    if (!model)
+        return WK_EINVAL;
+    model->bound_data = data;
+    model->bound_grads = grads;
+    if (unit_of_model(model))
+        custom_show_bound(model);
+    return 0;
+}
+
+int wk_mean_of_share(struct wk_model *model, bool on)
+{
+    if (!model || !model_is_custom(model))
+        return WK_EINVAL;
+    if (unit_of_model(model))
+        return WK_ESTATE;
+    model->mean_of_share = on;
+    return 0;
+}
+
 int wk_gather_parameters(struct wk_model *model)
 {
     struct unit *unit = unit_of_model(model);
@@ -193,6 +215,7 @@ int wk_gather_parameters(struct wk_model *model)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_gather_parameters");
     int rc = unit_gather_master(unit);
     strategy_show_master(&unit->strategy);
+    custom_show_bound(model);
     return rc;
 }
 
@@ -420,6 +443,19 @@ int wk_step(struct wk_optimizer *optimizer)
     return step(unit);
 }
 
+int wk_update(struct wk_optimizer *optimizer, double loss)
+{
+    struct unit *unit = unit_of_optimizer(optimizer);
+    if (!unit)
+        return unit_missing(optimizer);
+    if (!model_is_custom(unit->model))
+        return fail(unit->ctx, WK_EINVAL,
+                    "wk_update of a model with passes of libworker's: wk_backward and wk_step");
+    (void)wk_set_loss(unit->model, loss);
+    (void)wk_backward(unit->model);
+    return wk_step(optimizer);
+}
+
 bool wk_step_taken(const struct wk_optimizer *optimizer)
 {
     const struct unit *unit = unit_of_optimizer(optimizer);
@@ -503,6 +539,14 @@ int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op)
         return context_break(ctx, rc);
     *value = sum;
     return 0;
+}
+
+double wk_batch_mean(struct wk_context *ctx, const struct wk_batch *batch, double mean)
+{
+    double sum = batch->samples ? mean * (double)batch->samples : 0;
+    if (idle(ctx) || ctx->cut_short || !batch->global_samples || wk_reduce_value(ctx, &sum, WK_SUM))
+        return mean;
+    return ctx->phase == STEP_BROKEN ? mean : sum / (double)batch->global_samples;
 }
 
 double wk_random(struct wk_context *ctx)

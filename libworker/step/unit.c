@@ -206,6 +206,7 @@ void unit_gather_own(struct unit *unit)
     int rc = can_gather(ctx) ? strategy_gather_own(&unit->strategy, ctx->comm) : 0;
     if (rc)
         (void)context_break(ctx, rc);
+    custom_show_bound(unit->model);
 }
 
 int unit_gather_master(struct unit *unit)
@@ -221,6 +222,24 @@ void units_gather(struct wk_context *ctx)
     units_each(unit, ctx)
         if (model_is_custom(unit->model))
             unit_gather_own(unit);
+}
+
+void units_show_bound(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        custom_show_bound(unit->model);
+}
+
+void units_share(struct wk_context *ctx, double share)
+{
+    struct unit *unit;
+    units_each(unit, ctx) {
+        if (!unit->model->mean_of_share)
+            continue;
+        unit->share = share;
+        strategy_share(&unit->strategy, share, unit->micro > 0);
+    }
 }
 
 const char *units_sentence(const struct wk_context *ctx)

@@ -51,6 +51,7 @@ struct unit {
     double grad_scale; /* what wk_step multiplies gradients with */
     double pass_loss;  /* of the last forward pass or wk_set_loss */
     bool has_loss;     /* there was one since the last backward pass */
+    double share;      /* what the loss counts, of passes that give means over their share; or 1 */
     double weights;    /* of all ranks, where wk_join told them; else 0 */
     uint64_t joined;   /* the wk_join that was counted in it last; 0 before one */
     bool on_dealt;     /* the pass is on a loader's batch, which has its own divisor */
@@ -121,6 +122,13 @@ void units_drain(struct wk_context *ctx);
 void unit_gather_own(struct unit *unit);
 int unit_gather_master(struct unit *unit);
 void units_gather(struct wk_context *ctx); /* all custom models' own */
+
+/* Tell programs that bound them where parameters are now. */
+void units_show_bound(struct wk_context *ctx);
+
+/* This rank has `share` of the coming passes' data: those of models whose passes give means over
+ * their share are multiplied with it. */
+void units_share(struct wk_context *ctx, double share);
 
 /* What failed, of whichever communicator or group it was; "" if nothing. */
 const char *units_sentence(const struct wk_context *ctx);

@@ -143,7 +143,8 @@ int window_begin_pass(struct unit *unit)
     ctx->phase = STEP_UNDER_WAY;
     if (!unit->on_dealt)
         weigh(unit);
-    unit->strategy.extras[EXTRA_LOSS] += (float)unit->pass_loss;
+    if (unit->share > 0) /* a mean over nothing is NaN */
+        unit->strategy.extras[EXTRA_LOSS] += (float)(unit->pass_loss * unit->share);
     unit->strategy.extras[EXTRA_LOSSES] += unit->has_loss;
     unit->pass_loss = 0;
     unit->has_loss = false;

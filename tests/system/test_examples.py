@@ -11,7 +11,7 @@ import pytest
 from localcluster import ROOT, free_port
 
 EXAMPLES = ROOT / "build/examples"
-CHANGED_LINES_MAX = 20
+ADDED_LINES_MAX = 20
 
 
 def quiet_environment(**more):
@@ -74,19 +74,26 @@ def test_the_readme_prints_commands_that_work(make_cluster, example):
 
 def test_a_program_is_made_distributed_in_twenty_lines(tmp_path):
     plain, own = ((ROOT / "examples/byo" / name).read_text().splitlines() for name in ("plain.c", "byo.c"))
-    changes = list(difflib.ndiff(plain, own))
-    added, removed = (sum(line.startswith(sign) for line in changes) for sign in ("+ ", "- "))
-    assert 0 < added <= CHANGED_LINES_MAX and removed <= CHANGED_LINES_MAX
+    added = [line[1:] for line in difflib.unified_diff(plain, own, n=0) if re.match(r"\+(?!\+\+)", line)]
+    assert 0 < len(added) <= ADDED_LINES_MAX, added
+    assert all(line.count(";") <= (3 if "for (" in line else 1) for line in added), "one statement a line"
 
-    expected = [float(x) for x in re.findall(r"loss ([\d.]+)", run([EXAMPLES / "plain", "LICENSE"]))]
-    assert len(expected) > 50 and expected[-1] < expected[0]
-    for world in (1, 2):
-        log = tmp_path / f"{world}.jsonl"
-        run_ranks(world, [EXAMPLES / "byo", "LICENSE"], MUSTER_LOG_FILE=str(log))
+    out = run([EXAMPLES / "plain", "LICENSE", "README.md"])
+    expected = [float(x) for x in re.findall(r"step \d+ loss ([\d.]+)", out)]
+    assert len(expected) == 60 and expected[-1] < expected[0]
+    looks = [float(x) for x in re.findall(r"held out ([\d.]+)", out)]
+    samples = re.findall("sample: .*", out)
+    assert len(looks) == 3 and len(samples) == 2
+    for world, strategy in [(1, "ddp"), (2, "ddp"), (3, "ddp"), (2, "zero1"), (3, "zero2"), (3, "fsdp")]:
+        log = tmp_path / f"{world}-{strategy}.jsonl"
+        said = run_ranks(world, [EXAMPLES / "byo", "LICENSE", "README.md"], MUSTER_LOG_FILE=str(log), MUSTER_STRATEGY=strategy)
         seen = losses_of(log)
         assert len(seen) == len(expected)
         worst = max(abs(a - b) for a, b in zip(seen, expected))
-        assert worst < 2e-5, f"{world} ranks: {worst}"  # plain prints five digits
+        assert worst < 2e-5, f"{world} ranks, {strategy}: {worst}"  # plain prints five digits
+        seen = [float(x) for x in re.findall(r"held out ([\d.]+)", said)]
+        assert len(seen) == 3 and max(abs(a - b) for a, b in zip(seen, looks)) < 2e-5, (world, strategy, seen)
+        assert re.findall("sample: .*", said) == samples, (world, strategy)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "zero2", "fsdp"])

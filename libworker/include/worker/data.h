@@ -59,6 +59,8 @@ struct wk_loader_options {
     /* Not a training loader: its batches are outside steps and total_steps, and where wk_next has
      * returned false it begins anew. */
     bool evaluation;
+    int64_t batches; /* global batches of all epochs after which it ends; 0 = as epochs say */
+    enum wk_source_format format; /* of wk_loader_in's file (worker/owned.h) */
 };
 
 /* WK_EINVAL when the source has not one sample of this length, or no full batch with drop_last. */

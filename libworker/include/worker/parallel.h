@@ -3,10 +3,10 @@
  *
  * A custom model is a list of named buffers. wk_prepare gives them a place in the arenas: the
  * program reads and writes parameters through wk_parameter_data and adds gradients, of the loss
- * summed over this rank's share and divided by the batch's denominator, to wk_parameter_grad. Its
- * loop is wk_next, its own forward pass, its own backward pass calling wk_grad_ready as gradients
- * become final, then wk_backward (which scales by the accumulation window, so gradients are given
- * unscaled), wk_step.
+ * summed over this rank's share and divided by the batch's denominator, to wk_parameter_grad; with
+ * wk_mean_of_share, of the mean over its share. Its loop is wk_next, its own forward pass, its own
+ * backward pass calling wk_grad_ready as gradients become final, then wk_backward (which scales by
+ * the accumulation window, so gradients are given unscaled), wk_step.
  *
  * With mixed_precision bf16 or fp16 the optimizer keeps its parameters in float, and passes see
  * them rounded, as those of our own models do: matrices, and vectors with `narrow`. A program whose
@@ -63,6 +63,21 @@ WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
  * could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
+
+/* The same for all parameters in one call: data[i] and grads[i] are set to where parameter i and
+ * its gradient live, now and whenever that changes (in wk_prepare, wk_next, wk_join, wk_update,
+ * wk_step and wk_gather_parameters), so a pass that goes by them needs to ask nothing. Each array
+ * has wk_model_parameters(model) pointers, stays the program's and is there until wk_close; NULL is
+ * not wanted, both NULL end it. WK_EINVAL for NULL instead of a model. */
+WK_API int wk_bind_parameters(struct wk_model *model, float **data, float **grads);
+
+/* This model's passes give loss and gradients as means over this rank's own share (llm.c's and
+ * torch's losses are), so libworker weighs each pass: with the share of the batch that wk_next has
+ * dealt last, samples * length / denominator, or with what wk_join was given, for which the number
+ * of samples then stands. The step is the same mean over all samples as without it, in any world. A
+ * share without samples weighs nothing: its loss may be NaN, its pass adds no gradient. The ranks
+ * say the same (else WK_EMISMATCH). WK_EINVAL for a model of ours, WK_ESTATE after wk_prepare. */
+WK_API int wk_mean_of_share(struct wk_model *model, bool on);
 
 /* In which type passes read parameter `index`: WK_F32 for wk_parameter_data, or WK_BF16 or WK_F16
  * for wk_parameter_low, which is NULL otherwise. It holds the rounded numbers from wk_next to

@@ -42,6 +42,7 @@
 #include <worker/layers.h>
 #include <worker/nn.h>
 #include <worker/optim.h>
+#include <worker/owned.h>
 #include <worker/parallel.h>
 #include <worker/precision.h>
 #include <worker/types.h>
@@ -167,7 +168,7 @@ inline wk_object wk_object_of(wk_scheduler *scheduler)
  * state, every rank the same start (a checkpoint's, or rank 0's). With several models each
  * optimizer has said which it is over (wk_optimizer_over): the order of arguments is no sign of it.
  * One that has none is only read, as a teacher is, under strategy ddp. Preparing the same objects
- * again changes nothing.
+ * again changes nothing. With n_objects 0 it prepares what the context owns (worker/owned.h).
  *
  * A step: it begins with a batch and is over when every optimizer has stepped in it, or when the
  * next batch is asked for of a loader that has given its own in it, all gradients taken: asking
@@ -301,6 +302,11 @@ WK_API double wk_model_loss(const struct wk_model *model);
  * has no loss: it is left out of logs and charts, and the first time a notice says so. */
 WK_API int wk_set_loss(struct wk_model *model, double loss);
 
+/* wk_set_loss, wk_backward and wk_step in one, for passes of the program's own that are complete
+ * and announced no gradient (wk_grad_ready); `optimizer` is the one over their model. Clipping is
+ * that of the settings. WK_EINVAL for a model of ours. */
+WK_API int wk_update(struct wk_optimizer *optimizer, double loss);
+
 /* A figure of the step completed last, for the coordinator's charts and log_file. Rank 0's counts;
  * other ranks' calls do nothing, so no `if` is needed. Names: [a-z0-9_./-], at most 63; another is
  * WK_EINVAL and left out, the first time with a notice, and training goes on. `loss` of
@@ -312,6 +318,11 @@ WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
  * ends meanwhile, or an evaluation was cut short by a stop or a new one (zero1, zero2, fsdp),
  * *value stays what it was, and the next wk_next sees to the rest. */
 WK_API int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op);
+
+/* The mean over a global batch of what `mean` is over this rank's share of it, which counts by its
+ * samples; a share of none counts nothing, whatever `mean` is. All ranks call it. Where
+ * wk_reduce_value does nothing it gives `mean`. */
+WK_API double wk_batch_mean(struct wk_context *ctx, const struct wk_batch *batch, double mean);
 
 /* Things the ranks do together. All of them call; in a broken generation nothing happens. */
 

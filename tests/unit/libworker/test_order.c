@@ -338,3 +338,51 @@ Test(loader, empty_shares_are_batches_too)
     wk_loader_free(loader);
     wk_source_free(source);
 }
+
+/* Batches of an epoch of 7 samples in batches of 3, or 2 that are full: the numbers of samples. */
+Test(loader, ends_after_so_many_batches_whatever_the_epochs)
+{
+    enum { TOKENS = 15, LENGTH = 2 };
+    static const struct {
+        bool drop_last;
+        int64_t epochs, batches;
+        int64_t sizes[6]; /* ended by 0 */
+    } rows[] = {
+        {false, 0, 5, {3, 3, 1, 3, 3}}, {true, 0, 5, {3, 3, 3, 3, 3}},
+        {false, 1, 5, {3, 3, 1}},       {false, 2, 1, {3}},
+        {true, 1, 2, {3, 3}},
+    };
+    struct error err = {0};
+    struct wk_source *source;
+    struct wk_batch batch;
+    const struct loader_place place = {0, 1};
+    cr_assert_eq(source_bytes("abcdefghijklmno", TOKENS, &source, &err), 0);
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+        const struct wk_loader_options options = {source,
+                                                  LENGTH,
+                                                  3,
+                                                  .epochs = rows[r].epochs,
+                                                  .drop_last = rows[r].drop_last,
+                                                  .batches = rows[r].batches};
+        struct wk_loader *loader;
+        int64_t n = 0, left = 0;
+        while (rows[r].sizes[left])
+            left++;
+        cr_assert_eq(loader_new(&options, &loader, &err), 0);
+        for (; loader_next(loader, &place, &batch, &err) == 1; n++) {
+            cr_assert_eq(batch.samples, rows[r].sizes[n], "row %zu, batch %lld", r, (long long)n);
+            /* A window must not wait for more than comes. */
+            cr_assert_leq(loader->batches_after, left - n - 1, "row %zu, batch %lld", r,
+                          (long long)n);
+        }
+        cr_expect_eq(n, left, "row %zu: %lld batches", r, (long long)n);
+        cr_expect(loader_at_end(loader));
+        cr_assert_eq(loader_seek(loader, 0), 0);
+        cr_expect_not(loader_at_end(loader));
+        wk_loader_free(loader);
+    }
+    const struct wk_loader_options negative = {source, LENGTH, 3, .batches = -1};
+    struct wk_loader *none;
+    cr_expect_eq(loader_new(&negative, &none, &err), WK_EINVAL);
+    wk_source_free(source);
+}

@@ -39,6 +39,7 @@ Test(told, that_training_never_ends_by_itself)
     } rows[] = {{NULL, {.batch = 2}, true},
                 {steps, {.batch = 2}, false},
                 {NULL, {.batch = 2, .epochs = 1}, false},
+                {NULL, {.batch = 2, .batches = 3}, false},
                 {NULL, {.batch = 2, .epochs = 1, .evaluation = true}, false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct small s;

@@ -1,0 +1,257 @@
+/* Constructors of objects that the context owns (worker/owned.h). */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/str.h"
+#include "libworker/step/context.h"
+
+enum { NUMBER_TEXT_MAX = 12 };
+
+struct wk_context *wk_begin(const struct wk_options *options)
+{
+    struct wk_context *ctx = NULL;
+    (void)wk_open(options, &ctx);
+    return ctx;
+}
+
+int wk_finish(struct wk_context *ctx)
+{
+    if (ctx)
+        wk_print_error(ctx, stderr);
+    return wk_close(ctx);
+}
+
+static bool owns(const struct wk_context *ctx, const void *object)
+{
+    for (int i = 0; i < ctx->n_owned; i++)
+        if (ctx->owned[i].object == object)
+            return true;
+    return false;
+}
+
+int wk_own(struct wk_context *ctx, struct wk_object object)
+{
+    struct error err = {0};
+    if (!ctx)
+        return WK_EINVAL;
+    if (!object.object || owns(ctx, object.object))
+        return ctx->error.code;
+    if (ctx->n_owned == WK_OWNED_MAX) {
+        (void)error_set(&err, WK_ENOMEM, "a context owns at most %d objects", WK_OWNED_MAX);
+        return context_fail(ctx, &err);
+    }
+    ctx->owned[ctx->n_owned++] = object;
+    return ctx->error.code;
+}
+
+static void free_object(struct wk_object object)
+{
+    switch (object.kind) {
+    case WK_OBJECT_MODEL:
+        wk_model_free(object.object);
+        return;
+    case WK_OBJECT_OPTIMIZER:
+        wk_optimizer_free(object.object);
+        return;
+    case WK_OBJECT_LOADER:
+        wk_loader_free(object.object);
+        return;
+    case WK_OBJECT_SCHEDULER:
+        wk_scheduler_free(object.object);
+        return;
+    }
+}
+
+/* Those that refer to others were made after them. */
+void owned_free(struct wk_context *ctx)
+{
+    while (ctx->n_owned > 0)
+        free_object(ctx->owned[--ctx->n_owned]);
+}
+
+static bool may_make(const struct wk_context *ctx)
+{
+    return ctx && !ctx->error.code;
+}
+
+/* The object, which is the context's now; or NULL, and the constructor's reason is its error. */
+static void *keep(struct wk_context *ctx, int rc, struct wk_object object)
+{
+    if (rc) {
+        struct error err = {0};
+        const char *why = error_kept();
+        (void)error_set(&err, rc, "%s", rc == WK_ENOMEM ? "no memory for an object" : why);
+        (void)context_fail(ctx, &err);
+        return NULL;
+    }
+    if (!owns(ctx, object.object) && ctx->n_owned == WK_OWNED_MAX) {
+        (void)wk_own(ctx, object);
+        free_object(object);
+        return NULL;
+    }
+    (void)wk_own(ctx, object);
+    return object.object;
+}
+
+struct wk_loader *wk_loader_in(struct wk_context *ctx, const char *path,
+                               const struct wk_loader_options *options)
+{
+    struct wk_loader_options found = *options;
+    struct wk_source *opened = NULL;
+    struct wk_loader *loader = NULL;
+    if (!may_make(ctx) || (path && wk_source_open(ctx, path, options->format, &opened)))
+        return NULL;
+    if (opened)
+        found.source = opened;
+    if (wk_loader_new(ctx, &found, &loader)) {
+        wk_source_free(opened);
+        return NULL;
+    }
+    loader->opened = opened;
+    return keep(ctx, 0, wk_object_loader(loader));
+}
+
+struct wk_model *wk_gpt_in(struct wk_context *ctx, const struct wk_gpt_config *config)
+{
+    struct wk_model *model = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_gpt_new(config, &model);
+    return keep(ctx, rc, wk_object_model(model));
+}
+
+struct wk_model *wk_llama_in(struct wk_context *ctx, const struct wk_llama_config *config)
+{
+    struct wk_model *model = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_llama_new(config, &model);
+    return keep(ctx, rc, wk_object_model(model));
+}
+
+struct wk_model *wk_mlp_in(struct wk_context *ctx, const struct wk_mlp_config *config)
+{
+    struct wk_model *model = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_mlp_new(config, &model);
+    return keep(ctx, rc, wk_object_model(model));
+}
+
+/* Buffers for parameters that are arrays of a size; `numbers` is room for their names. */
+static void describe(const struct wk_custom_options *options, struct wk_buffer *buffers,
+                     char (*numbers)[NUMBER_TEXT_MAX])
+{
+    for (int i = 0; i < options->count; i++) {
+        (void)str_printf(numbers[i], NUMBER_TEXT_MAX, "%d", i);
+        buffers[i] = (struct wk_buffer){
+            .name = options->names ? options->names[i] : numbers[i],
+            .dims = 1,
+            .shape = {(int64_t)options->sizes[i]},
+            .initial = options->data ? options->data[i] : NULL,
+        };
+    }
+}
+
+static int new_custom(const struct wk_custom_options *options, struct wk_model **ret)
+{
+    if (options->buffers || options->count < 1 || !options->sizes)
+        return wk_custom_new(options->buffers, options->count, ret);
+    struct wk_buffer *buffers = calloc((size_t)options->count, sizeof(*buffers));
+    char(*numbers)[NUMBER_TEXT_MAX] = calloc((size_t)options->count, sizeof(*numbers));
+    int rc = buffers && numbers ? 0 : WK_ENOMEM;
+    if (!rc) {
+        describe(options, buffers, numbers);
+        rc = wk_custom_new(buffers, options->count, ret);
+    }
+    free(numbers);
+    free(buffers);
+    return rc;
+}
+
+struct wk_model *wk_custom_in(struct wk_context *ctx, const struct wk_custom_options *options)
+{
+    struct wk_model *model = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = new_custom(options, &model);
+    if (!rc) {
+        (void)wk_bind_parameters(model, options->data, options->grads);
+        (void)wk_mean_of_share(model, options->mean_of_share);
+    }
+    return keep(ctx, rc, wk_object_model(model));
+}
+
+struct wk_optimizer *wk_adam_in(struct wk_context *ctx, const struct wk_adamw_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_adam_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_adamw_in(struct wk_context *ctx, const struct wk_adamw_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_adamw_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_sgd_in(struct wk_context *ctx, const struct wk_sgd_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_sgd_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_lion_in(struct wk_context *ctx, const struct wk_lion_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_lion_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_adafactor_in(struct wk_context *ctx,
+                                     const struct wk_adafactor_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_adafactor_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_muon_in(struct wk_context *ctx, const struct wk_muon_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_muon_new(options, &optimizer);
+    return keep(ctx, rc, wk_object_optimizer(optimizer));
+}
+
+struct wk_optimizer *wk_optimizer_in(struct wk_context *ctx,
+                                     const struct wk_optimizer_options *options)
+{
+    struct wk_optimizer *optimizer = NULL;
+    if (!may_make(ctx) || wk_optimizer_new(ctx, options, &optimizer))
+        return NULL;
+    return keep(ctx, 0, wk_object_optimizer(optimizer));
+}
+
+struct wk_scheduler *wk_scheduler_in(struct wk_context *ctx, struct wk_optimizer *optimizer,
+                                     const struct wk_schedule_options *options)
+{
+    struct wk_scheduler *scheduler = NULL;
+    if (!may_make(ctx))
+        return NULL;
+    int rc = wk_scheduler_new(optimizer, options, &scheduler);
+    return keep(ctx, rc, wk_object_scheduler(scheduler));
+}

@@ -1,0 +1,148 @@
+/* Objects that a context owns: freed with it (leaks are the sanitizers' matter), and the reason of
+ * one that could not be made is the context's error. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/unit/libworker/small.h"
+
+static const struct wk_gpt_config shape = {1, 1, 8, 8, 256};
+static const char text[] = "in the beginning was the word, and the word was with us, and so on";
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+static struct wk_context *opened(void)
+{
+    static const struct environment empty = {.get = nothing};
+    const struct context_seams seams = {.environment = &empty, .quiet = true};
+    struct wk_context *ctx;
+    cr_assert_eq(context_open(NULL, &seams, &ctx), 0);
+    return ctx;
+}
+
+Test(owned, every_kind_is_made_prepared_and_freed)
+{
+    struct wk_context *ctx = opened();
+    const struct wk_adamw_options adam = {1e-3, 0.9, 0.95, 1e-8, 0.1};
+    const struct wk_llama_config llama = {1, 2, 1, 8, 16, 8, 256, 10000, 1e-5, true};
+    const struct wk_mlp_config mlp = {1, 2, 4, 8, 8, 256};
+    float *data[1] = {NULL}, *grads[1] = {NULL};
+    const struct wk_custom_options own = {
+        .count = 1, .sizes = (const size_t[]){5}, .data = data, .grads = grads};
+    const struct wk_schedule_options steady = {.kind = WK_SCHEDULE_CONSTANT};
+    struct wk_source *source;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text), &source), 0);
+    struct wk_model *models[] = {wk_gpt_in(ctx, &shape), wk_llama_in(ctx, &llama),
+                                 wk_mlp_in(ctx, &mlp), wk_custom_in(ctx, &own)};
+    struct wk_optimizer *optimizers[] = {
+        wk_adam_in(ctx, &adam), wk_adamw_in(ctx, &adam),
+        wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 1}),
+        wk_lion_in(ctx, &(struct wk_lion_options){1e-4, 0.9, 0.99, 0})};
+    for (int i = 0; i < 4; i++) {
+        cr_assert(models[i] && optimizers[i], "%d: %s", i, wk_last_error(ctx));
+        cr_assert_eq(wk_optimizer_over(optimizers[i], models[i]), 0);
+    }
+    cr_assert(wk_scheduler_in(ctx, optimizers[0], &steady));
+    const struct wk_loader_options deal = {source, 8, 2, .epochs = 1};
+    struct wk_loader *loader = wk_loader_in(ctx, NULL, &deal);
+    cr_assert(loader);
+    cr_assert_eq(wk_prepare(ctx, NULL, 0), 0, "%s", wk_last_error(ctx));
+    cr_expect(data[0] && data[0] == wk_parameter_data(models[3], 0));
+    cr_expect(grads[0] && grads[0] == wk_parameter_grad(models[3], 0));
+    cr_expect_eq(wk_prepare(ctx, NULL, 0), 0, "again changes nothing");
+    struct wk_batch batch;
+    cr_expect(wk_next(loader, &batch));
+    wk_close(ctx);
+    wk_source_free(source);
+}
+
+Test(owned, the_rest_of_the_optimizers_too)
+{
+    struct wk_context *ctx = opened();
+    cr_expect(wk_adafactor_in(ctx, &(struct wk_adafactor_options){1e-3, 0.8, 1e-30, 1e-3, 1}));
+    cr_expect(wk_muon_in(
+        ctx, &(struct wk_muon_options){1e-3, 0.95, true, 0, {1e-3, 0.9, 0.95, 1e-8, 0}}));
+    cr_expect(wk_optimizer_in(ctx, &(struct wk_optimizer_options){.rate = 1e-3}));
+    cr_expect_eq(ctx->n_owned, 3);
+    wk_close(ctx);
+}
+
+Test(owned, a_reason_is_the_contexts_error_and_stays_the_first)
+{
+    struct wk_context *ctx = opened();
+    cr_expect_null(wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0}));
+    cr_expect_eq(wk_status(ctx), WK_EINVAL);
+    cr_expect(strstr(wk_last_error(ctx), "rate"), "%s", wk_last_error(ctx));
+    char first[1024];
+    strcpy(first, wk_last_error(ctx));
+    struct wk_model *model = wk_gpt_in(ctx, &shape);
+    cr_expect_null(model, "nothing is made after an error");
+    struct wk_loader *loader =
+        wk_loader_in(ctx, "/nowhere", &(struct wk_loader_options){.batch = 1});
+    cr_expect_null(loader);
+    cr_expect_lt(wk_prepare(ctx, NULL, 0), 0);
+    struct wk_batch batch;
+    cr_expect_not(wk_next(loader, &batch));
+    cr_expect_str_eq(wk_last_error(ctx), first);
+    cr_expect_eq(wk_close(ctx), WK_EXIT_CONFIG);
+    cr_expect_null(wk_gpt_in(NULL, &shape));
+    cr_expect_eq(wk_prepare(NULL, NULL, 0), WK_EINVAL);
+    cr_expect_eq(wk_finish(NULL), 1);
+}
+
+Test(owned, a_file_that_is_not_there_is_named)
+{
+    struct wk_context *ctx = opened();
+    const struct wk_loader_options deal = {.length = 8, .batch = 2};
+    cr_expect_null(wk_loader_in(ctx, "/nowhere/text", &deal));
+    cr_expect_eq(wk_status(ctx), WK_ENOTFOUND);
+    cr_expect(strstr(wk_last_error(ctx), "/nowhere/text"), "%s", wk_last_error(ctx));
+    wk_close(ctx);
+}
+
+Test(owned, what_was_made_otherwise_can_be_given_to_it_once)
+{
+    struct wk_context *ctx = opened();
+    struct wk_model *model;
+    cr_assert_eq(wk_gpt_new(&shape, &model), 0);
+    cr_expect_eq(wk_own(ctx, WK_OBJECT(model)), 0);
+    cr_expect_eq(wk_own(ctx, WK_OBJECT(model)), 0);
+    cr_expect_eq(wk_own(ctx, WK_OBJECT((struct wk_loader *)NULL)), 0);
+    cr_expect_eq(wk_own(NULL, WK_OBJECT(model)), WK_EINVAL);
+    cr_expect_eq(ctx->n_owned, 1);
+    wk_close(ctx);
+}
+
+Test(owned, has_a_limit_that_is_said)
+{
+    struct wk_context *ctx = opened();
+    const struct wk_sgd_options sgd = {.rate = 1};
+    for (int i = 0; i < WK_OWNED_MAX; i++)
+        cr_assert(wk_sgd_in(ctx, &sgd));
+    cr_expect_null(wk_sgd_in(ctx, &sgd));
+    cr_expect_eq(wk_status(ctx), WK_ENOMEM);
+    cr_expect(strstr(wk_last_error(ctx), "64 objects"), "%s", wk_last_error(ctx));
+    wk_close(ctx);
+}
+
+Test(owned, means_over_shares_and_updates_are_for_passes_of_the_programs_own)
+{
+    struct small s;
+    small_open(&s, (const char *const[]){"total_steps=2", NULL});
+    cr_expect_eq(wk_mean_of_share(s.model, true), WK_EINVAL);
+    cr_expect_eq(wk_mean_of_share(NULL, true), WK_EINVAL);
+    cr_expect_eq(wk_bind_parameters(NULL, NULL, NULL), WK_EINVAL);
+    cr_expect_eq(wk_update(NULL, 0), WK_EINVAL);
+    cr_expect_eq(wk_update(s.optimizer, 0), WK_ESTATE);
+    cr_assert_eq(small_prepare(&s), 0);
+    struct wk_batch batch;
+    cr_assert(wk_next(s.loader, &batch));
+    cr_expect_eq(wk_update(s.optimizer, 0), WK_EINVAL);
+    cr_expect(strstr(wk_last_error(s.ctx), "wk_backward and wk_step"), "%s", wk_last_error(s.ctx));
+    small_close(&s);
+}
