@@ -32,13 +32,15 @@ static bool owns(const struct wk_context *ctx, const void *object)
 int wk_own(struct wk_context *ctx, struct wk_object object)
 {
     struct error err = {0};
-    if (!ctx)
-        return WK_EINVAL;
+    if (!ctx) {
+        (void)error_set(&err, WK_EINVAL, "wk_own by NULL instead of a context");
+        return error_keep(&err);
+    }
     if (!object.object || owns(ctx, object.object))
         return ctx->error.code;
     if (ctx->n_owned == WK_OWNED_MAX) {
         (void)error_set(&err, WK_ENOMEM, "a context owns at most %d objects", WK_OWNED_MAX);
-        return context_fail(ctx, &err);
+        return context_misuse(ctx, &err);
     }
     ctx->owned[ctx->n_owned++] = object;
     return ctx->error.code;
@@ -79,9 +81,8 @@ static void *keep(struct wk_context *ctx, int rc, struct wk_object object)
 {
     if (rc) {
         struct error err = {0};
-        const char *why = error_kept();
-        (void)error_set(&err, rc, "%s", rc == WK_ENOMEM ? "no memory for an object" : why);
-        (void)context_fail(ctx, &err);
+        (void)error_set(&err, rc, "%s", error_kept_of((int)object.kind));
+        (void)context_misuse(ctx, &err);
         return NULL;
     }
     if (!owns(ctx, object.object) && ctx->n_owned == WK_OWNED_MAX) {
@@ -159,10 +160,14 @@ static int new_custom(const struct wk_custom_options *options, struct wk_model *
         return wk_custom_new(options->buffers, options->count, ret);
     struct wk_buffer *buffers = calloc((size_t)options->count, sizeof(*buffers));
     char(*numbers)[NUMBER_TEXT_MAX] = calloc((size_t)options->count, sizeof(*numbers));
-    int rc = buffers && numbers ? 0 : WK_ENOMEM;
-    if (!rc) {
+    struct error err = {0};
+    int rc;
+    if (buffers && numbers) {
         describe(options, buffers, numbers);
         rc = wk_custom_new(buffers, options->count, ret);
+    } else {
+        (void)error_set(&err, WK_ENOMEM, "no memory for %d parameters", options->count);
+        rc = error_keep_of(WK_OBJECT_MODEL, &err);
     }
     free(numbers);
     free(buffers);

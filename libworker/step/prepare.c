@@ -155,8 +155,10 @@ static int prepare(struct wk_context *ctx, const struct wk_object *objects, int 
 int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_objects)
 {
     struct error err = {0};
-    if (!ctx)
-        return WK_EINVAL;
+    if (!ctx) {
+        (void)error_set(&err, WK_EINVAL, "wk_prepare in NULL instead of a context");
+        return error_keep(&err);
+    }
     if (ctx->error.code)
         return ctx->error.code;
     if (n_objects == 0) {

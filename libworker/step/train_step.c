@@ -190,7 +190,7 @@ int wk_set_loss(struct wk_model *model, double loss)
 int wk_bind_parameters(struct wk_model *model, float **data, float **grads)
 {
     if (!model)
-        return WK_EINVAL;
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_bind_parameters");
     model->bound_data = data;
     model->bound_grads = grads;
     if (unit_of_model(model))
@@ -200,10 +200,16 @@ int wk_bind_parameters(struct wk_model *model, float **data, float **grads)
 
 int wk_mean_of_share(struct wk_model *model, bool on)
 {
-    if (!model || !model_is_custom(model))
-        return WK_EINVAL;
-    if (unit_of_model(model))
-        return WK_ESTATE;
+    struct error err = {0};
+    if (!model)
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_mean_of_share");
+    if (!model_is_custom(model))
+        (void)error_set(&err, WK_EINVAL,
+                        "wk_mean_of_share of a model whose passes are libworker's");
+    else if (unit_of_model(model))
+        (void)error_set(&err, WK_ESTATE, "wk_mean_of_share comes before wk_prepare");
+    if (err.code)
+        return error_tell(&model->ear, &err, true);
     model->mean_of_share = on;
     return 0;
 }
@@ -447,7 +453,7 @@ int wk_update(struct wk_optimizer *optimizer, double loss)
 {
     struct unit *unit = unit_of_optimizer(optimizer);
     if (!unit)
-        return unit_missing(optimizer);
+        return unit_missing(optimizer, WK_OBJECT_OPTIMIZER, "wk_update");
     if (!model_is_custom(unit->model))
         return fail(unit->ctx, WK_EINVAL,
                     "wk_update of a model with passes of libworker's: wk_backward and wk_step");

@@ -75,8 +75,8 @@ WK_API int wk_open(const struct wk_options *options, struct wk_context **ret_ctx
  * exit code for main: 0, 1 after an error, WK_EXIT_STOPPED when the job was asked to stop,
  * WK_EXIT_PEER when it ended because another rank did, WK_EXIT_CONFIG when settings, arguments,
  * the order of calls or ranks that do not fit together were refused before a step was taken, or the
- * checkpoint that
- * resume_from names is not there: trying again cannot help, and Muster does not. NULL gives 1. */
+ * checkpoint that resume_from names is not there: trying again cannot help, and Muster does not.
+ * What the context owns (worker/owned.h) is freed. NULL gives 1. */
 enum { WK_EXIT_STOPPED = 75, WK_EXIT_PEER = 76, WK_EXIT_CONFIG = 78 };
 WK_API int wk_close(struct wk_context *ctx);
 

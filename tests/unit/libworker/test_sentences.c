@@ -100,6 +100,10 @@ MISUSE(wk_optimizer_over, wk_optimizer_over(s->small.optimizer, NULL))
 MISUSE(wk_scheduler_new, wk_scheduler_new(NULL, NULL, &s->scheduler))
 MISUSE(wk_grad_ready, prepared(s) ? 0 : wk_grad_ready(s->small.model, 10000))
 MISUSE(wk_no_sync, wk_no_sync(s->small.model, true))
+MISUSE(wk_bind_parameters, wk_bind_parameters(NULL, NULL, NULL))
+MISUSE(wk_mean_of_share, wk_mean_of_share(s->small.model, true))
+MISUSE(wk_update, wk_update(s->small.optimizer, 1))
+MISUSE(wk_own, wk_own(NULL, WK_OBJECT(s->small.model)))
 MISUSE(wk_gather_parameters, wk_gather_parameters(NULL))
 MISUSE(wk_narrow, wk_narrow(NULL, (enum wk_format)99, NULL, 0))
 MISUSE(wk_widen, wk_widen(NULL, (enum wk_format)99, NULL, 0))
@@ -254,6 +258,10 @@ static const struct row rows[] = {
     ROW(wk_scheduler_new),
     ROW(wk_grad_ready),
     ROW(wk_no_sync),
+    ROW(wk_bind_parameters),
+    ROW(wk_mean_of_share),
+    ROW(wk_update),
+    ROW(wk_own),
     ROW(wk_set_gradient_hook),
     ROW(wk_gather_parameters),
     ROW(wk_narrow),
@@ -305,6 +313,7 @@ static const struct row rows[] = {
     {"wk_version", NULL, figure},
     {"wk_status", NULL, figure},
     {"wk_close", NULL, figure},
+    {"wk_finish", NULL, figure},
     {"wk_rank", NULL, figure},
     {"wk_world", NULL, figure},
     {"wk_local_rank", NULL, figure},
