@@ -130,9 +130,11 @@ def listening(backlog=8, greeting=None):
         server.listen(backlog)
         if greeting:
             def serve():
+                taken = []  # kept open, so that nothing cuts the greeting short
                 with contextlib.suppress(OSError):
                     while True:
-                        server.accept()[0].sendall(greeting)
+                        taken.append(server.accept()[0])
+                        taken[-1].sendall(greeting)
             threading.Thread(target=serve, daemon=True).start()
         yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with contextlib.suppress(OSError):

@@ -427,3 +427,36 @@ Test(sync, says_what_it_could_not_reach)
     rpc_sync_free(sync);
     cr_assert_eq(rpc_sync_new("http://x", "t", &sync, &err), E_INVALID_ARGUMENT);
 }
+
+struct heard {
+    int count, code;
+};
+
+static void hear(void *arg, const struct error *err, const ProtobufCMessage *answer)
+{
+    struct heard *heard = arg;
+    cr_expect_null(answer);
+    heard->count++;
+    heard->code = err->code;
+}
+
+Test(sync, started_calls_complete_on_their_own_or_with_the_connection)
+{
+    struct rpc_sync *sync;
+    struct error err;
+    cr_assert_eq(rpc_sync_new("tcp://127.0.0.1:1", "t", &sync, &err), 0, "%s", err.text);
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    struct heard soon = {0}, never = {0};
+    struct rpc_sync_start patient = {.done = hear, .arg = &never}, brief = patient;
+    patient.options = (struct rpc_options){.timeout_ms = 1000000, .retry = true};
+    brief.options.timeout_ms = 300;
+    brief.arg = &soon;
+    cr_assert_eq(rpc_sync_start(sync, service, "GetJob", &request.base, &patient, &err), 0);
+    cr_assert_eq(rpc_sync_start(sync, service, "GetJob", &request.base, &brief, &err), 0);
+    cr_assert_not(rpc_sync_wait(sync, 0), "nothing has happened yet");
+    cr_assert(rpc_sync_wait(sync, 1000000));
+    cr_expect(soon.count == 1 && soon.code == E_UNAVAILABLE, "%d", soon.code);
+    cr_expect_eq(never.count, 0);
+    rpc_sync_free(sync);
+    cr_expect(never.count == 1 && never.code == E_CANCELLED, "%d", never.code);
+}
