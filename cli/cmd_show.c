@@ -108,6 +108,15 @@ static void show_progress(const Muster__Job *job)
     putchar('\n');
 }
 
+/* Which Python the job brings: what begins each worker's PATH. */
+static void show_python(const Muster__JobSpec *spec)
+{
+    for (size_t i = 0; i < spec->n_env; i++)
+        if (strcmp(spec->env[i]->key, "VIRTUAL_ENV") == 0 ||
+            strcmp(spec->env[i]->key, "CONDA_PREFIX") == 0)
+            printf("python      %s/bin (%s)\n", spec->env[i]->value, spec->env[i]->key);
+}
+
 static void show_facts(const Muster__Job *job)
 {
     char age[FORMAT_MAX], time[FORMAT_MAX];
@@ -155,6 +164,7 @@ static void show_facts(const Muster__Job *job)
         for (size_t i = 0; i < job->spec->n_command; i++)
             print_word(job->spec->command[i]);
         putchar('\n');
+        show_python(job->spec);
     }
 }
 

@@ -156,6 +156,24 @@ static int set_env(struct input *in)
     return 0;
 }
 
+/* The virtual environment of this shell goes along, unless the job says which, or a PATH: on each
+ * node the worker's PATH then begins with it (agent/core/environment.c). */
+static void set_python(struct input *in)
+{
+    static const char *const names[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
+    const struct tree *env = tree_get(in->spec, "env");
+    if (tree_get(env, "PATH") || tree_get(env, names[0]) || tree_get(env, names[1]))
+        return;
+    for (int i = 0; i < 2; i++) {
+        const char *folder = getenv(names[i]);
+        if (!folder || folder[0] != '/')
+            continue;
+        tree_map_set(&in->arena, sub_map(in, in->spec, "env"), names[i],
+                     tree_string(&in->arena, folder));
+        return;
+    }
+}
+
 /* Refused here, where it is known which option said it. */
 static int check_setting(const char *key, const char *value, struct error *err)
 {
@@ -285,6 +303,8 @@ static int apply_options(struct input *in)
         set_text(in, sub_map(in, spec, "checkpoint"), "every", "checkpoint-every");
     if (rc == 0)
         rc = set_env(in);
+    if (rc == 0)
+        set_python(in);
     if (rc == 0)
         rc = set_resume(in);
     if (rc == 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "common/settings/accelerate.h"
 #include "common/settings/variable.h"
 
 enum { NUMBER_TEXT_BYTES = 24 };
@@ -178,29 +179,15 @@ static void set_origin(struct environment *env, const struct assignment *a)
 }
 
 /* What Accelerate reads in place of its config file. */
-static void set_accelerate(struct environment *env, const struct assignment *a)
+static void set_accelerate(struct environment *env, const struct assignment *a, bool gpus)
 {
-    static const char *const same[][2] = {
-        {"mixed_precision", "ACCELERATE_MIXED_PRECISION"},
-        {"gradient_accumulation_steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"},
-        {"mesh.dp_replicate", "PARALLELISM_CONFIG_DP_REPLICATE_SIZE"},
-        {"mesh.dp_shard", "PARALLELISM_CONFIG_DP_SHARD_SIZE"},
-        {"mesh.cp", "PARALLELISM_CONFIG_CP_SIZE"},
-        {"mesh.tp", "PARALLELISM_CONFIG_TP_SIZE"},
-    };
-    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        set_if(env, same[i][1], assignment_training(a, same[i][0]));
-    for (size_t i = 2; i < sizeof(same) / sizeof(same[0]); i++)
-        if (assignment_training(a, same[i][0]))
-            set(env, "ACCELERATE_USE_PARALLELISM_CONFIG", "true");
-    const char *strategy = assignment_training(a, "strategy");
-    if (!strategy)
-        return;
-    bool fsdp = strcmp(strategy, "fsdp") == 0;
-    if (fsdp || strcmp(strategy, "zero2") == 0) {
-        set(env, "ACCELERATE_USE_FSDP", "true");
-        set(env, "FSDP_SHARDING_STRATEGY", fsdp ? "FULL_SHARD" : "SHARD_GRAD_OP");
-    }
+    const char *given[SETTINGS_COUNT];
+    struct accelerate_variable variables[ACCELERATE_MAX];
+    for (int i = 0; i < SETTINGS_COUNT; i++)
+        given[i] = assignment_training(a, setting_rows[i].name);
+    int count = accelerate_variables(given, a->world, gpus, variables);
+    for (int i = 0; i < count; i++)
+        set(env, variables[i].name, variables[i].value);
 }
 
 static int set_job(struct environment *env, const struct assignment *a, struct error *err)
@@ -223,6 +210,31 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
     return 0;
 }
 
+/* A virtual environment that the job brings is activated: its programs come first. One that is not
+ * on this node changes nothing, as its folder in PATH is passed over. */
+static void set_python(struct environment *env, const struct assignment *a)
+{
+    const char *folder = NULL, *path = NULL;
+    for (int i = 0; i < a->env_count; i++) {
+        const char *name = a->env[i].name;
+        if (strcmp(name, "PATH") == 0)
+            return;
+        if (strcmp(name, "VIRTUAL_ENV") == 0 || (strcmp(name, "CONDA_PREFIX") == 0 && !folder))
+            folder = a->env[i].value;
+    }
+    if (!folder || !folder[0])
+        return;
+    for (int i = 0; i < env->count; i++)
+        if (strncmp(env->items[i], "PATH=", 5) == 0)
+            path = env->items[i] + 5;
+    const char *longer =
+        arena_printf(env->arena, "%s/bin%s%s", folder, path ? ":" : "", path ? path : "");
+    if (longer)
+        set(env, "PATH", longer);
+    else
+        env->failed = true;
+}
+
 static int by_bytes(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -240,10 +252,11 @@ int environment_build(const struct assignment *assignment, const struct environm
     set_devices(&env, assignment, facts);
     set_muster(&env, assignment, facts);
     set_origin(&env, assignment);
-    set_accelerate(&env, assignment);
+    set_accelerate(&env, assignment, facts->gpus);
     int rc = set_job(&env, assignment, err);
     if (rc)
         return rc;
+    set_python(&env, assignment);
     if (env.failed)
         return error_set(err, E_RESOURCE_EXHAUSTED, "the environment has more than %d names",
                          ENVIRONMENT_NAMES_MAX);

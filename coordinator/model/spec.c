@@ -9,6 +9,7 @@
 #include "common/base/meant.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/settings/accelerate.h"
 #include "common/settings/judge.h"
 #include "common/settings/variable.h"
 #include "coordinator/model/spec_internal.h"
@@ -483,14 +484,18 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
 {
     const char *said[SETTINGS_COUNT];
     struct finding found[FINDINGS_MAX];
+    char untold[ACCELERATE_TEXT_MAX];
     int count = 0;
     collect_given(in, said);
     int all = settings_judge(said, JUDGE_JOB, found);
-    spec->warnings = arena_array(arena, (size_t)all + 1, sizeof *spec->warnings);
+    spec->warnings = arena_array(arena, (size_t)all + 2, sizeof *spec->warnings);
     insist(spec->warnings);
     for (int i = 0; i < all; i++)
         if (!found[i].refused) /* but of one stored by other rules */
             spec->warnings[count++] = keep(arena, found[i].text);
+    accelerate_untold(said, untold);
+    if (*untold && accelerate_may_run(in->command, in->command_count))
+        spec->warnings[count++] = keep(arena, untold);
     spec->warnings_count = count;
 }
 

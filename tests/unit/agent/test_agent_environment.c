@@ -117,17 +117,56 @@ Test(environment, training_settings_for_libworker_and_accelerate)
     static const struct named_value training[] = {{"strategy", "fsdp"},
                                                   {"mixed_precision", "bf16"},
                                                   {"gradient_accumulation_steps", "4"},
+                                                  {"recompute", "true"},
+                                                  {"offload.parameters", "1"},
+                                                  {"fsdp.reshard_after_forward", "no"},
+                                                  {"mesh.dp_shard", "2"},
                                                   {"mesh.tp", "2"}};
     struct assignment *a = two_nodes();
-    a->training = training, a->training_count = 4;
-    struct built b = build(a, false);
+    a->training = training, a->training_count = 8;
+    struct built b = build(a, true);
     EXPECT(b, {"MUSTER_STRATEGY", "fsdp"}, {"MUSTER_MIXED_PRECISION", "bf16"},
            {"MUSTER_GRADIENT_ACCUMULATION_STEPS", "4"}, {"MUSTER_MESH_TP", "2"},
            {"ACCELERATE_MIXED_PRECISION", "bf16"}, {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4"},
-           {"ACCELERATE_USE_FSDP", "true"}, {"FSDP_SHARDING_STRATEGY", "FULL_SHARD"},
-           {"PARALLELISM_CONFIG_TP_SIZE", "2"}, {"ACCELERATE_USE_PARALLELISM_CONFIG", "true"});
+           {"ACCELERATE_USE_FSDP", "true"}, {"FSDP_VERSION", "2"},
+           {"FSDP_RESHARD_AFTER_FORWARD", "false"},
+           {"FSDP_SHARDING_STRATEGY", "HYBRID_SHARD_ZERO2"},
+           {"FSDP_AUTO_WRAP_POLICY", "TRANSFORMER_BASED_WRAP"},
+           {"FSDP_ACTIVATION_CHECKPOINTING", "true"}, {"FSDP_OFFLOAD_PARAMS", "true"},
+           {"FSDP_CPU_RAM_EFFICIENT_LOADING", NULL}, {"ACCELERATE_USE_PARALLELISM_CONFIG", "true"},
+           {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "2"}, {"PARALLELISM_CONFIG_DP_SHARD_SIZE", "2"},
+           {"PARALLELISM_CONFIG_TP_SIZE", "2"}, {"PARALLELISM_CONFIG_CP_SIZE", "1"});
+    arena_fini(&b.arena);
+
+    /* On CPUs it trains under DDP, and a parallelism config is an error. */
+    b = build(a, false);
+    EXPECT(b, {"ACCELERATE_USE_PARALLELISM_CONFIG", NULL}, {"FSDP_VERSION", "2"},
+           {"PARALLELISM_CONFIG_DP_SHARD_SIZE", NULL}, {"ACCELERATE_MIXED_PRECISION", "bf16"});
     assignment_release(a);
     arena_fini(&b.arena);
+}
+
+Test(environment, what_accelerate_hears_of_each_strategy)
+{
+    static const struct {
+        const char *strategy, *version, *reshards, *strategy1;
+    } heard[] = {{"ddp", NULL, NULL, NULL},
+                 {"zero1", NULL, NULL, NULL},
+                 {"zero2", "2", "false", "SHARD_GRAD_OP"},
+                 {"fsdp", "2", "true", "FULL_SHARD"}};
+    for (size_t k = 0; k < sizeof(heard) / sizeof(heard[0]); k++) {
+        struct named_value training = {"strategy", heard[k].strategy};
+        struct assignment *a = two_nodes();
+        a->training = &training, a->training_count = 1;
+        struct built b = build(a, true);
+        EXPECT(b, {"FSDP_VERSION", heard[k].version},
+               {"ACCELERATE_USE_FSDP", heard[k].version ? "true" : NULL},
+               {"FSDP_RESHARD_AFTER_FORWARD", heard[k].reshards},
+               {"FSDP_SHARDING_STRATEGY", heard[k].strategy1},
+               {"ACCELERATE_USE_PARALLELISM_CONFIG", NULL});
+        assignment_release(a);
+        arena_fini(&b.arena);
+    }
 }
 
 Test(environment, settings_of_the_job_are_listed_and_those_of_the_machine_are_not)
@@ -221,4 +260,26 @@ Test(environment, too_many_names_are_refused)
     arena_fini(&b.arena);
     assignment_release(a);
     free(many);
+}
+
+/* Where it is not on this node the rest of PATH is as it was. */
+Test(environment, a_virtual_environment_of_the_job_comes_first_in_the_path)
+{
+    static const struct {
+        struct named_value env[2];
+        int count;
+        const char *path;
+    } jobs[] = {{{{"A", "b"}}, 1, "/bin"},
+                {{{"VIRTUAL_ENV", "/v"}}, 1, "/v/bin:/bin"},
+                {{{"CONDA_PREFIX", "/c"}}, 1, "/c/bin:/bin"},
+                {{{"VIRTUAL_ENV", "/v"}, {"CONDA_PREFIX", "/c"}}, 2, "/v/bin:/bin"},
+                {{{"VIRTUAL_ENV", "/v"}, {"PATH", "/own"}}, 2, "/own"}};
+    for (size_t k = 0; k < sizeof(jobs) / sizeof(jobs[0]); k++) {
+        struct assignment *a = two_nodes();
+        a->env = jobs[k].env, a->env_count = jobs[k].count;
+        struct built b = build(a, false);
+        EXPECT(b, {"PATH", jobs[k].path});
+        assignment_release(a);
+        arena_fini(&b.arena);
+    }
 }

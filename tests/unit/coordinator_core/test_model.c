@@ -146,6 +146,42 @@ Test(spec, what_was_accepted_once_by_other_rules_still_loads)
     spec_release(spec);
 }
 
+/* Only where the program may be one of Accelerate's. */
+Test(spec, what_accelerate_is_not_told_is_a_warning)
+{
+    static const char *const python[] = {"/opt/venv/bin/python3.11", "train.py"};
+    static const char *const shell[] = {"/bin/sh", "-c", "python3 train.py"};
+    static const char *const program[] = {"build/train", "train.py"};
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    struct pair settings[] = {{"strategy", "zero1"},
+                              {"clip_grad_norm", "1"},
+                              {"mixed_precision", "bf16"},
+                              {"recompute", "true"}};
+    input.training = settings, input.training_count = 4;
+    input.command = python, input.command_count = 2;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 1);
+    cr_expect(strstr(spec->warnings[0], "not told of strategy zero1, clip_grad_norm, recompute:"),
+              "%s", spec->warnings[0]);
+    spec_release(spec);
+    settings[0].value = "fsdp";
+    settings[1] = (struct pair){"fsdp.reshard_after_forward", "false"};
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->warnings_count, 0);
+    spec_release(spec);
+    settings[0].value = "zero1";
+    settings[1] = (struct pair){"clip_grad_norm", "1"};
+    input.command = shell, input.command_count = 3;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->warnings_count, 1);
+    spec_release(spec);
+    input.command = program, input.command_count = 2;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->warnings_count, 0);
+    spec_release(spec);
+}
+
 Test(spec, what_is_said_to_no_effect_is_a_warning)
 {
     struct spec_input input = good();
