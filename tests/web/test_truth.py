@@ -220,6 +220,28 @@ def test_a_session_that_ends_leaves_the_page_where_it_was(browser, cluster):
     errors(browser)
 
 
+def test_a_node_with_a_long_name_keeps_its_buttons_in_sight(browser, cluster):
+    name = "n" + "0123456789" * 6
+    cluster.start_agent(name, "--slots", "1", "--cpus", "1", "--label", "rack=" + "r" * 50)
+    cluster.wait_nodes(2)
+    sign_in(browser, cluster)
+    show(browser, cluster, "/nodes")
+    wait(browser, lambda b: b.find_elements(By.CSS_SELECTOR, f"button[aria-label='drain {name}']"))
+    try:
+        for width in (1440, 1024):
+            size(browser, width)
+            place = "const r = document.querySelector(arguments[0]).getBoundingClientRect(); return r.right <= innerWidth"
+            wait(browser, lambda b: b.execute_script(place, f"button[aria-label='drain {name}']"), 5)
+    finally:
+        pictures(browser, "nodes")
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert [h.tag_name for h in browser.find_elements(By.CSS_SELECTOR, "main h1, main h2, main h3")][:3] == ["h1", "h2", "h3"]
+    cluster.kill_node(name)
+    show(browser, cluster, "/")
+    wait(browser, lambda b: "lost" in find(b, "section[aria-label='Needs attention']").text and name in find(b, "section[aria-label='Needs attention']").text, 30)
+    errors(browser)
+
+
 def test_a_coordinator_that_is_silent_is_not_live(browser, cluster):
     """Last but one: it is stopped for a while."""
     sign_in(browser, cluster)
