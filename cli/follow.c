@@ -8,6 +8,7 @@
 
 #include "cli/job_text.h"
 #include "cli/table.h"
+#include "common/base/str.h"
 #include "common/rpc/message.h"
 
 enum {
@@ -39,6 +40,7 @@ struct follower {
     /* on the terminal below the log */
     bool terminal, bar_shown;
     Muster__Job__State state; /* told last */
+    char waits_for[64];       /* kind of the reason told of a queued job */
     uint64_t generation;
 };
 
@@ -115,20 +117,36 @@ static void tell_job(struct follower *f, const Muster__Job *job)
                              .world = job->world,
                              .text = job->reason ? job->reason->text : ""};
     tell(f, &what, is_end(job->state) ? job : NULL);
+    if (job->reason)
+        (void)str_copy(f->waits_for, sizeof(f->waits_for), job->reason->kind);
 }
 
-/* The end is told by what the job is then, after its last line. */
+/* Its submission is no news, and the end is told by what the job is then, after its last line. */
 static void tell_event(struct follower *f, const Muster__Event *event)
 {
     const ProtobufCEnumValue *state =
         protobuf_c_enum_descriptor_get_value_by_name(&muster__job__state__descriptor, event->to);
-    if (strcmp(event->kind, "job_state") != 0 || !state || is_end(state->value))
+    bool submitted = !event->from[0];
+    if (strcmp(event->kind, "job_state") != 0 || !state || is_end(state->value) || submitted)
         return;
     struct happening what = {.state = state->value,
                              .generation = event->generation,
                              .world = event->world,
                              .text = event->reason ? event->reason->text : ""};
     tell(f, &what, NULL);
+    if (event->reason)
+        (void)str_copy(f->waits_for, sizeof(f->waits_for), event->reason->kind);
+}
+
+/* No event tells why a queued job waits. */
+static void tell_waiting(struct follower *f, const Muster__Job *job)
+{
+    const char *kind = job->reason ? job->reason->kind : "";
+    if (job->state != MUSTER__JOB__STATE__queued || f->state > MUSTER__JOB__STATE__queued ||
+        strcmp(kind, f->waits_for) == 0 || strcmp(kind, "submitted") == 0)
+        return;
+    f->state = MUSTER__JOB__STATE__unknown;
+    tell_job(f, job);
 }
 
 static void take_events(struct follower *f, const Muster__ListEventsAnswer *answer)
@@ -183,7 +201,10 @@ static void on_job(void *arg, const struct error *err, const ProtobufCMessage *m
     const Muster__Job *job = (const void *)message;
     f->job_waits = false;
     f->bar_due_ms = now_ms() + BAR_MS;
-    if (usable(f, err) && !is_end(job->state))
+    if (!usable(f, err) || is_end(job->state))
+        return;
+    tell_waiting(f, job);
+    if (f->terminal)
         bar_show(f, job);
 }
 
@@ -206,7 +227,8 @@ static void follow_lines_and_events(struct follower *f)
         start(f, "GetLogs", &f->logs, on_logs, &f->logs_wait);
         if (!f->how->quiet)
             start(f, "ListEvents", &f->events, on_events, &f->events_wait);
-        if (f->terminal && now_ms() >= f->bar_due_ms)
+        bool waits = !f->how->quiet && f->state <= MUSTER__JOB__STATE__queued;
+        if ((f->terminal || waits) && now_ms() >= f->bar_due_ms)
             start(f, "GetJob", &job, on_job, &f->job_waits);
         rpc_sync_wait(f->client->rpc, TURN_MS);
     }

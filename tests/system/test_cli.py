@@ -294,3 +294,17 @@ def test_ps_tells_who_where_since_when_and_how_long(make_cluster):
     jobs = json.loads(cluster.muster("ps", "-o", "json", check=True).stdout)["jobs"]
     assert {j["id"]: j["user"] for j in jobs} == {job: "admin", waits: "admin", other: "ci"}, jobs
     cluster.muster("cancel", job, waits, other, check=True)
+
+
+def test_run_tells_what_a_job_waits_for(cluster):
+    holder = cluster.submit("--slots", "4", "--", "sleep", "60")
+    cluster.wait_state(holder, "running")
+    follower = subprocess.Popen([cluster.muster_path, "run", "--", "/bin/true"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=cluster.environment())
+    try:
+        said = follower.stderr.readline()
+        assert said.startswith("queued: ") and "slot" in said, said
+        cluster.muster("cancel", holder, check=True)
+        rest = follower.communicate(timeout=30)[1]
+    finally:
+        follower.kill()
+    assert follower.returncode == 0 and "accepted" not in rest and "succeeded: " in rest, rest
