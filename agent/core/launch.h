@@ -15,6 +15,7 @@ enum {
     AGENT_TOKENS_KEPT = 4,
     AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
     AGENT_START_ERROR_MAX = 511,
+    AGENT_STUCK_PIDS_MAX = 16,
 };
 
 /* Exit codes of a worker that never ran, as a shell has them; the first may go away by itself. */
@@ -56,6 +57,16 @@ struct worker_exit {
     int64_t wall_ms;
     char text[256]; /* "killed by SIGKILL (out of memory: 2.0 GiB of 2.0 GiB)" */
     char last_output[AGENT_LAST_OUTPUT_MAX_BYTES + 1];
+};
+
+/* Processes of a worker that SIGKILL did not end: the kernel keeps them (uninterruptible sleep in a
+ * driver or a file system, a frozen cgroup), and with them their devices and their memory. */
+struct worker_stuck {
+    int64_t pids[AGENT_STUCK_PIDS_MAX]; /* the first of them, ascending */
+    int count;                          /* 0 = it is not stuck */
+    int64_t wall_ms;                    /* when this was written down */
+    bool ended;                         /* the worker's first process has; `exit` says how */
+    struct worker_exit exit;
 };
 
 /* What the agent keeps about a worker beside its process, so that an agent started later knows what

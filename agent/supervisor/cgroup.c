@@ -182,7 +182,7 @@ int cgroup_procs_fd(const struct cgroup *cgroup)
     return open(path, O_WRONLY | O_CLOEXEC);
 }
 
-int cgroup_kill(const struct cgroup *cgroup)
+int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)
 {
     char text[TEXT_BYTES];
     struct str rest, line;
@@ -194,9 +194,19 @@ int cgroup_kill(const struct cgroup *cgroup)
         pid_t pid = (pid_t)strtol(line.data, NULL, 10);
         if (pid <= 1)
             continue;
+        if (count < max)
+            ret[count] = pid;
         count++;
-        kill(pid, SIGKILL);
     }
+    return count;
+}
+
+int cgroup_kill(const struct cgroup *cgroup)
+{
+    pid_t pids[CGROUP_PROCS_MAX];
+    int count = cgroup_list(cgroup, pids, CGROUP_PROCS_MAX);
+    for (int i = 0; i < count; i++)
+        kill(pids[i], SIGKILL);
     return count;
 }
 

@@ -32,6 +32,9 @@ void cgroup_open(const char *path, struct cgroup *ret);
 /* cgroup.procs, open for writing; -1 without a cgroup. The caller closes it. */
 int cgroup_procs_fd(const struct cgroup *cgroup);
 
+/* The first `max` processes in it, and how many there are (at most CGROUP_PROCS_MAX). */
+int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max);
+
 /* SIGKILL to all that is in it now; how many there were. */
 int cgroup_kill(const struct cgroup *cgroup);
 

@@ -23,6 +23,9 @@ struct launcher_events {
     void (*started)(void *arg, const struct worker_key *key, int64_t pid);
     /* It will never run: no such program, port busy, ...; `code` of agent_start_code. */
     void (*start_failed)(void *arg, const struct worker_key *key, int code, const char *why);
+    /* SIGKILL did not end all of it. Repeated when other processes are left; `exited` follows once
+     * they have gone, whenever that is. */
+    void (*stuck)(void *arg, const struct worker_key *key, const struct worker_stuck *stuck);
     /* It and all it left behind have ended; its output is complete. */
     void (*exited)(void *arg, const struct worker_key *key, const struct worker_exit *exit);
     /* There is output that read_output has not returned yet. */

@@ -16,7 +16,10 @@
 enum {
     LOOK_MS = 100, /* without inotify */
     SHIM_ARGS_MAX = 8,
-    KILLS_BEFORE_FORCE = 2, /* a shim that does not do as told is killed itself */
+    KILLS_BEFORE_FORCE = 4, /* a shim that does not do as told is killed itself */
+    ORPHANS_LOOK_MS = 10,   /* what a killed shim left behind ends within milliseconds, */
+    ORPHANS_STUCK_MS = 3000, /* or is stuck, and */
+    ORPHANS_STUCK_LOOK_MS = 500, /* looked at this often */
     NOTIFY_BYTES = 16384,
 };
 
@@ -33,6 +36,7 @@ struct launcher_shim {
     struct run *runs;
     int notify_fd; /* inotify, -1 = none */
     struct loop_timer look_timer;
+    struct loop_timer orphans_timer;
 };
 
 static void shim_gone(void *arg, int fd, uint32_t epoll_events);
@@ -94,8 +98,16 @@ static void end_run(struct run *run, const struct worker_exit *exit)
         events->exited(events->arg, &run->key, exit);
 }
 
+static void tell_stuck(struct run *run, const struct worker_stuck *stuck)
+{
+    struct launcher_events *events = &run->owner->events;
+    run->stuck = *stuck;
+    events->stuck(events->arg, &run->key, stuck);
+}
+
 static void look(struct run *run)
 {
+    struct worker_stuck stuck = {0};
     struct launcher_events *events = &run->owner->events;
     if (!run->started && rundir_read_worker(&run->dir, &run->worker, NULL) == 0) {
         run->started = true;
@@ -110,24 +122,71 @@ static void look(struct run *run)
         run->seen_bytes = bytes;
         events->output(events->arg, &run->key);
     }
+    if (rundir_read_stuck(&run->dir, &stuck, NULL) == 0 && stuck.count > 0 &&
+        stuck.wall_ms != run->stuck.wall_ms)
+        tell_stuck(run, &stuck);
+}
+
+static int64_t now_wall_ms(const struct launcher_shim *shims)
+{
+    return shims->env->clock.wall_ms(shims->env->clock.self);
+}
+
+/* True when it is settled. */
+static bool settle_orphan(struct run *run)
+{
+    struct launcher_shim *shims = run->owner;
+    struct worker_exit exit;
+    struct worker_stuck left = {0};
+    if (run_settle_orphan(run, now_wall_ms(shims), &exit, &left)) {
+        end_run(run, &exit);
+        return true;
+    }
+    if (!run->stuck.count && loop_now_ms(shims->loop) - run->orphaned_ms >= ORPHANS_STUCK_MS)
+        tell_stuck(run, &left);
+    return false;
+}
+
+static void settle_orphans(void *arg)
+{
+    struct launcher_shim *shims = arg;
+    int64_t wait_ms = 0;
+    for (struct run *run = shims->runs, *next; run; run = next) {
+        next = run->next;
+        if (run->ended || !run->orphaned || settle_orphan(run))
+            continue;
+        int64_t this_ms = run->stuck.count ? ORPHANS_STUCK_LOOK_MS : ORPHANS_LOOK_MS;
+        wait_ms = wait_ms && wait_ms < this_ms ? wait_ms : this_ms;
+    }
+    if (wait_ms)
+        loop_timer_set(shims->loop, &shims->orphans_timer, loop_now_ms(shims->loop) + wait_ms,
+                       settle_orphans, shims);
+}
+
+/* Its shim is gone and left no record; a callback of now is no place to end it. */
+static void orphan(struct run *run, const char *why)
+{
+    struct launcher_shim *shims = run->owner;
+    run_unwatch(run);
+    run->orphaned = why;
+    run->orphaned_ms = loop_now_ms(shims->loop);
+    loop_timer_set(shims->loop, &shims->orphans_timer, run->orphaned_ms, settle_orphans, shims);
 }
 
 static void shim_gone(void *arg, int fd, uint32_t epoll_events)
 {
     struct run *run = arg;
-    struct launcher_shim *shims = run->owner;
     struct proc_exit how;
     struct worker_exit exit = {0};
     (void)fd;
     (void)epoll_events;
     (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
     look(run);
-    if (!run->worker.start_error[0] && rundir_read_exit(&run->dir, &exit, NULL))
-        run_settle_lost(run, shims->env->clock.wall_ms(shims->env->clock.self),
-                        run->started ? "its shim was killed, and the worker with it"
-                                     : "its shim ended before it had started it",
-                        &exit);
-    end_run(run, &exit);
+    if (run->worker.start_error[0] || rundir_read_exit(&run->dir, &exit, NULL) == 0)
+        end_run(run, &exit);
+    else
+        orphan(run, run->started ? "its shim was killed, and the worker with it"
+                                 : "its shim ended before it had started it");
 }
 
 static void notified(void *arg, int fd, uint32_t epoll_events)
@@ -157,7 +216,7 @@ static void look_at_all(void *arg)
     struct launcher_shim *shims = arg;
     bool again = false;
     for (struct run *run = shims->runs; run; run = run->next) {
-        if (run->ended)
+        if (run->ended || run->orphaned)
             continue;
         again = again || run->watch < 0;
         if (run->dirty || run->watch < 0)
@@ -205,7 +264,9 @@ static void adopt_one(struct launcher_shim *shims, const char *name)
         (void)str_copy(found.exit.text, sizeof(found.exit.text), err.text);
     }
     keep(shims, run);
-    if (!run->ended)
+    if (!run->ended && run->orphaned)
+        orphan(run, run->orphaned);
+    else if (!run->ended)
         (void)run_watch(run, NULL);
     shims->events.found(shims->events.arg, &found);
 }
@@ -242,6 +303,7 @@ static void shims_close(void *self)
 {
     struct launcher_shim *shims = self;
     loop_timer_cancel(shims->loop, &shims->look_timer);
+    loop_timer_cancel(shims->loop, &shims->orphans_timer);
     while (shims->runs) {
         struct run *run = shims->runs;
         shims->runs = run->next;
@@ -264,7 +326,7 @@ static int spawn_shim(struct run *run, struct error *err)
     int rc = rundir_file(&run->dir, "shim.log", log, err);
     if (rc)
         return rc;
-    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, errno, "%s", log);
     int argc = 0;
@@ -339,7 +401,7 @@ static void shims_kill(void *self, const struct worker_key *key)
     struct run *run = run_find(self, key);
     if (!run || run->ended)
         return;
-    if (run->kills++ < KILLS_BEFORE_FORCE)
+    if (run->stuck.count || run->kills++ < KILLS_BEFORE_FORCE)
         signal_shim(run, SIGUSR1);
     else if (run->shim.pidfd >= 0)
         (void)proc_signal(&run->shim, SIGKILL, NULL);

@@ -17,7 +17,7 @@ static const char stream_letters[OUTPUT_STREAMS] = {'o', 'e'};
 int output_writer_init(struct output_writer *writer, const char *path, int64_t wall_ms,
                        struct error *err)
 {
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, errno, "%s", path);
     memset(writer, 0, sizeof(*writer));

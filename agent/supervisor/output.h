@@ -52,7 +52,7 @@ struct output_writer {
     size_t last_size;
 };
 
-/* Open or create for appending. `mode` of the file 0644. */
+/* Open or create for appending. Its mode is 0600: it is a tenant's own. */
 int output_writer_init(struct output_writer *writer, const char *path, int64_t wall_ms,
                        struct error *err);
 void output_writer_fini(struct output_writer *writer); /* flush first */

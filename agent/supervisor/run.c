@@ -16,22 +16,25 @@
 enum {
     FREE_STEP_BYTES = 1 << 20,
     FREE_ALIGN_BYTES = 4096,
-    SETTLE_ROUNDS_MAX = 50, /* the loop waits meanwhile */
 };
 
-void run_settle_lost(struct run *run, int64_t wall_ms, const char *why, struct worker_exit *ret)
+bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret,
+                       struct worker_stuck *ret_stuck)
 {
     struct worker_exit exit = {.signal = SIGKILL, .lost = true, .wall_ms = wall_ms};
+    struct worker_stuck left = {.wall_ms = wall_ms};
     struct cgroup cgroup;
     cgroup_open(run->worker.cgroup, &cgroup);
-    for (int round = 0; round < SETTLE_ROUNDS_MAX && tree_kill_orphans(run->mark, &cgroup) > 0;
-         round++)
-        usleep(TREE_ROUND_MS * 1000);
+    if (tree_kill_orphans(run->mark, &cgroup, &left) > 0) {
+        *ret_stuck = left;
+        return false;
+    }
     exit.oom = cgroup_oom_kills(&cgroup) > 0;
     cgroup_remove(&cgroup);
-    (void)str_copy(exit.text, sizeof(exit.text), why);
+    (void)str_copy(exit.text, sizeof(exit.text), run->orphaned);
     (void)rundir_write_exit(&run->dir, &exit, NULL);
     *ret = exit;
+    return true;
 }
 
 static int read_launch(struct run *run, struct worker_memory *memory, struct error *err)
@@ -66,13 +69,22 @@ static bool claim_void(struct run *run)
     return rundir_claim(&run->dir, &nobody, NULL) == 0;
 }
 
+/* What its shim left behind may take a while to end: then it is found running, and settled later. */
+static void adopt_orphan(struct run *run, const char *why, struct worker_found *ret)
+{
+    struct worker_exit exit;
+    struct worker_stuck left;
+    run->orphaned = why;
+    if (run_settle_orphan(run, 0, &exit, &left))
+        found_ended(run, &exit, ret);
+}
+
 static void adopt_shim(struct run *run, struct worker_found *ret)
 {
     struct run_process shim = {0};
     struct worker_exit exit;
     if (rundir_read_shim(&run->dir, &shim, NULL) && claim_void(run)) {
-        run_settle_lost(run, 0, "the agent ended before it had started it", &exit);
-        found_ended(run, &exit, ret);
+        adopt_orphan(run, "the agent ended before it had started it", ret);
         return;
     }
     (void)rundir_read_shim(&run->dir, &shim, NULL);
@@ -81,8 +93,9 @@ static void adopt_shim(struct run *run, struct worker_found *ret)
         return;
     run->shim.pidfd = -1;
     if (rundir_read_exit(&run->dir, &exit, NULL)) /* it may have come in the meantime */
-        run_settle_lost(run, 0, "its shim ended without a record", &exit);
-    found_ended(run, &exit, ret);
+        adopt_orphan(run, "its shim ended without a record", ret);
+    else
+        found_ended(run, &exit, ret);
 }
 
 int run_adopt(struct run *run, struct worker_found *ret, struct error *err)

@@ -20,6 +20,9 @@ struct run {
     struct run_worker worker;
     bool started;        /* its worker.json was seen */
     bool ended;          /* nothing more will happen to it */
+    struct worker_stuck stuck; /* as it was told last */
+    const char *orphaned;      /* why its shim is gone without a record; NULL = it is not */
+    int64_t orphaned_ms;       /* since when */
     int pending_signal;  /* for the shim, as soon as it can take it; 0 = none */
     int kills;           /* how often its end was demanded */
     int watch;           /* of inotify, -1 = none */
@@ -34,8 +37,10 @@ struct run {
  * stands; a shim that is gone without a record is settled here. */
 int run_adopt(struct run *run, struct worker_found *ret, struct error *err);
 
-/* Its shim is gone without a record: end what is left, and record that. */
-void run_settle_lost(struct run *run, int64_t wall_ms, const char *why, struct worker_exit *ret);
+/* Its shim is gone without a record (run->orphaned says why): SIGKILL to what is left. When nothing
+ * is, the end is recorded and true returned; else `ret_stuck` names the processes. */
+bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret,
+                       struct worker_stuck *ret_stuck);
 
 int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret, struct error *err);
 void run_acknowledge(struct run *run, uint64_t next);

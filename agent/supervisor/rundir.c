@@ -15,7 +15,10 @@
 #include "common/base/tree.h"
 #include "common/env/proc.h"
 
-enum { SECRET_MODE = 0600, OPEN_MODE = 0644, DIRECTORY_MODE = 0711 };
+enum {
+    FILE_MODE = 0600, /* tokens, and what a tenant's program wrote */
+    DIRECTORY_MODE = 0711,
+};
 
 int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, struct error *err)
 {
@@ -219,7 +222,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     put_bool(&w, "change_user", how->change_user);
     put_number(&w, "user", how->uid);
     put_number(&w, "group", how->gid);
-    return writer_store(&w, dir, "launch.json", SECRET_MODE | DURABLE, err);
+    return writer_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
 }
 
 static int get_texts(const struct tree *map, const char *key, struct arena *arena,
@@ -296,7 +299,7 @@ int rundir_claim(const struct rundir *dir, const struct run_process *shim, struc
     struct writer w;
     writer_init(&w);
     put_process(&w, shim);
-    rc = writer_store(&w, dir, name, OPEN_MODE, err);
+    rc = writer_store(&w, dir, name, FILE_MODE, err);
     if (rc)
         return rc;
     if (link(own, path))
@@ -325,7 +328,7 @@ int rundir_write_worker(const struct rundir *dir, const struct run_worker *worke
     put_text(&w, "cgroup", worker->cgroup);
     put_text(&w, "start_error", worker->start_error);
     put_number(&w, "start_code", worker->start_code);
-    return writer_store(&w, dir, "worker.json", OPEN_MODE, err);
+    return writer_store(&w, dir, "worker.json", FILE_MODE, err);
 }
 
 int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err)
@@ -343,18 +346,76 @@ int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct 
     return rc;
 }
 
+static void put_exit(struct writer *w, const struct worker_exit *exit)
+{
+    put_number(w, "code", exit->code);
+    put_number(w, "signal", exit->signal);
+    put_bool(w, "oom", exit->oom);
+    put_bool(w, "lost", exit->lost);
+    put_number(w, "wall_ms", exit->wall_ms);
+    put_text(w, "text", exit->text);
+    put_text(w, "last_output", exit->last_output);
+}
+
+static void get_exit(const struct tree *map, struct worker_exit *ret)
+{
+    ret->code = (int)get_number(map, "code");
+    ret->signal = (int)get_number(map, "signal");
+    ret->oom = get_bool(map, "oom");
+    ret->lost = get_bool(map, "lost");
+    ret->wall_ms = get_number(map, "wall_ms");
+    (void)str_copy(ret->text, sizeof(ret->text), get_text(map, "text"));
+    (void)str_copy(ret->last_output, sizeof(ret->last_output), get_text(map, "last_output"));
+}
+
+int rundir_write_stuck(const struct rundir *dir, const struct worker_stuck *stuck,
+                       struct error *err)
+{
+    struct writer w;
+    writer_init(&w);
+    struct tree *pids = tree_list(&w.arena);
+    for (int i = 0; i < stuck->count && pids && !w.rc; i++)
+        w.rc = tree_list_add(pids, tree_integer(&w.arena, stuck->pids[i]));
+    put(&w, "pids", pids);
+    put_number(&w, "stuck_wall_ms", stuck->wall_ms);
+    put_bool(&w, "ended", stuck->ended);
+    put_exit(&w, &stuck->exit);
+    return writer_store(&w, dir, "stuck.json", FILE_MODE, err);
+}
+
+static void get_pids(const struct tree *map, struct worker_stuck *ret)
+{
+    const struct tree *list = tree_get(map, "pids");
+    ret->count = 0;
+    if (!list || list->kind != TREE_LIST)
+        return;
+    for (const struct tree *pid = tree_first(list); pid && ret->count < AGENT_STUCK_PIDS_MAX;
+         pid = pid->next)
+        if (tree_read_i64(pid, &ret->pids[ret->count], NULL) == 0)
+            ret->count++;
+}
+
+int rundir_read_stuck(const struct rundir *dir, struct worker_stuck *ret, struct error *err)
+{
+    struct arena arena = {0};
+    struct tree *map;
+    int rc = read_tree(dir, "stuck.json", &arena, &map, err);
+    if (!rc) {
+        get_pids(map, ret);
+        ret->wall_ms = get_number(map, "stuck_wall_ms");
+        ret->ended = get_bool(map, "ended");
+        get_exit(map, &ret->exit);
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
 int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit, struct error *err)
 {
     struct writer w;
     writer_init(&w);
-    put_number(&w, "code", exit->code);
-    put_number(&w, "signal", exit->signal);
-    put_bool(&w, "oom", exit->oom);
-    put_bool(&w, "lost", exit->lost);
-    put_number(&w, "wall_ms", exit->wall_ms);
-    put_text(&w, "text", exit->text);
-    put_text(&w, "last_output", exit->last_output);
-    return writer_store(&w, dir, "exit.json", OPEN_MODE | DURABLE, err);
+    put_exit(&w, exit);
+    return writer_store(&w, dir, "exit.json", FILE_MODE | DURABLE, err);
 }
 
 int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err)
@@ -362,15 +423,8 @@ int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct e
     struct arena arena = {0};
     struct tree *map;
     int rc = read_tree(dir, "exit.json", &arena, &map, err);
-    if (!rc) {
-        ret->code = (int)get_number(map, "code");
-        ret->signal = (int)get_number(map, "signal");
-        ret->oom = get_bool(map, "oom");
-        ret->lost = get_bool(map, "lost");
-        ret->wall_ms = get_number(map, "wall_ms");
-        (void)str_copy(ret->text, sizeof(ret->text), get_text(map, "text"));
-        (void)str_copy(ret->last_output, sizeof(ret->last_output), get_text(map, "last_output"));
-    }
+    if (!rc)
+        get_exit(map, ret);
     arena_fini(&arena);
     return rc;
 }
@@ -388,7 +442,7 @@ int rundir_write_memory(const struct rundir *dir, const struct worker_memory *me
     put_number(&w, "step", (int64_t)memory->step);
     put_number(&w, "total_steps", (int64_t)memory->total_steps);
     put_texts(&w, "tokens", tokens);
-    return writer_store(&w, dir, "memory.json", SECRET_MODE, err);
+    return writer_store(&w, dir, "memory.json", FILE_MODE, err);
 }
 
 int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, struct error *err)
@@ -416,7 +470,7 @@ int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked, 
     writer_init(&w);
     put_number(&w, "lines", (int64_t)acked->lines);
     put_number(&w, "bytes", (int64_t)acked->bytes);
-    return writer_store(&w, dir, "acked.json", OPEN_MODE, err);
+    return writer_store(&w, dir, "acked.json", FILE_MODE, err);
 }
 
 int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err)

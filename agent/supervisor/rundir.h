@@ -4,16 +4,21 @@
  *
  *   launch.json  agent  what to start (secret: the worker's token is in it); its presence means
  *                       that this key is used up
- *   shim.json    shim   its pid and start time, created exclusively: who makes it may go on. An
- * agent that adopts a directory without one makes a void one, so that a shim that is late never
- * starts the worker worker.json  shim   the worker's pid, start time and cgroup; or why it could
- * not be started output       shim   lines, see output.h; the agent frees the acknowledged part
+ *   shim.json    shim   its pid and start time, created exclusively: the shim that makes it goes
+ *                       on. An agent that adopts a directory without one makes a void one, so
+ *                       that a late shim never starts the worker
+ *   worker.json  shim   the worker's pid, start time and cgroup; or why it could not be started
+ *   output       shim   lines, see output.h; the agent frees the acknowledged part
+ *   stuck.json   shim   processes of the worker that SIGKILL did not end
  *   exit.json    shim   how the worker ended, after all it left behind has ended too; by the agent
  *                       when the shim itself was killed
  *   memory.json  agent  worker_memory (secret)
  *   acked.json   agent  how far the output was acknowledged
  *   shim.log     shim   its complaints
  *   work/               where the command starts if the job names no folder
+ *
+ * All files are the agent's user's alone (0600): other tenants' programs run on the same machine.
+ * Folders can be passed through (0711), for work/ belongs to the worker's user.
  */
 #ifndef SUPERVISOR_RUNDIR_H
 #define SUPERVISOR_RUNDIR_H
@@ -81,6 +86,9 @@ int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct e
 int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
                         struct error *err);
 int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err);
+int rundir_write_stuck(const struct rundir *dir, const struct worker_stuck *stuck,
+                       struct error *err);
+int rundir_read_stuck(const struct rundir *dir, struct worker_stuck *ret, struct error *err);
 int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit, struct error *err);
 int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err);
 int rundir_write_memory(const struct rundir *dir, const struct worker_memory *memory,

@@ -34,6 +34,11 @@ enum {
     /* Once nobody of the tree is left the pipes are at their end; were one handed to a stranger,
      * its output is not waited for. */
     DRAIN_ROUNDS_MAX = 1024,
+    /* The agent protects itself from the kernel's OOM killer. Its workers are what should go when
+     * the machine is out of memory, before anything else that runs there. */
+    WORKER_OOM_SCORE = 500,
+    STUCK_MS = TREE_ROUNDS_MAX * TREE_ROUND_MS, /* what SIGKILL does not end within it is stuck */
+    STUCK_ROUND_MS = 500, /* and is looked at this often */
 };
 
 struct shim {
@@ -50,6 +55,8 @@ struct shim {
     bool ended; /* the worker, not its tree */
     int wait_status;
     int asked_signal;
+    int64_t kill_asked_ms;      /* monotonic; 0 = its end was not demanded */
+    struct worker_stuck stuck;  /* as it was recorded last */
     char bytes[READ_BYTES]; /* of one read */
 };
 
@@ -183,6 +190,7 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         .uid = shim->run.uid,
         .gid = shim->run.gid,
         .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
+        .oom_score_min = WORKER_OOM_SCORE,
     };
     cpu_set_t own;
     bool pinned = pin(launch->cores, &own);
@@ -251,6 +259,8 @@ static void take_signal(struct shim *shim, int number)
         break;
     case SIGUSR1:
         shim->asked_signal = SIGKILL;
+        if (!shim->kill_asked_ms)
+            shim->kill_asked_ms = shim->clock.now_ms(shim->clock.self);
         tree_kill_own(&shim->cgroup);
         break;
     default:
@@ -296,6 +306,39 @@ static bool take_output(struct shim *shim, int stream)
     return true;
 }
 
+static void drain(struct shim *shim)
+{
+    for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
+        for (int round = 0; round < DRAIN_ROUNDS_MAX && take_output(shim, stream); round++)
+            ;
+    output_flush(&shim->output, wall_ms(shim));
+}
+
+/* The agent hears of it, and gives its slots to nobody else. A repeat of the same says nothing. */
+static void record_stuck(struct shim *shim, const struct worker_exit *exit)
+{
+    struct worker_stuck stuck = {.wall_ms = wall_ms(shim), .ended = shim->ended};
+    tree_list_own(&shim->cgroup, &stuck);
+    if (exit)
+        stuck.exit = *exit;
+    size_t bytes = sizeof(stuck.pids[0]) * (size_t)stuck.count;
+    if (!stuck.count || (stuck.count == shim->stuck.count && stuck.ended == shim->stuck.ended &&
+                         memcmp(stuck.pids, shim->stuck.pids, bytes) == 0))
+        return;
+    shim->stuck = stuck;
+    (void)rundir_write_stuck(&shim->dir, &stuck, NULL);
+    dprintf(STDERR_FILENO, "%d of the worker's processes cannot be killed\n", stuck.count);
+}
+
+/* How long supervise may sleep; -1 while nobody demanded the worker's end. */
+static int stuck_due_ms(const struct shim *shim)
+{
+    if (!shim->kill_asked_ms)
+        return -1;
+    int64_t left_ms = shim->kill_asked_ms + STUCK_MS - shim->clock.now_ms(shim->clock.self);
+    return left_ms > STUCK_ROUND_MS ? (int)left_ms : STUCK_ROUND_MS;
+}
+
 static void supervise(struct shim *shim)
 {
     while (!shim->ended) {
@@ -304,22 +347,17 @@ static void supervise(struct shim *shim)
             {.fd = shim->pipes[OUTPUT_STDOUT], .events = POLLIN},
             {.fd = shim->pipes[OUTPUT_STDERR], .events = POLLIN},
         };
-        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+        if (poll(fds, 3, stuck_due_ms(shim)) < 0 && errno != EINTR)
             break;
         for (int i = 0; i < OUTPUT_STREAMS; i++)
             if (fds[i + 1].revents)
                 take_output(shim, i);
         take_signals(shim);
         reap(shim);
+        if (!shim->ended && shim->kill_asked_ms &&
+            shim->clock.now_ms(shim->clock.self) - shim->kill_asked_ms >= STUCK_MS)
+            record_stuck(shim, NULL);
     }
-}
-
-static void drain(struct shim *shim)
-{
-    for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
-        for (int round = 0; round < DRAIN_ROUNDS_MAX && take_output(shim, stream); round++)
-            ;
-    output_flush(&shim->output, wall_ms(shim));
 }
 
 static void describe(struct shim *shim, struct worker_exit *ret)
@@ -341,12 +379,23 @@ static void describe(struct shim *shim, struct worker_exit *ret)
     *ret = exit;
 }
 
+/* For as long as it takes: a slot whose processes go on is not free. */
+static void end_tree(struct shim *shim, struct worker_exit *exit)
+{
+    bool ended = tree_end_own(&shim->cgroup, TREE_ROUNDS_MAX, TREE_ROUND_MS);
+    while (!ended) {
+        drain(shim);
+        output_last(&shim->output, exit->last_output);
+        record_stuck(shim, exit);
+        ended = tree_end_own(&shim->cgroup, 1, STUCK_ROUND_MS);
+    }
+}
+
 static int finish(struct shim *shim, struct error *err)
 {
     struct worker_exit exit;
     describe(shim, &exit); /* at once: the time of the first failure is what people look for */
-    if (!tree_end_own(&shim->cgroup))
-        dprintf(STDERR_FILENO, "some of the worker's processes cannot be killed\n");
+    end_tree(shim, &exit);
     drain(shim);
     output_last(&shim->output, exit.last_output);
     cgroup_remove(&shim->cgroup);

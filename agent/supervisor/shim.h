@@ -5,6 +5,7 @@
  *   claim ─► port free? ─► cgroup ─► spawn ─► supervise ─► end the tree ─► exit.json
  *              └────────────┴──────────┴─► worker.json with start_error
  *
+ * Processes that SIGKILL does not end are named in stuck.json, and waited for without a limit.
  * SIGTERM: SIGTERM to the worker's process group. SIGUSR1: SIGKILL to its whole tree. If the shim
  * itself is killed the worker dies with it (PR_SET_PDEATHSIG).
  */

@@ -28,9 +28,10 @@ int tree_kill_own(const struct cgroup *cgroup)
     return killed > (int)count ? killed : (int)count;
 }
 
-bool tree_end_own(const struct cgroup *cgroup)
+bool tree_end_own(const struct cgroup *cgroup, int rounds, int round_ms)
 {
-    for (int round = 0; round < TREE_ROUNDS_MAX; round++) {
+    struct timespec round_time = {.tv_sec = round_ms / 1000, .tv_nsec = round_ms % 1000 * 1000000L};
+    for (int round = 0; round < rounds; round++) {
         int left = tree_kill_own(cgroup);
         pid_t reaped;
         do
@@ -38,9 +39,43 @@ bool tree_end_own(const struct cgroup *cgroup)
         while (reaped > 0);
         if (left == 0 && reaped < 0 && errno == ECHILD)
             return true;
-        nanosleep(&(struct timespec){.tv_nsec = TREE_ROUND_MS * 1000000L}, NULL);
+        nanosleep(&round_time, NULL);
     }
     return false;
+}
+
+/* Ascending, each once; the greatest are left out when there are too many. */
+static void name_pid(struct worker_stuck *stuck, pid_t pid)
+{
+    int at = stuck->count;
+    while (at > 0 && stuck->pids[at - 1] > pid)
+        at--;
+    if (at == AGENT_STUCK_PIDS_MAX || (at > 0 && stuck->pids[at - 1] == pid))
+        return;
+    int moved = stuck->count - at - (stuck->count == AGENT_STUCK_PIDS_MAX);
+    memmove(&stuck->pids[at + 1], &stuck->pids[at], sizeof(stuck->pids[0]) * (size_t)moved);
+    stuck->pids[at] = pid;
+    stuck->count += stuck->count < AGENT_STUCK_PIDS_MAX;
+}
+
+static void name_cgroup(struct worker_stuck *stuck, const struct cgroup *cgroup)
+{
+    pid_t pids[AGENT_STUCK_PIDS_MAX];
+    int count = cgroup_list(cgroup, pids, AGENT_STUCK_PIDS_MAX);
+    for (int i = 0; i < count && i < AGENT_STUCK_PIDS_MAX; i++)
+        name_pid(stuck, pids[i]);
+}
+
+void tree_list_own(const struct cgroup *cgroup, struct worker_stuck *ret)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    ret->count = 0;
+    if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
+        for (size_t i = 0; i < count; i++)
+            name_pid(ret, pids[i]);
+    free(pids);
+    name_cgroup(ret, cgroup);
 }
 
 static bool has_entry(const char *block, size_t size, const char *entry)
@@ -72,8 +107,10 @@ static bool carries_mark(pid_t pid, const char *mark, char *block)
     return has_entry(block, size, mark);
 }
 
-int tree_kill_orphans(const char *mark, const struct cgroup *cgroup)
+int tree_kill_orphans(const char *mark, const struct cgroup *cgroup, struct worker_stuck *ret)
 {
+    ret->count = 0;
+    name_cgroup(ret, cgroup);
     int killed = cgroup_kill(cgroup);
     DIR *proc = mark[0] ? opendir("/proc") : NULL;
     char *block = malloc(ENVIRON_MAX_BYTES);
@@ -82,8 +119,11 @@ int tree_kill_orphans(const char *mark, const struct cgroup *cgroup)
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid > 1 && pid != getpid() && carries_mark(pid, mark, block) && kill(pid, SIGKILL) == 0)
+        if (pid > 1 && pid != getpid() && carries_mark(pid, mark, block) &&
+            kill(pid, SIGKILL) == 0) {
+            name_pid(ret, pid);
             killed++;
+        }
     }
     free(block);
     if (proc)

@@ -8,19 +8,24 @@
 
 #include <stdbool.h>
 
+#include "agent/core/launch.h"
 #include "agent/supervisor/cgroup.h"
 
-enum { TREE_ROUND_MS = 10, TREE_ROUNDS_MAX = 500 };
+enum { TREE_ROUND_MS = 10, TREE_ROUNDS_MAX = 300 };
 
 /* SIGKILL to all descendants of this process and all of the cgroup, once. How many there were. */
 int tree_kill_own(const struct cgroup *cgroup);
 
-/* Again and again, reaping, until none is left; false if some stayed (state D) after
- * TREE_ROUNDS_MAX. Blocks. For a process whose only children are the worker's. */
-bool tree_end_own(const struct cgroup *cgroup);
+/* Again and again, reaping, until none is left; false if some stayed after `rounds` of `round_ms`.
+ * Blocks. For a process whose only children are the worker's. */
+bool tree_end_own(const struct cgroup *cgroup, int rounds, int round_ms);
+
+/* Name the processes of this process's tree and of the cgroup in ret->pids. Zombies are among them
+ * until they are reaped. */
+void tree_list_own(const struct cgroup *cgroup, struct worker_stuck *ret);
 
 /* SIGKILL to what is left of a worker whose shim is gone: its cgroup, and all processes with `mark`
- * ("NAME=value", "" = none) in their environment. How many there were. */
-int tree_kill_orphans(const char *mark, const struct cgroup *cgroup);
+ * ("NAME=value", "" = none) in their environment. How many there were; ret->pids names them. */
+int tree_kill_orphans(const char *mark, const struct cgroup *cgroup, struct worker_stuck *ret);
 
 #endif

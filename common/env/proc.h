@@ -39,6 +39,7 @@ struct proc_spawn {
     uid_t uid;
     gid_t gid;
     int cgroup_procs_fd; /* > 0: the open cgroup.procs file the child enters before exec */
+    int oom_score_min;   /* > 0: a lower /proc/self/oom_score_adj is raised to this, if it can be */
 };
 
 /* Returns once exec has succeeded or failed; on failure no child is left. Signal mask and handlers

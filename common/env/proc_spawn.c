@@ -14,7 +14,10 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
-enum { FD_ABOVE_ALL = 1 << 16 }; /* where close_range is missing, as far as we look */
+enum {
+    FD_ABOVE_ALL = 1 << 16, /* where close_range is missing, as far as we look */
+    OOM_SCORE_BYTES = 16,   /* "-1000" to "1000", and a line end */
+};
 
 #define STEP_LIST(X)                                                                               \
     X(STEP_CGROUP, "enter the cgroup")                                                             \
@@ -106,6 +109,23 @@ static void arrange_fds(struct child *child)
             give_up(child, STEP_NULL_FD);
 }
 
+/* A smaller score would be inherited from a daemon that protects itself. */
+static void raise_oom_score(int score_min)
+{
+    char text[OOM_SCORE_BYTES];
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof(text));
+    int score = 0;
+    for (ssize_t i = 0; i < size && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9')); i++)
+        score = text[i] == '-' ? 0 : score * 10 + (text[i] - '0');
+    bool lower = size > 0 && (text[0] == '-' || score < score_min);
+    size_t at = sizeof(text);
+    for (int rest = score_min; lower && rest > 0; rest /= 10)
+        text[--at] = (char)('0' + rest % 10);
+    if (lower && write(fd, text + at, sizeof(text) - at) < 0)
+        return; /* where the kernel keeps it as it is, the worker still runs */
+}
+
 static void change_user(const struct child *child)
 {
     const struct proc_spawn *how = child->how;
@@ -123,6 +143,8 @@ _Noreturn static void become(struct child *child)
     default_signals();
     if (how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0)
         give_up(child, STEP_CGROUP);
+    if (how->oom_score_min > 0)
+        raise_oom_score(how->oom_score_min);
     arrange_fds(child);
     if (how->new_session && setsid() < 0)
         give_up(child, STEP_SESSION);

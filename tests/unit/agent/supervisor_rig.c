@@ -50,6 +50,14 @@ static void on_start_failed(void *arg, const struct worker_key *key, int code, c
     worker->code = code;
 }
 
+static void on_stuck(void *arg, const struct worker_key *key, const struct worker_stuck *stuck)
+{
+    struct rig_worker *worker = rig_worker(arg, key->uid);
+    cr_expect(!worker->failed && !worker->ended);
+    worker->is_stuck = true;
+    worker->stuck = *stuck;
+}
+
 static void on_exited(void *arg, const struct worker_key *key, const struct worker_exit *exit)
 {
     struct rig_worker *worker = rig_worker(arg, key->uid);
@@ -78,6 +86,7 @@ static void rig_open(struct rig *rig)
                                      .found = on_found,
                                      .started = on_started,
                                      .start_failed = on_start_failed,
+                                     .stuck = on_stuck,
                                      .exited = on_exited,
                                      .output = on_output};
     int rc = launcher_shim_new(&options, &rig->env, rig->loop, &rig->shims, &err);

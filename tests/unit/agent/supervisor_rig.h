@@ -11,7 +11,8 @@ enum { RIG_WORKERS_MAX = 8, RIG_PATIENCE_MS = 15000 };
 
 struct rig_worker {
     struct worker_key key;
-    bool found, started, ended, failed;
+    bool found, started, ended, failed, is_stuck;
+    struct worker_stuck stuck; /* with is_stuck, as told last */
     int64_t pid;
     struct worker_exit exit;
     char why[512];
