@@ -232,13 +232,13 @@ static void on_end_timer(void *arg)
     end(arg, AGENT_END_STOPPED);
 }
 
-/* When all have ended, once the coordinator knows or does not answer in time. */
+/* When all have ended that can be, once the coordinator knows or does not answer in time. */
 static void end_if_stopped(struct agent *agent)
 {
     if (!agent->stopping || agent->stopped)
         return;
     for (const struct agent_worker *w = agent_core_first(agent->core); w; w = w->next)
-        if (w->process)
+        if (w->process && !w->stuck.count)
             return;
     agent->stopped = true;
     bool heard = agent_core_registered(agent->core);
@@ -303,6 +303,17 @@ static void on_start_failed(void *arg, const struct worker_key *key, int code, c
         .kind = AGENT_EVENT_START_FAILED, .key = *key, .start_error = why, .start_code = code};
     log_warn(agent->log, "worker could not be started", log_str("job", key->job),
              log_int("uid", (int64_t)key->uid), log_str("reason", why));
+    handle(agent, &event);
+}
+
+static void on_stuck(void *arg, const struct worker_key *key, const struct worker_stuck *stuck)
+{
+    struct agent *agent = arg;
+    struct agent_event event = {.kind = AGENT_EVENT_STUCK, .key = *key, .stuck = stuck};
+    log_error(agent->log,
+              "SIGKILL does not end a worker; this node takes no new work until it ends",
+              log_str("job", key->job), log_int("uid", (int64_t)key->uid),
+              log_int("processes", stuck->count), log_int("first_pid", stuck->pids[0]));
     handle(agent, &event);
 }
 
@@ -500,6 +511,7 @@ static int open_launcher(struct agent *agent, struct error *err)
                                      .found = on_found,
                                      .started = on_started,
                                      .start_failed = on_start_failed,
+                                     .stuck = on_stuck,
                                      .exited = on_exited,
                                      .output = on_output};
     int rc = agent->launcher->open(agent->launcher->self, &events, err);

@@ -19,6 +19,7 @@ enum agent_event_kind {
     AGENT_EVENT_DESIRED,      /* all assignments of this node */
     AGENT_EVENT_STARTED,
     AGENT_EVENT_START_FAILED,
+    AGENT_EVENT_STUCK, /* SIGKILL did not end it */
     AGENT_EVENT_EXITED,
     AGENT_EVENT_SHIPPED, /* all output of an exited worker was acknowledged */
     AGENT_EVENT_HELLO,
@@ -49,6 +50,7 @@ struct agent_event {
             const char *start_error;
             int start_code; /* of agent_start_code */
         };
+        const struct worker_stuck *stuck;
         const struct worker_exit *exit;
         struct {
             uint64_t generation, step;

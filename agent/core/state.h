@@ -20,6 +20,9 @@ struct agent_worker *agent_worker_add(struct agent_core *core, const struct work
 void agent_worker_become(struct agent_worker *worker, enum agent_worker_state state);
 bool agent_worker_runs(const struct agent_worker *worker);
 void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions);
+/* SIGKILL did not end all of it: the coordinator hears of it, and its slots stay taken. */
+void agent_worker_stuck(struct agent_worker *worker, const struct worker_stuck *stuck,
+                        int64_t now_ms, struct agent_actions *actions);
 void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
                         struct agent_actions *actions);
 /* It never ran, and now never will: an exited worker like any other, so that the coordinator needs

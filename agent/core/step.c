@@ -99,6 +99,9 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
     case AGENT_EVENT_START_FAILED:
         start_failed(worker, event, actions);
         break;
+    case AGENT_EVENT_STUCK:
+        agent_worker_stuck(worker, event->stuck, event->now_ms, actions);
+        break;
     case AGENT_EVENT_EXITED:
         agent_worker_ended(worker, event->exit, actions);
         break;
@@ -196,6 +199,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
         break;
     case AGENT_EVENT_STARTED:
     case AGENT_EVENT_START_FAILED:
+    case AGENT_EVENT_STUCK:
     case AGENT_EVENT_EXITED:
     case AGENT_EVENT_SHIPPED:
     case AGENT_EVENT_HELLO:
@@ -257,6 +261,7 @@ void agent_core_check(const struct agent_core *core)
         insist(implies(w->state == AGENT_WORKER_JOINED, w->memory.generation > 0));
         insist(implies(w->state == AGENT_WORKER_STOPPING, w->kill_at_ms > 0));
         insist(implies(w->shipped, w->state == AGENT_WORKER_EXITED));
+        insist(implies(w->stuck.count > 0, w->state == AGENT_WORKER_STOPPING && w->process));
         insist(implies(w->lost_ranks_count > 0, w->broken > 0));
         insist(!w->assignment || w->assignment->references > 0);
         never(w->joining && w->joining <= w->memory.generation);

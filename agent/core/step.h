@@ -13,7 +13,8 @@
  *                     forgotten (never started again: uids are not reused)
  *
  * Stop escalates: SIGTERM, after the grace of its assignment SIGKILL to the tree, repeated each
- * AGENT_KILL_AGAIN_MS until the launcher says it has ended.
+ * AGENT_KILL_AGAIN_MS until the launcher says it has ended. A worker that the launcher calls stuck
+ * is stopping until then, however long that takes, and keeps its slots.
  */
 #ifndef AGENT_STEP_H
 #define AGENT_STEP_H
@@ -68,6 +69,7 @@ struct agent_worker { /* read only outside the core */
     int lost_ranks_count;
     struct worker_wait wait; /* in its generation, as it told last */
     struct worker_exit exit;
+    struct worker_stuck stuck; /* count 0 = it is not */
     char start_error[AGENT_START_ERROR_MAX + 1];
     struct agent_parked join, watch;
     int64_t kill_at_ms;        /* with STOPPING */

@@ -101,11 +101,24 @@ void agent_worker_stop(struct agent_worker *worker, int64_t now_ms, struct agent
     agent_actions_add(actions, AGENT_ACTION_REPORT);
 }
 
+void agent_worker_stuck(struct agent_worker *worker, const struct worker_stuck *stuck,
+                        int64_t now_ms, struct agent_actions *actions)
+{
+    worker->stuck = *stuck;
+    if (worker->state != AGENT_WORKER_STOPPING) {
+        agent_worker_become(worker, AGENT_WORKER_STOPPING);
+        worker->kill_at_ms = now_ms + AGENT_KILL_AGAIN_MS;
+        agent_hub_settle(worker, actions);
+    }
+    agent_actions_add(actions, AGENT_ACTION_REPORT);
+}
+
 void agent_worker_ended(struct agent_worker *worker, const struct worker_exit *exit,
                         struct agent_actions *actions)
 {
     agent_worker_become(worker, AGENT_WORKER_EXITED);
     worker->process = false;
+    worker->stuck.count = 0;
     worker->joining = 0;
     worker->wait = (struct worker_wait){0};
     worker->exit = *exit;

@@ -247,9 +247,12 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
     ret->start_error = unconst(w->start_error);
     if (w->wait.waited_ms && !(ret->wait = wire_wait(&w->wait, arena)))
         return false;
-    if (w->state == AGENT_WORKER_EXITED)
-        ret->exit = wire_exit(&w->exit, last_output, arena);
-    return w->state != AGENT_WORKER_EXITED || ret->exit;
+    ret->stuck_pids = (int64_t *)(uintptr_t)w->stuck.pids;
+    ret->n_stuck_pids = (size_t)w->stuck.count;
+    bool stuck_end = w->stuck.count > 0 && w->stuck.ended;
+    if (w->state == AGENT_WORKER_EXITED || stuck_end)
+        ret->exit = wire_exit(stuck_end ? &w->stuck.exit : &w->exit, last_output, arena);
+    return (w->state != AGENT_WORKER_EXITED && !stuck_end) || ret->exit;
 }
 
 int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,

@@ -16,9 +16,9 @@
 enum {
     LOOK_MS = 100, /* without inotify */
     SHIM_ARGS_MAX = 8,
-    KILLS_BEFORE_FORCE = 4, /* a shim that does not do as told is killed itself */
-    ORPHANS_LOOK_MS = 10,   /* what a killed shim left behind ends within milliseconds, */
-    ORPHANS_STUCK_MS = 3000, /* or is stuck, and */
+    KILLS_BEFORE_FORCE = 4,      /* a shim that does not do as told is killed itself */
+    ORPHANS_LOOK_MS = 10,        /* what a killed shim left behind ends within milliseconds, */
+    ORPHANS_STUCK_MS = 3000,     /* or is stuck, and */
     ORPHANS_STUCK_LOOK_MS = 500, /* looked at this often */
     NOTIFY_BYTES = 16384,
 };

@@ -69,7 +69,8 @@ static bool claim_void(struct run *run)
     return rundir_claim(&run->dir, &nobody, NULL) == 0;
 }
 
-/* What its shim left behind may take a while to end: then it is found running, and settled later. */
+/* What its shim left behind may take a while to end: then it is found running, and settled later.
+ */
 static void adopt_orphan(struct run *run, const char *why, struct worker_found *ret)
 {
     struct worker_exit exit;

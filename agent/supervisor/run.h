@@ -18,16 +18,16 @@ struct run {
     char mark[AGENT_TOKEN_MAX + 32]; /* environment entry all processes of the worker carry */
     struct proc shim;                /* pidfd -1 when it is gone */
     struct run_worker worker;
-    bool started;        /* its worker.json was seen */
-    bool ended;          /* nothing more will happen to it */
+    bool started;              /* its worker.json was seen */
+    bool ended;                /* nothing more will happen to it */
     struct worker_stuck stuck; /* as it was told last */
     const char *orphaned;      /* why its shim is gone without a record; NULL = it is not */
     int64_t orphaned_ms;       /* since when */
-    int pending_signal;  /* for the shim, as soon as it can take it; 0 = none */
-    int kills;           /* how often its end was demanded */
-    int watch;           /* of inotify, -1 = none */
-    bool dirty;          /* inotify named it in this turn */
-    uint64_t seen_bytes; /* of output that was announced */
+    int pending_signal;        /* for the shim, as soon as it can take it; 0 = none */
+    int kills;                 /* how often its end was demanded */
+    int watch;                 /* of inotify, -1 = none */
+    bool dirty;                /* inotify named it in this turn */
+    uint64_t seen_bytes;       /* of output that was announced */
     struct run_acked acked, batch_end;
     uint64_t freed_bytes; /* of the output file, given back to the file system */
     struct run *next;

@@ -38,7 +38,7 @@ enum {
      * the machine is out of memory, before anything else that runs there. */
     WORKER_OOM_SCORE = 500,
     STUCK_MS = TREE_ROUNDS_MAX * TREE_ROUND_MS, /* what SIGKILL does not end within it is stuck */
-    STUCK_ROUND_MS = 500, /* and is looked at this often */
+    STUCK_ROUND_MS = 500,                       /* and is looked at this often */
 };
 
 struct shim {
@@ -55,9 +55,9 @@ struct shim {
     bool ended; /* the worker, not its tree */
     int wait_status;
     int asked_signal;
-    int64_t kill_asked_ms;      /* monotonic; 0 = its end was not demanded */
-    struct worker_stuck stuck;  /* as it was recorded last */
-    char bytes[READ_BYTES]; /* of one read */
+    int64_t kill_asked_ms;     /* monotonic; 0 = its end was not demanded */
+    struct worker_stuck stuck; /* as it was recorded last */
+    char bytes[READ_BYTES];    /* of one read */
 };
 
 static int64_t wall_ms(struct shim *shim)

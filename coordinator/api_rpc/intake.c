@@ -339,7 +339,7 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
                          struct worker_report *ret, struct error *err)
 {
     if (strlen(from->job) > JOB_ID_MAX || strlen(from->endpoint) > ENDPOINT_MAX ||
-        from->n_lost_ranks > INTAKE_LOST_RANKS_MAX)
+        from->n_lost_ranks > INTAKE_LOST_RANKS_MAX || from->n_stuck_pids > INTAKE_STUCK_PIDS_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "report of worker %.40s/%llu is out of bounds",
                          from->job, (unsigned long long)from->uid);
     *ret = (struct worker_report){
@@ -356,13 +356,16 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         .lost_ranks = from->lost_ranks,
         .lost_ranks_count = (int)from->n_lost_ranks,
         .start_error = from->start_error,
+        .stuck_pids = from->stuck_pids,
+        .stuck_count = (int)from->n_stuck_pids,
         .loss = NAN,
         .tokens_per_second = NAN,
     };
     if (from->wait && from->wait->waited_ms && !(ret->wait = intake_wait(from->wait, arena)))
         return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
     int rc = worker_state(from->state, &ret->state, err);
-    if (rc < 0 || ret->state != WORKER_EXITED)
+    bool ended = ret->state == WORKER_EXITED || (ret->stuck_count > 0 && from->exit);
+    if (rc < 0 || !ended)
         return rc;
     ret->exit = intake_exit(from->exit, arena);
     return ret->exit ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");

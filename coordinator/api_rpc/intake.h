@@ -14,6 +14,7 @@
 enum {
     INTAKE_WORKERS_MAX = 1024, /* reported by one node */
     INTAKE_LOST_RANKS_MAX = 65536,
+    INTAKE_STUCK_PIDS_MAX = 16,
 };
 
 /* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */

@@ -32,8 +32,10 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     const uint32_t *lost_ranks;
     int lost_ranks_count;
     const struct collective_wait *wait; /* NULL = it goes on */
-    const struct exit_info *exit;       /* with WORKER_EXITED */
-    const char *start_error;            /* "" = none */
+    const struct exit_info *exit;       /* with WORKER_EXITED; or with stuck_count */
+    const int64_t *stuck_pids;          /* what SIGKILL did not end */
+    int stuck_count;
+    const char *start_error;        /* "" = none */
     double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
     double saved_s; /* how long each step since the last report stood still to save, on average */
     int saved_samples; /* that say so */

@@ -109,7 +109,7 @@ void node_lose(struct step *step, struct node *node, const struct reason *reason
         return;
     node_set_state(step, node, NODE_LOST, reason);
     node->connected = false;
-    node->foreign = 0;
+    node->foreign = node->stuck = 0;
     for (struct map_entry *e; (e = map_first(&node->jobs));) {
         struct job *job = e->value;
         lose_workers(step, node, job);

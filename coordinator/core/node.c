@@ -77,11 +77,37 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
     return NODE_DRAINED;
 }
 
+/* The same state for another reason is news where a stuck process is one of the two. */
+static void retell(struct step *step, struct node *node, enum node_state state,
+                   const struct reason *reason)
+{
+    if (node->state == state && strcmp(node->reason.kind, reason->kind) != 0) {
+        node->reason = *reason;
+        step_store_node(step, node);
+    }
+    node_set_state(step, node, state, reason);
+}
+
+/* As if an administrator had cordoned it, for as long as the process is there. */
+static void cordon_stuck(struct step *step, struct node *node)
+{
+    struct reason reason;
+    reason_set(&reason, REASON_UNKILLABLE, "%s cannot be killed and keeps its slots%s",
+               node->stuck_text, node->stuck > 1 ? "; there are more" : "");
+    reason_hint(&reason, "`cat /proc/PID/wchan` there tells what the kernel waits for; the node "
+                         "takes work again when it has ended");
+    retell(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
+}
+
 /* The state of a node whose agent speaks to us. `why` is what an administrator says now, or "". */
 static void settle_state(struct step *step, struct node *node, const char *why)
 {
     struct reason reason;
     enum node_state state = NODE_READY;
+    if (node->stuck > 0) {
+        cordon_stuck(step, node);
+        return;
+    }
     if (node->foreign > 0) {
         reason_set(&reason, REASON_CLEARING, "ends %d worker%s nobody wants there any more",
                    node->foreign, node->foreign == 1 ? "" : "s");
@@ -95,7 +121,10 @@ static void settle_state(struct step *step, struct node *node, const char *why)
         reason_set(&reason, REASON_ADMINISTRATOR, "%s", why);
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
-    node_set_state(step, node, state, &reason);
+    if (strcmp(node->reason.kind, reason_name(REASON_UNKILLABLE)) == 0)
+        retell(step, node, state, &reason);
+    else
+        node_set_state(step, node, state, &reason);
 }
 
 static int check_facts(const struct node *facts, struct error *err)

@@ -55,17 +55,21 @@ static void sort_by_node(const struct group *base, int *ret_ranks, int *ret_firs
     ret_first[0] = 0;
 }
 
-/* It is not lost or drained, nor given back; nor is it one of a growing gang whose newcomers
- * failed: growth is dropped there, not repeated. */
+/* It is not lost or drained, nor given back. Nor is it one of a growing gang whose newcomers failed
+ * (growth is dropped there, not repeated), or one where a newcomer would wait for the slots of a
+ * process that cannot be killed. */
 static bool node_stays(const struct step *step, const struct job *job, const struct group *base,
                        bool growth, const struct node_ranks *node)
 {
     const struct worker *first = job_worker(job, base->members[node->ranks[0]]);
-    if (!node_usable(cluster_node(step->cluster, first->node)))
+    const struct node *where = cluster_node(step->cluster, first->node);
+    if (!node_usable(where))
         return false;
     for (int i = 0; i < node->count; i++) {
         const struct worker *worker = job_worker(job, base->members[node->ranks[i]]);
-        if (worker->leaving || (growth && !worker_living(worker) && !is_current(job, base, worker)))
+        bool ended = !worker_living(worker);
+        if (worker->leaving || (ended && where->stuck > 0) ||
+            (growth && ended && !is_current(job, base, worker)))
             return false;
     }
     return true;

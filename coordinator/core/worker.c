@@ -156,6 +156,19 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     worker_end(step, job, worker, &exit);
 }
 
+/* Its gang goes on without it. Its node takes no new work until its processes have gone. */
+static void take_stuck(struct step *step, struct job *job, struct worker *worker,
+                       const struct worker_report *report)
+{
+    struct exit_info exit = {.lost = true};
+    if (report->exit)
+        exit = *report->exit;
+    else
+        (void)str_printf(exit.text, sizeof exit.text, "SIGKILL does not end its process %lld",
+                         (long long)report->stuck_pids[0]);
+    worker_end(step, job, worker, &exit);
+}
+
 static void take_lost_ranks(struct step *step, struct job *job, const struct worker_report *report)
 {
     const struct group *group = &job->current;
@@ -308,6 +321,10 @@ static void take_worker(struct step *step, struct job *job, struct worker *worke
         take_exit(step, job, worker, report);
         return;
     }
+    if (report->stuck_count > 0) {
+        take_stuck(step, job, worker, report);
+        return;
+    }
     changed |= take_state(step, job, worker, report);
     if (changed)
         step_settle(step, job);
@@ -327,10 +344,27 @@ static void end_unnamed(struct step *step, struct node *node, struct job *job)
     }
 }
 
+/* Before the workers are taken: what becomes of their gangs depends on where none may start. */
+static void count_stuck(struct step *step, struct node *node, const struct worker_report *reports,
+                        int count)
+{
+    int before = node->stuck;
+    node->stuck = 0;
+    for (int i = count - 1; i >= 0; i--) {
+        if (!reports[i].stuck_count)
+            continue;
+        node->stuck++;
+        (void)str_printf(node->stuck_text, sizeof node->stuck_text, "process %lld of %s",
+                         (long long)reports[i].stuck_pids[0], reports[i].job);
+    }
+    step->place = step->place || node->stuck != before;
+}
+
 void workers_take(struct step *step, struct node *node, const struct worker_report *reports,
                   int count)
 {
     int foreign = node->foreign;
+    count_stuck(step, node, reports, count);
     node->stamp++;
     node->foreign = 0;
     for (int i = 0; i < count; i++) {

@@ -33,6 +33,7 @@ enum {
     SECRET_BYTES = 32,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
+    NODE_STUCK_TEXT_BYTES = 160,
     COLLECTIVE_RANKS_MAX = 16,
     REASON_OUTPUT_BYTES = 1024,
 };
@@ -146,6 +147,8 @@ struct node {
     uint64_t slot_map[NODE_SLOTS_MAX / 64]; /* bit = slot taken */
     int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them
                   */
+    int stuck;   /* workers whose processes SIGKILL does not end; it gets no new ones either */
+    char stuck_text[NODE_STUCK_TEXT_BYTES]; /* the first of them, as people read it */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
     struct heap_node timer;
     uint64_t stamp;          /* number of the inventory or report being taken */

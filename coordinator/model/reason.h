@@ -55,6 +55,7 @@
     X(STOP_OVERDUE, stop_overdue, "a worker does not end")                                         \
     X(REGISTERED, registered, "its agent registered")                                              \
     X(CLEARING, clearing, "ends workers nobody wants there any more")                              \
+    X(UNKILLABLE, unkillable, "a process on it does not end by SIGKILL")                           \
     X(REPORTED, reported, "its agent reports again")                                               \
     X(CONNECTION_LOST, connection_lost, "its connection is gone")                                  \
     X(COORDINATOR_RESTARTED, coordinator_restarted, "the coordinator restarted")                   \

@@ -59,7 +59,7 @@ static struct node *another(const struct node *like, int number)
     *node = *like;
     (void)str_printf(node->name, sizeof node->name, "%.50s+%d", like->name, number);
     node->state = NODE_READY;
-    node->slots_used = node->cpus_milli_used = node->foreign = 0;
+    node->slots_used = node->cpus_milli_used = node->foreign = node->stuck = 0;
     node->memory_bytes_used = 0;
     memset(node->slot_map, 0, sizeof node->slot_map);
     memset(&node->jobs, 0, sizeof node->jobs);

@@ -30,6 +30,8 @@ enum {
     STALL_MAX_MS = 5000,
     DISK_MAX_MS = 5000,
     CLOCK_JUMP_MAX_MS = 3600 * 1000,
+    STUCK_MIN_MS = 4000,
+    STUCK_STEP_MS = 2000,
 };
 
 struct faults {
@@ -129,6 +131,8 @@ static void hang_process(struct faults *faults)
             process->world_size < 2 || one_hangs_already(faults->stage, process->key.job))
             continue;
         process->hung = true;
+        if (process->pid % 3 == 0) /* of a driver: no chance of its own, so that worlds stay */
+            process->stuck_ms = STUCK_MIN_MS + (int)(process->pid % 13) * STUCK_STEP_MS;
         process->program->stalled_until_ms = INT64_MAX - 1;
         world_note(process->world, "%s/%llu on %s hangs", process->key.job,
                    (unsigned long long)process->key.uid, node->name);

@@ -11,7 +11,7 @@
 #include "tests/sim/stage.h"
 #include "tests/sim/training.h"
 
-enum { START_MAX_MS = 20, REAP_MAX_MS = 10, FIRST_PID = 1000 };
+enum { START_MAX_MS = 20, REAP_MAX_MS = 10, FIRST_PID = 1000, STUCK_AFTER_MS = 3000 };
 
 bool process_lives(const struct process *process)
 {
@@ -76,10 +76,53 @@ void process_die(struct process *process, const struct worker_exit *exit)
     world_at(world, world->now_ms + rng_between(&world->rng, 0, REAP_MAX_MS), exit_due, process);
 }
 
+static void tell_stuck(void *arg)
+{
+    struct process *process = arg;
+    struct sim_node *node = process->node;
+    struct worker_stuck stuck = {
+        .pids = {process->pid}, .count = 1, .wall_ms = process->world->now_ms};
+    if (!node->open || !process_lives(process))
+        return;
+    process->told_stuck = true;
+    node->events.stuck(node->events.arg, &process->key, &stuck);
+}
+
+static void stuck_due(struct world *world, void *arg)
+{
+    struct process *process = arg;
+    (void)world;
+    if (process->node->open)
+        program_post(process->node->agent_program, tell_stuck, process);
+}
+
+static void unstuck_due(struct world *world, void *arg)
+{
+    (void)world;
+    process_die(arg, &(struct worker_exit){.signal = SIGKILL});
+}
+
+/* A driver holds it: it ends when the driver lets it go. */
+static void stick(struct process *process)
+{
+    struct world *world = process->world;
+    if (process->killed)
+        return;
+    process->killed = true;
+    world_note(world, "%s/%llu on %s cannot be killed for %d ms", process->key.job,
+               (unsigned long long)process->key.uid, process->node->name, process->stuck_ms);
+    world_at(world, world->now_ms + STUCK_AFTER_MS, stuck_due, process);
+    world_at(world, world->now_ms + process->stuck_ms, unstuck_due, process);
+}
+
 void process_signal(struct process *process, int signal)
 {
     if (!process_lives(process))
         return;
+    if (signal == SIGKILL && process->stuck_ms) {
+        stick(process);
+        return;
+    }
     if (signal == SIGTERM && (process->script.ignores_term || process->hung))
         return;
     if (signal == SIGTERM && training_stop(process))
@@ -111,6 +154,8 @@ static int launcher_open(void *self, const struct launcher_events *events, struc
                                      .exit = process->exit,
                                      .memory = process->memory};
         events->found(events->arg, &found);
+        if (process->told_stuck && process_lives(process)) /* its record is still there */
+            world_at(node->world, node->world->now_ms, stuck_due, node->processes[i]);
     }
     return 0;
 }

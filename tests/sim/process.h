@@ -39,6 +39,9 @@ struct process {
     bool forgotten; /* its run directory is gone */
     bool trained;   /* has been in a whole gang: it has state */
     bool hung;      /* stands still, hears no SIGTERM */
+    int stuck_ms;   /* how long SIGKILL does not end it either, 0 = it does at once */
+    bool killed;    /* with stuck_ms: SIGKILL was sent */
+    bool told_stuck;
     /* in the coordinator's eyes while it lived: it did too, or it was lost with its node */
     bool counted, given_up;
     /* the program; NULL once it has ended */

@@ -159,7 +159,7 @@ Test(rundir, secrets_are_for_the_agent_alone)
     cr_assert_eq(rundir_write_worker(&dir, &worker, NULL), 0);
     cr_expect_eq(mode_of("launch.json"), 0600);
     cr_expect_eq(mode_of("memory.json"), 0600);
-    cr_expect_eq(mode_of("worker.json"), 0644);
+    cr_expect_eq(mode_of("worker.json"), 0600);
     cr_expect_eq(mode_of("work"), 0700);
 }
 

@@ -125,11 +125,11 @@ Test(stuck, a_worker_that_cannot_be_killed_has_not_ended)
 
 Test(stuck, what_a_worker_left_behind_keeps_it_from_ending)
 {
-    struct rig_worker *w =
-        rig_sh(&rig, 1, "setsid sleep 1000 & echo left=$!; exec sleep 1000");
+    struct rig_worker *w = rig_sh(&rig, 1, "setsid sleep 1000 & echo left=$!; exec sleep 1000");
     (void)w;
     int64_t left = number_of(1, "left=");
     freeze(left);
+    cr_assert(rig_until(&rig, &w->started));
     kill((pid_t)w->pid, SIGTERM);
     cr_assert(rig_until(&rig, &w->is_stuck));
     cr_expect(w->stuck.ended);

@@ -147,6 +147,50 @@ Test(supervisor, a_worker_is_pinned_to_its_cores)
     cr_expect(rig_output_has(&rig, 2, expected));
 }
 
+static bool score_of_self(int score)
+{
+    FILE *file = fopen("/proc/self/oom_score_adj", "we");
+    bool written = file && fprintf(file, "%d", score) > 0;
+    if (file)
+        written = fclose(file) == 0 && written;
+    return written;
+}
+
+/* The unit of the agent protects it; what it starts is what should go first. */
+Test(supervisor, a_worker_ends_before_its_agent_when_memory_is_short)
+{
+    (void)score_of_self(-500); /* as the unit does; not everybody may */
+    struct rig_worker *w = rig_sh(&rig, 1, "cat /proc/self/oom_score_adj");
+    cr_assert(rig_until(&rig, &w->ended));
+    expect_output(1, "o 500\n");
+    cr_assert(score_of_self(700));
+    w = rig_sh(&rig, 2, "cat /proc/self/oom_score_adj");
+    cr_assert(rig_until(&rig, &w->ended));
+    expect_output(2, "o 700\n");
+}
+
+Test(supervisor, files_of_a_worker_are_its_agents_alone)
+{
+    struct stat status;
+    char path[256];
+    umask(0);
+    struct rig_worker *w = rig_sh(&rig, 1, "echo secret; echo secret >&2; exit 3");
+    cr_assert(rig_until(&rig, &w->ended));
+    struct worker_memory memory = {.aware = true};
+    rig.launcher.remember(rig.launcher.self, &w->key, &memory);
+    struct output_batch batch;
+    cr_assert_eq(rig.launcher.read_output(rig.launcher.self, &w->key, 1000, &batch, NULL), 0);
+    rig.launcher.acknowledge(rig.launcher.self, &w->key, 2);
+    output_batch_fini(&batch);
+    static const char *const files[] = {"launch.json", "shim.json",   "worker.json", "output",
+                                        "exit.json",   "memory.json", "acked.json",  "shim.log"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(path, sizeof(path), "%s/runs/job.1/%s", rig.dir, files[i]);
+        cr_assert_eq(stat(path, &status), 0, "%s", path);
+        cr_expect_eq(status.st_mode & 0777, 0600, "%s: %o", files[i], status.st_mode);
+    }
+}
+
 Test(supervisor, a_signal_is_named)
 {
     struct rig_worker *w = rig_sh(&rig, 1, "kill -SEGV $$");

@@ -131,6 +131,7 @@ struct story_node *story_node(struct story *story, const char *name)
 static void fill_reports(struct story *story, struct story_node *node, struct worker_report *ret)
 {
     static char endpoints[STORY_WORKERS_MAX][48];
+    static const int64_t stuck_pid = 4711;
     for (int i = 0; i < node->workers_count; i++) {
         struct story_worker *w = &node->workers[i];
         (void)snprintf(endpoints[i], sizeof endpoints[i], "tcp://%s:%d", node->name, i);
@@ -150,6 +151,8 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
                                         .lost_ranks = w->lost_ranks,
                                         .lost_ranks_count = w->lost_count,
                                         .wait = w->wait.waited_ms ? &w->wait : NULL,
+                                        .stuck_pids = &stuck_pid,
+                                        .stuck_count = w->stuck,
                                         .exit = w->exited ? &w->exit : NULL,
                                         .start_error = w->start_error ? w->start_error : "",
                                         .loss = NAN,
@@ -242,7 +245,7 @@ static void end(struct story *story, struct story_worker *worker, int code, int 
 
 static void stop(struct following *f, struct story_worker *worker)
 {
-    if (worker->exited)
+    if (worker->exited || worker->stuck)
         return;
     if (!worker->term_at)
         worker->term_at = f->story->now_ms;

@@ -25,6 +25,7 @@ struct story_worker {
     int lost_count, rank;
     bool unborn; /* its process is not known yet */
     bool exited, stopping, ignores_term, never_joins;
+    bool stuck; /* SIGKILL does not end it, until this is taken back */
     int64_t term_at;
     struct exit_info exit;
     const char *start_error;     /* with exited; NULL = it ran */

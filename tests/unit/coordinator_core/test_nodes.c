@@ -190,6 +190,58 @@ Test(nodes, a_node_that_returns_with_old_workers_gets_new_ones_when_they_have_en
     story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
 }
 
+Test(nodes, a_process_that_cannot_be_killed_closes_its_node_until_it_has_gone)
+{
+    story_running_pair(&s, &story_pair);
+    struct story_worker *w = story_worker(&s, "j1", 1, NULL);
+    w->stuck = true;
+    story_report(&s, "b");
+    story_follow(&s);
+    story_expect(&s, "b cordoned unkillable\nj1 reforming worker_lost\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 1, "nobody waits for its slots");
+    const struct node *b = cluster_node(s.cluster, "b");
+    cr_expect(strstr(b->reason.text, "process 4711 of j1 cannot be killed"), "%s", b->reason.text);
+    story_node_set(&s, "b", NODE_UNCORDON);
+    story_wait(&s, 60000);
+    story_expect(&s, "");
+    cr_expect_eq(b->state, NODE_CORDONED, "an administrator's word does not free its slots");
+    w->stuck = false;
+    story_report(&s, "b");
+    story_follow(&s);
+    story_expect(&s, "b ready reported\nj1 reforming growing\nj1 running all_joined\n");
+}
+
+Test(nodes, what_an_administrator_wants_of_a_node_with_a_stuck_process_counts_after_it)
+{
+    story_running_pair(&s, &story_pair);
+    struct story_worker *w = story_worker(&s, "j1", 1, NULL);
+    w->stuck = true;
+    story_report(&s, "b");
+    story_follow(&s);
+    s.trace[0] = 0;
+    story_node_set(&s, "b", NODE_CORDON);
+    const struct node *b = cluster_node(s.cluster, "b");
+    cr_expect_str_eq(b->reason.kind, "unkillable");
+    w->stuck = false;
+    story_report(&s, "b");
+    story_follow(&s);
+    story_expect(&s, "");
+    cr_expect_eq(b->state, NODE_CORDONED);
+    cr_expect_str_eq(b->reason.kind, "administrator");
+    w = story_worker(&s, "j1", 0, NULL);
+    w->stuck = true;
+    story_node_set(&s, "a", NODE_DRAIN);
+    story_report(&s, "a");
+    story_wait(&s, 2000);
+    const struct node *a = cluster_node(s.cluster, "a");
+    cr_expect_eq(a->state, NODE_DRAINING, "it is not empty");
+    cr_expect_str_eq(a->reason.kind, "unkillable");
+    w->stuck = false;
+    story_report(&s, "a");
+    story_follow(&s);
+    cr_expect_eq(a->state, NODE_DRAINED);
+}
+
 Test(nodes, draining_moves_a_gang_away)
 {
     story_running_pair(&s, &story_pair);
