@@ -130,10 +130,13 @@ static int start_worker(struct agent *agent, const struct assignment *a, struct 
     char cores[CORES_TEXT_BYTES];
     struct cores_request request = {a->slot, a->slots, agent->inventory.slots, a->cpus};
     cores_share(&agent->cores, &request, cores);
+    const char *gpus[INVENTORY_GPUS_MAX];
+    inventory_uuids(&agent->inventory, gpus);
     struct environment_facts facts = {.inherited = agent->inherited,
                                       .socket = worker_socket_url(agent->socket),
                                       .cores = cores,
-                                      .gpus = agent->inventory.gpus_count > 0};
+                                      .gpus = agent->inventory.gpus_count ? gpus : NULL,
+                                      .gpus_count = (uint32_t)agent->inventory.gpus_count};
     struct launch launch = {.key = a->key,
                             .generation = a->generation,
                             .rank = a->rank,
@@ -310,10 +313,8 @@ static void on_stuck(void *arg, const struct worker_key *key, const struct worke
 {
     struct agent *agent = arg;
     struct agent_event event = {.kind = AGENT_EVENT_STUCK, .key = *key, .stuck = stuck};
-    log_error(agent->log,
-              "SIGKILL does not end a worker; this node takes no new work until it ends",
-              log_str("job", key->job), log_int("uid", (int64_t)key->uid),
-              log_int("processes", stuck->count), log_int("first_pid", stuck->pids[0]));
+    log_error(agent->log, "SIGKILL does not end a worker; no new work here until it has ended",
+              log_str("job", key->job), log_int("pid", stuck->pids[0]));
     handle(agent, &event);
 }
 

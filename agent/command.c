@@ -81,6 +81,12 @@ static const struct args_option options[] = {
      .value_name = "FIRST-LAST",
      .fallback = "21000-24999",
      .help = "ports the coordinator may give to jobs as MASTER_PORT"},
+    {.name = "cgroup",
+     .kind = ARGS_OPTION,
+     .fallback = "auto",
+     .value_name = "WHERE",
+     .help = "where workers get their cgroups: auto, off, or a cgroup of version 2 that was "
+             "delegated for them, as /system.slice/muster-workers.service"},
     {.name = "worker-user",
      .kind = ARGS_OPTION,
      .value_name = "USER",
@@ -118,6 +124,7 @@ struct program {
     char dir[DIR_BYTES];
     char runs[DIR_BYTES + 8];
     char token[TOKEN_FILE_MAX_BYTES];
+    struct cgroup_home home;
     char address[128];
     char hub_url[PLACE_SOCKET_MAX + 16];
     char exe[PATH_MAX];
@@ -264,7 +271,14 @@ static int take_stock(struct program *p, struct error *err)
         inventory->memory_bytes = (uint64_t)args_integer(&p->args, "memory");
     if (args_given(&p->args, "slots"))
         inventory->slots = (uint32_t)args_integer(&p->args, "slots");
-    else if (!inventory->gpus_count && args_given(&p->args, "cpus"))
+    if (inventory->gpus_count && inventory->slots > (uint32_t)inventory->gpus_count) {
+        error_set(err, E_INVALID_ARGUMENT, "--slots %u: slots are GPUs here, and there %s %d",
+                  inventory->slots, inventory->gpus_count == 1 ? "is" : "are",
+                  inventory->gpus_count);
+        error_hint(err, "leave --slots out to offer all of them");
+        return E_INVALID_ARGUMENT;
+    }
+    if (!inventory->gpus_count && !args_given(&p->args, "slots") && args_given(&p->args, "cpus"))
         inventory->slots = inventory->cpus >= 1 ? (uint32_t)inventory->cpus : 1;
     if (!inventory->gpus_count)
         rc = cores_read(args_text(&p->args, "cores"), &p->options.cores, err);
@@ -334,6 +348,20 @@ static int take_signals(struct program *p, struct error *err)
     return p->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
 }
 
+/* Also what the node says of itself: jobs can ask for it, and people see what is not enforced. */
+static int find_home(struct program *p, struct error *err)
+{
+    struct inventory *inventory = &p->options.inventory;
+    cgroup_home_find(args_text(&p->args, "cgroup"), &p->home);
+    if (p->home.kind == CGROUP_NONE)
+        (void)str_printf(inventory->unenforced, sizeof(inventory->unenforced),
+                         "resources.memory is not enforced: %s", p->home.why);
+    for (int i = 0; i < inventory->labels_count; i++)
+        if (strcmp(inventory->labels[i].key, "cgroup") == 0)
+            return 0; /* an administrator's word */
+    return inventory_label(inventory, "cgroup", cgroup_kind_name(p->home.kind), err);
+}
+
 static int build_launcher(struct program *p, struct error *err)
 {
     const char *const shim_argv[] = {p->exe, "shim", NULL};
@@ -341,7 +369,8 @@ static int build_launcher(struct program *p, struct error *err)
                                           .shim_argv = shim_argv,
                                           .change_user = p->user.change,
                                           .uid = p->user.uid,
-                                          .gid = p->user.gid};
+                                          .gid = p->user.gid,
+                                          .home = p->home};
     find_exe(p);
     (void)str_printf(p->runs, sizeof(p->runs), "%s/runs", p->dir);
     int rc = launcher_shim_new(&shims, &p->env, p->loop, &p->shims, err);
@@ -398,6 +427,8 @@ static int run(struct program *p)
     if (!rc)
         rc = find_place(p, &err);
     if (!rc)
+        rc = find_home(p, &err);
+    if (!rc)
         rc = build(p, &err);
     if (rc) {
         fprintf(stderr, "muster agent: %s\n", err.text);
@@ -407,7 +438,10 @@ static int run(struct program *p)
     }
     guard_socket(p);
     log_info(&p->log, "agent starts", log_str("node", p->name), log_str("data", p->dir),
-             log_int("slots", p->options.inventory.slots), log_str("address", p->address));
+             log_int("slots", p->options.inventory.slots), log_str("address", p->address),
+             log_str("cgroup", cgroup_kind_name(p->home.kind)));
+    if (p->options.inventory.unenforced[0])
+        log_warn(&p->log, p->options.inventory.unenforced);
     loop_run(p->loop);
     agent_free(p->agent);
     launcher_shim_free(p->shims);

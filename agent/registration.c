@@ -54,6 +54,7 @@ int registration_fill(const struct inventory *inventory, struct arena *arena,
     ret->slots = inventory->slots;
     ret->cpus = inventory->cpus;
     ret->memory_bytes = inventory->memory_bytes;
+    ret->unenforced = text_of(inventory->unenforced);
     return fill_labels(inventory, arena, ret) && fill_gpus(inventory, arena, ret)
                ? 0
                : E_RESOURCE_EXHAUSTED;

@@ -64,6 +64,14 @@ static void node_row(struct table *table, const Muster__Node *node)
     table_cell(table, "%s", told ? node->reason->text : "");
 }
 
+/* After the table: what a node cannot do for the jobs that ask for it. */
+static void tell_unenforced(const Muster__ListNodesAnswer *answer)
+{
+    for (size_t i = 0; i < answer->n_nodes; i++)
+        if (answer->nodes[i]->unenforced[0])
+            printf("%s: %s\n", answer->nodes[i]->name, answer->nodes[i]->unenforced);
+}
+
 static int run_list(const struct args *args)
 {
     Muster__ListNodesRequest request = MUSTER__LIST_NODES_REQUEST__INIT;
@@ -81,6 +89,7 @@ static int run_list(const struct args *args)
             node_row(&table, answer->nodes[i]);
         table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
         table_fini(&table);
+        tell_unenforced(answer);
     }
     rpc_message_free(answer);
     return EXIT_DONE;

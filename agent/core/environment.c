@@ -113,13 +113,16 @@ static void set_devices(struct environment *env, const struct assignment *a,
         set(env, "ACCELERATE_USE_CPU", "true");
         return;
     }
+    /* Indices differ from program to program and change when a GPU falls off the bus; UUIDs name
+     * the device (CUDA C Programming Guide, "CUDA Environment Variables"). */
     const char *list = "";
-    for (uint32_t i = 0; i < a->slots && list; i++)
-        list = arena_printf(env->arena, "%s%s%" PRIu32, list, i ? "," : "", a->slot + i);
+    for (uint32_t i = a->slot; i < a->slot + a->slots && i < facts->gpus_count && list; i++)
+        list = arena_printf(env->arena, "%s%s%s", list, list[0] ? "," : "", facts->gpus[i]);
     if (list)
         set(env, "CUDA_VISIBLE_DEVICES", list);
     else
         env->failed = true;
+    set(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"); /* nvidia-smi's, where models differ */
 }
 
 static void set_muster(struct environment *env, const struct assignment *a,

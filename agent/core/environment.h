@@ -24,7 +24,8 @@ struct environment_facts {        /* of this node */
     const char *const *inherited; /* NULL-terminated "NAME=value"; NULL = none */
     const char *socket;           /* URL of the worker hub */
     const char *cores;            /* the worker is pinned to; "" = none */
-    bool gpus;                    /* slots are GPUs */
+    const char *const *gpus;      /* UUIDs by slot; NULL = slots are no GPUs */
+    uint32_t gpus_count;
 };
 
 /* NULL-terminated "NAME=value" in byte order, in `arena`. E_INVALID_ARGUMENT for a name of the job

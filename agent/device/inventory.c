@@ -79,6 +79,12 @@ static uint64_t count_memory(void)
     return (uint64_t)bytes;
 }
 
+void inventory_uuids(const struct inventory *inventory, const char *ret[INVENTORY_GPUS_MAX])
+{
+    for (int i = 0; i < inventory->gpus_count; i++)
+        ret[i] = inventory->gpus[i].uuid;
+}
+
 int inventory_label(struct inventory *inventory, const char *key, const char *value,
                     struct error *err)
 {

@@ -10,8 +10,8 @@
 
 enum { INVENTORY_GPUS_MAX = 16, INVENTORY_LABELS_MAX = 64 };
 
-struct inventory_gpu {
-    int index;
+struct inventory_gpu { /* slot n is the n-th that can be read, whatever its index */
+    int index;         /* NVML's and nvidia-smi's */
     char model[64];
     char uuid[48];
     uint64_t memory_bytes;
@@ -30,11 +30,15 @@ struct inventory {
     int gpus_count;
     struct inventory_label labels[INVENTORY_LABELS_MAX]; /* ascending by key */
     int labels_count;
+    char unenforced[256]; /* limits of workers that cannot be enforced here, and why; "" = none */
 };
 
 /* All of it, labels hostname, os, arch, gpu.model included. GPUs are those NVML shows; no library
  * or no driver means none. */
 int inventory_read(struct inventory *ret, struct error *err);
+
+/* UUIDs of the GPUs by slot, borrowed from `inventory`. */
+void inventory_uuids(const struct inventory *inventory, const char *ret[INVENTORY_GPUS_MAX]);
 
 /* Set or replace a label. E_INVALID_ARGUMENT if key or value is too long or empty,
  * E_RESOURCE_EXHAUSTED when the table is full. */

@@ -4,15 +4,17 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
 
-enum { TEXT_BYTES = 16384 };
+enum { TEXT_BYTES = 16384, MOVE_ROUNDS_MAX = 64 };
 
 #define V2_ROOT "/sys/fs/cgroup"
 #define V1_ROOT "/sys/fs/cgroup/memory"
@@ -79,9 +81,162 @@ static bool word_in(const char *text, const char *word)
     return false;
 }
 
-static bool make_in(struct cgroup *cgroup, const char *parent, const char *name)
+const char *cgroup_kind_name(enum cgroup_kind kind)
 {
-    if (str_printf(cgroup->path, sizeof(cgroup->path), "%s/muster.%s", parent, name))
+    switch (kind) {
+    case CGROUP_NONE:
+        break;
+    case CGROUP_V1:
+        return "v1";
+    case CGROUP_V2:
+        return "v2";
+    }
+    return "none";
+}
+
+static bool refuse(struct cgroup_home *home, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool refuse(struct cgroup_home *home, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(home->why, sizeof(home->why), fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* systemd marks what it has delegated with an extended attribute, by its version with one name or
+ * the other. */
+static bool delegated(const char *path)
+{
+    char value[2];
+    return getxattr(path, "trusted.delegate", value, sizeof(value)) == 1 ||
+           getxattr(path, "user.delegate", value, sizeof(value)) == 1;
+}
+
+/* All processes of `parent` itself go to its child of that name. New ones may come meanwhile, from
+ * those that have not moved yet. */
+static bool move_processes(struct cgroup_home *home, const char *parent, const char *child_name)
+{
+    char child[CGROUP_PATH_MAX], text[TEXT_BYTES], pid[24], path[CGROUP_PATH_MAX];
+    if (str_printf(child, sizeof(child), "%s/%s", parent, child_name) ||
+        str_printf(path, sizeof(path), "%s/cgroup.procs", parent))
+        return refuse(home, "the path of %.150s is too long", parent);
+    if (mkdir(child, 0755) && errno != EEXIST)
+        return refuse(home, "cannot make %.150s: %s", child, strerror(errno));
+    for (int round = 0; round < MOVE_ROUNDS_MAX; round++) {
+        struct str rest, line;
+        if (!read_text(path, text))
+            return refuse(home, "cannot read %.150s: %s", path, strerror(errno));
+        if (!text[0])
+            return true;
+        rest = str_of(text);
+        while (str_next(&rest, '\n', &line)) {
+            (void)str_printf(pid, sizeof(pid), "%.*s", (int)line.size, line.data);
+            if (line.size > 0 && !write_file(child, "cgroup.procs", pid) && errno != ESRCH)
+                return refuse(home, "cannot move process %s to %.150s: %s", pid, child,
+                              strerror(errno));
+        }
+    }
+    return refuse(home, "processes appear in %.150s faster than they can be moved", parent);
+}
+
+static bool give_memory(const char *parent)
+{
+    return write_file(parent, "cgroup.subtree_control", "+memory");
+}
+
+static bool refuse_errno(struct cgroup_home *home, const char *parent)
+{
+    return refuse(home, "%.150s does not give its memory controller away: %s", parent,
+                  strerror(errno));
+}
+
+/* What was delegated for this: by the shipped units, or by an administrator. */
+static bool find_wished(struct cgroup_home *home, const char *wish)
+{
+    if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s%s", wish[0] == '/' ? "" : "/", wish))
+        return refuse(home, "the path %.150s is too long", wish);
+    if (access(home->path, F_OK))
+        return refuse(home, "there is no cgroup %.150s: does its unit run?", wish);
+    if (!give_memory(home->path) &&
+        (!move_processes(home, home->path, "holder") || !give_memory(home->path)))
+        return home->why[0] ? false : refuse_errno(home, home->path);
+    if (str_printf(home->shims, sizeof(home->shims), "%s/shims", home->path) ||
+        (mkdir(home->shims, 0755) && errno != EEXIST))
+        return refuse(home, "cannot make %.150s/shims: %s", home->path, strerror(errno));
+    return true;
+}
+
+/* Below where this process is. Processes of others are moved only where all that is there is ours:
+ * in the root of a cgroup namespace (a container), and in a scope that was delegated. A service is
+ * not: systemd before 254 could not start it again. */
+static bool find_own(struct cgroup_home *home)
+{
+    char place[CGROUP_PATH_MAX];
+    own_place("", place);
+    size_t size = strlen(place);
+    if (str_ends(place, "/agent")) { /* DelegateSubgroup=agent, or an agent before us */
+        place[size - strlen("/agent")] = '\0';
+    } else if (strcmp(place, "/") == 0) {
+        place[0] = '\0';
+    }
+    if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s", place))
+        return refuse(home, "the path of %.150s is too long", place);
+    if (give_memory(home->path))
+        return true;
+    if (errno != EBUSY)
+        return refuse_errno(home, home->path);
+    if (place[0] && !(str_ends(place, ".scope") && delegated(home->path)))
+        return refuse(home,
+                      "other processes live in %.120s, which is not delegated: use the units of "
+                      "deploy/systemd, or systemd-run --scope -p Delegate=yes",
+                      place);
+    return move_processes(home, home->path, "agent") &&
+           (give_memory(home->path) || refuse_errno(home, home->path));
+}
+
+static bool find_v2(struct cgroup_home *home, const char *wish)
+{
+    char controllers[TEXT_BYTES];
+    if (!read_text(V2_ROOT "/cgroup.controllers", controllers) || !word_in(controllers, "memory"))
+        return refuse(home, "no cgroup hierarchy with a memory controller");
+    return strcmp(wish, "auto") == 0 ? find_own(home) : find_wished(home, wish);
+}
+
+static bool find_v1(struct cgroup_home *home)
+{
+    char place[CGROUP_PATH_MAX];
+    if (access(V1_ROOT "/memory.limit_in_bytes", F_OK))
+        return false;
+    own_place("memory", place);
+    if (str_printf(home->path, sizeof(home->path), V1_ROOT "%s", place))
+        return false;
+    if (access(home->path, F_OK)) /* mounted below what /proc names, as in a container */
+        (void)str_copy(home->path, sizeof(home->path), V1_ROOT);
+    return true;
+}
+
+void cgroup_home_find(const char *wish, struct cgroup_home *ret)
+{
+    struct cgroup_home home = {.kind = CGROUP_NONE};
+    if (strcmp(wish, "off") == 0)
+        (void)refuse(&home, "switched off by --cgroup off");
+    else if (find_v2(&home, wish))
+        home.kind = CGROUP_V2;
+    else if (find_v1(&home))
+        home.kind = CGROUP_V1;
+    if (home.kind == CGROUP_NONE)
+        home.path[0] = home.shims[0] = '\0';
+    else
+        home.why[0] = '\0';
+    *ret = home;
+}
+
+static bool make_in(const struct cgroup_home *home, const char *name, struct cgroup *cgroup)
+{
+    if (str_printf(cgroup->path, sizeof(cgroup->path), "%s/muster.%s", home->path, name))
         return false;
     if (mkdir(cgroup->path, 0755) == 0)
         return true;
@@ -91,41 +246,6 @@ static bool make_in(struct cgroup *cgroup, const char *parent, const char *name)
     (void)str_printf(cgroup->why, sizeof(cgroup->why), "cannot make %.150s: %s", cgroup->path,
                      strerror(errno));
     return false;
-}
-
-/* A cgroup that has processes of its own may not hand controllers to children ("no internal
- * processes"): then its parent may, if it was delegated to us (systemd's DelegateSubgroup=agent
- * puts the agent one level below what it may use). */
-static bool create_v2(struct cgroup *cgroup, const char *name)
-{
-    char controllers[TEXT_BYTES], place[CGROUP_PATH_MAX], parent[CGROUP_PATH_MAX];
-    if (!read_text(V2_ROOT "/cgroup.controllers", controllers) || !word_in(controllers, "memory"))
-        return false;
-    own_place("", place);
-    if (str_ends(place, "/agent"))
-        place[strlen(place) - strlen("/agent")] = '\0';
-    if (str_printf(parent, sizeof(parent), V2_ROOT "%s", place))
-        return false;
-    if (!write_file(parent, "cgroup.subtree_control", "+memory")) {
-        (void)str_printf(cgroup->why, sizeof(cgroup->why),
-                         "%.150s does not give its memory controller away: %s", parent,
-                         strerror(errno));
-        return false;
-    }
-    return make_in(cgroup, parent, name);
-}
-
-static bool create_v1(struct cgroup *cgroup, const char *name)
-{
-    char place[CGROUP_PATH_MAX], parent[CGROUP_PATH_MAX];
-    if (access(V1_ROOT "/memory.limit_in_bytes", F_OK))
-        return false;
-    own_place("memory", place);
-    if (str_printf(parent, sizeof(parent), V1_ROOT "%s", place))
-        return false;
-    if (access(parent, F_OK)) /* mounted below what /proc names, as in a container */
-        (void)str_copy(parent, sizeof(parent), V1_ROOT);
-    return make_in(cgroup, parent, name);
 }
 
 static void limit(struct cgroup *cgroup, uint64_t memory_bytes)
@@ -144,19 +264,18 @@ static void limit(struct cgroup *cgroup, uint64_t memory_bytes)
         (void)write_file(cgroup->path, "memory.memsw.limit_in_bytes", text);
 }
 
-void cgroup_create(const char *name, uint64_t memory_bytes, struct cgroup *ret)
+void cgroup_create(const struct cgroup_home *home, const char *name, uint64_t memory_bytes,
+                   struct cgroup *ret)
 {
     *ret = (struct cgroup){.kind = CGROUP_NONE};
-    (void)str_copy(ret->why, sizeof(ret->why), "no cgroup hierarchy with a memory controller");
-    if (create_v2(ret, name))
-        ret->kind = CGROUP_V2;
-    else if (create_v1(ret, name))
-        ret->kind = CGROUP_V1;
-    if (ret->kind == CGROUP_NONE) {
+    (void)str_copy(ret->why, sizeof(ret->why), home->why);
+    if (home->kind == CGROUP_NONE)
+        return;
+    if (!make_in(home, name, ret)) {
         ret->path[0] = '\0';
         return;
     }
-    ret->why[0] = '\0';
+    ret->kind = home->kind;
     if (memory_bytes > 0)
         limit(ret, memory_bytes);
 }
@@ -173,13 +292,22 @@ void cgroup_open(const char *path, struct cgroup *ret)
     ret->kind = read_file(ret, "memory.oom_control", text) ? CGROUP_V1 : CGROUP_V2;
 }
 
-int cgroup_procs_fd(const struct cgroup *cgroup)
+static int open_procs(const char *folder)
 {
     char path[CGROUP_PATH_MAX];
-    if (cgroup->kind == CGROUP_NONE ||
-        str_printf(path, sizeof(path), "%s/cgroup.procs", cgroup->path))
+    if (!folder[0] || str_printf(path, sizeof(path), "%s/cgroup.procs", folder))
         return -1;
     return open(path, O_WRONLY | O_CLOEXEC);
+}
+
+int cgroup_home_shims_fd(const struct cgroup_home *home)
+{
+    return open_procs(home->shims);
+}
+
+int cgroup_procs_fd(const struct cgroup *cgroup)
+{
+    return cgroup->kind == CGROUP_NONE ? -1 : open_procs(cgroup->path);
 }
 
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)

@@ -3,7 +3,20 @@
  * controller, else version 1's memory hierarchy, else none; which one, and why not, is recorded.
  * Without a cgroup the limit is not enforced and the tree is followed by parentage.
  *
- * Sources: kernel Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+ * Version 2 allows limits below a cgroup only if no process lives in that cgroup itself ("no
+ * internal processes"). So workers' cgroups need a parent that is theirs:
+ *
+ *   systemd, deploy/systemd        a container              DelegateSubgroup=agent (systemd 254)
+ *     muster-workers.service         /  (its namespace)       muster-agent.service
+ *     ├ holder   its one process     ├ agent    all there     ├ agent      the agent
+ *     ├ shims                        ├ muster.j1.1...         ├ muster.j1.1...
+ *     ├ muster.j1.1...               └ muster.j1.2...         └ muster.j1.2...
+ *     └ muster.j1.2...
+ *
+ * docs/adr/0010 has why the agent's own unit cannot be that parent under systemd before 254.
+ *
+ * Sources: kernel Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst; systemd's
+ * docs/CGROUP_DELEGATION.md.
  */
 #ifndef SUPERVISOR_CGROUP_H
 #define SUPERVISOR_CGROUP_H
@@ -16,15 +29,35 @@ enum { CGROUP_PATH_MAX = 512, CGROUP_WHY_BYTES = 256, CGROUP_PROCS_MAX = 4096 };
 
 enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
+struct cgroup_home { /* where workers get theirs; plain */
+    enum cgroup_kind kind;
+    char path[CGROUP_PATH_MAX];  /* their parent; "" = none */
+    char shims[CGROUP_PATH_MAX]; /* the cgroup shims go to; "" = they stay in the agent's */
+    char why[CGROUP_WHY_BYTES];  /* why there is none */
+};
+
 struct cgroup { /* plain: a name, no descriptors */
     enum cgroup_kind kind;
     char path[CGROUP_PATH_MAX]; /* "" = none */
     char why[CGROUP_WHY_BYTES]; /* why there is none, or no limit */
 };
 
-/* Make "muster.<name>" below this process's own cgroup; the name must be unique on the machine, for
- * all in it will be killed one day. Never fails: CGROUP_NONE has a reason. */
-void cgroup_create(const char *name, uint64_t memory_bytes, struct cgroup *ret);
+/* The word of the node's label: "v1", "v2" or "none". */
+const char *cgroup_kind_name(enum cgroup_kind kind);
+
+/* Find the parent and make it ready; once, when the agent starts. Processes may move: those of the
+ * parent itself go to a child. `wish` is "auto", "off", or the path of a cgroup of version 2 that
+ * was delegated to Muster, from the hierarchy's root ("/system.slice/muster-workers.service").
+ * Never fails: CGROUP_NONE has a reason. */
+void cgroup_home_find(const char *wish, struct cgroup_home *ret);
+
+/* cgroup.procs of home->shims, open for writing; -1 without one. The caller closes it. */
+int cgroup_home_shims_fd(const struct cgroup_home *home);
+
+/* Make "muster.<name>" in `home`; the name must be unique on the machine, for all in it will be
+ * killed one day. Never fails: CGROUP_NONE has a reason. */
+void cgroup_create(const struct cgroup_home *home, const char *name, uint64_t memory_bytes,
+                   struct cgroup *ret);
 
 /* One that was made earlier, by its path; CGROUP_NONE if it is gone. */
 void cgroup_open(const char *path, struct cgroup *ret);

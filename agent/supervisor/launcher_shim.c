@@ -32,6 +32,7 @@ struct launcher_shim {
     bool change_user;
     uid_t uid;
     gid_t gid;
+    struct cgroup_home home;
     struct launcher_events events;
     struct run *runs;
     int notify_fd; /* inotify, -1 = none */
@@ -329,6 +330,7 @@ static int spawn_shim(struct run *run, struct error *err)
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, errno, "%s", log);
+    int procs_fd = cgroup_home_shims_fd(&shims->home);
     int argc = 0;
     for (; argc < shims->shim_argc; argc++)
         argv[argc] = shims->shim_argv[argc];
@@ -341,10 +343,13 @@ static int spawn_shim(struct run *run, struct error *err)
                              .envp = envp,
                              .fds = &log_fd,
                              .fd_count = 1,
-                             .new_session = true};
+                             .new_session = true,
+                             .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0};
     rc = proc_spawn(&how, &run->shim, err);
     if (rc)
         run->shim.pidfd = -1;
+    if (procs_fd >= 0)
+        close(procs_fd);
     close(fd);
     return rc;
 }
@@ -352,8 +357,11 @@ static int spawn_shim(struct run *run, struct error *err)
 static int shims_start(void *self, const struct launch *launch, struct error *err)
 {
     struct launcher_shim *shims = self;
-    struct run_launch record = {
-        .launch = *launch, .change_user = shims->change_user, .uid = shims->uid, .gid = shims->gid};
+    struct run_launch record = {.launch = *launch,
+                                .change_user = shims->change_user,
+                                .uid = shims->uid,
+                                .gid = shims->gid,
+                                .home = shims->home};
     if (run_find(shims, &launch->key))
         return error_set(err, E_ALREADY_EXISTS, "worker was started before");
     struct run *run = run_new(shims, &launch->key, err);
@@ -458,6 +466,7 @@ int launcher_shim_new(const struct launcher_shim_options *options, struct env *e
     shims->change_user = options->change_user;
     shims->uid = options->uid;
     shims->gid = options->gid;
+    shims->home = options->home;
     bool fits = str_copy(shims->dir, sizeof(shims->dir), options->dir) == 0;
     for (; fits && options->shim_argv[shims->shim_argc]; shims->shim_argc++) {
         fits = shims->shim_argc < SHIM_ARGS_MAX;

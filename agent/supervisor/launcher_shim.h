@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "agent/supervisor/cgroup.h"
 #include "agent/supervisor/launcher.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
@@ -22,6 +23,7 @@ struct launcher_shim_options {    /* copied */
     bool change_user;             /* workers run as uid, gid; needs root */
     uid_t uid;
     gid_t gid;
+    struct cgroup_home home; /* of workers' cgroups */
 };
 
 int launcher_shim_new(const struct launcher_shim_options *options, struct env *env,

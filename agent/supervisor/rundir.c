@@ -195,6 +195,13 @@ static int writer_store(struct writer *w, const struct rundir *dir, const char *
     return rc;
 }
 
+static void put_home(struct writer *w, const struct cgroup_home *home)
+{
+    put_number(w, "cgroup_kind", home->kind);
+    put_text(w, "cgroup_home", home->path);
+    put_text(w, "cgroup_why", home->why);
+}
+
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err)
 {
     char work[RUNDIR_PATH_MAX];
@@ -222,6 +229,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     put_bool(&w, "change_user", how->change_user);
     put_number(&w, "user", how->uid);
     put_number(&w, "group", how->gid);
+    put_home(&w, &how->home);
     return writer_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
 }
 
@@ -242,6 +250,14 @@ static int get_texts(const struct tree *map, const char *key, struct arena *aren
             return E_DATA_LOSS;
     *ret = texts;
     return 0;
+}
+
+static void get_home(const struct tree *map, struct cgroup_home *ret)
+{
+    int64_t kind = get_number(map, "cgroup_kind");
+    ret->kind = kind == CGROUP_V1 || kind == CGROUP_V2 ? (enum cgroup_kind)kind : CGROUP_NONE;
+    (void)str_copy(ret->path, sizeof(ret->path), get_text(map, "cgroup_home"));
+    (void)str_copy(ret->why, sizeof(ret->why), get_text(map, "cgroup_why"));
 }
 
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
@@ -268,6 +284,7 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     run.change_user = get_bool(map, "change_user");
     run.uid = (uid_t)get_number(map, "user");
     run.gid = (gid_t)get_number(map, "group");
+    get_home(map, &run.home);
     *ret = run;
     return 0;
 }

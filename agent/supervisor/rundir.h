@@ -28,6 +28,7 @@
 #include <sys/types.h>
 
 #include "agent/core/launch.h"
+#include "agent/supervisor/cgroup.h"
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/env/env.h"
@@ -48,6 +49,7 @@ struct run_launch {       /* launch.json: struct launch and the choices of the n
     bool change_user;
     uid_t uid;
     gid_t gid;
+    struct cgroup_home home;
 };
 
 struct run_process { /* names a process on this machine, also after a reboot */

@@ -229,7 +229,7 @@ static int start(struct shim *shim, struct error *err)
         rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
                         (unsigned long long)launch->key.uid, (int)getpid());
     if (!rc) {
-        cgroup_create(name, launch->memory_bytes, &shim->cgroup);
+        cgroup_create(&shim->run.home, name, launch->memory_bytes, &shim->cgroup);
         if (shim->cgroup.why[0])
             dprintf(STDERR_FILENO, "%s\n", shim->cgroup.why);
         rc = spawn(shim, &proc, err);

@@ -266,6 +266,7 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
     if (str_copy(ret->address, sizeof ret->address, message->address) < 0)
         return too_much("address", "too long", err);
     (void)str_copy(ret->version, sizeof ret->version, message->version);
+    (void)str_copy(ret->unenforced, sizeof ret->unenforced, message->unenforced);
     ret->incarnation = message->incarnation;
     ret->slots = (int)message->slots;
     ret->cpus_milli = (int)lround(message->cpus * 1000);

@@ -404,6 +404,7 @@ Muster__Node *wire_node(struct arena *arena, const struct node *node)
     ret->memory_bytes = (uint64_t)node->memory_bytes;
     ret->memory_used_bytes = (uint64_t)node->memory_bytes_used;
     ret->version = text(node->version);
+    ret->unenforced = text(node->unenforced);
     ret->joined_wall_ms = node->joined_wall_ms;
     ret->seen_wall_ms = node->seen_wall_ms;
     bool whole = ret->reason && wire_labels(arena, node, ret) && wire_gpus(arena, node, ret) &&

@@ -176,6 +176,7 @@ static void take_facts(struct step *step, struct node *node, const struct node *
     node->labels_count = facts->labels_count;
     memcpy(node->gpus, facts->gpus, sizeof node->gpus);
     node->gpus_count = facts->gpus_count;
+    memcpy(node->unenforced, facts->unenforced, sizeof node->unenforced);
     node->shrunk = node->slots_used > node->slots || node->cpus_milli_used > node->cpus_milli ||
                    node->memory_bytes_used > node->memory_bytes;
 }

@@ -134,8 +134,9 @@ struct node {
     int labels_count;
     struct gpu gpus[NODE_GPUS_MAX];
     int gpus_count;
-    bool connected; /* its connection stands; false = a hint, not a verdict */
-    bool gone;      /* derived: its connection was seen to end, and it is silent since */
+    char unenforced[256]; /* limits of workers that it cannot enforce, and why; "" = none */
+    bool connected;       /* its connection stands; false = a hint, not a verdict */
+    bool gone;            /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* what the administrator set; survives restarts */
     int64_t lease_until_ms;
     bool late_verdict; /* derived: its lease was seen to be over too late; it has a last word */

@@ -73,6 +73,7 @@ const struct field document_node_fields[] = {
     FIELD(node, U64, last_report),
     FIELD(node, TEXT, address),
     FIELD(node, TEXT, version),
+    FIELD(node, TEXT, unenforced),
     FIELD(node, INT, slots),
     FIELD(node, INT, cpus_milli),
     FIELD(node, I64, memory_bytes),

@@ -1,5 +1,7 @@
-/* A libnvidia-ml.so.1 with two GPUs, for machines without any. Behaves as NVML's reference says. */
+/* A libnvidia-ml.so.1 for machines without GPUs. Behaves as NVML's reference says. It has two, or
+ * FAKE_NVML_GPUS; the one with the index FAKE_NVML_LOST has fallen off the bus. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -16,7 +18,14 @@ EXPORT int nvmlDeviceGetName(void *device, char *name, unsigned int size);
 EXPORT int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int size);
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory);
 
-static char devices[2];
+enum { GPUS_MAX = 8, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_GPU_IS_LOST = 15 };
+static char devices[GPUS_MAX];
+
+static unsigned int number(const char *name, unsigned int otherwise)
+{
+    const char *text = getenv(name);
+    return text ? (unsigned int)strtoul(text, NULL, 10) : otherwise;
+}
 
 int nvmlInit_v2(void)
 {
@@ -30,14 +39,16 @@ int nvmlShutdown(void)
 
 int nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    *count = 2;
+    *count = number("FAKE_NVML_GPUS", 2);
     return 0;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)
 {
+    if (index >= GPUS_MAX || index >= number("FAKE_NVML_GPUS", 2))
+        return NVML_ERROR_INVALID_ARGUMENT;
     *device = &devices[index];
-    return index < 2 ? 0 : 2;
+    return index == number("FAKE_NVML_LOST", GPUS_MAX) ? NVML_ERROR_GPU_IS_LOST : 0;
 }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned int size)

@@ -81,7 +81,8 @@ static void rig_open(struct rig *rig)
                                             .shim_argv = argv,
                                             .change_user = rig->change_user,
                                             .uid = rig->uid,
-                                            .gid = rig->gid};
+                                            .gid = rig->gid,
+                                            .home = rig->home};
     struct launcher_events events = {.arg = rig,
                                      .found = on_found,
                                      .started = on_started,
@@ -103,6 +104,7 @@ void rig_init(struct rig *rig)
     cr_assert_not_null(mkdtemp(rig->dir));
     rig->env.disk = disk_os();
     rig->env.clock = clock_os();
+    cgroup_home_find("auto", &rig->home);
     cr_assert_eq(loop_new(&rig->loop, NULL), 0);
     rig_open(rig);
 }

@@ -30,6 +30,7 @@ struct rig {
     struct loop *loop;
     struct launcher_shim *shims;
     struct launcher launcher;
+    struct cgroup_home home;
     struct rig_worker workers[RIG_WORKERS_MAX];
     int count;
 };

@@ -34,8 +34,12 @@ struct built {
 static struct built build(const struct assignment *a, bool gpus)
 {
     struct built b = {0};
-    struct environment_facts facts = {
-        .inherited = inherited, .socket = "ipc:///d/hub.sock", .gpus = gpus};
+    /* GPU 1 is gone from the bus: slot 1 is the one that NVML calls 2. */
+    static const char *const uuids[] = {"GPU-0a", "GPU-2c", "GPU-3d", "GPU-4e"};
+    struct environment_facts facts = {.inherited = inherited,
+                                      .socket = "ipc:///d/hub.sock",
+                                      .gpus = gpus ? uuids : NULL,
+                                      .gpus_count = 4};
     b.rc = environment_build(a, &facts, &b.arena, &b.envp, &b.err);
     return b;
 }
@@ -107,7 +111,8 @@ Test(environment, slots_are_gpus_where_there_are_some)
 {
     struct assignment *a = two_nodes();
     struct built b = build(a, true);
-    EXPECT(b, {"CUDA_VISIBLE_DEVICES", "2,3"}, {"ACCELERATE_USE_CPU", NULL});
+    EXPECT(b, {"CUDA_VISIBLE_DEVICES", "GPU-3d,GPU-4e"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+           {"ACCELERATE_USE_CPU", NULL});
     assignment_release(a);
     arena_fini(&b.arena);
 }

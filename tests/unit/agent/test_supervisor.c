@@ -202,7 +202,7 @@ Test(supervisor, a_signal_is_named)
 Test(supervisor, death_by_memory_is_told_from_other_deaths)
 {
     struct cgroup probe;
-    cgroup_create("test-probe", 64 << 20, &probe);
+    cgroup_create(&rig.home, "test-probe", 64 << 20, &probe);
     cgroup_remove(&probe);
     if (probe.kind == CGROUP_NONE || probe.why[0]) {
         fprintf(stderr, "SKIPPED: %s\n", probe.why);
@@ -763,8 +763,8 @@ Test(supervisor, what_another_agent_started_is_not_ours_to_forget)
 Test(supervisor, a_cgroup_left_behind_is_taken_over)
 {
     struct cgroup left, own;
-    cgroup_create("test-left", 0, &left);
-    cgroup_create("test-left", 0, &own);
+    cgroup_create(&rig.home, "test-left", 0, &left);
+    cgroup_create(&rig.home, "test-left", 0, &own);
     if (left.kind == CGROUP_NONE)
         fprintf(stderr, "SKIPPED: %s\n", left.why);
     cr_expect_eq(own.kind, left.kind, "%s", own.why);

@@ -1,0 +1,33 @@
+"""Slots that are GPUs, on a machine without any: the agent reads a library that behaves as NVML does."""
+import json
+import subprocess
+
+import pytest
+from localcluster import MUSTER
+
+NVML = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
+
+
+@pytest.fixture
+def three_gpus_of_which_one_is_lost(monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(NVML.parent))
+    monkeypatch.setenv("FAKE_NVML_GPUS", "3")
+    monkeypatch.setenv("FAKE_NVML_LOST", "1")
+
+
+def test_workers_get_the_gpus_that_can_be_read(three_gpus_of_which_one_is_lost, make_cluster):
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "4")
+    cluster.wait_nodes(1)
+    node = json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"][0]
+    assert node["slots"] == 2 and [gpu["uuid"] for gpu in node["gpus"]] == ["GPU-0", "GPU-2"], node
+    script = 'echo "rank $RANK has $CUDA_VISIBLE_DEVICES by $CUDA_DEVICE_ORDER"'
+    done = cluster.muster("run", "-w", "2", "--", "sh", "-c", script, check=True)
+    assert "rank 0 has GPU-0 by PCI_BUS_ID" in done.stdout and "rank 1 has GPU-2 by PCI_BUS_ID" in done.stdout, done.stdout
+
+
+def test_more_slots_than_gpus_are_refused(three_gpus_of_which_one_is_lost, make_cluster):
+    cluster = make_cluster(nodes=0)
+    done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", "x", "--slots", "3", "--data", str(cluster.folder / "stray")],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "slots are GPUs here, and there are 2" in done.stderr, (done.returncode, done.stderr)
