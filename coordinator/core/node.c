@@ -68,7 +68,9 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
         reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : emptying);
         return NODE_DRAINING;
     }
-    if (!*why && node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0)
+    bool given = node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0 &&
+                 strcmp(node->reason.kind, reason_name(REASON_ADMINISTRATOR)) == 0;
+    if (!*why && given)
         why = node->reason.text;
     reason_set(ret, REASON_ADMINISTRATOR, "emptied%s%.400s", *why ? ": " : "",
                *why ? why : " by an administrator: nothing runs there any more");

@@ -240,6 +240,7 @@ Test(nodes, what_an_administrator_wants_of_a_node_with_a_stuck_process_counts_af
     story_report(&s, "a");
     story_follow(&s);
     cr_expect_eq(a->state, NODE_DRAINED);
+    cr_expect_not(strstr(a->reason.text, "4711"), "%s", a->reason.text);
 }
 
 Test(nodes, draining_moves_a_gang_away)
