@@ -167,7 +167,6 @@ static bool may_fail(const struct route *route, int status)
     bool call = route->kind == ROUTE_CALL, changes = !is_get(route);
     switch (status) {
     case 401:
-        return !route->open || route->kind == ROUTE_LOGIN;
     case 403:
         return !route->open || route->kind == ROUTE_LOGIN;
     case 404:
@@ -177,8 +176,6 @@ static bool may_fail(const struct route *route, int status)
         return call && changes;
     case 413:
         return changes && route->kind != ROUTE_LOGOUT;
-    case 400:
-        return call || route->kind == ROUTE_LOGIN;
     case 503:
         return call || route->kind == ROUTE_READY;
     default:

@@ -42,7 +42,7 @@ static void open_place(struct place *place)
                                    .arg = place,
                                    .unread_max_bytes = (size_t)BODIES * BODY_BYTES};
     cr_assert_eq(http_new(place->loop, &options, &place->http, NULL), 0);
-    rest.port = atoi(strrchr(http_url(place->http), ':') + 1);
+    rest.port = (int)strtol(strrchr(http_url(place->http), ':') + 1, NULL, 10);
     cr_assert_eq(pthread_create(&place->thread, NULL, run, place), 0);
 }
 
