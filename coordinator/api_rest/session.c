@@ -48,7 +48,7 @@ static void name_of(const char *id, char ret[SHA256_HEX_BYTES])
 static void seal(const char *id, const uint8_t from[TOKEN_MAX], uint8_t ret[TOKEN_MAX])
 {
     static const char purpose[] = "muster session token";
-    uint8_t stream[SHA256_BYTES];
+    uint8_t stream[SHA256_BYTES] = {0};
     for (size_t i = 0; i < TOKEN_MAX; i++) {
         uint8_t block = (uint8_t)(i / SHA256_BYTES);
         if (i % SHA256_BYTES == 0) {
