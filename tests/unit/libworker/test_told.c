@@ -234,6 +234,36 @@ Test(told, notices_go_to_stderr_where_the_program_takes_none, .init = cr_redirec
     cr_assert_stderr_eq_str("muster: rank 0: 1 of 2\n");
 }
 
+static const char *rank_one(void *arg, const char *name)
+{
+    static const char *const pairs[][2] = {{"RANK", "1"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", "1"},
+                                           {"MUSTER_RENDEZVOUS_TIMEOUT", "100ms"}};
+    (void)arg;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        if (strcmp(pairs[i][0], name) == 0)
+            return pairs[i][1];
+    return NULL;
+}
+
+/* Nobody listens at port 1, and this rank has met none of the others. */
+Test(told, which_rank_could_not_open)
+{
+    struct environment environment = {rank_one, NULL};
+    struct context_seams seams = {.environment = &environment, .quiet = true};
+    struct wk_context *ctx;
+    char text[512] = "";
+    FILE *out = fmemopen(text, sizeof(text), "w");
+    cr_assert_eq(context_open(NULL, &seams, &ctx), WK_ETIMEOUT);
+    wk_print_error(ctx, out);
+    fclose(out);
+    cr_expect(strstr(text, "rank 1: 127.0.0.1:1: rank 0 did not answer in 100 ms") == text, "%s",
+              text);
+    wk_close(ctx);
+}
+
 static void pass(struct small *s)
 {
     cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
