@@ -259,7 +259,8 @@ static bool take_state(struct step *step, struct job *job, struct worker *worker
         reason_set(&reason, REASON_PLACED, "rank %d runs as process %lld", worker->rank,
                    (long long)report->pid);
         reason.rank = worker->rank;
-        step_record(step, "worker_started", job, worker->node, &reason);
+        if (report->pid > 0) /* else it ended before it was one */
+            step_record(step, "worker_started", job, worker->node, &reason);
         worker->started_ms = step->now_ms;
     }
     worker->state = state;

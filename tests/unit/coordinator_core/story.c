@@ -137,9 +137,10 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
         (void)snprintf(endpoints[i], sizeof endpoints[i], "tcp://%s:%d", node->name, i);
         ret[i] = (struct worker_report){.job = w->job,
                                         .uid = w->uid,
-                                        .state = w->exited   ? WORKER_EXITED
-                                                 : w->joined ? WORKER_JOINED
-                                                             : WORKER_STARTING,
+                                        .state = w->exited                  ? WORKER_EXITED
+                                                 : w->unborn && w->stopping ? WORKER_STOPPING
+                                                 : w->joined                ? WORKER_JOINED
+                                                                            : WORKER_STARTING,
                                         .pid = w->unborn ? 0 : 100 + (int64_t)w->uid,
                                         .generation = w->joined,
                                         .joining = w->joining,

@@ -419,6 +419,22 @@ Test(jobs, a_worker_has_started_when_its_process_is_known)
     cr_expect_eq(story_job(&s, "j1")->workers[0].state, WORKER_STARTING);
 }
 
+/* Stopped, or not able to start, before it was one. */
+Test(jobs, a_worker_that_never_was_a_process_has_not_started)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
+    struct story_node *a = story_node(&s, "a");
+    a->workers[0] = (struct story_worker){.uid = 1, .job = "j1", .unborn = true, .stopping = true};
+    a->workers_count = 1;
+    story_report(&s, "a");
+    cr_expect_eq(story_records(&s, "worker_started")->count, 0);
+    a->workers[0].exited = true;
+    story_report(&s, "a");
+    cr_expect_eq(story_records(&s, "worker_started")->count, 0);
+    cr_expect_eq(story_records(&s, "worker_exited")->count, 1);
+}
+
 Test(jobs, one_worker_is_spoken_of_as_one)
 {
     story_node_up(&s, "a", 1);
