@@ -7,7 +7,7 @@
 enum verdict {
     IDLE,        /* counts for nothing */
     CONTRADICTS, /* workers refuse both together */
-    LACKING,     /* libworker refuses it; other programs may have it */
+    LACKING,     /* libworker does not have it */
 };
 
 struct rule {
@@ -139,15 +139,14 @@ static void tell_contradiction(const struct rule *rule, const char *const given[
                          strchr("aeiou", *needs) ? "an" : "a", needs, unless);
 }
 
-static void tell_lack(const struct rule *rule, const char *has, bool sure, struct finding *ret)
+static void tell_lack(const struct rule *rule, const char *has, struct finding *ret)
 {
     enum { LIST_MAX = 64 };
     char list[LIST_MAX];
-    ret->refused = sure ? E_UNIMPLEMENTED : 0;
+    ret->refused = E_UNIMPLEMENTED;
     (void)str_printf(
-        ret->text, sizeof(ret->text), "%s %s is not in this build of libworker, which has %s%s",
-        setting_rows[rule->setting].name, has, listed(rule->values, list, sizeof(list)),
-        sure ? "" : "; only a program that trains without it can take this");
+        ret->text, sizeof(ret->text), "%s %s is not in this build of libworker, which has %s",
+        setting_rows[rule->setting].name, has, listed(rule->values, list, sizeof(list)));
 }
 
 static void tell(const struct rule *rule, const char *const given[SETTINGS_COUNT], enum judge judge,
@@ -163,7 +162,7 @@ static void tell(const struct rule *rule, const char *const given[SETTINGS_COUNT
         tell_contradiction(rule, given, worker || given[rule->needs], ret);
         return;
     case LACKING:
-        tell_lack(rule, given[rule->setting], worker, ret);
+        tell_lack(rule, given[rule->setting], ret);
         return;
     }
 }

@@ -17,7 +17,8 @@ struct finding {
 };
 
 /* Who asks: before a program runs nobody knows what it sets itself, nor whether it is libworker's.
- * So a job is refused for what it says twice differently, and warned of the rest. */
+ * So a job is refused for what it says twice differently and for what libworker does not have, and
+ * warned of the rest. */
 enum judge { JUDGE_JOB, JUDGE_WORKER };
 
 /* `given` has each setting's value as text, NULL where nobody said one and the default holds.

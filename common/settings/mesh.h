@@ -9,6 +9,9 @@
 
 #include "common/base/error.h"
 
+/* Ranks that libworker's collectives connect (COMM_WORLD_MAX). */
+enum { SETTINGS_WORLD_MAX = 256 };
+
 struct mesh_sizes { /* 0: not said */
     int64_t dp, dp_replicate, dp_shard;
 };

@@ -132,11 +132,9 @@ static uint64_t best_step(const struct job *job)
 
 static void become_running(struct step *step, struct job *job, const struct reason *reason)
 {
-    if (!job->started_wall_ms) {
+    if (!job->started_wall_ms)
         job->started_wall_ms = step->wall_ms;
-        if (job->spec->max_runtime_ms)
-            job->runtime_deadline_ms = step->now_ms + job->spec->max_runtime_ms;
-    }
+    runtime_count(step, job);
     if (job->broken_at_ms) {
         job->recoveries++;
         job->tenant->recoveries++;

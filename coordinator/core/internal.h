@@ -76,6 +76,12 @@ void job_set_reason(struct step *step, struct job *job, const struct reason *rea
 void job_stop(struct step *step, struct job *job, enum job_state ending,
               const struct reason *reason);
 
+/* runtime.c: what max_runtime counts */
+void runtime_count(struct step *step, struct job *job); /* it runs, or is started again */
+void runtime_pause(struct step *step, struct job *job); /* it holds nothing any more */
+void runtime_restored(struct step *step, struct job *job);
+void runtime_settle(struct step *step, struct job *job); /* ends it when its time is over */
+
 /* group.c */
 struct newcomer { /* a worker to be started */
     const char *node;
@@ -162,6 +168,7 @@ const char *place_topology_value(const struct cluster *cluster, const struct job
 
 /* preempt.c: jobs that wait get what others must give; what a gang gives to one stands together */
 struct concession;
+struct pass;
 void preempt_perform(struct step *step, const struct concession *given, int count);
 void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
 void preempt_all(struct step *step);                     /* by EVENT_HALT */
@@ -183,6 +190,20 @@ void spare_use(struct step *step, struct job *job, const struct newcomer *newcom
 void job_scale(struct step *step);
 /* The numbers of nodes that were asked for last, as far as what runs now allows. */
 void scale_apply(struct step *step, struct job *job);
+
+/* What runs has more nodes than was asked for: they are given back as soon as that can be. */
+void scale_settle(struct step *step, struct job *job);
+
+/* resize.c: another size by starting again */
+bool resize_restarts(const struct job *job); /* it runs, and changes its size in no other way */
+bool resize_may_grow(const struct job *job);
+int resize_least(const struct job *job); /* nodes more, or none */
+/* There is room for so many nodes more, 0 = none: it starts again with them when that is due. */
+void resize_found_room(struct step *step, struct job *job, int nodes);
+int64_t resize_due(const struct job *job); /* 0 = no room was seen */
+/* No job that was refused in this pass could take its nodes from it. */
+bool resize_is_safe(const struct step *step, const struct job *job, const struct pass *pass);
+void resize_shrink(struct step *step, struct job *job); /* to what was asked for */
 
 /* ledger.c */
 /* Charge what has passed since the job was last touched; true if it is in another phase now, which

@@ -245,17 +245,6 @@ static void settle_stopping(struct step *step, struct job *job)
     }
 }
 
-static void settle_runtime(struct step *step, struct job *job)
-{
-    struct reason reason;
-    if (!job->runtime_deadline_ms || step->now_ms < job->runtime_deadline_ms ||
-        job->state == JOB_STOPPING || job_state_ended(job->state))
-        return;
-    reason_set(&reason, REASON_MAX_RUNTIME, "ran longer than its max_runtime");
-    reason_hint(&reason, "raise max_runtime; it can go on from its last checkpoint");
-    job_stop(step, job, JOB_FAILED, &reason);
-}
-
 static void earlier(int64_t *at_ms, int64_t candidate_ms)
 {
     if (candidate_ms > 0 && candidate_ms < *at_ms)
@@ -273,6 +262,8 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
             earlier(&at_ms, job->backoff_until_ms);
         if (job->state == JOB_RUNNING && job->grow_after_ms > now_ms)
             earlier(&at_ms, job->grow_after_ms);
+        if (job->state == JOB_RUNNING && resize_due(job) > now_ms)
+            earlier(&at_ms, resize_due(job));
         if (job->state == JOB_RUNNING)
             earlier(&at_ms, ledger_hangs_at_ms(&job->ledger));
         if (defrag_rest_ends(job) > now_ms) /* one that waits may want it to move then */
@@ -285,7 +276,7 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
 
 void job_settle(struct step *step, struct job *job)
 {
-    settle_runtime(step, job);
+    runtime_settle(step, job);
     stall_settle(step, job);
     switch (job->state) {
     case JOB_QUEUED:
@@ -295,6 +286,7 @@ void job_settle(struct step *step, struct job *job)
     case JOB_REFORMING:
         spare_settle(step, job);
         group_settle(step, job);
+        scale_settle(step, job);
         break;
     case JOB_RESTARTING:
         restart_settle(step, job);
@@ -347,10 +339,7 @@ void job_restored(struct step *step, struct job *job)
         job->broken_at_ms = now;
     if (job->stop_deadline_ms)
         job->stop_deadline_ms = now + STOP_GRACE_MS + STOP_SLACK_MS;
-    if (job->runtime_deadline_ms) {
-        int64_t left = job->started_wall_ms + spec->max_runtime_ms - step->wall_ms;
-        job->runtime_deadline_ms = now + (left > 0 ? left : 1);
-    }
+    runtime_restored(step, job);
     cluster_job_moved(step->cluster, job, waits(job->state));
     step_settle(step, job);
 }

@@ -99,11 +99,13 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     keep_ranks(job, placement, newcomers);
     formation.newcomers = newcomers;
     job->step = from ? from->step : 0;
-    job->running_wall_ms = 0;
+    job->running_wall_ms = job->room_since_ms = 0;
+    job->grow_now = false;
     job->may_be_excused = job->excused = false;
     job->preempted_by[0] = 0;
     job->preempted_wall_ms = 0;
     job_forget_workers(job);
+    runtime_count(step, job);
     group_form(step, job, &formation);
     reason_set(&reason, REASON_PLACED, "%d worker%s being started on %d node%s",
                formation.newcomers_count, formation.newcomers_count == 1 ? " is" : "s are",
@@ -263,13 +265,27 @@ static void try_grow(struct placing *placing, struct job *job)
     struct placement placement = {0};
     if (!may_grow(job, placing->step->now_ms) || is_finishing(job) || grow_by_spares(placing, job))
         return;
-    if (pass_grow(&placing->pass, job, place_topology_value(placing->step->cluster, job),
+    if (pass_grow(&placing->pass, job, 1, place_topology_value(placing->step->cluster, job),
                   &placement)) {
         int count = 0;
         struct newcomer *newcomers = newcomers_of(placing->step, job, &placement, &count);
         grow(placing->step, job, newcomers, count, placement.count);
         free(newcomers);
     }
+    placement_fini(&placement);
+}
+
+/* It only says that there is room: what it takes it takes when it starts again. */
+static void try_resize(struct placing *placing, struct job *job)
+{
+    struct placement placement = {0};
+    struct step *step = placing->step;
+    if (!resize_may_grow(job))
+        return;
+    bool room = pass_grow(&placing->pass, job, resize_least(job),
+                          place_topology_value(step->cluster, job), &placement);
+    resize_found_room(step, job,
+                      room && resize_is_safe(step, job, &placing->pass) ? placement.count : 0);
     placement_fini(&placement);
 }
 
@@ -291,7 +307,7 @@ static bool anything_to_do(const struct cluster *cluster, int64_t now_ms)
         return true;
     for (const struct job *job = cluster_first_flexible_job(cluster); job;
          job = cluster_next_flexible_job(cluster, job))
-        if (may_grow(job, now_ms) || spare_wanted(job) > 0)
+        if (may_grow(job, now_ms) || resize_may_grow(job) || spare_wanted(job) > 0)
             return true;
     return false;
 }
@@ -313,6 +329,9 @@ void place_waiting(struct step *step)
     for (struct job *job = cluster_first_flexible_job(step->cluster); job;
          job = cluster_next_flexible_job(step->cluster, job))
         try_grow(placing, job);
+    for (struct job *job = cluster_first_flexible_job(step->cluster); job;
+         job = cluster_next_flexible_job(step->cluster, job))
+        try_resize(placing, job);
     for (struct job *job = cluster_first_flexible_job(step->cluster); job && view->available > 0;
          job = cluster_next_flexible_job(step->cluster, job))
         try_spare(placing, job);

@@ -122,6 +122,7 @@ void preempt_settle(struct step *step, struct job *job)
         return;
     }
     group_clear(step->cluster, job, &job->current);
+    runtime_pause(step, job);
     job->backoff_until_ms = step->now_ms;
     job_set_state(step, job, JOB_QUEUED, &reason);
     step->place = true;

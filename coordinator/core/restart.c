@@ -332,6 +332,8 @@ void restart_settle(struct step *step, struct job *job)
         scale_apply(step, job);
         step_store(step, job);
     }
+    if (job_living(job) == 0)
+        runtime_pause(step, job);
     if (restart_ready(job, step->now_ms))
         step->place = true;
 }

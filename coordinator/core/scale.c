@@ -1,5 +1,6 @@
 /* Another number of nodes for a job that is there. An elastic gang gives nodes back, or grows, in
- * place; what runs is never ended for a larger minimum: that counts from its next start. */
+ * place, or by starting again (resize.c), as soon as it can. What runs is not ended for a larger
+ * minimum before there is room for it. */
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -39,10 +40,28 @@ static void give_back(struct step *step, struct job *job)
     step_settle(step, job);
 }
 
+void scale_settle(struct step *step, struct job *job)
+{
+    if (!job->nodes_max || job->state != JOB_RUNNING || job->current.nodes <= job->nodes_max ||
+        job->gives_to[0])
+        return;
+    if (preempt_may_shrink(job))
+        give_back(step, job);
+    else if (resize_restarts(job))
+        resize_shrink(step, job);
+}
+
+/* Of a fixed size is what has begun; before, another one may be chosen. */
+static bool is_fixed(const struct job *job, int min, int max)
+{
+    bool same = min == max && max == job->spec->nodes_max;
+    bool begun = job->started_wall_ms || job->state != JOB_QUEUED;
+    return job->spec->elastic == ELASTIC_OFF && !same && (begun || min != max);
+}
+
 static int check(struct step *step, const struct job *job, struct error *err)
 {
     int min = step->event->job_scale.nodes_min, max = step->event->job_scale.nodes_max;
-    bool runs = job && job->current.generation != 0 && job->state != JOB_RESTARTING;
     if (!job) {
         error_set(err, E_NOT_FOUND, "there is no job '%s'", step->event->job_scale.id);
         error_hint(err, "`muster ps` lists them");
@@ -60,11 +79,13 @@ static int check(struct step *step, const struct job *job, struct error *err)
                   spec_world(job->spec, min), spec_world(job->spec, min) == 1 ? "" : "s",
                   job->spec->mesh_fixed);
         error_field(err, "nodes.min");
-    } else if (runs && job->current.nodes > max && !preempt_may_shrink(job)) {
-        error_set(err, E_FAILED_PRECONDITION, "job %s cannot give nodes back as it is", job->id);
-        error_hint(err, job->spec->elastic == ELASTIC_IN_PLACE
-                            ? "try again when it runs"
-                            : "only jobs that are elastic in place shrink while they run");
+    } else if (job->spec->world_max && spec_world(job->spec, max) > job->spec->world_max) {
+        error_set(err, E_INVALID_ARGUMENT, "%d workers: libworker connects %d at most",
+                  spec_world(job->spec, max), job->spec->world_max);
+        error_field(err, "nodes.max");
+    } else if (is_fixed(job, min, max)) {
+        error_set(err, E_FAILED_PRECONDITION, "job %s has a fixed size (elastic: off)", job->id);
+        error_hint(err, "submit it anew with elastic: restart, or in_place, to change its size");
     }
     return err->code;
 }
@@ -90,12 +111,12 @@ void job_scale(struct step *step)
     job->nodes_min = step->event->job_scale.nodes_min;
     job->nodes_max = step->event->job_scale.nodes_max;
     job->grow_after_ms = 0;
+    job->grow_failures = 0;
+    job->grow_now = true;
     scale_apply(step, job);
     reason_set(&reason, REASON_SCALED, "%d..%d nodes from now on%s%.300s", job->nodes_min,
                job->nodes_max, why && why[0] ? ": " : "", why ? why : "");
     step_record(step, "scale", job, NULL, &reason);
-    if (job->current.nodes > job->nodes_max && job->state != JOB_RESTARTING)
-        give_back(step, job);
     step_settle(step, job);
     step->place = true;
     step_answer_job(step, job, false);

@@ -42,6 +42,9 @@ enum {
     REFUND_AFTER_MS = 600000,     /* run time that refunds the budget of such a program */
     GROW_BACKOFF_MS = 10000,      /* doubled with each failure to grow, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
+    RESIZE_SETTLE_MS = 30000, /* a gang that has to start again to grow has run so long before;
+                               * doubled with each growth, up to GROW_BACKOFF_MAX_MS */
+    RESIZE_ROOM_MS = 10000,   /* and there was room for so long */
 };
 
 /* Appends to ret. Every event with a request gets exactly one ACTION_ANSWER. */

@@ -56,7 +56,7 @@ static bool explain_growth(const struct cluster *cluster, const struct job *job,
     const struct tenant *tenant = job->tenant;
     int each = job->spec->workers_per_node * job->spec->resources.slots;
     int64_t left_ms = job->grow_after_ms - cluster_now(cluster);
-    if (job->state != JOB_RUNNING || job->spec->elastic != ELASTIC_IN_PLACE ||
+    if (job->state != JOB_RUNNING || job->spec->elastic == ELASTIC_OFF ||
         job->current.nodes >= job->spec->nodes_max)
         return false;
     if (tenant->limit_slots && tenant->slots_used + each > tenant->limit_slots) {
@@ -65,12 +65,35 @@ static bool explain_growth(const struct cluster *cluster, const struct job *job,
                    job->current.nodes, job->spec->nodes_max, tenant->name, tenant->limit_slots,
                    tenant->slots_used);
         reason_hint(ret, "it grows when other jobs of the tenant end, or with a higher limit");
-    } else if (left_ms > 0) {
+    } else if (left_ms > 0 && !resize_restarts(job)) {
         reason_set(ret, REASON_GROW_FAILED, "tries to grow again in %lld s: it failed %d times",
                    (long long)(left_ms + 999) / 1000, job->grow_failures);
         reason_hint(ret, "`muster events %s` says what went wrong with the newcomers", job->id);
     } else {
         return false;
+    }
+    return true;
+}
+
+/* The same of one that has to start again for it. */
+static bool explain_resize(const struct cluster *cluster, const struct job *job, struct reason *ret)
+{
+    int64_t left_ms = resize_due(job) - cluster_now(cluster);
+    if (!resize_may_grow(job))
+        return false;
+    if (job->room_since_ms) {
+        reason_set(ret, REASON_GROWING,
+                   "has %d of up to %d nodes: starts again from its checkpoint with more in %lld s",
+                   job->current.nodes, job->spec->nodes_max,
+                   left_ms > 0 ? (long long)(left_ms + 999) / 1000 : 0);
+        reason_hint(ret, "`muster scale %s` does it at once", job->id);
+    } else {
+        reason_set(ret, REASON_GROWING, "has %d of up to %d nodes", job->current.nodes,
+                   job->spec->nodes_max);
+        reason_hint(ret,
+                    "it starts again from its checkpoint with more when nodes have been free for "
+                    "%d s and no job waits for such as it has",
+                    RESIZE_ROOM_MS / 1000);
     }
     return true;
 }
@@ -127,7 +150,8 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
     if (count < max)
-        count += explain_growth(cluster, job, &ret[count]);
+        count +=
+            explain_growth(cluster, job, &ret[count]) || explain_resize(cluster, job, &ret[count]);
     if (count < max)
         count += explain_spares(job, &ret[count]);
     return without_repeats(ret, count);

@@ -273,7 +273,11 @@ struct job {
     uint64_t broken_at_step;
     uint64_t recoveries;
     int64_t last_recovery_ms;
-    int64_t stop_deadline_ms, runtime_deadline_ms; /* 0 = none */
+    int64_t stop_deadline_ms; /* 0 = none */
+    /* max_runtime counts while it holds nodes, from the first time it runs */
+    int64_t runtime_deadline_ms;    /* 0 = it does not count */
+    int64_t runtime_used_ms;        /* counted until the last time it waited for nodes again */
+    int64_t runtime_counts_wall_ms; /* since when it counts; 0 = it does not */
     bool cancel_requested;
     enum job_state ending; /* while stopping: the state that follows */
     int exit_code;
@@ -282,13 +286,18 @@ struct job {
     char idempotency_key[128];
     char user[JOB_USER_MAX + 1]; /* who submitted it; "" = not known */
     struct ledger ledger;
+    double use;          /* its part of its tenant's use (tenant.h), as of use_wall_ms */
+    int64_t use_wall_ms; /* 0 = not counted yet */
     /* derived, not stored */
+    int slots_used;
     struct tenant *tenant;
     int64_t progress_at_ms; /* its step rose or a worker finished */
     int64_t stepped_at_ms;  /* its step rose */
     int64_t starts_at_ms;   /* while it waits: when it is expected to start; 0 = nobody can say */
     int64_t starts_wall_ms; /* the same by the calendar */
     int64_t moved_at_ms;    /* a part of it moved to make room */
+    int64_t room_since_ms;  /* it could start again with more nodes; 0 = it could not */
+    bool grow_now;          /* somebody asked for it: without the time to settle */
     bool waiting;           /* among cluster_first_waiting: it may be placed */
     struct map_entry *begun, *flexible; /* its own among those; NULL = it is none of them */
     struct heap_node timer;

@@ -42,6 +42,8 @@ void group_fini(struct group *group);
 struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the one there is */
 void tenant_take(struct cluster *cluster, struct tenant *tenant,
                  int slots); /* below 0: gives back */
+/* The same for the job's part of it. */
+void job_take(const struct cluster *cluster, struct job *job, int slots);
 void tenants_fini(struct cluster *cluster);
 
 #endif

@@ -96,6 +96,7 @@ void worker_take(struct cluster *cluster, struct job *job, const struct worker *
     count_use(node, &job->spec->resources, 1);
     insist(map_set(&node->jobs, job->sequence, job, NULL) == 0);
     tenant_take(cluster, job->tenant, job->spec->resources.slots);
+    job_take(cluster, job, job->spec->resources.slots);
 }
 
 void worker_give(struct cluster *cluster, struct job *job, const struct worker *worker)
@@ -106,6 +107,7 @@ void worker_give(struct cluster *cluster, struct job *job, const struct worker *
     mark_slots(node, worker->slot, job->spec->resources.slots, false);
     count_use(node, &job->spec->resources, -1);
     tenant_take(cluster, job->tenant, -job->spec->resources.slots);
+    job_take(cluster, job, -job->spec->resources.slots);
     for (int i = 0; i < job->workers_count; i++) {
         const struct worker *other = &job->workers[i];
         if (other != worker && other->state != WORKER_EXITED &&

@@ -247,7 +247,8 @@ static int build_restart(const struct spec_input *in, struct spec *spec, struct 
     if (rc < 0)
         return rc;
     spec->elastic = (enum elastic)which;
-    return build_backoff(in->backoff, spec, err);
+    rc = spec_check_fixed(in, spec, err);
+    return rc < 0 ? rc : build_backoff(in->backoff, spec, err);
 }
 
 static int check_every(const char *text, struct error *err)
@@ -421,10 +422,14 @@ static int check_contradictions(const struct spec_input *in, struct error *err)
     const char *said[SETTINGS_COUNT];
     enum setting setting;
     collect_given(in, said);
-    if (!settings_refused(said, JUDGE_JOB, &setting, err))
+    int rc = settings_refused(said, JUDGE_JOB, &setting, err);
+    if (rc == 0)
         return 0;
+    err->code = E_INVALID_ARGUMENT;
     error_field(err, "training.%s", setting_rows[setting].name);
-    error_hint(err, "every worker would end with this: change one of the two");
+    error_hint(err, rc == E_UNIMPLEMENTED
+                        ? "leave it out; a program of another library that has it says so itself"
+                        : "every worker would end with this: change one of the two");
     return E_INVALID_ARGUMENT;
 }
 
@@ -468,6 +473,8 @@ static int validate(const struct spec_input *in, struct spec *spec, struct error
         rc = check_env(in, err);
     if (rc == 0)
         rc = check_training(in, spec, err);
+    if (rc == 0)
+        rc = spec_check_world(in, spec, err);
     if (rc == 0 && in->json && strlen(in->json) > SPEC_TEXT_MAX_BYTES)
         rc = bad(err, "", "256 KiB at most", "the specification is too large");
     return rc;
@@ -488,7 +495,7 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
     int count = 0;
     collect_given(in, said);
     int all = settings_judge(said, JUDGE_JOB, found);
-    spec->warnings = arena_array(arena, (size_t)all + 2, sizeof *spec->warnings);
+    spec->warnings = arena_array(arena, (size_t)all + 3, sizeof *spec->warnings);
     insist(spec->warnings);
     for (int i = 0; i < all; i++)
         if (!found[i].refused) /* but of one stored by other rules */
@@ -496,6 +503,8 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
     accelerate_untold(said, untold);
     if (*untold && accelerate_may_run(in->command, in->command_count))
         spec->warnings[count++] = keep(arena, untold);
+    if (spec_world_warning(spec))
+        spec->warnings[count++] = keep(arena, spec_world_warning(spec));
     spec->warnings_count = count;
 }
 

@@ -43,6 +43,7 @@ struct spec {
     int nodes_min, nodes_max, workers_per_node;
     int spares;     /* nodes kept beside a gang that has nodes_max */
     int mesh_fixed; /* cp x tp x pp, which divides the workers of nodes_min */
+    int world_max;  /* workers it may have, 0 = any number */
     struct resources resources;
     int priority;
     int64_t max_runtime_ms; /* 0 = not limited */

@@ -13,5 +13,10 @@ const char *spec_training(const struct spec_input *in, const char *name);
  * size; their product becomes mesh_fixed. Nodes and workers of `spec` are set. E_INVALID_ARGUMENT.
  */
 int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error *err);
+/* Sets world_max. E_INVALID_ARGUMENT where libworker would have to connect more. */
+int spec_check_world(const struct spec_input *in, struct spec *spec, struct error *err);
+const char *spec_world_warning(const struct spec *spec); /* NULL = none */
+/* elastic: off goes with one number of nodes. */
+int spec_check_fixed(const struct spec_input *in, struct spec *spec, struct error *err);
 
 #endif

@@ -76,3 +76,53 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
     const struct mesh_sizes sizes = {dp, replicate, shard};
     return in->stored || !wants ? 0 : check_worlds(in, spec, &sizes, err);
 }
+
+/* Nobody knows which library a program uses, but checkpoints and settings for training are said to
+ * libworker. */
+static bool speaks_to_libworker(const struct spec_input *in)
+{
+    return in->training_count > 0 || (in->checkpoint_dir && in->checkpoint_dir[0]);
+}
+
+static bool is_beyond_libworker(const struct spec *spec)
+{
+    return spec_world(spec, spec->nodes_max) > SETTINGS_WORLD_MAX;
+}
+
+const char *spec_world_warning(const struct spec *spec)
+{
+    return is_beyond_libworker(spec) ? "libworker connects 256 workers at most: this runs with "
+                                       "collectives of the program's own only"
+                                     : NULL;
+}
+
+int spec_check_world(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    if (in->stored)
+        return 0;
+    spec->world_max = speaks_to_libworker(in) ? SETTINGS_WORLD_MAX : 0;
+    if (!spec->world_max || !is_beyond_libworker(spec))
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "%d workers: libworker connects %d at most",
+              spec_world(spec, spec->nodes_max), SETTINGS_WORLD_MAX);
+    error_field(err, "nodes.max");
+    error_hint(err, "fewer workers; or none of `training` and `checkpoint`, where the program uses "
+                    "collectives of its own (torch)");
+    return E_INVALID_ARGUMENT;
+}
+
+/* One that was stored before this was refused has always been started again at another size. */
+int spec_check_fixed(const struct spec_input *in, struct spec *spec, struct error *err)
+{
+    if (spec->elastic != ELASTIC_OFF || spec->nodes_min == spec->nodes_max)
+        return 0;
+    if (in->stored) {
+        spec->elastic = ELASTIC_RESTART;
+        return 0;
+    }
+    error_set(err, E_INVALID_ARGUMENT, "elastic: off is a fixed size, and nodes is %d..%d",
+              spec->nodes_min, spec->nodes_max);
+    error_field(err, "elastic");
+    error_hint(err, "say one number of nodes, or elastic: restart");
+    return E_INVALID_ARGUMENT;
+}

@@ -82,12 +82,44 @@ double tenant_use(const struct tenant *tenant, int64_t now_ms)
     return tenant->use * left + tenant->slots_used * (1 - left);
 }
 
+/* What one that was stored without its use had: by its start, end and size, as if it never waited.
+ */
+static double guess_use(const struct job *job, int64_t wall_ms)
+{
+    const struct spec *spec = job->spec;
+    if (!job->started_wall_ms || job->started_wall_ms > wall_ms)
+        return 0;
+    int world = job->current.world ? job->current.world : spec_world(spec, spec->nodes_min);
+    int64_t end_ms = job->ended_wall_ms ? job->ended_wall_ms : wall_ms;
+    return world * spec->resources.slots *
+           (decay((double)(wall_ms - end_ms)) - decay((double)(wall_ms - job->started_wall_ms)));
+}
+
+double job_use(const struct job *job, int64_t wall_ms)
+{
+    if (!job->use_wall_ms)
+        return guess_use(job, wall_ms);
+    double left = decay((double)(wall_ms - job->use_wall_ms));
+    return job->use * left + job->slots_used * (1 - left);
+}
+
 void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots)
 {
     tenant->use = tenant_use(tenant, cluster->now_ms);
     tenant->use_at_ms = cluster->now_ms;
     tenant->slots_used += slots;
     never(tenant->slots_used < 0);
+}
+
+void job_take(const struct cluster *cluster, struct job *job, int slots)
+{
+    if (cluster
+            ->wall_ms) { /* else it is read back: use was stored as of the last change of slots */
+        job->use = job_use(job, cluster->wall_ms);
+        job->use_wall_ms = cluster->wall_ms;
+    }
+    job->slots_used += slots;
+    never(job->slots_used < 0);
 }
 
 int64_t cluster_wall(const struct cluster *cluster)
@@ -120,14 +152,7 @@ void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_m
     }
     for (struct map_entry *e = map_first(&cluster->jobs); e; e = map_next(e)) {
         const struct job *job = e->value;
-        const struct spec *spec = job->spec;
-        if (!job->started_wall_ms || job->started_wall_ms > wall_ms)
-            continue;
-        int world = job->current.world ? job->current.world : spec_world(spec, spec->nodes_min);
-        int64_t end_ms = job->ended_wall_ms ? job->ended_wall_ms : wall_ms;
-        job->tenant->use +=
-            world * spec->resources.slots *
-            (decay((double)(wall_ms - end_ms)) - decay((double)(wall_ms - job->started_wall_ms)));
+        job->tenant->use += job_use(job, wall_ms);
     }
 }
 

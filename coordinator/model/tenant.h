@@ -58,7 +58,10 @@ void cluster_set_now(struct cluster *cluster, int64_t now_ms, int64_t wall_ms);
 int64_t cluster_wall(const struct cluster *cluster);
 int64_t cluster_now(const struct cluster *cluster);
 
-/* After a restart: use as the jobs that are remembered tell it (start, end and size). */
+/* The part of it that this job had: its slots while it had some, nothing while it waited. */
+double job_use(const struct job *job, int64_t wall_ms);
+
+/* After a restart: the sum of what the jobs that are remembered had. */
 void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_ms);
 
 #endif

@@ -157,7 +157,7 @@ static bool place_more(struct pass *pass, const struct job *job, struct request 
 {
     request->nodes_max =
         queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request->nodes_max);
-    if (request->nodes_max < 1 || pass->view.available == 0 ||
+    if (request->nodes_max < request->nodes_min || pass->view.available == 0 ||
         !scheduler_place(&pass->view, request, ret, NULL))
         return false;
     queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->count));
@@ -189,11 +189,12 @@ static void request_more(const struct pass *pass, const struct job *job, struct 
     ret->avoid = job;
 }
 
-bool pass_grow(struct pass *pass, const struct job *job, const char *together,
+bool pass_grow(struct pass *pass, const struct job *job, int least, const char *together,
                struct placement *ret)
 {
     struct request request;
     request_more(pass, job, &request);
+    request.nodes_min = least;
     request.nodes_max = job->spec->nodes_max - job->current.nodes;
     request.together = together;
     return place_more(pass, job, &request, ret);

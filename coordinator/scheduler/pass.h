@@ -89,9 +89,9 @@ void pass_extend(struct pass *pass, const struct job *job, struct placement *pla
  */
 bool pass_spare(struct pass *pass, const struct job *job, int nodes, const char *together,
                 struct placement *ret);
-/* More nodes for a gang that runs, at least one; false: there are none. `together` as in struct
+/* More nodes for a gang that runs, at least so many; false: there are none. `together` as in struct
  * request. */
-bool pass_grow(struct pass *pass, const struct job *job, const char *together,
+bool pass_grow(struct pass *pass, const struct job *job, int least, const char *together,
                struct placement *ret);
 
 #endif

@@ -149,7 +149,8 @@ int64_t scheduler_release_at(const struct job *job, int64_t now_ms)
     if (!job->spec->max_runtime_ms)
         return INT64_MAX;
     int64_t from_ms = job->state == JOB_STARTING ? job->forming.since_ms : now_ms;
-    return from_ms + START_SLACK_MS + job->spec->max_runtime_ms + END_SLACK_MS;
+    return from_ms + START_SLACK_MS + job->spec->max_runtime_ms - job->runtime_used_ms +
+           END_SLACK_MS;
 }
 
 bool scheduler_same_request(const struct spec *a, const struct spec *b)

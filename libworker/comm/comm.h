@@ -16,10 +16,11 @@
 #include <worker/comm.h>
 
 #include "common/base/error.h"
+#include "common/settings/mesh.h"
 
 enum {
-    COMM_WORLD_MAX = 256,
-    COMM_ENDPOINT_BYTES = 128, /* with the final 0 */
+    COMM_WORLD_MAX = SETTINGS_WORLD_MAX, /* so jobs of more are refused at submit */
+    COMM_ENDPOINT_BYTES = 128,           /* with the final 0 */
     COMM_SECRET_BYTES = 32,
     COMM_RUN_BYTES = 64, /* with the final 0 */
 };

@@ -242,6 +242,8 @@ void workload_init(struct stage *stage)
         /* Without a peer that says Hello nobody can tell a deaf program from an unaware one. */
         job->script.deaf_once &= job->script.aware && job->nodes_min * job->workers > 1;
         job->elastic = elastic[rng_below(&rng, 5)];
+        if (strcmp(job->elastic, "off") == 0)
+            job->nodes_max = job->nodes_min;
         job->priority = (int)rng_between(&rng, -1, 1);
         job->tenant = tenants[rng_below(&rng, 4)];
         if (job->nodes_min * job->workers > stage->tenants[0].limit &&

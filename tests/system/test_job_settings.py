@@ -112,9 +112,16 @@ def test_each_setting_of_the_table_reaches_the_worker(cluster, tmp_path, way):
 
 def test_a_mesh_of_several_reaches_the_workers(make_cluster):
     cluster = make_cluster(nodes=1, slots=2)
-    for name in ("mesh.cp", "mesh.tp", "mesh.pp", "mesh.dp"):
-        job = cluster.submit("--workers-per-node", "2", "--set", f"{name}=2", "--", *SHOW)
-        assert seen_by_worker(cluster, job)[name] == {"value": "2", "from": "job", "where": "MUSTER_" + name.upper().replace(".", "_")}
+    job = cluster.submit("--workers-per-node", "2", "--set", "mesh.dp=2", "--", *SHOW)
+    assert seen_by_worker(cluster, job)["mesh.dp"] == {"value": "2", "from": "job", "where": "MUSTER_MESH_DP"}
+
+
+def test_what_libworker_does_not_have_is_refused(cluster):
+    for name, value in (("mesh.cp", 2), ("mesh.tp", 2), ("mesh.pp", 2), ("mixed_precision", "fp8")):
+        done = cluster.muster("submit", "--workers-per-node", "2", "--set", f"{name}={value}", "--", "/bin/true")
+        assert done.returncode == 2 and f"{name} {value} is not in this build of libworker" in done.stderr, done.stderr
+    done = cluster.muster("submit", "-N", "33", "-w", "8", "--checkpoint", "/k", "--", "/bin/true")
+    assert done.returncode == 2 and "264 workers: libworker connects 256 at most" in done.stderr, done.stderr
 
 
 def test_what_stands_elsewhere_is_refused_with_its_place(cluster, tmp_path):

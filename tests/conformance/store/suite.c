@@ -94,6 +94,10 @@ static void fill_history(struct job *job)
     job->last_recovery_ms = 16;
     job->stop_deadline_ms = 17;
     job->runtime_deadline_ms = 18;
+    job->runtime_used_ms = 24;
+    job->runtime_counts_wall_ms = 25;
+    job->use = 1.5;
+    job->use_wall_ms = 26;
     job->cancel_requested = true;
     job->ending = JOB_CANCELLED;
     job->exit_code = 19;
@@ -195,6 +199,7 @@ static void same_job(const struct job *a, const struct job *b)
         job->current.places = job->forming.places = NULL;
         job->current.nodes = job->forming.nodes = 0;
         job->waiting = false;
+        job->slots_used = 0;
         job->tenant = NULL;
         job->begun = job->flexible = NULL;
         memset(&job->timer, 0, sizeof job->timer);

@@ -43,6 +43,8 @@ static void arrive(struct rng *rng, bool late)
                               .elastic = elastic[rng_below(rng, 2)],
                               .topology = rng_below(rng, 5) ? NULL : "rack",
                               .max_runtime = bounded ? times[rng_below(rng, 4)] : NULL};
+    if (strcmp(spec.elastic, "off") == 0)
+        spec.nodes_max = spec.nodes_min;
     story_submit(&s, &spec);
     story_follow(&s);
 }

@@ -113,7 +113,13 @@ Test(spec, what_is_wrong_is_named_with_a_hint)
     input.training_count = 1;
     expect_bad(&input, "training.strategy", "zero");
     setting = (struct pair){"mesh.tp", "2"};
-    expect_bad(&input, "training.mesh", "multiple");
+    expect_bad(&input, "training.mesh.tp", "leave it out");
+    setting = (struct pair){"mesh.pp", "2"};
+    expect_bad(&input, "training.mesh.pp", "leave it out");
+    setting = (struct pair){"mesh.cp", "2"};
+    expect_bad(&input, "training.mesh.cp", "leave it out");
+    setting = (struct pair){"mixed_precision", "fp8"};
+    expect_bad(&input, "training.mixed_precision", "leave it out");
     setting = (struct pair){"ddp.hok", "fp16"};
     expect_bad(&input, "training.ddp.hok", "did you mean ddp.hook?");
     setting = (struct pair){"fsdp.prefetch", "9"};
@@ -250,17 +256,59 @@ Test(spec, what_every_worker_would_refuse_is_refused_before_it_is_a_job)
     }
 }
 
+/* Who uses libworker says so by what only libworker reads. */
+Test(spec, a_world_that_libworker_cannot_connect_is_refused_or_warned_of)
+{
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    input.training_count = 0;
+    input.checkpoint_dir = NULL;
+    input.elastic = "in_place";
+    input.nodes_min = 1, input.nodes_max = 33, input.workers_per_node = 8;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 1);
+    cr_expect(strstr(spec->warnings[0], "connects 256 workers at most"));
+    spec_release(spec);
+    input.checkpoint_dir = "/k";
+    expect_bad(&input, "nodes.max", "collectives of its own");
+    input.checkpoint_dir = NULL;
+    struct pair setting = {"strategy", "ddp"};
+    input.training = &setting, input.training_count = 1;
+    expect_bad(&input, "nodes.max", "collectives of its own");
+    input.stored = true;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0, "what was taken once goes on");
+    spec_release(spec);
+    input.stored = false;
+    input.nodes_max = 32;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->warnings_count, 0);
+    cr_expect_eq(spec->world_max, 256);
+    spec_release(spec);
+}
+
+Test(spec, off_is_a_fixed_size)
+{
+    struct spec_input input = good();
+    struct spec *spec = NULL;
+    input.elastic = "off";
+    input.nodes_min = 1, input.nodes_max = 4;
+    expect_bad(&input, "elastic", "one number of nodes");
+    input.stored = true;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect_eq(spec->elastic, ELASTIC_RESTART, "as it always was");
+    spec_release(spec);
+    input.stored = false;
+    input.nodes_min = 4;
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    spec_release(spec);
+}
+
 Test(spec, what_a_program_may_still_decide_otherwise_is_a_warning)
 {
     struct spec_input input = good();
     struct spec *spec = NULL;
-    struct pair setting = {"mixed_precision", "fp8"};
+    struct pair setting = {"low_gradients", "true"};
     input.training = &setting, input.training_count = 1;
-    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
-    cr_assert_eq(spec->warnings_count, 1);
-    cr_expect(strstr(spec->warnings[0], "mixed_precision fp8 is not in this build of libworker"));
-    spec_release(spec);
-    setting = (struct pair){"low_gradients", "true"};
     cr_assert_eq(spec_build(&input, &spec, NULL), 0);
     cr_assert_eq(spec->warnings_count, 1, "two rules, told once");
     cr_expect(strstr(spec->warnings[0], "unless their program sets that itself"));

@@ -270,17 +270,20 @@ static struct story_spec random_job(struct rng *rng)
     static const char *const times[] = {NULL, "1m", "20m", "2h"};
     static const char *const topologies[] = {NULL, NULL, NULL, "rack"};
     int min = 1 + (int)rng_below(rng, 3);
-    return (struct story_spec){.name = "job",
-                               .nodes_min = min,
-                               .nodes_max = min + (int)rng_below(rng, 3),
-                               .workers = 1 + (int)rng_below(rng, 2),
-                               .slots = 1,
-                               .priority = 10 * (int)rng_below(rng, 3),
-                               .tenant = pick(rng, tenants, 3),
-                               .elastic = pick(rng, elastic, 4),
-                               .spares = rng_below(rng, 3) == 0,
-                               .topology = pick(rng, topologies, 4),
-                               .max_runtime = pick(rng, times, 4)};
+    struct story_spec job = {.name = "job",
+                             .nodes_min = min,
+                             .nodes_max = min + (int)rng_below(rng, 3),
+                             .workers = 1 + (int)rng_below(rng, 2),
+                             .slots = 1,
+                             .priority = 10 * (int)rng_below(rng, 3),
+                             .tenant = pick(rng, tenants, 3),
+                             .elastic = pick(rng, elastic, 4),
+                             .spares = rng_below(rng, 3) == 0,
+                             .topology = pick(rng, topologies, 4),
+                             .max_runtime = pick(rng, times, 4)};
+    if (strcmp(job.elastic, "off") == 0)
+        job.nodes_max = job.nodes_min;
+    return job;
 }
 
 static void end_one(struct rng *rng)
