@@ -193,7 +193,7 @@ int context_refuse(struct wk_context *ctx, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* error_ear's, of prepared objects: misuse if lasting, else refused. */
-int context_hear(void *ctx, const struct error *err, bool lasting);
+int context_hear(void *arg, const struct error *err, bool lasting);
 
 void context_notice(struct wk_context *ctx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
