@@ -139,7 +139,7 @@ static int add_value(const struct parser *parser, const struct args_option *row,
         if (rc) {
             error_wrap(parser->err, "%s: %s%s", parser->command->program,
                        args_is_positional(row) ? "" : "--", row->name);
-            return E_INVALID_ARGUMENT;
+            return error_recode(parser->err, E_INVALID_ARGUMENT);
         }
     }
     if (args->count == ARGS_VALUES_MAX)

@@ -122,6 +122,13 @@ int error_errno(struct error *err, int errno_value, const char *fmt, ...)
     return code;
 }
 
+int error_recode(struct error *err, int code)
+{
+    if (err)
+        err->code = code;
+    return code;
+}
+
 void error_clear(struct error *err)
 {
     if (err)

@@ -62,6 +62,10 @@ int error_set(struct error *err, int code, const char *fmt, ...)
 int error_errno(struct error *err, int errno_value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Where a failure becomes that of the layer above: keep its sentence, give it `code`; returns code.
+ * What is returned and what err->code says are the same in this way: callers look at either. */
+int error_recode(struct error *err, int code);
+
 /* Forget a failure that turned out to be none: an absent file that may be absent. NULL is fine. */
 void error_clear(struct error *err);
 

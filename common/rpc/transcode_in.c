@@ -40,9 +40,7 @@ static int wanted(const struct input *in, const struct tree *node, const char *w
 static int out_of_range(const struct input *in, const struct tree *node, const char *range)
 {
     tree_fail(node, in->err, "the number must be in %s", range);
-    if (in->err)
-        in->err->code = E_OUT_OF_RANGE;
-    return E_OUT_OF_RANGE;
+    return error_recode(in->err, E_OUT_OF_RANGE);
 }
 
 /* ---- numbers: proto3 takes them as numbers or as text, whole ones also as 1.0 and 1e3 ---- */

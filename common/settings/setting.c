@@ -212,7 +212,7 @@ int setting_parse(enum setting setting, const char *text, struct setting_parsed 
         break;
     }
     if (rc)
-        return E_INVALID_ARGUMENT;
+        return error_recode(err, E_INVALID_ARGUMENT);
     *ret = parsed;
     return 0;
 }

@@ -65,6 +65,33 @@ int file_write(int folder, const char *name, const void *data, size_t size, stru
     return file_end(fd, name, file_append(fd, data, size, err), err);
 }
 
+int file_unreadable(struct error *err, int errno_value, const char *what)
+{
+    int rc = error_errno(err, errno_value, "%s", what);
+    return rc == WK_ENOTFOUND || rc == WK_ENOMEM ? rc : error_recode(err, WK_EIO);
+}
+
+int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, struct error *err)
+{
+    /* Of a pipe that nobody writes to an opening would wait for ever. */
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return file_unreadable(err, errno, name);
+    struct stat st;
+    int rc = 0;
+    if (fstat(fd, &st))
+        rc = file_unreadable(err, errno, name);
+    else if (!S_ISREG(st.st_mode))
+        rc = error_set(err, WK_EIO, "%s is no plain file", name);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    *ret_fd = fd;
+    *ret_bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err)
 {
     char *at = ret;
@@ -73,7 +100,7 @@ int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return error_errno(err, errno, "reading");
+            return file_unreadable(err, errno, "reading");
         if (n == 0)
             return error_set(err, WK_EIO, "it ends %zu bytes too early", size);
         at += n;
@@ -86,33 +113,29 @@ int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *
 int file_read(int folder, const char *name, size_t max, char **ret, size_t *ret_size,
               struct error *err)
 {
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", name);
-    struct stat st;
-    int rc = 0;
+    uint64_t bytes;
+    int fd;
+    int rc = file_open(folder, name, &fd, &bytes, err);
+    if (rc)
+        return rc;
     char *data = NULL;
-    if (fstat(fd, &st))
-        rc = error_errno(err, errno, "%s", name);
-    else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max)
+    if (bytes > max)
         rc = error_set(err, WK_EIO, "%s is no file of at most %zu bytes", name, max);
     if (!rc) {
-        data = malloc((size_t)st.st_size + 1);
+        data = malloc((size_t)bytes + 1);
         if (!data)
             rc = error_set(err, WK_ENOMEM, "no memory for %s", name);
     }
-    if (!rc && file_read_at(fd, data, (size_t)st.st_size, 0, err)) {
+    if (!rc && (rc = file_read_at(fd, data, (size_t)bytes, 0, err)) != 0)
         (void)error_wrap(err, "%s", name);
-        rc = WK_EIO;
-    }
     close(fd);
     if (rc) {
         free(data);
         return rc;
     }
-    data[st.st_size] = 0;
+    data[bytes] = 0;
     *ret = data;
-    *ret_size = (size_t)st.st_size;
+    *ret_size = (size_t)bytes;
     return 0;
 }
 
@@ -126,7 +149,10 @@ int file_remove_folder(const char *path, struct error *err)
     while (!rc && (entry = readdir(folder))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        if (unlinkat(dirfd(folder), entry->d_name, 0) && errno != ENOENT)
+        int failed = unlinkat(dirfd(folder), entry->d_name, 0);
+        if (failed && errno == EISDIR)
+            failed = unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR);
+        if (failed && errno != ENOENT)
             rc = error_errno(err, errno, "removing %s/%s", path, entry->d_name);
     }
     (void)closedir(folder);

@@ -22,14 +22,24 @@ int file_append(int fd, const void *data, size_t size, struct error *err);
  * Returns rc or what failed now; the sentence in err, of either, gets the file's name in front. */
 int file_end(int fd, const char *name, int rc, struct error *err);
 
-/* Exactly `size` bytes from `offset`; WK_EIO when there are fewer. */
+/* A plain file to read, and how long it is; the descriptor is the caller's. WK_ENOTFOUND where
+ * there is none, WK_ENOMEM without descriptors, WK_EIO where it is no plain file or cannot be read.
+ */
+int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, struct error *err);
+
+/* Those codes, with `what` and errno's sentence. */
+int file_unreadable(struct error *err, int errno_value, const char *what);
+
+/* Exactly `size` bytes from `offset`; WK_EIO when there are fewer or they cannot be read. */
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err);
 
-/* The whole file, at most `max` bytes, into malloc'd, NUL-terminated memory the caller frees. */
+/* The whole file, at most `max` bytes, into malloc'd, NUL-terminated memory the caller frees. Codes
+ * as file_open; WK_EIO for a longer one, WK_ENOMEM. */
 int file_read(int folder, const char *name, size_t max, char **ret, size_t *ret_size,
               struct error *err);
 
-/* Remove a folder of plain files. Folders inside are refused; absent is fine. */
+/* Remove a folder of plain files and empty folders. Folders that hold something are refused; absent
+ * is fine. */
 int file_remove_folder(const char *path, struct error *err);
 
 /* fsync of a folder, so that names in it are durable. */

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "libworker/checkpoint/folder.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/safetensors.h"
+
+static const char state_file[] = "state.json";
 
 /* One file of a checkpoint, opened and its header checked. */
 struct shard {
@@ -28,8 +31,10 @@ struct load {
 static int open_manifest(struct load *load, const char *path, struct error *err)
 {
     load->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (load->folder < 0)
+    if (load->folder < 0 && (errno == ENOENT || errno == ENOTDIR))
         return error_set(err, WK_ENOTFOUND, "there is no folder");
+    if (load->folder < 0)
+        return file_unreadable(err, errno, "its folder");
     if (faccessat(load->folder, "manifest.json", F_OK, 0))
         return error_set(err, WK_ENOTFOUND, "it has no manifest.json, so it was never finished");
     char *text;
@@ -75,13 +80,12 @@ static int open_shard(struct load *load, int index, struct error *err)
 {
     const struct manifest_file *file = &load->manifest.files[index];
     struct shard *shard = &load->shards[index];
-    struct stat st;
-    shard->fd = openat(load->folder, file->name, O_RDONLY | O_CLOEXEC);
-    int rc = 0;
-    if (shard->fd < 0 || fstat(shard->fd, &st))
-        rc = error_set(err, WK_EIO, "it is missing");
-    else if ((uint64_t)st.st_size != file->bytes)
-        rc = error_set(err, WK_EIO, "it has %lld bytes instead of %llu", (long long)st.st_size,
+    uint64_t bytes;
+    int rc = file_open(load->folder, file->name, &shard->fd, &bytes, err);
+    if (rc)
+        return rc == WK_ENOTFOUND ? error_set(err, WK_EIO, "%s is missing", file->name) : rc;
+    if (bytes != file->bytes)
+        rc = error_set(err, WK_EIO, "it has %llu bytes instead of %llu", (unsigned long long)bytes,
                        (unsigned long long)file->bytes);
     else
         rc = read_header(file, shard, file->header_bytes != file->bytes, err);
@@ -189,21 +193,36 @@ static int load_tensors(struct load *load, const struct checkpoint_tensor *tenso
     return 0;
 }
 
+static bool is_listed(const struct manifest *manifest, const char *name, size_t size, uint32_t crc)
+{
+    bool found = false;
+    for (int i = 0; i < manifest->n_files && !found; i++)
+        found = strcmp(manifest->files[i].name, name) == 0 && manifest->files[i].bytes == size &&
+                manifest->files[i].crc == crc;
+    return found;
+}
+
 static int load_numbers(struct load *load, struct train_numbers *ret, struct error *err)
 {
+    struct train_numbers numbers;
     char *text;
     size_t size;
-    int rc = file_read(load->folder, "state.json", 1 << 20, &text, &size, err);
+    int rc = file_read(load->folder, state_file, NUMBERS_MAX_BYTES, &text, &size, err);
     if (rc)
         return rc;
-    rc = numbers_parse(text, size, ret, err);
-    free(text);
-    if (!rc && ret->step != load->manifest.step)
+    rc = numbers_parse(text, size, &numbers, err);
+    if (!rc && numbers.step != load->manifest.step)
         rc = error_set(err, WK_EIO, "it is of step %lld, the manifest of %lld",
-                       (long long)ret->step, (long long)load->manifest.step);
-    if (rc)
-        (void)error_wrap(err, "state.json");
-    return rc;
+                       (long long)numbers.step, (long long)load->manifest.step);
+    if (!rc && !is_listed(&load->manifest, state_file, size, crc32c(0, text, size)))
+        rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
+    free(text);
+    if (rc) {
+        (void)error_wrap(err, state_file);
+        return rc;
+    }
+    *ret = numbers;
+    return 0;
 }
 
 static int load_open(struct load *load, const char *path, struct error *err)

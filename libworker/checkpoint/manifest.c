@@ -3,6 +3,7 @@
 
 #include <worker/error.h>
 
+#include "common/base/crc32c.h"
 #include "common/base/hex.h"
 #include "common/base/tree.h"
 #include "libworker/checkpoint/manifest.h"
@@ -10,6 +11,10 @@
 enum { VERSION = 1, TENSORS_MAX = 1 << 17, NAME_MAX_BYTES = 512 };
 
 static const char format_name[] = "muster-checkpoint";
+
+/* The end of a manifest: a digest of all that is before. */
+#define SEAL "  \"crc32c\": \"%08x\"\n}\n"
+enum { SEAL_BYTES = sizeof("  \"crc32c\": \"00000000\"\n}\n") - 1 };
 
 int64_t manifest_count(const struct manifest_tensor *tensor)
 {
@@ -63,6 +68,7 @@ static void write_models(struct buf *out, const struct manifest *manifest)
 
 int manifest_write(const struct manifest *manifest, struct buf *out)
 {
+    size_t start = out->size;
     (void)buf_printf(out, "{\n  \"format\": \"%s\",\n  \"version\": %d,\n", format_name, VERSION);
     (void)buf_printf(out, "  \"step\": %lld,\n  \"generation\": %llu,\n  \"world\": %d,\n",
                      (long long)manifest->step, (unsigned long long)manifest->generation,
@@ -87,7 +93,8 @@ int manifest_write(const struct manifest *manifest, struct buf *out)
         write_tensor(out, &manifest->tensors[i]);
         (void)buf_str(out, i + 1 < manifest->n_tensors ? ",\n" : "\n");
     }
-    (void)buf_str(out, "  ]\n}\n");
+    (void)buf_str(out, "  ],\n");
+    (void)buf_printf(out, SEAL, crc32c(0, out->data + start, out->size - start));
     return buf_failed(out) ? WK_ENOMEM : 0;
 }
 
@@ -331,6 +338,18 @@ static int read_head(const struct tree *root, struct manifest *manifest, struct 
     return rc;
 }
 
+/* Manifests had no digest of their own once. */
+static int check_seal(const struct tree *root, const char *text, size_t size, struct error *err)
+{
+    uint32_t crc;
+    if (!tree_get(root, "crc32c"))
+        return 0;
+    int rc = read_crc(root, &crc, err);
+    if (!rc && (size < SEAL_BYTES || crc32c(0, text, size - SEAL_BYTES) != crc))
+        rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
+    return rc;
+}
+
 int manifest_parse(const char *text, size_t size, struct manifest *ret, struct error *err)
 {
     struct manifest manifest = {0};
@@ -342,7 +361,9 @@ int manifest_parse(const char *text, size_t size, struct manifest *ret, struct e
         .limits = {MANIFEST_MAX_BYTES, 8, (size_t)TENSORS_MAX * 32},
     };
     struct tree *root;
-    int rc = tree_parse_json(&input, &manifest.arena, &root, err) ? WK_EIO : 0;
+    int rc = tree_parse_json(&input, &manifest.arena, &root, err) ? error_recode(err, WK_EIO) : 0;
+    if (!rc)
+        rc = check_seal(root, text, size, err);
     if (!rc)
         rc = read_head(root, &manifest, err);
     if (!rc)

@@ -153,7 +153,7 @@ int numbers_parse(const char *text, size_t size, struct train_numbers *ret, stru
     struct tree_input input = {.name = "state.json", .text = text, .size = size};
     struct tree *root;
     struct train_numbers numbers = {0};
-    int rc = tree_parse_json(&input, &arena, &root, err) ? WK_EIO : 0;
+    int rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
     if (!rc)
         rc = read_all(root, &numbers, err);
     arena_fini(&arena);

@@ -12,6 +12,7 @@
 #include "common/base/rng.h"
 
 enum { NUMBERS_UNITS_MAX = 16, NUMBERS_LOADERS_MAX = 16, NUMBERS_SCHEDULERS_MAX = 16 };
+enum { NUMBERS_MAX_BYTES = 1 << 20 }; /* of state.json */
 
 /* Of one model and its optimizer. */
 struct unit_numbers {

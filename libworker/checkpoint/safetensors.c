@@ -45,7 +45,7 @@ static int read_type(const struct tree *node, enum wk_dtype *ret, struct error *
 {
     const char *name;
     if (tree_read_string(tree_get(node, "dtype"), &name, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     for (int i = 0; i < TYPES; i++) {
         if (strcmp(types[i].name, name) == 0) {
             *ret = types[i].dtype;
@@ -66,7 +66,7 @@ static int read_shape(const struct tree *list, struct safetensors_entry *entry, 
     tree_each(node, list) {
         int64_t size;
         if (tree_read_i64(node, &size, err))
-            return WK_EIO;
+            return error_recode(err, WK_EIO);
         if (size < 0 || (size > 0 && bytes > (uint64_t)INT64_MAX / (uint64_t)size))
             return error_set(err, WK_EIO, "its shape is out of range");
         entry->shape[entry->dims++] = size;
@@ -96,7 +96,7 @@ static int read_entry(const struct tree *node, uint64_t data_start, struct safet
         return error_set(err, WK_EIO, "its data_offsets are not two numbers");
     if (tree_read_i64(tree_at(range, 0), &begin, err) ||
         tree_read_i64(tree_at(range, 1), &end, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     if (begin < 0 || end < begin || (uint64_t)(end - begin) != bytes)
         return error_set(err, WK_EIO, "%lld to %lld are not its %llu bytes", (long long)begin,
                          (long long)end, (unsigned long long)bytes);
@@ -179,7 +179,7 @@ int safetensors_parse(const void *header, size_t size, uint64_t file_bytes, stru
     };
     struct tree *root;
     if (tree_parse_json(&input, &safetensors.arena, &root, err))
-        rc = WK_EIO;
+        rc = error_recode(err, WK_EIO);
     if (!rc)
         rc = parse_entries(root, size, &safetensors, err);
     if (!rc)

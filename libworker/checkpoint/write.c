@@ -380,8 +380,10 @@ static int tell_done(struct draft *draft, const struct checkpoint_claim *claim, 
     int rc = gate && gate->done ? gate->done(gate->arg, claim, err) : 0;
     if (rc && !unheard(rc))
         take_back(draft);
-    else if (*draft->older && file_remove_folder(draft->older, rc ? NULL : err))
-        rc = rc ? rc : err->code;
+    else if (*draft->older) {
+        int removed = file_remove_folder(draft->older, rc ? NULL : err);
+        rc = rc ? rc : removed;
+    }
     return rc;
 }
 

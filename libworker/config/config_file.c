@@ -59,7 +59,7 @@ static int take_value(struct settings *settings, const char *file, const struct 
     if (!rc)
         rc = settings_set(settings, setting, buf_cstr(&text), &source, err);
     buf_fini(&text);
-    return rc ? WK_EINVAL : 0;
+    return rc ? error_recode(err, WK_EINVAL) : 0;
 }
 
 /* `prefix` NULL: the document itself, where a job's keys and `training` may stand. */

@@ -52,7 +52,7 @@ static int read_number(const struct environment *environment, const char *name, 
     int64_t number;
     if (parse_i64(text, 0, max, &number, err)) {
         error_wrap(err, "%s", name);
-        return WK_EINVAL;
+        return error_recode(err, WK_EINVAL);
     }
     *ret = (int)number;
     return 0;

@@ -41,7 +41,7 @@ int settings_set(struct settings *settings, enum setting setting, const char *te
         error_wrap(err, "%s%s%s", setting_rows[setting].name, *source->where ? " from " : "",
                    source->where);
         error_field(err, "%s", setting_rows[setting].name);
-        return WK_EINVAL;
+        return error_recode(err, WK_EINVAL);
     }
     next.integer = parsed.integer;
     next.number = parsed.number;

@@ -23,7 +23,7 @@ static int size_of(const struct tree *root, const char *key, int fallback, int *
     const struct tree *node = get(root, key);
     int64_t value = fallback;
     if (node && tree_read_i64(node, &value, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     if (value < 1 || value > INT_MAX)
         return error_set(err, WK_EIO, node ? "%s is no size" : "%s is missing", key);
     *ret = (int)value;
@@ -35,7 +35,7 @@ static int number_of(const struct tree *root, const char *key, double fallback, 
 {
     const struct tree *node = get(root, key);
     *ret = fallback;
-    return node && tree_read_f64(node, ret, err) ? WK_EIO : 0;
+    return node && tree_read_f64(node, ret, err) ? error_recode(err, WK_EIO) : 0;
 }
 
 /* A switch that these models have in one position only. */
@@ -44,7 +44,7 @@ static int want_bool(const struct tree *root, const char *key, bool wanted, stru
     const struct tree *node = get(root, key);
     bool value = wanted;
     if (node && tree_read_bool(node, &value, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     if (value != wanted)
         return error_set(err, WK_EUNSUPPORTED, "%s is %s, which these models do not compute", key,
                          value ? "true" : "false");
@@ -57,7 +57,7 @@ static int want_text(const struct tree *root, const char *key, const char *wante
     const struct tree *node = get(root, key);
     const char *value = wanted;
     if (node && tree_read_string(node, &value, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     if (strcmp(value, wanted) != 0)
         return error_set(err, WK_EUNSUPPORTED, "%s is %.80s; these models compute %s", key, value,
                          wanted);
@@ -69,7 +69,7 @@ static int want_size(const struct tree *root, const char *key, int64_t wanted, s
     const struct tree *node = get(root, key);
     int64_t value = wanted;
     if (node && tree_read_i64(node, &value, err))
-        return WK_EIO;
+        return error_recode(err, WK_EIO);
     if (value != wanted)
         return error_set(err, WK_EUNSUPPORTED, "%s is %lld; these models compute with %lld", key,
                          (long long)value, (long long)wanted);
@@ -163,7 +163,7 @@ static int parse_llama(const struct tree *root, struct wk_llama_config *ret, str
     if (!rc)
         rc = want_size(root, "head_dim", ret->width / ret->heads, err);
     if (!rc && tied && tree_read_bool(tied, &ret->tied, err))
-        rc = WK_EIO;
+        rc = error_recode(err, WK_EIO);
     return rc ? rc : want_bools(root, switches, err);
 }
 
@@ -187,7 +187,7 @@ int model_config_parse(const char *text, size_t size, struct model_config *ret, 
     struct tree *root;
     struct tree_input input = {.text = text, .size = size};
     struct model_config config = {.kind = CONFIG_GPT};
-    int rc = tree_parse_json(&input, &arena, &root, err) ? WK_EIO : 0;
+    int rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
     if (!rc)
         rc = parse_root(root, &config, err);
     arena_fini(&arena);

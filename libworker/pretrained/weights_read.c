@@ -84,7 +84,7 @@ static int follow_index(struct weights *weights, int folder, const struct tree *
     tree_each(node, map) {
         const char *name;
         if (tree_read_string(node, &name, err))
-            return WK_EIO;
+            return error_recode(err, WK_EIO);
         if (!*name || *name == '.' || strchr(name, '/'))
             return error_set(err, WK_EIO, "tensor %.80s lies in a file called %.80s", node->key,
                              name);
@@ -116,7 +116,7 @@ static int open_index(struct weights *weights, int folder, struct error *err)
         .size = size,
         .limits = {WEIGHTS_INDEX_MAX_BYTES, 4, (size_t)SAFETENSORS_TENSORS_MAX * 2},
     };
-    rc = tree_parse_json(&input, &arena, &root, err) ? WK_EIO : 0;
+    rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
     if (!rc)
         rc = follow_index(weights, folder, root, err);
     if (rc)

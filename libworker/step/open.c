@@ -131,7 +131,7 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
         const char *text = variable(seams, "MUSTER_UID");
         if (*text && parse_i64(text, 0, INT64_MAX, &uid, err)) {
             (void)error_wrap(err, "MUSTER_UID");
-            return WK_EINVAL;
+            return error_recode(err, WK_EINVAL);
         }
         struct session_address address = {
             .url = variable(seams, "MUSTER_WORKER_SOCKET"),

@@ -5,19 +5,25 @@
 #include "common/base/str.h"
 #include "libworker/step/context.h"
 
-/* Older checkpoints beside `path`, newest first, until one loads. */
-static int load_older(struct wk_context *ctx, const char *path, struct error *err)
+/* Whether a checkpoint that fails to load with this gives way to the one before it. */
+static bool gives_way(int code)
+{
+    return code == WK_EIO || code == WK_ENOTFOUND;
+}
+
+/* `path` failed to load with `rc` and the sentence in err: older checkpoints beside it, newest
+ * first, until one loads. */
+static int load_older(struct wk_context *ctx, const char *path, int rc, struct error *err)
 {
     char dir[CHECKPOINT_PATH_MAX];
     int64_t *steps, before = checkpoint_step_of(path);
     int count;
     if (str_copy(dir, sizeof(dir), path) || !strrchr(dir, '/'))
-        return err->code;
+        return rc;
     *strrchr(dir, '/') = 0;
     if (checkpoint_list(dir, &steps, &count, NULL))
-        return err->code;
-    int rc = err->code;
-    for (int i = count - 1; i >= 0 && (rc == WK_EIO || rc == WK_ENOTFOUND); i--) {
+        return rc;
+    for (int i = count - 1; i >= 0 && gives_way(rc); i--) {
         char older[CHECKPOINT_PATH_MAX];
         if (steps[i] >= before || checkpoint_path(dir, steps[i], older))
             continue;
@@ -55,8 +61,8 @@ static int first_state(struct wk_context *ctx, struct error *err)
         return rc;
     }
     rc = state_load(ctx, wanted, err);
-    if (rc == WK_EIO || rc == WK_ENOTFOUND)
-        rc = load_older(ctx, wanted, err);
+    if (gives_way(rc))
+        rc = load_older(ctx, wanted, rc, err);
     if (!rc)
         save_resumed(ctx);
     return rc;

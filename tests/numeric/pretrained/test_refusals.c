@@ -39,6 +39,7 @@ static void expect(const struct tmpdir *dir, struct wk_model *model, int code, c
     struct error err = {0};
     int rc = pretrained_load(model, dir->path, &err);
     cr_assert_eq(rc, code, "%d instead of %d: %s", rc, code, err.text);
+    cr_assert_eq(err.code, rc, "%d, but the error says %d: %s", rc, err.code, err.text);
     cr_assert(strstr(err.text, words), "\"%s\" is not in: %s", words, err.text);
 }
 

@@ -133,6 +133,7 @@ Test(place, what_cannot_be_is_refused_with_the_variable_named)
         struct place place;
         struct error err = {0};
         cr_assert_eq(place_of(bad[i].pairs, &place, &err), WK_EINVAL, "row %zu", i);
+        cr_assert_eq(err.code, WK_EINVAL, "row %zu: %d", i, err.code);
         cr_assert(strstr(err.text, bad[i].named), "row %zu: %s", i, err.text);
     }
 }

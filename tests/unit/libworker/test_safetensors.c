@@ -87,6 +87,7 @@ Test(safetensors, damaged_headers_are_refused)
         struct error err = {0};
         int rc = parse_text(bad[i].json, bad[i].bytes, &back, &err);
         cr_assert_eq(rc, WK_EIO, "row %zu gives %d: %s", i, rc, err.text);
+        cr_assert_eq(err.code, rc, "row %zu: %d", i, err.code);
         cr_assert_str_not_empty(err.text);
     }
 }

@@ -294,6 +294,7 @@ Test(settings, values_that_do_not_fit_are_refused_with_their_source)
         struct settings settings;
         struct error err = {0};
         cr_assert_eq(read_pairs(bad[i], &settings, &err), WK_EINVAL, "%s=%s", bad[i][0], bad[i][1]);
+        cr_assert_eq(err.code, WK_EINVAL, "%s=%s: %d", bad[i][0], bad[i][1], err.code);
         cr_assert(strstr(err.text, bad[i][0]), "%s", err.text);
     }
 }
