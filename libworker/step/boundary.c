@@ -38,6 +38,9 @@ bool boundary_evaluates(struct wk_context *ctx)
     if (ctx->is_sharded)
         return evaluates_together(ctx);
     if (boundary_stopping(ctx)) {
+        /* Without a session the others hear of it in the sums of a step, and not before. */
+        if (!ctx->session && ctx->world > 1)
+            return true;
         /* Who has the whole state stops here, before it meets the others in a step. */
         if (ctx->session && ctx->phase == STEP_BOUNDARY)
             (void)context_break(ctx, WK_EABORT);
@@ -59,6 +62,7 @@ static bool renew(struct wk_context *ctx)
     struct error err = {0};
     int64_t step = ctx->numbers.step;
     int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
+    ctx->rng = ctx->numbers.rng; /* a pass that comes to nothing drew as well */
     if (!rc)
         rc = context_reform(ctx, &err);
     if (rc == WK_ESTOPPED)
@@ -104,6 +108,9 @@ static bool stop(struct wk_context *ctx)
 {
     struct error err = {0};
     (void)save_last(ctx, NULL);
+    /* torchrun and mpirun end the others with the first that ends, and one of them is saving. */
+    if (!ctx->session && ctx->comm)
+        (void)wk_barrier(ctx->comm, NULL);
     (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
                     (long long)ctx->numbers.step);
     (void)context_fail(ctx, &err);

@@ -7,6 +7,8 @@
  *      │ reform          │ └────────────────────────────────────────────────────┘
  *      └──── BROKEN ◄────┘ a peer is lost, the generation is over
  *
+ *   BOUNDARY ──wk_join, in which a generation began──► VOID ──the next wk_join──► BOUNDARY
+ *
  * Models are units (unit.h), each with a window of gradients of its own. Parameters and optimizer
  * state change only in wk_step, one unit's at a time, after its sums are complete on this rank. So
  * the state is at any time the step completed last and, of the step under way, the windows that
@@ -63,7 +65,9 @@ struct handed;
 /* What the sums of a step said of the boundary behind it. */
 enum heard { HEARD_NOTHING, HEARD_STOP, HEARD_PART };
 
-enum step_phase { STEP_BOUNDARY, STEP_UNDER_WAY, STEP_BROKEN };
+/* VOID: a pass of the program's own data that were chosen for the generation before comes to
+ * nothing, as one in a BROKEN generation does. */
+enum step_phase { STEP_BOUNDARY, STEP_UNDER_WAY, STEP_BROKEN, STEP_VOID };
 
 /* What batches come from: a prepared loader by its number, or the program itself (wk_join). */
 enum { SOURCE_OWN = NUMBERS_LOADERS_MAX, SOURCES, SOURCE_NONE = -1 };
@@ -166,6 +170,7 @@ struct wk_context {
     struct track track;
     struct profile profile; /* of this rank's steps */
     bool track_open, track_failed;
+    bool keeps_files; /* it is rank 0, whose files of logs and trace they are */
 };
 
 /* What tests put in the place of the world. */
@@ -194,6 +199,12 @@ int context_refuse(struct wk_context *ctx, int code, const char *fmt, ...)
 
 /* error_ear's, of prepared objects: misuse if lasting, else refused. */
 int context_hear(void *arg, const struct error *err, bool lasting);
+
+/* Whether the program's calls do nothing until it asks for the next batch. */
+static inline bool context_rests(const struct wk_context *ctx)
+{
+    return ctx->phase == STEP_BROKEN || ctx->phase == STEP_VOID;
+}
 
 void context_notice(struct wk_context *ctx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -328,6 +339,9 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
  * is not full and gets no more passes is a notice: it may be meant to take that long. */
 void window_check(struct wk_context *ctx, int source);
 
+/* The generation changed inside wk_join: the pass that it lets the program make is VOID. */
+void window_void(struct wk_context *ctx);
+
 /* The next step is to begin: what is left of the one under way is over. */
 void window_end_step(struct wk_context *ctx);
 
@@ -336,6 +350,10 @@ void window_deal(struct wk_context *ctx, int source);
 
 /* A backward pass begins: if it is its window's last, its gradients are summed. WK_ESTATE. */
 int window_begin_pass(struct unit *unit);
+
+/* Its gradients are there: what it said of its loss joins the sums, whose last message comes with
+ * wk_backward. */
+void window_end_pass(struct unit *unit);
 
 /* What the window's sum is a mean over: its passes, or what the ranks said their parts weigh. */
 double window_weight(const struct unit *unit);
@@ -350,6 +368,15 @@ void window_roll_back(struct wk_context *ctx);
 void window_begin_again(struct wk_context *ctx);
 
 /* report.c: figures of a step, for whoever watches */
+
+/* `progress`: where lines go, or NULL. Rank 0 opens the files of logs and the trace: WK_EIO and the
+ * like where it cannot. */
+int report_open(struct wk_context *ctx, FILE *progress, struct error *err);
+
+/* After each generation: where another process was rank 0, this one goes on with its files; who is
+ * so no more closes them. What fails is a notice. */
+void report_follow(struct wk_context *ctx);
+
 void report_step(struct wk_context *ctx, double tokens);
 void report_one(struct wk_context *ctx, const char *name, double value);
 

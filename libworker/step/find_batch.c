@@ -3,6 +3,7 @@
 
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
+#include "libworker/step/room.h"
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
 
@@ -98,15 +99,20 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     struct error err = {0};
     if (!ctx)
         return unit_missing(loader, WK_OBJECT_LOADER, "wk_find_batch");
-    if (ctx->error.code || ctx->phase == STEP_BROKEN)
+    if (ctx->error.code || context_rests(ctx))
         return ctx->error.code;
     if (ctx->phase != STEP_BOUNDARY)
         return context_refuse(ctx, WK_ESTATE,
                               "wk_find_batch inside a step: it comes between steps");
     int64_t batch = loader->options.batch;
+    struct room room;
     (void)kernel_warm(kernel_cpu()); /* a refusal shows again in the first try */
-    int rc = search_batch(ctx, search, &batch, &err);
-    if (rc || ctx->phase == STEP_BROKEN)
+    int rc = room_begin(ctx, &room, &err);
+    if (rc)
+        return err.code ? context_fail(ctx, &err) : context_break(ctx, rc);
+    rc = search_batch(ctx, search, &batch, &err);
+    room_end(&room);
+    if (rc || context_rests(ctx))
         return err.code ? context_fail(ctx, &err) : ctx->error.code;
     loader->options.batch = batch;
     if (ret_batch)

@@ -243,6 +243,7 @@ int context_reform(struct wk_context *ctx, struct error *err)
             rc = state_agree(ctx, err);
         if (!rc) {
             window_begin_again(ctx);
+            report_follow(ctx);
             return 0;
         }
         if (!context_mendable(rc))

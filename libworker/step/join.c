@@ -26,11 +26,17 @@ bool wk_join(struct wk_context *ctx, double weight)
         (void)context_fail(ctx, &err);
         return false;
     }
+    uint64_t generation = ctx->generation;
     for (;;) {
         if (!boundary_pass(ctx, SOURCE_OWN))
             return false;
-        if (ctx->phase == STEP_BROKEN)
+        if (context_rests(ctx))
             return true; /* this pass comes to nothing */
+        /* The weight, and the share of the data that it is of, are of the membership before. */
+        if (ctx->generation != generation) {
+            window_void(ctx);
+            return true;
+        }
         if (!add_up(ctx, weight, &total))
             continue;
         if (total > 0 || units_open(ctx))

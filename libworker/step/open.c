@@ -197,21 +197,10 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     ctx->numbers.total_steps = settings_integer(&ctx->settings, SETTING_TOTAL_STEPS);
     rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
     ctx->numbers.rng = ctx->rng;
-    bool first = ctx->rank == 0;
     remark_cpu(ctx, seams);
-    if (first)
+    if (ctx->rank == 0)
         settings_remark(&ctx->settings, seams->environment, notice_remark, ctx);
-    struct track_options track = {
-        .path = first ? settings_text(&ctx->settings, SETTING_LOG_FILE) : "",
-        .csv = first ? settings_text(&ctx->settings, SETTING_LOG_CSV) : "",
-        .events = first ? settings_text(&ctx->settings, SETTING_LOG_TENSORBOARD) : "",
-        .progress = seams->quiet ? NULL : stdout,
-        .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
-    };
-    rc = track_init(&ctx->track, &track, context_now_ns(), err);
-    ctx->track_open = !rc;
-    const char *trace = first ? settings_text(&ctx->settings, SETTING_TRACE_FILE) : "";
-    return rc ? rc : profile_init(&ctx->profile, trace, ctx->rank, err);
+    return report_open(ctx, seams->quiet ? NULL : stdout, err);
 }
 
 int context_open(const struct wk_options *options, const struct context_seams *seams,
@@ -374,7 +363,7 @@ uint64_t wk_generation(const struct wk_context *ctx)
 
 struct wk_comm *wk_communicator(struct wk_context *ctx)
 {
-    return ctx->phase == STEP_BROKEN ? NULL : ctx->comm;
+    return context_rests(ctx) ? NULL : ctx->comm;
 }
 
 const char *wk_config_value(const struct wk_context *ctx, const char *name)

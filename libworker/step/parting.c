@@ -8,7 +8,8 @@
  *
  * A stop that has half of its time behind it waits no longer. Then, where anybody knows of a newer
  * generation, those who were not told to stop go on there; else all stop. Without a session there
- * is no newer generation, and a stop is for all.
+ * is no newer generation: a stop that one rank heard is for all, after the first step whose sums
+ * say so.
  */
 #include <stdlib.h>
 
@@ -86,6 +87,8 @@ enum parting parting_decide(struct wk_context *ctx)
         return PARTING_STOP;
     if (ctx->heard == HEARD_PART)
         return part(ctx);
-    /* Who holds the whole state needs nobody's help to save it. */
-    return !ctx->is_sharded && stops && is_pressing(ctx) ? PARTING_STOP : PARTING_TRAIN;
+    /* Who holds the whole state needs nobody's help to save it; without a session the others would
+     * be left alone, and may be the ones that save. */
+    bool alone = ctx->session && !ctx->is_sharded;
+    return alone && stops && is_pressing(ctx) ? PARTING_STOP : PARTING_TRAIN;
 }

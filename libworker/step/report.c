@@ -7,6 +7,49 @@
 
 enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
 
+/* A trace goes on over the generations of a job; without a session, and in the first, it begins. */
+static int open_files(struct wk_context *ctx, struct error *err)
+{
+    struct track_options files = {
+        .path = settings_text(&ctx->settings, SETTING_LOG_FILE),
+        .csv = settings_text(&ctx->settings, SETTING_LOG_CSV),
+        .events = settings_text(&ctx->settings, SETTING_LOG_TENSORBOARD),
+    };
+    bool goes_on = ctx->session && ctx->generation > 1;
+    int rc = track_open(&ctx->track, &files, context_now_ns(), err);
+    return rc ? rc
+              : profile_trace(&ctx->profile, settings_text(&ctx->settings, SETTING_TRACE_FILE),
+                              ctx->rank, goes_on, err);
+}
+
+int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
+{
+    struct track_options options = {
+        .progress = progress,
+        .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
+    };
+    profile_init(&ctx->profile);
+    int rc = track_init(&ctx->track, &options, context_now_ns(), err);
+    ctx->track_open = !rc;
+    ctx->keeps_files = !rc && ctx->rank == 0;
+    return ctx->keeps_files ? open_files(ctx, err) : rc;
+}
+
+void report_follow(struct wk_context *ctx)
+{
+    struct error err = {0};
+    bool keeps = ctx->rank == 0;
+    if (!ctx->track_open || keeps == ctx->keeps_files)
+        return;
+    ctx->keeps_files = keeps;
+    if (!keeps) {
+        track_close(&ctx->track);
+        profile_end_trace(&ctx->profile);
+    } else if (open_files(ctx, &err)) {
+        context_notice(ctx, "rank 0 is another process now, and its logs end: %s", err.text);
+    }
+}
+
 void report_one(struct wk_context *ctx, const char *name, double value)
 {
     if (ctx->rank != 0)

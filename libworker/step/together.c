@@ -8,7 +8,7 @@
 
 static bool idle(const struct wk_context *ctx)
 {
-    return ctx->error.code || ctx->phase == STEP_BROKEN || !ctx->comm;
+    return ctx->error.code || context_rests(ctx) || !ctx->comm;
 }
 
 static int done(struct wk_context *ctx, int rc)
@@ -55,8 +55,7 @@ bool wk_triggered(struct wk_context *ctx)
     if (idle(ctx))
         return false;
     ctx->triggered = false;
-    if (done(ctx, wk_all_reduce(ctx->comm, &pulled, 1, WK_I32, WK_MAX, NULL)) ||
-        ctx->phase == STEP_BROKEN)
+    if (done(ctx, wk_all_reduce(ctx->comm, &pulled, 1, WK_I32, WK_MAX, NULL)) || context_rests(ctx))
         return false;
     ctx->all_triggered = pulled;
     return pulled;
@@ -112,7 +111,7 @@ int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch, 
             memcpy(own, values, (size_t)(batch->samples * width) * sizeof(*own));
         rc = done(ctx, wk_all_gather(ctx->comm, own, all, row, WK_F32, NULL));
     }
-    for (int rank = 0; rank < ctx->world && !rc && ctx->phase != STEP_BROKEN; rank++) {
+    for (int rank = 0; rank < ctx->world && !rc && !context_rests(ctx); rank++) {
         int64_t first, count;
         split_share(batch->global_samples, rank, ctx->world, &first, &count);
         memcpy(ret_all + first * width, all + row * (size_t)rank,

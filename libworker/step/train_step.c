@@ -21,7 +21,7 @@ static int fail(struct wk_context *ctx, int code, const char *text)
 /* Calls do nothing after an error, and from a lost peer to the next wk_next. */
 static bool idle(const struct wk_context *ctx)
 {
-    return ctx->error.code || ctx->phase == STEP_BROKEN;
+    return ctx->error.code || context_rests(ctx);
 }
 
 static int number_of(const struct wk_context *ctx, const struct wk_loader *loader)
@@ -96,7 +96,7 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
         (void)context_fail(ctx, &err);
     if (rc <= 0)
         return end_of(loader);
-    if (ctx->phase == STEP_BROKEN)
+    if (context_rests(ctx))
         loader->cursor = cursor; /* nothing is done with this batch */
     else if (training)
         take_batch(ctx, loader, ret_batch);
@@ -182,6 +182,11 @@ int wk_set_loss(struct wk_model *model, double loss)
     struct unit *unit = unit_of_model(model);
     if (!unit)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_set_loss");
+    if (!idle(unit->ctx) && unit->summing && !unit->begun)
+        return fail(unit->ctx, WK_ESTATE,
+                    "wk_set_loss after the last wk_backward of a window, with which its loss went "
+                    "to the other ranks: call it before wk_backward; that of the next pass after "
+                    "wk_step");
     unit->pass_loss = loss;
     unit->has_loss = true;
     return unit->ctx->error.code;
@@ -289,6 +294,7 @@ int wk_backward(struct wk_model *model)
         strategy_drain(&unit->strategy);
         return ctx->error.code;
     }
+    window_end_pass(unit);
     strategy_flush(&unit->strategy);
     unit->micro++;
     /* Sharded gradients leave their buckets before the next pass fills them. */
@@ -552,7 +558,7 @@ double wk_batch_mean(struct wk_context *ctx, const struct wk_batch *batch, doubl
     double sum = batch->samples ? mean * (double)batch->samples : 0;
     if (idle(ctx) || ctx->cut_short || !batch->global_samples || wk_reduce_value(ctx, &sum, WK_SUM))
         return mean;
-    return ctx->phase == STEP_BROKEN ? mean : sum / (double)batch->global_samples;
+    return context_rests(ctx) ? mean : sum / (double)batch->global_samples;
 }
 
 double wk_random(struct wk_context *ctx)

@@ -197,7 +197,7 @@ void units_drain(struct wk_context *ctx)
 
 static bool can_gather(const struct wk_context *ctx)
 {
-    return ctx->comm && !ctx->error.code && ctx->phase != STEP_BROKEN;
+    return ctx->comm && !ctx->error.code && !context_rests(ctx);
 }
 
 void unit_gather_own(struct unit *unit)

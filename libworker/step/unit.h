@@ -50,7 +50,7 @@ struct unit {
     bool begun;        /* custom models: wk_grad_ready has begun this pass */
     double grad_scale; /* what wk_step multiplies gradients with */
     double pass_loss;  /* of the last forward pass or wk_set_loss */
-    bool has_loss;     /* there was one since the last backward pass */
+    bool has_loss;     /* there was one since the end of the last backward pass */
     double share;      /* what the loss counts, of passes that give means over their share; or 1 */
     double weights;    /* of all ranks, where wk_join told them; else 0 */
     uint64_t joined;   /* the wk_join that was counted in it last; 0 before one */

@@ -58,7 +58,7 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
     int rc = unit ? unit_gather_master(unit) : 0;
     /* A broken generation is no error of the loop's calls, but what was to be written is not here.
      */
-    if (!rc && owner && owner->phase == STEP_BROKEN)
+    if (!rc && owner && context_rests(owner))
         rc = error_set(&err, WK_EPEER, "weights %.300s: the generation ended, nothing was written",
                        path);
     else if (rc || (owner && owner->rank != 0))

@@ -80,7 +80,7 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
         return false;
     if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
         return true;
-    if (ctx->phase == STEP_BROKEN)
+    if (context_rests(ctx))
         return passes_by(ctx, source);
     return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !has_dealt(ctx, source);
 }
@@ -143,17 +143,21 @@ int window_begin_pass(struct unit *unit)
     ctx->phase = STEP_UNDER_WAY;
     if (!unit->on_dealt)
         weigh(unit);
-    if (unit->share > 0) /* a mean over nothing is NaN */
-        unit->strategy.extras[EXTRA_LOSS] += (float)(unit->pass_loss * unit->share);
-    unit->strategy.extras[EXTRA_LOSSES] += unit->has_loss;
-    unit->pass_loss = 0;
-    unit->has_loss = false;
     unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
     if (unit->summing)
         fill_extras(unit);
     strategy_scaled(&unit->strategy, mixed_scale(unit));
     strategy_begin(&unit->strategy, ctx->comm, unit->summing);
     return 0;
+}
+
+void window_end_pass(struct unit *unit)
+{
+    if (unit->share > 0) /* a mean over nothing is NaN */
+        unit->strategy.extras[EXTRA_LOSS] += (float)(unit->pass_loss * unit->share);
+    unit->strategy.extras[EXTRA_LOSSES] += unit->has_loss;
+    unit->pass_loss = 0;
+    unit->has_loss = false;
 }
 
 double window_weight(const struct unit *unit)
@@ -274,8 +278,22 @@ void window_close(struct unit *unit, enum window_result result)
         complete(ctx);
 }
 
+void window_void(struct wk_context *ctx)
+{
+    ctx->leader = SOURCE_OWN;
+    ctx->phase = STEP_VOID;
+}
+
+static void end_void(struct wk_context *ctx)
+{
+    window_begin_again(ctx);
+    ctx->rng = ctx->numbers.rng;
+}
+
 void window_end_step(struct wk_context *ctx)
 {
+    if (ctx->phase == STEP_VOID)
+        end_void(ctx);
     if (ctx->phase != STEP_UNDER_WAY)
         return;
     if (any_done(ctx))
@@ -310,6 +328,8 @@ void window_begin_again(struct wk_context *ctx)
     units_each(unit, ctx) {
         strategy_forget(&unit->strategy);
         unit_clear(unit);
+        unit->has_loss = false;
+        unit->pass_loss = 0;
     }
     forget_step(ctx);
 }

@@ -1,9 +1,17 @@
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libworker/track/profile.h"
+
+enum {
+    BUFFER_BYTES = 1 << 16, /* more than the events of a step */
+    TAIL_BYTES = 1 << 16,   /* of a trace that goes on, searched for its last whole event */
+};
 
 const char *profile_name(enum profile_phase phase)
 {
@@ -22,27 +30,68 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int profile_init(struct profile *profile, const char *path, int rank, struct error *err)
+void profile_init(struct profile *profile)
 {
-    *profile = (struct profile){.rank = rank, .step = 1};
-    if (!*path)
+    *profile = (struct profile){.step = 1};
+}
+
+/* Where the last whole event ends, which is where another may follow; 0 if there is none. */
+static off_t end_of_events(int fd)
+{
+    static const char end[] = "}}";
+    char tail[TAIL_BYTES];
+    struct stat st;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode))
         return 0;
-    profile->trace = fopen(path, "we");
-    if (!profile->trace)
-        return error_errno(err, errno, "trace_file %s", path);
-    (void)fprintf(profile->trace,
-                  "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank "
-                  "%d\"}}",
-                  rank, rank);
+    off_t from = st.st_size > TAIL_BYTES ? st.st_size - TAIL_BYTES : 0;
+    ssize_t size = pread(fd, tail, sizeof(tail), from);
+    for (ssize_t at = size - 2; at >= 0; at--)
+        if (memcmp(tail + at, end, 2) == 0)
+            return from + at + 2;
     return 0;
 }
 
-void profile_fini(struct profile *profile)
+int profile_trace(struct profile *profile, const char *path, int rank, bool goes_on,
+                  struct error *err)
+{
+    profile_end_trace(profile);
+    if (!*path)
+        return 0;
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_errno(err, errno, "trace_file %s", path);
+    off_t end = goes_on ? end_of_events(fd) : 0;
+    profile->trace = ftruncate(fd, end) ? NULL : fdopen(fd, "a");
+    if (!profile->trace) {
+        int rc = error_errno(err, errno, "trace_file %s", path);
+        close(fd);
+        return rc;
+    }
+    /* What is flushed with each step is whole then: a process that is killed leaves no half event.
+     */
+    (void)setvbuf(profile->trace, NULL, _IOFBF, BUFFER_BYTES);
+    profile->rank = rank;
+    profile->events = 0;
+    (void)fprintf(
+        profile->trace,
+        "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank "
+        "%d\"}}",
+        end ? "," : "[", rank, rank);
+    return 0;
+}
+
+void profile_end_trace(struct profile *profile)
 {
     if (profile->trace) {
         (void)fputs("\n]\n", profile->trace);
         (void)fclose(profile->trace);
     }
+    profile->trace = NULL;
+}
+
+void profile_fini(struct profile *profile)
+{
+    profile_end_trace(profile);
     *profile = (struct profile){0};
 }
 
@@ -85,6 +134,8 @@ void profile_step(struct profile *profile, int64_t next)
 {
     int64_t now = now_ns(), begun = profile->step_begun_ns ? profile->step_begun_ns : now;
     write_event(profile, "step", begun, now - begun);
+    if (profile->trace)
+        (void)fflush(profile->trace);
     profile->step_seconds += (double)(now - begun) * 1e-9;
     for (int i = 0; i < PROFILE_COUNT; i++)
         profile->seconds[i] += profile->pending[i];

@@ -7,6 +7,7 @@
 #ifndef TRACK_PROFILE_H
 #define TRACK_PROFILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -47,9 +48,15 @@ struct profile {
     int64_t events;
 };
 
-/* `path` "" writes no trace. WK_EIO. */
-int profile_init(struct profile *profile, const char *path, int rank, struct error *err);
+void profile_init(struct profile *profile);
 void profile_fini(struct profile *profile); /* ends the trace file; takes zeroed memory */
+
+/* Write a trace of this rank from now on: a new one, or `goes_on` behind what another process wrote
+ * to the file, of which what it had not ended is cut off. `path` "" writes none. WK_EIO and the
+ * like. */
+int profile_trace(struct profile *profile, const char *path, int rank, bool goes_on,
+                  struct error *err);
+void profile_end_trace(struct profile *profile); /* the file is whole then */
 
 void profile_begin(struct profile *profile, enum profile_phase phase);
 void profile_end(struct profile *profile); /* the innermost */

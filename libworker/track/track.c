@@ -10,33 +10,53 @@
 #include "libworker/track/events.h"
 #include "libworker/track/track.h"
 
+/* Whether the file is empty, absent, or ends with its last line. */
+static bool is_ended(const char *path)
+{
+    char last = '\n';
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true;
+    if (fseek(file, -1, SEEK_END) == 0)
+        (void)!fread(&last, 1, 1, file);
+    (void)fclose(file);
+    return last == '\n';
+}
+
 static int open_one(const char *path, const char *setting, FILE **ret, struct error *err)
 {
     if (!path || !*path)
         return 0;
+    bool ended = is_ended(path);
     *ret = fopen(path, "ae");
-    return *ret ? 0 : error_errno(err, errno, "%s %s", setting, path);
+    if (!*ret)
+        return error_errno(err, errno, "%s %s", setting, path);
+    if (!ended && fputc('\n', *ret) < 0)
+        return error_set(err, WK_EIO, "%s %s cannot be written", setting, path);
+    return 0;
 }
 
-int track_init(struct track *track, const struct track_options *options, int64_t now_ns,
+int track_open(struct track *track, const struct track_options *files, int64_t now_ns,
                struct error *err)
 {
-    *track = (struct track){.options = *options, .since_ns = now_ns, .since_step = -1};
-    track->options.path = track->options.csv = track->options.events = NULL; /* only used here */
-    int rc = open_one(options->path, "log_file", &track->file, err);
+    track_close(track);
+    track->since_ns = now_ns;
+    track->since_step = -1;
+    track->tokens = 0;
+    int rc = open_one(files->path, "log_file", &track->file, err);
     if (!rc)
-        rc = open_one(options->csv, "log_csv", &track->csv, err);
+        rc = open_one(files->csv, "log_csv", &track->csv, err);
     if (!rc && track->csv && ftell(track->csv) == 0 &&
         fputs("step,time,name,value\n", track->csv) < 0)
-        rc = error_set(err, WK_EIO, "log_csv %s cannot be written", options->csv);
-    if (!rc && options->events && *options->events)
-        rc = events_open(options->events, &track->events, err);
+        rc = error_set(err, WK_EIO, "log_csv %s cannot be written", files->csv);
+    if (!rc && files->events && *files->events)
+        rc = events_open(files->events, &track->events, err);
     if (rc)
-        track_fini(track);
+        track_close(track);
     return rc;
 }
 
-void track_fini(struct track *track)
+void track_close(struct track *track)
 {
     if (track->file)
         (void)fclose(track->file);
@@ -44,6 +64,20 @@ void track_fini(struct track *track)
         (void)fclose(track->csv);
     if (track->events)
         (void)fclose(track->events);
+    track->file = track->csv = track->events = NULL;
+}
+
+int track_init(struct track *track, const struct track_options *options, int64_t now_ns,
+               struct error *err)
+{
+    *track = (struct track){.options = *options};
+    track->options.path = track->options.csv = track->options.events = NULL; /* only used here */
+    return track_open(track, options, now_ns, err);
+}
+
+void track_fini(struct track *track)
+{
+    track_close(track);
     *track = (struct track){0};
 }
 

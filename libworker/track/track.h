@@ -39,6 +39,13 @@ int track_init(struct track *track, const struct track_options *options, int64_t
                struct error *err);
 void track_fini(struct track *track);
 
+/* This process is rank 0 from now on, or no longer: open `files`' three, which another one may have
+ * written to, behind what they hold; close them. A line that its writer did not end is ended, so
+ * that it stays alone. The count of the progress lines begins anew. On failure none is open. */
+int track_open(struct track *track, const struct track_options *files, int64_t now_ns,
+               struct error *err);
+void track_close(struct track *track);
+
 /* One metric of one step to every file there is. WK_EIO once one refuses it. */
 int track_metric(struct track *track, int64_t step, const char *name, double value);
 

@@ -115,17 +115,23 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  * of the mean over its own samples, the mean over the ranks that take part; with the number of its
  * samples and gradients of the sum over them, the mean over all samples.
  *
- *     while (wk_join(ctx, have = next_of_my_own(&mine))) {
- *         if (have) my_passes(&mine);
- *         wk_backward(model); wk_step(optimizer);
- *     }
+ *     do {                                             |  while (wk_join(ctx, mine.left)) {
+ *         first = wk_steps(ctx) * batch;               |      int64_t before = wk_steps(ctx);
+ *         wk_split(ctx, batch, false, &at, &count);    |      if (mine.left) my_passes(&mine);
+ *         joined = wk_join(ctx, (double)count);        |      wk_backward(model);
+ *         my_passes(first + at, count);                |      wk_step(optimizer);
+ *         wk_backward(model);                          |      if (wk_steps(ctx) > before)
+ *         wk_step(optimizer);                          |          advance(&mine);
+ *     } while (joined);                                |  }
  *
- * A rank with nothing more goes on like this, adding nothing, until nobody has anything: then
- * false, as wk_next at the end; and as wk_next it is where checkpoints, stop requests and new
- * generations happen. After one of those wk_steps tells whether the step in flight was taken: if
- * not, its data is the program's to give again. A model of ours takes a batch of 0 samples where
- * there is nothing (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL
- * for a weight that is negative or not finite.
+ * On the left all ranks share one sequence of samples, on the right each has its own. A rank with
+ * nothing more goes on, adding nothing, until nobody has anything: then false, as wk_next at the
+ * end; and as wk_next it is where checkpoints, stop requests and new generations happen. Where one
+ * of those began inside the call, weight and share are of the world before: wk_join lets the
+ * program make a pass that comes to nothing, wk_steps stays, and the next turn asks anew. So a step
+ * counts once wk_steps has risen; data of one that did not is the program's to give again. A model
+ * of ours takes a batch of 0 samples where there is nothing (wk_forward must be called on every
+ * rank). One tiny message per pass. WK_EINVAL for a weight that is negative or not finite.
  *
  * Beside loaders: the weight counts for the passes behind this call, whether wk_next comes between
  * or not, up to the wk_next behind the first of them. A pass of ours on a loader's batch, which has

@@ -220,10 +220,11 @@ WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
  * models a try takes the memory of a whole training pass at the model's context, touches it and
  * gives it back unless it is the one that fits; a program with passes of its own gives `attempt`,
  * which makes one pass over `samples` and returns WK_ENOMEM where memory is refused. It may call no
- * collective. Memory that the system promises and later kills for is not seen: give ranks a limit.
- * A smaller world has larger shares: search again behind a change. WK_ENOMEM (the context's error)
- * when one sample for each rank is too much, WK_ESTATE inside a step; in a broken generation
- * nothing happens. */
+ * collective. A limit of the process or of its control groups is heeded (while it searches, the
+ * process' RLIMIT_DATA is what they have left); memory that a machine without one promises and
+ * later kills for is not seen. A smaller world has larger shares: search again behind a change.
+ * WK_ENOMEM (the context's error) when one sample for each rank is too much, WK_ESTATE inside a
+ * step; in a broken generation nothing happens. */
 struct wk_batch_search {
     int (*attempt)(void *arg, int64_t samples);
     void *arg;
@@ -298,8 +299,9 @@ WK_API double wk_loss(const struct wk_context *ctx);
 WK_API double wk_model_loss(const struct wk_model *model);
 
 /* For custom models: this rank's part of the loss of the pass whose wk_backward comes next, divided
- * by the batch's denominator. Call it before the first wk_grad_ready. A window in which no rank did
- * has no loss: it is left out of logs and charts, and the first time a notice says so. */
+ * by the batch's denominator. Before wk_grad_ready or after it. A window in which no rank called it
+ * has no loss: it is left out of logs and charts, and the first time a notice says so. WK_ESTATE
+ * after the last wk_backward of a window, until wk_step: that loss is on its way. */
 WK_API int wk_set_loss(struct wk_model *model, double loss);
 
 /* wk_set_loss, wk_backward and wk_step in one, for passes of the program's own that are complete

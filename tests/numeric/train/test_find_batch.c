@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ struct found {
 };
 
 struct scene {
+    const char *group;   /* of both ranks: a control group; NULL: none */
     int64_t spare_bytes; /* what rank 1 may take beyond what it has; 0 = no limit */
     bool custom;
     int64_t fits; /* custom: samples that rank 1 can pass */
@@ -41,6 +43,21 @@ struct own_try {
     struct found *found;
     int64_t fits;
 };
+
+/* A pass that takes 1 MiB for each sample and uses it. */
+static int try_memory(void *arg, int64_t samples)
+{
+    struct own_try *own = arg;
+    size_t bytes = (size_t)samples << 20;
+    own->found->attempts++;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    own->found->refused += memory == MAP_FAILED;
+    if (memory == MAP_FAILED)
+        return WK_ENOMEM;
+    memset(memory, 1, bytes);
+    munmap(memory, bytes);
+    return 0;
+}
 
 static int try_own(void *arg, int64_t samples)
 {
@@ -90,7 +107,7 @@ static void train(const struct scene *scene, int rank, struct wk_context *ctx)
         CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit}) == 0);
 
     struct own_try own = {found, rank == 1 ? scene->fits : MOST};
-    struct wk_batch_search search = {try_own, &own};
+    struct wk_batch_search search = {scene->group ? try_memory : try_own, &own};
     found->status = wk_find_batch(loader, scene->custom ? &search : NULL, &found->batch);
     while (!found->status && wk_next(loader, &batch)) {
         CHECK(batch.global_samples == found->batch);
@@ -111,6 +128,22 @@ static void train(const struct scene *scene, int rank, struct wk_context *ctx)
     wk_model_free(model);
     wk_loader_free(loader);
     wk_source_free(source);
+}
+
+static bool write_in(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    bool done = file && fputs(text, file) >= 0;
+    return file && fclose(file) == 0 && done;
+}
+
+static void enter_group(const char *group)
+{
+    char pid[32];
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    CHECK(write_in(group, "cgroup.procs", pid));
 }
 
 static void run_rank(const struct scene *scene, int rank, int port)
@@ -140,6 +173,8 @@ static struct found run(struct scene *scene)
         CHECK(pids[i] >= 0);
         if (pids[i] == 0) {
             alarm(CHECK_LIMIT_S);
+            if (scene->group)
+                enter_group(scene->group);
             run_rank(scene, i, port);
             _exit(0);
         }
@@ -199,6 +234,45 @@ static void a_program_tries_its_own_passes(void)
     CHECK(found.attempts == 5 && found.refused == 4); /* shares of 256, 128, 64, 32, 16 */
 }
 
+/* A control group for a test, limited to so many bytes, or false. */
+static bool make_group(char ret[256], const char *bytes)
+{
+    static const char *const places[][2] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                            {"/sys/fs/cgroup", "memory.max"}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(ret, 256, "%s/muster-test-%d", places[i][0], (int)getpid());
+        if (access(places[i][0], F_OK) == 0 && mkdir(ret, 0755) == 0) {
+            if (write_in(ret, places[i][1], bytes))
+                return true;
+            rmdir(ret);
+        }
+    }
+    return false;
+}
+
+/* Beyond the limit the kernel kills, it refuses nothing. */
+static void a_groups_limit_halves_the_batch_and_kills_nobody(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    printf("SKIPPED: AddressSanitizer's shadow does not fit into a small group\n");
+    return;
+#endif
+    char group[256];
+    for (int own = 0; own < 2; own++) {
+        if (!make_group(group, "167772160")) { /* 160 MiB */
+            printf("SKIPPED: no control group can be made here (it takes root and a memory "
+                   "controller)\n");
+            return;
+        }
+        struct scene scene = {.group = group, .custom = own};
+        struct found found = run(&scene);
+        printf("160 MiB for both ranks: a batch of %lld\n", (long long)found.batch);
+        CHECK(rmdir(group) == 0);
+        CHECK(found.status == 0 && found.batch >= 2 && found.batch < MOST);
+        CHECK(!own || (found.refused > 0 && found.batch >= 32));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -206,6 +280,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_rank_with_less_memory_halves_the_batch_of_all),
         CHECK_CASE(memory_for_no_sample_is_an_error_on_all),
         CHECK_CASE(a_program_tries_its_own_passes),
+        CHECK_CASE(a_groups_limit_halves_the_batch_and_kills_nobody),
         {0},
     };
     return check_all(cases, argc, argv);

@@ -246,6 +246,150 @@ static void a_lost_rank_ends_nothing(void)
     }
 }
 
+/* One sequence of samples for all ranks, cut by wk_split before wk_join is called. */
+enum { GANG_STEPS = 40, GANG_BATCH = 12, GROWS_AT = 8, LOSES_AT = 20, SHRINKS_AT = 30 };
+
+struct gang {
+    const char *strategy;
+    bool changes, loses;
+    struct fake_cluster cluster;
+    struct gang_member {
+        struct gang *gang;
+        int id;
+        pthread_t thread;
+        int64_t voids; /* passes that came to nothing */
+        float weights[2];
+        double losses[GANG_STEPS + 1];
+    } members[RANKS];
+};
+
+static void *gang_rank(void *arg);
+
+static void start(struct gang *gang, int id)
+{
+    struct gang_member *m = &gang->members[id];
+    *m = (struct gang_member){.gang = gang, .id = id};
+    pthread_create(&m->thread, NULL, gang_rank, m);
+}
+
+/* Worker 2 comes; it is lost in the middle of a step, or stays; worker 1 is told to stop. */
+static void change(struct gang *gang, int64_t steps)
+{
+    if (steps == GROWS_AT) {
+        fake_form(&gang->cluster, (const int[]){0, 1, 2}, 3);
+        start(gang, 2);
+    } else if (steps == SHRINKS_AT) {
+        fake_stop_one(&gang->cluster, 1);
+        fake_form(&gang->cluster, (const int[]){0, 2}, gang->loses ? 1 : 2);
+    }
+}
+
+static void only_two_go_on(struct fake_cluster *cluster)
+{
+    fake_form_locked(cluster, (const int[]){0, 1}, 2);
+}
+
+/* The sum over its share; of the second parameter the same number from every sample. */
+static void gang_pass(struct wk_context *ctx, struct wk_model *model, int64_t at, int64_t count)
+{
+    double sum = 0, draw = wk_random(ctx);
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)((wk_steps(ctx) * GANG_BATCH + at + i) * 7 % 13);
+    wk_parameter_grad(model, 0)[0] += (float)sum;
+    wk_parameter_grad(model, 0)[1] += (float)(draw * (double)count);
+    wk_grad_ready(model, 0);
+    wk_set_loss(model, sum);
+}
+
+static void gang_loop(struct gang_member *m, struct wk_context *ctx, struct wk_model *model,
+                      struct wk_optimizer *optimizer)
+{
+    for (;;) {
+        int64_t at, count, before;
+        wk_split(ctx, GANG_BATCH, false, &at, &count);
+        if (!wk_join(ctx, (double)count))
+            return;
+        before = wk_steps(ctx);
+        if (m->gang->loses && m->id == 2 && before == LOSES_AT)
+            return;
+        gang_pass(ctx, model, at, count);
+        wk_backward(model);
+        wk_step(optimizer);
+        m->voids += wk_steps(ctx) == before;
+        if (wk_steps(ctx) == before)
+            continue;
+        m->losses[wk_steps(ctx)] = wk_loss(ctx);
+        if (m->id == 0 && m->gang->changes)
+            change(m->gang, wk_steps(ctx));
+    }
+}
+
+static void *gang_rank(void *arg)
+{
+    struct gang_member *m = arg;
+    struct environment environment = {nothing, NULL};
+    struct context_seams seams = {.environment = &environment,
+                                  .session = fake_session(&m->gang->cluster, m->id),
+                                  .quiet = true};
+    struct wk_setting settings[] = {{"strategy", m->gang->strategy}, {"total_steps", "40"}};
+    struct wk_options options = {.settings = settings, .n_settings = 2};
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {2}};
+    struct wk_sgd_options sgd = {.rate = 1};
+    struct wk_context *ctx;
+    struct wk_model *model;
+    struct wk_optimizer *optimizer;
+    CHECK(context_open(&options, &seams, &ctx) == 0);
+    CHECK(wk_custom_new(&buffer, 1, &model) == 0 && wk_sgd_new(&sgd, &optimizer) == 0);
+    CHECK(wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer)) == 0);
+    gang_loop(m, ctx, model, optimizer);
+    if (m->id == 0) {
+        CHECK(wk_status(ctx) == 0 && wk_steps(ctx) == GANG_STEPS);
+        CHECK(wk_gather_parameters(model) == 0);
+        memcpy(m->weights, wk_parameter_data(model, 0), sizeof(m->weights));
+    }
+    wk_close(ctx);
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+    return NULL;
+}
+
+static void gang_run(struct gang *gang, int n)
+{
+    fake_init(&gang->cluster);
+    gang->cluster.on_lost = gang->loses ? only_two_go_on : NULL;
+    fake_form(&gang->cluster, (const int[]){0, 1}, n);
+    for (int i = 0; i < n; i++)
+        start(gang, i);
+    pthread_join(gang->members[0].thread, NULL);
+    for (int i = 1; i < n + gang->changes; i++)
+        pthread_join(gang->members[i].thread, NULL);
+    fake_fini(&gang->cluster);
+}
+
+static void shares_taken_before_the_world_changed_are_never_used(void)
+{
+    static struct gang alone = {.strategy = "ddp"};
+    static struct gang gangs[] = {
+        {.strategy = "ddp", .changes = true, .loses = true},
+        {.strategy = "ddp", .changes = true},
+        {.strategy = "zero1", .changes = true},
+        {.strategy = "fsdp", .changes = true},
+    };
+    gang_run(&alone, 1);
+    for (size_t g = 0; g < sizeof(gangs) / sizeof(gangs[0]); g++) {
+        const struct gang_member *m = &gangs[g].members[0], *one = &alone.members[0];
+        gang_run(&gangs[g], 2);
+        printf("%s: %g and %g instead of %g and %g, %lld passes void\n", gangs[g].strategy,
+               (double)m->weights[0], (double)m->weights[1], (double)one->weights[0],
+               (double)one->weights[1], (long long)m->voids);
+        for (int step = 1; step <= GANG_STEPS; step++)
+            CHECK(fabs(m->losses[step] - one->losses[step]) < 1e-5);
+        for (int i = 0; i < 2; i++)
+            CHECK(fabs((double)(m->weights[i] - one->weights[i])) < 1e-3);
+        CHECK(m->voids >= 2 && m->voids <= 4);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -253,6 +397,7 @@ int main(int argc, char **argv)
         CHECK_CASE(weights_are_those_of_samples),
         CHECK_CASE(a_window_that_data_ends_in_is_a_mean_over_what_came),
         CHECK_CASE(a_lost_rank_ends_nothing),
+        CHECK_CASE(shares_taken_before_the_world_changed_are_never_used),
         {0},
     };
     return check_all(cases, argc, argv);

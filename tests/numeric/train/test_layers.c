@@ -96,17 +96,18 @@ static void passes(struct wk_model *model, int64_t first, int64_t count)
 static void train(struct rank *r, struct wk_context *ctx, struct wk_model *model,
                   struct wk_optimizer *optimizer)
 {
-    for (int step = 0; step < STEPS; step++) {
-        int64_t first, count;
-        wk_split(ctx, BATCH, false, &first, &count);
-        CHECK(wk_join(ctx, (double)count));
-        passes(model, (int64_t)step * BATCH + first, count);
+    for (;;) {
+        int64_t first, count, step = wk_steps(ctx);
+        wk_split(ctx, step < STEPS ? BATCH : 0, false, &first, &count);
+        if (!wk_join(ctx, (double)count))
+            break;
+        passes(model, step * BATCH + first, count);
         wk_backward(model);
         CHECK(wk_step(optimizer) == 0);
-        r->losses[step] = wk_loss(ctx);
+        if (wk_steps(ctx) > step)
+            r->losses[step] = wk_loss(ctx);
     }
-    while (wk_join(ctx, 0))
-        CHECK(!"nobody has anything");
+    CHECK(wk_steps(ctx) == STEPS);
 }
 
 static void *run_rank(void *arg)

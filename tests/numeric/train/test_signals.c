@@ -7,6 +7,7 @@
 
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
+#include "tests/numeric/train/ranked.h"
 #include "tests/numeric/train/toy.h"
 
 enum { AT_STEP = 3 };
@@ -99,6 +100,53 @@ static void a_handler_that_the_program_brought_stays(void)
     CHECK(sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == own_handler);
 }
 
+/* Of two ranks as torchrun starts them, one gets the signal behind its third step. */
+static void one_rank_of_a_gang(const char *strategy, int signalled, int number)
+{
+    struct tmpdir dir = tmpdir_make();
+    int port = ranked_port(), status;
+    int64_t *steps;
+    int count;
+    pid_t pids[2];
+    for (int rank = 0; rank < 2; rank++) {
+        pids[rank] = fork();
+        CHECK(pids[rank] >= 0);
+        if (pids[rank])
+            continue;
+        static struct toy toy;
+        struct ranked ranked;
+        struct sender sender = {number, rank == signalled};
+        ranked_init(&ranked, rank, 2, port);
+        (void)signal(number, SIG_DFL);
+        toy = (struct toy){.environment = &ranked.environment, .stepped = send_signals};
+        toy.arg = &sender;
+        toy_set(&toy, "total_steps", "200");
+        toy_set(&toy, "strategy", strategy);
+        toy_set(&toy, "checkpoint.dir", dir.path);
+        toy_run(&toy);
+        if (toy.exit_code != WK_EXIT_STOPPED)
+            fprintf(stderr, "rank %d: %d %s\n", rank, toy.exit_code, toy.error);
+        _exit(toy.exit_code);
+    }
+    for (int rank = 0; rank < 2; rank++)
+        CHECK(waitpid(pids[rank], &status, 0) == pids[rank] && WIFEXITED(status) &&
+              WEXITSTATUS(status) == WK_EXIT_STOPPED);
+    CHECK(checkpoint_list(dir.path, &steps, &count, NULL) == 0 && count == 1);
+    printf("%s, signal %d to rank %d: saved step %lld\n", strategy, number, signalled,
+           (long long)steps[0]);
+    CHECK(steps[0] >= AT_STEP && steps[0] <= AT_STEP + 2);
+    free(steps);
+    tmpdir_remove(&dir);
+}
+
+static void a_signal_to_one_rank_outside_of_muster_stops_and_saves_all(void)
+{
+    static const char *const strategies[] = {"ddp", "zero1", "fsdp"};
+    for (int s = 0; s < 3; s++)
+        for (int rank = 0; rank < 2; rank++)
+            one_rank_of_a_gang(strategies[s], rank, s + rank == 1 ? SIGTERM : SIGINT);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -106,6 +154,7 @@ int main(int argc, char **argv)
         CHECK_CASE(the_second_interrupt_ends_the_process),
         CHECK_CASE(a_signal_that_the_program_handles_or_ignores_stops_nothing),
         CHECK_CASE(a_handler_that_the_program_brought_stays),
+        CHECK_CASE(a_signal_to_one_rank_outside_of_muster_stops_and_saves_all),
         {0},
     };
     return check_all(cases, argc, argv);

@@ -196,6 +196,63 @@ Test(told, buffers_decay_by_the_rule_of_our_models)
     cr_expect_str_eq(wk_last_error(NULL), "buffer w: both decay and no_decay are set");
 }
 
+/* As examples/byo has it, with passes that announce their gradients: the loss is known behind them.
+ */
+Test(told, the_loss_of_a_pass_that_has_announced_its_gradients)
+{
+    static const char *const settings[][4] = {
+        {"strategy=ddp", NULL},
+        {"strategy=zero1", NULL},
+        {"strategy=zero2", NULL},
+        {"strategy=fsdp", "mixed_precision=bf16", NULL},
+        {"strategy=ddp", "gradient_accumulation_steps=2", NULL},
+    };
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        struct wk_model *model;
+        struct small s;
+        int passes = settings[i][1] && settings[i][1][0] == 'g' ? 2 : 1;
+        small_open(&s, settings[i]);
+        cr_assert_eq(wk_custom_new(&buffer, 1, &model), 0);
+        cr_assert_eq(
+            wk_prepare_all(s.ctx, WK_OBJECT(model), WK_OBJECT(s.optimizer), WK_OBJECT(s.loader)), 0,
+            "%s", wk_last_error(s.ctx));
+        for (int step = 100; step < 104; step++) {
+            for (int pass = 0; pass < passes; pass++) {
+                cr_assert(wk_next(s.loader, &batch), "%s", wk_last_error(s.ctx));
+                wk_parameter_grad(model, 0)[0] = 1;
+                wk_grad_ready(model, 0);
+                cr_assert_eq(wk_set_loss(model, step + pass), 0);
+                wk_backward(model);
+                cr_assert_eq(wk_step(s.optimizer), 0, "%s", wk_last_error(s.ctx));
+            }
+            cr_expect_float_eq(wk_loss(s.ctx), step + (passes - 1) / 2.0, 1e-4, "row %zu: %g", i,
+                               wk_loss(s.ctx));
+        }
+        small_close(&s);
+        wk_model_free(model);
+    }
+}
+
+Test(told, that_a_loss_comes_too_late)
+{
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
+    struct wk_model *model;
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(wk_custom_new(&buffer, 1, &model), 0);
+    cr_assert_eq(
+        wk_prepare_all(s.ctx, WK_OBJECT(model), WK_OBJECT(s.optimizer), WK_OBJECT(s.loader)), 0);
+    custom_step(&s, model, true);
+    cr_assert(wk_next(s.loader, &batch));
+    wk_backward(model);
+    cr_expect_eq(wk_set_loss(model, 2), WK_ESTATE);
+    cr_expect(strstr(wk_last_error(s.ctx), "call it before wk_backward"), "%s",
+              wk_last_error(s.ctx));
+    small_close(&s);
+    wk_model_free(model);
+}
+
 Test(told, that_no_loss_is_set)
 {
     static const char *const settings[] = {"total_steps=9", "gradient_accumulation_steps=2", NULL};

@@ -163,7 +163,8 @@ Test(track, phases_add_up_to_the_step_and_the_trace_is_json)
     struct tmpdir dir = tmpdir_make();
     struct profile profile;
     struct profile_means means;
-    cr_assert_eq(profile_init(&profile, tmpdir_path(&dir, "trace.json"), 3, NULL), 0);
+    profile_init(&profile);
+    cr_assert_eq(profile_trace(&profile, tmpdir_path(&dir, "trace.json"), 3, false, NULL), 0);
     for (int step = 1; step <= STEPS; step++) {
         profile_begin(&profile, PROFILE_DATA);
         profile_end(&profile);
@@ -213,7 +214,7 @@ Test(track, a_profile_that_was_taken_starts_at_nothing)
 {
     struct profile profile;
     struct profile_means means;
-    cr_assert_eq(profile_init(&profile, "", 0, NULL), 0);
+    profile_init(&profile);
     profile_begin(&profile, PROFILE_DATA);
     usleep(1000);
     profile_end(&profile);
@@ -225,4 +226,88 @@ Test(track, a_profile_that_was_taken_starts_at_nothing)
     profile_take(&profile, &means);
     cr_assert(means.phase[PROFILE_DATA] == 0 && means.step == 0 && means.other == 0);
     profile_fini(&profile);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static char *read_text(const char *path)
+{
+    static char text[1 << 16];
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+/* What a killed process leaves, its last line included, stays as it is. */
+Test(track, files_of_another_process_go_on_behind_its_last_line)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct track track;
+    struct track_options none = {.path = ""}, files = {.path = tmpdir_path(&dir, "log.jsonl"),
+                                                       .csv = tmpdir_path(&dir, "log.csv"),
+                                                       .events = tmpdir_path(&dir, "events")};
+    write_text(files.path, "{\"step\":1}\n{\"step\":2,\"na");
+    write_text(files.csv, "step,time,name,value\n1,now,loss,2\n");
+    cr_assert_eq(track_init(&track, &none, 0, NULL), 0);
+    cr_assert_eq(track_metric(&track, 2, "loss", 1), 0);
+    cr_assert_eq(track_open(&track, &files, 0, NULL), 0);
+    cr_assert_eq(track_metric(&track, 3, "loss", 4), 0);
+    track_close(&track);
+    cr_assert_eq(track_metric(&track, 4, "loss", 8), 0);
+    track_fini(&track);
+    const char *text = read_text(files.path);
+    cr_assert(strstr(text, "{\"step\":1}\n{\"step\":2,\"na\n{\"time\"") == text, "%s", text);
+    cr_assert(strstr(text, "\"step\":3,") && !strstr(text, "\"step\":4,"), "%s", text);
+    text = read_text(files.csv);
+    cr_assert(strstr(text, "step,time,name,value\n1,now,loss,2\n3,2") == text, "%s", text);
+    tmpdir_remove(&dir);
+}
+
+static void one_step(struct profile *profile, int64_t next)
+{
+    profile_begin(profile, PROFILE_DATA);
+    profile_end(profile);
+    profile_step(profile, next);
+}
+
+/* Of the process that wrote it the trace holds all whole steps, cut wherever it was killed. */
+Test(track, a_trace_goes_on_wherever_its_writer_was_cut_off)
+{
+    struct tmpdir dir = tmpdir_make();
+    const char *path = tmpdir_path(&dir, "trace.json");
+    struct profile profile;
+    profile_init(&profile);
+    cr_assert_eq(profile_trace(&profile, path, 0, true, NULL), 0, "there is none yet");
+    one_step(&profile, 2);
+    one_step(&profile, 3);
+    char *killed = strdup(read_text(path)); /* what is on disk without the end */
+    profile_fini(&profile);
+    char *whole = strdup(read_text(path));
+    size_t first = strlen("[\n{\"name\":\"process_name\"");
+    for (size_t size = first; size <= strlen(whole); size += 3) {
+        char cut[1 << 12];
+        snprintf(cut, sizeof(cut), "%.*s", (int)size, whole);
+        write_text(path, cut);
+        profile_init(&profile);
+        cr_assert_eq(profile_trace(&profile, path, 0, true, NULL), 0);
+        one_step(&profile, 4);
+        profile_fini(&profile);
+        json_t *trace = json_load_file(path, 0, NULL);
+        cr_assert(json_array_size(trace) >= 3, "cut at %zu: %s", size, read_text(path));
+        if (size >= strlen(killed))
+            cr_assert_eq(json_array_size(trace), 1 + 4 + 1 + 2, "cut at %zu", size);
+        json_decref(trace);
+    }
+    cr_assert(strlen(killed) > 400, "each step is on disk when it ends");
+    free(killed);
+    free(whole);
+    tmpdir_remove(&dir);
 }

@@ -1,0 +1,133 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/crc32c.h"
+#include "libworker/step/context.h"
+#include "libworker/step/room.h"
+#include "libworker/tensor/memory_limit.h"
+
+enum {
+    PAGE_FLOATS = 1024,
+    SPARE_PART = 32,   /* of what is left: page tables, stacks, what libraries take */
+    UNITS_AT_ONCE = 5, /* sharded: parameters and gradients that a pass brings in and gives back */
+};
+
+/* Pages that were promised and never written are in no group's count yet. */
+static void touch(float *data, size_t count)
+{
+    volatile float *at = data;
+    for (size_t i = 0; at && i < count; i += PAGE_FLOATS) {
+        float kept = at[i];
+        at[i] = kept;
+    }
+}
+
+static void touch_state(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx) {
+        struct wk_optimizer *o = unit->optimizer;
+        strategy_clear(&unit->strategy);
+        for (int s = 0; o && !o->mapped && s < o->ops->n_states; s++)
+            touch(o->state[s], o->count);
+        if (o && !o->mapped)
+            touch(o->own, o->own_count);
+    }
+}
+
+/* What training takes beside the pass that is tried: a checkpoint's copy of the state, and units of
+ * a model that is cut. */
+static int64_t taken_beside(struct wk_context *ctx)
+{
+    struct checkpoint_tensor *tensors;
+    const struct unit *unit;
+    int64_t bytes = 0;
+    int count;
+    bool saves = ctx->saver && (ctx->rank == 0 || ctx->is_sharded);
+    if (saves && !state_tensors(ctx, &tensors, &count, NULL)) {
+        for (int i = 0; i < count; i++)
+            bytes += (int64_t)tensors[i].bytes;
+        free(tensors);
+    }
+    units_each(unit, ctx) {
+        size_t largest = 0;
+        const struct shard_plan *plan = &unit->strategy.shard.plan;
+        for (int i = 0; unit->strategy.is_sharded && i < plan->n_units; i++)
+            largest = plan->units[i].count > largest ? plan->units[i].count : largest;
+        bytes += (int64_t)(largest * sizeof(float) * UNITS_AT_ONCE);
+    }
+    return bytes;
+}
+
+/* Who shares memory with whom: digests of a machine and of a group in it. */
+struct neighbour {
+    int32_t machine, group;
+};
+
+static struct neighbour neighbour_of(const struct memory_limit *limit)
+{
+    char id[64] = "", space[64] = ""; /* groups of two containers may have one name */
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t size = file ? fread(id, 1, sizeof(id), file) : 0;
+    if (file)
+        (void)fclose(file);
+    ssize_t length = readlink("/proc/self/ns/cgroup", space, sizeof(space));
+    uint32_t machine = crc32c(0, id, size);
+    uint32_t group = crc32c(machine, limit->group, strlen(limit->group));
+    group = crc32c(group, space, length > 0 ? (size_t)length : 0);
+    return (struct neighbour){(int32_t)machine, (int32_t)group};
+}
+
+/* This rank's part of what its groups have left, which all ranks of a machine are about to take. */
+static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
+{
+    struct memory_limit limit;
+    touch_state(ctx);
+    memory_limit_read("", &limit);
+    struct neighbour own = neighbour_of(&limit);
+    struct neighbour *all = calloc((size_t)ctx->world, sizeof(*all));
+    int same_group = 0, same_machine = 0;
+    if (!all)
+        return error_set(err, WK_ENOMEM, "no memory to ask %d ranks", ctx->world);
+    all[0] = own;
+    int rc = ctx->comm ? wk_all_gather(ctx->comm, &own, all, 2, WK_I32, NULL) : 0;
+    for (int i = 0; i < ctx->world && !rc; i++) {
+        same_machine += all[i].machine == own.machine;
+        same_group += all[i].machine == own.machine && all[i].group == own.group;
+    }
+    free(all);
+    if (rc)
+        return rc;
+    *ret = MEMORY_UNLIMITED;
+    if (limit.own != MEMORY_UNLIMITED)
+        *ret = limit.own / same_group;
+    if (limit.above != MEMORY_UNLIMITED && limit.above / same_machine < *ret)
+        *ret = limit.above / same_machine;
+    if (*ret != MEMORY_UNLIMITED) {
+        *ret -= *ret / SPARE_PART + taken_beside(ctx);
+        *ret = *ret > 0 ? *ret : 0;
+    }
+    return 0;
+}
+
+int room_begin(struct wk_context *ctx, struct room *ret, struct error *err)
+{
+    int64_t part, data = memory_data_bytes("");
+    *ret = (struct room){0};
+    int rc = part_of_room(ctx, &part, err);
+    if (rc || part == MEMORY_UNLIMITED || data < 0 || getrlimit(RLIMIT_DATA, &ret->before))
+        return rc;
+    struct rlimit during = ret->before;
+    if ((rlim_t)(data + part) < during.rlim_cur)
+        during.rlim_cur = (rlim_t)(data + part);
+    ret->is_limited = setrlimit(RLIMIT_DATA, &during) == 0;
+    return 0;
+}
+
+void room_end(const struct room *room)
+{
+    if (room->is_limited)
+        (void)setrlimit(RLIMIT_DATA, &room->before);
+}
