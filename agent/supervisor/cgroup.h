@@ -13,7 +13,7 @@
  *     ├ muster.j1.1...               └ muster.j1.2...         └ muster.j1.2...
  *     └ muster.j1.2...
  *
- * docs/adr/0010 has why the agent's own unit cannot be that parent under systemd before 254.
+ * docs/adr/0011 has why the agent's own unit cannot be that parent under systemd before 254.
  *
  * Sources: kernel Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst; systemd's
  * docs/CGROUP_DELEGATION.md.
