@@ -141,8 +141,7 @@ static void check_lost(struct stage *stage, const struct cluster *cluster)
 }
 
 /* A worker that counts as ended has ended: its slots go to others, its peers go on without it. Only
- * a node that is lost takes with it what lives on unseen; and one whose process cannot be killed
- * takes no work. */
+ * a node that is lost takes with it what lives on unseen. */
 static void check_end(struct stage *stage, const struct node *node, const struct job *job,
                       struct process *process)
 {
@@ -151,8 +150,6 @@ static void check_end(struct stage *stage, const struct node *node, const struct
         process->counted = true;
     if (node->state == NODE_LOST || node->state == NODE_JOINING)
         process->given_up = true;
-    if (process->told_stuck && node->state != NODE_READY)
-        return;
     if (worker && worker->state == WORKER_EXITED && process->counted && !process->given_up)
         world_fail(stage->world, "%s/%llu lives on %s and counts as ended (%s)", job->id,
                    (unsigned long long)worker->uid, node->name, worker->exit.text);
@@ -230,6 +227,26 @@ static void check_ledgers(struct stage *stage, const struct cluster *cluster)
     }
 }
 
+/* max_runtime ends no job that held nodes for less. A clock that jumps takes time along. */
+static void check_runtimes(struct stage *stage, const struct cluster *cluster)
+{
+    int64_t now_ms = stage->world->now_ms;
+    for (int i = 0; i < stage->jobs_count; i++) {
+        struct sim_job *mine = &stage->jobs[i];
+        const struct job *job = mine->id[0] ? cluster_job(cluster, mine->id) : NULL;
+        if (!job || !mine->max_runtime_s)
+            continue;
+        if (mine->holds)
+            mine->held_ms += now_ms - mine->held_seen_ms;
+        mine->held_seen_ms = now_ms;
+        mine->holds = job->slots_used > 0;
+        if (strcmp(job->reason.kind, "max_runtime") == 0 && !stage->clock_jumps &&
+            !stage->restores && mine->held_ms < mine->max_runtime_s * INT64_C(1000))
+            world_fail(stage->world, "%s ended by its max_runtime of %d s, and held nodes for %lld",
+                       job->id, mine->max_runtime_s, (long long)mine->held_ms / 1000);
+    }
+}
+
 static void trace_states(struct stage *stage, const struct cluster *cluster)
 {
     static char last[SIM_JOBS_MAX][32]; /* one world per process */
@@ -267,6 +284,7 @@ void stage_check_cluster(struct stage *stage)
     check_keys(stage, cluster);
     check_checkpoints(stage, cluster);
     check_ledgers(stage, cluster);
+    check_runtimes(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_ends(stage, cluster);

@@ -26,6 +26,8 @@ struct sim_job {                    /* of the client's workload */
     /* as of the last turn */
     uint64_t generation, checkpoint_step, checkpoint_generation;
     bool broken;
+    bool holds; /* nodes; so long in all: */
+    int64_t held_ms, held_seen_ms;
     int64_t ledger_ms, ledger_seen_ms;
     bool ledger_closed;
     uint64_t best_step, redone; /* what its ranks really did */
