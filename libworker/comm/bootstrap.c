@@ -150,7 +150,7 @@ int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_tab
                    struct error *err)
 {
     struct comm_bootstrap_options o = *options;
-    struct error unheard;
+    struct error unheard = {0};
     err = err ? err : &unheard;
     if (o.world < 1 || o.world > COMM_WORLD_MAX || o.rank < 0 || o.rank >= o.world)
         return error_set(err, WK_EINVAL, "rank %d of %d is not within a world of 1 to %d", o.rank,
