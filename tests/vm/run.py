@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "debootstrap": "debootstrap", "mke2fs": "e2fsprogs"}
 PACKAGES = ["systemd", "systemd-sysv", "dbus", "linux-image-cloud-amd64", "libnng1", "libprotobuf-c1", "libmicrohttpd12", "libjansson4", "libyaml-0-2",
-            "libsqlite3-0", "zlib1g", "procps", "python3-minimal", "util-linux"]
+            "libsqlite3-0", "zlib1g", "procps", "python3", "util-linux"]
 UNIT = """[Unit]
 After=multi-user.target
 [Service]
