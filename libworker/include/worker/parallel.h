@@ -115,21 +115,22 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  * of the mean over its own samples, the mean over the ranks that take part; with the number of its
  * samples and gradients of the sum over them, the mean over all samples.
  *
- *     do {                                             |  while (wk_join(ctx, mine.left)) {
+ *     for (;;) {                                       |  while (wk_join(ctx, mine.left)) {
  *         first = wk_steps(ctx) * batch;               |      int64_t before = wk_steps(ctx);
  *         wk_split(ctx, batch, false, &at, &count);    |      if (mine.left) my_passes(&mine);
- *         joined = wk_join(ctx, (double)count);        |      wk_backward(model);
+ *         if (!wk_join(ctx, (double)count)) break;     |      wk_backward(model);
  *         my_passes(first + at, count);                |      wk_step(optimizer);
  *         wk_backward(model);                          |      if (wk_steps(ctx) > before)
  *         wk_step(optimizer);                          |          advance(&mine);
- *     } while (joined);                                |  }
+ *     }                                                |  }
  *
  * On the left all ranks share one sequence of samples, on the right each has its own. A rank with
  * nothing more goes on, adding nothing, until nobody has anything: then false, as wk_next at the
  * end; and as wk_next it is where checkpoints, stop requests and new generations happen. Where one
  * of those began inside the call, weight and share are of the world before: wk_join lets the
  * program make a pass that comes to nothing, wk_steps stays, and the next turn asks anew. So a step
- * counts once wk_steps has risen; data of one that did not is the program's to give again. A model
+ * counts once wk_steps has risen; data of one that did not is the program's to give again. Such a
+ * pass shows no parameters that are spread over the ranks: they may read as zeros. A model
  * of ours takes a batch of 0 samples where there is nothing (wk_forward must be called on every
  * rank). One tiny message per pass. WK_EINVAL for a weight that is negative or not finite.
  *
@@ -169,8 +170,9 @@ WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient
  * the next wk_next of any loader (a custom model's in the middle of a step is readable again behind
  * that; asked before, wk_parameter_data has said where passes read it). Strategy fsdp needs it, and
  * with mixed_precision zero1 and zero2 do, whose matrices are there in the narrow type only (it
- * costs the memory that these save); elsewhere it does nothing. All ranks call it. WK_ESTATE before
- * wk_prepare, or a failure of the collective.
+ * costs the memory that these save); elsewhere it does nothing. All ranks call it. In a pass that
+ * comes to nothing (a rank was lost, or the world changed inside wk_join) it gathers nothing and
+ * returns 0: ask wk_step_taken first. WK_ESTATE before wk_prepare, or a failure of the collective.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

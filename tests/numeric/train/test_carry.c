@@ -103,7 +103,9 @@ static void *work(void *arg)
             pthread_create(&w->other, NULL, work, w->guest);
             w->guest = NULL;
         }
-        check_all_there(model);
+        /* A pass that came to nothing shows no parameters. */
+        if (wk_step_taken(optimizer))
+            check_all_there(model);
     }
     CHECK(wk_status(ctx) == 0 && wk_steps(ctx) == STEPS);
     CHECK(wk_close(ctx) == 0);
