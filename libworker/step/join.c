@@ -35,6 +35,7 @@ bool wk_join(struct wk_context *ctx, double weight)
         /* The weight, and the share of the data that it is of, are of the membership before. */
         if (ctx->generation != generation) {
             window_void(ctx);
+            units_show_bound(ctx); /* the new generation may have moved the parameters */
             return true;
         }
         if (!add_up(ctx, weight, &total))
