@@ -238,7 +238,8 @@ void units_share(struct wk_context *ctx, double share)
         if (!unit->model->mean_of_share)
             continue;
         unit->share = share;
-        strategy_share(&unit->strategy, share, unit->micro > 0);
+        /* Gradients whose sums are in flight have their weight already. */
+        strategy_share(&unit->strategy, share, unit->micro > 0 && !unit->summing);
     }
 }
 
