@@ -46,9 +46,11 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
         batch->denominator =
             loader_weigh(loader, ctx->window, (ctx->dealt[number] - 1) % ctx->window == 0);
     ctx->window_tokens += batch->denominator;
-    units_share(ctx, (double)(batch->samples * batch->length) / batch->denominator);
     if (ctx->weighed)
         ctx->weight = 0;
+    /* Passes that wk_join's weight is for keep what it was given as their share. */
+    if (!(ctx->weight > 0))
+        units_share(ctx, (double)(batch->samples * batch->length) / batch->denominator);
 }
 
 /* One that no context has, or not even one that was made. */
@@ -431,6 +433,8 @@ static int step(struct unit *unit)
     window_close(unit, ctx->skipped ? WINDOW_SKIPPED : WINDOW_TAKEN);
     if (!rc && !ctx->skipped && ctx->phase == STEP_UNDER_WAY && model_is_custom(unit->model))
         unit_gather_own(unit); /* for other models' passes of this step */
+    else
+        custom_show_bound(unit->model);
     return rc ? pass_failed(ctx, rc, &err) : ctx->error.code;
 }
 
