@@ -7,7 +7,12 @@
 
 enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
 
-/* A trace goes on over the generations of a job; without a session, and in the first, it begins. */
+/* Without a session, and in the first generation of a job, its files begin. */
+static bool goes_on(const struct wk_context *ctx)
+{
+    return ctx->session && ctx->generation > 1;
+}
+
 static int open_files(struct wk_context *ctx, struct error *err)
 {
     struct track_options files = {
@@ -15,11 +20,18 @@ static int open_files(struct wk_context *ctx, struct error *err)
         .csv = settings_text(&ctx->settings, SETTING_LOG_CSV),
         .events = settings_text(&ctx->settings, SETTING_LOG_TENSORBOARD),
     };
-    bool goes_on = ctx->session && ctx->generation > 1;
     int rc = track_open(&ctx->track, &files, context_now_ns(), err);
     return rc ? rc
               : profile_trace(&ctx->profile, settings_text(&ctx->settings, SETTING_TRACE_FILE),
-                              ctx->rank, goes_on, err);
+                              ctx->rank, goes_on(ctx), err);
+}
+
+/* Training that has begun goes on without logs. */
+static void follow_files(struct wk_context *ctx)
+{
+    struct error err = {0};
+    if (open_files(ctx, &err))
+        context_notice(ctx, "rank 0 is another process now, and its logs end: %s", err.text);
 }
 
 int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
@@ -32,12 +44,17 @@ int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
     int rc = track_init(&ctx->track, &options, context_now_ns(), err);
     ctx->track_open = !rc;
     ctx->keeps_files = !rc && ctx->rank == 0;
-    return ctx->keeps_files ? open_files(ctx, err) : rc;
+    if (!ctx->keeps_files)
+        return rc;
+    if (goes_on(ctx))
+        follow_files(ctx);
+    else
+        rc = open_files(ctx, err);
+    return rc;
 }
 
 void report_follow(struct wk_context *ctx)
 {
-    struct error err = {0};
     bool keeps = ctx->rank == 0;
     if (!ctx->track_open || keeps == ctx->keeps_files)
         return;
@@ -45,8 +62,8 @@ void report_follow(struct wk_context *ctx)
     if (!keeps) {
         track_close(&ctx->track);
         profile_end_trace(&ctx->profile);
-    } else if (open_files(ctx, &err)) {
-        context_notice(ctx, "rank 0 is another process now, and its logs end: %s", err.text);
+    } else {
+        follow_files(ctx);
     }
 }
 
