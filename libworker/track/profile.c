@@ -54,6 +54,7 @@ static off_t end_of_events(int fd)
 int profile_trace(struct profile *profile, const char *path, int rank, bool goes_on,
                   struct error *err)
 {
+    struct stat st;
     profile_end_trace(profile);
     if (!*path)
         return 0;
@@ -61,7 +62,9 @@ int profile_trace(struct profile *profile, const char *path, int rank, bool goes
     if (fd < 0)
         return error_errno(err, errno, "trace_file %s", path);
     off_t end = goes_on ? end_of_events(fd) : 0;
-    profile->trace = ftruncate(fd, end) ? NULL : fdopen(fd, "a");
+    /* There is nothing to cut off a pipe or a device. */
+    bool cut = fstat(fd, &st) == 0 && (!S_ISREG(st.st_mode) || ftruncate(fd, end) == 0);
+    profile->trace = cut ? fdopen(fd, "a") : NULL;
     if (!profile->trace) {
         int rc = error_errno(err, errno, "trace_file %s", path);
         close(fd);

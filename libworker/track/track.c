@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <worker/error.h>
@@ -10,11 +11,12 @@
 #include "libworker/track/events.h"
 #include "libworker/track/track.h"
 
-/* Whether the file is empty, absent, or ends with its last line. */
+/* Whether the file is empty, absent, or ends with its last line; a pipe is never read. */
 static bool is_ended(const char *path)
 {
     char last = '\n';
-    FILE *file = fopen(path, "re");
+    struct stat st;
+    FILE *file = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "re") : NULL;
     if (!file)
         return true;
     if (fseek(file, -1, SEEK_END) == 0)
@@ -46,7 +48,7 @@ int track_open(struct track *track, const struct track_options *files, int64_t n
     int rc = open_one(files->path, "log_file", &track->file, err);
     if (!rc)
         rc = open_one(files->csv, "log_csv", &track->csv, err);
-    if (!rc && track->csv && ftell(track->csv) == 0 &&
+    if (!rc && track->csv && ftell(track->csv) <= 0 && /* -1: a pipe */
         fputs("step,time,name,value\n", track->csv) < 0)
         rc = error_set(err, WK_EIO, "log_csv %s cannot be written", files->csv);
     if (!rc && files->events && *files->events)
