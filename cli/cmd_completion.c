@@ -11,7 +11,7 @@
 #include "common/rpc/message.h"
 #include "common/settings/setting.h"
 
-enum { NAMES_TIMEOUT_MS = 700, JOBS_SHOWN_MAX = 200, VALUE_MAX = 128 };
+enum { NAMES_TIMEOUT_MS = 2000, JOBS_SHOWN_MAX = 200, VALUE_MAX = 128 };
 
 static const struct args_option options[] = {
     CLIENT_OPTIONS,

@@ -318,11 +318,12 @@ static int tell_end(struct follower *f)
 
 int follow_job(struct client *client, struct follow *how)
 {
-    struct follower f = {.client = client,
-                         .how = how,
-                         .logs = MUSTER__GET_LOGS_REQUEST__INIT,
-                         .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
-                         .terminal = isatty(STDERR_FILENO) && !how->quiet};
+    static struct follower f; /* calls under way end when the client is closed, after this */
+    f = (struct follower){.client = client,
+                          .how = how,
+                          .logs = MUSTER__GET_LOGS_REQUEST__INIT,
+                          .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
+                          .terminal = isatty(STDERR_FILENO) && !how->quiet};
     f.logs.id = f.events.job = (char *)(uintptr_t)how->id;
     f.logs.rank = how->rank;
     f.logs.tail_lines = (uint32_t)how->tail_lines;

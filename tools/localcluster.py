@@ -263,6 +263,9 @@ class Cluster:
             victims.add(self.coordinator.pid)
         table = processes()
         power_off(victims)
+        # What an agent forked while it was being looked for.
+        while late := {pid for pid, (_, line) in processes().items() if f" {self.folder}/" in f" {line}" and line.startswith(self.muster_path)}:
+            power_off(late)
         for process in [self.coordinator, *self.agents.values()]:
             if process:
                 process.wait()

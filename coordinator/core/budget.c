@@ -143,8 +143,7 @@ bool budget_charge(struct step *step, struct job *job, struct failure *failure)
 
 bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker)
 {
-    int64_t stopped_ms = job->stop_deadline_ms - STOP_GRACE_MS - STOP_SLACK_MS;
-    bool overdue = job->stop_deadline_ms && step->now_ms >= stopped_ms + STOP_GRACE_MS;
+    bool overdue = job->state == JOB_STOPPING && step->now_ms >= job->kill_due_ms;
     return worker->should_stop && !worker->exit.lost &&
            (worker->exit.signal == SIGTERM || (worker->exit.signal == SIGKILL && overdue));
 }

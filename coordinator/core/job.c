@@ -214,6 +214,7 @@ void job_stop(struct step *step, struct job *job, enum job_state ending,
         return;
     }
     job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
+    job->kill_due_ms = step->now_ms + STOP_GRACE_MS;
     job_set_state(step, job, JOB_STOPPING, reason);
 }
 
@@ -340,6 +341,9 @@ void job_restored(struct step *step, struct job *job)
     if (job->stop_deadline_ms)
         job->stop_deadline_ms = now + STOP_GRACE_MS + STOP_SLACK_MS;
     runtime_restored(step, job);
+    if (job->state == JOB_RUNNING &&
+        !job->running_wall_ms) /* stored before there was such a time */
+        job->running_wall_ms = job->started_wall_ms;
     cluster_job_moved(step->cluster, job, waits(job->state));
     step_settle(step, job);
 }

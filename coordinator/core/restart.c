@@ -138,7 +138,9 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         bool leaves = worker_living(worker) && ((node && node->want_drain) || worker->leaving);
         if (!dead && !leaves)
             continue;
-        excused = excused || (dead && budget_excuses(&worker->exit));
+        /* Not by one that ended because a peer did: that peer is the one to ask. */
+        excused = excused ||
+                  (dead && budget_excuses(&worker->exit) && worker->exit.code != EXIT_PEER_LOST);
         if (dead && is_nearer(worker, first))
             first = worker;
         if (leaves) {

@@ -44,6 +44,8 @@ void runtime_restored(struct step *step, struct job *job)
     if (!job->runtime_counts_wall_ms) /* stored when it counted from the first start on */
         job->runtime_counts_wall_ms = job->started_wall_ms;
     set_deadline(job, step->now_ms, counted_ms(job, step->wall_ms));
+    if (job->state == JOB_QUEUED) /* stored when it counted there too */
+        runtime_pause(step, job);
 }
 
 void runtime_settle(struct step *step, struct job *job)

@@ -20,6 +20,8 @@ static int64_t patience_ms(const struct job *job)
 
 static bool is_hung(const struct step *step, const struct job *job)
 {
+    if (job->step > job->ledger.step) /* a step of this moment, of which the ledger will hear */
+        return false;
     return job->ledger.hangs || step->now_ms >= ledger_hangs_at_ms(&job->ledger);
 }
 

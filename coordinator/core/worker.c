@@ -4,6 +4,7 @@
  *        └───────────┴──────────┴─► stopping ──► exited
  */
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -160,12 +161,15 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
 static void take_stuck(struct step *step, struct job *job, struct worker *worker,
                        const struct worker_report *report)
 {
-    struct exit_info exit = {.lost = true};
+    /* What was told to stop ends by our own SIGKILL, sooner or later. */
+    struct exit_info exit = {.lost = !worker->should_stop};
     if (report->exit)
         exit = *report->exit;
     else
         (void)str_printf(exit.text, sizeof exit.text, "SIGKILL does not end its process %lld",
                          (long long)report->stuck_pids[0]);
+    if (!report->exit && worker->should_stop)
+        exit.signal = SIGKILL;
     worker_end(step, job, worker, &exit);
 }
 

@@ -274,6 +274,8 @@ struct job {
     uint64_t recoveries;
     int64_t last_recovery_ms;
     int64_t stop_deadline_ms; /* 0 = none */
+    int64_t kill_due_ms; /* derived: agents send SIGKILL to what stops from then on; 0 = they may
+                          */
     /* max_runtime counts while it holds nodes, from the first time it runs */
     int64_t runtime_deadline_ms;    /* 0 = it does not count */
     int64_t runtime_used_ms;        /* counted until the last time it waited for nodes again */

@@ -98,10 +98,8 @@ const char *spec_world_warning(const struct spec *spec)
 
 int spec_check_world(const struct spec_input *in, struct spec *spec, struct error *err)
 {
-    if (in->stored)
-        return 0;
     spec->world_max = speaks_to_libworker(in) ? SETTINGS_WORLD_MAX : 0;
-    if (!spec->world_max || !is_beyond_libworker(spec))
+    if (in->stored || !spec->world_max || !is_beyond_libworker(spec))
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "%d workers: libworker connects %d at most",
               spec_world(spec, spec->nodes_max), SETTINGS_WORLD_MAX);

@@ -141,7 +141,8 @@ static void check_lost(struct stage *stage, const struct cluster *cluster)
 }
 
 /* A worker that counts as ended has ended: its slots go to others, its peers go on without it. Only
- * a node that is lost takes with it what lives on unseen. */
+ * a node that is lost takes with it what lives on unseen; and one whose process cannot be killed
+ * takes no work. */
 static void check_end(struct stage *stage, const struct node *node, const struct job *job,
                       struct process *process)
 {
@@ -150,6 +151,8 @@ static void check_end(struct stage *stage, const struct node *node, const struct
         process->counted = true;
     if (node->state == NODE_LOST || node->state == NODE_JOINING)
         process->given_up = true;
+    if (process->told_stuck && node->state != NODE_READY)
+        return;
     if (worker && worker->state == WORKER_EXITED && process->counted && !process->given_up)
         world_fail(stage->world, "%s/%llu lives on %s and counts as ended (%s)", job->id,
                    (unsigned long long)worker->uid, node->name, worker->exit.text);

@@ -97,6 +97,8 @@ PLANTS = [
      "    step_store_node(step, node);\n    step->place = true;", "    step->place = true;"),
     ("retention-counts-seconds-for-days", "coordinator/retention.c",
      "(int64_t)RETENTION_KEEP_DAYS * DAY_MS", "(int64_t)RETENTION_KEEP_DAYS * 1000"),
+    ("node-of-an-unkillable-worker-takes-work", "coordinator/core/node.c",
+     "    if (node->stuck > 0) {", "    if (node->stuck > 1) {"),
     ("spares-stay-on-a-drained-node", "coordinator/core/job.c",
      "        spare_settle(step, job);\n", ""),
     ("limit-not-counted-while-growing", "coordinator/scheduler/pass.c",

@@ -103,7 +103,8 @@ def test_a_program_that_fails_is_run_once_unless_the_job_asks(cluster, tmp_path)
 
 
 def test_the_agent_can_be_killed_and_finds_its_workers_again(cluster):
-    job = cluster.submit("--", "/bin/sh", "-c", "sleep 4; echo survived")
+    go = cluster.folder / "go"
+    job = cluster.submit("--", "/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.1; done; echo survived")
     cluster.wait_state(job, "running")
     pid = int(wait_for("its process id", 5, lambda: int(cluster.job(job)["workers"][0].get("pid") or 0)))
     agent = cluster.agents.pop("node1")
@@ -112,6 +113,7 @@ def test_the_agent_can_be_killed_and_finds_its_workers_again(cluster):
     time.sleep(0.5)
     assert pid in processes()
     cluster.start_agent("node1")
+    go.touch()
     ended = cluster.wait_state(job, "succeeded")
     assert int(ended["restarts"]) == 0
     assert int(ended["workers"][0]["pid"]) == pid
