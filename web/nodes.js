@@ -59,7 +59,7 @@ export function nodesView(root, only) {
       show(body, section("Details", null, table(
         ["Node", "State", ">Slots", ">CPUs", ">Memory", "Devices", "Runs", "Address", "Labels", "Seen", mayKeepNodes() ? "Actions" : ""],
         shown.map((node) => ({ key: node.name, cells: [
-          h("a", { class: "clip", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text)),
+          h("a", { class: "clip", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text), node.unenforced && h("div", { class: "dim small" }, node.unenforced)),
           `${node.slots_used || 0} / ${node.slots || 0}`, `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes),
           devices(node), runs(node), h("span", { class: "clip", title: node.address }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
         ] })),
