@@ -41,8 +41,9 @@ bool boundary_evaluates(struct wk_context *ctx)
         /* Without a session the others hear of it in the sums of a step, and not before. */
         if (!ctx->session && ctx->world > 1)
             return true;
-        /* Who has the whole state stops here, before it meets the others in a step. */
-        if (ctx->session && ctx->phase == STEP_BOUNDARY)
+        /* Who has the whole state stops here, before it meets the others in a step. In a step it
+         * leaves the step too: others may go on to the next batch's sums, which it never joins. */
+        if (ctx->session)
             (void)context_break(ctx, WK_EABORT);
         return false;
     }
@@ -50,9 +51,8 @@ bool boundary_evaluates(struct wk_context *ctx)
         return true;
     context_notice(ctx, "evaluation ends early: generation %llu is over",
                    (unsigned long long)ctx->generation);
-    /* What was evaluated in part is neither summed nor logged. */
-    if (ctx->phase == STEP_BOUNDARY)
-        (void)context_break(ctx, WK_EABORT);
+    /* What was evaluated in part is neither summed nor logged; a step under way comes again. */
+    (void)context_break(ctx, WK_EABORT);
     return false;
 }
 
