@@ -24,6 +24,12 @@ static bool idle(const struct wk_context *ctx)
     return ctx->error.code || context_rests(ctx);
 }
 
+/* There is no step any more after wk_next or wk_join has ended; evaluations go on. */
+static bool trains_not(const struct wk_context *ctx)
+{
+    return idle(ctx) || ctx->ended;
+}
+
 static int number_of(const struct wk_context *ctx, const struct wk_loader *loader)
 {
     int number = 0;
@@ -265,7 +271,7 @@ int wk_grad_ready(struct wk_model *model, int index)
         return context_refuse(unit->ctx, WK_EINVAL,
                               "wk_grad_ready of parameter %d: the model's are 0 to %d", index,
                               model->n_params - 1);
-    if (idle(unit->ctx))
+    if (trains_not(unit->ctx))
         return unit->ctx->error.code;
     if (!unit->begun && window_begin_pass(unit))
         return unit->ctx->error.code;
@@ -281,7 +287,7 @@ int wk_backward(struct wk_model *model)
     if (!unit)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_backward");
     struct wk_context *ctx = unit->ctx;
-    if (idle(ctx))
+    if (trains_not(ctx))
         return ctx->error.code;
     if (!unit->begun && window_begin_pass(unit))
         return ctx->error.code;
@@ -448,7 +454,7 @@ int wk_step(struct wk_optimizer *optimizer)
     for (int i = 0; i < ctx->n_schedulers; i++)
         if (ctx->schedulers[i]->optimizer == optimizer)
             ctx->scheduler_due[i] = false;
-    if (!idle(ctx) && unit->micro == 0)
+    if (!trains_not(ctx) && unit->micro == 0)
         return fail(ctx, WK_ESTATE,
                     "wk_step without wk_backward: no gradients came since the last step");
     if (!finish_sums(unit))

@@ -126,13 +126,14 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  *
  * On the left all ranks share one sequence of samples, on the right each has its own. A rank with
  * nothing more goes on, adding nothing, until nobody has anything: then false, as wk_next at the
- * end; and as wk_next it is where checkpoints, stop requests and new generations happen. Where one
- * of those began inside the call, weight and share are of the world before: wk_join lets the
- * program make a pass that comes to nothing, wk_steps stays, and the next turn asks anew. So a step
- * counts once wk_steps has risen; data of one that did not is the program's to give again. Such a
- * pass shows no parameters that are spread over the ranks: they may read as zeros. A model
- * of ours takes a batch of 0 samples where there is nothing (wk_forward must be called on every
- * rank). One tiny message per pass. WK_EINVAL for a weight that is negative or not finite.
+ * end, after which wk_backward and wk_step do nothing; and as wk_next it is where checkpoints, stop
+ * requests and new generations happen. Where one of those began inside the call, weight and share
+ * are of the world before: wk_join lets the program make a pass that comes to nothing, wk_steps
+ * stays, and the next turn asks anew. So a step counts once wk_steps has risen; data of one that
+ * did not is the program's to give again. Such a pass shows no parameters that are spread over the
+ * ranks: they may read as zeros. A model of ours takes a batch of 0 samples where there is nothing
+ * (wk_forward must be called on every rank). One tiny message per pass. WK_EINVAL for a weight that
+ * is negative or not finite.
  *
  * Beside loaders: the weight counts for the passes behind this call, whether wk_next comes between
  * or not, up to the wk_next behind the first of them. A pass of ours on a loader's batch, which has
