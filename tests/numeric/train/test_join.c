@@ -258,7 +258,7 @@ struct gang {
         int id;
         pthread_t thread;
         int64_t voids; /* passes that came to nothing */
-        float weights[2];
+        float weights[2], *data, *grads;
         double losses[GANG_STEPS + 1];
     } members[RANKS];
 };
@@ -292,6 +292,8 @@ static void only_two_go_on(struct fake_cluster *cluster)
 /* The sum over its share; of the second parameter the same number from every sample. */
 static void gang_pass(struct wk_context *ctx, struct wk_model *model, int64_t at, int64_t count)
 {
+    CHECK(*model->bound_grads == wk_parameter_grad(model, 0));
+    CHECK(*model->bound_data == wk_parameter_data(model, 0));
     double sum = 0, draw = wk_random(ctx);
     for (int64_t i = 0; i < count; i++)
         sum += (double)((wk_steps(ctx) * GANG_BATCH + at + i) * 7 % 13);
@@ -304,6 +306,7 @@ static void gang_pass(struct wk_context *ctx, struct wk_model *model, int64_t at
 static void gang_loop(struct gang_member *m, struct wk_context *ctx, struct wk_model *model,
                       struct wk_optimizer *optimizer)
 {
+    CHECK(wk_bind_parameters(model, &m->data, &m->grads) == 0);
     for (;;) {
         int64_t at, count, before;
         wk_split(ctx, GANG_BATCH, false, &at, &count);
@@ -315,6 +318,8 @@ static void gang_loop(struct gang_member *m, struct wk_context *ctx, struct wk_m
         gang_pass(ctx, model, at, count);
         wk_backward(model);
         wk_step(optimizer);
+        CHECK(m->data == wk_parameter_data(model, 0));
+        CHECK(m->grads == wk_parameter_grad(model, 0));
         m->voids += wk_steps(ctx) == before;
         if (wk_steps(ctx) == before)
             continue;

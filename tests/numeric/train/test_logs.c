@@ -129,11 +129,49 @@ static void a_place_that_the_next_rank_0_cannot_write_to_is_a_notice(void)
     tmpdir_remove(&dir);
 }
 
+struct exchange {
+    struct fake_cluster cluster;
+    pthread_t thread;
+};
+
+/* Another process comes, which becomes rank 0. */
+static bool invite(void *arg, struct wk_context *ctx)
+{
+    struct exchange *exchange = arg;
+    if (wk_steps(ctx) != LOST_AT)
+        return false;
+    fake_form(&exchange->cluster, (const int[]){1, 0}, 2);
+    pthread_create(&exchange->thread, NULL, toy_thread, &toys[1]);
+    return false;
+}
+
+static void a_new_process_that_becomes_rank_0_trains_on_without_logs(void)
+{
+    static struct exchange exchange;
+    struct tmpdir dir = tmpdir_make();
+    fake_init(&exchange.cluster);
+    fake_form(&exchange.cluster, (const int[]){0}, 1);
+    for (int i = 0; i < 2; i++) {
+        toys[i] = (struct toy){.session = fake_session(&exchange.cluster, i), .custom = true};
+        toy_set(&toys[i], "total_steps", "15");
+        toy_set(&toys[i], "log_file", tmpdir_path(&dir, i ? "nowhere/log.jsonl" : "log.jsonl"));
+    }
+    toys[0].stepped = invite;
+    toys[0].arg = &exchange;
+    toy_run(&toys[0]);
+    pthread_join(exchange.thread, NULL);
+    fake_fini(&exchange.cluster);
+    CHECK(toys[0].status == 0 && toys[1].status == 0 && toys[1].losses[15] != 0);
+    CHECK(strstr(toys[1].notices, "its logs end") && strstr(toys[1].notices, "nowhere"));
+    tmpdir_remove(&dir);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(the_next_rank_0_goes_on_with_the_files),
         CHECK_CASE(a_place_that_the_next_rank_0_cannot_write_to_is_a_notice),
+        CHECK_CASE(a_new_process_that_becomes_rank_0_trains_on_without_logs),
         {0},
     };
     return check_all(cases, argc, argv);

@@ -20,8 +20,9 @@ struct scene {
     const char *strategy, *precision, *accumulation;
     bool by_tokens;
     int world;
-    bool means; /* else each rank divides by the batch's denominator */
-    bool joins; /* data of the program's own: OWN_SAMPLES, dealt by wk_split */
+    bool means;  /* else each rank divides by the batch's denominator */
+    bool joins;  /* data of the program's own: OWN_SAMPLES, dealt by wk_split */
+    bool beside; /* a loader that is asked before each of its passes */
     char path[256];
     /* Of rank 0: */
     float weights[BYTES * VALUES];
@@ -148,11 +149,15 @@ static void train_joined(struct rank *rank, struct wk_context *ctx)
     int64_t first, count;
     struct wk_model *model = model_in(ctx, rank);
     struct wk_optimizer *sgd = wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.3});
+    struct wk_loader_options deal = {.length = LENGTH, .batch = BATCH, .epochs = EPOCHS + 1};
+    struct wk_loader *loader = scene->beside ? wk_loader_in(ctx, scene->path, &deal) : NULL;
     CHECK(wk_prepare(ctx, NULL, 0) == 0);
     wk_split(ctx, OWN_SAMPLES, false, &first, &count);
     struct wk_batch batch = {tokens + first, targets + first, count, 1, .denominator = 0};
     for (int step = 1; step <= STEPS_MAX; step++) {
+        struct wk_batch other;
         CHECK(wk_join(ctx, (double)count));
+        CHECK(!loader || wk_next(loader, &other));
         double loss = pass(rank, &batch, scene->means ? (double)count : 1, true);
         CHECK(wk_update(sgd, loss) == 0);
         if (!wk_step_taken(sgd) || wk_rank(ctx) != 0)
@@ -257,6 +262,12 @@ static void data_of_the_programs_own_is_weighed_by_its_samples(void)
     everywhere((struct scene){.precision = "no", .accumulation = "4", .joins = true});
 }
 
+static void a_loader_beside_the_programs_data_does_not_weigh_them(void)
+{
+    everywhere(
+        (struct scene){.precision = "no", .accumulation = "1", .joins = true, .beside = true});
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -264,6 +275,7 @@ int main(int argc, char **argv)
         CHECK_CASE(shares_that_differ_within_a_window_count_as_they_are),
         CHECK_CASE(in_narrow_types_too),
         CHECK_CASE(data_of_the_programs_own_is_weighed_by_its_samples),
+        CHECK_CASE(a_loader_beside_the_programs_data_does_not_weigh_them),
         {0},
     };
     return check_all(cases, argc, argv);

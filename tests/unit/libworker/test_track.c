@@ -1,9 +1,11 @@
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "libworker/track/profile.h"
@@ -26,6 +28,30 @@ Test(track, metrics_are_json_lines)
     cr_assert_not_null(fgets(line, sizeof(line), file));
     cr_assert(strstr(line, "\"odd \\\"name\\\"\",\"value\":\"NaN\"}\n"), "%s", line);
     fclose(file);
+    tmpdir_remove(&dir);
+}
+
+/* Opened to be read, a pipe whose reader is there waits for a writer. */
+Test(track, files_may_be_pipes, .timeout = 20)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct track track;
+    struct profile profile;
+    char text[256] = "";
+    struct track_options options = {.csv = tmpdir_path(&dir, "pipe")};
+    cr_assert_eq(mkfifo(options.csv, 0600), 0);
+    int reader = open(options.csv, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    cr_assert_geq(reader, 0);
+    cr_assert_eq(track_init(&track, &options, 0, NULL), 0);
+    track_fini(&track);
+    cr_assert_gt(read(reader, text, sizeof(text) - 1), 0);
+    cr_assert_str_eq(text, "step,time,name,value\n");
+    profile_init(&profile);
+    cr_assert_eq(profile_trace(&profile, options.csv, 3, false, NULL), 0);
+    profile_end_trace(&profile);
+    cr_assert_gt(read(reader, text, sizeof(text) - 1), 0);
+    cr_assert_eq(text[0], '[');
+    close(reader);
     tmpdir_remove(&dir);
 }
 
