@@ -373,8 +373,10 @@ void window_begin_again(struct wk_context *ctx);
  * like where it cannot. */
 int report_open(struct wk_context *ctx, FILE *progress, struct error *err);
 
-/* After each generation: where another process was rank 0, this one goes on with its files; who is
- * so no more closes them. What fails is a notice. */
+/* The log files end here: this process leaves, or another one is rank 0. */
+void report_release(struct wk_context *ctx);
+/* After each generation: where another process was rank 0, this one goes on with its files. What
+ * fails is a notice. */
 void report_follow(struct wk_context *ctx);
 
 void report_step(struct wk_context *ctx, double tokens);

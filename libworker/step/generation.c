@@ -239,6 +239,8 @@ int context_reform(struct wk_context *ctx, struct error *err)
 {
     for (;;) {
         int rc = join_until_connected(ctx, err);
+        if (ctx->rank != 0) /* before the next rank 0 opens them: it does after all have agreed */
+            report_release(ctx);
         if (!rc)
             rc = state_agree(ctx, err);
         if (!rc) {

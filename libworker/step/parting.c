@@ -59,6 +59,8 @@ static enum parting part(struct wk_context *ctx)
     bool some = leaving > 0 && leaving < ctx->world;
     if (!rc && some && ctx->is_sharded)
         rc = hand_over(ctx, leaves, &err);
+    if (!rc && leaving < ctx->world && stops)
+        report_release(ctx); /* the next rank 0 opens them after the barrier */
     /* Others may still be taking parts from each other, and leaving aborts them. */
     if (!rc && leaving < ctx->world)
         (void)wk_barrier(ctx->comm, NULL);

@@ -53,18 +53,21 @@ int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
     return rc;
 }
 
+void report_release(struct wk_context *ctx)
+{
+    if (!ctx->track_open || !ctx->keeps_files)
+        return;
+    ctx->keeps_files = false;
+    track_close(&ctx->track);
+    profile_end_trace(&ctx->profile);
+}
+
 void report_follow(struct wk_context *ctx)
 {
-    bool keeps = ctx->rank == 0;
-    if (!ctx->track_open || keeps == ctx->keeps_files)
+    if (!ctx->track_open || ctx->keeps_files || ctx->rank != 0)
         return;
-    ctx->keeps_files = keeps;
-    if (!keeps) {
-        track_close(&ctx->track);
-        profile_end_trace(&ctx->profile);
-    } else {
-        follow_files(ctx);
-    }
+    ctx->keeps_files = true;
+    follow_files(ctx);
 }
 
 void report_one(struct wk_context *ctx, const char *name, double value)
