@@ -212,7 +212,7 @@ static size_t turn(struct loop *loop, int wait_ms)
     }
     loop->now_ms = loop->clock.now_ms(loop->clock.self);
     bool hears = hears_first(loop);
-    size_t ran = loop->simulated && loop->hear_until_ms ? mailbox_run(&loop->box) : 0;
+    size_t ran = loop->hear_until_ms ? mailbox_run(&loop->box) : 0;
     ran += hears ? 0 : fire_timers(loop);
     ran += mailbox_run(&loop->box);
     ran += dispatch(loop, events, count);
