@@ -1,22 +1,21 @@
 #include "agent/agent.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/core/environment.h"
 #include "agent/core/step.h"
 #include "agent/link/coordinator_link.h"
 #include "agent/link/wire.h"
 #include "agent/link/worker_socket.h"
 #include "agent/outbox.h"
+#include "agent/place.h"
 #include "agent/refused.h"
 #include "agent/registration.h"
+#include "agent/starter.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
 enum {
-    NODE_NAME_MAX_BYTES = 63,
     ADDRESS_MAX_BYTES = 127,
     VERSION_MAX_BYTES = 31,
     INHERITED_MAX = 64,
@@ -28,17 +27,21 @@ enum {
 };
 
 struct agent {
-    char name[NODE_NAME_MAX_BYTES + 1];
+    char name[PLACE_NAME_MAX + 1];
     char address[ADDRESS_MAX_BYTES + 1];
     char version[VERSION_MAX_BYTES + 1];
     uint16_t port_first, port_last;
     struct inventory inventory;
     struct cores cores;
     const char *inherited[INHERITED_MAX + 1];
-    struct arena texts; /* of inherited */
+    struct arena texts;  /* of inherited */
+    struct users *users; /* NULL = workers run as we do */
+    uint32_t worker_processes;
+    const struct namespaces *namespaces;
     const struct log *log;
     void (*on_end)(void *arg, enum agent_end why);
     void *on_end_arg;
+    struct membership_watch membership;
     struct env *env;
     struct loop *loop;
     struct launcher *launcher;
@@ -124,41 +127,18 @@ static void on_beat(void *arg)
 
 /* Actions */
 
-static int start_worker(struct agent *agent, const struct assignment *a, struct error *err)
-{
-    struct arena arena = {0};
-    char cores[CORES_TEXT_BYTES];
-    struct cores_request request = {a->slot, a->slots, agent->inventory.slots, a->cpus};
-    cores_share(&agent->cores, &request, cores);
-    const char *gpus[INVENTORY_GPUS_MAX];
-    inventory_uuids(&agent->inventory, gpus);
-    struct environment_facts facts = {.inherited = agent->inherited,
-                                      .socket = worker_socket_url(agent->socket),
-                                      .cores = cores,
-                                      .gpus = agent->inventory.gpus_count ? gpus : NULL,
-                                      .gpus_count = (uint32_t)agent->inventory.gpus_count};
-    struct launch launch = {.key = a->key,
-                            .generation = a->generation,
-                            .rank = a->rank,
-                            .argv = a->command,
-                            .workdir = a->workdir,
-                            .memory_bytes = a->memory_bytes,
-                            .cores = cores,
-                            .master_addr = a->master_addr,
-                            .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
-    int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
-    if (!rc)
-        rc = environment_build(a, &facts, &arena, &launch.envp, err);
-    if (!rc)
-        rc = agent->launcher->start(agent->launcher->self, &launch, err);
-    arena_fini(&arena);
-    return rc;
-}
-
 static void perform_start(struct agent *agent, const struct agent_action *action)
 {
     struct error err = {0};
-    if (start_worker(agent, action->assignment, &err)) {
+    struct starter starter = {.inventory = &agent->inventory,
+                              .cores = &agent->cores,
+                              .inherited = agent->inherited,
+                              .processes = agent->worker_processes,
+                              .namespaces = agent->namespaces,
+                              .users = agent->users,
+                              .socket = worker_socket_url(agent->socket),
+                              .launcher = agent->launcher};
+    if (starter_start(&starter, action->assignment, &err)) {
         log_warn(agent->log, "worker could not be started", log_str("job", action->key.job),
                  log_int("uid", (int64_t)action->key.uid), log_str("reason", err.text));
         refused_add(&agent->refused, &action->key, &err);
@@ -347,22 +327,37 @@ static void fill_register(void *arg, Muster__RegisterNodeRequest *request)
     request->version = agent->version;
     request->port_first = agent->port_first;
     request->port_last = agent->port_last;
+    request->cluster = agent->membership.member.cluster;
+    request->event = agent->membership.member.event;
+    request->restored_wall_ms = agent->membership.member.restored_wall_ms;
     if (registration_fill(&agent->inventory, &agent->report, request) ||
         wire_workers(agent->core, &agent->report, &request->workers, &request->n_workers))
         log_error(agent->log, "the registration has no room for all workers",
                   log_str("node", agent->name));
 }
 
-static void on_registered(void *arg, const Muster__RegisterNodeAnswer *answer)
+static bool on_heard(void *arg, uint64_t newest_event, int64_t restored_wall_ms)
+{
+    struct agent *agent = arg;
+    return membership_hear(&agent->membership, newest_event, restored_wall_ms,
+                           agent_core_first(agent->core), loop_now_ms(agent->loop));
+}
+
+static int on_registered(void *arg, const Muster__RegisterNodeAnswer *answer, struct error *err)
 {
     struct agent *agent = arg;
     struct agent_event event = {.kind = AGENT_EVENT_REGISTERED};
+    int rc = membership_join(&agent->membership, answer, agent_core_first(agent->core),
+                             loop_now_ms(agent->loop), err);
+    if (rc)
+        return rc;
     log_info(agent->log, "registered", log_str("node", agent->name),
              log_str("cluster", answer->cluster));
     agent->beat_ms = answer->beat_ms > 0 ? answer->beat_ms : BEAT_DEFAULT_MS;
     loop_timer_set(agent->loop, &agent->beat_timer, loop_now_ms(agent->loop) + agent->beat_ms,
                    on_beat, agent);
     handle(agent, &event);
+    return 0;
 }
 
 static void on_unknown(void *arg)
@@ -382,10 +377,14 @@ static void on_fenced(void *arg)
 static void on_refused(void *arg, const struct error *err)
 {
     struct agent *agent = arg;
-    log_error(agent->log, "the coordinator refuses our token; leaving, workers go on",
+    bool of_key = err->code == E_PERMISSION_DENIED && err->hint[0];
+    log_error(agent->log,
+              of_key ? "the coordinator refuses this node's key; leaving, workers go on"
+                     : "the coordinator refuses our token; leaving, workers go on",
               log_str("node", agent->name), log_str("reason", err->text),
-              log_str("hint", "--token-file names the coordinator's DATA/agent.token, or one of "
-                              "`muster token create NAME --role agent`"));
+              log_str("hint", of_key ? err->hint
+                                     : "--token-file names the coordinator's DATA/agent.token, or "
+                                       "one of `muster token create NAME --role agent`"));
     end(agent, AGENT_END_REFUSED);
 }
 
@@ -400,7 +399,7 @@ static void on_complaint(void *arg, const struct error *err)
 {
     struct agent *agent = arg;
     log_warn(agent->log, "coordinator", log_str("error", error_name(err->code)),
-             log_str("reason", err->text));
+             log_str("reason", err->text), log_str("hint", err->hint));
 }
 
 static void on_recovered(void *arg)
@@ -411,11 +410,22 @@ static void on_recovered(void *arg)
 
 /* Events of the workers */
 
-static int on_authorize(void *arg, const struct worker_key *key, const char *token, bool old_ok,
+static int on_identify(void *arg, const char *token, struct worker_key *ret, struct error *err)
+{
+    struct agent *agent = arg;
+    return agent_core_identify(agent->core, token, ret, err);
+}
+
+/* A token that another user has come by opens nothing; root needs none to reach a worker. */
+static int on_authorize(void *arg, const struct worker_key *key, const struct worker_claim *claim,
                         struct error *err)
 {
     struct agent *agent = arg;
-    return agent_core_authorize(agent->core, key, token, old_ok, err);
+    struct launcher *launcher = agent->launcher;
+    int64_t owner = launcher->owner ? launcher->owner(launcher->self, key) : -1;
+    if (owner >= 0 && claim->uid > 0 && claim->uid != owner)
+        return error_set(err, E_PERMISSION_DENIED, "this worker runs as another user");
+    return agent_core_authorize(agent->core, key, claim->token, claim->old_ok, err);
 }
 
 static void on_worker_event(void *arg, struct agent_event *event)
@@ -431,25 +441,9 @@ static void on_metric(void *arg, const struct metric *metric)
 
 /* Life */
 
-static int check_name(const char *name, struct error *err)
-{
-    size_t length = name ? strlen(name) : 0;
-    bool fine = length >= 1 && length <= NODE_NAME_MAX_BYTES &&
-                (islower((unsigned char)name[0]) || isdigit((unsigned char)name[0]));
-    for (size_t i = 0; fine && i < length; i++)
-        fine = islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) ||
-               name[i] == '-' || name[i] == '.';
-    if (fine)
-        return 0;
-    error_set(err, E_INVALID_ARGUMENT, "\"%s\" is no name for a node", name ? name : "");
-    error_hint(err, "1 to %d of a-z, 0-9, '-' and '.', starting with a letter or digit",
-               NODE_NAME_MAX_BYTES);
-    return E_INVALID_ARGUMENT;
-}
-
 static int take_options(struct agent *agent, const struct agent_options *o, struct error *err)
 {
-    int rc = check_name(o->name, err);
+    int rc = place_check_name(o->name, err);
     if (rc)
         return rc;
     (void)str_copy(agent->name, sizeof(agent->name), o->name);
@@ -460,9 +454,13 @@ static int take_options(struct agent *agent, const struct agent_options *o, stru
     agent->port_last = o->port_last;
     agent->inventory = o->inventory;
     agent->cores = o->cores;
+    agent->users = o->users;
+    agent->namespaces = o->namespaces;
+    agent->worker_processes = o->worker_processes;
     agent->log = o->log;
     agent->on_end = o->on_end;
     agent->on_end_arg = o->on_end_arg;
+    agent->membership = o->membership;
     agent->beat_ms = BEAT_DEFAULT_MS;
     for (int i = 0; o->environment && o->environment[i]; i++) {
         if (i == INHERITED_MAX ||
@@ -488,7 +486,8 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .refused = on_refused,
                    .desired = on_desired,
                    .complaint = on_complaint,
-                   .recovered = on_recovered},
+                   .recovered = on_recovered,
+                   .heard = on_heard},
     };
     int rc = coordinator_link_new(&link, agent->env, agent->loop, &agent->link, err);
     if (rc)
@@ -499,6 +498,7 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
         .incarnation = agent->incarnation,
         .upstream = coordinator_link_client(agent->link),
         .events = {.arg = agent,
+                   .identify = on_identify,
                    .authorize = on_authorize,
                    .event = on_worker_event,
                    .metric = on_metric},

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "agent/device/inventory.h"
+#include "agent/membership.h"
 #include "agent/supervisor/launcher.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -18,12 +19,15 @@
 
 struct agent;
 struct agent_core;
+struct namespaces;
+struct users;
 
-enum agent_end {                    /* why agent_options.on_end was called */
-                 AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
-                 AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator
-                                       knows */
-                 AGENT_END_REFUSED, /* its token is not good for an agent: touch no worker */
+/* Why agent_options.on_end was called. */
+enum agent_end {
+    AGENT_END_NONE,    /* it was not */
+    AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
+    AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator knows */
+    AGENT_END_REFUSED, /* its token or key is not good for this node: touch no worker */
 };
 
 struct agent_options {       /* all borrowed until agent_new returns, `log` for life */
@@ -36,10 +40,16 @@ struct agent_options {       /* all borrowed until agent_new returns, `log` for 
     uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
     struct cores cores;             /* workers are pinned to, by their slots; copied */
     struct inventory inventory;     /* slots, cpus, memory, labels, gpus; copied */
+    uint32_t worker_processes;      /* and threads of a worker at most; 0 = not limited */
     const char *const *environment; /* NULL-terminated "NAME=value" workers inherit (PATH, HOME) */
-    const struct log *log;          /* NULL = silent */
+    const struct namespaces
+        *namespaces;       /* of workers of other users; borrowed for life, NULL = none
+                            */
+    struct users *users;   /* borrowed for life; NULL = workers run as we do */
+    const struct log *log; /* NULL = silent */
     void (*on_end)(void *arg, enum agent_end why); /* once; the agent must not be freed inside */
     void *on_end_arg;
+    struct membership_watch membership; /* as an earlier agent was told; copied */
 };
 
 /* Opens the hub, adopts what the launcher finds, registers in the background. */

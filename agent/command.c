@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,11 +16,14 @@
 
 #include "agent/agent.h"
 #include "agent/core/step.h"
+#include "agent/identity.h"
 #include "agent/place.h"
 #include "agent/supervisor/launcher_shim.h"
+#include "agent/users.h"
 #include "common/base/args.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/env/disk_os.h"
 #include "common/env/log_stderr.h"
 #include "common/env/net_url.h"
 #include "common/env/paths.h"
@@ -29,14 +33,16 @@ enum {
     EXIT_DONE = 0,
     EXIT_USAGE = 2,
     EXIT_START = 3,
+    EXIT_FENCED = 75,  /* EX_TEMPFAIL: another agent has this node's key; systemd starts it again */
     EXIT_REFUSED = 77, /* EX_NOPERM: only a person can mend it */
     DIR_BYTES = 400,
-    TOKEN_FILE_MAX_BYTES = 512,
     PORT_FIRST_MIN = 1024,
     SLOTS_MAX = 1024,
+    WORKER_PROCESSES_MAX = 4 << 20, /* as the kernel's largest pid_max */
 };
 
 static const char *const log_formats[] = {"auto", "text", "json", NULL};
+static const char *const namespace_choices[] = {"auto", "off", NULL};
 static const struct args_option options[] = {
     {.name = "coordinator",
      .kind = ARGS_OPTION,
@@ -49,7 +55,7 @@ static const struct args_option options[] = {
     {.name = "token-file",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "file that holds it; else MUSTER_TOKEN"},
+     .help = "file that holds it; else MUSTER_TOKEN. Once the node has joined it needs none"},
     {.name = "name", .kind = ARGS_OPTION, .help = "name of this node (the host's name)"},
     {.name = "data",
      .kind = ARGS_OPTION,
@@ -87,10 +93,42 @@ static const struct args_option options[] = {
      .value_name = "WHERE",
      .help = "where workers get their cgroups: auto, off, or a cgroup of version 2 that was "
              "delegated for them, as /system.slice/muster-workers.service"},
+    {.name = "worker-processes",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 0,
+     .max = WORKER_PROCESSES_MAX,
+     .fallback = "8192",
+     .help = "processes and threads that a worker may have; 0 = not limited"},
+    {.name = "worker-uids",
+     .kind = ARGS_OPTION,
+     .value_name = "FIRST-LAST",
+     .help = "run each tenant's workers as a user of its own, a uid of this range that stays the "
+             "tenant's (needs root)"},
+    {.name = "worker-users",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "whom tenants run as, a line TENANT USER each; * as TENANT is any other, * as USER "
+             "the user of the tenant's name (needs root)"},
     {.name = "worker-user",
      .kind = ARGS_OPTION,
      .value_name = "USER",
-     .help = "run workers as this user (needs root)"},
+     .help = "run the workers of all tenants as this user (needs root)"},
+    {.name = "namespaces",
+     .kind = ARGS_OPTION,
+     .choices = namespace_choices,
+     .fallback = "auto",
+     .help = "auto: each job of another user gets a /tmp, a /dev/shm and a list of processes of "
+             "its own, where the kernel allows; off: it sees the machine's"},
+    {.name = "allow-root-workers",
+     .kind = ARGS_FLAG,
+     .help = "an agent of root's may run workers as root: each job can then take over this "
+             "machine"},
+    {.name = "join-again",
+     .kind = ARGS_FLAG,
+     .help = "belong to the coordinator's cluster as it is now, although this node has workers of "
+             "another one or of a newer history: they are ended. Once, after a coordinator that "
+             "lost its store was begun anew"},
     {.name = "stop-workers",
      .kind = ARGS_FLAG,
      .help = "on SIGTERM end the workers too, on a second one at once; else they go on for the "
@@ -111,8 +149,9 @@ static const struct args_command command = {
     .summary = "run workers on this machine (one per node)",
     .description = "Workers outlive the agent: ended by SIGTERM it leaves them running, and the "
                    "next agent on the same --data finds them again.\n\n"
-                   "Exit codes: 0 stopped, or a newer agent speaks for this node; 2 usage; 3 it "
-                   "cannot start; 77 the coordinator refuses its token, which no restart mends.",
+                   "Exit codes: 0 stopped; 2 usage; 3 it cannot start; 75 another agent with this "
+                   "node's key speaks for it; 77 the coordinator refuses its token or key, which "
+                   "no restart mends.",
     .options = options,
     .examples = examples,
 };
@@ -122,17 +161,21 @@ struct program {
     struct arena arena;
     char name[PLACE_NAME_MAX + 1];
     char dir[DIR_BYTES];
-    char runs[DIR_BYTES + 8];
-    char token[TOKEN_FILE_MAX_BYTES];
+    char runs[DIR_BYTES + 8], work[DIR_BYTES + 8], tmp[DIR_BYTES + 8];
+    struct namespaces namespaces; /* of workers of other users */
+    char token[IDENTITY_TOKEN_MAX];
     struct cgroup_home home;
+    struct identity identity;
+    char coordinator[NET_ADDRESS_MAX]; /* as the transport wants it */
     char address[128];
     char hub_url[PLACE_SOCKET_MAX + 16];
     char exe[PATH_MAX];
-    struct place_user user;
+    struct users users;
     struct agent_options options;
     int lock_fd, signal_fd;
     struct log_stderr log_out;
     struct log log;
+    struct disk disk;
     struct env env;
     struct loop *loop;
     struct launcher_shim *shims;
@@ -142,28 +185,13 @@ struct program {
     int stops; /* signals so far, with --stop-workers */
 };
 
-static int read_token(struct program *p, struct error *err)
+/* Whom the coordinator has to be, and what this node proves itself with. */
+static int take_identity(struct program *p, struct error *err)
 {
-    const char *token = args_text(&p->args, "token");
-    const char *path = args_text(&p->args, "token-file");
-    if (!token && path) {
-        FILE *file = fopen(path, "re");
-        bool read = file && fgets(p->token, sizeof(p->token), file);
-        int problem = errno;
-        if (file)
-            fclose(file);
-        if (!read)
-            return error_errno(err, file ? EIO : problem, "token file %s", path);
-        p->token[strcspn(p->token, " \t\r\n")] = '\0';
-        return 0;
-    }
-    token = token ? token : getenv("MUSTER_TOKEN");
-    if (!token || str_copy(p->token, sizeof(p->token), token)) {
-        error_set(err, E_UNAUTHENTICATED, "no token of role agent was given");
-        error_hint(err, "--token-file FILE (the coordinator's DATA/agent.token)");
-        return E_UNAUTHENTICATED;
-    }
-    return 0;
+    int rc = identity_open(p->dir, p->name, p->token, &p->identity, err);
+    return rc ? rc
+              : net_address_secure(args_text(&p->args, "coordinator"), p->identity.key,
+                                   p->identity.pin, p->coordinator, err);
 }
 
 static int make_dirs(const char *path, mode_t last_mode, struct error *err)
@@ -194,18 +222,27 @@ static int lock_dir(struct program *p, struct error *err)
     return 0;
 }
 
+/* Read before there is a folder: its mode depends on whom workers run as. */
+static int find_users(struct program *p, struct error *err)
+{
+    struct users_options users = {.user = args_text(&p->args, "worker-user"),
+                                  .table = args_text(&p->args, "worker-users"),
+                                  .uids = args_text(&p->args, "worker-uids"),
+                                  .allow_root = args_flag(&p->args, "allow-root-workers"),
+                                  .dir = p->dir};
+    p->disk = disk_os();
+    return users_init(&p->users, &users, &p->disk, err);
+}
+
 static int find_place(struct program *p, struct error *err)
 {
     const char *data = args_text(&p->args, "data");
     const char *name = args_text(&p->args, "name");
-    const char *user = args_text(&p->args, "worker-user");
     const char *address = args_text(&p->args, "address");
     char base[DIR_BYTES / 2];
     int rc = name ? str_copy(p->name, sizeof(p->name), name) : place_name(p->name, err);
     if (rc && name)
         return error_set(err, E_INVALID_ARGUMENT, "the name is too long: %s", name);
-    if (!rc && user)
-        rc = place_user(user, &p->arena, &p->user, err);
     if (!rc && data)
         rc = paths_absolute(p->dir, sizeof(p->dir), data, err);
     else if (!rc && !(rc = paths_data_dir(base, sizeof(base), err)))
@@ -213,11 +250,13 @@ static int find_place(struct program *p, struct error *err)
     if (!rc)
         rc = net_url_check(args_text(&p->args, "coordinator"), err);
     if (!rc)
-        rc = make_dirs(p->dir, p->user.change ? 0711 : 0700, err);
+        rc = find_users(p, err);
+    if (!rc)
+        rc = make_dirs(p->dir, p->users.change ? 0711 : 0700, err);
     if (!rc)
         rc = lock_dir(p, err);
     if (!rc)
-        rc = place_hub_url(p->dir, p->user.change, p->hub_url, sizeof(p->hub_url), err);
+        rc = place_hub_url(p->dir, p->users.change, p->hub_url, sizeof(p->hub_url), err);
     if (!rc && address)
         rc = str_copy(p->address, sizeof(p->address), address);
     else if (!rc)
@@ -271,12 +310,14 @@ static int take_stock(struct program *p, struct error *err)
         inventory->memory_bytes = (uint64_t)args_integer(&p->args, "memory");
     if (args_given(&p->args, "slots"))
         inventory->slots = (uint32_t)args_integer(&p->args, "slots");
+    /* No usage error: when a machine starts its driver may still be finding GPUs. */
     if (inventory->gpus_count && inventory->slots > (uint32_t)inventory->gpus_count) {
-        error_set(err, E_INVALID_ARGUMENT, "--slots %u: slots are GPUs here, and there %s %d",
+        error_set(err, E_UNAVAILABLE, "--slots %u: slots are GPUs here, and there %s %d",
                   inventory->slots, inventory->gpus_count == 1 ? "is" : "are",
                   inventory->gpus_count);
-        error_hint(err, "leave --slots out to offer all of them");
-        return E_INVALID_ARGUMENT;
+        error_hint(err, "leave --slots out to offer all of them; while the machine starts there "
+                        "may be more soon");
+        return E_UNAVAILABLE;
     }
     if (!inventory->gpus_count && !args_given(&p->args, "slots") && args_given(&p->args, "cpus"))
         inventory->slots = inventory->cpus >= 1 ? (uint32_t)inventory->cpus : 1;
@@ -348,31 +389,97 @@ static int take_signals(struct program *p, struct error *err)
     return p->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
 }
 
+/* One sentence more of what is not kept from workers here, as far as there is room. */
+static void add_lack(struct inventory *inventory, const char *what)
+{
+    size_t used = strlen(inventory->unenforced);
+    if (what[0])
+        (void)str_printf(inventory->unenforced + used, sizeof(inventory->unenforced) - used, "%s%s",
+                         used ? "; " : "", what);
+}
+
 /* Also what the node says of itself: jobs can ask for it, and people see what is not enforced. */
 static int find_home(struct program *p, struct error *err)
 {
     struct inventory *inventory = &p->options.inventory;
     cgroup_home_find(args_text(&p->args, "cgroup"), &p->home);
-    if (p->home.kind == CGROUP_NONE)
-        (void)str_printf(inventory->unenforced, sizeof(inventory->unenforced),
-                         "resources.memory is not enforced: %s", p->home.why);
-    for (int i = 0; i < inventory->labels_count; i++)
-        if (strcmp(inventory->labels[i].key, "cgroup") == 0)
-            return 0; /* an administrator's word */
+    if (p->users.change && strcmp(args_text(&p->args, "namespaces"), "off") == 0)
+        (void)str_copy(p->namespaces.why, sizeof(p->namespaces.why),
+                       "not private: /tmp, /dev/shm, the list of processes (--namespaces off)");
+    else if (p->users.change)
+        namespaces_find(p->dir, &p->namespaces);
+    add_lack(inventory, p->users.lacks);
+    add_lack(inventory, p->namespaces.why);
+    if (p->home.kind == CGROUP_NONE) {
+        char memory[sizeof(p->home.why) + 40];
+        (void)str_printf(memory, sizeof(memory), "resources.memory is not enforced: %s",
+                         p->home.why);
+        add_lack(inventory, memory);
+    }
+    if (inventory->gpus_count > 1)
+        add_lack(inventory, "a job can open GPUs of others");
+    if (!p->home.pids[0])
+        add_lack(inventory, "processes are not counted: no pids controller");
+    if (inventory_label_value(inventory, "cgroup"))
+        return 0; /* an administrator's word */
     return inventory_label(inventory, "cgroup", cgroup_kind_name(p->home.kind), err);
+}
+
+static void member_path(const struct program *p, char ret[DIR_BYTES + 16])
+{
+    (void)str_printf(ret, DIR_BYTES + 16, "%s/cluster", p->dir);
+}
+
+static void on_member(void *arg, const struct agent_membership *member)
+{
+    struct program *p = arg;
+    struct error err = {0};
+    char path[DIR_BYTES + 16], line[AGENT_CLUSTER_MAX + 64];
+    struct disk *disk = &p->env.disk;
+    member_path(p, path);
+    (void)str_printf(line, sizeof(line), "%s %" PRIu64 " %" PRId64 "\n", member->cluster,
+                     member->event, member->restored_wall_ms);
+    if (disk->write_file(disk->self, path, line, strlen(line), 0600, &err))
+        log_warn(&p->log, "which cluster this node belongs to could not be kept",
+                 log_str("reason", err.text));
+}
+
+/* What the agent before us knew; nothing, if its file cannot be read as one. */
+static void read_member(struct program *p)
+{
+    char path[DIR_BYTES + 16];
+    struct agent_membership member = {0};
+    member_path(p, path);
+    char line[AGENT_CLUSTER_MAX + 64] = "", *event, *restored, *end;
+    FILE *file = args_flag(&p->args, "join-again") ? NULL : fopen(path, "re");
+    if (!file)
+        return;
+    if (fgets(line, sizeof(line), file) && (event = strchr(line, ' ')) &&
+        (restored = strchr(event + 1, ' '))) {
+        *event++ = *restored++ = '\0';
+        member.event = strtoull(event, &end, 10);
+        bool whole = *event && !*end;
+        member.restored_wall_ms = strtoll(restored, &end, 10);
+        if (whole && *restored && *end == '\n' &&
+            str_copy(member.cluster, sizeof(member.cluster), line) == 0)
+            p->options.membership.member = member;
+    }
+    fclose(file);
 }
 
 static int build_launcher(struct program *p, struct error *err)
 {
     const char *const shim_argv[] = {p->exe, "shim", NULL};
     struct launcher_shim_options shims = {.dir = p->runs,
+                                          .work_dir = p->work,
+                                          .tmp_dir = p->tmp,
+                                          .namespaces = p->namespaces,
                                           .shim_argv = shim_argv,
-                                          .change_user = p->user.change,
-                                          .uid = p->user.uid,
-                                          .gid = p->user.gid,
                                           .home = p->home};
     find_exe(p);
     (void)str_printf(p->runs, sizeof(p->runs), "%s/runs", p->dir);
+    (void)str_printf(p->work, sizeof(p->work), "%s/work", p->dir);
+    (void)str_printf(p->tmp, sizeof(p->tmp), "%s/tmp", p->dir);
     int rc = launcher_shim_new(&shims, &p->env, p->loop, &p->shims, err);
     if (!rc)
         p->launcher = launcher_shim_face(p->shims);
@@ -384,7 +491,7 @@ static void guard_socket(const struct program *p)
 {
     const char *url = agent_hub_url(p->agent);
     if (str_starts(url, "ipc://"))
-        (void)chmod(url + strlen("ipc://"), p->user.change ? 0666 : 0600);
+        (void)chmod(url + strlen("ipc://"), p->users.change ? 0666 : 0600);
 }
 
 static int build(struct program *p, struct error *err)
@@ -397,15 +504,21 @@ static int build(struct program *p, struct error *err)
     log_stderr_init(&p->log_out, STDERR_FILENO, log_format(p), &p->env.clock);
     p->log = (struct log){.level = LOG_LEVEL_INFO, .sink = log_stderr_sink(&p->log_out)};
     p->options.name = p->name;
-    p->options.coordinator = args_text(&p->args, "coordinator");
-    p->options.token = p->token;
+    p->options.coordinator = p->coordinator;
+    p->options.token = p->identity.token;
     p->options.hub_url = p->hub_url;
     p->options.address = p->address;
     p->options.version = MUSTER_VERSION;
-    p->options.environment = place_environment(&p->user, &p->arena);
+    p->options.environment = place_environment(p->users.change, &p->arena);
+    p->options.users = &p->users;
+    p->options.namespaces = &p->namespaces;
+    p->options.worker_processes = (uint32_t)args_integer(&p->args, "worker-processes");
     p->options.log = &p->log;
     p->options.on_end = on_end;
     p->options.on_end_arg = p;
+    p->options.membership.on_change = on_member;
+    p->options.membership.arg = p;
+    read_member(p);
     rc = build_launcher(p, err);
     if (!rc)
         rc = agent_new(&p->options, &p->env, p->loop, &p->launcher, &p->agent, err);
@@ -419,13 +532,16 @@ static int run(struct program *p)
     struct error err = {0};
     int rc = take_signals(p, &err);
     if (!rc)
-        rc = read_token(p, &err);
+        rc = identity_read_token(args_text(&p->args, "token"), args_text(&p->args, "token-file"),
+                                 p->token, &err);
     if (!rc)
         rc = read_ports(p, &err);
     if (!rc)
         rc = take_stock(p, &err);
     if (!rc)
         rc = find_place(p, &err);
+    if (!rc)
+        rc = take_identity(p, &err);
     if (!rc)
         rc = find_home(p, &err);
     if (!rc)
@@ -445,7 +561,16 @@ static int run(struct program *p)
     loop_run(p->loop);
     agent_free(p->agent);
     launcher_shim_free(p->shims);
-    return p->end == AGENT_END_REFUSED ? EXIT_REFUSED : EXIT_DONE;
+    switch (p->end) {
+    case AGENT_END_FENCED:
+        return EXIT_FENCED;
+    case AGENT_END_REFUSED:
+        return EXIT_REFUSED;
+    case AGENT_END_NONE:
+    case AGENT_END_STOPPED:
+        break;
+    }
+    return EXIT_DONE;
 }
 
 int agent_main(int argc, char **argv)

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <netdb.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -95,32 +94,12 @@ int place_address(const char *coordinator_url, char *ret, size_t size, struct er
     return rc ? error_set(err, rc, "no route to %s: give --address", host) : 0;
 }
 
-int place_user(const char *name, struct arena *arena, struct place_user *ret, struct error *err)
-{
-    errno = 0;
-    const struct passwd *entry = getpwnam(name);
-    if (!entry)
-        return error_set(err, E_NOT_FOUND, "there is no user %s", name);
-    struct place_user user = {.change = entry->pw_uid != geteuid(),
-                              .uid = entry->pw_uid,
-                              .gid = entry->pw_gid,
-                              .name = arena_strdup(arena, entry->pw_name),
-                              .home = arena_strdup(arena, entry->pw_dir),
-                              .shell = arena_strdup(arena, entry->pw_shell)};
-    if (user.change && geteuid() != 0)
-        return error_set(err, E_PERMISSION_DENIED, "only root can run workers as %s", name);
-    if (!user.name || !user.home || !user.shell)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for user %s", name);
-    *ret = user;
-    return 0;
-}
-
 static const char *pair(struct arena *arena, const char *name, const char *value)
 {
     return value ? arena_printf(arena, "%s=%s", name, value) : NULL;
 }
 
-const char *const *place_environment(const struct place_user *user, struct arena *arena)
+const char *const *place_environment(bool other_user, struct arena *arena)
 {
     static const char *const always[] = {"PATH", "LANG", "LC_ALL", "TZ", NULL};
     static const char *const own[] = {
@@ -133,15 +112,26 @@ const char *const *place_environment(const struct place_user *user, struct arena
     for (const char *const *name = always; *name; name++)
         if ((rows[count] = pair(arena, *name, getenv(*name))))
             count++;
-    if (user->change) {
-        rows[count++] = pair(arena, "HOME", user->home);
-        rows[count++] = pair(arena, "USER", user->name);
-        rows[count++] = pair(arena, "LOGNAME", user->name);
-        rows[count++] = pair(arena, "SHELL", user->shell);
+    if (other_user)
         return rows;
-    }
     for (const char *const *name = own; *name; name++)
         if ((rows[count] = pair(arena, *name, getenv(*name))))
             count++;
     return rows;
+}
+
+int place_check_name(const char *name, struct error *err)
+{
+    size_t length = name ? strlen(name) : 0;
+    bool fine = length >= 1 && length <= PLACE_NAME_MAX &&
+                (islower((unsigned char)name[0]) || isdigit((unsigned char)name[0]));
+    for (size_t i = 0; fine && i < length; i++)
+        fine = islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) ||
+               name[i] == '-' || name[i] == '.';
+    if (fine)
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "\"%s\" is no name for a node", name ? name : "");
+    error_hint(err, "1 to %d of a-z, 0-9, '-' and '.', starting with a letter or digit",
+               PLACE_NAME_MAX);
+    return E_INVALID_ARGUMENT;
 }

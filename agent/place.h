@@ -1,12 +1,11 @@
-/* Where this agent lives: its name, its folder, its socket, its address, whom workers run as. Reads
- * the machine; plain results.
+/* Where this agent lives: its name, its folder, its socket, its address. Reads the machine; plain
+ * results.
  */
 #ifndef AGENT_PLACE_H
 #define AGENT_PLACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
@@ -14,15 +13,11 @@
 /* sun_path holds 108 bytes; NNG adds nothing. */
 enum { PLACE_SOCKET_MAX = 100, PLACE_NAME_MAX = 63 };
 
-struct place_user { /* whom workers run as */
-    bool change;    /* someone else than us */
-    uid_t uid;
-    gid_t gid;
-    const char *name, *home, *shell; /* in the arena it was read with */
-};
-
 /* The host's name up to its first dot, in the letters a node may have. */
 int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err);
+
+/* May a node be called so? */
+int place_check_name(const char *name, struct error *err);
 
 /* "ipc://DIR/hub.sock", or in the runtime folder (made) if DIR is too long for a socket or not open
  * to the workers' user. */
@@ -31,12 +26,8 @@ int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, stru
 /* The address of this machine on the way to the coordinator; 127.0.0.1 for ipc:// and loopback. */
 int place_address(const char *coordinator_url, char *ret, size_t size, struct error *err);
 
-/* E_NOT_FOUND if there is no such user, E_PERMISSION_DENIED if we are not root and not that user.
- */
-int place_user(const char *name, struct arena *arena, struct place_user *ret, struct error *err);
-
-/* What workers inherit of our environment: NULL-terminated "NAME=value" in `arena`. Secrets of the
- * agent are not among them. */
-const char *const *place_environment(const struct place_user *user, struct arena *arena);
+/* What workers inherit of our environment: NULL-terminated "NAME=value" in `arena`; less where they
+ * run as other users. Secrets of the agent are not among them. */
+const char *const *place_environment(bool other_user, struct arena *arena);
 
 #endif

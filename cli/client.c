@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "cli/clusters.h"
+#include "cli/escape.h"
 #include "common/base/arena.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/token.h"
 #include "common/base/tree.h"
 #include "common/env/net_reach.h"
 #include "common/env/net_url.h"
@@ -27,8 +29,7 @@ enum {
 
 const char *const output_formats[] = {"table", "json", "yaml", NULL};
 
-struct one_call {          /* under way */
-    struct one_call *next; /* of those that were given up */
+struct one_call { /* under way */
     bool done;
     ProtobufCMessage *answer;
     struct error err;
@@ -180,6 +181,49 @@ static int find_place(const struct args *args, struct place *ret, struct error *
     return rc;
 }
 
+int client_dial(const char *url, const char *token, struct rpc_sync **ret, struct error *err)
+{
+    char address[NET_ADDRESS_MAX];
+    const char *pin = getenv("MUSTER_PIN");
+    pin = pin && *pin ? pin : token_pin(token);
+    if (net_url_tcp(url) && !pin)
+        return error_set(err, E_NOT_FOUND, "no key is known for %s", url);
+    int rc = net_address_secure(url, NULL, pin, address, err);
+    return rc != 0 ? rc : rpc_sync_new(address, token[0] ? token : NULL, ret, err);
+}
+
+static void hint_origin(const struct client *client, struct error *err)
+{
+    if (!err->hint[0])
+        error_hint(err, "the address is from %s; `muster up` starts a coordinator here",
+                   client->origin);
+}
+
+/* What is wrong with the address comes before what is missing of the key. */
+static int without_pin(const struct client *client, bool has_token, struct error *err)
+{
+    int rc = net_reach(client->url, CONNECT_MS, err);
+    if (rc == 0)
+        rc = net_reach_protocol(client->url, PROTOCOL_MS, err);
+    if (rc != 0) {
+        hint_origin(client, err);
+        return rc;
+    }
+    if (!has_token) {
+        error_set(err, E_UNAUTHENTICATED, "this call needs a token, and none is known for %s",
+                  client->url);
+        error_hint(err, "pass --token or MUSTER_TOKEN: the whole token, which tells the "
+                        "coordinator's key too");
+        return E_UNAUTHENTICATED;
+    }
+    error_set(err, E_UNAUTHENTICATED, "which key the coordinator at %s has is not known",
+              client->url);
+    error_hint(err, "tokens carry it behind a dot: take the whole token (DATA/admin.token, `muster "
+                    "token create`), or set MUSTER_PIN (`muster tls show` on the coordinator's "
+                    "machine)");
+    return E_UNAUTHENTICATED;
+}
+
 int client_open(const struct args *args, struct client *ret, struct error *err)
 {
     struct place place = {0};
@@ -191,17 +235,14 @@ int client_open(const struct args *args, struct client *ret, struct error *err)
         return rc;
     str_copy(ret->url, sizeof(ret->url), place.url);
     str_copy(ret->origin, sizeof(ret->origin), place.origin);
-    return rpc_sync_new(place.url, place.token[0] ? place.token : NULL, &ret->rpc, err);
+    rc = client_dial(place.url, place.token, &ret->rpc, err);
+    return rc == E_NOT_FOUND ? without_pin(ret, place.token[0], err) : rc;
 }
 
 void client_close(struct client *client)
 {
     rpc_sync_free(client->rpc);
     client->rpc = NULL;
-    for (struct one_call *call; (call = client->left); free(call)) {
-        client->left = call->next;
-        rpc_message_free(call->answer);
-    }
 }
 
 static void on_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
@@ -243,18 +284,12 @@ static int call_and_wait(struct client *client, const char *method, const void *
     if (rc != 0 || call->err.code == 0)
         return rc;
     *err = call->err;
-    if (unanswered(err->code) && !client->reached)
+    if (err->code == E_DEADLINE_EXCEEDED && !client->reached)
         error_set(err, err->code,
                   "%s takes connections but has not answered for %s: it is busy or stopped, or no "
                   "coordinator",
                   client->url, format_duration(options->timeout_ms, time));
     return err->code;
-}
-
-static void leave(struct client *client, struct one_call *call)
-{
-    call->next = client->left;
-    client->left = call;
 }
 
 int client_call(struct client *client, const char *method, const void *request,
@@ -263,24 +298,16 @@ int client_call(struct client *client, const char *method, const void *request,
     struct rpc_options usual = {.timeout_ms = CALL_TIMEOUT_MS, .retry = true};
     const struct rpc_options *how = options ? options : &usual;
     int64_t wait_ms = how->timeout_ms < CONNECT_MS ? how->timeout_ms : CONNECT_MS;
-    struct one_call *call = calloc(1, sizeof(*call));
-    if (!call)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a call");
+    struct one_call call = {0};
     int rc = client->reached ? 0 : net_reach(client->url, wait_ms, err);
     if (rc == 0)
-        rc = call_and_wait(client, method, request, how, call, err);
-    else
-        call->done = true;
-    if (unanswered(rc) && !client->reached && !err->hint[0])
-        error_hint(err, "the address is from %s; `muster up` starts a coordinator here",
-                   client->origin);
+        rc = call_and_wait(client, method, request, how, &call, err);
+    rpc_sync_cancel(client->rpc, &call); /* it may have been given up */
+    if (unanswered(rc) && !client->reached)
+        hint_origin(client, err);
     client->reached = client->reached || !unanswered(rc);
     if (rc == 0)
-        *(ProtobufCMessage **)ret_answer = call->answer;
-    if (call->done)
-        free(call);
-    else
-        leave(client, call);
+        *(ProtobufCMessage **)ret_answer = call.answer;
     return rc;
 }
 
@@ -289,7 +316,10 @@ int client_fail(const struct error *err)
     fflush(stdout);
     /* A refusal of the command line names the verb already. */
     const char *prefix = str_starts(err->text, "muster ") ? "" : "muster: ";
-    fprintf(stderr, "%s%s\n", prefix, err->text[0] ? err->text : error_name(err->code));
+    char *escaped = escape_text(err->text, true);
+    const char *text = escaped ? escaped : err->text;
+    fprintf(stderr, "%s%s\n", prefix, text[0] ? text : error_name(err->code));
+    free(escaped);
     if (err->field[0] && !strstr(err->text, err->field))
         fprintf(stderr, "        field: %s\n", err->field);
     if (err->hint[0])
@@ -350,8 +380,10 @@ static void print_message(const char *format, const void *message, bool pretty)
 bool client_printed(const struct args *args, const void *message)
 {
     const char *format = args_text(args, "output");
-    if (strcmp(format, "table") == 0)
+    if (strcmp(format, "table") == 0) {
+        escape_message((void *)(uintptr_t)message);
         return false;
+    }
     print_message(format, message, true);
     return true;
 }

@@ -4,6 +4,7 @@
  * Where address and token come from, first wins, each on its own:
  *   --addr, --token   MUSTER_ADDR, MUSTER_TOKEN   ~/.config/muster/config.yaml (addr, token)
  *   the newest cluster of `muster up` that runs (clusters.h)
+ * The coordinator must prove the key whose pin stands behind the token (or in MUSTER_PIN).
  */
 #ifndef CLI_CLIENT_H
 #define CLI_CLIENT_H
@@ -34,17 +35,19 @@
     }
 extern const char *const output_formats[];
 
-struct one_call;
 struct client {
     struct rpc_sync *rpc;
     char url[256];
-    char origin[256];      /* what said so */
-    bool reached;          /* it has answered */
-    struct one_call *left; /* calls that were given up, kept until the connection is closed */
+    char origin[256]; /* what said so */
+    bool reached;     /* it has answered */
 };
 
 /* A small file's first line: an address or a token. */
 int client_read_line(const char *path, char *ret, size_t size, struct error *err);
+
+/* A connection to the coordinator at `url`. Its key is known from the token's pin or MUSTER_PIN;
+ * E_NOT_FOUND if neither is there. */
+int client_dial(const char *url, const char *token, struct rpc_sync **ret, struct error *err);
 
 int client_open(const struct args *args, struct client *ret, struct error *err);
 void client_close(struct client *client); /* zeroed memory is fine */
@@ -61,7 +64,8 @@ int client_fail(const struct error *err);
 /* client_open and client_call, with failures shown: 0 and the answer, or the exit code. */
 int client_ask(const struct args *args, const char *method, const void *request, void *ret_answer);
 
-/* True if -o asked for JSON or YAML: then the message was printed. */
+/* True if -o asked for JSON or YAML: then the message was printed. Else the caller prints it, and
+ * what in its texts could fool a terminal was escaped (cli/escape.h). */
 bool client_printed(const struct args *args, const void *message);
 
 /* One of several messages, as `format` of -o says: JSON on a line of its own, or a YAML document.

@@ -9,11 +9,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
+#include "common/env/rng_os.h"
 
-enum { HOME_MAX = 512, NAME_MAX_BYTES = 640 };
+enum { HOME_MAX = 512, NAME_MAX_BYTES = 640, ID_BYTES = 8, ENTER_TRIES_MAX = 100 };
+
+/* The new name of a file: what was there before, and a random id in hex. */
+static int name_with_id(const char *before, char *ret, size_t size)
+{
+    uint8_t id[ID_BYTES];
+    char hex[2 * ID_BYTES + 1];
+    struct rng_source rng = rng_os();
+    rng.fill(rng.self, id, sizeof(id));
+    hex_encode(id, sizeof(id), hex);
+    return str_printf(ret, size, "%s%s", before, hex);
+}
 
 static int folder_of(char ret[HOME_MAX], struct error *err)
 {
@@ -44,11 +57,12 @@ bool clusters_current(char ret_data[PATH_MAX])
 
 static int point(const char *data, struct error *err)
 {
-    char link[NAME_MAX_BYTES], next[NAME_MAX_BYTES + 16];
+    char link[NAME_MAX_BYTES], before[NAME_MAX_BYTES + 1], next[NAME_MAX_BYTES + 32];
     int rc = link_path(link, err);
     if (rc != 0)
         return rc;
-    snprintf(next, sizeof(next), "%s.%d", link, (int)getpid());
+    (void)str_printf(before, sizeof(before), "%s.", link);
+    (void)name_with_id(before, next, sizeof(next));
     if (symlink(data, next) == 0 && rename(next, link) == 0)
         return 0;
     rc = error_errno(err, errno, "cannot write %s", link);
@@ -56,26 +70,55 @@ static int point(const char *data, struct error *err)
     return rc;
 }
 
-int clusters_enter(const char *data, int *ret_lock, struct error *err)
+static bool is_at(int fd, const char *path)
 {
-    char dir[HOME_MAX], path[NAME_MAX_BYTES];
+    struct stat ours, named;
+    return fstat(fd, &ours) == 0 && stat(path, &named) == 0 && ours.st_dev == named.st_dev &&
+           ours.st_ino == named.st_ino;
+}
+
+/* Whoever finds it before it is locked takes it for a rest and removes it: E_ABORTED. */
+static int make_locked(const char *data, struct clusters_entry *entry, struct error *err)
+{
+    int rc = 0, fd = open(entry->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_errno(err, errno, "cannot write %s", entry->path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        rc = errno == EWOULDBLOCK ? E_ABORTED
+                                  : error_errno(err, errno, "cannot lock %s", entry->path);
+    else if (!is_at(fd, entry->path))
+        rc = E_ABORTED;
+    else if (dprintf(fd, "%s\n", data) < 0)
+        rc = error_errno(err, errno, "cannot write %s", entry->path);
+    if (rc == 0) {
+        entry->lock = fd;
+        return 0;
+    }
+    (void)unlink(entry->path);
+    close(fd);
+    return rc;
+}
+
+int clusters_enter(const char *data, struct clusters_entry *ret, struct error *err)
+{
+    char dir[HOME_MAX], before[NAME_MAX_BYTES];
     struct disk disk = disk_os();
-    *ret_lock = -1;
+    *ret = (struct clusters_entry){.lock = -1};
     int rc = folder_of(dir, err);
     if (rc == 0)
         rc = disk.make_dirs(disk.self, dir, 0700, err);
+    if (rc == 0)
+        rc = paths_join(before, sizeof(before), dir, "", err);
     if (rc != 0)
         return rc;
-    snprintf(path, sizeof(path), "%s/%d", dir, (int)getpid());
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || flock(fd, LOCK_EX) < 0 || dprintf(fd, "%s\n", data) < 0) {
-        rc = error_errno(err, errno, "cannot write %s", path);
-        if (fd >= 0)
-            close(fd);
-        return rc;
+    rc = E_ABORTED;
+    for (int i = 0; i < ENTER_TRIES_MAX && rc == E_ABORTED; i++) {
+        (void)name_with_id(before, ret->path, sizeof(ret->path));
+        rc = make_locked(data, ret, err);
     }
-    *ret_lock = fd;
-    return point(data, err);
+    if (rc == E_ABORTED)
+        return error_set(err, rc, "cannot lock a file in %s", dir);
+    return rc == 0 ? point(data, err) : rc;
 }
 
 struct found { /* a file of the folder */
@@ -92,13 +135,14 @@ static bool read_one(const char *dir, const char *name, struct found *ret)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    bool runs = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    bool left_over = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    bool runs = !left_over && errno == EWOULDBLOCK;
     struct stat st = {0};
     ssize_t size = runs && fstat(fd, &st) == 0 ? pread(fd, ret->data, PATH_MAX - 1, 0) : 0;
     ret->data[size > 0 ? size : 0] = '\0';
     ret->data[strcspn(ret->data, "\n")] = '\0';
     ret->since = st.st_mtim;
-    if (!runs)
+    if (left_over)
         (void)unlink(path);
     close(fd);
     return ret->data[0];
@@ -144,19 +188,19 @@ bool clusters_runs(const char *data)
     return search(data, NULL, found);
 }
 
-void clusters_leave(const char *data, int lock)
+void clusters_leave(const char *data, struct clusters_entry *entry)
 {
-    char path[NAME_MAX_BYTES], dir[HOME_MAX], other[PATH_MAX];
+    char link[NAME_MAX_BYTES], other[PATH_MAX];
     struct error ignored;
-    if (lock < 0 || folder_of(dir, &ignored) != 0)
+    if (entry->lock < 0)
         return;
-    snprintf(path, sizeof(path), "%s/%d", dir, (int)getpid());
-    unlink(path);
-    close(lock);
+    (void)unlink(entry->path);
+    close(entry->lock);
+    entry->lock = -1;
     if (!clusters_current(other) || strcmp(other, data) != 0)
         return;
     if (clusters_newest(data, other))
         (void)point(other, &ignored);
-    else if (link_path(path, &ignored) == 0)
-        unlink(path);
+    else if (link_path(link, &ignored) == 0)
+        (void)unlink(link);
 }

@@ -2,11 +2,12 @@
  * told:
  *
  *     ~/.local/share/muster/current         -> the data folder of the one started last that runs
- *     ~/.local/share/muster/clusters/<pid>     the data folder of each; locked while that `up`
- * lives
+ *     ~/.local/share/muster/clusters/<id>      the data folder of each; locked while that `up`
+ *                                              lives
  *
  * The kernel drops a lock with its holder, however that ended, so what is not locked is left over.
- * Blocks; one thread.
+ * An id is random: a home may be shared by machines and containers, whose process numbers are the
+ * same. Reads and writes files; one thread.
  */
 #ifndef CLI_CLUSTERS_H
 #define CLI_CLUSTERS_H
@@ -16,11 +17,18 @@
 
 #include "common/base/error.h"
 
-/* Its own, `current` points to it; -1 in `ret_lock` and a sentence where that cannot be done. */
-int clusters_enter(const char *data, int *ret_lock, struct error *err);
+struct clusters_entry { /* of this `up` */
+    int lock;           /* -1 = it is not entered */
+    char path[PATH_MAX];
+};
 
-/* `current` goes to the newest of the others, or away, unless it points elsewhere. -1 is fine. */
-void clusters_leave(const char *data, int lock);
+/* Its own, `current` points to it; lock -1 and a sentence where that cannot be done. It is entered
+ * though `current` could not be written. */
+int clusters_enter(const char *data, struct clusters_entry *ret, struct error *err);
+
+/* `current` goes to the newest of the others, or away, unless it points elsewhere. Closes it; one
+ * that is not entered is fine. */
+void clusters_leave(const char *data, struct clusters_entry *entry);
 
 /* The newest that runs, other than `but` (may be NULL); false if there is none. */
 bool clusters_newest(const char *but, char ret_data[PATH_MAX]);

@@ -17,6 +17,7 @@
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 
 static const char *const formats[] = {"f32", "f16", "bf16", NULL};
+static const char *const also_verbs[] = {"verify", "export", NULL};
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
@@ -44,6 +45,7 @@ static const struct args_option options[] = {
     {.name = "job",
      .kind = ARGS_POSITIONAL,
      .required = true,
+     .offers = also_verbs,
      .help = "id or name of the job; or `export` or `verify`"},
     {.name = "folder",
      .kind = ARGS_POSITIONAL,

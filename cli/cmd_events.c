@@ -98,8 +98,8 @@ static void print_events(const struct args *args, const Muster__ListEventsAnswer
 {
     const char *format = args_text(args, "output");
     bool plain = strcmp(format, "table") == 0, follow = args_flag(args, "follow");
-    if (!plain && !follow)
-        client_printed(args, answer);
+    if (plain || !follow)
+        client_printed(args, answer); /* or escaped */
     for (size_t i = 0; (plain || follow) && i < answer->n_events; i++) {
         if (plain)
             print_event(answer->events[i]);

@@ -1,4 +1,4 @@
-/* muster nodes, cordon, drain, uncordon */
+/* muster nodes, cordon, drain, uncordon, rekey */
 #include <string.h>
 
 #include "cli/client.h"
@@ -41,6 +41,17 @@ static const struct args_command uncordon_command = {
     .summary = "use nodes again",
     .options = set_options,
     .examples = uncordon_examples,
+};
+
+static const char *const rekey_examples[] = {"muster rekey node-3", NULL};
+static const struct args_command rekey_command = {
+    .program = "muster rekey",
+    .summary = "let another machine take a node's name",
+    .description = "A node is who has its key (DATA/node.pem of its agent). When its machine was "
+                   "set up anew that is lost: after this the next agent of this name that has a "
+                   "token of role agent is the node. Stop the old agent first if it runs.",
+    .options = set_options,
+    .examples = rekey_examples,
 };
 
 static void node_row(struct table *table, const Muster__Node *node)
@@ -135,8 +146,14 @@ static int run_uncordon(const struct args *args)
     return set_nodes(args, "uncordon");
 }
 
+static int run_rekey(const struct args *args)
+{
+    return set_nodes(args, "rekey");
+}
+
 const struct verb verb_nodes = {.name = "nodes", .command = &list_command, .run = run_list};
 const struct verb verb_cordon = {.name = "cordon", .command = &cordon_command, .run = run_cordon};
 const struct verb verb_drain = {.name = "drain", .command = &drain_command, .run = run_drain};
 const struct verb verb_uncordon = {
     .name = "uncordon", .command = &uncordon_command, .run = run_uncordon};
+const struct verb verb_rekey = {.name = "rekey", .command = &rekey_command, .run = run_rekey};

@@ -41,7 +41,7 @@ static const struct args_option run_options[] = {
      .min = -1,
      .max = 1 << 20,
      .fallback = "-1",
-     .help = "output of this rank only"},
+     .help = "output of this rank only; -1 is all"},
     JOB_OPTIONS,
     {0},
 };

@@ -4,6 +4,8 @@
 
 #include "cli/client.h"
 #include "cli/table.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
 #include "common/rpc/message.h"
 
 static const char *const roles[] = {"admin", "operator", "member", "viewer", "agent", NULL};
@@ -73,6 +75,16 @@ static const struct args_option tenant_options[] = {
      .max = 10000000,
      .value_name = "SLOTS",
      .help = "never more than so many slots; 0 is no limit (0)"},
+    {.name = "quota",
+     .kind = ARGS_REPEATED,
+     .value_name = "NAME=VALUE",
+     .help = "what its members may have at most (`show` names them all), as waiting_jobs=500 or "
+             "output_bytes=20GiB; NAME=default takes it back"},
+    {.name = "checkpoint-prefix",
+     .kind = ARGS_REPEATED,
+     .value_name = "DIR",
+     .help = "its jobs may keep checkpoints below it only; an empty one: anywhere that is no other "
+             "tenant's"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
      .required = true,
@@ -84,6 +96,8 @@ static const struct args_option tenant_options[] = {
 static const char *const tenant_examples[] = {
     "muster tenant create vision --weight 2 --guaranteed 8 --limit 32",
     "muster tenant set vision --limit 64",
+    "muster tenant set vision --quota waiting_jobs=500 --quota priority=100",
+    "muster tenant set vision --checkpoint-prefix /shared/vision",
     NULL,
 };
 static const struct args_command tenant_command = {
@@ -222,6 +236,33 @@ static void print_tenants(Muster__Tenant *const *tenants, size_t count)
     table_fini(&table);
 }
 
+static void print_quotas(const Muster__Tenant *tenant)
+{
+    static const char *const titles[] = {"QUOTA", ">USED", ">LIMIT", "SET", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < tenant->n_quotas; i++) {
+        const Muster__Quota *quota = tenant->quotas[i];
+        char used[FORMAT_MAX], limit[FORMAT_MAX];
+        bool bytes = str_ends(quota->name, "_bytes");
+        table_cell(&table, "%s", quota->name);
+        if (bytes) {
+            table_cell(&table, "%s", format_bytes((uint64_t)quota->used, used));
+            table_cell(&table, "%s", format_bytes((uint64_t)quota->limit, limit));
+        } else {
+            table_cell(&table, "%" PRId64, quota->used);
+            table_cell(&table, "%" PRId64, quota->limit);
+        }
+        table_cell(&table, "%s", quota->is_default ? "" : "by an administrator");
+    }
+    printf("\n");
+    table_print(&table, stdout, "no quotas");
+    table_fini(&table);
+    for (size_t i = 0; i < tenant->n_checkpoint_prefixes; i++)
+        printf("%s%s\n", i ? "                    " : "\ncheckpoints below  ",
+               tenant->checkpoint_prefixes[i]);
+}
+
 static int list_tenants(const struct args *args, const char *name)
 {
     Muster__ListTenantsRequest request = MUSTER__LIST_TENANTS_REQUEST__INIT;
@@ -230,8 +271,52 @@ static int list_tenants(const struct args *args, const char *name)
     int code = client_ask(args, "ListTenants", &request, &answer);
     if (code == 0 && !client_printed(args, answer))
         print_tenants(answer->tenants, answer->n_tenants);
+    if (code == 0 && *name && answer->n_tenants == 1 &&
+        strcmp(args_text(args, "output"), "table") == 0)
+        print_quotas(answer->tenants[0]);
     rpc_message_free(answer);
     return code;
+}
+
+static int read_quota(const char *text, struct arena *arena, Muster__Quota *ret, struct error *err)
+{
+    const char *equals = strchr(text, '=');
+    ret->name = equals ? arena_strndup(arena, text, (size_t)(equals - text)) : NULL;
+    if (!ret->name)
+        return error_set(err, E_INVALID_ARGUMENT, "--quota %s: expected NAME=VALUE", text);
+    ret->is_default = strcmp(equals + 1, "default") == 0;
+    if (ret->is_default || parse_i64(equals + 1, INT64_MIN, INT64_MAX, &ret->limit, NULL) == 0)
+        return 0;
+    uint64_t bytes = 0;
+    int rc = parse_bytes(equals + 1, &bytes, err);
+    ret->limit = (int64_t)bytes;
+    return rc < 0 ? error_wrap(err, "--quota %s", text) : 0;
+}
+
+static int read_settings(const struct args *args, struct arena *arena,
+                         Muster__SetTenantRequest *request, struct error *err)
+{
+    size_t quotas = 0, prefixes = 0;
+    int rc = 0;
+    while (args_repeated(args, "quota", quotas))
+        quotas++;
+    while (args_repeated(args, "checkpoint-prefix", prefixes))
+        prefixes++;
+    Muster__Quota *all = arena_array(arena, quotas + 1, sizeof(*all));
+    request->quotas = arena_array(arena, quotas + 1, sizeof(void *));
+    request->checkpoint_prefixes = arena_array(arena, prefixes + 1, sizeof(void *));
+    if (!all || !request->quotas || !request->checkpoint_prefixes)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    for (size_t i = 0; rc == 0 && i < quotas; i++) {
+        muster__quota__init(&all[i]);
+        request->quotas[i] = &all[i];
+        rc = read_quota(args_repeated(args, "quota", i), arena, &all[i], err);
+    }
+    for (size_t i = 0; i < prefixes; i++)
+        request->checkpoint_prefixes[i] = (char *)args_repeated(args, "checkpoint-prefix", i);
+    request->n_quotas = quotas;
+    request->n_checkpoint_prefixes = prefixes;
+    return rc;
 }
 
 /* What is not said stays as it is. */
@@ -266,10 +351,18 @@ static int set_tenant(const struct args *args, const char *name, bool create)
         request.guaranteed_slots = (uint32_t)args_integer(args, "guaranteed");
     if (args_given(args, "limit"))
         request.limit_slots = (uint32_t)args_integer(args, "limit");
-    code = client_ask(args, "SetTenant", &request, &tenant);
-    if (code == 0 && !client_printed(args, tenant))
+    struct arena arena;
+    struct error err = {0};
+    arena_init(&arena, 1 << 20);
+    code = read_settings(args, &arena, &request, &err) < 0
+               ? client_fail(&err)
+               : client_ask(args, "SetTenant", &request, &tenant);
+    if (code == 0 && !client_printed(args, tenant)) {
         print_tenants(&tenant, 1);
+        print_quotas(tenant);
+    }
     rpc_message_free(tenant);
+    arena_fini(&arena);
     return code;
 }
 

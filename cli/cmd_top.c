@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/client.h"
+#include "cli/escape.h"
 #include "cli/job_text.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
@@ -95,6 +96,8 @@ static int picture(struct client *client, bool screen)
     if (rc == 0)
         rc = client_call(client, "ListJobs", &ask_jobs, NULL, &jobs, &err);
     if (rc == 0) {
+        escape_message(nodes);
+        escape_message(jobs);
         if (screen)
             fputs("\033[H\033[2J", stdout);
         print_nodes(nodes);

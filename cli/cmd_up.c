@@ -20,6 +20,7 @@
 #include "cli/table.h"
 #include "common/base/arena.h"
 #include "common/base/str.h"
+#include "common/base/token.h"
 #include "common/base/tree.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
@@ -99,7 +100,7 @@ struct up {
     char program[PATH_MAX];
     char data[PATH_MAX / 2];
     char rpc[256], http[256];
-    int lock;                                /* of clusters.h */
+    struct clusters_entry entry;
     bool hurry;                              /* asked to end a second time */
     struct child children[UP_NODES_MAX + 1]; /* the coordinator first */
     int count;
@@ -210,14 +211,18 @@ static int read_address(const struct up *up, const char *name, char *ret, size_t
     return ret[0] ? 0 : E_NOT_FOUND;
 }
 
-static bool answers(const char *url)
+static bool answers(const struct up *up)
 {
     struct error err = {0};
+    char path[PATH_MAX], token[TOKEN_TEXT_MAX];
+    if (paths_join(path, sizeof(path), up->data, "admin.token", &err) != 0 ||
+        client_read_line(path, token, sizeof(token), &err) != 0)
+        return false;
     struct rpc_sync *rpc = NULL;
     Muster__VersionRequest request = MUSTER__VERSION_REQUEST__INIT;
     ProtobufCMessage *answer = NULL;
     struct rpc_options options_call = {.timeout_ms = 1000, .retry = true};
-    int rc = rpc_sync_new(url, NULL, &rpc, &err);
+    int rc = client_dial(up->rpc, token, &rpc, &err);
     if (rc == 0)
         rc = rpc_sync_call(rpc, &muster__coordinator__descriptor, "Version", &request.base,
                            &options_call, &answer, &err);
@@ -249,7 +254,7 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
             (!page || read_address(up, "http.url", up->http, sizeof(up->http)) == 0) &&
-            read_address(up, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up->rpc))
+            read_address(up, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up))
             return 0;
         if (interrupted(up, UP_POLL_MS))
             return error_set(err, E_CANCELLED, "interrupted");
@@ -270,7 +275,7 @@ static void become_current(struct up *up)
     char other[PATH_MAX];
     struct error err;
     bool others = clusters_newest(up->data, other);
-    if (clusters_enter(up->data, &up->lock, &err) != 0)
+    if (clusters_enter(up->data, &up->entry, &err) != 0)
         fprintf(stderr, "muster: %s; name the cluster with MUSTER_ADDR and MUSTER_TOKEN\n",
                 err.text);
     else if (others)
@@ -347,6 +352,8 @@ static int start_agent(struct up *up, const struct args *args, int index, struct
     add_word(child, "--data");
     add_word(child, "%s", dir);
     add_word(child, "--stop-workers");
+    if (geteuid() == 0)
+        add_word(child, "--allow-root-workers");
     if (args_flag(args, "pin")) {
         add_word(child, "--cores");
         add_word(child, "%d/%d", index + 1, (int)args_integer(args, "nodes"));
@@ -438,6 +445,8 @@ static void banner(const struct up *up, int nodes)
            colour_off(stdout), nodes, nodes == 1 ? "" : "s");
     printf("  page   %s\n  rpc    %s\n  data   %s (logs, and the admin token in admin.token)\n",
            up->http[0] ? up->http : "off", up->rpc, up->data);
+    if (geteuid() == 0)
+        printf("  jobs   run as root, as you do\n");
     printf("In another terminal: muster run -- COMMAND\n"
            "Ctrl-C here: every job saves and ends, and goes on at the next `muster up`.\n");
     fflush(stdout);
@@ -458,7 +467,7 @@ static int run(const struct args *args)
         return EXIT_UNREACHABLE;
     }
     int nodes = (int)args_integer(args, "nodes");
-    up->lock = -1;
+    up->entry.lock = -1;
     int rc = prepare(up, args, &err);
     if (rc == 0)
         rc = start_coordinator(up, args, &err);
@@ -475,7 +484,7 @@ static int run(const struct args *args)
                 "\nstopping: jobs save and go on at the next `muster up` on %s; again = at once\n",
                 up->data);
     stop_all(up);
-    clusters_leave(up->data, up->lock);
+    clusters_leave(up->data, &up->entry);
     close(up->signals);
     free(up);
     if (rc == E_CANCELLED)

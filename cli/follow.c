@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/escape.h"
 #include "cli/job_text.h"
 #include "cli/table.h"
 #include "common/base/str.h"
@@ -92,6 +93,22 @@ struct happening { /* the job came into a state */
     const char *text;
 };
 
+/* Not that of a job that failed though none of its programs did. */
+static bool is_code_of_program(const Muster__Job *job)
+{
+    return job->exit_code &&
+           (job->state == MUSTER__JOB__STATE__cancelled || (job->reason && job->reason->rank >= 0));
+}
+
+static int exit_code_of(const struct follower *f, const Muster__Job *job)
+{
+    if (job->state == MUSTER__JOB__STATE__succeeded)
+        return EXIT_DONE;
+    if (!f->how->exit_code)
+        return EXIT_JOB_FAILED;
+    return is_code_of_program(job) ? job->exit_code : EXIT_OWN_FAILURE;
+}
+
 static void tell(struct follower *f, const struct happening *what, const Muster__Job *ended)
 {
     if (f->how->quiet || (what->state == f->state && what->generation == f->generation))
@@ -102,9 +119,13 @@ static void tell(struct follower *f, const struct happening *what, const Muster_
     fprintf(stderr, "%s%s%s: %s", colour_of_state(stderr, word), word, colour_off(stderr),
             f->how->id);
     if (what->generation)
-        fprintf(stderr, ", generation %" PRIu64 ", world %u", what->generation, what->world);
-    if (ended && ended->exit_code)
+        fprintf(stderr, ", generation %" PRIu64, what->generation);
+    if (what->world)
+        fprintf(stderr, ", world %u", what->world);
+    if (ended && is_code_of_program(ended))
         fprintf(stderr, ", exit code %d", ended->exit_code);
+    else if (ended && f->how->exit_code && exit_code_of(f, ended) != EXIT_DONE)
+        fprintf(stderr, ", exit code %d", exit_code_of(f, ended));
     fprintf(stderr, "%s%s\n", what->text[0] ? ": " : "", what->text);
     f->state = what->state;
     f->generation = what->generation;
@@ -191,12 +212,14 @@ static void on_events(void *arg, const struct error *err, const ProtobufCMessage
 {
     struct follower *f = arg;
     f->events_wait = false;
+    escape_message((void *)(uintptr_t)message);
     if (usable(f, err))
         take_events(f, (const void *)message);
 }
 
 static void on_job(void *arg, const struct error *err, const ProtobufCMessage *message)
 {
+    escape_message((void *)(uintptr_t)message);
     struct follower *f = arg;
     const Muster__Job *job = (const void *)message;
     f->job_waits = false;
@@ -232,6 +255,7 @@ static void follow_lines_and_events(struct follower *f)
             start(f, "GetJob", &job, on_job, &f->job_waits);
         rpc_sync_wait(f->client->rpc, TURN_MS);
     }
+    rpc_sync_cancel(f->client->rpc, f);
     bar_hide(f);
 }
 
@@ -246,6 +270,8 @@ static int ask(struct follower *f, const char *method, const void *request, void
     do
         rc = client_call(f->client, method, request, &options, ret_answer, &err);
     while ((rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED) && !interrupted);
+    if (rc == 0)
+        escape_message(*(void **)ret_answer);
     if (rc != 0 && !interrupted)
         f->err = err;
     return rc;
@@ -291,17 +317,6 @@ static void take_last_events(struct follower *f)
     }
 }
 
-static int exit_code_of(const struct follower *f, const Muster__Job *job)
-{
-    if (job->state == MUSTER__JOB__STATE__succeeded)
-        return EXIT_DONE;
-    if (!f->how->exit_code)
-        return EXIT_JOB_FAILED;
-    bool of_program = job->state == MUSTER__JOB__STATE__cancelled ||
-                      (job->reason && job->reason->rank >= 0 && job->exit_code);
-    return of_program ? job->exit_code : EXIT_OWN_FAILURE;
-}
-
 static int tell_end(struct follower *f)
 {
     take_last_events(f);
@@ -318,12 +333,11 @@ static int tell_end(struct follower *f)
 
 int follow_job(struct client *client, struct follow *how)
 {
-    static struct follower f; /* calls under way end when the client is closed, after this */
-    f = (struct follower){.client = client,
-                          .how = how,
-                          .logs = MUSTER__GET_LOGS_REQUEST__INIT,
-                          .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
-                          .terminal = isatty(STDERR_FILENO) && !how->quiet};
+    struct follower f = {.client = client,
+                         .how = how,
+                         .logs = MUSTER__GET_LOGS_REQUEST__INIT,
+                         .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
+                         .terminal = isatty(STDERR_FILENO) && !how->quiet};
     f.logs.id = f.events.job = (char *)(uintptr_t)how->id;
     f.logs.rank = how->rank;
     f.logs.tail_lines = (uint32_t)how->tail_lines;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/arena.h"
@@ -18,6 +19,7 @@ enum { INPUT_ARENA_BYTES = 8 << 20 };
 
 const char *const job_priorities[] = {"low", "normal", "high", NULL};
 const char *const job_elasticities[] = {"in_place", "restart", "off", NULL};
+const char *const job_after_failures[] = {"stop", "retry", NULL};
 
 struct input {
     const struct args *args;
@@ -312,6 +314,19 @@ static int apply_options(struct input *in)
     return rc;
 }
 
+/* A slip for a spec inside it: no node can run a folder. */
+static int refuse_folder(const struct args *args, struct error *err)
+{
+    struct stat info;
+    const char *word = args->word_count == 1 ? args->words[0] : "";
+    if ((!strchr(word, '/') && strcmp(word, ".") != 0 && strcmp(word, "..") != 0) ||
+        stat(word, &info) != 0 || !S_ISDIR(info.st_mode))
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "%s is a folder", word);
+    error_hint(err, "give a spec file (.yaml, .yml or .json), or a command after --");
+    return E_INVALID_ARGUMENT;
+}
+
 static int build(struct input *in, Muster__JobSpec **ret)
 {
     const char *file = args_text(in->args, "file");
@@ -322,7 +337,9 @@ static int build(struct input *in, Muster__JobSpec **ret)
         error_hint(in->err, "to replace the spec's command: -f %s -- COMMAND", in->args->words[0]);
         return E_INVALID_ARGUMENT;
     }
-    int rc = 0;
+    int rc = refuse_folder(in->args, in->err);
+    if (rc != 0)
+        return rc;
     if (file || word_is_file)
         rc = parse_file(in, file ? file : in->args->words[0]);
     else

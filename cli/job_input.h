@@ -11,7 +11,7 @@
 bool job_input_is_file(const char *word);
 
 /* For completion; the coordinator knows what else they may be. */
-extern const char *const job_priorities[], *const job_elasticities[];
+extern const char *const job_priorities[], *const job_elasticities[], *const job_after_failures[];
 
 /* The rows `submit` and `run` share. */
 #define JOB_OPTIONS                                                                                \
@@ -80,10 +80,12 @@ extern const char *const job_priorities[], *const job_elasticities[];
         {.name = "on-failure",                                                                     \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "HOW",                                                                      \
+         .offers = job_after_failures,                                                             \
          .help = "when the program itself fails: stop or retry"},                                  \
         {.name = "on-no-progress",                                                                 \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "HOW",                                                                      \
+         .offers = job_after_failures,                                                             \
          .help = "after three equal failures without progress: stop or retry"},                    \
         {.name = "env",                                                                            \
          .letter = 'e',                                                                            \

@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 
 if(TARGET muster)
   install(TARGETS muster RUNTIME)
-  install(DIRECTORY deploy/systemd/ DESTINATION lib/systemd/system FILES_MATCHING PATTERN "*.service")
+  install(DIRECTORY deploy/systemd/ DESTINATION lib/systemd/system FILES_MATCHING PATTERN "*.service" PATTERN "*.socket")
   install(FILES deploy/systemd/muster.sysusers DESTINATION lib/sysusers.d RENAME muster.conf)
   install(FILES deploy/prometheus/muster.rules.yml deploy/prometheus/prometheus.yml
     DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/prometheus)

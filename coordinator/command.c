@@ -20,7 +20,9 @@
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/api_rest.h"
 #include "coordinator/api_rest/http.h"
+#include "coordinator/audit_sink.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/keys.h"
 #include "coordinator/core/step.h"
 #include "coordinator/store/store_sqlite.h"
 
@@ -32,6 +34,8 @@
 #endif
 
 enum { EXIT_OK = 0, EXIT_BAD_USAGE = 2, EXIT_CANNOT_START = 3, FOLDER_MODE = 0700 };
+enum { HOSTS_MAX = 16 };
+enum { RENEW_LOOK_MS = 6 * 3600 * 1000, KEYS_LOOK_MS = 1000, KEYS_SHOWN_MS = 3000 };
 enum { HALT_LOOK_MS = 20, HALT_PATIENCE_MS = STOP_GRACE_MS + 5000 };
 
 static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
@@ -52,9 +56,18 @@ static const struct args_option options[] = {
      .value_name = "HOST:PORT",
      .fallback = "127.0.0.1:7480",
      .help = "REST and the page; port 0 takes a free one and keeps it; 'off' serves none"},
+    {.name = "tls",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "key and certificates to show instead of those made in DIR, in one PEM file"},
+    {.name = "http-host",
+     .kind = ARGS_REPEATED,
+     .value_name = "NAME",
+     .help = "a name browsers may ask for REST and the page by, besides addresses, localhost and "
+             "this machine's name"},
     {.name = "insecure-bind",
      .kind = ARGS_FLAG,
-     .help = "allow addresses other machines reach although nothing is encrypted"},
+     .help = "allow --http at addresses other machines reach although it is not encrypted"},
     {.name = "keep-jobs",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
@@ -62,7 +75,7 @@ static const struct args_option options[] = {
      .max = 1000000,
      .fallback = "10000",
      .value_name = "N",
-     .help = "ended jobs beyond the newest N are forgotten with their output"},
+     .help = "ended jobs of a tenant beyond the newest N are forgotten with their output"},
     {.name = "keep-for",
      .kind = ARGS_OPTION,
      .type = ARGS_DURATION,
@@ -73,6 +86,18 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "FILE",
      .help = "begin with a backup (`muster backup`); the data directory must be empty"},
+    {.name = "new",
+     .kind = ARGS_FLAG,
+     .help = "begin an empty store although the folder had one (its tokens or store.mark are "
+             "there); agents whose workers run for the lost one wait for --join-again"},
+    {.name = "audit-file",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "append each entry of the audit trail to it, a line of JSON; opened anew after it was "
+             "renamed"},
+    {.name = "audit-syslog",
+     .kind = ARGS_FLAG,
+     .help = "send each entry of the audit trail to syslog (authpriv)"},
     {.name = "stop-jobs",
      .kind = ARGS_FLAG,
      .help = "on SIGTERM first let every job save and end, on a second one leave at once; else "
@@ -92,7 +117,7 @@ static const struct args_option options[] = {
 
 static const char *const examples[] = {
     "muster coordinator --data /var/lib/muster",
-    "muster coordinator --data ./data --rpc tcp://0.0.0.0:7440 --insecure-bind",
+    "muster coordinator --data ./data --rpc tcp://0.0.0.0:7440",
     "muster coordinator --data ./new --restore /backup/muster-2026-11-20.db",
     NULL,
 };
@@ -101,7 +126,8 @@ static const struct args_command command = {
     .program = "muster coordinator",
     .summary = "keep jobs, decide who runs where (one per cluster)",
     .description = "A first start on an empty folder makes an admin and an agent token in it "
-                   "(admin.token, agent.token). Started again on the same folder it goes on "
+                   "(admin.token, agent.token), and the cluster's keys (`muster tls`): RPC is "
+                   "always encrypted. Started again on the same folder it goes on "
                    "exactly where it was; it may be killed at any moment.",
     .options = options,
     .examples = examples,
@@ -115,8 +141,13 @@ struct program {
     struct store *store;
     struct coordinator *coordinator;
     struct api_rest *rest;
+    struct audit_sink audit;
     char data[PATH_MAX];
     char rpc[NET_URL_MAX], http[NET_URL_MAX];
+    const char *hosts[HOSTS_MAX + 1]; /* ended by NULL */
+    struct keys keys;
+    struct loop_timer look;
+    int64_t renew_at_ms, pin_at_ms;
     int signals;
     bool stop_jobs;
     int64_t halt_until_ms; /* 0 = not stopping */
@@ -169,7 +200,13 @@ static int write_address(struct program *program, const char *name, const char *
     struct disk *disk = &program->env.disk;
     (void)str_printf(path, sizeof path, "%s/%s", program->data, name);
     (void)str_printf(line, sizeof line, "%s\n", text);
-    return disk->write_file(disk->self, path, line, strlen(line), 0644, err);
+    int rc = disk->write_file(disk->self, path, line, strlen(line), 0644, err);
+    if (rc != E_RESOURCE_EXHAUSTED)
+        return rc;
+    log_warn(&program->log, "the disk is full: the address cannot be left for others",
+             log_str("file", path));
+    error_clear(err);
+    return 0;
 }
 
 /* Agents and workers know the address of the run before: a free port that was taken once is kept,
@@ -198,14 +235,50 @@ static int check_bind(const char *address, bool allowed, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
+static void renew_keys(struct program *program)
+{
+    struct error err = {0};
+    struct clock *clock = &program->env.clock;
+    int rc = keys_renew(&program->keys, clock->wall_ms(clock->self), &err);
+    if (rc < 0)
+        log_error(&program->log, err.text, log_str("hint", "`muster tls show` tells the keys"));
+    else if (rc > 0)
+        log_info(&program->log, "the server's certificate was renewed",
+                 log_str("file", program->keys.server));
+    program->renew_at_ms = loop_now_ms(program->loop) + RENEW_LOOK_MS;
+}
+
+/* Listeners show a replaced file within a second or two; tokens have its pin only after that, or
+ * they would be refused until then. */
+static void look_at_keys(void *arg)
+{
+    struct program *program = arg;
+    int64_t now_ms = loop_now_ms(program->loop);
+    if (now_ms >= program->renew_at_ms || keys_replaced(&program->keys)) {
+        renew_keys(program);
+        program->pin_at_ms = now_ms + KEYS_SHOWN_MS;
+    }
+    if (now_ms >= program->pin_at_ms)
+        coordinator_set_pin(program->coordinator, program->keys.pin);
+    loop_timer_set(program->loop, &program->look, now_ms + KEYS_LOOK_MS, look_at_keys, program);
+}
+
+static int open_keys(struct program *program, const struct args *args, struct error *err)
+{
+    struct clock *clock = &program->env.clock;
+    int rc = keys_open(program->data, args_text(args, "tls"), clock->wall_ms(clock->self),
+                       &program->keys, err);
+    if (rc == 0)
+        renew_keys(program);
+    return rc;
+}
+
 static int check_addresses(struct program *program, const struct args *args, struct error *err)
 {
     bool allowed = args_flag(args, "insecure-bind");
     (void)str_copy(program->rpc, sizeof program->rpc, args_text(args, "rpc"));
     (void)str_copy(program->http, sizeof program->http, args_text(args, "http"));
     int rc = net_url_check(program->rpc, err);
-    if (rc == 0 && net_url_tcp(program->rpc))
-        rc = check_bind(net_url_tcp(program->rpc), allowed, err);
     if (rc == 0 && strcmp(program->http, "off") != 0)
         rc = check_bind(program->http, allowed, err);
     keep_port(program, "rpc.url", "", program->rpc);
@@ -217,29 +290,41 @@ static int check_addresses(struct program *program, const struct args *args, str
 static int start_coordinator(struct program *program, const struct args *args, struct error *err)
 {
     const char *wanted = args_text(args, "rpc");
+    char address[NET_ADDRESS_MAX];
     struct coordinator_options how = {
         .data_dir = program->data,
-        .rpc_url = program->rpc,
+        .rpc_url = address,
+        .pin = program->keys.pin,
         .version = MUSTER_VERSION,
         .commit = MUSTER_COMMIT,
         .log = &program->log,
         .keep_jobs = (int)args_integer(args, "keep-jobs"),
         .keep_ms = args_integer(args, "keep-for"),
+        .on_audit = audit_sink_write,
+        .on_audit_arg = &program->audit,
     };
-    int rc = coordinator_new(&how, &program->env, program->loop, program->store,
+    int rc = net_address_secure(program->rpc, program->keys.server, NULL, address, err);
+    if (rc == 0)
+        rc = coordinator_new(&how, &program->env, program->loop, program->store,
                              &program->coordinator, err);
     if (rc < 0 && strcmp(wanted, program->rpc) != 0) {
-        how.rpc_url = wanted;
+        if (net_address_secure(wanted, program->keys.server, NULL, address, err) != 0)
+            return E_INVALID_ARGUMENT;
         rc = coordinator_new(&how, &program->env, program->loop, program->store,
                              &program->coordinator, err);
     }
     return rc;
 }
 
-static int start_rest(struct program *program, const char *wanted, struct error *err)
+static int start_rest(struct program *program, const struct args *args, struct error *err)
 {
-    struct api_rest_options how = {
-        .address = program->http, .data_dir = program->data, .log = &program->log};
+    const char *wanted = args_text(args, "http");
+    struct api_rest_options how = {.address = program->http,
+                                   .data_dir = program->data,
+                                   .hosts = program->hosts,
+                                   .log = &program->log};
+    for (size_t i = 0; i < HOSTS_MAX; i++)
+        program->hosts[i] = args_repeated(args, "http-host", i);
     if (strcmp(program->http, "off") == 0)
         return 0;
     int rc =
@@ -321,18 +406,29 @@ static int start(struct program *program, const struct args *args, struct error 
         rc = check_addresses(program, args, err);
     if (rc == 0 && args_text(args, "restore"))
         rc = store_sqlite_restore(program->data, args_text(args, "restore"), err);
+    if (rc == 0 && args_flag(args, "new"))
+        rc = store_sqlite_begin_new(program->data, err);
     if (rc == 0)
         rc = store_sqlite_open(program->data, &program->store, err);
+    if (rc == 0) /* once the folder is ours: keys there may be those of a coordinator that runs */
+        rc = open_keys(program, args, err);
+    if (rc == 0)
+        rc = audit_sink_init(&program->audit, args_text(args, "audit-file"),
+                             args_flag(args, "audit-syslog"), &program->log, err);
     if (rc == 0)
         rc = start_coordinator(program, args, err);
     if (rc == 0)
-        rc = start_rest(program, args_text(args, "http"), err);
+        rc = start_rest(program, args, err);
     if (rc == 0)
-        rc = write_address(program, "rpc.url", coordinator_rpc_url(program->coordinator), err);
+        net_address_plain(coordinator_rpc_url(program->coordinator), program->rpc);
+    if (rc == 0)
+        rc = write_address(program, "rpc.url", program->rpc, err);
     if (rc == 0 && program->rest)
         rc = write_address(program, "http.url", api_rest_url(program->rest), err);
     if (rc == 0)
         rc = loop_watch(program->loop, program->signals, EPOLLIN, on_signal, program, err);
+    if (rc == 0)
+        look_at_keys(program);
     return rc;
 }
 
@@ -343,6 +439,7 @@ static void stop(struct program *program)
     api_rest_free(program->rest);
     coordinator_free(program->coordinator);
     store_close(program->store);
+    audit_sink_fini(&program->audit);
 }
 
 static int run(const struct args *args)
@@ -359,11 +456,11 @@ static int run(const struct args *args)
         stop(program);
         return err.code == E_INVALID_ARGUMENT ? EXIT_BAD_USAGE : EXIT_CANNOT_START;
     }
-    log_info(&program->log, "serving", log_str("rpc", coordinator_rpc_url(program->coordinator)),
+    log_info(&program->log, "serving", log_str("rpc", program->rpc),
              log_str("http", program->rest ? api_rest_url(program->rest) : "off"),
              log_str("data", program->data),
              log_str("cluster", coordinator_cluster_id(program->coordinator)),
-             log_str("version", MUSTER_VERSION));
+             log_str("key", program->keys.pin), log_str("version", MUSTER_VERSION));
     loop_run(program->loop);
     stop(program);
     return EXIT_OK;

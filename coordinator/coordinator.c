@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "common/base/hex.h"
+#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/token.h"
+#include "common/env/net_url.h"
 #include "common/rpc/server.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/api_rpc.h"
@@ -15,18 +17,19 @@
 #include "coordinator/driver.h"
 
 enum {
-    IN_FLIGHT_DEFAULT = 16384, /* one long poll per node and room for the rest */
+    /* Above what the service lets in: it refuses with a word, the transport only stops reading. */
+    IN_FLIGHT_DEFAULT = SERVICE_CALLS_MAX + 1,
     TOKEN_FILE_MAX = 256,
     CLUSTER_ID_BYTES = 8,
 };
-
-static const char cluster_key[] = "cluster";
 
 struct coordinator {
     struct env *env;
     struct loop *loop;
     struct store *store;
     char cluster_id[STORE_META_VALUE_MAX + 1];
+    int64_t restored_wall_ms;
+    char pin[TOKEN_PIN_LENGTH + 1];
     struct driver driver;
     struct rpc_server *server;
     struct service *service;
@@ -36,7 +39,7 @@ struct coordinator {
 static int ensure_cluster_id(struct coordinator *self, struct error *err)
 {
     const struct store_verbs *verbs = self->store->verbs;
-    int rc = verbs->get_meta(self->store, cluster_key, self->cluster_id, err);
+    int rc = verbs->get_meta(self->store, STORE_CLUSTER_KEY, self->cluster_id, err);
     if (rc != E_NOT_FOUND)
         return rc;
     uint8_t id[CLUSTER_ID_BYTES];
@@ -44,12 +47,53 @@ static int ensure_cluster_id(struct coordinator *self, struct error *err)
     hex_encode(id, sizeof id, self->cluster_id);
     rc = verbs->begin(self->store, err);
     if (rc == 0)
-        rc = verbs->put_meta(self->store, cluster_key, self->cluster_id, err);
+        rc = verbs->put_meta(self->store, STORE_CLUSTER_KEY, self->cluster_id, err);
     if (rc == 0)
         rc = verbs->commit(self->store, err);
     if (rc < 0)
         verbs->rollback(self->store);
     return rc;
+}
+
+static int read_restored(struct coordinator *self, struct error *err)
+{
+    char text[STORE_META_VALUE_MAX + 1];
+    int rc = self->store->verbs->get_meta(self->store, STORE_RESTORED_KEY, text, err);
+    if (rc == 0)
+        rc = parse_i64(text, 0, INT64_MAX, &self->restored_wall_ms, err);
+    if (rc == E_NOT_FOUND) {
+        error_clear(err);
+        rc = 0;
+    }
+    return rc;
+}
+
+static int write_token_file(struct coordinator *self, const char *path, const char *token,
+                            struct error *err)
+{
+    char text[TOKEN_TEXT_MAX + 1];
+    struct disk *disk = &self->env->disk;
+    (void)str_printf(text, sizeof text, "%s%s%s\n", token, *self->pin ? "." : "", self->pin);
+    return disk->write_file(disk->self, path, text, strlen(text), 0600, err);
+}
+
+/* The pin behind the token in a file becomes that of today: the cluster's key may be another since,
+ * or tokens had none then. */
+static int renew_token_file(struct coordinator *self, const char *data_dir, const char *role,
+                            struct error *err)
+{
+    char path[PATH_MAX], token[TOKEN_MAX], *data;
+    size_t size;
+    struct disk *disk = &self->env->disk;
+    int rc = str_printf(path, sizeof path, "%s/%s.token", data_dir, role);
+    if (rc < 0 || disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL) < 0)
+        return 0;
+    data[strcspn(data, "\r\n")] = 0;
+    const char *pin = token_pin(data);
+    bool stale = token_check(data, NULL, NULL) == 0 && token_plain(data, token) == 0 &&
+                 strcmp(pin ? pin : "", self->pin) != 0;
+    free(data);
+    return stale ? write_token_file(self, path, token, err) : 0;
 }
 
 /* A token file left by a start that died before it stored the hash is taken up again; one whose
@@ -65,7 +109,7 @@ static int take_token_file(struct coordinator *self, const char *path, const cha
     if (rc == 0) {
         data[strcspn(data, "\r\n")] = 0;
         bool good = token_check(data, found, NULL) == 0 && strcmp(found, role) == 0 &&
-                    str_copy(ret, TOKEN_MAX, data) == 0;
+                    token_plain(data, ret) == 0;
         free(data);
         if (good)
             access_name_token(ret, &known);
@@ -73,13 +117,10 @@ static int take_token_file(struct coordinator *self, const char *path, const cha
             return 0;
     }
     uint8_t secret[TOKEN_SECRET_BYTES];
-    char text[TOKEN_MAX + 1];
     self->env->rng.fill(self->env->rng.self, secret, sizeof secret);
     rc = token_compose(role, secret, ret);
-    if (rc < 0)
-        return error_set(err, rc, "token of role %s", role);
-    (void)str_printf(text, sizeof text, "%s\n", ret);
-    return disk->write_file(disk->self, path, text, strlen(text), 0600, err);
+    return rc < 0 ? error_set(err, rc, "token of role %s", role)
+                  : write_token_file(self, path, ret, err);
 }
 
 static int make_token(struct coordinator *self, const char *data_dir, const char *role,
@@ -136,6 +177,10 @@ static int load_access(struct coordinator *self, const char *data_dir, struct er
         rc = make_token(self, data_dir, "admin", err);
     if (rc == 0 && access_count_good(access, ACCESS_AGENT, wall_ms) == 0)
         rc = make_token(self, data_dir, "agent", err);
+    if (rc == 0)
+        rc = renew_token_file(self, data_dir, "admin", err);
+    if (rc == 0)
+        rc = renew_token_file(self, data_dir, "agent", err);
     return rc;
 }
 
@@ -151,6 +196,10 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
         .version = options->version,
         .commit = options->commit,
         .cluster_id = self->cluster_id,
+        .restored_wall_ms = self->restored_wall_ms,
+        .pin = options->pin,
+        /* A Unix socket shows no keys, and is its user's alone: there the token decides. */
+        .keyed = options->pin && *options->pin && !net_url_path(options->rpc_url),
         .log = options->log,
     };
     int rc = service_new(&service_options, &self->service, err);
@@ -174,6 +223,8 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
     self->driver.store = self->store;
     self->driver.log = options->log;
     self->driver.data_dir = options->data_dir;
+    self->driver.on_audit = options->on_audit;
+    self->driver.on_audit_arg = options->on_audit_arg;
     self->driver.pass_gap_ms = options->pass_gap_ms;
     self->driver.retention.keep_jobs = options->keep_jobs;
     self->driver.retention.keep_ms = options->keep_ms;
@@ -181,9 +232,13 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
     if (rc == 0)
         rc = ensure_cluster_id(self, err);
     if (rc == 0)
+        rc = read_restored(self, err);
+    if (rc == 0)
         rc = make_service(self, options, err);
     if (rc == 0)
         rc = driver_start(&self->driver, err);
+    if (rc == 0)
+        service_load_nodes(self->service);
     if (rc == 0)
         rc = listen_rpc(self, options, err);
     if (rc == 0)
@@ -200,6 +255,7 @@ int coordinator_new(const struct coordinator_options *options, struct env *env, 
     self->env = env;
     self->loop = loop;
     self->store = store;
+    (void)str_copy(self->pin, sizeof self->pin, options->pin ? options->pin : "");
     int rc = start(self, options, err);
     if (rc < 0)
         coordinator_free(self);
@@ -218,6 +274,19 @@ void coordinator_free(struct coordinator *coordinator)
     service_free(coordinator->service);
     driver_fini(&coordinator->driver);
     free(coordinator);
+}
+
+void coordinator_set_pin(struct coordinator *coordinator, const char *pin)
+{
+    static const char *const roles[] = {"admin", "agent"};
+    struct error err = {0};
+    if (strcmp(coordinator->pin, pin) == 0)
+        return;
+    (void)str_copy(coordinator->pin, sizeof coordinator->pin, pin);
+    service_set_pin(coordinator->service, pin);
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        if (renew_token_file(coordinator, coordinator->driver.data_dir, roles[i], &err) < 0)
+            log_warn(coordinator->driver.log, err.text, log_str("role", roles[i]));
 }
 
 void coordinator_halt(struct coordinator *coordinator)

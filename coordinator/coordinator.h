@@ -21,13 +21,17 @@ struct service;
 
 struct coordinator_options {
     const char *data_dir; /* absolute; token files, logs/ and metrics/ live under it (env.disk) */
-    const char *rpc_url;  /* to listen on; "tcp://127.0.0.1:0" takes a free port */
+    const char *rpc_url;  /* to listen on, as common/env/net_url.h has it for the transport; port 0
+                             takes a free one */
+    const char *pin;      /* that tokens are handed out with; NULL = none */
     const char *version, *commit; /* of this build; NULL = "" */
     const struct log *log;        /* NULL = silent; outlives the coordinator */
     int keep_jobs;                /* ended ones; 0 = RETENTION_KEEP_JOBS */
     int64_t keep_ms;              /* since their end; 0 = RETENTION_KEEP_DAYS */
-    int max_in_flight;            /* RPC requests held at once; 0 = the default */
-    int pass_gap_ms;              /* at least, between passes over the queue; 0 = none */
+    store_audit_fn on_audit;      /* told of each audit entry once it is durable; NULL = nobody */
+    void *on_audit_arg;
+    int max_in_flight; /* RPC requests held at once; 0 = the default */
+    int pass_gap_ms;   /* at least, between passes over the queue; 0 = none */
 };
 
 /* Loads the store, makes what a first start needs (cluster id; admin and agent tokens, written to
@@ -43,6 +47,10 @@ void coordinator_free(struct coordinator *coordinator);
  * store for the next coordinator. Over when no worker lives. */
 void coordinator_halt(struct coordinator *coordinator);
 int coordinator_living(const struct coordinator *coordinator); /* workers that have not ended */
+
+/* The pin that tokens are handed out with from now on, if it had one. The files of those in DATA
+ * follow. */
+void coordinator_set_pin(struct coordinator *coordinator, const char *pin);
 
 const char *coordinator_rpc_url(const struct coordinator *coordinator); /* with the real port */
 const char *coordinator_cluster_id(const struct coordinator *coordinator);

@@ -9,6 +9,7 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "coordinator/core/step.h"
+#include "coordinator/forgotten_use.h"
 
 enum { CLOCK_TOLERANCE_MS = 1000 };
 
@@ -126,6 +127,8 @@ static int load_cluster(struct driver *driver, struct cluster *cluster, struct e
         rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
     if (rc == 0)
         rc = load_first_job(driver, cluster, err);
+    if (rc == 0)
+        rc = forgotten_use_load(driver->store, cluster, err);
     strmap_fini(&specs);
     return rc;
 }
@@ -150,7 +153,10 @@ int driver_init(struct driver *driver, struct error *err)
 {
     actions_init(&driver->actions);
     int rc = load(driver, err);
-    return rc < 0 ? rc : settle_clock(driver, err);
+    if (rc == 0)
+        rc = settle_clock(driver, err);
+    driver->clock_unsettled = rc == E_RESOURCE_EXHAUSTED;
+    return driver->clock_unsettled ? 0 : rc;
 }
 
 void driver_fini(struct driver *driver)
@@ -159,9 +165,12 @@ void driver_fini(struct driver *driver)
         loop_timer_cancel(driver->loop, &driver->tick);
         loop_timer_cancel(driver->loop, &driver->retry);
         loop_timer_cancel(driver->loop, &driver->pass);
+        loop_timer_cancel(driver->loop, &driver->look);
     }
     retention_fini(driver);
     actions_fini(&driver->actions);
+    free(driver->audited);
+    driver->audited = NULL;
     free(driver->changes);
     driver->changes = NULL;
     cluster_free(driver->cluster);
@@ -295,6 +304,22 @@ static int store_once(struct driver *driver, const struct action *action, struct
     return verbs->put_node(driver->store, node, err);
 }
 
+static int store_audit(struct driver *driver, const struct store_audit *entry, struct error *err)
+{
+    int rc = driver->store->verbs->put_audit(driver->store, entry, err);
+    if (rc < 0 || !driver->on_audit)
+        return rc;
+    if (driver->audited_count == driver->audited_capacity) {
+        int capacity = driver->audited_capacity ? driver->audited_capacity * 2 : 16;
+        struct store_audit *audited = realloc(driver->audited, sizeof *audited * (size_t)capacity);
+        insist(audited);
+        driver->audited = audited;
+        driver->audited_capacity = capacity;
+    }
+    driver->audited[driver->audited_count++] = *entry;
+    return 0;
+}
+
 static int store_action(struct driver *driver, const struct action *action, struct strmap *seen,
                         struct error *err)
 {
@@ -307,9 +332,8 @@ static int store_action(struct driver *driver, const struct action *action, stru
         return driver->store->verbs->record(driver->store, action->record, &seq, err);
     case ACTION_ANSWER: {
         struct store_audit entry;
-        return service_audit(driver->service, action, &entry)
-                   ? driver->store->verbs->put_audit(driver->store, &entry, err)
-                   : 0;
+        return service_audit(driver->service, action, &entry) ? store_audit(driver, &entry, err)
+                                                              : 0;
     }
     case ACTION_NODE_CHANGED:
     case ACTION_JOB_CHANGED:
@@ -328,7 +352,7 @@ static int store_change(struct driver *driver, const struct change *change, stru
     case CHANGE_TENANT:
         return verbs->put_tenant(driver->store, &change->tenant, err);
     case CHANGE_AUDIT:
-        return verbs->put_audit(driver->store, &change->audit, err);
+        return change->folded ? 0 : store_audit(driver, &change->audit, err);
     }
     return 0;
 }
@@ -369,6 +393,9 @@ static int commit(struct driver *driver, struct error *err)
         rc = verbs->commit(driver->store, err);
     if (rc < 0)
         verbs->rollback(driver->store);
+    for (int i = 0; rc == 0 && i < driver->audited_count; i++)
+        driver->on_audit(driver->on_audit_arg, &driver->audited[i]);
+    driver->audited_count = 0;
     return rc;
 }
 
@@ -449,6 +476,8 @@ static void retry(void *arg)
     int rc = probe(driver, &err);
     if (rc == 0)
         rc = load(driver, &err);
+    if (rc == 0)
+        rc = settle_clock(driver, &err);
     if (rc < 0) {
         refuse_from_now(driver, &err);
         return;
@@ -460,15 +489,43 @@ static void retry(void *arg)
     service_everything_changed(driver->service);
 }
 
+/* A store whose file goes while nothing is written to it is noticed too. */
+static void look(void *arg)
+{
+    struct driver *driver = arg;
+    struct error err = {0};
+    if (!driver->refusing && driver->store->verbs->look(driver->store, &err) < 0)
+        refuse_from_now(driver, &err);
+    loop_timer_set(driver->loop, &driver->look, now_ms(driver) + DRIVER_LOOK_MS, look, driver);
+}
+
+static void refuse_at_start(struct driver *driver, struct error *err)
+{
+    struct error why = *err;
+    error_clear(err);
+    refuse_from_now(driver, &why);
+}
+
 int driver_start(struct driver *driver, struct error *err)
 {
     struct event event = {.kind = EVENT_RESTORED};
-    step_now(driver, &event);
-    int rc = commit(driver, err);
-    if (rc < 0)
+    retention_compare_clock(driver);
+    int rc = driver->clock_unsettled
+                 ? error_set(err, E_RESOURCE_EXHAUSTED, "write job: database or disk is full")
+                 : 0;
+    if (rc == 0) {
+        step_now(driver, &event);
+        rc = commit(driver, err);
+    }
+    if (rc < 0 && rc != E_RESOURCE_EXHAUSTED)
         return rc;
-    perform(driver);
+    if (rc < 0) /* a full disk: what is stored can be read, and changes wait for room */
+        refuse_at_start(driver, err);
+    else
+        perform(driver);
     retention_start(driver);
+    if (driver->store->verbs->look)
+        look(driver);
     return 0;
 }
 

@@ -26,7 +26,10 @@
 #include "coordinator/retention.h"
 #include "coordinator/store/store.h"
 
-enum { DRIVER_RETRY_MS = 1000 }; /* between attempts to write to a store that failed */
+enum {
+    DRIVER_RETRY_MS = 1000, /* between attempts to write to a store that failed */
+    DRIVER_LOOK_MS = 1000,  /* between looks at the store's file while nothing is written */
+};
 
 struct driver {
     struct env *env;
@@ -38,12 +41,18 @@ struct driver {
     struct actions actions;
     struct change *changes; /* to be written beside them */
     int changes_count, changes_capacity;
-    struct loop_timer tick, retry, pass;
+    struct loop_timer tick, retry, pass, look;
     int64_t pass_after_ms; /* the next one over the queue is not made before */
     int pass_gap_ms;       /* at least so long between two, however fast they are; 0 = none */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool stepped;         /* in this turn: what people see may have changed */
+    /* Told of each audit entry once it is durable; NULL = nobody. Those of the open transaction. */
+    store_audit_fn on_audit;
+    void *on_audit_arg;
+    struct store_audit *audited;
+    int audited_count, audited_capacity;
+    bool clock_unsettled; /* at the start, on a full disk: the first retry settles it */
     bool refusing;
     bool unreadable; /* and what the store holds could not be loaded: reads are refused too */
     char why[256];   /* while refusing */

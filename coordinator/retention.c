@@ -7,6 +7,8 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "coordinator/driver.h"
+#include "coordinator/forgotten_use.h"
+#include "coordinator/model/tenant.h"
 
 enum { DAY_MS = 86400000 };
 
@@ -22,6 +24,46 @@ static void again(struct driver *driver, int64_t in_ms)
                    on_time, driver);
 }
 
+static int64_t wall_ms(const struct driver *driver)
+{
+    return driver->env->clock.wall_ms(driver->env->clock.self);
+}
+
+static void doubt_ages(struct driver *driver, int64_t jump_ms)
+{
+    driver->retention.ages_after_ms = loop_now_ms(driver->loop) + RETENTION_DOUBT_MS;
+    log_warn(driver->log, "the wall clock jumped: no job is forgotten by age for an hour",
+             log_int("jump_ms", jump_ms));
+}
+
+static void watch_clock(struct driver *driver)
+{
+    struct retention *retention = &driver->retention;
+    int64_t offset_ms = wall_ms(driver) - loop_now_ms(driver->loop);
+    int64_t jump_ms = offset_ms - retention->clock_offset_ms;
+    retention->clock_offset_ms = offset_ms;
+    if (jump_ms > RETENTION_JUMP_MS || jump_ms < -RETENTION_JUMP_MS)
+        doubt_ages(driver, jump_ms);
+}
+
+static void note_wall_time(void *arg, const struct store_event *event)
+{
+    *(int64_t *)arg = event->record.wall_ms;
+}
+
+void retention_compare_clock(struct driver *driver)
+{
+    const struct store_events_query query = {.limit = 1, .newest = true};
+    int64_t newest_ms = 0;
+    if (driver->store->verbs->list_events(driver->store, &query, note_wall_time, &newest_ms, NULL) <
+            0 ||
+        newest_ms == 0)
+        return;
+    int64_t since_ms = wall_ms(driver) - newest_ms;
+    if (since_ms > RETENTION_AWAY_MS || since_ms < -RETENTION_JUMP_MS)
+        doubt_ages(driver, since_ms);
+}
+
 void retention_start(struct driver *driver)
 {
     struct retention *retention = &driver->retention;
@@ -29,6 +71,7 @@ void retention_start(struct driver *driver)
         retention->keep_jobs = RETENTION_KEEP_JOBS;
     if (!retention->keep_ms)
         retention->keep_ms = (int64_t)RETENTION_KEEP_DAYS * DAY_MS;
+    retention->clock_offset_ms = wall_ms(driver) - loop_now_ms(driver->loop);
     again(driver, RETENTION_PAUSE_MS);
 }
 
@@ -48,23 +91,26 @@ static bool lives(const struct job *job)
     return false;
 }
 
-/* The jobs that ended first, of the lowest numbers, `max` at most. Lowers *beyond by those that
- * ended and cannot go yet. */
-static int ended_first(const struct cluster *cluster, const struct job **ret, int max, int *beyond)
+/* One that never started tells nobody anything: it goes before those that ran. */
+static bool before(const struct job *a, const struct job *b)
+{
+    if ((a->started_wall_ms == 0) != (b->started_wall_ms == 0))
+        return a->started_wall_ms == 0;
+    return a->ended_wall_ms < b->ended_wall_ms;
+}
+
+/* Ended jobs that can go, the first to go first, `max` at most; of one tenant or (NULL) of all. */
+static int ended_first(const struct cluster *cluster, const struct tenant *tenant,
+                       const struct job **ret, int max)
 {
     const struct job *newest = cluster_last_job(cluster);
-    int count = 0, seen = 0;
-    for (const struct job *job = cluster_first_job(cluster);
-         job && job != newest && seen < RETENTION_SCAN_MAX;
-         job = cluster_next_job(cluster, job), seen++) {
-        if (!job_state_ended(job->state))
+    int count = 0;
+    for (const struct job *job = cluster_first_job(cluster); job && job != newest;
+         job = cluster_next_job(cluster, job)) {
+        if (!job_state_ended(job->state) || (tenant && job->tenant != tenant) || lives(job))
             continue;
-        if (lives(job)) {
-            --*beyond;
-            continue;
-        }
         int at = count < max ? count++ : max;
-        for (; at > 0 && ret[at - 1]->ended_wall_ms > job->ended_wall_ms; at--)
+        for (; at > 0 && before(job, ret[at - 1]); at--)
             if (at < max)
                 ret[at] = ret[at - 1];
         if (at < max)
@@ -73,35 +119,71 @@ static int ended_first(const struct cluster *cluster, const struct job **ret, in
     return count;
 }
 
-/* The jobs that need not be kept, `max` at most. By their ends, not their numbers: one that ran for
- * weeks beside thousands of short ones is news when it ends. */
-static int choose(struct driver *driver, uint64_t *ret, int max)
+/* How many of its ended jobs are beyond what is kept of a tenant; more specs than it may have count
+ * as a batch. */
+static int beyond_of(struct driver *driver, const struct tenant *tenant)
+{
+    int keep = service_keep_jobs(driver->service, tenant->name, driver->retention.keep_jobs);
+    int beyond = tenant->ended_jobs - keep;
+    if (beyond <= 0 && tenant->ended_spec_bytes > service_spec_quota(driver->service, tenant->name))
+        beyond = RETENTION_BATCH;
+    return beyond;
+}
+
+static int add_first(struct driver *driver, const struct tenant *tenant, int beyond, uint64_t *ret,
+                     int max)
 {
     const struct job *jobs[RETENTION_BATCH];
-    const struct cluster *cluster = driver->cluster;
-    const struct retention *retention = &driver->retention;
-    const struct clock *clock = &driver->env->clock;
-    int64_t before_ms = clock->wall_ms(clock->self) - retention->keep_ms;
-    int active = 0, count = 0;
-    for (const struct job *job = cluster_first_active_job(cluster); job;
-         job = cluster_next_active_job(cluster, job))
-        active++;
-    int beyond = cluster_jobs_count(cluster) - active - retention->keep_jobs;
-    int ended = ended_first(cluster, jobs, max, &beyond);
-    while (count < ended && (count < beyond || jobs[count]->ended_wall_ms < before_ms)) {
+    int ended = beyond > 0 && max > 0 ? ended_first(driver->cluster, tenant, jobs, max) : 0;
+    int count = 0;
+    for (; count < ended && count < beyond; count++)
         ret[count] = jobs[count]->sequence;
-        count++;
-    }
     return count;
 }
 
-static int forget_rows(struct driver *driver, const uint64_t *sequences, int count,
+static int add_aged(struct driver *driver, uint64_t *ret, int max)
+{
+    const struct job *jobs[RETENTION_BATCH];
+    if (loop_now_ms(driver->loop) < driver->retention.ages_after_ms)
+        return 0;
+    int64_t before_ms = wall_ms(driver) - driver->retention.keep_ms;
+    int count = 0, ended = ended_first(driver->cluster, NULL, jobs, max);
+    for (int i = 0; i < ended; i++)
+        if (jobs[i]->ended_wall_ms < before_ms)
+            ret[count++] = jobs[i]->sequence;
+    return count;
+}
+
+/* The jobs that need not be kept, `max` at most. Each tenant's own are counted, so that nobody's
+ * flood takes another's; only where the cluster keeps too many in all, the tenant with most gives.
+ * By their ends, not their numbers: one that ran for weeks beside thousands of short ones is news
+ * when it ends. */
+static int choose(struct driver *driver, uint64_t *ret, int max)
+{
+    const struct cluster *cluster = driver->cluster;
+    const struct tenant *largest = NULL;
+    int count = 0, ended = 0;
+    for (const struct tenant *tenant = cluster_first_tenant(cluster); tenant;
+         tenant = cluster_next_tenant(cluster, tenant)) {
+        count += add_first(driver, tenant, beyond_of(driver, tenant), ret + count, max - count);
+        ended += tenant->ended_jobs;
+        if (!largest || tenant->ended_jobs > largest->ended_jobs)
+            largest = tenant;
+    }
+    if (count == 0)
+        count = add_first(driver, largest, ended - RETENTION_ALL_MAX, ret, max);
+    return count ? count : add_aged(driver, ret, max);
+}
+
+static int forget_rows(struct driver *driver, struct job *const *jobs, int count, int64_t wall_ms,
                        struct error *err)
 {
     const struct store_verbs *verbs = driver->store->verbs;
     int rc = verbs->begin(driver->store, err);
+    if (rc == 0)
+        rc = forgotten_use_put(driver->store, jobs, count, wall_ms, err);
     for (int i = 0; rc == 0 && i < count; i++)
-        rc = verbs->forget_job(driver->store, sequences[i], err);
+        rc = verbs->forget_job(driver->store, jobs[i]->sequence, err);
     if (rc == 0)
         rc = verbs->commit(driver->store, err);
     if (rc < 0)
@@ -109,11 +191,56 @@ static int forget_rows(struct driver *driver, const uint64_t *sequences, int cou
     return rc;
 }
 
-static struct job *job_of(const struct cluster *cluster, uint64_t sequence)
+/* On failure nothing was forgotten. */
+static int forget(struct driver *driver, const uint64_t *sequences, int count, struct error *err)
 {
+    struct job *jobs[RETENTION_BATCH];
     char id[JOB_ID_MAX + 1];
-    (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)sequence);
-    return cluster_job(cluster, id);
+    int64_t at_ms = wall_ms(driver);
+    for (int i = 0; i < count; i++) {
+        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)sequences[i]);
+        jobs[i] = cluster_job(driver->cluster, id);
+    }
+    int rc = count ? forget_rows(driver, jobs, count, at_ms, err) : 0;
+    for (int i = 0; rc == 0 && i < count; i++) {
+        (void)str_copy(id, sizeof id, jobs[i]->id);
+        tenant_charge_forgotten(jobs[i]->tenant, job_use(jobs[i], at_ms), at_ms);
+        cluster_remove_job(driver->cluster, jobs[i]);
+        service_forget_job(driver->service, id);
+    }
+    return rc;
+}
+
+/* Output and series of the jobs that ended first, of tenants that keep more than they may. */
+static void trim_output(struct driver *driver)
+{
+    int trimmed = 0;
+    for (const struct tenant *tenant = cluster_first_tenant(driver->cluster); tenant;
+         tenant = cluster_next_tenant(driver->cluster, tenant)) {
+        if (!service_over_quota(driver->service, tenant->name))
+            continue;
+        for (const struct job *job = cluster_first_job(driver->cluster);
+             job && trimmed < RETENTION_BATCH && service_over_quota(driver->service, tenant->name);
+             job = cluster_next_job(driver->cluster, job)) {
+            if (job->tenant != tenant || !job_state_ended(job->state) ||
+                !service_keeps(driver->service, job))
+                continue;
+            service_forget_output(driver->service, job->id);
+            trimmed++;
+        }
+    }
+}
+
+/* What is kept of the jobs of before this start, a batch in each pass. */
+static bool measure(struct driver *driver)
+{
+    struct retention *retention = &driver->retention;
+    const struct job *job = cluster_job_from(driver->cluster, retention->measured + 1);
+    for (int i = 0; job && i < RETENTION_BATCH; i++, job = cluster_next_job(driver->cluster, job)) {
+        service_measure_kept(driver->service, job);
+        retention->measured = job->sequence;
+    }
+    return job;
 }
 
 /* Output of jobs that are not known: what a crash left between a row and its files. */
@@ -148,20 +275,16 @@ int retention_turn_end(struct driver *driver, struct error *err)
     if (!driver->retention.due || driver->refusing)
         return 0;
     driver->retention.due = false;
+    watch_clock(driver);
     int count = choose(driver, sequences, RETENTION_BATCH);
-    int rc = count ? forget_rows(driver, sequences, count, err) : 0;
+    int rc = forget(driver, sequences, count, err);
     if (rc < 0) {
         again(driver, RETENTION_EVERY_MS);
         return rc;
     }
-    for (int i = 0; i < count; i++) {
-        char id[JOB_ID_MAX + 1];
-        struct job *job = job_of(driver->cluster, sequences[i]);
-        (void)str_copy(id, sizeof id, job->id);
-        cluster_remove_job(driver->cluster, job);
-        service_forget_job(driver->service, id);
-    }
     bool more = sweep(driver) || count == RETENTION_BATCH;
+    more = measure(driver) || more;
+    trim_output(driver);
     again(driver, more ? RETENTION_PAUSE_MS : RETENTION_EVERY_MS);
     return 0;
 }

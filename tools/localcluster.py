@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -23,7 +24,10 @@ LANE = os.environ.get("TEST_LANE")
 ADDRESS = f"127.1.{LANE}.1" if LANE else "127.0.0.1"
 LANE_PORTS, LANES_FIRST_PORT = 500, 26000  # below what the system gives to clients
 FIRST_PORT = LANES_FIRST_PORT + LANE_PORTS * int(LANE or 0)
+# Tests that are not about users run as whoever runs them.
+ROOT_WORKERS = ["--allow-root-workers"] if os.geteuid() == 0 else []
 GANG_PORTS = ["--ports", f"{FIRST_PORT}-{FIRST_PORT + LANE_PORTS // 2 - 1}"] if LANE else []
+HANG_SECONDS = 300  # a limit that only what hangs reaches, on the slowest machine under load
 next_ports = itertools.cycle(random.sample(range(FIRST_PORT + LANE_PORTS // 2, FIRST_PORT + LANE_PORTS), LANE_PORTS // 2))
 
 
@@ -116,6 +120,17 @@ def power_off(pids):
                 time.sleep(0.01)
 
 
+def secure(connection, keys=None):
+    """TLS as Muster speaks it, without asking who the server is. `keys`: a PEM file to prove a key with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if keys:
+        context.load_cert_chain(keys)
+    return context.wrap_socket(connection)
+
+
 class Cluster:
     def __init__(self, folder, muster=MUSTER):
         self.folder = Path(folder)
@@ -159,12 +174,13 @@ class Cluster:
     def start_agent(self, name, *options):
         options = options or self.agent_options.get(name, ())
         self.agent_options[name] = options
+        users = [] if any(str(option).startswith("--worker-u") for option in options) else ROOT_WORKERS
         data = self.folder / "nodes" / name
         data.mkdir(parents=True, exist_ok=True)
         log = open(self.folder / f"{name}.log", "ab")
         self.agents[name] = subprocess.Popen(
             [self.muster_path, "agent", "--coordinator", self.rpc, "--token-file", str(self.data / "agent.token"),
-             "--name", name, "--data", str(data), *GANG_PORTS, *options],
+             "--name", name, "--data", str(data), *GANG_PORTS, *users, *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         log.close()
 

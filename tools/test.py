@@ -108,11 +108,11 @@ def pytest_file(path, lane):
                env={**os.environ, "TEST_LANE": str(lane)})
 
 
-def pytest(folder, *lanes):
-    """The files of a folder, as many at a time as there are lanes."""
-    files = sorted((ROOT / folder).glob("test_*.py"), key=lambda f: (f.name not in LONG_FILES, f.name))
+def pytest(folders, *lanes):
+    """The files of these folders, as many at a time as there are lanes."""
+    files = sorted((f for folder in folders.split() for f in (ROOT / folder).glob("test_*.py")), key=lambda f: (f.name not in LONG_FILES, f.name))
     if not files:
-        raise Failed(f"no tests in {folder}")
+        raise Failed(f"no tests in {folders}")
     free = queue.SimpleQueue()
     for lane in lanes:
         free.put(lane)
@@ -171,7 +171,7 @@ PROGRAMS = {
     "long": ("dev", lambda: kernels(full=True)),
 }
 PROCESSES = {
-    "system": ("dev", lambda: pytest("tests/system", *range(SYSTEM_LANES))),
+    "system": ("dev", lambda: pytest("tests/system tests/security", *range(SYSTEM_LANES))),
     "web": ("dev", lambda: pytest("tests/web", SYSTEM_LANES)),
 }
 STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}

@@ -11,8 +11,31 @@ export class ApiError extends Error {
 
 const TIMEOUT_MS = 15000;
 
+// Half of the session is a cookie, which goes to every port of this host; the other half stays with
+// this port. Without a storage it lasts as long as the page.
+const HALF = "muster-session";
+let half = "";
+
+function keepHalf(value) {
+  half = value || "";
+  try {
+    if (half) localStorage.setItem(HALF, half);
+    else localStorage.removeItem(HALF);
+  } catch { /* no storage */ }
+}
+
+function halfNow() {
+  try {
+    return localStorage.getItem(HALF) || half;
+  } catch {
+    return half;
+  }
+}
+
+export const headersOf = (accept) => ({ Accept: accept, "X-Muster-Request": "1", "X-Muster-Session": halfNow() });
+
 async function request(method, path, body) {
-  const headers = { Accept: "application/json", "X-Muster-Request": "1" };
+  const headers = headersOf("application/json");
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin", signal: AbortSignal.timeout(TIMEOUT_MS) };
   let answer, text;
@@ -39,8 +62,24 @@ const get = (path, query = {}) => {
 const post = (path, body = {}) => request("POST", path, body);
 const job = (id) => `/v1/jobs/${encodeURIComponent(id)}`;
 
-export const login = (token) => post("/v1/login", { token });
-export const logout = () => post("/v1/logout");
+// All nodes as of now, of which only what changed is read; when each was heard of is no change. What
+// one session was shown is not kept for the next.
+let known = { nodes: new Map() };
+export async function currentNodes() {
+  if (known.half !== halfNow()) known = { half: halfNow(), nodes: new Map() };
+  const mine = known;
+  const answer = await get("/v1/nodes", { since: mine.version });
+  if (answer.whole) mine.nodes.clear();
+  for (const node of answer.nodes || []) mine.nodes.set(node.name, node);
+  mine.version = answer.version;
+  return [...mine.nodes.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+export const login = async (token) => keepHalf((await post("/v1/login", { token })).session);
+export const logout = async () => {
+  await post("/v1/logout");
+  keepHalf("");
+};
 export const whoAmI = () => get("/v1/whoami");
 export const overview = (limit) => get("/v1/overview", { limit });
 export const listJobs = (query) => get("/v1/jobs", query);

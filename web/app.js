@@ -232,13 +232,14 @@ async function enter() {
 async function takeToken() {
   const carried = location.hash.match(/^#token=(.+)$/);
   if (!carried) return true;
-  history.replaceState(null, "", location.pathname);
   try {
     await api.login(decoded(carried[1]));
     return true;
   } catch (error) {
     showLogin(error.message);
     return false;
+  } finally { // not before: a page that is loaded anew meanwhile signs in again
+    if (location.hash === carried[0]) history.replaceState(null, "", location.pathname);
   }
 }
 

@@ -63,9 +63,10 @@ function history(all) {
 
 function askCancel(job) {
   const saved = job.last_checkpoint;
+  const began = Number(job.started_wall_ms) > 0 || job.state !== "queued";
   const after = saved ? `A new job can continue from its checkpoint of step ${count(saved.step)}: training.resume_from names the folder ${saved.path.replace(/\/[^/]*$/, "")}.`
     : job.spec?.checkpoint?.dir ? "A new job can continue from the checkpoint that they save before they end, if they save one." : "It has no checkpoint: its work is lost.";
-  ask({ title: `Cancel ${job.spec?.name}?`, yes: "Cancel the job", danger: true, body: [h("p", {}, "Its workers are stopped and this job ends. ", after)], act: () => api.cancelJob(job.id).then(() => null) });
+  ask({ title: `Cancel ${job.spec?.name}?`, yes: "Cancel the job", danger: true, body: [h("p", {}, began ? ["Its workers are stopped and this job ends. ", after] : "It has not begun: no work is lost.")], act: () => api.cancelJob(job.id).then(() => null) });
 }
 
 function askScale(job) {
@@ -79,7 +80,7 @@ function askScale(job) {
 }
 
 function actions(job) {
-  const whatIf = h("button", { class: "quiet", "data-key": "what", onclick: async () => askWhatIf(job, (await api.listNodes()).nodes || []) }, "What if …");
+  const whatIf = h("button", { class: "quiet", "data-key": "what", onclick: async () => askWhatIf(job, await api.currentNodes()) }, "What if …");
   const changes = mayChangeJobs() && !ended(job.state) && [
     h("button", { class: "quiet", "data-key": "scale", onclick: () => askScale(job) }, "Scale"),
     h("button", { class: "quiet", "data-key": "cancel", onclick: () => askCancel(job) }, "Cancel job")];

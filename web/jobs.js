@@ -54,7 +54,7 @@ export function jobsView(root) {
         h("span", { class: "clip" }, jobLink(job.id, job.spec?.name)), jobLink(job.id, job.id), h("span", { class: "clip", title: job.spec?.tenant }, job.spec?.tenant), jobState(job), job.world || "",
         progress(job), ago(job.submitted_wall_ms), why(job),
       ] })),
-      jobs.length ? "No job of this page has that in it." : chosen ? `No job is ${chosen}.` : "No jobs yet. In a terminal: muster run -- COMMAND", "Jobs"));
+      jobs.length ? "No job of this page has that in it." : chosen ? `No job${tenant && ` of ${tenant}`} is ${chosen}.` : tenant ? `No job is of tenant ${tenant}.` : "No jobs yet. In a terminal: muster run -- COMMAND", "Jobs"));
     show(pages,
       cursors.length > 1 && h("button", { class: "quiet", "data-key": "newer", onclick: () => turn(() => cursors.pop()) }, "← newer"),
       next && h("button", { class: "quiet", "data-key": "older", onclick: () => turn(() => cursors.push(next)) }, "older →"),

@@ -70,7 +70,7 @@ export function overview(root) {
 
   return {
     async refresh() {
-      const [now, { nodes = [] }] = await Promise.all([api.overview(LIST_MAX), api.listNodes()]);
+      const [now, nodes] = await Promise.all([api.overview(LIST_MAX), api.currentNodes()]);
       if (Date.now() - at >= SLOW_MS) {
         at = Date.now();
         tenants = (await api.listTenants()).tenants || [];

@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import { ask, choice, field, input } from "./dialog.js";
 import { h, section, show, table } from "./dom.js";
-import { ago, time } from "./format.js";
+import { ago, bytes, count, time } from "./format.js";
 import { ledgerBar, ledgerLine } from "./ledger.js";
 import { isAdmin } from "./session.js";
 import { shareBar } from "./shares.js";
@@ -77,12 +77,20 @@ function tokenTable(tokens, tenants, refresh) {
     revoked > 0 && h("p", { class: "dim" }, `${revoked} revoked: muster token list shows them.`));
 }
 
+// What a quota counts, by its name; those without a limit that can be reached are left out.
+function quotaList(tenant) {
+  const amount = (quota, value) => (quota.name.endsWith("_bytes") ? bytes(value) : count(value));
+  const rows = (tenant.quotas || []).filter((quota) => quota.name !== "priority" && Number(quota.limit) > 0);
+  return rows.length > 0 && h("details", {}, h("summary", {}, "Quotas"),
+    h("dl", {}, rows.map((quota) => h("div", {}, h("dt", {}, quota.name.replaceAll("_", " ")), h("dd", {}, `${amount(quota, quota.used)} of ${amount(quota, quota.limit)}`)))));
+}
+
 function card(tenant, slots, refresh) {
   const facts = [["Weight", tenant.weight], ["Jobs", tenant.active_jobs || 0], ["Slots now", tenant.slots_used || 0], ["Recent use", Number(tenant.use || 0).toFixed(2)]];
   return h("article", { class: "card", "data-key": tenant.name },
     shareBar(tenant, slots),
     h("dl", {}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    ledgerBar(tenant.ledger), ledgerLine(tenant.ledger),
+    ledgerBar(tenant.ledger), ledgerLine(tenant.ledger), quotaList(tenant),
     isAdmin() && h("button", { class: "quiet", "aria-label": `change ${tenant.name}`, onclick: () => editTenant(tenant, refresh) }, "Edit quota"));
 }
 
@@ -91,7 +99,7 @@ export function tenantsView(root) {
   root.replaceChildren(h("h1", {}, "Tenants"), body);
   const view = {
     async refresh() {
-      const [{ tenants = [] }, { nodes = [] }, tokens] = await Promise.all([api.listTenants(), api.listNodes(), isAdmin() ? api.listTokens() : null]);
+      const [{ tenants = [] }, nodes, tokens] = await Promise.all([api.listTenants(), api.currentNodes(), isAdmin() ? api.listTokens() : null]);
       const slots = nodes.reduce((sum, n) => sum + (n.slots || 0), 0);
       show(body,
         section("Shares", isAdmin() && h("button", { class: "quiet", onclick: () => editTenant(null, view.refresh) }, "New tenant"),

@@ -44,7 +44,7 @@ struct assignment {
     uint8_t secret[ASSIGNMENT_SECRET_BYTES];
     int secret_bytes; /* 0 if none was given */
     const char *resume_from;
-    const char *job_name;
+    const char *job_name, *tenant;
     const char *workdir;
     const char *const *command; /* NULL-terminated */
     const char *checkpoint_dir, *checkpoint_every;

@@ -85,6 +85,16 @@ static void set_inherited(struct environment *env, const char *const *inherited)
     }
 }
 
+static void set_user(struct environment *env, const struct launch_user *user)
+{
+    if (!user)
+        return;
+    set(env, "HOME", user->home);
+    set(env, "USER", user->name);
+    set(env, "LOGNAME", user->name);
+    set(env, "SHELL", user->shell);
+}
+
 static void set_place(struct environment *env, const struct assignment *a)
 {
     set_number(env, "RANK", a->rank);
@@ -133,7 +143,6 @@ static void set_muster(struct environment *env, const struct assignment *a,
     set_number(env, "MUSTER_GENERATION", a->generation);
     set_number(env, "MUSTER_NODE_RANK", a->node_rank);
     set(env, "MUSTER_WORKER_SOCKET", facts->socket);
-    set(env, "MUSTER_WORKER_TOKEN", a->token);
     set_if(env, "MUSTER_RESUME_FROM", a->resume_from);
     if (a->checkpoint_dir[0]) {
         set(env, "MUSTER_CHECKPOINT_DIR", a->checkpoint_dir);
@@ -251,6 +260,7 @@ int environment_build(const struct assignment *assignment, const struct environm
     if (!env.items)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the environment");
     set_inherited(&env, facts->inherited);
+    set_user(&env, facts->user);
     set_place(&env, assignment);
     set_devices(&env, assignment, facts);
     set_muster(&env, assignment, facts);

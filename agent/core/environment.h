@@ -20,11 +20,13 @@
 
 enum { ENVIRONMENT_NAMES_MAX = 1024 };
 
-struct environment_facts {        /* of this node */
-    const char *const *inherited; /* NULL-terminated "NAME=value"; NULL = none */
-    const char *socket;           /* URL of the worker hub */
-    const char *cores;            /* the worker is pinned to; "" = none */
-    const char *const *gpus;      /* UUIDs by slot; NULL = slots are no GPUs */
+struct environment_facts {          /* of this node */
+    const char *const *inherited;   /* NULL-terminated "NAME=value"; NULL = none */
+    const struct launch_user *user; /* whose HOME, USER, LOGNAME and SHELL they are; NULL = as they
+                                       are inherited */
+    const char *socket;             /* URL of the worker hub */
+    const char *cores;              /* the worker is pinned to; "" = none */
+    const char *const *gpus;        /* UUIDs by slot; NULL = slots are no GPUs */
     uint32_t gpus_count;
 };
 

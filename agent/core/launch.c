@@ -10,6 +10,8 @@ int agent_start_code(int error_code)
     case E_PERMISSION_DENIED:
     case E_INVALID_ARGUMENT:
         return AGENT_START_NOT_EXECUTABLE;
+    case E_RESOURCE_EXHAUSTED: /* no room, memory or descriptors */
+        return AGENT_START_NODE_FAULT;
     default:
         return AGENT_START_AGAIN;
     }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
     AGENT_JOB_ID_MAX = 31,
@@ -16,11 +17,14 @@ enum {
     AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
     AGENT_START_ERROR_MAX = 511,
     AGENT_STUCK_PIDS_MAX = 16,
+    AGENT_GROUPS_MAX = 64,
 };
 
-/* Exit codes of a worker that never ran, as a shell has them; the first may go away by itself. */
+/* Exit codes of a worker that never ran, as a shell has them; the first two may go away by
+ * themselves. */
 enum {
-    AGENT_START_AGAIN = 71, /* EX_OSERR: not now, or not here */
+    AGENT_START_AGAIN = 71,      /* EX_OSERR: not now, or not here */
+    AGENT_START_NODE_FAULT = 74, /* EX_IOERR: this node starts nobody now: its disk is full, ... */
     AGENT_START_NOT_EXECUTABLE = 126,
     AGENT_START_NOT_FOUND = 127,
 };
@@ -34,16 +38,29 @@ struct worker_key {
     uint64_t uid;
 };
 
+struct launch_user { /* whom a worker runs as */
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[AGENT_GROUPS_MAX]; /* supplementary */
+    int groups_count;
+    const char *name, *home, *shell;
+};
+
 /* All that a launcher needs to start a worker. Borrowed for the call. */
 struct launch {
     struct worker_key key;
     uint64_t generation; /* it starts in */
     uint32_t rank;
     const char *const *argv; /* NULL-terminated, argv[0] searched in PATH */
-    const char *const *envp; /* NULL-terminated "NAME=value", the whole environment */
+    const char *const *envp; /* NULL-terminated "NAME=value", the whole environment; the launcher
+                                adds MUSTER_WORKER_TOKEN_FILE where there is a token */
+    const char *token;       /* of the worker, secret: only its user can read that file; NULL, "" =
+                                none */
     const char *workdir;     /* "" = the run directory */
     uint64_t memory_bytes;   /* 0 = not limited */
-    const char *cores;       /* "0-3,8": those it may run on; "" = any */
+    uint32_t processes;      /* and threads it may have; 0 = not limited */
+    const struct launch_user *user; /* NULL = the agent's */
+    const char *cores;              /* "0-3,8": those it may run on; "" = any */
     uint16_t master_port;    /* must be free when this node is to serve it; 0 = do not look */
     const char *master_addr; /* where it is to be free */
 };

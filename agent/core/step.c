@@ -223,6 +223,32 @@ static bool token_is(const char *token, const char *known)
     return size > 0 && strlen(token) == size && bytes_equal_constant_time(token, known, size);
 }
 
+static bool is_token_of(const struct agent_worker *worker, const char *token)
+{
+    if (worker->assignment && token_is(token, worker->assignment->token))
+        return true;
+    for (int i = 0; i < AGENT_TOKENS_KEPT; i++)
+        if (token_is(token, worker->memory.tokens[i]))
+            return true;
+    return false;
+}
+
+int agent_core_identify(const struct agent_core *core, const char *token, struct worker_key *ret,
+                        struct error *err)
+{
+    bool all_known = core->registered;
+    for (const struct agent_worker *w = core->workers; w; w = w->next) {
+        all_known = all_known && w->assignment;
+        if (is_token_of(w, token)) {
+            *ret = w->key;
+            return 0;
+        }
+    }
+    if (!all_known)
+        return error_set(err, E_UNAVAILABLE, "this agent has not heard from the coordinator yet");
+    return error_set(err, E_UNAUTHENTICATED, "this is not a token of a worker of this node");
+}
+
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
                          const char *token, bool old_ok, struct error *err)
 {

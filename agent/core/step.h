@@ -91,6 +91,11 @@ const struct agent_worker *agent_core_find(const struct agent_core *core,
                                            const struct worker_key *key);
 bool agent_core_registered(const struct agent_core *core);
 
+/* Whose token this is, one of any generation. E_UNAUTHENTICATED; E_UNAVAILABLE while there may be
+ * workers that no coordinator has spoken of yet. */
+int agent_core_identify(const struct agent_core *core, const char *token, struct worker_key *ret,
+                        struct error *err);
+
 /* May the bearer of `token` speak for this worker? The tokens it was given are compared in constant
  * time. One of an earlier generation is good where its bearer still has to learn of the new one
  * (`old_ok`: Hello, Join, Watch, Progress, LostPeers, a checkpoint that is done) and E_ABORTED

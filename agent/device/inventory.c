@@ -109,6 +109,14 @@ int inventory_label(struct inventory *inventory, const char *key, const char *va
     return 0;
 }
 
+const char *inventory_label_value(const struct inventory *inventory, const char *key)
+{
+    for (int i = 0; i < inventory->labels_count; i++)
+        if (strcmp(inventory->labels[i].key, key) == 0)
+            return inventory->labels[i].value;
+    return NULL;
+}
+
 /* What the machine says of itself may be too long for a label: then the start has to do. */
 static void label_cut(struct inventory *inventory, const char *key, const char *value)
 {

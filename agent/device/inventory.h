@@ -45,4 +45,7 @@ void inventory_uuids(const struct inventory *inventory, const char *ret[INVENTOR
 int inventory_label(struct inventory *inventory, const char *key, const char *value,
                     struct error *err);
 
+/* Of a label, borrowed from `inventory`; NULL = it has none. */
+const char *inventory_label_value(const struct inventory *inventory, const char *key);
+
 #endif

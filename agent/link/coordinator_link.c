@@ -118,13 +118,22 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
         take_refusal(link, err);
         return;
     }
-    works(link);
+    struct error own = {0};
+    bool was_accepted = link->accepted;
     link->state = LINK_REGISTERED;
     link->accepted = true;
     link->poll_version = 0;
     link->poll_incomplete = false;
     held_fini(&link->held); /* another cluster may have taken its place */
-    link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer);
+    if (link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer,
+                                &own)) {
+        link->state = LINK_REGISTERING;
+        link->accepted = was_accepted;
+        complain(link, &own);
+        act_later(link);
+        return;
+    }
+    works(link);
     act_now(link);
 }
 
@@ -145,31 +154,46 @@ static void send_register(struct coordinator_link *link)
     link->register_in_flight = true;
 }
 
-static void take_desired(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
+static bool hear(struct coordinator_link *link, uint64_t newest_event, int64_t restored_wall_ms)
 {
-    struct error err = {0};
+    if (link->state != LINK_REGISTERED ||
+        link->events.heard(link->events.arg, newest_event, restored_wall_ms))
+        return true;
+    link->state = LINK_SILENT;
+    link->events.unknown(link->events.arg);
+    return false;
+}
+
+static int take_desired(struct coordinator_link *link, const Muster__NodePollAnswer *answer,
+                        struct error *err)
+{
     int count = 0;
     size_t all = answer->n_assignments;
-    if (all > LINK_ASSIGNMENTS_MAX) {
-        error_set(&err, E_RESOURCE_EXHAUSTED, "%zu assignments for one node", all);
-        complain(link, &err);
-        return;
-    }
+    if (all > LINK_ASSIGNMENTS_MAX)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "%zu assignments for one node", all);
     struct assignment **list = calloc(all + 1, sizeof(struct assignment *));
-    int rc = list ? 0 : E_RESOURCE_EXHAUSTED;
+    int rc = list ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for assignments");
     for (size_t i = 0; i < all && !rc; i++)
         if (!(rc = wire_assignment(answer->assignments[i],
                                    held_find(&link->held, answer->assignments[i]->job),
-                                   &list[count], &err)))
+                                   &list[count], err)))
             count++;
     /* All or nothing: what is missing from the list would be stopped. */
-    if (rc)
-        complain(link, &err);
-    else
+    if (!rc)
         link->events.desired(link->events.arg, list, count);
     for (int i = 0; i < count; i++)
         assignment_release(list[i]);
     free(list);
+    return rc;
+}
+
+/* Version 0 asks for everything again, also for what is held. */
+static void ask_anew(struct coordinator_link *link, const struct error *why)
+{
+    complain(link, why);
+    link->poll_version = 0;
+    link->poll_incomplete = false;
+    act_later(link);
 }
 
 /* What jobs share may take several answers; only then can the desired state be told. */
@@ -179,15 +203,15 @@ static void take_answer(struct coordinator_link *link, const Muster__NodePollAns
     bool news =
         answer->version != link->poll_version || answer->version == 0 || link->poll_incomplete;
     if (held_take(&link->held, answer, &own)) {
-        complain(link, &own);
-        link->poll_version = 0;
-        act_later(link);
+        ask_anew(link, &own);
         return;
     }
-    if (!answer->incomplete) {
+    if (!answer->incomplete)
         held_keep_only(&link->held, answer);
-        if (news)
-            take_desired(link, answer);
+    /* It may answer a poll from before a registration, which said that more was held. */
+    if (!answer->incomplete && news && take_desired(link, answer, &own)) {
+        ask_anew(link, &own);
+        return;
     }
     link->poll_version = answer->version;
     link->poll_incomplete = answer->incomplete;
@@ -213,7 +237,8 @@ static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *
         return;
     }
     works(link);
-    take_answer(link, answer);
+    if (hear(link, answer->event, answer->restored_wall_ms))
+        take_answer(link, answer);
 }
 
 static void send_poll(struct coordinator_link *link)
@@ -283,8 +308,10 @@ static void on_report(void *arg, const struct error *err, const ProtobufCMessage
     if (!code && answer->sequence != call.sequence)
         code = E_UNAVAILABLE;
     call.done(call.arg, call.sequence, code);
-    if (!err->code)
+    if (!err->code) {
         works(link);
+        (void)hear(link, answer->event, answer->restored_wall_ms);
+    }
     if (err->code && !judged(link, err))
         complain(link, err);
 }

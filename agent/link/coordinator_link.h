@@ -36,7 +36,11 @@ struct link_events {
     /* Fill the request (all but name, incarnation): called for each attempt, so that it is of now.
      */
     void (*fill_register)(void *arg, Muster__RegisterNodeRequest *request);
-    void (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer);
+    /* A failure: this coordinator is not ours; it is asked again later. */
+    int (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer, struct error *err);
+    /* With each answer to a report or poll: the newest durable event of its history, and when that
+     * began with a backup. False: it is not the history we know; we register again. */
+    bool (*heard)(void *arg, uint64_t newest_event, int64_t restored_wall_ms);
     void (*unknown)(void *arg); /* the coordinator does not know this node */
     void (*fenced)(void *arg);
     /* Our token is not known there, or of another role. One that was good and is no more is only a

@@ -82,6 +82,7 @@ static void fill_command(struct assignment *a, const Muster__JobSpec *spec, bool
 static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
 {
     a->job_name = copy(a, spec->name, failed);
+    a->tenant = copy(a, spec->tenant[0] ? spec->tenant : "default", failed);
     a->workdir = copy(a, spec->workdir, failed);
     a->slots = 1;
     a->cpus = 1;

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "agent/core/step.h"
+#include "agent/link/guest.h"
 #include "agent/link/wire.h"
+#include "common/base/limits.h"
 #include "common/base/str.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
@@ -12,6 +14,7 @@
 
 struct forward { /* a call that waits for the coordinator */
     struct worker_socket *socket;
+    struct guest *guest;
     uint64_t call;
     struct forward *next, **at;
 };
@@ -25,7 +28,34 @@ struct worker_socket {
     char node[64];
     uint64_t incarnation;
     struct forward *forwards;
+    struct guests guests;
 };
+
+/* From the envelope alone: what a stranger of this machine sends is never unpacked. */
+static int on_knock(void *arg, const struct rpc_knock *knock, void **ret_caller, struct error *err)
+{
+    struct worker_socket *socket = arg;
+    struct worker_key key;
+    struct guest *guest;
+    int rc = socket->events.identify(socket->events.arg, knock->token, &key, err);
+    if (rc == E_UNAUTHENTICATED)
+        rpc_server_judge(socket->server, knock->peer, NET_STRANGER);
+    if (rc)
+        return rc;
+    rpc_server_judge(socket->server, knock->peer, NET_CALLER);
+    if (knock->payload_bytes > MAX_WORKER_CALL_BYTES)
+        return limit_refuse(LIMIT_WORKER_CALL_BYTES, err);
+    rc = guest_enter(&socket->guests, &key, &guest, err);
+    if (rc == 0)
+        *ret_caller = guest;
+    return rc;
+}
+
+static void on_leave(void *arg, void *caller)
+{
+    struct worker_socket *socket = arg;
+    guest_leave(&socket->guests, caller);
+}
 
 static void fail(struct rpc_call *call, struct error *err)
 {
@@ -50,10 +80,12 @@ static bool admit(struct worker_socket *socket, struct rpc_call *call, const cha
                   uint64_t uid, struct worker_key *ret)
 {
     struct error err = {0};
-    bool old_ok = !needs_present_generation(call);
+    struct worker_claim claim = {.token = rpc_call_token(call),
+                                 .old_ok = !needs_present_generation(call),
+                                 .uid = rpc_call_peer_uid(call)};
     int rc = wire_key(job, uid, ret, &err);
     if (!rc)
-        rc = socket->events.authorize(socket->events.arg, ret, rpc_call_token(call), old_ok, &err);
+        rc = socket->events.authorize(socket->events.arg, ret, &claim, &err);
     if (rc)
         fail(call, &err);
     return rc == 0;
@@ -131,7 +163,8 @@ static bool take_wait(const Muster__Wait *from, struct worker_wait *ret)
     ret->bytes = from->bytes;
     ret->waited_ms = from->waited_ms;
     ret->ranks_named = from->n_ranks < WAIT_RANKS_MAX ? (int)from->n_ranks : WAIT_RANKS_MAX;
-    memcpy(ret->ranks, from->ranks, sizeof(ret->ranks[0]) * (size_t)ret->ranks_named);
+    if (ret->ranks_named > 0)
+        memcpy(ret->ranks, from->ranks, sizeof(ret->ranks[0]) * (size_t)ret->ranks_named);
     bool more = from->ranks_count > (uint32_t)ret->ranks_named && from->ranks_count <= INT32_MAX;
     ret->ranks_count = more ? (int)from->ranks_count : ret->ranks_named;
     return true;
@@ -167,6 +200,8 @@ static void on_lost_peers(void *arg, struct rpc_call *call)
 
 static void forward_end(struct forward *forward)
 {
+    if (forward->socket)
+        guest_forwarded(&forward->socket->guests, forward->guest);
     if (forward->at)
         *forward->at = forward->next;
     if (forward->next)
@@ -197,14 +232,20 @@ static void forward(struct worker_socket *socket, struct rpc_call *call, const c
                     const ProtobufCMessage *request)
 {
     struct error err = {0};
-    struct forward *forward = calloc(1, sizeof(*forward));
+    struct guest *guest = rpc_call_caller(call);
     int64_t left_ms =
         rpc_call_deadline_ms(call) - loop_now_ms(socket->loop) - RPC_SERVER_LONG_POLL_MARGIN_MS;
     /* Both methods may run twice: a commit is known by its generation and step. */
     struct rpc_options options = {.timeout_ms = left_ms > 1 ? left_ms : 1, .retry = true};
-    int rc = forward ? 0 : error_set(&err, E_RESOURCE_EXHAUSTED, "no memory to pass it on");
+    int rc = guest_forward(&socket->guests, guest, &err);
+    struct forward *forward = rc ? NULL : calloc(1, sizeof(*forward));
+    if (!rc && !forward) {
+        guest_forwarded(&socket->guests, guest);
+        rc = error_set(&err, E_RESOURCE_EXHAUSTED, "no memory to pass it on");
+    }
     if (!rc) {
         *forward = (struct forward){.socket = socket,
+                                    .guest = guest,
                                     .call = rpc_call_id(call),
                                     .next = socket->forwards,
                                     .at = &socket->forwards};
@@ -352,6 +393,8 @@ int worker_socket_new(const struct socket_options *options, struct env *env, str
     int rc = rpc_server_new(env, loop, options->url, SOCKET_CALLS_MAX, &socket->server, err);
     if (!rc)
         rc = add_methods(socket, err);
+    if (!rc)
+        rpc_server_on_knock(socket->server, on_knock, on_leave, socket);
     if (rc) {
         worker_socket_free(socket);
         return rc;
@@ -372,6 +415,7 @@ void worker_socket_free(struct worker_socket *socket)
         f->at = NULL;
     }
     rpc_server_free(socket->server);
+    guests_fini(&socket->guests);
     free(socket);
 }
 

@@ -16,8 +16,9 @@
 
 enum { TEXT_BYTES = 16384, MOVE_ROUNDS_MAX = 64 };
 
-#define V2_ROOT "/sys/fs/cgroup"
-#define V1_ROOT "/sys/fs/cgroup/memory"
+#define V2_ROOT      "/sys/fs/cgroup"
+#define V1_ROOT      "/sys/fs/cgroup/memory"
+#define V1_PIDS_ROOT "/sys/fs/cgroup/pids"
 
 static bool read_text(const char *path, char ret[TEXT_BYTES])
 {
@@ -205,17 +206,33 @@ static bool find_v2(struct cgroup_home *home, const char *wish)
     return strcmp(wish, "auto") == 0 ? find_own(home) : find_wished(home, wish);
 }
 
-static bool find_v1(struct cgroup_home *home)
+/* Where this process is in a hierarchy of version 1; its root where that is mounted below what
+ * /proc names, as in a container. */
+static bool find_in_v1(const char *controller, const char *root, char ret[CGROUP_PATH_MAX])
 {
     char place[CGROUP_PATH_MAX];
-    if (access(V1_ROOT "/memory.limit_in_bytes", F_OK))
+    own_place(controller, place);
+    if (str_printf(ret, CGROUP_PATH_MAX, "%s%s", root, place))
         return false;
-    own_place("memory", place);
-    if (str_printf(home->path, sizeof(home->path), V1_ROOT "%s", place))
-        return false;
-    if (access(home->path, F_OK)) /* mounted below what /proc names, as in a container */
-        (void)str_copy(home->path, sizeof(home->path), V1_ROOT);
+    if (access(ret, F_OK))
+        (void)str_copy(ret, CGROUP_PATH_MAX, root);
     return true;
+}
+
+static bool find_v1(struct cgroup_home *home)
+{
+    return access(V1_ROOT "/memory.limit_in_bytes", F_OK) == 0 &&
+           find_in_v1("memory", V1_ROOT, home->path);
+}
+
+static void find_pids(struct cgroup_home *home)
+{
+    home->pids[0] = '\0';
+    if (home->kind == CGROUP_V2 && write_file(home->path, "cgroup.subtree_control", "+pids"))
+        (void)str_copy(home->pids, sizeof(home->pids), home->path);
+    if (home->kind == CGROUP_V1 && access(V1_PIDS_ROOT "/cgroup.procs", F_OK) == 0 &&
+        !find_in_v1("pids", V1_PIDS_ROOT, home->pids))
+        home->pids[0] = '\0';
 }
 
 void cgroup_home_find(const char *wish, struct cgroup_home *ret)
@@ -231,24 +248,41 @@ void cgroup_home_find(const char *wish, struct cgroup_home *ret)
         home.path[0] = home.shims[0] = '\0';
     else
         home.why[0] = '\0';
+    find_pids(&home);
     *ret = home;
 }
 
-static bool make_in(const struct cgroup_home *home, const char *name, struct cgroup *cgroup)
+static bool make_in(const char *home, const char *name, char ret[CGROUP_PATH_MAX],
+                    struct cgroup *cgroup)
 {
-    if (str_printf(cgroup->path, sizeof(cgroup->path), "%s/muster.%s", home->path, name))
+    if (str_printf(ret, CGROUP_PATH_MAX, "%s/muster.%s", home, name))
         return false;
-    if (mkdir(cgroup->path, 0755) == 0)
+    if (mkdir(ret, 0755) == 0)
         return true;
     /* Left by a shim that was killed; if somebody lives in it, it is not ours to use. */
-    if (errno == EEXIST && rmdir(cgroup->path) == 0 && mkdir(cgroup->path, 0755) == 0)
+    if (errno == EEXIST && rmdir(ret) == 0 && mkdir(ret, 0755) == 0)
         return true;
-    (void)str_printf(cgroup->why, sizeof(cgroup->why), "cannot make %.150s: %s", cgroup->path,
+    (void)str_printf(cgroup->why, sizeof(cgroup->why), "cannot make %.150s: %s", ret,
                      strerror(errno));
+    ret[0] = '\0';
     return false;
 }
 
-static void limit(struct cgroup *cgroup, uint64_t memory_bytes)
+static void limit_processes(const struct cgroup_home *home, const char *name, uint32_t count,
+                            struct cgroup *cgroup)
+{
+    char text[32];
+    (void)str_printf(text, sizeof(text), "%" PRIu32, count);
+    if (!home->pids[0] ||
+        (cgroup->kind == CGROUP_V1 && !make_in(home->pids, name, cgroup->pids, cgroup)))
+        return;
+    const char *folder = cgroup->kind == CGROUP_V1 ? cgroup->pids : cgroup->path;
+    if (!write_file(folder, "pids.max", text))
+        (void)str_printf(cgroup->why, sizeof(cgroup->why), "no limit of processes in %.150s: %s",
+                         folder, strerror(errno));
+}
+
+static void limit_memory(struct cgroup *cgroup, uint64_t memory_bytes)
 {
     char text[32];
     (void)str_printf(text, sizeof(text), "%" PRIu64, memory_bytes);
@@ -264,23 +298,23 @@ static void limit(struct cgroup *cgroup, uint64_t memory_bytes)
         (void)write_file(cgroup->path, "memory.memsw.limit_in_bytes", text);
 }
 
-void cgroup_create(const struct cgroup_home *home, const char *name, uint64_t memory_bytes,
-                   struct cgroup *ret)
+void cgroup_create(const struct cgroup_home *home, const char *name,
+                   const struct cgroup_limits *limits, struct cgroup *ret)
 {
     *ret = (struct cgroup){.kind = CGROUP_NONE};
     (void)str_copy(ret->why, sizeof(ret->why), home->why);
     if (home->kind == CGROUP_NONE)
         return;
-    if (!make_in(home, name, ret)) {
-        ret->path[0] = '\0';
+    if (!make_in(home->path, name, ret->path, ret))
         return;
-    }
     ret->kind = home->kind;
-    if (memory_bytes > 0)
-        limit(ret, memory_bytes);
+    if (limits->memory_bytes > 0)
+        limit_memory(ret, limits->memory_bytes);
+    if (limits->processes > 0)
+        limit_processes(home, name, limits->processes, ret);
 }
 
-void cgroup_open(const char *path, struct cgroup *ret)
+void cgroup_open(const char *path, const char *pids, struct cgroup *ret)
 {
     char text[TEXT_BYTES];
     *ret = (struct cgroup){.kind = CGROUP_NONE};
@@ -290,6 +324,7 @@ void cgroup_open(const char *path, struct cgroup *ret)
         return;
     }
     ret->kind = read_file(ret, "memory.oom_control", text) ? CGROUP_V1 : CGROUP_V2;
+    (void)str_copy(ret->pids, sizeof(ret->pids), pids);
 }
 
 static int open_procs(const char *folder)
@@ -308,6 +343,11 @@ int cgroup_home_shims_fd(const struct cgroup_home *home)
 int cgroup_procs_fd(const struct cgroup *cgroup)
 {
     return cgroup->kind == CGROUP_NONE ? -1 : open_procs(cgroup->path);
+}
+
+int cgroup_pids_fd(const struct cgroup *cgroup)
+{
+    return open_procs(cgroup->pids);
 }
 
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)
@@ -329,12 +369,15 @@ int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)
     return count;
 }
 
-int cgroup_kill(const struct cgroup *cgroup)
+int cgroup_kill(const struct cgroup *cgroup, pid_t *ret, int max)
 {
     pid_t pids[CGROUP_PROCS_MAX];
     int count = cgroup_list(cgroup, pids, CGROUP_PROCS_MAX);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         kill(pids[i], SIGKILL);
+        if (i < max)
+            ret[i] = pids[i];
+    }
     return count;
 }
 
@@ -367,4 +410,6 @@ void cgroup_remove(const struct cgroup *cgroup)
 {
     if (cgroup->kind != CGROUP_NONE)
         rmdir(cgroup->path);
+    if (cgroup->pids[0])
+        rmdir(cgroup->pids);
 }

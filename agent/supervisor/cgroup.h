@@ -32,6 +32,7 @@ enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 struct cgroup_home { /* where workers get theirs; plain */
     enum cgroup_kind kind;
     char path[CGROUP_PATH_MAX];  /* their parent; "" = none */
+    char pids[CGROUP_PATH_MAX];  /* their parent that limits processes; "" = none */
     char shims[CGROUP_PATH_MAX]; /* the cgroup shims go to; "" = they stay in the agent's */
     char why[CGROUP_WHY_BYTES];  /* why there is none */
 };
@@ -39,7 +40,13 @@ struct cgroup_home { /* where workers get theirs; plain */
 struct cgroup { /* plain: a name, no descriptors */
     enum cgroup_kind kind;
     char path[CGROUP_PATH_MAX]; /* "" = none */
+    char pids[CGROUP_PATH_MAX]; /* of version 1's other hierarchy; "" = none, or `path` */
     char why[CGROUP_WHY_BYTES]; /* why there is none, or no limit */
+};
+
+struct cgroup_limits { /* 0 = none */
+    uint64_t memory_bytes;
+    uint32_t processes; /* and threads: what a fork bomb ends at */
 };
 
 /* The word of the node's label: "v1", "v2" or "none". */
@@ -56,20 +63,21 @@ int cgroup_home_shims_fd(const struct cgroup_home *home);
 
 /* Make "muster.<name>" in `home`; the name must be unique on the machine, for all in it will be
  * killed one day. Never fails: CGROUP_NONE has a reason. */
-void cgroup_create(const struct cgroup_home *home, const char *name, uint64_t memory_bytes,
-                   struct cgroup *ret);
+void cgroup_create(const struct cgroup_home *home, const char *name,
+                   const struct cgroup_limits *limits, struct cgroup *ret);
 
-/* One that was made earlier, by its path; CGROUP_NONE if it is gone. */
-void cgroup_open(const char *path, struct cgroup *ret);
+/* One that was made earlier, by its paths; CGROUP_NONE if it is gone. */
+void cgroup_open(const char *path, const char *pids, struct cgroup *ret);
 
 /* cgroup.procs, open for writing; -1 without a cgroup. The caller closes it. */
 int cgroup_procs_fd(const struct cgroup *cgroup);
+int cgroup_pids_fd(const struct cgroup *cgroup); /* the same of `pids` */
 
 /* The first `max` processes in it, and how many there are (at most CGROUP_PROCS_MAX). */
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max);
 
-/* SIGKILL to all that is in it now; how many there were. */
-int cgroup_kill(const struct cgroup *cgroup);
+/* SIGKILL to all that is in it now; returns and gives what cgroup_list does. */
+int cgroup_kill(const struct cgroup *cgroup, pid_t *ret, int max);
 
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup); /* 0 without one */
 uint64_t cgroup_peak_bytes(const struct cgroup *cgroup);

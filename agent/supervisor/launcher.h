@@ -67,6 +67,8 @@ struct launcher {
     /* Lines before number `next` are safe elsewhere. Durable. */
     void (*acknowledge)(void *self, const struct worker_key *key, uint64_t next);
     void (*forget)(void *self, const struct worker_key *key); /* exited ones only */
+    /* The uid it runs as; -1 where that is not known. May be NULL. */
+    int64_t (*owner)(void *self, const struct worker_key *key);
 };
 
 /* lines is one allocation, texts included. */

@@ -11,6 +11,7 @@
 
 #include "agent/core/environment.h"
 #include "agent/supervisor/run.h"
+#include "agent/supervisor/workplace.h"
 #include "common/base/str.h"
 
 enum {
@@ -27,12 +28,11 @@ struct launcher_shim {
     struct env *env;
     struct loop *loop;
     char dir[RUNDIR_PATH_MAX];
+    struct workplace place;
     char *shim_argv[SHIM_ARGS_MAX];
     int shim_argc;
-    bool change_user;
-    uid_t uid;
-    gid_t gid;
     struct cgroup_home home;
+    struct namespaces namespaces;
     struct launcher_events events;
     struct run *runs;
     int notify_fd; /* inotify, -1 = none */
@@ -106,7 +106,8 @@ static void tell_stuck(struct run *run, const struct worker_stuck *stuck)
     events->stuck(events->arg, &run->key, stuck);
 }
 
-static void look(struct run *run)
+/* `files`: one may have come into its directory, which a write to its output does not say. */
+static void look(struct run *run, bool files)
 {
     struct worker_stuck stuck = {0};
     struct launcher_events *events = &run->owner->events;
@@ -123,7 +124,7 @@ static void look(struct run *run)
         run->seen_bytes = bytes;
         events->output(events->arg, &run->key);
     }
-    if (rundir_read_stuck(&run->dir, &stuck, NULL) == 0 && stuck.count > 0 &&
+    if (files && rundir_read_stuck(&run->dir, &stuck, NULL) == 0 && stuck.count > 0 &&
         stuck.wall_ms != run->stuck.wall_ms)
         tell_stuck(run, &stuck);
 }
@@ -182,7 +183,7 @@ static void shim_gone(void *arg, int fd, uint32_t epoll_events)
     (void)fd;
     (void)epoll_events;
     (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
-    look(run);
+    look(run, true);
     if (run->worker.start_error[0] || rundir_read_exit(&run->dir, &exit, NULL) == 0)
         end_run(run, &exit);
     else
@@ -200,14 +201,17 @@ static void notified(void *arg, int fd, uint32_t epoll_events)
         for (char *at = events; at < events + size;) {
             const struct inotify_event *event = (const struct inotify_event *)at;
             for (struct run *run = shims->runs; run; run = run->next)
-                if (run->watch == event->wd || (event->mask & IN_Q_OVERFLOW))
+                if (run->watch == event->wd || (event->mask & IN_Q_OVERFLOW)) {
                     run->dirty = true;
+                    run->moved = run->moved || (event->mask & (IN_MOVED_TO | IN_Q_OVERFLOW));
+                }
             at += sizeof(*event) + event->len;
         }
     for (struct run *run = shims->runs; run; run = run->next)
         if (run->dirty && !run->ended) {
-            run->dirty = false;
-            look(run);
+            bool files = run->moved;
+            run->dirty = run->moved = false;
+            look(run, files);
         }
 }
 
@@ -221,8 +225,8 @@ static void look_at_all(void *arg)
             continue;
         again = again || run->watch < 0;
         if (run->dirty || run->watch < 0)
-            look(run);
-        run->dirty = false;
+            look(run, true);
+        run->dirty = run->moved = false;
     }
     if (again)
         loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop) + LOOK_MS,
@@ -234,7 +238,7 @@ static int run_watch(struct run *run, struct error *err)
     struct launcher_shim *shims = run->owner;
     if (shims->notify_fd >= 0)
         run->watch = inotify_add_watch(shims->notify_fd, run->dir.path, IN_MOVED_TO | IN_MODIFY);
-    run->dirty = true;
+    run->dirty = run->moved = true;
     loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop), look_at_all, shims);
     return loop_watch(shims->loop, run->shim.pidfd, EPOLLIN, shim_gone, run, err);
 }
@@ -282,12 +286,28 @@ static void start_notices(struct launcher_shim *shims)
     }
 }
 
+static bool job_runs(const struct launcher_shim *shims, const char *job)
+{
+    for (const struct run *run = shims->runs; run; run = run->next)
+        if (strcmp(run->key.job, job) == 0)
+            return true;
+    return false;
+}
+
+static bool is_known(void *arg, const struct worker_key *key, bool whole_job)
+{
+    struct launcher_shim *shims = arg;
+    return whole_job ? job_runs(shims, key->job) : run_find(shims, key) != NULL;
+}
+
 static int shims_open(void *self, const struct launcher_events *events, struct error *err)
 {
     struct launcher_shim *shims = self;
     struct disk *disk = &shims->env->disk;
     char **names;
-    int rc = disk->make_dirs(disk->self, shims->dir, 0711, err);
+    int rc = disk->make_dirs(disk->self, shims->dir, 0700, err);
+    if (!rc)
+        rc = workplace_make(&shims->place, err);
     if (!rc)
         rc = disk->list(disk->self, shims->dir, &names, err);
     if (rc)
@@ -297,6 +317,7 @@ static int shims_open(void *self, const struct launcher_events *events, struct e
     for (char **name = names; *name; name++)
         adopt_one(shims, *name);
     free(names);
+    workplace_sweep(&shims->place, is_known, shims);
     return 0;
 }
 
@@ -316,6 +337,36 @@ static void shims_close(void *self)
         close(shims->notify_fd);
     }
     shims->notify_fd = -1;
+}
+
+/* A living shim of the same job: its namespaces are the job's. */
+static const struct run *run_beside(const struct run *run)
+{
+    for (const struct run *other = run->owner->runs; other; other = other->next)
+        if (other != run && !other->ended && other->shim.pidfd >= 0 && other->user == run->user &&
+            strcmp(other->key.job, run->key.job) == 0 &&
+            proc_alive(other->shim.pid, other->shim.start_ticks))
+            return other;
+    return NULL;
+}
+
+static int spawn_in_namespaces(struct run *run, const struct proc_spawn *how, struct error *err)
+{
+    struct proc_spawn confined = *how;
+    char tmp[RUNDIR_PATH_MAX];
+    const struct run *other = run_beside(run);
+    struct namespace_entry entry = {
+        .have = &run->owner->namespaces, .tmp = tmp, .mounts_fd = -1, .ipc_fd = -1};
+    int rc = entry.have->tmp ? workplace_tmp(&run->owner->place, run->key.job, tmp, err) : 0;
+    if (rc)
+        return rc;
+    if (other)
+        namespace_open(other->shim.pid, &entry);
+    confined.confine = namespace_enter;
+    confined.confine_arg = &entry;
+    rc = proc_spawn(&confined, &run->shim, err);
+    namespace_close(&entry);
+    return rc;
 }
 
 static int spawn_shim(struct run *run, struct error *err)
@@ -345,7 +396,8 @@ static int spawn_shim(struct run *run, struct error *err)
                              .fd_count = 1,
                              .new_session = true,
                              .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0};
-    rc = proc_spawn(&how, &run->shim, err);
+    bool other_user = run->user != (int64_t)geteuid();
+    rc = other_user ? spawn_in_namespaces(run, &how, err) : proc_spawn(&how, &run->shim, err);
     if (rc)
         run->shim.pidfd = -1;
     if (procs_fd >= 0)
@@ -354,14 +406,27 @@ static int spawn_shim(struct run *run, struct error *err)
     return rc;
 }
 
+/* A run with its directory, or the reason why there is none: then nothing was started. */
+static int start_run(struct run *run, const struct launch *launch, struct error *err)
+{
+    struct launcher_shim *shims = run->owner;
+    struct arena arena = {0};
+    char work[RUNDIR_PATH_MAX], token[RUNDIR_PATH_MAX];
+    struct run_launch record = {.launch = *launch, .work = work, .home = shims->home};
+    int rc = workplace_work(&shims->place, &run->key, work, err);
+    if (!rc)
+        rc = workplace_token(&record, token, &arena, err);
+    if (!rc) {
+        run_mark(run, &record.launch);
+        rc = rundir_create(&run->dir, &record, err);
+    }
+    arena_fini(&arena);
+    return rc;
+}
+
 static int shims_start(void *self, const struct launch *launch, struct error *err)
 {
     struct launcher_shim *shims = self;
-    struct run_launch record = {.launch = *launch,
-                                .change_user = shims->change_user,
-                                .uid = shims->uid,
-                                .gid = shims->gid,
-                                .home = shims->home};
     if (run_find(shims, &launch->key))
         return error_set(err, E_ALREADY_EXISTS, "worker was started before");
     struct run *run = run_new(shims, &launch->key, err);
@@ -369,10 +434,7 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
         return err ? err->code : E_INVALID_ARGUMENT;
     run->generation = launch->generation;
     run->rank = launch->rank;
-    const char *token = environment_get(launch->envp, "MUSTER_WORKER_TOKEN");
-    if (token)
-        (void)str_printf(run->mark, sizeof(run->mark), "MUSTER_WORKER_TOKEN=%s", token);
-    int rc = rundir_create(&run->dir, &record, err);
+    int rc = start_run(run, launch, err);
     if (rc == E_ALREADY_EXISTS) {
         free(run);
         return rc;
@@ -439,6 +501,16 @@ static void shims_acknowledge(void *self, const struct worker_key *key, uint64_t
         run_acknowledge(run, next);
 }
 
+/* The run directory last: as long as there is one, an agent knows of it. */
+static void remove_run(struct run *run)
+{
+    struct launcher_shim *shims = run->owner;
+    workplace_remove_worker(&shims->place, &run->key);
+    if (!job_runs(shims, run->key.job))
+        workplace_remove_job(&shims->place, run->key.job);
+    workplace_remove(&shims->place, run->dir.path);
+}
+
 static void shims_forget(void *self, const struct worker_key *key)
 {
     struct launcher_shim *shims = self;
@@ -450,8 +522,14 @@ static void shims_forget(void *self, const struct worker_key *key)
         at = &(*at)->next;
     *at = run->next;
     run_unwatch(run);
-    (void)shims->env->disk.remove_tree(shims->env->disk.self, run->dir.path, NULL);
+    remove_run(run);
     free(run);
+}
+
+static int64_t shims_owner(void *self, const struct worker_key *key)
+{
+    const struct run *run = run_find(self, key);
+    return run ? run->user : -1;
 }
 
 int launcher_shim_new(const struct launcher_shim_options *options, struct env *env,
@@ -461,13 +539,13 @@ int launcher_shim_new(const struct launcher_shim_options *options, struct env *e
     if (!shims)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a launcher");
     shims->env = env;
-    shims->loop = loop;
+    shims->loop = shims->place.loop = loop;
+    shims->place.disk = &env->disk;
     shims->notify_fd = -1;
-    shims->change_user = options->change_user;
-    shims->uid = options->uid;
-    shims->gid = options->gid;
     shims->home = options->home;
-    bool fits = str_copy(shims->dir, sizeof(shims->dir), options->dir) == 0;
+    shims->namespaces = options->namespaces;
+    bool fits = str_copy(shims->dir, sizeof(shims->dir), options->dir) == 0 &&
+                workplace_init(&shims->place, options->work_dir, options->tmp_dir) == 0;
     for (; fits && options->shim_argv[shims->shim_argc]; shims->shim_argc++) {
         fits = shims->shim_argc < SHIM_ARGS_MAX;
         if (fits)
@@ -505,5 +583,6 @@ struct launcher launcher_shim_face(struct launcher_shim *shims)
         .read_output = shims_read_output,
         .acknowledge = shims_acknowledge,
         .forget = shims_forget,
+        .owner = shims_owner,
     };
 }

@@ -6,10 +6,8 @@
 #ifndef SUPERVISOR_LAUNCHER_SHIM_H
 #define SUPERVISOR_LAUNCHER_SHIM_H
 
-#include <stdbool.h>
-#include <sys/types.h>
-
 #include "agent/supervisor/cgroup.h"
+#include "agent/supervisor/namespace.h"
 #include "agent/supervisor/launcher.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
@@ -18,12 +16,12 @@ struct launcher_shim;
 
 struct launcher_shim_options {    /* copied */
     const char *dir;              /* of the run directories; made if need be */
+    const char *work_dir;         /* of the workers' own folders; made if need be */
     const char *const *shim_argv; /* NULL-terminated start of the shim's command, e.g.
                                      {"/proc/self/exe", "shim"}; "--dir RUNDIR" is added */
-    bool change_user;             /* workers run as uid, gid; needs root */
-    uid_t uid;
-    gid_t gid;
-    struct cgroup_home home; /* of workers' cgroups */
+    const char *tmp_dir;          /* of the folders that jobs see as /tmp; made if need be */
+    struct cgroup_home home;      /* of workers' cgroups */
+    struct namespaces namespaces; /* that workers of other users get */
 };
 
 int launcher_shim_new(const struct launcher_shim_options *options, struct env *env,

@@ -24,7 +24,7 @@ bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret
     struct worker_exit exit = {.signal = SIGKILL, .lost = true, .wall_ms = wall_ms};
     struct worker_stuck left = {.wall_ms = wall_ms};
     struct cgroup cgroup;
-    cgroup_open(run->worker.cgroup, &cgroup);
+    cgroup_open(run->worker.cgroup, run->worker.cgroup_pids, &cgroup);
     if (tree_kill_orphans(run->mark, &cgroup, &left) > 0) {
         *ret_stuck = left;
         return false;
@@ -37,6 +37,17 @@ bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret
     return true;
 }
 
+void run_mark(struct run *run, const struct launch *launch)
+{
+    static const char *const names[] = {"MUSTER_WORKER_TOKEN_FILE", "MUSTER_WORKER_TOKEN"};
+    run->user = launch->user ? launch->user->uid : geteuid();
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !run->mark[0]; i++) {
+        const char *value = environment_get(launch->envp, names[i]);
+        if (value)
+            (void)str_printf(run->mark, sizeof(run->mark), "%s=%s", names[i], value);
+    }
+}
+
 static int read_launch(struct run *run, struct worker_memory *memory, struct error *err)
 {
     struct arena arena = {0};
@@ -45,11 +56,12 @@ static int read_launch(struct run *run, struct worker_memory *memory, struct err
     if (!rc) {
         run->generation = launch.launch.generation;
         run->rank = launch.launch.rank;
-        const char *token = environment_get(launch.launch.envp, "MUSTER_WORKER_TOKEN");
-        if (token) {
-            (void)str_printf(run->mark, sizeof(run->mark), "MUSTER_WORKER_TOKEN=%s", token);
+        const char *token = launch.launch.token;
+        if (!token[0]) /* an older agent's */
+            token = environment_get(launch.launch.envp, "MUSTER_WORKER_TOKEN");
+        if (token)
             (void)str_copy(memory->tokens[0], sizeof(memory->tokens[0]), token);
-        }
+        run_mark(run, &launch.launch);
     }
     arena_fini(&arena);
     return rc;

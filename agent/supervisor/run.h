@@ -20,18 +20,22 @@ struct run {
     struct run_worker worker;
     bool started;              /* its worker.json was seen */
     bool ended;                /* nothing more will happen to it */
+    int64_t user;              /* uid of the worker */
     struct worker_stuck stuck; /* as it was told last */
     const char *orphaned;      /* why its shim is gone without a record; NULL = it is not */
     int64_t orphaned_ms;       /* since when */
     int pending_signal;        /* for the shim, as soon as it can take it; 0 = none */
     int kills;                 /* how often its end was demanded */
     int watch;                 /* of inotify, -1 = none */
-    bool dirty;                /* inotify named it in this turn */
+    bool dirty, moved;         /* inotify named it in this turn, and that a file came */
     uint64_t seen_bytes;       /* of output that was announced */
     struct run_acked acked, batch_end;
     uint64_t freed_bytes; /* of the output file, given back to the file system */
     struct run *next;
 };
+
+/* What names its processes to tree_kill_orphans, from its environment; and whom it runs as. */
+void run_mark(struct run *run, const struct launch *launch);
 
 /* Read what there is in the directory of a run that an earlier agent started, and find out how it
  * stands; a shim that is gone without a record is settled here. */

@@ -17,7 +17,7 @@
 
 enum {
     FILE_MODE = 0600, /* tokens, and what a tenant's program wrote */
-    DIRECTORY_MODE = 0711,
+    DIRECTORY_MODE = 0700,
 };
 
 int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, struct error *err)
@@ -199,20 +199,55 @@ static void put_home(struct writer *w, const struct cgroup_home *home)
 {
     put_number(w, "cgroup_kind", home->kind);
     put_text(w, "cgroup_home", home->path);
+    put_text(w, "cgroup_pids", home->pids);
     put_text(w, "cgroup_why", home->why);
+}
+
+/* In a folder that only the agent writes to. */
+static int write_token(const struct run_launch *how, struct error *err)
+{
+    const struct launch *launch = &how->launch;
+    const struct launch_user *user = launch->user;
+    size_t size = strlen(launch->token);
+    (void)unlink(how->token);
+    int fd = open(how->token, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", how->token);
+    bool fine = write(fd, launch->token, size) == (ssize_t)size && fchmod(fd, 0400) == 0 &&
+                (!user || fchown(fd, user->uid, user->gid) == 0);
+    int problem = errno;
+    close(fd);
+    return fine ? 0 : error_errno(err, problem, "%s", how->token);
+}
+
+static void put_user(struct writer *w, const struct launch_user *user)
+{
+    struct tree *list = tree_list(&w->arena);
+    put_bool(w, "change_user", user != NULL);
+    if (!user)
+        return;
+    for (int i = 0; i < user->groups_count && list && !w->rc; i++)
+        w->rc = tree_list_add(list, tree_integer(&w->arena, user->groups[i]));
+    put_number(w, "user", user->uid);
+    put_number(w, "group", user->gid);
+    put(w, "groups", list);
 }
 
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err)
 {
-    char work[RUNDIR_PATH_MAX];
-    int rc = rundir_file(dir, "work", work, err);
-    if (rc)
-        return rc;
     if (mkdir(dir->path, DIRECTORY_MODE))
         return error_errno(err, errno, "run directory %s", dir->path);
-    if (mkdir(work, 0700) || (how->change_user && chown(work, how->uid, how->gid)))
-        return error_errno(err, errno, "folder %s", work);
+    /* Of a run that was not forgotten wholly, with whatever its worker left there. */
+    int rc = dir->disk->remove_tree(dir->disk->self, how->work, err);
+    if (rc)
+        return rc;
     const struct launch *launch = &how->launch;
+    const struct launch_user *user = launch->user;
+    if (mkdir(how->work, DIRECTORY_MODE) || (user && lchown(how->work, user->uid, user->gid)))
+        return error_errno(err, errno, "folder %s", how->work);
+    rc = how->token && how->token[0] ? write_token(how, err) : 0;
+    if (rc)
+        return rc;
     struct writer w;
     writer_init(&w);
     put_text(&w, "job", launch->key.job);
@@ -222,13 +257,14 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     put_texts(&w, "argv", launch->argv);
     put_texts(&w, "envp", launch->envp);
     put_text(&w, "workdir", launch->workdir);
+    put_text(&w, "work", how->work);
+    put_text(&w, "token", launch->token ? launch->token : "");
     put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
+    put_number(&w, "processes", launch->processes);
     put_text(&w, "cores", launch->cores ? launch->cores : "");
     put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
     put_number(&w, "master_port", launch->master_port);
-    put_bool(&w, "change_user", how->change_user);
-    put_number(&w, "user", how->uid);
-    put_number(&w, "group", how->gid);
+    put_user(&w, launch->user);
     put_home(&w, &how->home);
     return writer_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
 }
@@ -257,7 +293,28 @@ static void get_home(const struct tree *map, struct cgroup_home *ret)
     int64_t kind = get_number(map, "cgroup_kind");
     ret->kind = kind == CGROUP_V1 || kind == CGROUP_V2 ? (enum cgroup_kind)kind : CGROUP_NONE;
     (void)str_copy(ret->path, sizeof(ret->path), get_text(map, "cgroup_home"));
+    (void)str_copy(ret->pids, sizeof(ret->pids), get_text(map, "cgroup_pids"));
     (void)str_copy(ret->why, sizeof(ret->why), get_text(map, "cgroup_why"));
+}
+
+static int get_user(const struct tree *map, struct arena *arena, const struct launch_user **ret)
+{
+    const struct tree *list = tree_get(map, "groups"), *child;
+    struct launch_user *user = arena_alloc(arena, sizeof(*user));
+    int64_t group;
+    *ret = NULL;
+    if (!user)
+        return E_RESOURCE_EXHAUSTED;
+    if (!get_bool(map, "change_user"))
+        return 0;
+    *user = (struct launch_user){.uid = (uid_t)get_number(map, "user"),
+                                 .gid = (gid_t)get_number(map, "group")};
+    if (list && list->kind == TREE_LIST)
+        tree_each(child, list)
+            if (user->groups_count < AGENT_GROUPS_MAX && tree_read_i64(child, &group, NULL) == 0)
+                user->groups[user->groups_count++] = (gid_t)group;
+    *ret = user;
+    return 0;
 }
 
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
@@ -277,13 +334,15 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     launch->generation = (uint64_t)get_number(map, "generation");
     launch->rank = (uint32_t)get_number(map, "rank");
     launch->workdir = get_text(map, "workdir");
+    run.work = get_text(map, "work");
+    launch->token = get_text(map, "token");
     launch->memory_bytes = (uint64_t)get_number(map, "memory_bytes");
+    launch->processes = (uint32_t)get_number(map, "processes");
     launch->cores = get_text(map, "cores");
     launch->master_addr = get_text(map, "master_addr");
     launch->master_port = (uint16_t)get_number(map, "master_port");
-    run.change_user = get_bool(map, "change_user");
-    run.uid = (uid_t)get_number(map, "user");
-    run.gid = (gid_t)get_number(map, "group");
+    if (get_user(map, arena, &launch->user))
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s/launch.json", dir->path);
     get_home(map, &run.home);
     *ret = run;
     return 0;
@@ -343,6 +402,7 @@ int rundir_write_worker(const struct rundir *dir, const struct run_worker *worke
     writer_init(&w);
     put_process(&w, &worker->process);
     put_text(&w, "cgroup", worker->cgroup);
+    put_text(&w, "cgroup_pids", worker->cgroup_pids);
     put_text(&w, "start_error", worker->start_error);
     put_number(&w, "start_code", worker->start_code);
     return writer_store(&w, dir, "worker.json", FILE_MODE, err);
@@ -356,6 +416,7 @@ int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct 
     if (!rc) {
         get_process(map, &ret->process);
         (void)str_copy(ret->cgroup, sizeof(ret->cgroup), get_text(map, "cgroup"));
+        (void)str_copy(ret->cgroup_pids, sizeof(ret->cgroup_pids), get_text(map, "cgroup_pids"));
         (void)str_copy(ret->start_error, sizeof(ret->start_error), get_text(map, "start_error"));
         ret->start_code = (int)get_number(map, "start_code");
     }
@@ -402,13 +463,13 @@ int rundir_write_stuck(const struct rundir *dir, const struct worker_stuck *stuc
 
 static void get_pids(const struct tree *map, struct worker_stuck *ret)
 {
-    const struct tree *list = tree_get(map, "pids");
+    const struct tree *list = tree_get(map, "pids"), *pid;
     ret->count = 0;
     if (!list || list->kind != TREE_LIST)
         return;
-    for (const struct tree *pid = tree_first(list); pid && ret->count < AGENT_STUCK_PIDS_MAX;
-         pid = pid->next)
-        if (tree_read_i64(pid, &ret->pids[ret->count], NULL) == 0)
+    tree_each(pid, list)
+        if (ret->count < AGENT_STUCK_PIDS_MAX &&
+            tree_read_i64(pid, &ret->pids[ret->count], NULL) == 0)
             ret->count++;
 }
 

@@ -15,10 +15,12 @@
  *   memory.json  agent  worker_memory (secret)
  *   acked.json   agent  how far the output was acknowledged
  *   shim.log     shim   its complaints
- *   work/               where the command starts if the job names no folder
  *
- * All files are the agent's user's alone (0600): other tenants' programs run on the same machine.
- * Folders can be passed through (0711), for work/ belongs to the worker's user.
+ * Files and directory are the agent's user's alone (0600, 0700): other tenants' programs run on the
+ * same machine. What belongs to the worker's user lies apart from it: DATA/work/<job>.<uid> (0700),
+ * where the command starts if the job names no folder, and DATA/work/<job>.<uid>.token (0400),
+ * which MUSTER_WORKER_TOKEN_FILE names: a process's environment is shown in more places than a
+ * file.
  */
 #ifndef SUPERVISOR_RUNDIR_H
 #define SUPERVISOR_RUNDIR_H
@@ -46,9 +48,8 @@ struct rundir { /* plain; disk is borrowed */
 
 struct run_launch {       /* launch.json: struct launch and the choices of the node */
     struct launch launch; /* in the arena it was read into */
-    bool change_user;
-    uid_t uid;
-    gid_t gid;
+    const char *work;     /* absolute; the worker's own folder */
+    const char *token;    /* absolute; the file with its token, "" = none */
     struct cgroup_home home;
 };
 
@@ -61,6 +62,7 @@ struct run_process { /* names a process on this machine, also after a reboot */
 struct run_worker { /* worker.json */
     struct run_process process;
     char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
+    char cgroup_pids[RUNDIR_PATH_MAX];           /* as struct cgroup's */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
     int start_code;                              /* with start_error */
 };
@@ -75,7 +77,7 @@ int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, s
 int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct error *err);
 int rundir_parse_name(const char *name, struct worker_key *ret);
 
-/* The directory and launch.json. E_ALREADY_EXISTS if it was ever made. */
+/* The directory, how->work, how->token and launch.json. E_ALREADY_EXISTS if it was ever made. */
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err);
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err);

@@ -13,7 +13,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,8 +36,9 @@ enum {
     /* The agent protects itself from the kernel's OOM killer. Its workers are what should go when
      * the machine is out of memory, before anything else that runs there. */
     WORKER_OOM_SCORE = 500,
-    STUCK_MS = TREE_ROUNDS_MAX * TREE_ROUND_MS, /* what SIGKILL does not end within it is stuck */
-    STUCK_ROUND_MS = 500,                       /* and is looked at this often */
+    ROUND_MS = 10,        /* between two looks at what SIGKILL should have ended */
+    STUCK_MS = 3000,      /* what it does not end within it is stuck, */
+    STUCK_ROUND_MS = 500, /* and looked at this often */
 };
 
 struct shim {
@@ -167,29 +167,30 @@ static bool pin(const char *cores, cpu_set_t *ret_own)
 static int spawn(struct shim *shim, struct proc *ret, struct error *err)
 {
     int ends[OUTPUT_STREAMS] = {-1, -1};
-    char work[RUNDIR_PATH_MAX];
     const struct launch *launch = &shim->run.launch;
+    const struct launch_user *user = launch->user;
     int rc = open_output(shim, ends, err);
-    if (!rc)
-        rc = rundir_file(&shim->dir, "work", work, err);
     if (rc)
         return rc;
-    int procs_fd = cgroup_procs_fd(&shim->cgroup);
+    int procs_fd = cgroup_procs_fd(&shim->cgroup), pids_fd = cgroup_pids_fd(&shim->cgroup);
     struct proc_fd fds[] = {{ends[OUTPUT_STDOUT], 1}, {ends[OUTPUT_STDERR], 2}};
     struct proc_spawn how = {
         .path = launch->argv[0],
         .argv = launch->argv,
         .envp = launch->envp,
-        .cwd = launch->workdir[0] ? launch->workdir : work,
+        .cwd = launch->workdir[0] ? launch->workdir : shim->run.work,
         .fds = fds,
         .fd_count = 2,
         .new_session = true,
         .no_new_privileges = true,
         .parent_death_signal = SIGKILL,
-        .change_user = shim->run.change_user,
-        .uid = shim->run.uid,
-        .gid = shim->run.gid,
+        .change_user = user != NULL,
+        .uid = user ? user->uid : 0,
+        .gid = user ? user->gid : 0,
+        .groups = user ? user->groups : NULL,
+        .group_count = user ? (size_t)user->groups_count : 0,
         .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
+        .cgroup_pids_fd = pids_fd > 0 ? pids_fd : 0,
         .oom_score_min = WORKER_OOM_SCORE,
     };
     cpu_set_t own;
@@ -203,17 +204,9 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
     close(ends[OUTPUT_STDERR]);
     if (procs_fd >= 0)
         close(procs_fd);
+    if (pids_fd >= 0)
+        close(pids_fd);
     return rc;
-}
-
-/* Before the start, so that the sentence names the folder. */
-static int check_workdir(const struct shim *shim, struct error *err)
-{
-    struct stat status;
-    const char *workdir = shim->run.launch.workdir;
-    if (workdir[0] && stat(workdir, &status))
-        return error_errno(err, errno, "cannot start in %s on this node", workdir);
-    return 0;
 }
 
 static int start(struct shim *shim, struct error *err)
@@ -224,12 +217,11 @@ static int start(struct shim *shim, struct error *err)
     const struct launch *launch = &shim->run.launch;
     int rc = launch->master_port ? check_port(launch->master_port, err) : 0;
     if (!rc)
-        rc = check_workdir(shim, err);
-    if (!rc)
         rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
                         (unsigned long long)launch->key.uid, (int)getpid());
     if (!rc) {
-        cgroup_create(&shim->run.home, name, launch->memory_bytes, &shim->cgroup);
+        struct cgroup_limits limits = {launch->memory_bytes, launch->processes};
+        cgroup_create(&shim->run.home, name, &limits, &shim->cgroup);
         if (shim->cgroup.why[0])
             dprintf(STDERR_FILENO, "%s\n", shim->cgroup.why);
         rc = spawn(shim, &proc, err);
@@ -245,6 +237,7 @@ static int start(struct shim *shim, struct error *err)
     (void)run_process_of(proc.pid, &record.process, NULL); /* it may be gone already: then 0 */
     record.process.pid = proc.pid;
     (void)str_copy(record.cgroup, sizeof(record.cgroup), shim->cgroup.path);
+    (void)str_copy(record.cgroup_pids, sizeof(record.cgroup_pids), shim->cgroup.pids);
     proc_close(&proc);
     return rundir_write_worker(&shim->dir, &record, err);
 }
@@ -382,12 +375,12 @@ static void describe(struct shim *shim, struct worker_exit *ret)
 /* For as long as it takes: a slot whose processes go on is not free. */
 static void end_tree(struct shim *shim, struct worker_exit *exit)
 {
-    bool ended = tree_end_own(&shim->cgroup, TREE_ROUNDS_MAX, TREE_ROUND_MS);
+    bool ended = tree_end_own(&shim->cgroup, STUCK_MS, ROUND_MS);
     while (!ended) {
         drain(shim);
         output_last(&shim->output, exit->last_output);
         record_stuck(shim, exit);
-        ended = tree_end_own(&shim->cgroup, 1, STUCK_ROUND_MS);
+        ended = tree_end_own(&shim->cgroup, 0, STUCK_ROUND_MS);
     }
 }
 

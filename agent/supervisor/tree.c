@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "common/env/proc.h"
 
 enum { ENVIRON_MAX_BYTES = 256 << 10, PROC_PATH_BYTES = 64 };
@@ -20,7 +21,7 @@ int tree_kill_own(const struct cgroup *cgroup)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    int killed = cgroup_kill(cgroup);
+    int killed = cgroup_kill(cgroup, NULL, 0);
     if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
         for (size_t i = 0; i < count; i++)
             kill(pids[i], SIGKILL);
@@ -28,10 +29,12 @@ int tree_kill_own(const struct cgroup *cgroup)
     return killed > (int)count ? killed : (int)count;
 }
 
-bool tree_end_own(const struct cgroup *cgroup, int rounds, int round_ms)
+bool tree_end_own(const struct cgroup *cgroup, int most_ms, int round_ms)
 {
     struct timespec round_time = {.tv_sec = round_ms / 1000, .tv_nsec = round_ms % 1000 * 1000000L};
-    for (int round = 0; round < rounds; round++) {
+    const struct clock clock = clock_os();
+    int64_t due_ms = clock.now_ms(clock.self) + most_ms;
+    do {
         int left = tree_kill_own(cgroup);
         pid_t reaped;
         do
@@ -40,7 +43,7 @@ bool tree_end_own(const struct cgroup *cgroup, int rounds, int round_ms)
         if (left == 0 && reaped < 0 && errno == ECHILD)
             return true;
         nanosleep(&round_time, NULL);
-    }
+    } while (clock.now_ms(clock.self) < due_ms);
     return false;
 }
 
@@ -58,24 +61,24 @@ static void name_pid(struct worker_stuck *stuck, pid_t pid)
     stuck->count += stuck->count < AGENT_STUCK_PIDS_MAX;
 }
 
-static void name_cgroup(struct worker_stuck *stuck, const struct cgroup *cgroup)
+/* There may be more than were listed. */
+static void name_pids(struct worker_stuck *stuck, const pid_t listed[AGENT_STUCK_PIDS_MAX],
+                      int count)
 {
-    pid_t pids[AGENT_STUCK_PIDS_MAX];
-    int count = cgroup_list(cgroup, pids, AGENT_STUCK_PIDS_MAX);
     for (int i = 0; i < count && i < AGENT_STUCK_PIDS_MAX; i++)
-        name_pid(stuck, pids[i]);
+        name_pid(stuck, listed[i]);
 }
 
 void tree_list_own(const struct cgroup *cgroup, struct worker_stuck *ret)
 {
-    pid_t *pids = NULL;
+    pid_t *pids = NULL, listed[AGENT_STUCK_PIDS_MAX];
     size_t count = 0;
     ret->count = 0;
     if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
         for (size_t i = 0; i < count; i++)
             name_pid(ret, pids[i]);
     free(pids);
-    name_cgroup(ret, cgroup);
+    name_pids(ret, listed, cgroup_list(cgroup, listed, AGENT_STUCK_PIDS_MAX));
 }
 
 static bool has_entry(const char *block, size_t size, const char *entry)
@@ -109,9 +112,10 @@ static bool carries_mark(pid_t pid, const char *mark, char *block)
 
 int tree_kill_orphans(const char *mark, const struct cgroup *cgroup, struct worker_stuck *ret)
 {
+    pid_t pids[AGENT_STUCK_PIDS_MAX];
+    int killed = cgroup_kill(cgroup, pids, AGENT_STUCK_PIDS_MAX);
     ret->count = 0;
-    name_cgroup(ret, cgroup);
-    int killed = cgroup_kill(cgroup);
+    name_pids(ret, pids, killed);
     DIR *proc = mark[0] ? opendir("/proc") : NULL;
     char *block = malloc(ENVIRON_MAX_BYTES);
     struct dirent *entry;

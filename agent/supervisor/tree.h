@@ -11,14 +11,13 @@
 #include "agent/core/launch.h"
 #include "agent/supervisor/cgroup.h"
 
-enum { TREE_ROUND_MS = 10, TREE_ROUNDS_MAX = 300 };
-
 /* SIGKILL to all descendants of this process and all of the cgroup, once. How many there were. */
 int tree_kill_own(const struct cgroup *cgroup);
 
-/* Again and again, reaping, until none is left; false if some stayed after `rounds` of `round_ms`.
- * Blocks. For a process whose only children are the worker's. */
-bool tree_end_own(const struct cgroup *cgroup, int rounds, int round_ms);
+/* Again and again, `round_ms` apart, reaping, until none is left; false if some stayed though
+ * `most_ms` have passed, of which looking through a large /proc may take a good part. Blocks. For a
+ * process whose only children are the worker's. */
+bool tree_end_own(const struct cgroup *cgroup, int most_ms, int round_ms);
 
 /* Name the processes of this process's tree and of the cgroup in ret->pids. Zombies are among them
  * until they are reaped. */

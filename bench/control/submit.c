@@ -9,6 +9,8 @@
 
 #include "common/env/env.h"
 #include "common/loop/loop.h"
+#include "common/base/token.h"
+#include "common/env/net_url.h"
 #include "common/rpc/client.h"
 #include "proto/client.pb-c.h"
 
@@ -86,12 +88,15 @@ int main(int argc, char **argv)
     }
     bench.left = bench.unanswered = strtol(argv[4], NULL, 10);
     bench.nodes = (uint32_t)strtoul(argv[5], NULL, 10);
-    int rc = loop_new(&bench.loop, &err);
+    char address[NET_ADDRESS_MAX];
+    int rc = net_address_secure(argv[1], NULL, token_pin(argv[2]), address, &err);
+    if (rc == 0)
+        rc = loop_new(&bench.loop, &err);
     if (rc == 0)
         rc = env_os_init(&bench.env, bench.loop, &err);
     for (int i = 0; rc == 0 && i < clients; i++) {
         submitters[i].bench = &bench;
-        rc = rpc_client_new(&bench.env, bench.loop, argv[1], argv[2], &submitters[i].client, &err);
+        rc = rpc_client_new(&bench.env, bench.loop, address, argv[2], &submitters[i].client, &err);
     }
     if (rc < 0) {
         fprintf(stderr, "submit: %s\n", err.text);

@@ -42,7 +42,8 @@ def measure(cluster, name, kill):
     kill(before)
     def probe():
         now = job(cluster, name)
-        return now if int(now.get("recoveries") or 0) > recoveries else None
+        over = int(now.get("recoveries") or 0) > recoveries and now.get("last_recovery_ms") is not None
+        return now if over else None
     after = wait_for("recovery", 30, probe, every=0.003)
     return time.monotonic() - start, int(after["last_recovery_ms"]) / 1000
 

@@ -60,8 +60,10 @@ void *arena_alloc(struct arena *arena, size_t size)
     struct arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->size - chunk->used < need) {
         chunk = chunk_new(arena, need);
-        if (!chunk)
+        if (!chunk) {
+            arena->out_of_memory = true;
             return NULL;
+        }
         chunk->next = arena->chunks;
         arena->chunks = chunk;
     }

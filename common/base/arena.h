@@ -5,6 +5,7 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_chunk;
@@ -13,6 +14,7 @@ struct arena { /* zeroed memory is a valid arena without allocations, limited to
     struct arena_chunk *chunks;
     size_t used_bytes; /* what callers asked for, rounded up */
     size_t max_bytes;
+    bool out_of_memory; /* a NULL came since arena_init because malloc had nothing */
 };
 
 enum { ARENA_DEFAULT_MAX_BYTES = 64 << 20, ARENA_CHUNK_BYTES = 4096 };

@@ -32,12 +32,53 @@ int token_compose(const char *role, const uint8_t secret[TOKEN_SECRET_BYTES], ch
     return 0;
 }
 
+static const char pin_mark = '.';
+
+/* How many characters are the token itself. */
+static size_t plain_length(const char *text)
+{
+    const char *mark = strchr(text, pin_mark);
+    return mark ? (size_t)(mark - text) : strlen(text);
+}
+
+const char *token_pin(const char *text)
+{
+    const char *mark = strchr(text, pin_mark);
+    return mark ? mark + 1 : NULL;
+}
+
+int token_plain(const char *text, char ret[TOKEN_MAX])
+{
+    size_t length = plain_length(text);
+    if (length >= TOKEN_MAX)
+        return E_OUT_OF_RANGE;
+    memcpy(ret, text, length);
+    ret[length] = '\0';
+    return 0;
+}
+
+static bool is_pin(const char *pin)
+{
+    uint8_t bytes[TOKEN_HASH_BYTES];
+    size_t size;
+    return strlen(pin) == TOKEN_PIN_LENGTH &&
+           base64url_decode(pin, bytes, sizeof(bytes), &size) == 0;
+}
+
 int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct error *err)
 {
-    size_t length = strnlen(text, TOKEN_MAX);
-    const char *role = text + sizeof(prefix) - 1;
+    char plain[TOKEN_MAX] = "";
+    const char *pin = token_pin(text);
+    if (token_plain(text, plain) != 0)
+        return error_set(err, E_UNAUTHENTICATED, "this is not a Muster token");
+    if (pin && !is_pin(pin))
+        return error_set(err, E_UNAUTHENTICATED,
+                         "the token is not complete: behind its dot stand %d characters",
+                         TOKEN_PIN_LENGTH);
+    size_t length = strlen(plain);
+    const char *role = plain + sizeof(prefix) - 1;
     const char *end = NULL;
-    if (length < TOKEN_MAX && strncmp(text, prefix, sizeof(prefix) - 1) == 0)
+    if (strncmp(plain, prefix, sizeof(prefix) - 1) == 0)
         end = strchr(role, '_');
     if (!end || !is_role(role, (size_t)(end - role)))
         return error_set(err, E_UNAUTHENTICATED, "this is not a Muster token");
@@ -45,8 +86,8 @@ int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct erro
         return error_set(err, E_UNAUTHENTICATED, "the token is not complete");
     size_t covered = length - CHECKSUM_LENGTH;
     char checksum[CHECKSUM_LENGTH + 1];
-    snprintf(checksum, sizeof(checksum), "%08x", crc32c(0, text, covered));
-    if (strcmp(text + covered, checksum) != 0)
+    snprintf(checksum, sizeof(checksum), "%08x", crc32c(0, plain, covered));
+    if (strcmp(plain + covered, checksum) != 0)
         return error_set(err, E_UNAUTHENTICATED, "the token is mistyped: its checksum is wrong");
     if (ret_role) {
         memcpy(ret_role, role, (size_t)(end - role));
@@ -57,7 +98,7 @@ int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct erro
 
 void token_hash(const char *text, uint8_t ret[TOKEN_HASH_BYTES])
 {
-    sha256(text, strlen(text), ret);
+    sha256(text, plain_length(text), ret);
 }
 
 bool bytes_equal_constant_time(const void *a, const void *b, size_t size)

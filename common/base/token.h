@@ -2,6 +2,9 @@
  * (the checksum covers everything before it), so that a mistyped or cut token can be told from a
  * revoked one without looking it up. Only the SHA-256 of a token is ever stored. No I/O: randomness
  * is given.
+ *
+ * Tokens are handed out with the pin of the cluster's key behind a dot (common/env/tls_key.h). It
+ * is no secret and no part of the token: it tells whoever uses the token which server may see it.
  */
 #ifndef BASE_TOKEN_H
 #define BASE_TOKEN_H
@@ -17,15 +20,23 @@ enum {
     TOKEN_HASH_BYTES = 32,
     TOKEN_ROLE_MAX = 15, /* lower-case letters */
     TOKEN_MAX = 80,      /* buffer for any token with its NUL */
+    TOKEN_PIN_LENGTH = 43,
+    TOKEN_TEXT_MAX = TOKEN_MAX + 1 + TOKEN_PIN_LENGTH, /* with its pin */
 };
 
 /* Compose a token. E_INVALID_ARGUMENT if the role is not 1..TOKEN_ROLE_MAX lower-case letters. */
 int token_compose(const char *role, const uint8_t secret[TOKEN_SECRET_BYTES], char ret[TOKEN_MAX]);
 
-/* E_UNAUTHENTICATED with the reason if it cannot be a token; else its role (may be NULL). */
+/* E_UNAUTHENTICATED with the reason if it cannot be a token, with or without a pin; else its role
+ * (may be NULL). */
 int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct error *err);
 
-/* What is stored and looked up. */
+/* The pin behind it, or NULL. */
+const char *token_pin(const char *text);
+/* Without its pin. E_OUT_OF_RANGE if it is longer than tokens are. */
+int token_plain(const char *text, char ret[TOKEN_MAX]);
+
+/* What is stored and looked up: the pin is not part of it. */
 void token_hash(const char *text, uint8_t ret[TOKEN_HASH_BYTES]);
 
 /* Compares all bytes whatever they hold, so that time tells nothing. */

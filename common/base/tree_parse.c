@@ -179,8 +179,10 @@ static int refuse_duplicates(const struct tree_parse *parse, const struct tree *
     struct tree *child;
     size_t n = 0;
     int rc = 0;
-    if (!sorted)
+    if (!sorted) {
+        parse->arena->out_of_memory = true;
         return tree_parse_out_of_memory(parse);
+    }
     tree_each(child, map)
         sorted[n++] = child;
     qsort(sorted, n, sizeof(struct tree *), by_key_then_place);

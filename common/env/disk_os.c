@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
-
-enum { WALK_FDS = 16 };
+#include "common/env/disk_remove.h"
 
 static int check_path(const char *path, struct error *err)
 {
@@ -226,29 +224,16 @@ static int make_dirs(void *self, const char *path, int mode, struct error *err)
     return problem ? error_errno(err, problem, "cannot create %s", path) : 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st;
-    (void)type;
-    (void)where;
-    return remove(path) < 0 && errno != ENOENT ? errno : 0;
-}
-
 /* Symbolic links are removed, not followed. */
 static int remove_tree(void *self, const char *path, struct error *err)
 {
-    struct stat st;
     (void)self;
     int rc = check_path(path, err);
     if (rc)
         return rc;
     if (path[strspn(path, "/.")] == '\0')
         return error_set(err, E_INVALID_ARGUMENT, "%s is not removed", path);
-    if (lstat(path, &st) < 0 && errno == ENOENT)
-        return 0;
-    int problem = nftw(path, remove_one, WALK_FDS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-    if (problem < 0)
-        problem = errno;
+    int problem = disk_remove(path);
     return problem ? error_errno(err, problem, "cannot remove %s", path) : 0;
 }
 

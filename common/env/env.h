@@ -62,5 +62,8 @@ struct loop;
 /* The real world on `loop`. env_fini waits for nothing: NNG sockets live as long as the process. */
 int env_os_init(struct env *env, struct loop *loop, struct error *err);
 void env_os_fini(struct env *env);
+/* The same with a network that dials this machine only (net_os.h). */
+int env_local_init(struct env *env, struct loop *loop, struct error *err);
+void env_local_fini(struct env *env);
 
 #endif

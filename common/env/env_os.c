@@ -1,17 +1,17 @@
 #include "common/env/clock_os.h"
 #include "common/env/disk_os.h"
 #include "common/env/env.h"
-#include "common/env/net_nng.h"
+#include "common/env/net_os.h"
 #include "common/env/rng_os.h"
 
 int env_os_init(struct env *env, struct loop *loop, struct error *err)
 {
     *env = (struct env){.clock = clock_os(), .rng = rng_os(), .disk = disk_os()};
-    return net_nng_init(&env->net, loop, err);
+    return net_os_init(&env->net, loop, err);
 }
 
 void env_os_fini(struct env *env)
 {
-    net_nng_fini(&env->net);
+    net_os_fini(&env->net);
     *env = (struct env){0};
 }

@@ -1,6 +1,6 @@
-/* Requests and answers as bytes: what RPC stands on. Real: net_nng (dialers,
- * and listeners with TLS) and net_listener (listeners at tcp:// and ipc://); simulated: tests/sim
- * (loss, duplication, delay, reordering, partitions).
+/* Requests and answers as bytes: what RPC stands on. Real: net_listener (listeners), net_nng
+ * (dialers of tcp:// and ipc://) and net_tls_dialer (of tls+tcp://); simulated: tests/sim (loss,
+ * duplication, delay, reordering, partitions).
  *
  * A listener hands each arriving request to its handler with a number; the program answers that
  * number once, at any later time (a long poll simply answers late), from the loop thread. A dialer
@@ -19,10 +19,14 @@ enum {
     NET_MESSAGE_MAX_BYTES = 8 << 20, /* larger ones are dropped with their connection */
     NET_URL_MAX = 256,
     NET_PEER_NAME_MAX = 64, /* with its NUL */
+    NET_PEER_KEY_MAX = 48,
 };
 
 struct net_listener;
 struct net_dialer;
+
+/* What a listener's program found out of a peer by its calls. */
+enum net_standing { NET_STRANGER, NET_CALLER, NET_AGENT, NET_STANDINGS };
 
 /* A request arrived. `bytes` are valid only during the call. `peer` numbers the connection it came
  * over; it is never used again after net_gone_fn was called for it. */
@@ -48,6 +52,15 @@ struct net {
     void (*answer)(struct net_listener *listener, uint64_t request, const void *bytes, size_t size);
     /* Who is at the other end, as "10.0.0.7"; "" where nobody can say. May be NULL. */
     void (*peer_name)(struct net_listener *listener, uint64_t peer, char ret[NET_PEER_NAME_MAX]);
+    /* The user of the process at the other end of a Unix socket, by the kernel's word; -1 where
+     * nobody can say. May be NULL. */
+    int64_t (*peer_uid)(struct net_listener *listener, uint64_t peer);
+    /* The key that it proved to own, as its pin (tls_key.h); "" where none was. May be NULL. */
+    void (*peer_key)(struct net_listener *listener, uint64_t peer, char ret[NET_PEER_KEY_MAX]);
+    /* A call of this peer was good, or (NET_STRANGER) refused for its token: how much the peer may
+     * hold, and how long it may stay, follows from it. After some refusals it is hung up on. From
+     * the first such word on (peer 0 is none) all peers are strangers at first. May be NULL. */
+    void (*judge)(struct net_listener *listener, uint64_t peer, enum net_standing standing);
     /* Refuse new requests; memory is kept for life (see docs: NNG 1.5.2 cannot close safely). */
     void (*close_listener)(struct net_listener *listener);
 
@@ -56,6 +69,9 @@ struct net {
     /* Copies bytes. Many calls may be in flight over one dialer, each with its own deadline. */
     int (*call)(struct net_dialer *dialer, const void *bytes, size_t size, int64_t timeout_ms,
                 net_answer_fn on_answer, void *arg, struct error *err);
+    /* Why it is not connected, as far as that is known: the last failure, or 0 with `ret`
+     * untouched. May be NULL. */
+    int (*dial_problem)(struct net_dialer *dialer, struct error *ret);
     /* Completes every pending call with E_CANCELLED and refuses new ones. */
     void (*close_dialer)(struct net_dialer *dialer);
 };

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/env/net_url.h"
 
@@ -86,9 +88,52 @@ static int bind_path(const char *url, int *ret_fd, struct error *err)
     return 0;
 }
 
+enum { HANDED_FIRST = 3, HANDED_MAX = 64 };
+
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr *b, socklen_t size)
+{
+    const struct sockaddr_in *v4 = (const void *)a, *other4 = (const void *)b;
+    const struct sockaddr_in6 *v6 = (const void *)a, *other6 = (const void *)b;
+    if (a->ss_family != b->sa_family)
+        return false;
+    if (a->ss_family == AF_INET && size >= sizeof(*v4))
+        return v4->sin_port == other4->sin_port && v4->sin_addr.s_addr == other4->sin_addr.s_addr;
+    return a->ss_family == AF_INET6 && size >= sizeof(*v6) && v6->sin6_port == other6->sin6_port &&
+           memcmp(&v6->sin6_addr, &other6->sin6_addr, sizeof(v6->sin6_addr)) == 0;
+}
+
+/* One that listens at `address` among those handed to this process, or -1. The port was never free
+ * then, and who connected while no program ran is served now. */
+static int handed_over(const struct addrinfo *address)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    int64_t owner, count;
+    if (!pid || !fds || parse_i64(pid, 1, INT32_MAX, &owner, NULL) != 0 || owner != getpid() ||
+        parse_i64(fds, 1, HANDED_MAX, &count, NULL) != 0)
+        return -1;
+    for (int fd = HANDED_FIRST; fd < HANDED_FIRST + count; fd++) {
+        struct sockaddr_storage bound = {0};
+        socklen_t size = sizeof(bound), flag_size = sizeof(int);
+        int listens = 0;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &flag_size) == 0 && listens &&
+            getsockname(fd, (struct sockaddr *)&bound, &size) == 0 &&
+            same_address(&bound, address->ai_addr, address->ai_addrlen)) {
+            int own = fcntl(fd, F_DUPFD_CLOEXEC, HANDED_FIRST + (int)count);
+            if (own >= 0 && fcntl(own, F_SETFL, O_NONBLOCK) == 0)
+                return own;
+            if (own >= 0)
+                close(own);
+        }
+    }
+    return -1;
+}
+
 static int bind_to(const struct addrinfo *address)
 {
     int on = 1;
+    int handed = handed_over(address);
+    if (handed >= 0)
+        return handed;
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;

@@ -10,18 +10,26 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/limits.h"
 #include "common/base/str.h"
 #include "common/env/net_bind.h"
+#include "common/env/net_handshake.h"
 #include "common/env/net_listener_internal.h"
+#include "common/env/net_standing.h"
+#include "common/env/net_url.h"
+#include "common/env/tls.h"
 
 enum {
-    PEERS_MAX = 65536, /* more are hung up on */
+    PEERS_LEAVING_MAX = 64, /* places for some that were hung up on and are not gone yet */
     ACCEPTS_PER_TURN = 64,
     ACCEPT_AGAIN_MS = 100, /* when there is no descriptor left for another connection */
 };
 
-static const struct net_patience usual_patience = {
-    .greeting_ms = 10000, .message_ms = 60000, .answer_ms = 30000, .sweep_ms = 5000};
+static const struct net_patience usual_patience = {.greeting_ms = 10000,
+                                                   .stranger_ms = MAX_STRANGER_S * 1000,
+                                                   .message_ms = 60000,
+                                                   .answer_ms = 30000,
+                                                   .sweep_ms = 5000};
 
 static void resume(void *arg)
 {
@@ -40,6 +48,19 @@ void listener_resume_soon(struct sp_listener *l)
         loop_timer_set(l->loop, &l->resume, loop_now_ms(l->loop), resume, l);
 }
 
+/* As it was when that end connected. */
+static int64_t uid_of_peer(int fd)
+{
+    struct ucred user;
+    socklen_t size = sizeof(user);
+    int domain = 0;
+    socklen_t domain_size = sizeof(domain);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) || domain != AF_UNIX ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size))
+        return -1;
+    return user.uid;
+}
+
 static void name_peer(const struct sockaddr_storage *address, char ret[NET_PEER_NAME_MAX])
 {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
@@ -52,10 +73,46 @@ static void name_peer(const struct sockaddr_storage *address, char ret[NET_PEER_
         (void)str_copy(ret, NET_PEER_NAME_MAX, "local");
 }
 
-static void welcome(struct sp_listener *l, int fd, const struct sockaddr_storage *address)
+static void welcome(struct sp_listener *l, int fd, struct tls_session *tls,
+                    const struct sockaddr_storage *address)
+{
+    struct peer *p = peer_new(l, fd, tls);
+    if (!p)
+        return;
+    name_peer(address, p->name);
+    if (!standing_enter(p)) {
+        peer_free(p);
+        return;
+    }
+    p->uid = uid_of_peer(fd);
+    if (tls)
+        (void)str_copy(p->key, sizeof(p->key), tls_peer_pin(tls));
+}
+
+/* Strangers make room for who comes, the address with the most of them first. */
+static bool has_place(struct sp_listener *l)
+{
+    size_t places = standing_places();
+    return l->numbers.count < places ||
+           (standing_make_room(l) && l->numbers.count < places + PEERS_LEAVING_MAX);
+}
+
+static void welcome_secure(void *arg, int fd, struct tls_session *tls,
+                           const struct sockaddr_storage *address)
+{
+    struct sp_listener *l = arg;
+    if (l->closed || !has_place(l)) {
+        tls_session_free(tls);
+        close(fd);
+        return;
+    }
+    welcome(l, fd, tls, address);
+}
+
+static void accepted(struct sp_listener *l, int fd, const struct sockaddr_storage *address)
 {
     int on = 1;
-    if (l->numbers.count >= PEERS_MAX) {
+    if (!l->handshakes && !has_place(l)) {
         close(fd);
         return;
     }
@@ -63,9 +120,10 @@ static void welcome(struct sp_listener *l, int fd, const struct sockaddr_storage
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     }
-    struct peer *p = peer_new(l, fd);
-    if (p)
-        name_peer(address, p->name);
+    if (l->handshakes)
+        handshakes_add(l->handshakes, fd, address);
+    else
+        welcome(l, fd, NULL, address);
 }
 
 static int watch(struct sp_listener *l, struct error *err);
@@ -89,7 +147,7 @@ static void accept_some(void *arg, int listening, uint32_t events)
         int fd =
             accept4(listening, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            welcome(l, fd, &address);
+            accepted(l, fd, &address);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             loop_unwatch(l->loop, listening);
             loop_timer_set(l->loop, &l->accept, loop_now_ms(l->loop) + ACCEPT_AGAIN_MS, watch_again,
@@ -111,6 +169,8 @@ static bool is_stuck(const struct sp_listener *l, const struct peer *p, int64_t 
     const struct net_patience *patience = &l->patience;
     if (!p->greeted)
         return now_ms - p->since_ms > patience->greeting_ms;
+    if (l->judges && p->standing == NET_STRANGER && now_ms - p->accepted_ms > patience->stranger_ms)
+        return true;
     if (p->unsent.size > 0)
         return now_ms - p->since_ms > patience->answer_ms;
     return p->received.size > 0 && list_empty(&p->resting) &&
@@ -134,23 +194,41 @@ void sp_listener_set_patience(struct sp_listener *l, const struct net_patience *
     loop_timer_set(l->loop, &l->sweep, loop_now_ms(l->loop) + patience->sweep_ms, sweep, l);
 }
 
-int sp_listener_new(struct loop *loop, const char *url, const struct net_service *service,
-                    struct sp_listener **ret, struct error *err)
+static int prepare_tls(struct sp_listener *l, const struct net_address *address, struct error *err)
+{
+    if (!address->key[0])
+        return error_set(err, E_INVALID_ARGUMENT, "cannot listen at %s: TLS needs a key",
+                         address->url);
+    int rc = tls_identity_new(address->key, &l->identity, err);
+    return rc != 0 ? rc
+                   : handshakes_new(l->loop, l->identity, welcome_secure, l, &l->handshakes, err);
+}
+
+static int listen_at(struct sp_listener *l, const struct net_address *address, struct error *err)
+{
+    char url[NET_URL_MAX];
+    int rc = address->tls ? prepare_tls(l, address, err) : 0;
+    if (rc == 0)
+        rc = net_bind(address->url, &l->fd, url, err);
+    if (rc == 0 && str_printf(l->url, sizeof(l->url), "%s%s", address->tls ? "tls+" : "", url) != 0)
+        rc = error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes",
+                       NET_URL_MAX - 1);
+    return rc == 0 ? watch(l, err) : rc;
+}
+
+int sp_listener_new(struct loop *loop, const struct net_address *address,
+                    const struct net_service *service, struct sp_listener **ret, struct error *err)
 {
     struct sp_listener *l = calloc(1, sizeof(*l));
     if (!l)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", url);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", address->url);
     l->loop = loop;
     l->service = *service;
-    l->unix_socket = net_bind_path(url) != NULL;
+    l->unix_socket = net_bind_path(address->url) != NULL;
+    l->fd = -1;
     list_init(&l->peers);
     list_init(&l->resting);
-    int rc = net_bind(url, &l->fd, l->url, err);
-    if (rc != 0) {
-        free(l);
-        return rc;
-    }
-    rc = watch(l, err);
+    int rc = listen_at(l, address, err);
     if (rc != 0) {
         sp_listener_free(l);
         return rc;
@@ -184,6 +262,33 @@ void sp_listener_peer_name(const struct sp_listener *l, uint64_t number,
     (void)str_copy(ret, NET_PEER_NAME_MAX, p ? p->name : "");
 }
 
+void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing standing)
+{
+    bool now = l->serving && l->serving->number == number;
+    struct peer *p = now ? l->serving : map_get(&l->numbers, number);
+    l->judges = true;
+    if (!p)
+        return;
+    if (standing != NET_STRANGER) {
+        p->refusals = 0;
+        standing_change(p, standing);
+    } else if (++p->refusals >= MAX_STRANGER_REFUSALS) {
+        p->doomed = true; /* once this one is answered */
+    }
+}
+
+int64_t sp_listener_peer_uid(const struct sp_listener *l, uint64_t number)
+{
+    const struct peer *p = map_get(&l->numbers, number);
+    return p ? p->uid : -1;
+}
+
+void sp_listener_peer_key(const struct sp_listener *l, uint64_t number, char ret[NET_PEER_KEY_MAX])
+{
+    const struct peer *p = map_get(&l->numbers, number);
+    (void)str_copy(ret, NET_PEER_KEY_MAX, p ? p->key : "");
+}
+
 void sp_listener_close(struct sp_listener *l)
 {
     struct peer *p;
@@ -193,6 +298,8 @@ void sp_listener_close(struct sp_listener *l)
     loop_timer_cancel(l->loop, &l->sweep);
     loop_timer_cancel(l->loop, &l->resume);
     loop_timer_cancel(l->loop, &l->accept);
+    if (l->fd < 0)
+        return;
     loop_unwatch(l->loop, l->fd);
     close(l->fd);
     if (l->unix_socket)
@@ -207,9 +314,12 @@ void sp_listener_free(struct sp_listener *l)
     if (!l)
         return;
     sp_listener_close(l);
+    handshakes_free(l->handshakes);
     while ((p = list_first(&l->peers, struct peer, link)))
         peer_free(p);
     map_fini(&l->numbers);
     map_fini(&l->open);
+    strmap_fini(&l->origins);
+    tls_identity_free(l->identity);
     free(l);
 }

@@ -1,6 +1,7 @@
-/* Listening at tcp:// and ipc:// urls on the loop's own thread: what NNG's REQ sockets dial,
- * without NNG. Its REP needs four wakes of threads for a request and its answer, which cost the
- * coordinator three quarters of a beat (docs/adr/0007-our-own-listener.md).
+/* Listening at tcp://, tls+tcp:// and ipc:// urls on the loop's own thread: what NNG's REQ sockets
+ * dial, without NNG. Its REP needs four wakes of threads for a request and its answer, which cost
+ * the coordinator three quarters of a beat (docs/adr/0007-our-own-listener.md). With TLS a
+ * connection is taken through its handshake by other threads (net_handshake.h) before it is here.
  *
  *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written
  *         │                      │ resting: not read from while max_in_flight requests are open, or
@@ -20,6 +21,7 @@
 #include "common/env/net.h"
 
 struct loop;
+struct net_address;
 struct sp_listener;
 
 struct net_service { /* whom requests go to; as net.listen says */
@@ -30,21 +32,26 @@ struct net_service { /* whom requests go to; as net.listen says */
 };
 
 struct net_patience { /* how long who does not go on is waited for; looked at each sweep_ms */
-    int64_t greeting_ms, message_ms, answer_ms, sweep_ms;
+    int64_t greeting_ms, stranger_ms, message_ms, answer_ms, sweep_ms;
 };
 
-int sp_listener_new(struct loop *loop, const char *url, const struct net_service *service,
-                    struct sp_listener **ret, struct error *err);
+int sp_listener_new(struct loop *loop, const struct net_address *address,
+                    const struct net_service *service, struct sp_listener **ret, struct error *err);
 void sp_listener_free(struct sp_listener *listener); /* NULL is fine; not from a callback of it */
 
 /* Other times than those above. */
 void sp_listener_set_patience(struct sp_listener *listener, const struct net_patience *patience);
 
-const char *sp_listener_url(const struct sp_listener *listener);
+const char *sp_listener_url(const struct sp_listener *listener); /* tls+tcp://, tcp://, ipc:// */
 void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,
                         size_t size);
+void sp_listener_judge(struct sp_listener *listener, uint64_t number, enum net_standing standing);
+int64_t sp_listener_peer_uid(const struct sp_listener *listener, uint64_t number);
 void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
                            char ret[NET_PEER_NAME_MAX]);
+/* As net.peer_key says. */
+void sp_listener_peer_key(const struct sp_listener *listener, uint64_t number,
+                          char ret[NET_PEER_KEY_MAX]);
 /* Closes all connections without a word; no callback after it. May be called from a callback. */
 void sp_listener_close(struct sp_listener *listener);
 

@@ -15,9 +15,15 @@
 enum {
     PEER_READ_BYTES = 64 << 10,       /* at once */
     PEER_READS_MAX = 16,              /* of one connection, then others have their turn */
-    PEER_UNSENT_MAX_BYTES = 64 << 20, /* who leaves more answers unread is hung up on */
-    HALF_MAX_BYTES = 256 << 20,       /* of all messages that are not whole; more are hung up on */
+    PEER_RECORD_BYTES = 16 << 10,     /* answers up to it are one record of TLS */
+    PEER_UNSENT_MAX_BYTES = 64 << 20, /* an agent that leaves more answers unread is hung up on */
+    PEER_MESSAGES_MAX = 256,          /* of one connection in a turn, but of an agent's */
 };
+
+struct handshakes;
+struct origin; /* net_standing.c */
+struct tls_identity;
+struct tls_session;
 
 struct sp_listener {
     struct loop *loop;
@@ -26,14 +32,22 @@ struct sp_listener {
     struct net_patience patience;
     bool unix_socket, closed;
     int fd;
-    size_t half_bytes;   /* in all peers' `received` */
-    struct list peers;   /* all */
-    struct list resting; /* those that may have sent what is not read yet, longest first */
-    struct map numbers;  /* number -> struct peer */
-    struct map open;     /* number of a request -> struct request */
+    bool judges;                /* it tells what it thinks of peers */
+    size_t half[NET_STANDINGS]; /* bytes in all peers' `received` */
+    size_t unsent_bytes;        /* of all but agents */
+    struct strmap origins;      /* address -> struct origin */
+    struct peer *serving;       /* whose request is being handled, or NULL */
+    struct list peers;          /* all */
+    struct list resting;        /* those that may have sent what is not read yet, longest first */
+    struct map numbers;         /* number -> struct peer */
+    struct map open;            /* number of a request -> struct request */
     uint64_t last_peer, last_request;
     struct loop_timer sweep, resume, accept;
-    uint8_t bytes[PEER_READ_BYTES]; /* just read; most messages are handled where they lie */
+    struct tls_identity *identity; /* NULL: without TLS, as the next */
+    struct handshakes *handshakes;
+    uint8_t bytes[PEER_READ_BYTES];    /* just read; most messages are handled where they lie */
+    uint8_t opened[PEER_READ_BYTES];   /* the same, decrypted */
+    uint8_t record[PEER_RECORD_BYTES]; /* an answer that is being encrypted */
 };
 
 struct peer {
@@ -44,13 +58,22 @@ struct peer {
     bool greeted;
     bool ended; /* its end was told: what it sent before is read, and nothing waited for */
     uint64_t number;
-    int64_t since_ms;    /* it was accepted, or what is unsent last became less */
-    int64_t begun_ms;    /* what is received began, or was last not asked for more */
-    size_t half_bytes;   /* its part of the listener's */
-    struct buf received; /* the start of a message */
-    struct buf unsent;   /* from unsent_at on: what its socket did not take */
+    int64_t since_ms; /* it was accepted, or what is unsent last became less */
+    int64_t begun_ms; /* what is received began, or was last not asked for more */
+    enum net_standing standing;
+    struct origin *origin;
+    bool doomed;  /* nothing of it is read any more */
+    int refusals; /* since its last good call */
+    int taken;    /* messages in this turn */
+    int64_t accepted_ms;
+    size_t half_bytes, unsent_bytes; /* its part of the listener's */
+    struct buf received;             /* the start of a message */
+    struct buf unsent;               /* from unsent_at on: what its socket did not take */
     size_t unsent_at;
+    struct tls_session *tls; /* NULL: without TLS */
     char name[NET_PEER_NAME_MAX];
+    int64_t uid; /* of a Unix socket's other end, else -1 */
+    char key[NET_PEER_KEY_MAX];
 };
 
 struct request {
@@ -61,8 +84,9 @@ struct request {
     uint8_t trace[SP_TRACE_MAX_BYTES];
 };
 
-/* Takes over the descriptor; greets. NULL, and it is closed, without memory. */
-struct peer *peer_new(struct sp_listener *listener, int fd);
+/* Takes over the descriptor and the session (NULL: without TLS); greets. NULL, and both are gone,
+ * without memory. */
+struct peer *peer_new(struct sp_listener *listener, int fd, struct tls_session *tls);
 void peer_hang_up(struct peer *peer); /* its descriptor and requests go, it stays */
 void peer_free(struct peer *peer);
 void peer_gone(struct peer *peer);  /* frees it and tells */

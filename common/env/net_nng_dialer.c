@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include <nng/protocol/reqrep0/req.h>
-#include <nng/supplemental/tls/tls.h>
 
 #include "common/base/assert.h"
 #include "common/base/map.h"
@@ -23,11 +22,11 @@ enum {
 
 static const uint32_t request_id_mark = 0x80000000u; /* SP: the last id of a header has it */
 
-struct net_dialer {
+struct nng_dialing {
     struct net_nng *net;
     nng_socket socket;
     nng_dialer dialer;
-    struct net_nng_address address;
+    char url[NET_URL_MAX];
     nng_aio *send_aio;
     nng_aio *receive_aio;
     struct loop_timer revive;
@@ -47,7 +46,7 @@ struct net_dialer {
 };
 
 struct call {
-    struct net_dialer *dialer;
+    struct nng_dialing *dialer;
     uint32_t id;
     int64_t started_ms, deadline_ms;
     struct loop_timer timer;
@@ -60,19 +59,19 @@ struct call {
 
 struct lost {
     struct happening happening;
-    struct net_dialer *dialer;
+    struct nng_dialing *dialer;
     uint64_t connection;
 };
 
 struct answer {
     struct happening happening;
-    struct net_dialer *dialer;
+    struct nng_dialing *dialer;
     nng_msg *message;
 };
 
 static void call_complete(struct call *call, int code, const void *bytes, size_t size)
 {
-    struct net_dialer *d = call->dialer;
+    struct nng_dialing *d = call->dialer;
     loop_timer_cancel(d->net->loop, &call->timer);
     map_remove(&d->calls, call->id);
     pthread_mutex_lock(&d->lock);
@@ -86,7 +85,7 @@ static void call_complete(struct call *call, int code, const void *bytes, size_t
 }
 
 /* Any thread: hand the next queued call to NNG, if connected and none is on its way. */
-static void dialer_send_next(struct net_dialer *d)
+static void dialer_send_next(struct nng_dialing *d)
 {
     nng_msg *message = NULL;
     pthread_mutex_lock(&d->lock);
@@ -107,7 +106,7 @@ static void dialer_send_next(struct net_dialer *d)
 
 static void dialer_sent(void *arg)
 {
-    struct net_dialer *d = arg;
+    struct nng_dialing *d = arg;
     if (nng_aio_result(d->send_aio) != 0) {
         nng_msg_free(nng_aio_get_msg(d->send_aio));
         nng_aio_set_msg(d->send_aio, NULL);
@@ -121,7 +120,7 @@ static void dialer_sent(void *arg)
 static void dialer_answered(struct happening *self)
 {
     struct answer *answer = list_entry(self, struct answer, happening);
-    struct net_dialer *d = answer->dialer;
+    struct nng_dialing *d = answer->dialer;
     nng_msg *message = answer->message;
     free(answer);
     pthread_mutex_lock(&d->lock);
@@ -145,7 +144,7 @@ static void dialer_answered(struct happening *self)
 
 static void dialer_received(void *arg)
 {
-    struct net_dialer *d = arg;
+    struct nng_dialing *d = arg;
     if (nng_aio_result(d->receive_aio) != 0)
         return; /* only when the socket is closed, which ends with the process */
     nng_msg *message = nng_aio_get_msg(d->receive_aio);
@@ -172,7 +171,7 @@ static void dialer_received(void *arg)
 static void dialer_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)event;
-    struct net_dialer *d = arg;
+    struct nng_dialing *d = arg;
     pthread_mutex_lock(&d->lock);
     d->pipe = (uint32_t)nng_pipe_id(pipe);
     d->connection++;
@@ -183,7 +182,7 @@ static void dialer_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 static void dialer_lost(struct happening *self)
 {
     struct lost *lost = list_entry(self, struct lost, happening);
-    struct net_dialer *d = lost->dialer;
+    struct nng_dialing *d = lost->dialer;
     uint64_t connection = lost->connection;
     free(lost);
     if (d->closed)
@@ -206,7 +205,7 @@ static void dialer_lost(struct happening *self)
 static void dialer_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)event;
-    struct net_dialer *d = arg;
+    struct nng_dialing *d = arg;
     struct lost *lost = calloc(1, sizeof(*lost));
     pthread_mutex_lock(&d->lock);
     bool current = d->pipe == (uint32_t)nng_pipe_id(pipe);
@@ -228,7 +227,7 @@ static void dialer_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
 static void call_due(void *arg)
 {
     struct call *call = arg;
-    struct net_dialer *d = call->dialer;
+    struct nng_dialing *d = call->dialer;
     int64_t now_ms = loop_now_ms(d->net->loop);
     pthread_mutex_lock(&d->lock);
     uint32_t pipe = d->pipe;
@@ -248,7 +247,7 @@ static void call_due(void *arg)
     call_complete(call, pipe || handed ? E_DEADLINE_EXCEEDED : E_UNAVAILABLE, NULL, 0);
 }
 
-static int call_new(struct net_dialer *d, const void *bytes, size_t size, struct call **ret)
+static int call_new(struct nng_dialing *d, const void *bytes, size_t size, struct call **ret)
 {
     struct call *call = calloc(1, sizeof(*call));
     if (!call || nng_msg_alloc(&call->message, size) != 0) {
@@ -272,8 +271,8 @@ static int call_new(struct net_dialer *d, const void *bytes, size_t size, struct
     return 0;
 }
 
-int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t timeout_ms,
-                 net_answer_fn on_answer, void *arg, struct error *err)
+int nng_dialing_call(struct nng_dialing *d, const void *bytes, size_t size, int64_t timeout_ms,
+                     net_answer_fn on_answer, void *arg, struct error *err)
 {
     insist(on_answer);
     if (d->closed)
@@ -300,19 +299,14 @@ int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t t
 }
 
 /* A new endpoint of NNG, which connects in the background and again after each loss. */
-static int dialer_connect(struct net_dialer *d)
+static int dialer_connect(struct nng_dialing *d)
 {
-    const struct net_nng_address *address = &d->address;
-    int rv = nng_dialer_create(&d->dialer, d->socket, address->url);
-    if (rv == 0 && !str_starts(address->url, "ipc:")) {
+    int rv = nng_dialer_create(&d->dialer, d->socket, d->url);
+    if (rv == 0 && !str_starts(d->url, "ipc:")) {
         rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_NODELAY, true);
         if (rv == 0)
             rv = nng_dialer_set_bool(d->dialer, NNG_OPT_TCP_KEEPALIVE, true);
     }
-    if (rv == 0 && address->ca[0])
-        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_CA_FILE, address->ca);
-    if (rv == 0 && address->name[0])
-        rv = nng_dialer_set_string(d->dialer, NNG_OPT_TLS_SERVER_NAME, address->name);
     return rv == 0 ? nng_dialer_start(d->dialer, NNG_FLAG_NONBLOCK) : rv;
 }
 
@@ -321,7 +315,7 @@ static int dialer_connect(struct net_dialer *d)
  * replaced by a new one, ever more rarely while the server is really gone. */
 static void dialer_revive(void *arg)
 {
-    struct net_dialer *d = arg;
+    struct nng_dialing *d = arg;
     pthread_mutex_lock(&d->lock);
     bool connected = d->pipe != 0;
     uint64_t connection = d->connection;
@@ -338,7 +332,7 @@ static void dialer_revive(void *arg)
                    dialer_revive, d);
 }
 
-static int dialer_start(struct net_dialer *d)
+static int dialer_start(struct nng_dialing *d)
 {
     int rv = net_nng_start();
     /* Raw: a cooked REQ socket resends by itself when a connection is lost, and cancelling its
@@ -365,17 +359,14 @@ static int dialer_start(struct net_dialer *d)
     return rv == 0 ? dialer_connect(d) : rv;
 }
 
-int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err)
+int nng_dialing_new(struct net_nng *net, const char *url, struct nng_dialing **ret,
+                    struct error *err)
 {
-    struct net_nng_address address = {0};
-    int rc = net_nng_address_parse(url, &address, err);
-    if (rc != 0)
-        return rc;
-    struct net_dialer *d = calloc(1, sizeof(*d));
+    struct nng_dialing *d = calloc(1, sizeof(*d));
     if (!d)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to connect to %s", url);
-    d->net = self;
-    d->address = address;
+    d->net = net;
+    (void)str_copy(d->url, sizeof(d->url), url);
     d->revive_ms = REVIVE_MIN_MS;
     pthread_mutex_init(&d->lock, NULL);
     list_init(&d->queue);
@@ -392,7 +383,7 @@ int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct er
     return 0;
 }
 
-void net_nng_close_dialer(struct net_dialer *d)
+void nng_dialing_close(struct nng_dialing *d)
 {
     if (d->closed)
         return;

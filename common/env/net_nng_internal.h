@@ -1,6 +1,4 @@
-/* The private half of net_nng, shared by its files: the way from NNG's threads to the loop,
- * and the reading of addresses. Included by them only.
- */
+/* Dialing with NNG: what the net_nng files share and net_os and net_local stand on. */
 #ifndef ENV_NET_NNG_INTERNAL_H
 #define ENV_NET_NNG_INTERNAL_H
 
@@ -12,13 +10,11 @@
 #include "common/base/error.h"
 #include "common/base/list.h"
 #include "common/env/net.h"
-#include "common/env/net_listener.h"
 
 struct loop;
 
 enum {
     SP_HEADER_BYTES = 64, /* request ids in front of a message */
-    TLS_FILE_MAX = 256,
 };
 
 /* Something that happened on a thread of NNG, to be handled on the loop. Embedded by its owner, in
@@ -30,32 +26,22 @@ struct happening {
 
 struct net_nng {
     struct loop *loop;
-    struct list listeners;
     pthread_mutex_t lock; /* of the inbox; never held while calling NNG */
     struct list inbox;
     bool waking;   /* a drain is in the loop's mailbox */
-    bool silenced; /* after net_nng_fini */
+    bool silenced; /* after net_nng_free */
     bool used;     /* a socket was opened and may call back for ever */
 };
 
 /* Any thread. */
 void net_nng_push(struct net_nng *net, struct happening *it);
 
-struct net_listener { /* one of the two */
-    struct list link;
-    struct sp_listener *sp;    /* tcp, ipc */
-    struct nng_listening *nng; /* with TLS */
-};
+struct nng_dialing;
 
-/* An url apart from the query that says how TLS is done. */
-struct net_nng_address {
-    char url[NET_URL_MAX];
-    char ca[TLS_FILE_MAX];
-    char cert[TLS_FILE_MAX];
-    char name[TLS_FILE_MAX];
-};
-
-int net_nng_address_parse(const char *text, struct net_nng_address *ret, struct error *err);
+/* Freed silences everything; no callback and no post to the loop after it. NULL without memory, and
+ * is fine to free. */
+struct net_nng *net_nng_new(struct loop *loop);
+void net_nng_free(struct net_nng *net);
 
 /* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
 int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
@@ -67,21 +53,11 @@ int net_nng_start(void);
 /* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
 void net_nng_mend_epipe(void);
 
-/* Listening with TLS; as the functions of sp_listener, and never freed. */
-struct nng_listening;
-int nng_listening_new(struct net_nng *net, const struct net_nng_address *address,
-                      const struct net_service *service, struct nng_listening **ret,
-                      struct error *err);
-const char *nng_listening_url(const struct nng_listening *l);
-void nng_listening_answer(struct nng_listening *l, uint64_t request, const void *bytes,
-                          size_t size);
-void nng_listening_peer_name(struct nng_listening *l, uint64_t number, char ret[NET_PEER_NAME_MAX]);
-void nng_listening_close(struct nng_listening *l);
-
-/* The slots of struct net. */
-int net_nng_dial(void *self, const char *url, struct net_dialer **ret, struct error *err);
-int net_nng_call(struct net_dialer *d, const void *bytes, size_t size, int64_t timeout_ms,
-                 net_answer_fn on_answer, void *arg, struct error *err);
-void net_nng_close_dialer(struct net_dialer *d);
+/* Dialing without TLS; as net.dial, call and close_dialer. Never freed. */
+int nng_dialing_new(struct net_nng *net, const char *url, struct nng_dialing **ret,
+                    struct error *err);
+int nng_dialing_call(struct nng_dialing *d, const void *bytes, size_t size, int64_t timeout_ms,
+                     net_answer_fn on_answer, void *arg, struct error *err);
+void nng_dialing_close(struct nng_dialing *d);
 
 #endif

@@ -9,17 +9,12 @@
 
 #include "common/base/assert.h"
 #include "common/env/net_listener_internal.h"
+#include "common/env/net_standing.h"
+#include "common/env/tls.h"
 
 static size_t unsent(const struct peer *p)
 {
     return p->unsent.size - p->unsent_at;
-}
-
-/* After each change of what is received. */
-static void peer_count(struct peer *p)
-{
-    p->listener->half_bytes += p->received.size - p->half_bytes;
-    p->half_bytes = p->received.size;
 }
 
 /* Its end is noticed by the loop, not in the middle of whatever the program does. */
@@ -27,6 +22,7 @@ static void peer_break(struct peer *p)
 {
     buf_fini(&p->unsent);
     p->unsent_at = 0;
+    standing_count(p);
     (void)shutdown(p->fd, SHUT_RDWR);
 }
 
@@ -51,8 +47,12 @@ void peer_free(struct peer *p)
     map_remove(&p->listener->numbers, p->number);
     list_remove(&p->link);
     buf_fini(&p->received);
-    peer_count(p);
     buf_fini(&p->unsent);
+    p->unsent_at = 0;
+    standing_leave(p);
+    if (p->listener->serving == p)
+        p->listener->serving = NULL;
+    tls_session_free(p->tls);
     free(p);
 }
 
@@ -71,6 +71,13 @@ void peer_gone(struct peer *p)
 
 static void peer_keep(struct peer *p, const struct iovec *parts, int count, size_t sent)
 {
+    size_t size = 0;
+    for (int i = 0; i < count; i++)
+        size += parts[i].iov_len;
+    if (!standing_unsent_room(p, size - sent)) {
+        peer_break(p);
+        return;
+    }
     if (unsent(p) == 0)
         p->since_ms = loop_now_ms(p->listener->loop);
     for (int i = 0; i < count; i++) {
@@ -82,9 +89,29 @@ static void peer_keep(struct peer *p, const struct iovec *parts, int count, size
             return;
         }
     }
+    standing_count(p);
 }
 
-static void peer_write(struct peer *p, struct iovec *parts, int count, size_t size)
+/* What is at hand of `parts` becomes the cipher text in the session's buffer. Small answers are
+ * gathered first: each record costs. */
+static int peer_seal(struct peer *p, const struct iovec *parts, int count, size_t size)
+{
+    uint8_t *record = p->listener->record;
+    size_t at = 0;
+    int rc = 0;
+    if (size > PEER_RECORD_BYTES) {
+        for (int i = 0; rc == 0 && i < count; i++)
+            rc = tls_write(p->tls, parts[i].iov_base, parts[i].iov_len);
+        return rc;
+    }
+    for (int i = 0; i < count; i++) {
+        memcpy(record + at, parts[i].iov_base, parts[i].iov_len);
+        at += parts[i].iov_len;
+    }
+    return tls_write(p->tls, record, size);
+}
+
+static void peer_write_raw(struct peer *p, struct iovec *parts, int count, size_t size)
 {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t sent = 0;
@@ -100,6 +127,28 @@ static void peer_write(struct peer *p, struct iovec *parts, int count, size_t si
     }
     if ((size_t)sent < size)
         peer_keep(p, parts, count, (size_t)sent);
+}
+
+static void peer_write_sealed(struct peer *p)
+{
+    struct buf *out = tls_out(p->tls);
+    struct iovec all = {out->data, out->size};
+    if (out->size > 0)
+        peer_write_raw(p, &all, 1, out->size);
+    if (out->capacity > PEER_READ_BYTES)
+        buf_fini(out);
+    else
+        buf_clear(out);
+}
+
+static void peer_write(struct peer *p, struct iovec *parts, int count, size_t size)
+{
+    if (!p->tls)
+        peer_write_raw(p, parts, count, size);
+    else if (peer_seal(p, parts, count, size) == 0)
+        peer_write_sealed(p);
+    else
+        peer_break(p);
 }
 
 void peer_send(struct peer *p, const struct request *request, const void *bytes, size_t size)
@@ -126,9 +175,11 @@ static void peer_flush(struct peer *p)
         }
         p->unsent_at += (size_t)sent;
         p->since_ms = loop_now_ms(p->listener->loop);
+        standing_count(p);
     }
     buf_fini(&p->unsent);
     p->unsent_at = 0;
+    standing_count(p);
 }
 
 /* Receiving */
@@ -138,11 +189,17 @@ static void peer_rest(struct peer *p)
     list_push_back(&p->listener->resting, &p->resting);
 }
 
+/* Others have their turn; an agent speaks for many. */
+static bool had_its_turn(const struct peer *p)
+{
+    return p->taken >= PEER_MESSAGES_MAX && p->standing != NET_AGENT;
+}
+
 /* Who does not read its answers is not asked for more, and a full program takes no more. */
 static bool may_take(const struct peer *p)
 {
     const struct sp_listener *l = p->listener;
-    return unsent(p) == 0 && l->open.count < (size_t)l->service.max_in_flight;
+    return unsent(p) == 0 && !had_its_turn(p) && l->open.count < (size_t)l->service.max_in_flight;
 }
 
 static bool peer_serve(struct peer *p, const struct sp_message *message)
@@ -159,8 +216,11 @@ static bool peer_serve(struct peer *p, const struct sp_message *message)
     request->trace_bytes = message->trace_bytes;
     memcpy(request->trace, message->trace, message->trace_bytes);
     list_push_back(&p->requests, &request->link);
+    p->taken++;
+    l->serving = p;
     l->service.on_request(l->service.arg, number, p->number, message->body, message->body_bytes);
-    return true;
+    l->serving = NULL;
+    return !p->doomed;
 }
 
 /* Serve what is whole in `bytes`; how much that was, or below 0: this connection cannot go on. */
@@ -194,33 +254,55 @@ static bool peer_take_received(struct peer *p)
     int64_t taken = peer_take(p, (const uint8_t *)from->data, from->size);
     if (taken < 0)
         return false;
-    if ((size_t)taken == from->size) {
+    if ((size_t)taken >= from->size) {
         buf_fini(from);
     } else if (taken > 0) {
         from->size -= (size_t)taken;
         memmove(from->data, from->data + taken, from->size);
         p->begun_ms = loop_now_ms(p->listener->loop);
     }
-    peer_count(p);
+    standing_count(p);
     return true;
 }
 
-static bool peer_take_new(struct peer *p, size_t size)
+static bool peer_take_new(struct peer *p, const uint8_t *bytes, size_t size)
 {
     struct sp_listener *l = p->listener;
     if (p->received.size > 0)
-        return l->half_bytes + size <= HALF_MAX_BYTES &&
-               buf_append(&p->received, l->bytes, size) == 0 && peer_take_received(p);
-    int64_t taken = peer_take(p, l->bytes, size);
+        return standing_half_room(p, size) && buf_append(&p->received, bytes, size) == 0 &&
+               peer_take_received(p);
+    int64_t taken = peer_take(p, bytes, size);
     if (taken < 0)
         return false;
     size -= (size_t)taken;
-    if (l->half_bytes + size > HALF_MAX_BYTES ||
-        buf_append(&p->received, l->bytes + taken, size) != 0)
+    if (!standing_half_room(p, size) || buf_append(&p->received, bytes + taken, size) != 0)
         return false;
     p->begun_ms = loop_now_ms(l->loop);
-    peer_count(p);
+    standing_count(p);
     return true;
+}
+
+/* What the session has decrypted; false: this connection cannot go on. */
+static bool peer_take_opened(struct peer *p)
+{
+    struct sp_listener *l = p->listener;
+    while (p->fd >= 0) {
+        int64_t size = tls_read(p->tls, l->opened, sizeof(l->opened));
+        if (size == 0)
+            break;
+        if (size < 0 || !peer_take_new(p, l->opened, (size_t)size))
+            return false;
+    }
+    if (p->fd >= 0)
+        peer_write_sealed(p); /* what TLS itself answers */
+    return true;
+}
+
+static bool peer_take_bytes(struct peer *p, size_t size)
+{
+    if (!p->tls)
+        return peer_take_new(p, p->listener->bytes, size);
+    return tls_feed(p->tls, p->listener->bytes, size) == 0 && peer_take_opened(p);
 }
 
 /* Edge-triggered: after a read that was not filled nothing is left, and what comes then is told;
@@ -228,15 +310,24 @@ static bool peer_take_new(struct peer *p, size_t size)
 void peer_go_on(struct peer *p)
 {
     struct sp_listener *l = p->listener;
+    if (p->doomed) {
+        peer_gone(p);
+        return;
+    }
+    p->taken = 0;
     if (!list_empty(&p->resting))
         p->begun_ms = loop_now_ms(l->loop);
     list_remove(&p->resting);
     bool good = p->received.size == 0 || peer_take_received(p);
+    if (good && p->tls && p->fd >= 0)
+        good = peer_take_opened(p);
     for (int reads = 0; good && p->fd >= 0; reads++) {
         if (p->greeted && !may_take(p)) {
             if (p->ended)
                 break; /* whoever sent the rest waits for no answer */
             peer_rest(p);
+            if (had_its_turn(p))
+                listener_resume_soon(l);
             return;
         }
         if (reads == PEER_READS_MAX) {
@@ -249,7 +340,7 @@ void peer_go_on(struct peer *p)
             continue;
         if (size < 0 && errno == EAGAIN)
             return;
-        good = size > 0 && peer_take_new(p, (size_t)size);
+        good = size > 0 && peer_take_bytes(p, (size_t)size);
         if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_take(p) && !p->ended)
             return;
     }
@@ -268,15 +359,20 @@ static void peer_event(void *arg, int fd, uint32_t events)
     peer_go_on(p);
 }
 
-struct peer *peer_new(struct sp_listener *l, int fd)
+struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
 {
     struct peer *p = calloc(1, sizeof(*p));
     if (!p) {
+        tls_session_free(tls);
         close(fd);
         return NULL;
     }
-    *p = (struct peer){
-        .listener = l, .fd = fd, .number = ++l->last_peer, .since_ms = loop_now_ms(l->loop)};
+    *p = (struct peer){.listener = l,
+                       .fd = fd,
+                       .tls = tls,
+                       .number = ++l->last_peer,
+                       .since_ms = loop_now_ms(l->loop),
+                       .accepted_ms = loop_now_ms(l->loop)};
     list_init(&p->resting);
     list_init(&p->requests);
     list_push_back(&l->peers, &p->link);
@@ -290,6 +386,10 @@ struct peer *peer_new(struct sp_listener *l, int fd)
         loop_watch(l->loop, fd, events, peer_event, p, NULL) != 0) {
         peer_free(p);
         return NULL;
+    }
+    if (tls) { /* more may have come with the end of its handshake than the kernel tells of */
+        peer_rest(p);
+        listener_resume_soon(l);
     }
     return p;
 }

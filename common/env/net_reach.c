@@ -13,7 +13,7 @@
 #include "common/base/str.h"
 #include "common/env/net_url.h"
 
-enum { GREETING_BYTES = 8, ANSWER_BYTES = 16 };
+enum { ANSWER_BYTES = 16 };
 
 static int64_t now_ms(void)
 {
@@ -138,17 +138,24 @@ static ssize_t answer_to(const char *url, const void *words, size_t size, int64_
     return got;
 }
 
+/* Over TLS our protocol answers HTTP with an alert of TLS (RFC 8446 6); over a unix socket it
+ * greets first. */
+static bool speaks_ours(const char *url, const char *answer, ssize_t got)
+{
+    static const char alert[] = {0x15, 0x03}, greeting[] = {0, 'S', 'P', 0};
+    if (net_url_path(url))
+        return got >= (ssize_t)sizeof(greeting) && memcmp(answer, greeting, sizeof(greeting)) == 0;
+    return got >= (ssize_t)sizeof(alert) && memcmp(answer, alert, sizeof(alert)) == 0;
+}
+
 int net_reach_protocol(const char *url, int64_t wait_ms, struct error *err)
 {
-    static const char greeting[GREETING_BYTES] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
     static const char request[] = "GET / HTTP/1.0\r\n\r\n", http[] = "HTTP/";
     char answer[ANSWER_BYTES];
-    ssize_t got = answer_to(url, greeting, sizeof(greeting), wait_ms, answer);
-    if (got >= 4 && memcmp(answer, greeting, 4) == 0)
+    ssize_t got = answer_to(url, request, strlen(request), wait_ms, answer);
+    if (speaks_ours(url, answer, got))
         return 0;
     bool other = got >= 0;
-    if (got < (ssize_t)strlen(http) || memcmp(answer, http, strlen(http)) != 0)
-        got = answer_to(url, request, strlen(request), wait_ms, answer);
     if (got >= (ssize_t)strlen(http) && memcmp(answer, http, strlen(http)) == 0) {
         error_set(err, E_UNAVAILABLE, "%s speaks HTTP: it is no RPC address", url);
         error_hint(err,

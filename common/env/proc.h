@@ -12,7 +12,7 @@
 
 #include "common/base/error.h"
 
-enum { PROC_FDS_MAX = 16, PROC_DESCENDANTS_MAX = 4096 };
+enum { PROC_FDS_MAX = 16, PROC_GROUPS_MAX = 64, PROC_DESCENDANTS_MAX = 4096 };
 
 struct proc { /* one process, from proc_spawn or proc_open; released by proc_close */
     pid_t pid;
@@ -26,7 +26,8 @@ struct proc_fd {
 };
 
 struct proc_spawn {
-    const char *path;          /* absolute, or searched in the child's PATH if it has no slash */
+    const char *path;          /* absolute, or searched in the child's PATH if it has no slash; as
+                                  its user, as the directory is entered */
     const char *const *argv;   /* NULL-terminated */
     const char *const *envp;   /* NULL-terminated; NULL means an empty environment */
     const char *cwd;           /* NULL stays here */
@@ -35,10 +36,17 @@ struct proc_spawn {
     bool new_session; /* setsid: signals to our terminal do not reach it */
     bool no_new_privileges;
     int parent_death_signal; /* 0 for none */
-    bool change_user;        /* to uid, gid without supplementary groups; needs root */
+    bool change_user;        /* to uid, gid and those supplementary groups; needs root */
     uid_t uid;
     gid_t gid;
+    const gid_t *groups;
+    size_t group_count;
+    /* Called in the child while it is still of our user, before anything else that may fail: 0 or
+     * an errno. Async-signal-safe. NULL: nothing. */
+    int (*confine)(void *arg);
+    void *confine_arg;
     int cgroup_procs_fd; /* > 0: the open cgroup.procs file the child enters before exec */
+    int cgroup_pids_fd;  /* > 0: the same of one more hierarchy */
     int oom_score_min;   /* > 0: a lower /proc/self/oom_score_adj is raised to this, if it can be */
 };
 

@@ -21,13 +21,15 @@ enum {
 
 #define STEP_LIST(X)                                                                               \
     X(STEP_CGROUP, "enter the cgroup")                                                             \
+    X(STEP_CONFINE, "enter its namespaces")                                                        \
     X(STEP_PASS_FD, "pass a descriptor")                                                           \
     X(STEP_NULL_FD, "open /dev/null")                                                              \
     X(STEP_SESSION, "start a session")                                                             \
-    X(STEP_DIRECTORY, "enter the directory")                                                       \
     X(STEP_USER, "change the user")                                                                \
+    X(STEP_DIRECTORY, "enter the directory")                                                       \
     X(STEP_PRIVILEGES, "give up privileges")                                                       \
     X(STEP_PARENT, "follow the parent")                                                            \
+    X(STEP_PROGRAM, "find the program")                                                            \
     X(STEP_EXEC, "execute")
 
 enum step {
@@ -50,7 +52,8 @@ struct failure {
 
 struct child {
     const struct proc_spawn *how;
-    char path[PATH_MAX];
+    const char *search;  /* PATH; NULL: how->path says where */
+    char path[PATH_MAX]; /* of the program; in the child, where it was searched */
     pid_t parent;
     int report_fd; /* write end */
     int null_fd;
@@ -131,26 +134,49 @@ static void change_user(const struct child *child)
     const struct proc_spawn *how = child->how;
     if (!how->change_user)
         return;
-    if (setgroups(0, NULL) < 0 || setresgid(how->gid, how->gid, how->gid) < 0 ||
-        setresuid(how->uid, how->uid, how->uid) < 0)
+    if (setgroups(how->group_count, how->groups) < 0 ||
+        setresgid(how->gid, how->gid, how->gid) < 0 || setresuid(how->uid, how->uid, how->uid) < 0)
         give_up(child, STEP_USER);
 }
 
-/* Only async-signal-safe calls from here to exec. */
+/* Relative folders in PATH are passed over: they would be searched in a directory we choose. */
+static bool find_program(struct child *child)
+{
+    size_t name_size = strlen(child->how->path) + 1;
+    for (const char *folder = child->search; name_size > 1 && *folder;) {
+        size_t size = strcspn(folder, ":");
+        if (size && folder[0] == '/' && size + 1 + name_size <= sizeof(child->path)) {
+            memcpy(child->path, folder, size);
+            child->path[size] = '/';
+            memcpy(child->path + size + 1, child->how->path, name_size);
+            if (access(child->path, X_OK) == 0)
+                return true;
+        }
+        folder += size + (folder[size] == ':');
+    }
+    errno = ENOENT;
+    return false;
+}
+
+/* Only async-signal-safe calls from here to exec. What the job names, a directory and a program, is
+ * looked at by its user: it learns nothing of what only others may see. */
 _Noreturn static void become(struct child *child)
 {
     const struct proc_spawn *how = child->how;
     default_signals();
-    if (how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0)
+    if ((how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0) ||
+        (how->cgroup_pids_fd > 0 && write(how->cgroup_pids_fd, "0", 1) < 0))
         give_up(child, STEP_CGROUP);
     if (how->oom_score_min > 0)
         raise_oom_score(how->oom_score_min);
+    if (how->confine && (errno = how->confine(how->confine_arg)))
+        give_up(child, STEP_CONFINE);
     arrange_fds(child);
     if (how->new_session && setsid() < 0)
         give_up(child, STEP_SESSION);
+    change_user(child);
     if (how->cwd && chdir(how->cwd) < 0)
         give_up(child, STEP_DIRECTORY);
-    change_user(child);
     if (how->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         give_up(child, STEP_PRIVILEGES);
     /* After the change of user, which would clear it. */
@@ -159,6 +185,8 @@ _Noreturn static void become(struct child *child)
         give_up(child, STEP_PARENT);
     if (how->parent_death_signal && getppid() != child->parent)
         _exit(127); /* it died before we asked to be told */
+    if (child->search && !find_program(child))
+        give_up(child, STEP_PROGRAM);
     static char *const nothing[] = {NULL};
     execve(child->path, (char *const *)how->argv, how->envp ? (char *const *)how->envp : nothing);
     give_up(child, STEP_EXEC);
@@ -171,23 +199,6 @@ static const char *variable(const char *const *envp, const char *name)
         if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
             return *envp + length + 1;
     return NULL;
-}
-
-/* Relative folders in PATH are passed over: they would be searched in a directory we choose. */
-static int find_program(const struct proc_spawn *how, char ret[PATH_MAX], struct error *err)
-{
-    if (strchr(how->path, '/'))
-        return str_copy(ret, PATH_MAX, how->path)
-                   ? error_set(err, E_INVALID_ARGUMENT, "%.60s...: too long", how->path)
-                   : 0;
-    const char *path = variable(how->envp, "PATH");
-    struct str rest = str_of(path ? path : "/usr/local/bin:/usr/bin:/bin"), folder;
-    while (how->path[0] && str_next(&rest, ':', &folder))
-        if (folder.size && folder.data[0] == '/' &&
-            str_printf(ret, PATH_MAX, "%.*s/%s", (int)folder.size, folder.data, how->path) == 0 &&
-            access(ret, X_OK) == 0)
-            return 0;
-    return error_set(err, E_NOT_FOUND, "%.200s: no such program in PATH", how->path);
 }
 
 static int fork_child(struct child *child, pid_t *ret_pid, struct error *err)
@@ -206,10 +217,17 @@ static int fork_child(struct child *child, pid_t *ret_pid, struct error *err)
     return 0;
 }
 
-/* Where a program was looked for whose path does not say so; NULL: it does. */
-static const char *folder_of(const struct child *child, enum step step)
+static int explain(const struct child *child, const struct failure *failure, struct error *err)
 {
-    return step == STEP_EXEC && child->path[0] != '/' ? child->how->cwd : NULL;
+    const char *path = child->how->path, *cwd = child->how->cwd;
+    if (failure->step == STEP_PROGRAM)
+        return error_set(err, E_NOT_FOUND, "%.200s: no such program in PATH", path);
+    if (failure->step == STEP_DIRECTORY)
+        return error_errno(err, failure->problem, "cannot start in %s on this machine", cwd);
+    /* Where a program was looked for whose path does not say so. */
+    const char *where = failure->step == STEP_EXEC && path[0] != '/' && !child->search ? cwd : NULL;
+    return error_errno(err, failure->problem, "%s: cannot %s%s%s", path, step_texts[failure->step],
+                       where ? " in " : "", where ? where : "");
 }
 
 /* Wait for exec (end of file) or for the report of what failed. */
@@ -225,10 +243,8 @@ static int await_exec(int report_fd, const struct child *child, pid_t pid, struc
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     if (n != sizeof(failure))
-        return error_set(err, E_INTERNAL, "lost a process while starting %s", child->path);
-    const char *where = folder_of(child, failure.step);
-    return error_errno(err, failure.problem, "%s: cannot %s%s%s", child->path,
-                       step_texts[failure.step], where ? " in " : "", where ? where : "");
+        return error_set(err, E_INTERNAL, "lost a process while starting %s", child->how->path);
+    return explain(child, &failure, err);
 }
 
 static int start(struct child *child, struct proc *ret, struct error *err)
@@ -260,14 +276,16 @@ static int start(struct child *child, struct proc *ret, struct error *err)
 int proc_spawn(const struct proc_spawn *how, struct proc *ret, struct error *err)
 {
     struct child child = {.how = how, .parent = getpid()};
-    insist(how->fd_count <= PROC_FDS_MAX);
-    int rc = find_program(how, child.path, err);
-    if (rc)
-        return rc;
+    insist(how->fd_count <= PROC_FDS_MAX && how->group_count <= PROC_GROUPS_MAX);
+    const char *path = variable(how->envp, "PATH");
+    if (!strchr(how->path, '/'))
+        child.search = path ? path : "/usr/local/bin:/usr/bin:/bin";
+    else if (str_copy(child.path, sizeof(child.path), how->path))
+        return error_set(err, E_INVALID_ARGUMENT, "%.60s...: too long", how->path);
     child.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (child.null_fd < 0)
         return error_errno(err, errno, "/dev/null");
-    rc = start(&child, ret, err);
+    int rc = start(&child, ret, err);
     close(child.null_fd);
     return rc;
 }

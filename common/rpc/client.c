@@ -8,6 +8,7 @@
 #include "common/base/rng.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
+#include "common/env/net_url.h"
 #include "common/loop/loop.h"
 #include "common/rpc/frame.h"
 #include "common/rpc/method.h"
@@ -98,7 +99,11 @@ static bool retry_later(struct pending *call)
     struct rpc_client *client = call->client;
     int64_t now_ms = loop_now_ms(client->loop);
     int64_t wait_ms = call->backoff_ms / 2 + rng_between(&client->rng, 0, call->backoff_ms / 2);
-    if (!call->retry || client->closing || now_ms + wait_ms >= call->deadline_ms)
+    struct error problem = {0};
+    bool wrong_server =
+        client->env->net.dial_problem &&
+        client->env->net.dial_problem(client->dialer, &problem) == E_UNAUTHENTICATED;
+    if (!call->retry || client->closing || wrong_server || now_ms + wait_ms >= call->deadline_ms)
         return false;
     call->backoff_ms *= 2;
     if (call->backoff_ms > RPC_CLIENT_BACKOFF_MAX_MS)
@@ -112,6 +117,10 @@ static void explain_transport(const struct pending *call, int code, struct error
     const struct rpc_client *client = call->client;
     switch (code) {
     case E_UNAVAILABLE:
+        if (client->env->net.dial_problem && client->env->net.dial_problem(client->dialer, err)) {
+            err->code = code;
+            return;
+        }
         error_set(err, code, "cannot reach %s, or the connection was lost", client->url);
         if (call->tries > 1)
             error_hint(err, "%d tries failed; is the server running there?", call->tries);
@@ -192,11 +201,8 @@ int rpc_client_new(struct env *env, struct loop *loop, const char *url, const ch
     uint64_t seed;
     env->rng.fill(env->rng.self, &seed, sizeof(seed));
     rng_seed(&client->rng, seed);
-    int rc = str_copy(client->url, sizeof(client->url), url);
-    if (rc != 0)
-        error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes", NET_URL_MAX - 1);
-    if (rc == 0)
-        rc = rpc_client_set_token(client, token, err);
+    net_address_plain(url, client->url);
+    int rc = rpc_client_set_token(client, token, err);
     if (rc == 0)
         rc = env->net.dial(env->net.self, url, &client->dialer, err);
     if (rc != 0) {
@@ -210,10 +216,12 @@ int rpc_client_new(struct env *env, struct loop *loop, const char *url, const ch
 
 int rpc_client_set_token(struct rpc_client *client, const char *token, struct error *err)
 {
-    if (token && strlen(token) > FRAME_TOKEN_MAX)
+    size_t length = token ? strcspn(token, ".") : 0; /* its pin is not for the server */
+    if (length > FRAME_TOKEN_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "the token is longer than %d bytes",
                          FRAME_TOKEN_MAX);
-    return str_copy(client->token, sizeof(client->token), token ? token : "");
+    return str_printf(client->token, sizeof(client->token), "%.*s", (int)length,
+                      token ? token : "");
 }
 
 void rpc_client_free(struct rpc_client *client)

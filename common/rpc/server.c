@@ -29,6 +29,7 @@ struct rpc_call {
     uint64_t peer;
     int64_t deadline_ms;
     const struct method *method;
+    void *caller;
     Muster__RpcRequest *envelope;
     ProtobufCMessage *message;
     struct loop_timer timer;
@@ -42,6 +43,9 @@ struct rpc_server {
     size_t method_count;
     rpc_gone_fn on_gone;
     void *gone_arg;
+    rpc_admit_fn on_knock;
+    rpc_leave_fn on_leave;
+    void *knock_arg;
     struct map open; /* id -> call */
     /* Answered calls, used again oldest first: their memory stays readable, so that answering one
      * twice is caught by an assert and not by chance. */
@@ -99,9 +103,16 @@ static struct rpc_call *call_new(struct rpc_server *server)
     return call;
 }
 
+static void let_go(struct rpc_server *server, void *caller)
+{
+    if (server->on_leave)
+        server->on_leave(server->knock_arg, caller);
+}
+
 static void call_end(struct rpc_call *call)
 {
     struct rpc_server *server = call->server;
+    let_go(server, call->caller);
     loop_timer_cancel(server->loop, &call->timer);
     map_remove(&server->open, call->id);
     rpc_message_free(call->message);
@@ -142,26 +153,59 @@ static int method_unknown(const struct rpc_server *server, const char *name, str
     return E_UNIMPLEMENTED;
 }
 
+static void peer_key(const struct rpc_server *server, uint64_t peer, char ret[NET_PEER_KEY_MAX])
+{
+    const struct net *net = &server->env->net;
+    ret[0] = 0;
+    if (net->peer_key)
+        net->peer_key(server->listener, peer, ret);
+}
+
+static int admit(struct rpc_server *server, const struct method *method, uint64_t peer,
+                 const Muster__RpcRequest *envelope, void **ret_caller, struct error *err)
+{
+    char key[NET_PEER_KEY_MAX];
+    peer_key(server, peer, key);
+    struct rpc_knock knock = {
+        .key = key,
+        .arg = method->arg,
+        .method = method->name,
+        .token = envelope->token,
+        .peer = peer,
+        .payload_bytes = envelope->payload.len,
+    };
+    *ret_caller = NULL;
+    return server->on_knock ? server->on_knock(server->knock_arg, &knock, ret_caller, err) : 0;
+}
+
 /* On success the call owns the envelope. */
-static int call_open(struct rpc_server *server, Muster__RpcRequest *envelope, struct rpc_call **ret,
-                     struct error *err)
+static int call_open(struct rpc_server *server, uint64_t peer, Muster__RpcRequest *envelope,
+                     struct rpc_call **ret, struct error *err)
 {
     const struct method *method = method_find(server, envelope->method);
     if (!method)
         return method_unknown(server, envelope->method, err);
     ProtobufCMessage *message;
-    int rc = rpc_message_unpack(method->descriptor->input, envelope->payload.data,
-                                envelope->payload.len, &message, err);
+    void *caller;
+    int rc = admit(server, method, peer, envelope, &caller, err);
+    if (rc != 0)
+        return rc;
+    rc = rpc_message_unpack(method->descriptor->input, envelope->payload.data,
+                            envelope->payload.len, &message, err);
     if (rc != 0) {
+        let_go(server, caller);
         error_wrap(err, "%s", method->name);
         return rc;
     }
     struct rpc_call *call = call_new(server);
     if (!call) {
+        let_go(server, caller);
         rpc_message_free(message);
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for another call");
     }
     call->method = method;
+    call->peer = peer;
+    call->caller = caller;
     call->envelope = envelope;
     call->message = message;
     *ret = call;
@@ -188,14 +232,13 @@ static void on_request(void *arg, uint64_t request, uint64_t peer, const void *b
         return;
     }
     struct rpc_call *call = NULL;
-    if (call_open(server, envelope, &call, &err) != 0) {
+    if (call_open(server, peer, envelope, &call, &err) != 0) {
         server->stats.refused++;
         send_error(server, request, envelope->id, &err);
         rpc_message_free(envelope);
         return;
     }
     call->request = request;
-    call->peer = peer;
     call->deadline_ms = loop_now_ms(server->loop) + timeout_of(envelope);
     loop_timer_set(server->loop, &call->timer, call->deadline_ms + RPC_SERVER_GRACE_MS,
                    call_expired, call);
@@ -260,6 +303,21 @@ void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg)
     server->gone_arg = arg;
 }
 
+void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing)
+{
+    if (server->env->net.judge)
+        server->env->net.judge(server->listener, peer, standing);
+}
+
+void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
+                         void *arg)
+{
+    server->on_knock = on_knock;
+    server->on_leave = on_leave;
+    rpc_server_judge(server, 0, NET_STRANGER);
+    server->knock_arg = arg;
+}
+
 void rpc_server_free(struct rpc_server *server)
 {
     if (!server)
@@ -314,12 +372,34 @@ uint64_t rpc_call_peer(const struct rpc_call *call)
     return call->peer;
 }
 
-void rpc_call_peer_name(const struct rpc_call *call, char ret[NET_PEER_NAME_MAX])
+void *rpc_call_caller(const struct rpc_call *call)
 {
-    const struct net *net = &call->server->env->net;
+    return call->caller;
+}
+
+void rpc_server_peer_name(const struct rpc_server *server, uint64_t peer,
+                          char ret[NET_PEER_NAME_MAX])
+{
+    const struct net *net = &server->env->net;
     ret[0] = 0;
     if (net->peer_name)
-        net->peer_name(call->server->listener, call->peer, ret);
+        net->peer_name(server->listener, peer, ret);
+}
+
+void rpc_call_peer_name(const struct rpc_call *call, char ret[NET_PEER_NAME_MAX])
+{
+    rpc_server_peer_name(call->server, call->peer, ret);
+}
+
+void rpc_call_peer_key(const struct rpc_call *call, char ret[NET_PEER_KEY_MAX])
+{
+    peer_key(call->server, call->peer, ret);
+}
+
+int64_t rpc_call_peer_uid(const struct rpc_call *call)
+{
+    const struct net *net = &call->server->env->net;
+    return net->peer_uid ? net->peer_uid(call->server->listener, call->peer) : -1;
 }
 
 uint64_t rpc_call_id(const struct rpc_call *call)

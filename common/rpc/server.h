@@ -2,10 +2,12 @@
  * or later (a long poll simply answers late), or by itself when the call's deadline has passed.
  * Loop thread only. Malformed calls never reach a handler: a frame or payload that cannot be read
  * is INVALID_ARGUMENT, an unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. Tokens
- * are not judged here: handlers ask rpc_call_token.
+ * are the service's to judge, from the envelope alone, before the payload is unpacked: unpacking
+ * is what a stranger could make expensive.
  *
- *     received ──► handler ──► answered (rpc_call_answer, rpc_call_fail: the call is freed)
- *                        └───► expired  (deadline + RPC_SERVER_GRACE_MS: DEADLINE_EXCEEDED, freed)
+ *     received ──► admitted ──► handler ──► answered (rpc_call_answer, rpc_call_fail: freed)
+ *             └──► refused             └──► expired  (deadline + RPC_SERVER_GRACE_MS:
+ *                                                     DEADLINE_EXCEEDED, freed)
  *
  * After either the call is gone: keep its id, not its pointer, and ask rpc_server_find.
  */
@@ -48,6 +50,30 @@ const char *rpc_server_url(const struct rpc_server *server);
 int rpc_server_add(struct rpc_server *server, const ProtobufCServiceDescriptor *service,
                    const char *method, rpc_handler fn, void *arg, struct error *err);
 
+/* What is known of a call before its payload is unpacked; all borrowed, valid during the call. */
+struct rpc_knock {
+    void *arg;          /* of rpc_server_add */
+    const char *method; /* "Coordinator.SubmitJob" */
+    const char *token;  /* "" if none */
+    uint64_t peer;      /* as in rpc_gone_fn */
+    const char *key;    /* that the connection proved, as net.peer_key says; "" = none */
+    size_t payload_bytes;
+};
+
+/* 0 admits the call, and rpc_call_caller is *ret_caller; else the caller is told `err`. */
+typedef int (*rpc_admit_fn)(void *arg, const struct rpc_knock *knock, void **ret_caller,
+                            struct error *err);
+/* A call that was admitted is over: answered, expired, dropped, or its payload was malformed. */
+typedef void (*rpc_leave_fn)(void *arg, void *caller);
+
+/* Of the peer of a call that was admitted, or (NET_STRANGER) refused for its token. */
+void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing);
+
+/* Without it every call is admitted. `on_leave` may be NULL. From then on peers are strangers to
+ * the transport until rpc_server_judge says otherwise. */
+void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
+                         void *arg);
+
 /* A connection is gone. Its open calls stay open (answers go nowhere). One listener. */
 void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg);
 
@@ -60,7 +86,7 @@ struct rpc_call *rpc_server_find(struct rpc_server *server, uint64_t id);
 struct rpc_server_stats {
     uint64_t calls;    /* that reached a handler */
     uint64_t failures; /* answered with a code by their handler */
-    uint64_t refused;  /* malformed, too large, unknown method */
+    uint64_t refused;  /* malformed, too large, unknown method, not admitted */
     uint64_t expired;  /* answered by the server after the deadline */
     uint32_t open;     /* now */
 };
@@ -72,10 +98,16 @@ const char *rpc_call_method(const struct rpc_call *call);              /* "Coord
 const char *rpc_call_token(const struct rpc_call *call);               /* "" if none */
 const char *rpc_call_idempotency_key(const struct rpc_call *call);     /* "" if none */
 uint64_t rpc_call_peer(const struct rpc_call *call);                   /* as in rpc_gone_fn */
+void *rpc_call_caller(const struct rpc_call *call); /* from rpc_admit_fn, or NULL */
 void rpc_call_peer_name(const struct rpc_call *call,
-                        char ret[NET_PEER_NAME_MAX]);      /* "" = unknown */
+                        char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
+void rpc_call_peer_key(const struct rpc_call *call,
+                       char ret[NET_PEER_KEY_MAX]);        /* "" = it proved none */
+int64_t rpc_call_peer_uid(const struct rpc_call *call);    /* of a Unix socket, else -1 */
 uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
 int64_t rpc_call_deadline_ms(const struct rpc_call *call); /* loop time */
+void rpc_server_peer_name(const struct rpc_server *server, uint64_t peer,
+                          char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
 struct rpc_server *rpc_call_server(const struct rpc_call *call);
 
 /* `answer` must be of the method's answer type (asserted); copied, still the caller's. An answer

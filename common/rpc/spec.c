@@ -188,7 +188,8 @@ static int widen_restart(const struct widen *w, struct tree *spec)
         max = tree_integer(w->arena, node->kind == TREE_INTEGER ? node->integer : 0);
     else if (node && node->kind != TREE_MAP)
         return tree_fail(node, w->err,
-                         "expected a number of restarts, off or {max, backoff, on_no_progress}");
+                         "expected a number of restarts, off or {max, backoff, on_failure, "
+                         "on_no_progress}");
     struct tree *map = map_at(w, spec, "restart", "max", max);
     if (!map)
         return widen_no_memory(w);

@@ -15,12 +15,14 @@ struct rpc_sync {
     bool waiting;   /* in rpc_sync_wait */
     bool completed; /* a started call has, since the last rpc_sync_wait */
     struct loop_timer timer;
+    struct started *first; /* under way */
 };
 
 struct started {
     struct rpc_sync *sync;
-    rpc_done done;
+    rpc_done done; /* NULL = it was cancelled: nobody hears of its end */
     void *arg;
+    struct started *prev, *next;
 };
 
 int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, struct error *err)
@@ -83,11 +85,30 @@ int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *servi
     return 0;
 }
 
+static void link_up(struct started *started)
+{
+    struct rpc_sync *sync = started->sync;
+    started->next = sync->first;
+    if (started->next)
+        started->next->prev = started;
+    sync->first = started;
+}
+
+static void unlink_and_free(struct started *started)
+{
+    if (started->next)
+        started->next->prev = started->prev;
+    *(started->prev ? &started->prev->next : &started->sync->first) = started->next;
+    free(started);
+}
+
 static void started_done(void *arg, const struct error *err, const ProtobufCMessage *answer)
 {
     struct started started = *(struct started *)arg;
     struct rpc_sync *sync = started.sync;
-    free(arg);
+    unlink_and_free(arg);
+    if (!started.done)
+        return;
     started.done(started.arg, err, answer);
     sync->completed = true;
     if (sync->waiting)
@@ -102,12 +123,26 @@ int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *serv
     if (!started)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for another call");
     *started = (struct started){.sync = sync, .done = how->done, .arg = how->arg};
+    link_up(started);
     loop_turn(sync->loop);
     int rc = rpc_client_call(sync->client, service, method, request, &how->options, started_done,
                              started, err);
     if (rc != 0)
-        free(started);
+        unlink_and_free(started);
     return rc;
+}
+
+void rpc_sync_cancel(struct rpc_sync *sync, const void *arg)
+{
+    struct error err = {0};
+    error_set(&err, E_CANCELLED, "it was given up");
+    for (struct started *started = sync->first; started; started = started->next) {
+        rpc_done done = started->arg == arg ? started->done : NULL;
+        if (!done)
+            continue;
+        started->done = NULL;
+        done(started->arg, &err, NULL);
+    }
 }
 
 static void waited(void *arg)

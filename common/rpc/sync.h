@@ -34,10 +34,13 @@ struct rpc_sync_start { /* how a call is made, and who hears of it */
 };
 
 /* Starts a call. `how->done` runs inside a later function of this header and calls none of them.
- * Its `arg` lives until then; rpc_sync_free completes what is open with E_CANCELLED. */
+ * Its `arg` lives until then; rpc_sync_free completes what is open with E_CANCELLED, and
+ * rpc_sync_cancel what was started with this `arg`. */
 int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
                    const char *method, const ProtobufCMessage *request,
                    const struct rpc_sync_start *how, struct error *err);
+
+void rpc_sync_cancel(struct rpc_sync *sync, const void *arg);
 
 /* Waits until a started call has completed since the last wait, at most `wait_ms`; false if none
  * has. */

@@ -26,6 +26,7 @@ static const char *const reserved[] = {
     "MUSTER_GENERATION",
     "MUSTER_WORKER_SOCKET",
     "MUSTER_WORKER_TOKEN",
+    "MUSTER_WORKER_TOKEN_FILE",
     "MUSTER_CHECKPOINT_DIR",
     "MUSTER_RESUME_FROM",
     "MUSTER_NODE_RANK",

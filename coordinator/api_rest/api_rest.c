@@ -18,6 +18,7 @@
 #include "coordinator/api_rest/routes.h"
 #include "coordinator/api_rest/session.h"
 #include "coordinator/api_rest/stream.h"
+#include "coordinator/api_rest/visitor.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/coordinator.h"
@@ -25,13 +26,12 @@
 
 enum { CALL_MS = 25000, SHARED_LIFE_MS = 1000 /* of what the clock alone changes */ };
 
-static const char cookie_name[] = "muster_session";
-
 struct api_rest {
     struct env *env;
     struct loop *loop;
     struct coordinator *coordinator;
     const struct log *log;
+    const char *const *hosts;
     struct http *http;
     struct sessions *sessions;
     struct list exchanges;   /* that wait for an answer of the service */
@@ -48,47 +48,11 @@ struct exchange {
     bool share;            /* its answer may be given again */
     bool streaming;
     struct stream stream;
+    const struct store_token *caller;
     char token[TOKEN_MAX];        /* of a stream: its next calls need it too */
     char session[SESSION_ID_MAX]; /* and the session it came with ends it; "" = a token alone */
     char peer[64];
 };
-
-/* Who is it */
-
-static const char *bearer(const struct http_request *request)
-{
-    const char *text = http_header(request, "Authorization");
-    return text && strncasecmp(text, "Bearer ", 7) == 0 ? text + 7 : NULL;
-}
-
-static bool changes(const struct http_request *request)
-{
-    const char *method = http_method(request);
-    return strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0;
-}
-
-/* The token this request carries, "" if none. A session's cookie travels with every request a
- * browser makes to us, whoever made it do so; a header of our own only with those of our page. */
-static int token_of(struct api_rest *api, const struct http_request *request, const char **ret,
-                    struct error *err)
-{
-    *ret = bearer(request);
-    if (*ret)
-        return 0;
-    *ret = "";
-    const char *id = http_cookie(request, cookie_name);
-    const char *token = id ? session_token(api->sessions, id) : NULL;
-    if (!token)
-        return 0;
-    const char *mark = http_header(request, "X-Muster-Request");
-    if (changes(request) && (!mark || strcmp(mark, "1") != 0)) {
-        error_set(err, E_PERMISSION_DENIED, "changes by cookie need the header X-Muster-Request");
-        error_hint(err, "send X-Muster-Request: 1, or a bearer token");
-        return E_PERMISSION_DENIED;
-    }
-    *ret = token;
-    return 0;
-}
 
 /* Calls of the service */
 
@@ -243,6 +207,40 @@ static struct list *list_for(struct exchange *exchange, const char *token)
     return leader ? &leader->followers : &api->reads;
 }
 
+/* Each takes a connection for as long as it likes. */
+static int check_streams(struct api_rest *api, const struct store_token *caller, struct error *err)
+{
+    struct service *service = coordinator_service(api->coordinator);
+    bool admin = access_role(caller->role) == ACCESS_ADMIN;
+    int all = 0, own = 0;
+    struct exchange *exchange;
+    list_each(exchange, &api->exchanges, link) {
+        all += exchange->streaming;
+        own += exchange->streaming && exchange->caller == caller;
+    }
+    if (own >= (admin ? MAX_ADMIN_STREAMS : MAX_TOKEN_STREAMS))
+        return service_refuse_limit(service, admin ? LIMIT_ADMIN_STREAMS : LIMIT_TOKEN_STREAMS,
+                                    err);
+    return all >= MAX_STREAMS ? service_refuse_limit(service, LIMIT_STREAMS, err) : 0;
+}
+
+static bool streams(const struct route_match *match, const struct http_request *request)
+{
+    return match->route->stream != ROUTE_NO_STREAM && request_wants_stream(request);
+}
+
+static int identify(struct api_rest *api, const struct http_request *request, const char *token,
+                    const char *method, const struct store_token **ret, struct error *err)
+{
+    struct service *service = coordinator_service(api->coordinator);
+    char peer[64];
+    int rc = service_identify(service, token, ret, err);
+    http_peer(request, peer, sizeof peer);
+    if (rc < 0)
+        service_audit_stranger(service, &(struct service_stranger){"rest", peer, method}, err);
+    return rc;
+}
+
 static void handle_call(struct api_rest *api, struct http_request *request,
                         const struct route_match *match)
 {
@@ -250,12 +248,15 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     const char *token;
     ProtobufCMessage *message = NULL;
     const struct store_token *caller = NULL;
-    int rc = token_of(api, request, &token, &err);
+    int rc = visitor_token(api->sessions, request, &token, &err);
     if (rc == 0 && !match->route->open) /* strangers do not learn what is wrong with their words */
-        rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
-    if (rc == 0 && changes(request) && !(access_role(caller->role) & ACCESS_READERS))
+        rc = identify(api, request, token, match->route->call ? match->route->call : "", &caller,
+                      &err);
+    if (rc == 0 && visitor_changes(request) && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s changes nothing here",
                        caller->role);
+    if (rc == 0 && streams(match, request))
+        rc = check_streams(api, caller, &err);
     if (rc == 0)
         rc = request_message(request, match, &message, &err);
     struct exchange *exchange = rc == 0 ? calloc(1, sizeof *exchange) : NULL;
@@ -271,10 +272,11 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     }
     exchange->api = api;
     exchange->route = match->route;
+    exchange->caller = caller;
     exchange->request = request;
     list_init(&exchange->followers);
     http_peer(request, exchange->peer, sizeof exchange->peer);
-    exchange->streaming = match->route->stream != ROUTE_NO_STREAM && request_wants_stream(request);
+    exchange->streaming = streams(match, request);
     struct list *list = list_for(exchange, token);
     list_push_back(list, &exchange->link);
     if (!exchange->streaming) {
@@ -284,26 +286,29 @@ static void handle_call(struct api_rest *api, struct http_request *request,
         rpc_message_free(message);
         return;
     }
-    (void)str_copy(exchange->token, sizeof exchange->token, token);
-    const char *session = bearer(request) ? NULL : http_cookie(request, cookie_name);
-    (void)str_copy(exchange->session, sizeof exchange->session, session ? session : "");
+    (void)token_plain(token, exchange->token);
+    if (visitor_bearer(request) || !visitor_session(request, exchange->session))
+        exchange->session[0] = 0;
     stream_init(&exchange->stream, match->route, request, stream_message(match->route, message));
     start_call(exchange, exchange->stream.message, exchange->token, "");
 }
 
 /* The rest */
 
-static void set_cookie(struct http_request *request, const char *value, int64_t life_s)
+static void set_cookie(struct http_request *request, const struct session_keys *keys,
+                       int64_t life_s)
 {
-    char cookie[160];
+    char cookie[192], body[SESSION_ID_MAX + 32];
     (void)str_printf(cookie, sizeof cookie,
-                     "%s=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%lld", cookie_name, value,
-                     (long long)life_s);
+                     "%s=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%lld%s", visitor_cookie,
+                     keys->cookie, (long long)life_s, visitor_is_secure(request) ? "; Secure" : "");
+    (void)str_printf(body, sizeof body, keys->half[0] ? "{\"session\":\"%s\"}\n" : "{}\n",
+                     keys->half);
     struct http_answer answer = {
         .status = 200,
         .type = "application/json",
-        .body = "{}\n",
-        .size = 3,
+        .body = body,
+        .size = strlen(body),
         .headers = {{"Set-Cookie", cookie}, {"Cache-Control", "no-store"}},
     };
     http_reply(request, &answer);
@@ -333,17 +338,21 @@ static void handle_login(struct api_rest *api, struct http_request *request)
     struct arena arena;
     const char *token;
     const struct store_token *caller = NULL;
-    char id[SESSION_ID_MAX];
+    struct session_keys keys;
     arena_init(&arena, 1 << 16);
-    int rc = token_in_body(request, &arena, &token, &err);
+    int rc = visitor_check_form(request, &err);
     if (rc == 0)
-        rc = service_identify(coordinator_service(api->coordinator), token, &caller, &err);
+        rc = token_in_body(request, &arena, &token, &err);
+    if (rc == 0)
+        rc = identify(api, request, token, "login", &caller, &err);
     if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s cannot log in", caller->role);
+    if (rc == 0) {
+        struct session_owner owner = {token, caller->id, access_role(caller->role) == ACCESS_ADMIN};
+        rc = session_open(api->sessions, &owner, &keys, &err);
+    }
     if (rc == 0)
-        rc = session_open(api->sessions, token, id, &err);
-    if (rc == 0)
-        set_cookie(request, id, SESSION_LIFE_MS / 1000);
+        set_cookie(request, &keys, SESSION_LIFE_MS / 1000);
     else
         reply_error(request, &err);
     arena_fini(&arena);
@@ -361,13 +370,19 @@ static void end_streams(struct api_rest *api)
 
 static void handle_logout(struct api_rest *api, struct http_request *request)
 {
-    const char *id = http_cookie(request, cookie_name);
-    if (id) {
+    static const struct session_keys none;
+    struct error err = {0};
+    char id[SESSION_ID_MAX];
+    if (visitor_check_form(request, &err) < 0) {
+        reply_error(request, &err);
+        return;
+    }
+    if (visitor_session(request, id)) {
         session_close(api->sessions, id);
         http_changed(api->http);
         end_streams(api);
     }
-    set_cookie(request, "", 0);
+    set_cookie(request, &none, 0);
 }
 
 static void handle_ready(struct api_rest *api, struct http_request *request)
@@ -388,9 +403,9 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
     const char *token;
     const struct store_token *caller = NULL;
     struct service *service = coordinator_service(api->coordinator);
-    int rc = token_of(api, request, &token, &err);
+    int rc = visitor_token(api->sessions, request, &token, &err);
     if (rc == 0)
-        rc = service_identify(service, token, &caller, &err);
+        rc = identify(api, request, token, "metrics", &caller, &err);
     if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s reads no metrics",
                        caller->role);
@@ -399,10 +414,14 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
         return;
     }
     struct service_stats stats;
+    uint64_t refused[LIMIT_COUNT];
     struct buf out;
     buf_init(&out, RENDER_MAX_BYTES);
     service_stats(service, &stats);
     stats.shared = http_shared_answers(api->http);
+    memcpy(refused, stats.refused, sizeof refused);
+    http_closed(api->http, &refused[LIMIT_HTTP_CONNECTIONS], &refused[LIMIT_HTTP_REQUEST_S]);
+    stats.refused = refused;
     (void)prometheus_render(
         coordinator_cluster(api->coordinator), &stats, coordinator_ready(api->coordinator, NULL),
         access_role_bound(access_role(caller->role)) ? caller->tenant : NULL, &out);
@@ -437,13 +456,37 @@ static void refuse_path(struct http_request *request, const struct route_match *
     reply_error(request, &err);
 }
 
+/* A page that a browser loaded by a foreign name may be led to our address afterwards, and then is
+ * of our origin to the browser. Tokens it has none, and probes ask by whatever name. */
+static bool led_here(const struct api_rest *api, const struct http_request *request,
+                     const struct route_match *match)
+{
+    bool probe =
+        match->route && (match->route->kind == ROUTE_HEALTH || match->route->kind == ROUTE_READY);
+    return !visitor_bearer(request) && !probe && !visitor_host_known(request, api->hosts);
+}
+
+static void refuse_host(struct http_request *request)
+{
+    struct error err = {0};
+    error_set(&err, E_PERMISSION_DENIED, "this server is not known by the name '%.80s'",
+              http_header(request, "Host"));
+    error_hint(&err, "muster coordinator --http-host NAME makes it known; addresses and localhost "
+                     "always are");
+    reply_error_as(request, 421, &err, (struct http_pair){0});
+}
+
 static void handle(void *arg, struct http_request *request)
 {
     struct api_rest *api = arg;
     struct route_match match;
+    route_find(http_method(request), http_path(request), &match);
+    if (led_here(api, request, &match)) {
+        refuse_host(request);
+        return;
+    }
     if (page_reply(request))
         return;
-    route_find(http_method(request), http_path(request), &match);
     if (!match.route) {
         refuse_path(request, &match);
         return;
@@ -483,6 +526,7 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     api->loop = loop;
     api->coordinator = coordinator;
     api->log = options->log;
+    api->hosts = options->hosts;
     list_init(&api->exchanges);
     list_init(&api->reads);
     struct http_options http = {.address = options->address, .handler = handle, .arg = api};

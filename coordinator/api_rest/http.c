@@ -1,6 +1,5 @@
 #include "coordinator/api_rest/http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -15,6 +14,8 @@
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/http_address.h"
 #include "coordinator/api_rest/http_content.h"
+#include "coordinator/api_rest/http_framing.h"
+#include "coordinator/api_rest/http_guard.h"
 #include "coordinator/api_rest/http_shared.h"
 
 enum { REQUEST_ARENA_MAX_BYTES = 256 << 10, STREAM_BLOCK_BYTES = 16 << 10 };
@@ -25,6 +26,8 @@ struct http {
     void *arg;
     struct MHD_Daemon *daemon;
     char url[96];
+    struct guard guard;
+    struct loop_timer sweep;
     struct http_shared shared;
     struct http_memory memory, refusals; /* of answers; of those that say there is no more */
     pthread_mutex_t mutex;               /* guards what follows and the shared half of requests */
@@ -92,20 +95,6 @@ static void wake(struct http_request *request)
 
 /* HTTP thread */
 
-static void note_peer(struct http_request *request)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *from = info ? info->client_addr : NULL;
-    const void *address = NULL;
-    if (from && from->sa_family == AF_INET)
-        address = &((const struct sockaddr_in *)(const void *)from)->sin_addr;
-    else if (from && from->sa_family == AF_INET6)
-        address = &((const struct sockaddr_in6 *)(const void *)from)->sin6_addr;
-    if (!address || !inet_ntop(from->sa_family, address, request->peer, sizeof request->peer))
-        request->peer[0] = 0;
-}
-
 static struct http_request *request_new(struct http *http, struct MHD_Connection *connection)
 {
     struct http_request *request = calloc(1, sizeof *request);
@@ -155,7 +144,7 @@ static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind, const char
     struct http_pair pair = {arena_strdup(&request->arena, key),
                              arena_strdup(&request->arena, value ? value : "")};
     if (request->headers_count == HTTP_FIELDS_MAX || !pair.key || !pair.value)
-        return MHD_NO; /* headers beyond the limit are not looked at */
+        return MHD_NO; /* more than the framing's check lets through */
     request->headers[request->headers_count++] = pair;
     return MHD_YES;
 }
@@ -187,10 +176,6 @@ static enum MHD_Result refuse(struct http_request *request, int status, const ch
 static const char too_long[] =
     "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the path or its parameters are too "
     "long\",\"field\":\"\",\"hint\":\"1024 bytes of path and 64 parameters at most\"}}\n";
-static const char has_nul[] =
-    "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"the address has a NUL character "
-    "(%00)\"}}\n";
-
 static const char *header_of(const struct http_request *request, const char *name)
 {
     return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
@@ -204,8 +189,14 @@ static bool may_share(struct http_request *request, const char *method)
     const char *accept = header_of(request, MHD_HTTP_HEADER_ACCEPT);
     if (accept && strstr(accept, "text/event-stream"))
         return false;
-    http_shared_key(request->uri, header_of(request, MHD_HTTP_HEADER_AUTHORIZATION),
-                    header_of(request, MHD_HTTP_HEADER_COOKIE), request->key);
+    struct http_shared_question question = {
+        .uri = request->uri,
+        .authorization = header_of(request, MHD_HTTP_HEADER_AUTHORIZATION),
+        .cookie = header_of(request, MHD_HTTP_HEADER_COOKIE),
+        .session = header_of(request, "X-Muster-Session"),
+        .host = header_of(request, MHD_HTTP_HEADER_HOST),
+    };
+    http_shared_key(&question, request->key);
     return true;
 }
 
@@ -219,15 +210,13 @@ static struct http_content *find_answer(struct http_request *request, const char
 static enum MHD_Result hand_over(struct http_request *request, const char *method, const char *path)
 {
     struct http *http = request->http;
-    note_peer(request);
+    guard_peer(request->connection, request->peer);
     request->method = arena_strdup(&request->arena, method);
     request->path = arena_strdup(&request->arena, path);
     MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
     MHD_get_connection_values(request->connection, MHD_HEADER_KIND, add_header, request);
     if (request->failed || !request->method || !request->path || strlen(path) > HTTP_PATH_MAX)
         return refuse(request, MHD_HTTP_URI_TOO_LONG, too_long);
-    if (request->uri && strstr(request->uri, "%00")) /* which would end what is behind it */
-        return refuse(request, MHD_HTTP_BAD_REQUEST, has_nul);
     pthread_mutex_lock(&http->mutex);
     bool closing = http->closing;
     if (!closing) {
@@ -266,12 +255,16 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
                                   const char *method, const char *version, const char *upload,
                                   size_t *ret_upload_size, void **ret_state)
 {
-    (void)self, (void)connection, (void)version;
+    (void)self;
     struct http_request *request = *ret_state;
-    if (!request || !request->begun) {
-        if (request)
-            request->begun = true;
-        return request ? MHD_YES : MHD_NO; /* none: there was no memory for it */
+    if (!request)
+        return MHD_NO; /* there was no memory for it */
+    if (!request->begun) {
+        int status;
+        const char *fault = http_framing_fault(connection, request->uri, version, &status);
+        request->begun = true;
+        guard_request(&request->http->guard, request->connection, GUARD_BODY);
+        return fault ? refuse(request, status, fault) : MHD_YES;
     }
     if (*ret_upload_size > 0) {
         request->received += *ret_upload_size;
@@ -283,6 +276,7 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
     }
     if (request->posted)
         return send_response(request);
+    guard_request(&request->http->guard, request->connection, GUARD_BUSY);
     struct http_content *known = find_answer(request, method);
     return known ? send_content(request, known) : hand_over(request, method, url);
 }
@@ -305,6 +299,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
     if (!request)
         return;
     *state = NULL;
+    guard_request(&request->http->guard, request->connection, GUARD_IDLE);
     pthread_mutex_lock(&http->mutex);
     request->gone = true;
     request->suspended = false;
@@ -359,6 +354,14 @@ static struct MHD_Response *add_headers(struct MHD_Response *response,
 void http_changed(struct http *http)
 {
     http_shared_clear(&http->shared);
+}
+
+void http_closed(struct http *http, uint64_t *ret_evicted, uint64_t *ret_late)
+{
+    pthread_mutex_lock(&http->guard.mutex);
+    *ret_evicted = http->guard.evicted;
+    *ret_late = http->guard.late;
+    pthread_mutex_unlock(&http->guard.mutex);
 }
 
 uint64_t http_shared_answers(struct http *http)
@@ -503,6 +506,13 @@ static void silent(void *arg, const char *fmt, va_list ap)
     (void)ap;
 }
 
+static void sweep(void *arg)
+{
+    struct http *http = arg;
+    guard_sweep(&http->guard);
+    loop_timer_set(http->loop, &http->sweep, loop_now_ms(http->loop) + GUARD_SWEEP_MS, sweep, http);
+}
+
 static int start(struct http *http, const char *text, struct error *err)
 {
     struct http_address address;
@@ -515,8 +525,9 @@ static int start(struct http *http, const char *text, struct error *err)
     http->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL,
         MHD_OPTION_SOCK_ADDR, &address.any, MHD_OPTION_URI_LOG_CALLBACK, on_uri, http,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+        guard_on_connection, &http->guard, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_LIMIT, guard_connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)HTTP_IDLE_TIMEOUT_S, MHD_OPTION_END);
     if (!http->daemon) {
         error_set(err, E_UNAVAILABLE, "cannot listen on http://%s: %s", text,
@@ -541,17 +552,20 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->arg = options->arg;
     list_init(&http->requests);
     pthread_mutex_init(&http->mutex, NULL);
+    guard_init(&http->guard);
     http_shared_init(&http->shared);
     http->refusals.max_bytes = SIZE_MAX;
     http->memory.max_bytes =
         options->unread_max_bytes ? options->unread_max_bytes : (size_t)HTTP_UNREAD_MAX_BYTES;
     int rc = start(http, options->address, err);
     if (rc < 0) {
+        guard_fini(&http->guard);
         http_shared_fini(&http->shared);
         pthread_mutex_destroy(&http->mutex);
         free(http);
         return rc;
     }
+    sweep(http);
     *ret = http;
     return 0;
 }
@@ -571,12 +585,14 @@ void http_free(struct http *http)
     list_each(request, &http->requests, link)
         wake(request);
     pthread_mutex_unlock(&http->mutex);
+    loop_timer_cancel(http->loop, &http->sweep);
     MHD_stop_daemon(http->daemon);
     while (!list_empty(&http->requests)) { /* what the loop thread held */
         request = list_first(&http->requests, struct http_request, link);
         request->references = 1;
         release(request);
     }
+    guard_fini(&http->guard);
     http_shared_fini(&http->shared);
     pthread_mutex_destroy(&http->mutex);
     free(http);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/limits.h"
 
 struct loop;
 struct http;
@@ -26,9 +27,9 @@ struct http_request;
 enum {
     HTTP_BODY_MAX_BYTES = 1 << 20,     /* longer ones are answered with 413 */
     HTTP_DISCARD_MAX_BYTES = 16 << 20, /* read and thrown away before that; beyond, we hang up */
-    HTTP_CONNECTIONS_MAX = 1024,
+    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* so many until those closed are gone */
     HTTP_IDLE_TIMEOUT_S = 30,
-    HTTP_FIELDS_MAX = 64, /* query parameters of a request; more are refused */
+    HTTP_FIELDS_MAX = 64, /* query parameters, or headers, of a request; more are refused */
     HTTP_PATH_MAX = 1024,
     HTTP_STREAM_BACKLOG_MAX_BYTES = 4 << 20, /* unread by the client: then we hang up */
     HTTP_UNREAD_MAX_BYTES = 512 << 20,       /* of all whole answers that clients have yet to read;
@@ -97,6 +98,8 @@ bool http_asks_the_same(const struct http_request *a, const struct http_request 
  * before anybody is told of a change, and when a session or a token ends. */
 void http_changed(struct http *http);
 uint64_t http_shared_answers(struct http *http); /* given by the HTTP thread alone so far */
+/* Connections that made room for others, and that made no request in time, so far. */
+void http_closed(struct http *http, uint64_t *ret_evicted, uint64_t *ret_late);
 
 /* Begin a stream (status and headers of `answer`; its body is ignored). `on_gone` tells that the
  * client went away; http_stream_end is still due. */

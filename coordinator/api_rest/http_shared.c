@@ -29,15 +29,16 @@ static void add(struct sha256 *sha, const char *text)
     sha256_update(sha, text ? "+" : "-", 1);
 }
 
-void http_shared_key(const char *uri, const char *authorization, const char *cookie,
-                     char ret[SHA256_HEX_BYTES])
+void http_shared_key(const struct http_shared_question *question, char ret[SHA256_HEX_BYTES])
 {
     struct sha256 sha;
     uint8_t digest[SHA256_BYTES];
     sha256_init(&sha);
-    add(&sha, uri);
-    add(&sha, authorization);
-    add(&sha, cookie);
+    add(&sha, question->uri);
+    add(&sha, question->authorization);
+    add(&sha, question->cookie);
+    add(&sha, question->session);
+    add(&sha, question->host);
     sha256_final(&sha, digest);
     sha256_hex(digest, ret);
 }

@@ -33,8 +33,10 @@ void http_shared_init(struct http_shared *shared);
 void http_shared_fini(struct http_shared *shared);
 
 /* The key of a question: the method is GET. Missing headers are NULL. */
-void http_shared_key(const char *uri, const char *authorization, const char *cookie,
-                     char ret[SHA256_HEX_BYTES]);
+struct http_shared_question {
+    const char *uri, *authorization, *cookie, *session, *host;
+};
+void http_shared_key(const struct http_shared_question *question, char ret[SHA256_HEX_BYTES]);
 
 uint64_t http_shared_epoch(struct http_shared *shared);
 uint64_t http_shared_served(struct http_shared *shared);

@@ -52,7 +52,7 @@ static const char header_parameters[] =
     "\"LastEventID\":{\"name\":\"Last-Event-ID\",\"in\":\"header\",\"description\":\"Of a stream: "
     "go on behind the event of this id\",\"schema\":{\"type\":\"string\"}},"
     "\"MusterRequest\":{\"name\":\"X-Muster-Request\",\"in\":\"header\",\"description\":\"1, "
-    "where a session's cookie says who asks\",\"schema\":{\"type\":\"string\"}}";
+    "where a session says who asks\",\"schema\":{\"type\":\"string\"}}";
 
 static const char login_body[] =
     "\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{\"schema\":{\"type\":"
@@ -168,7 +168,7 @@ static bool may_fail(const struct route *route, int status)
     switch (status) {
     case 401:
     case 403:
-        return !route->open || route->kind == ROUTE_LOGIN;
+        return !route->open || route->kind == ROUTE_LOGIN || route->kind == ROUTE_LOGOUT;
     case 404:
         return call && !route->open;
     case 409:
@@ -246,6 +246,9 @@ static void operation(struct buf *out, struct openapi_schemas *schemas, const st
         parameters(out, route);
         request_body(out, schemas, route);
     }
+    if (route->kind == ROUTE_LOGIN || route->kind == ROUTE_LOGOUT)
+        (void)buf_str(out,
+                      "\"parameters\":[{\"$ref\":\"#/components/parameters/MusterRequest\"}],");
     if (route->kind == ROUTE_LOGIN)
         (void)buf_str(out, login_body);
     responses(out, schemas, route);
@@ -300,11 +303,14 @@ int openapi_render(const char *version, struct buf *out)
     struct openapi_schemas schemas = {.count = 0};
     (void)buf_str(out, "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Muster\",\"version\":");
     (void)buf_json_string(out, version, strlen(version));
-    (void)buf_str(out, "},\"security\":[{\"bearer\":[]},{\"session\":[]}],\"paths\":{");
+    (void)buf_str(out, "},\"security\":[{\"bearer\":[]},{\"session\":[],\"page\":[]}],\"paths\":"
+                       "{");
     paths(out, &schemas);
     (void)buf_str(out, "},\"components\":{\"securitySchemes\":{\"bearer\":{\"type\":\"http\","
                        "\"scheme\":\"bearer\"},\"session\":{\"type\":\"apiKey\",\"in\":\"cookie\","
-                       "\"name\":\"muster_session\"}},\"parameters\":{");
+                       "\"name\":\"muster_session\"},\"page\":{\"type\":\"apiKey\",\"in\":"
+                       "\"header\",\"name\":\"X-Muster-Session\",\"description\":\"the half of a "
+                       "session that the answer to the login tells\"}},\"parameters\":{");
     (void)buf_str(out, header_parameters);
     (void)buf_str(out, "},\"responses\":{");
     failure_responses(out);

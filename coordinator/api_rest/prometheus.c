@@ -93,6 +93,14 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
         "Requests answered as the same one before was, without a call.", stats->shared);
     one(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
         stats->open);
+    head(out, "muster_limit", "gauge", "What callers may hold at the doors.");
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        (void)buf_printf(out, "muster_limit{name=\"%s\"} %d\n", limit_name((enum limit)i),
+                         limit_number((enum limit)i));
+    head(out, "muster_limit_refused_total", "counter", "What a limit turned away.");
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        (void)buf_printf(out, "muster_limit_refused_total{name=\"%s\"} %" PRIu64 "\n",
+                         limit_name((enum limit)i), stats->refused[i]);
     one(out, "muster_ready", "gauge", "1 while changes are taken.", ready);
     return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
 }

@@ -13,26 +13,36 @@
 #include "common/base/tree.h"
 
 enum {
-    ID_BYTES = 32,
+    HALF_BYTES = 32,
+    OWNER_MAX = 16,
     FILE_MAX_BYTES = 1 << 20,
     FILE_ARENA_BYTES = 4 << 20,
+    WRITE_AGAIN_MS = 5000, /* after a write that failed */
 };
 
 struct session {
     char token[TOKEN_MAX]; /* "" until its id is seen in this life of the coordinator */
     uint8_t sealed[TOKEN_MAX];
+    char owner[OWNER_MAX]; /* id of the token, no secret */
+    bool admin;
     int64_t until_wall_ms;
 };
 
 struct sessions {
     struct env *env;
-    char path[PATH_MAX]; /* "" = kept in memory only */
-    struct strmap all;   /* by hash of the id, in hex */
+    char path[PATH_MAX];  /* "" = kept in memory only */
+    struct strmap all;    /* by hash of the id, in hex */
+    int64_t write_due_ms; /* the file is not as it should be; 0 = it is */
 };
 
 static int64_t wall_ms(const struct sessions *sessions)
 {
     return sessions->env->clock.wall_ms(sessions->env->clock.self);
+}
+
+static int64_t now_ms(const struct sessions *sessions)
+{
+    return sessions->env->clock.now_ms(sessions->env->clock.self);
 }
 
 static void name_of(const char *id, char ret[SHA256_HEX_BYTES])
@@ -78,11 +88,14 @@ static int put_session(struct sessions *sessions, const char *name, const struct
 static void read_session(struct sessions *sessions, const struct tree *node)
 {
     struct session session = {0};
-    const char *name, *sealed;
+    const char *name, *sealed, *owner;
     bool whole = tree_read_string(tree_get(node, "id"), &name, NULL) == 0 &&
                  tree_read_string(tree_get(node, "token"), &sealed, NULL) == 0 &&
+                 tree_read_string(tree_get(node, "owner"), &owner, NULL) == 0 &&
+                 tree_read_bool(tree_get(node, "admin"), &session.admin, NULL) == 0 &&
                  tree_read_i64(tree_get(node, "until_wall_ms"), &session.until_wall_ms, NULL) == 0;
-    if (whole && strlen(name) == SHA256_HEX_BYTES - 1 &&
+    if (whole && str_copy(session.owner, sizeof session.owner, owner) == 0 &&
+        strlen(name) == SHA256_HEX_BYTES - 1 &&
         hex_decode(sealed, session.sealed, sizeof session.sealed) == 0 &&
         session.until_wall_ms > wall_ms(sessions) && strmap_count(&sessions->all) < SESSIONS_MAX)
         (void)put_session(sessions, name, &session);
@@ -106,26 +119,41 @@ static void read_file(struct sessions *sessions)
     free(text);
 }
 
-static void write_file(const struct sessions *sessions)
+static int write_file(struct sessions *sessions)
 {
     struct disk *disk = &sessions->env->disk;
     char sealed[2 * TOKEN_MAX + 1];
     const char *comma = "";
     struct buf out;
+    int rc = E_RESOURCE_EXHAUSTED;
     if (!sessions->path[0])
-        return;
+        return 0;
     buf_init(&out, FILE_MAX_BYTES);
     (void)buf_str(&out, "[");
     for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e), comma = ",") {
         const struct session *session = e->value;
         hex_encode(session->sealed, sizeof session->sealed, sealed);
-        (void)buf_printf(&out, "%s\n{\"id\":\"%s\",\"token\":\"%s\",\"until_wall_ms\":%lld}", comma,
-                         e->name, sealed, (long long)session->until_wall_ms);
+        (void)buf_printf(&out,
+                         "%s\n{\"id\":\"%s\",\"token\":\"%s\",\"owner\":\"%s\",\"admin\":%s,"
+                         "\"until_wall_ms\":%lld}",
+                         comma, e->name, sealed, session->owner, session->admin ? "true" : "false",
+                         (long long)session->until_wall_ms);
     }
     (void)buf_str(&out, "\n]\n");
     if (!buf_failed(&out))
-        (void)disk->write_file(disk->self, sessions->path, buf_cstr(&out), out.size, 0600, NULL);
+        rc = disk->write_file(disk->self, sessions->path, buf_cstr(&out), out.size, 0600, NULL);
     buf_fini(&out);
+    sessions->write_due_ms = rc < 0 ? now_ms(sessions) + WRITE_AGAIN_MS : 0;
+    return rc;
+}
+
+/* One that has ended must not come back with the file: rather no session is kept there until it can
+ * be written, and a full disk has room for that. */
+static void write_without_ended(struct sessions *sessions)
+{
+    struct disk *disk = &sessions->env->disk;
+    if (write_file(sessions) < 0)
+        (void)disk->remove_tree(disk->self, sessions->path, NULL);
 }
 
 int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, struct error *err)
@@ -153,39 +181,95 @@ void sessions_free(struct sessions *sessions)
     free(sessions);
 }
 
-static void make_room(struct sessions *sessions)
+static int count_of(const struct sessions *sessions, const char *owner)
 {
-    while (strmap_count(&sessions->all) >= SESSIONS_MAX) {
-        struct map_entry *first = strmap_first(&sessions->all);
-        for (struct map_entry *e = first; e; e = map_next(e))
-            if (((struct session *)e->value)->until_wall_ms <
-                ((struct session *)first->value)->until_wall_ms)
-                first = e;
-        free(strmap_remove(&sessions->all, first->name));
-    }
+    int count = 0;
+    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e))
+        count += strcmp(((struct session *)e->value)->owner, owner) == 0;
+    return count;
 }
 
-int session_open(struct sessions *sessions, const char *token, char ret_id[SESSION_ID_MAX],
-                 struct error *err)
+/* Of this token, the one that ends soonest. */
+static void drop_one(struct sessions *sessions, const char *owner)
 {
-    uint8_t id[ID_BYTES];
-    char name[SHA256_HEX_BYTES];
-    struct session session = {.until_wall_ms = wall_ms(sessions) + SESSION_LIFE_MS};
-    sessions->env->rng.fill(sessions->env->rng.self, id, sizeof id);
-    base64url_encode(id, sizeof id, ret_id);
-    name_of(ret_id, name);
-    make_room(sessions);
-    int rc = str_copy(session.token, sizeof session.token, token);
-    seal(ret_id, (const uint8_t *)session.token, session.sealed);
+    const struct map_entry *first = NULL;
+    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
+        const struct session *session = e->value;
+        if (strcmp(session->owner, owner) == 0 &&
+            (!first || session->until_wall_ms < ((struct session *)first->value)->until_wall_ms))
+            first = e;
+    }
+    if (first)
+        free(strmap_remove(&sessions->all, first->name));
+}
+
+/* The token with the most sessions among those that may lose one; NULL = none may. */
+static const char *most_open(const struct sessions *sessions, bool of_admins)
+{
+    const char *most = NULL;
+    int count = 0;
+    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
+        const struct session *session = e->value;
+        int of_this = session->admin && !of_admins ? 0 : count_of(sessions, session->owner);
+        if (of_this > count) {
+            most = session->owner;
+            count = of_this;
+        }
+    }
+    return most;
+}
+
+static int make_room(struct sessions *sessions, const struct session_owner *owner,
+                     struct error *err)
+{
+    while (count_of(sessions, owner->token_id) >= SESSIONS_OF_TOKEN_MAX)
+        drop_one(sessions, owner->token_id);
+    while (strmap_count(&sessions->all) >= SESSIONS_MAX) {
+        char from[OWNER_MAX];
+        const char *most = most_open(sessions, owner->admin);
+        if (!most)
+            return error_set(err, E_RESOURCE_EXHAUSTED,
+                             "administrators have all of the %d sessions", SESSIONS_MAX);
+        (void)str_copy(from, sizeof from, most);
+        drop_one(sessions, from);
+    }
+    return 0;
+}
+
+static void new_half(const struct sessions *sessions, char ret[SESSION_HALF_MAX])
+{
+    uint8_t bytes[HALF_BYTES];
+    sessions->env->rng.fill(sessions->env->rng.self, bytes, sizeof bytes);
+    base64url_encode(bytes, sizeof bytes, ret);
+}
+
+int session_open(struct sessions *sessions, const struct session_owner *owner,
+                 struct session_keys *ret, struct error *err)
+{
+    char id[SESSION_ID_MAX], name[SHA256_HEX_BYTES];
+    struct session session = {.until_wall_ms = wall_ms(sessions) + SESSION_LIFE_MS,
+                              .admin = owner->admin};
+    if (make_room(sessions, owner, err) < 0)
+        return err->code;
+    new_half(sessions, ret->cookie);
+    new_half(sessions, ret->half);
+    (void)str_printf(id, sizeof id, "%s.%s", ret->cookie, ret->half);
+    name_of(id, name);
+    int rc = token_plain(owner->token, session.token);
+    if (rc == 0)
+        rc = str_copy(session.owner, sizeof session.owner, owner->token_id);
+    seal(id, (const uint8_t *)session.token, session.sealed);
     if (rc < 0 || put_session(sessions, name, &session) < 0)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no session could be opened");
-    write_file(sessions);
+    (void)write_file(sessions);
     return 0;
 }
 
 const char *session_token(struct sessions *sessions, const char *id)
 {
     char name[SHA256_HEX_BYTES];
+    if (sessions->write_due_ms && now_ms(sessions) >= sessions->write_due_ms)
+        (void)write_file(sessions);
     name_of(id, name);
     struct session *session = strmap_get(&sessions->all, name);
     if (session && session->until_wall_ms < wall_ms(sessions)) {
@@ -205,6 +289,6 @@ void session_close(struct sessions *sessions, const char *id)
     name_of(id, name);
     struct session *session = strmap_remove(&sessions->all, name);
     if (session)
-        write_file(sessions);
+        write_without_ended(sessions);
     free(session);
 }

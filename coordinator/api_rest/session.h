@@ -1,4 +1,5 @@
-/* Browser sessions: a random id in a cookie stands for a token. They outlive the coordinator in
+/* Browser sessions: two random halves stand for a token, one in a cookie, one with the page
+ * (visitor.h says why); together they are the id of the session. They outlive the coordinator in
  * DATA/sessions.json, from which no token can be read: it holds the id's hash, and the token sealed
  * with the id, which only the browser has. A session is as good as its token, which is looked at in
  * every request. Loop thread only.
@@ -6,6 +7,7 @@
 #ifndef API_REST_SESSION_H
 #define API_REST_SESSION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/error.h"
@@ -13,9 +15,20 @@
 #include "common/env/env.h"
 
 enum {
-    SESSIONS_MAX = 1000, /* the one that ends soonest makes room */
+    SESSIONS_MAX = 1000,
+    SESSIONS_OF_TOKEN_MAX = 32, /* the one that ends soonest makes room */
     SESSION_LIFE_MS = 12 * 3600 * 1000,
-    SESSION_ID_MAX = 48, /* buffer with its NUL */
+    SESSION_HALF_MAX = 48, /* buffers with their NUL */
+    SESSION_ID_MAX = 2 * SESSION_HALF_MAX,
+};
+
+struct session_owner {
+    const char *token, *token_id; /* copied */
+    bool admin;
+};
+
+struct session_keys {
+    char cookie[SESSION_HALF_MAX], half[SESSION_HALF_MAX];
 };
 
 struct sessions;
@@ -25,10 +38,14 @@ struct sessions;
 int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, struct error *err);
 void sessions_free(struct sessions *sessions);
 
-/* A session that cannot be written works until the coordinator ends. */
-int session_open(struct sessions *sessions, const char *token, char ret_id[SESSION_ID_MAX],
-                 struct error *err);
+/* While the file cannot be written a new session works until the coordinator ends. When there are
+ * SESSIONS_MAX, the token with the most of them loses one, and administrators only to their own:
+ * E_RESOURCE_EXHAUSTED if all are theirs. */
+int session_open(struct sessions *sessions, const struct session_owner *owner,
+                 struct session_keys *ret, struct error *err);
 const char *session_token(struct sessions *sessions, const char *id); /* NULL: no such session */
+/* It is in no file any more either: where that cannot be written it goes, and with it what is known
+ * of the others after a restart, until a later call can write it. */
 void session_close(struct sessions *sessions, const char *id);
 
 #endif

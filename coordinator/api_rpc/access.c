@@ -17,6 +17,7 @@ struct entry {
 struct access {
     struct strmap tokens;  /* hex of the hash -> struct entry */
     struct strmap tenants; /* name -> struct store_tenant */
+    struct strmap nodes;   /* key -> struct store_token */
 };
 
 static int out_of_memory(struct error *err)
@@ -77,8 +78,11 @@ void access_free(struct access *access)
         free(e->value);
     for (struct map_entry *e = strmap_first(&access->tenants); e; e = map_next(e))
         free(e->value);
+    for (struct map_entry *e = strmap_first(&access->nodes); e; e = map_next(e))
+        free(e->value);
     strmap_fini(&access->tokens);
     strmap_fini(&access->tenants);
+    strmap_fini(&access->nodes);
     free(access);
 }
 
@@ -107,6 +111,37 @@ int access_put_token(struct access *access, const struct store_token *token, str
     entry->stored_use_wall_ms = token->used_wall_ms;
     entry->seen = true;
     return 0;
+}
+
+int access_put_node(struct access *access, const char *key, const char *node, struct error *err)
+{
+    struct store_token *known = strmap_get(&access->nodes, key);
+    if (!known) {
+        known = calloc(1, sizeof *known);
+        if (!known || strmap_set(&access->nodes, key, known, NULL) < 0) {
+            free(known);
+            return out_of_memory(err);
+        }
+    }
+    known->revoked_wall_ms = 0;
+    (void)str_copy(known->role, sizeof known->role, "agent");
+    (void)str_copy(known->name, sizeof known->name, node);
+    (void)str_printf(known->id, sizeof known->id, "%.*s", STORE_TOKEN_ID_MAX, key);
+    return 0;
+}
+
+/* It stays in memory: open calls may point at it. */
+void access_forget_node(struct access *access, const char *key)
+{
+    struct store_token *known = strmap_get(&access->nodes, key);
+    if (known)
+        known->revoked_wall_ms = 1;
+}
+
+const struct store_token *access_node(const struct access *access, const char *key)
+{
+    const struct store_token *known = strmap_get(&access->nodes, key);
+    return known && !known->revoked_wall_ms ? known : NULL;
 }
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err)

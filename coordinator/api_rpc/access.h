@@ -66,6 +66,12 @@ void access_name_token(const char *plain, struct store_token *ret);
 const struct store_token **access_tokens(const struct access *access);
 int access_tokens_count(const struct access *access);
 
+/* Nodes are known by the key that their agents prove. Each stands as a token of role agent that has
+ * the node's name and no secret; one key speaks for one node. E_RESOURCE_EXHAUSTED. */
+int access_put_node(struct access *access, const char *key, const char *node, struct error *err);
+void access_forget_node(struct access *access, const char *key);
+const struct store_token *access_node(const struct access *access, const char *key);
+
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);
 const struct store_tenant *access_tenant(const struct access *access, const char *name);
 const struct store_tenant *access_first_tenant(const struct access *access);

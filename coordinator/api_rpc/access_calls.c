@@ -9,6 +9,7 @@
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/folder.h"
 
 enum {
     LIST_AUDIT_DEFAULT = 100,
@@ -51,6 +52,19 @@ void call_who_am_i(struct service *service, struct service_call *call, bool last
 
 /* Tenants */
 
+static bool add_prefixes(struct arena *arena, const struct store_tenant *tenant,
+                         Muster__Tenant *ret)
+{
+    char *at = arena_strdup(arena, tenant->checkpoint_prefixes);
+    ret->checkpoint_prefixes = wire_pointers(arena, STORE_PREFIXES_MAX / 2);
+    if (!at || !ret->checkpoint_prefixes)
+        return false;
+    for (char *line; (line = strsep(&at, "\n"));)
+        if (*line)
+            ret->checkpoint_prefixes[ret->n_checkpoint_prefixes++] = line;
+    return true;
+}
+
 static Muster__Tenant wire_tenant(struct service *service, const struct store_tenant *tenant)
 {
     Muster__Tenant ret = MUSTER__TENANT__INIT;
@@ -63,10 +77,27 @@ static Muster__Tenant wire_tenant(struct service *service, const struct store_te
     const struct tenant *shared = cluster_tenant(cluster, tenant->name);
     ret.slots_used = shared ? (uint32_t)shared->slots_used : 0;
     ret.use = shared ? tenant_use(shared, service_now_ms(service)) : 0;
-    for (const struct job *job = cluster_first_active_job(cluster); job;
-         job = cluster_next_active_job(cluster, job))
-        ret.active_jobs += strcmp(job->spec->tenant, tenant->name) == 0;
+    ret.active_jobs = shared ? (uint32_t)shared->active_jobs : 0;
     return ret;
+}
+
+static bool add_quotas(struct service *service, struct arena *arena,
+                       const struct store_tenant *tenant, Muster__Tenant *ret)
+{
+    Muster__Quota *all = arena_array(arena, QUOTA_COUNT, sizeof *all);
+    ret->quotas = wire_pointers(arena, QUOTA_COUNT);
+    if (!all || !ret->quotas)
+        return false;
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        muster__quota__init(&all[i]);
+        all[i].name = text(quota_name((enum quota)i));
+        all[i].limit = quota_limit(&tenant->quotas, (enum quota)i);
+        all[i].used = quota_used(service, tenant, (enum quota)i);
+        all[i].is_default = !tenant->quotas.set[i];
+        ret->quotas[i] = &all[i];
+    }
+    ret->n_quotas = QUOTA_COUNT;
+    return add_prefixes(arena, tenant, ret);
 }
 
 static bool add_tenant(struct service *service, struct arena *arena,
@@ -77,7 +108,7 @@ static bool add_tenant(struct service *service, struct arena *arena,
         *one = wire_tenant(service, tenant);
         ret->tenants[ret->n_tenants++] = one;
     }
-    return one;
+    return one && add_quotas(service, arena, tenant, one);
 }
 
 struct tenant_ledger {
@@ -161,6 +192,49 @@ static int bad_field(struct error *err, const char *field, const char *what)
     return E_INVALID_ARGUMENT;
 }
 
+static int intake_prefixes(const Muster__SetTenantRequest *message, struct store_tenant *ret,
+                           struct error *err)
+{
+    if (message->n_checkpoint_prefixes)
+        ret->checkpoint_prefixes[0] = 0;
+    for (size_t i = 0; i < message->n_checkpoint_prefixes; i++) {
+        char clean[STORE_PREFIXES_MAX + 1];
+        const char *prefix = message->checkpoint_prefixes[i];
+        size_t used = strlen(ret->checkpoint_prefixes);
+        if (!*prefix)
+            continue;
+        if (*prefix != '/' || strchr(prefix, '\n'))
+            return bad_field(err, "checkpoint_prefixes", "absolute paths");
+        if (folder_clean("/", prefix, clean, sizeof clean) < 0 ||
+            str_printf(ret->checkpoint_prefixes + used, sizeof ret->checkpoint_prefixes - used,
+                       "%s%s", used ? "\n" : "", clean) < 0)
+            return bad_field(err, "checkpoint_prefixes", "more than 1023 bytes in all");
+    }
+    return 0;
+}
+
+static int intake_settings(const Muster__SetTenantRequest *message,
+                           const struct store_tenant *known, struct store_tenant *ret,
+                           struct error *err)
+{
+    enum quota quota;
+    int rc = 0;
+    if (known) {
+        ret->quotas = known->quotas;
+        (void)str_copy(ret->checkpoint_prefixes, sizeof ret->checkpoint_prefixes,
+                       known->checkpoint_prefixes);
+    }
+    for (size_t i = 0; rc == 0 && i < message->n_quotas; i++) {
+        const Muster__Quota *one = message->quotas[i];
+        rc = quota_find(one->name, &quota, err);
+        if (rc == 0 && one->is_default)
+            ret->quotas.set[quota] = false;
+        else if (rc == 0)
+            rc = quota_set(&ret->quotas, quota, one->limit, err);
+    }
+    return rc < 0 ? rc : intake_prefixes(message, ret, err);
+}
+
 static int intake_tenant(struct service *service, const Muster__SetTenantRequest *message,
                          struct store_tenant *ret, struct error *err)
 {
@@ -183,7 +257,7 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
     ret->guaranteed_slots = (int)message->guaranteed_slots;
     ret->limit_slots = (int)message->limit_slots;
     ret->created_wall_ms = known ? known->created_wall_ms : service_wall_ms(service);
-    return 0;
+    return intake_settings(message, known, ret, err);
 }
 
 void call_set_tenant(struct service *service, struct service_call *call,
@@ -192,7 +266,7 @@ void call_set_tenant(struct service *service, struct service_call *call,
     const Muster__SetTenantRequest *message = (const void *)request->message;
     struct change change = {.kind = CHANGE_TENANT};
     struct error err = {0};
-    char detail[128];
+    char detail[512];
     service_trace(call, message->name, NULL);
     int rc = intake_tenant(service, message, &change.tenant, &err);
     if (rc == 0)
@@ -204,6 +278,12 @@ void call_set_tenant(struct service *service, struct service_call *call,
     (void)str_printf(detail, sizeof detail, "%sweight %d, guaranteed %d, limit %d",
                      message->create ? "new: " : "", change.tenant.weight,
                      change.tenant.guaranteed_slots, change.tenant.limit_slots);
+    for (size_t i = 0; i < message->n_quotas; i++)
+        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail), ", %s %lld",
+                         message->quotas[i]->name, (long long)message->quotas[i]->limit);
+    if (message->n_checkpoint_prefixes)
+        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail),
+                         ", checkpoint prefixes changed");
     service_trace(call, message->name, detail);
     struct tenant facts = {.weight = change.tenant.weight,
                            .guaranteed_slots = change.tenant.guaranteed_slots,
@@ -219,7 +299,13 @@ void written_tenant(struct service *service, struct service_call *call)
     const struct store_tenant *tenant = access_tenant(service->access, call->trace->object);
     insist(tenant);
     Muster__Tenant answer = wire_tenant(service, tenant);
-    service_answer(call, &answer.base);
+    struct arena arena;
+    arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    if (add_quotas(service, &arena, tenant, &answer))
+        service_answer(call, &answer.base);
+    else
+        fail_too_large(call);
+    arena_fini(&arena);
 }
 
 /* Tokens */
@@ -282,6 +368,8 @@ static int intake_token(struct service *service, const Muster__CreateTokenReques
     }
     if (rc < 0)
         return rc;
+    if (access_role_bound(role) && quota_allows_token(service, message->tenant, err) < 0)
+        return err->code;
     if (access_token(service->access, message->name, now)) {
         error_set(err, E_ALREADY_EXISTS, "there is a token '%s' already", message->name);
         error_hint(err, "revoke it first, or take another name");
@@ -311,6 +399,7 @@ void call_create_token(struct service *service, struct service_call *call,
         insist(token_compose(message->role, secret, call->trace->plain) == 0);
         explicit_bzero(secret, sizeof secret);
         access_name_token(call->trace->plain, &change.token);
+        service_add_pin(service, call->trace->plain);
         rc = access_put_token(service->access, &change.token, &err);
     }
     if (rc < 0) {
@@ -338,7 +427,7 @@ void written_new_token(struct service *service, struct service_call *call)
     Muster__CreateTokenAnswer answer = MUSTER__CREATE_TOKEN_ANSWER__INIT;
     Muster__Token token = wire_token(traced_token(service, call));
     answer.token = &token;
-    char plain[TOKEN_MAX];
+    char plain[TOKEN_TEXT_MAX];
     (void)str_copy(plain, sizeof plain, call->trace->plain);
     answer.plain = plain;
     service_answer(call, &answer.base);

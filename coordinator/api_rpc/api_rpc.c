@@ -33,10 +33,42 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
         rpc_call_answer(call, answer);
 }
 
+/* From the envelope alone: what a stranger sends is never unpacked. */
+static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, struct error *err)
+{
+    struct api_rpc *api = arg;
+    const struct row *row = knock->arg;
+    char peer[NET_PEER_NAME_MAX] = "";
+    if (row->audited)
+        rpc_server_peer_name(api->server, knock->peer, peer);
+    struct service_request request = {
+        .method = row->method,
+        .service = row->service->short_name,
+        .token = knock->token,
+        .peer = knock->peer,
+        .peer_key = knock->key,
+        .carrier = "rpc",
+        .peer_address = peer,
+    };
+    int rc = service_admit(api->service, &request, knock->payload_bytes, err);
+    *ret_caller = (void *)(uintptr_t)request.caller;
+    if (rc < 0)
+        service_count_refusal(api->service);
+    if (rc == E_UNAUTHENTICATED)
+        rpc_server_judge(api->server, knock->peer, NET_STRANGER);
+    else if (rc == 0 && request.caller)
+        rpc_server_judge(api->server, knock->peer,
+                         access_role(request.caller->role) == ACCESS_AGENT ? NET_AGENT
+                                                                           : NET_CALLER);
+    return rc;
+}
+
 static void handle(void *arg, struct rpc_call *call)
 {
     const struct row *row = arg;
     char peer[NET_PEER_NAME_MAX] = "";
+    char key[NET_PEER_KEY_MAX];
+    rpc_call_peer_key(call, key);
     if (row->audited)
         rpc_call_peer_name(call, peer);
     struct service_request request = {
@@ -47,11 +79,14 @@ static void handle(void *arg, struct rpc_call *call)
         .idempotency_key = rpc_call_idempotency_key(call),
         .deadline_ms = rpc_call_deadline_ms(call),
         .peer = rpc_call_peer(call),
+        .peer_key = key,
         .carrier = "rpc",
         .peer_address = peer,
         .answer = answered,
         .arg = row->api,
         .tag = rpc_call_id(call),
+        .caller = rpc_call_caller(call),
+        .admitted = true,
     };
     service_start(row->api->service, &request);
 }
@@ -89,6 +124,7 @@ int api_rpc_new(struct rpc_server *server, struct service *service, struct api_r
         return rc;
     }
     rpc_server_on_gone(server, gone, api);
+    rpc_server_on_knock(server, admit, NULL, api);
     *ret = api;
     return 0;
 }

@@ -330,7 +330,8 @@ static const struct collective_wait *intake_wait(const Muster__Wait *from, struc
     ret->waited_ms = from->waited_ms;
     ret->ranks_named =
         from->n_ranks < COLLECTIVE_RANKS_MAX ? (int)from->n_ranks : COLLECTIVE_RANKS_MAX;
-    memcpy(ret->ranks, from->ranks, sizeof ret->ranks[0] * (size_t)ret->ranks_named);
+    if (ret->ranks_named > 0)
+        memcpy(ret->ranks, from->ranks, sizeof ret->ranks[0] * (size_t)ret->ranks_named);
     bool more = from->ranks_count > (uint32_t)ret->ranks_named && from->ranks_count <= INT32_MAX;
     ret->ranks_count = more ? (int)from->ranks_count : ret->ranks_named;
     return ret;

@@ -83,6 +83,11 @@ static struct spec *accepted_before(struct service *service, const Muster__JobSp
     return job && intake_same(wanted, service_spec(service, job)) ? spec_hold(job->spec) : NULL;
 }
 
+static bool submitted_before(struct service *service, const struct spec *spec, const char *key)
+{
+    return *key && cluster_job_by_key(service_cluster(service), spec->tenant, key);
+}
+
 void call_submit_job(struct service *service, struct service_call *call,
                      const struct service_request *request)
 {
@@ -105,6 +110,11 @@ void call_submit_job(struct service *service, struct service_call *call,
         return;
     }
     service_trace(call, NULL, spec->name);
+    if (!submitted_before(service, spec, key) && quota_allows_job(call, spec, &err) < 0) {
+        spec_release(spec);
+        service_fail(call, &err);
+        return;
+    }
     uint8_t secret[SECRET_BYTES];
     struct env *env = service->options.env;
     env->rng.fill(env->rng.self, secret, sizeof secret);

@@ -14,10 +14,16 @@ static void step(struct service *service, struct event *event)
     service->options.host.step(service->options.host.self, event);
 }
 
-const struct node *service_speaker(struct service *service, const char *name, uint64_t incarnation,
-                                   struct error *err)
+const struct node *service_speaker(struct service_call *call, const char *name,
+                                   uint64_t incarnation, struct error *err)
 {
+    struct service *service = call->service;
     const struct node *node = cluster_node(service_cluster(service), name);
+    if (service->options.keyed && strcmp(call->caller->name, name) != 0) {
+        error_set(err, E_PERMISSION_DENIED, "this key is node '%s' and speaks for no other",
+                  call->caller->name);
+        return NULL;
+    }
     if (!node) {
         error_set(err, E_NOT_FOUND, "unknown node '%.80s'", name);
         error_hint(err, "register first");
@@ -32,6 +38,75 @@ const struct node *service_speaker(struct service *service, const char *name, ui
     return node;
 }
 
+uint64_t service_newest_event(const struct service *service)
+{
+    const struct store *store = service->options.store;
+    return store->verbs->newest_event(store);
+}
+
+/* Workers that this store does not know would be ended: by another cluster, or by this one where
+ * its history is an older one than the agent was told of. A restore is a person's word that it is
+ * meant, so is the agent's --join-again. */
+static int check_belongs(const struct service *service, const Muster__RegisterNodeRequest *message,
+                         struct error *err)
+{
+    const struct service_options *options = &service->options;
+    if (message->n_workers == 0 || !*message->cluster)
+        return 0;
+    if (strcmp(message->cluster, service->cluster_id) != 0)
+        error_set(err, E_FAILED_PRECONDITION,
+                  "node %.63s belongs to cluster %.80s and has %zu workers of it; this is cluster "
+                  "%s, which would end them",
+                  message->name, message->cluster, message->n_workers, service->cluster_id);
+    else if (message->restored_wall_ms > options->restored_wall_ms ||
+             (message->restored_wall_ms == options->restored_wall_ms &&
+              message->event > service_newest_event(service)))
+        error_set(err, E_FAILED_PRECONDITION,
+                  "node %.63s has %zu workers and knows event %llu of cluster %s; the store here "
+                  "ends at event %llu: an older history, which would end them",
+                  message->name, message->n_workers, (unsigned long long)message->event,
+                  service->cluster_id, (unsigned long long)service_newest_event(service));
+    else
+        return 0;
+    error_hint(err, "bring the coordinator's store back; if this one is meant, start the agent "
+                    "once with --join-again");
+    return E_FAILED_PRECONDITION;
+}
+
+/* A node is who has its key. A name that is not taken goes to the first that comes with a token; of
+ * one that is taken, also of a node from before nodes had keys, the key decides. */
+static int take_key(struct service *service, const struct service_call *call, const char *key,
+                    struct node *facts, struct error *err)
+{
+    const struct node *known = cluster_node(service_cluster(service), facts->name);
+    const struct store_token *of_key = access_node(service->access, key);
+    if (of_key && strcmp(of_key->name, facts->name) != 0) {
+        error_set(err, E_PERMISSION_DENIED, "this key is node '%s' and cannot be '%s' too",
+                  of_key->name, facts->name);
+        error_hint(err,
+                   "start it with --name %s; or, on another machine, remove node.pem that was "
+                   "copied from there",
+                   of_key->name);
+        return E_PERMISSION_DENIED;
+    }
+    if (known && known->key[0] && strcmp(known->key, key) != 0) {
+        error_set(err, E_PERMISSION_DENIED, "node '%s' is known by another key", facts->name);
+        error_hint(err,
+                   "if its machine was set up anew, an administrator says `muster rekey %s`; "
+                   "else give this machine another --name",
+                   facts->name);
+        log_warn(service->options.log, "a node's name was asked for with another key",
+                 log_str("node", facts->name), log_str("key", key),
+                 log_str("token", call->caller->name));
+        return E_PERMISSION_DENIED;
+    }
+    if (!of_key)
+        log_info(service->options.log, "a node joins", log_str("node", facts->name),
+                 log_str("key", key), log_str("token", call->caller->name));
+    (void)str_copy(facts->key, sizeof facts->key, key);
+    return 0;
+}
+
 void call_register_node(struct service *service, struct service_call *call,
                         const struct service_request *request)
 {
@@ -40,9 +115,17 @@ void call_register_node(struct service *service, struct service_call *call,
     struct arena arena;
     arena_init(&arena, REPORT_ARENA_MAX_BYTES);
     struct node *facts = arena_zalloc(&arena, sizeof *facts);
+    char detail[160];
+    (void)str_printf(detail, sizeof detail, "%u slots at %.100s, %zu workers", message->slots,
+                     message->address, message->n_workers);
+    service_trace(call, message->name, detail);
     struct worker_report *reports = NULL;
     struct intake_workers from = {.workers = message->workers, .workers_count = message->n_workers};
     int count = 0, rc = facts ? intake_node(message, facts, &err) : E_RESOURCE_EXHAUSTED;
+    if (rc == 0)
+        rc = check_belongs(service, message, &err);
+    if (rc == 0 && service->options.keyed)
+        rc = take_key(service, call, request->peer_key, facts, &err);
     if (rc == 0)
         rc = intake_reports(&from, &arena, &reports, &count, &err);
     if (rc < 0) {
@@ -55,8 +138,11 @@ void call_register_node(struct service *service, struct service_call *call,
         };
         step(service, &event);
         const struct node *node = cluster_node(service_cluster(service), facts->name);
-        if (node && node->incarnation == facts->incarnation)
+        if (node && node->incarnation == facts->incarnation) {
             service_link_agent(service, request->peer, facts->name, facts->incarnation);
+            if (node->key[0])
+                (void)access_put_node(service->access, node->key, node->name, NULL);
+        }
     }
     arena_fini(&arena);
 }
@@ -69,7 +155,16 @@ void done_register_node(struct service *service, struct service_call *call,
     answer.cluster = service->cluster_id;
     answer.beat_ms = BEAT_MS;
     answer.lease_ms = LEASE_MS;
+    answer.event = service_newest_event(service);
+    answer.restored_wall_ms = service->options.restored_wall_ms;
     service_answer(call, &answer.base);
+}
+
+/* Output of a worker comes from its node. One that is not known any more has ended. */
+static bool speaks_for_worker(const struct job *job, uint64_t uid, const char *node)
+{
+    const struct worker *worker = job_worker(job, uid);
+    return !worker || strcmp(worker->node, node) == 0;
 }
 
 static int keep_logs(struct service *service, const Muster__NodeReport *message,
@@ -78,7 +173,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
     for (size_t i = 0; i < message->n_logs; i++) {
         const Muster__LogChunk *from = message->logs[i];
         const struct job *job = cluster_job(service_cluster(service), from->job);
-        if (!job)
+        if (!job || !speaks_for_worker(job, from->uid, message->node))
             continue;
         struct log_line *lines = arena_array(arena, from->n_lines, sizeof *lines);
         if (!lines)
@@ -95,16 +190,32 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
                                    .offset = from->offset,
                                    .lines = lines,
                                    .count = (int)from->n_lines,
-                                   .last = from->last};
+                                   .last = from->last,
+                                   .max_bytes = quota_output_of(service, job)};
         int rc = logs_append(service->logs, job->id, &chunk, err);
         if (rc < 0)
             return rc;
+        kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id), -1);
         service_late_output(service, job);
         char key[JOB_ID_MAX + 8];
         (void)str_printf(key, sizeof key, "logs/%s", job->id);
         service_wake(service, key);
     }
     return 0;
+}
+
+static int keep_samples(struct service *service, const char *id,
+                        const struct metric_sample *samples, int count, struct error *err)
+{
+    const struct job *job = cluster_job(service_cluster(service), id);
+    if (!job)
+        return 0;
+    int rc = metrics_append(service->metrics, job->id, samples, count,
+                            quota_metrics_of(service, job), err);
+    if (rc == 0)
+        kept_set(service->kept, job->spec->tenant, job->id, -1,
+                 metrics_size(service->metrics, job->id));
+    return rc;
 }
 
 static int keep_metrics(struct service *service, const Muster__NodeReport *message,
@@ -125,9 +236,7 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
                                                       .wall_ms = from->wall_ms,
                                                       .value = from->value};
         }
-        int rc = cluster_job(service_cluster(service), job)
-                     ? metrics_append(service->metrics, job, samples, count, err)
-                     : 0;
+        int rc = keep_samples(service, job, samples, count, err);
         if (rc < 0)
             return rc;
     }
@@ -149,7 +258,7 @@ void call_report(struct service *service, struct service_call *call,
     };
     struct worker_report *reports = NULL;
     int count = 0;
-    if (!service_speaker(service, message->node, message->incarnation, &err) ||
+    if (!service_speaker(call, message->node, message->incarnation, &err) ||
         intake_reports(&from, &arena, &reports, &count, &err) < 0) {
         service_fail(call, &err);
         arena_fini(&arena);
@@ -179,10 +288,11 @@ void call_report(struct service *service, struct service_call *call,
 
 void done_report(struct service *service, struct service_call *call, const struct action *action)
 {
-    (void)service;
     (void)action;
     Muster__NodeReportAnswer answer = MUSTER__NODE_REPORT_ANSWER__INIT;
     answer.sequence = call->sequence;
+    answer.event = service_newest_event(service);
+    answer.restored_wall_ms = service->options.restored_wall_ms;
     service_answer(call, &answer.base);
 }
 
@@ -191,6 +301,7 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
 {
     const Muster__CommitCheckpointRequest *message = (const void *)request->message;
     struct error err = {0};
+    service_trace(call, message->job, message->node);
     struct event event = {
         .kind = EVENT_CHECKPOINT,
         .request = call->id,
@@ -203,7 +314,7 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
     if (message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__unknown)
         error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
     else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
-             service_speaker(service, message->node, message->incarnation, &err)) {
+             service_speaker(call, message->node, message->incarnation, &err)) {
         step(service, &event);
         return;
     }
@@ -222,10 +333,11 @@ void done_commit_checkpoint(struct service *service, struct service_call *call,
 }
 
 /* Only members of a living generation share its board. */
-static int may_use_board(struct service *service, const Muster__BoardRequest *message,
+static int may_use_board(struct service_call *call, const Muster__BoardRequest *message,
                          struct error *err)
 {
-    if (!service_speaker(service, message->node, message->incarnation, err))
+    struct service *service = call->service;
+    if (!service_speaker(call, message->node, message->incarnation, err))
         return err->code;
     const struct job *job = cluster_job(service_cluster(service), message->job);
     const struct group *group = NULL;
@@ -235,7 +347,9 @@ static int may_use_board(struct service *service, const Muster__BoardRequest *me
         group = &job->forming;
     if (!group || group->generation == 0)
         return error_set(err, E_ABORTED, "generation is over");
-    if (group_rank_of(group, message->uid) < 0)
+    const struct worker *worker = job_worker(job, message->uid);
+    if (group_rank_of(group, message->uid) < 0 || !worker ||
+        strcmp(worker->node, message->node) != 0)
         return error_set(err, E_PERMISSION_DENIED, "worker %llu is no member of generation %llu",
                          (unsigned long long)message->uid, (unsigned long long)message->generation);
     return 0;
@@ -251,7 +365,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
     struct board_place place = {
         .job = message->job, .generation = message->generation, .key = message->key};
     struct board_value value = {.data = message->value.data, .size = message->value.len};
-    int rc = may_use_board(service, message, &err);
+    int rc = may_use_board(call, message, &err);
     if (rc == 0 && message->set) {
         rc = board_set(service->board, &place, &value, &err);
         if (rc == 0)

@@ -186,6 +186,8 @@ static void answer_poll(struct service *service, struct service_call *call, cons
         poll.held_count = message->n_held;
     }
     answer.version = version;
+    answer.event = service_newest_event(service);
+    answer.restored_wall_ms = service->options.restored_wall_ms;
     answer.assignments = wire_pointers(&arena, poll.capacity);
     answer.shared = wire_pointers(&arena, poll.capacity);
     poll.failed = !answer.assignments || !answer.shared;
@@ -205,7 +207,7 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
 {
     const Muster__NodePollRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct node *node = service_speaker(service, message->node, message->incarnation, &err);
+    const struct node *node = service_speaker(call, message->node, message->incarnation, &err);
     if (!node) {
         service_fail(call, &err);
         return;

@@ -43,10 +43,11 @@ int service_new(const struct service_options *options, struct service **ret, str
     if (!service)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     service->options = *options;
-    list_init(&service->ready);
+    budgets_init(&service->budgets);
     keep_text(service->version, sizeof service->version, options->version);
     keep_text(service->commit, sizeof service->commit, options->commit);
     keep_text(service->cluster_id, sizeof service->cluster_id, options->cluster_id);
+    keep_text(service->pin, sizeof service->pin, options->pin);
     uint32_t epoch;
     options->env->rng.fill(options->env->rng.self, &epoch, sizeof epoch);
     service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* an int64, too */
@@ -54,6 +55,12 @@ int service_new(const struct service_options *options, struct service **ret, str
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
     if (rc == 0)
         rc = metrics_new(&options->env->disk, options->data_dir, &service->metrics, err);
+    if (rc == 0)
+        rc = kept_new(&service->kept, err);
+    if (rc == 0)
+        rc = audit_folds_new(&service->audit_folds, err);
+    if (rc == 0)
+        rc = quota_rates_new(&service->quota_rates, err);
     if (rc == 0)
         rc = board_new(&service->board, err);
     if (rc == 0)
@@ -71,7 +78,9 @@ static void call_free(struct service_call *call)
     if (call->key[0])
         service->stats.waiting--;
     list_remove(&call->link);
+    list_remove(&call->ready.link);
     list_remove(&call->whose);
+    budget_close(&service->budgets, call->budget, call->method->plans);
     loop_timer_cancel(service->options.loop, &call->timer);
     map_remove(&service->calls, call->id);
     rpc_message_free(call->request);
@@ -95,6 +104,7 @@ void service_free(struct service *service)
         return;
     loop_timer_cancel(service->options.loop, &service->again);
     loop_timer_cancel(service->options.loop, &service->backup);
+    loop_timer_cancel(service->options.loop, &service->audit_minute);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         call_free(e->value);
     for (struct map_entry *e = map_first(&service->callers); e; e = map_next(e))
@@ -115,84 +125,15 @@ void service_free(struct service *service)
     forget_nodes_shown(service);
     logs_free(service->logs);
     metrics_free(service->metrics);
+    kept_free(service->kept);
+    quota_rates_free(service->quota_rates);
+    audit_folds_free(service->audit_folds);
     board_free(service->board);
+    budgets_fini(&service->budgets);
     free(service);
 }
 
-/* Who may call */
-
-enum { USES_STORED_EVERY_MS = 60000 };
-
-struct access *service_access(struct service *service)
-{
-    return service->access;
-}
-
-int service_load_access(struct service *service, struct error *err)
-{
-    return access_load(service->access, service->options.store, err);
-}
-
-static void store_use(void *arg, const struct store_token *token)
-{
-    struct service *service = arg;
-    struct change change = {.kind = CHANGE_TOKEN, .token = *token};
-    service->options.host.write(service->options.host.self, &change);
-}
-
-static void store_uses(void *arg)
-{
-    struct service *service = arg;
-    service->uses_armed = access_flush_uses(service->access, 1, store_use, service);
-    if (service->uses_armed)
-        loop_timer_set(service->options.loop, &service->uses,
-                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
-}
-
-int service_identify(struct service *service, const char *token, const struct store_token **ret,
-                     struct error *err)
-{
-    int rc = access_identify(service->access, token, service_wall_ms(service), ret, err);
-    if (rc == 0 && !service->uses_armed) {
-        service->uses_armed = true;
-        loop_timer_set(service->options.loop, &service->uses,
-                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
-    }
-    return rc;
-}
-
-static int authorise(struct service *service, const struct service_method *method,
-                     const struct service_request *request, const struct store_token **ret,
-                     struct error *err)
-{
-    char names[96];
-    *ret = NULL;
-    if (method->roles == 0)
-        return 0;
-    int rc = service_identify(service, request->token, ret, err);
-    if (rc < 0 || (access_role((*ret)->role) & method->roles))
-        return rc;
-    access_role_names(method->roles, names, sizeof names);
-    rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
-                   names, (*ret)->role);
-    if (service_audits(method)) {
-        struct service_trace trace = {0};
-        service_trace_init(&trace, request);
-        service_audit_attempt(service, *ret, method, &trace, err);
-    }
-    return rc;
-}
-
 /* One call from its start to its answer */
-
-static const struct service_method *find_method(const struct service_request *request)
-{
-    for (const struct service_method *row = service_methods; row->name; row++)
-        if (strcmp(row->name, request->method->name) == 0 &&
-            strcmp(row->service, request->service) == 0)
-            return row;
-    return NULL;
-}
 
 /* 0 is nobody's connection: REST knows itself who hung up. */
 static int remember_caller(struct service *service, struct service_call *call)
@@ -213,22 +154,27 @@ static int remember_caller(struct service *service, struct service_call *call)
 }
 
 static struct service_call *call_new(struct service *service, const struct service_method *method,
-                                     const struct service_request *request,
-                                     const struct store_token *caller, struct error *err)
+                                     const struct service_request *request, struct error *err)
 {
-    struct service_call *call =
-        service->calls.count < SERVICE_CALLS_MAX ? calloc(1, sizeof *call) : NULL;
+    struct budget *budget = service_budget(service, method, request, err);
+    struct service_call *call = budget ? calloc(1, sizeof *call) : NULL;
     if (!call) {
-        error_set(err, E_RESOURCE_EXHAUSTED, "too many calls are open");
+        if (budget) {
+            budget_close(&service->budgets, budget, method->plans);
+            error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        }
         return NULL;
     }
+    call->budget = budget;
+    call->ready.plan = method->plans;
+    list_init(&call->ready.link);
     list_init(&call->link);
     list_init(&call->whose);
     call->service = service;
     call->id = ++service->next_id;
     call->method = method;
-    call->caller = caller;
-    call->role = caller ? access_role(caller->role) : 0;
+    call->caller = request->caller;
+    call->role = call->caller ? access_role(call->caller->role) : 0;
     call->deadline_ms = request->deadline_ms;
     call->peer = request->peer;
     call->answer = request->answer;
@@ -241,6 +187,7 @@ static struct service_call *call_new(struct service *service, const struct servi
     if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
         remember_caller(service, call) < 0 || map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        budget_close(&service->budgets, budget, method->plans);
         list_remove(&call->whose);
         rpc_message_free(call->request);
         free(call->trace);
@@ -257,31 +204,28 @@ static void refuse(struct service *service, const struct service_request *reques
     request->answer(request->arg, request->tag, err, NULL);
 }
 
-void service_start(struct service *service, const struct service_request *request)
+void service_start(struct service *service, const struct service_request *asked)
 {
     struct error err = {0};
-    const struct service_method *method = find_method(request);
-    service->stats.calls++;
-    if (!method) {
-        error_set(&err, E_UNIMPLEMENTED, "%s.%s is not offered", request->service,
-                  request->method->name);
-        refuse(service, request, &err);
-        return;
-    }
+    struct service_request request = *asked;
     struct service_host *host = &service->options.host;
-    const struct store_token *caller;
-    if (authorise(service, method, request, &caller, &err) < 0 ||
-        (method->change && !host->writable(host->self, &err))) {
-        refuse(service, request, &err);
+    service->stats.calls++;
+    if (!request.admitted && service_admit(service, &request, 0, &err) < 0) {
+        refuse(service, asked, &err);
         return;
     }
-    struct service_call *call = call_new(service, method, request, caller, &err);
+    const struct service_method *method = service_method(&request);
+    if (method->change && !host->writable(host->self, &err)) {
+        refuse(service, asked, &err);
+        return;
+    }
+    struct service_call *call = call_new(service, method, &request, &err);
     if (!call)
-        refuse(service, request, &err);
+        refuse(service, asked, &err);
     else if (method->change)
-        method->change(service, call, request);
+        method->change(service, call, &request);
     else
-        list_push_back(&service->ready, &call->link);
+        budget_ready(&service->budgets, call->budget, &call->ready);
 }
 
 static void end(struct service_call *call, const struct error *err, const ProtobufCMessage *answer)
@@ -334,7 +278,7 @@ static void make_ready(struct service_call *call)
     call->key[0] = 0;
     list_remove(&call->link);
     loop_timer_cancel(service->options.loop, &call->timer);
-    list_push_back(&service->ready, &call->link);
+    budget_ready(&service->budgets, call->budget, &call->ready);
 }
 
 void service_wake_call(struct service_call *call)
@@ -399,6 +343,7 @@ void service_everything_changed(struct service *service)
 {
     service_changed(service);
     (void)service_load_access(service, NULL); /* if it cannot be read, changes are refused anyway */
+    service_load_nodes(service);
     forget_specs(service); /* an id may have been taken back and given out again */
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
         service_wake(service, e->name);
@@ -418,33 +363,48 @@ static bool still_good(struct service *service, const struct service_call *call,
     return false;
 }
 
+/* Of this moment: the loop's stands still during a turn. */
+static int64_t clock_ms(const struct service *service)
+{
+    const struct clock *clock = &service->options.env->clock;
+    return clock->now_ms(clock->self);
+}
+
+static void serve_read(struct service *service, struct service_call *call,
+                       const struct error *unreadable)
+{
+    bool last_chance = service_now_ms(service) >= call->deadline_ms - SERVICE_LONG_POLL_MARGIN_MS;
+    bool plans = call->method->plans;
+    int64_t from_ms = plans ? clock_ms(service) : 0;
+    struct error gone = {0};
+    if (unreadable)
+        service_fail(call, unreadable);
+    else if (!still_good(service, call, &gone))
+        service_fail(call, &gone);
+    else
+        call->method->read(service, call, last_chance);
+    if (plans)
+        budgets_planned(&service->budgets, from_ms, clock_ms(service));
+}
+
 void service_turn_end(struct service *service)
 {
     if (strmap_count(&service->specs) > SPECS_KEPT_MAX)
         forget_specs(service);
-    struct list now;
     struct error err = {0};
     struct service_host *host = &service->options.host;
     bool readable = host->readable(host->self, &err);
-    list_init(&now);
-    list_splice_back(&now, &service->ready);
-    while (!list_empty(&now)) {
-        struct service_call *call = list_first(&now, struct service_call, link);
-        list_remove(&call->link);
-        bool last_chance =
-            service_now_ms(service) >= call->deadline_ms - SERVICE_LONG_POLL_MARGIN_MS;
-        struct error gone = {0};
-        if (!readable)
-            service_fail(call, &err);
-        else if (!still_good(service, call, &gone))
-            service_fail(call, &gone);
-        else
-            call->method->read(service, call, last_chance);
+    int64_t now_ms = clock_ms(service), until_ms = now_ms + BUDGET_TURN_MS;
+    struct budget_ready *ready;
+    budgets_begin(&service->budgets);
+    while (now_ms < until_ms && (ready = budgets_next(&service->budgets, now_ms))) {
+        struct service_call *call = list_entry(ready, struct service_call, ready);
+        serve_read(service, call, readable ? NULL : &err);
+        now_ms = clock_ms(service);
     }
-    /* An answer may have led to the next call, as streams do: that is for another turn. */
-    if (!list_empty(&service->ready))
-        loop_timer_set(service->options.loop, &service->again, service_now_ms(service),
-                       another_turn, NULL);
+    int64_t again_ms = budgets_end(&service->budgets, now_ms);
+    if (again_ms < INT64_MAX)
+        loop_timer_set(service->options.loop, &service->again, again_ms, another_turn, NULL);
 }
 
 /* What the driver tells */
@@ -508,9 +468,15 @@ void service_forget_job(struct service *service, const char *job)
     service_changed(service);
     rpc_message_free(strmap_remove(&service->specs, job));
     strmap_remove(&service->late, job);
-    (void)logs_forget(service->logs, job, NULL);
-    (void)metrics_forget(service->metrics, job, NULL); /* what stays is looked for at a start */
+    service_forget_output(service, job);
     wake_job(service, job);
+}
+
+void service_forget_output(struct service *service, const char *id)
+{
+    (void)logs_forget(service->logs, id, NULL);
+    (void)metrics_forget(service->metrics, id, NULL); /* what stays is looked for at a start */
+    kept_forget(service->kept, id);
 }
 
 void service_events_recorded(struct service *service)

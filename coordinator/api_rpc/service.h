@@ -19,6 +19,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "common/base/error.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "coordinator/core/action.h"
 #include "coordinator/core/event.h"
@@ -29,8 +30,9 @@ struct loop;
 struct service;
 
 enum {
-    SERVICE_CALLS_MAX = 32768,         /* open at once; more are refused */
-    SERVICE_LONG_POLL_MARGIN_MS = 200, /* long polls answer this much before their deadline */
+    SERVICE_CALLS_MAX = MAX_STRANGER_CALLS + MAX_READERS_CALLS + MAX_ADMINS_CALLS +
+                        MAX_AGENTS_CALLS, /* open at once; common/base/limits.h refuses more */
+    SERVICE_LONG_POLL_MARGIN_MS = 200,    /* long polls answer this much before their deadline */
     SERVICE_PROTOCOL_VERSION = 1,
 };
 
@@ -38,6 +40,7 @@ enum {
 struct change {
     enum change_kind { CHANGE_TOKEN, CHANGE_TENANT, CHANGE_AUDIT } kind;
     uint64_t request; /* told by service_written once it is on disk; 0 = nobody waits */
+    bool folded;      /* an audit entry that was counted with others: nothing is written */
     union {
         struct store_token token;
         struct store_tenant tenant;
@@ -65,6 +68,9 @@ struct service_options {
     struct store *store;
     struct service_host host;
     const char *data_dir, *version, *commit, *cluster_id;
+    int64_t restored_wall_ms; /* when the store began with a backup; 0 = it did not */
+    bool keyed;               /* connections prove keys: a node is who has its key, not its token */
+    const char *pin; /* of the cluster's key, handed out with tokens; NULL or "" = it has none */
     const struct log *log;
 };
 
@@ -85,21 +91,45 @@ struct service_request {
     uint64_t peer;               /* connection, 0 if it has none */
     const char *carrier;         /* "rpc" or "rest" */
     const char *peer_address;    /* "" or NULL = not known */
+    const char *peer_key;        /* that the connection proved (net.peer_key); "" or NULL = none */
     service_answer_fn answer;    /* exactly once, possibly inside service_start */
     void *arg;
     uint64_t tag;
+    /* Filled by service_admit. */
+    const struct store_token *caller; /* NULL: the method is for anybody */
+    bool admitted;
 };
 
-void service_start(struct service *service, const struct service_request *request);
+/* Decide from the token, the method and the size alone whether this call may be made now: its
+ * message, answer and deadline need not be filled yet. Fills the last two fields. An attempt at
+ * what is not the caller's is audited. */
+int service_admit(struct service *service, struct service_request *request, size_t payload_bytes,
+                  struct error *err);
+
+/* A request that was not admitted yet is so first. */
+void service_start(struct service *service, const struct service_request *asked);
+
+/* Refuse for a limit that a carrier keeps: E_RESOURCE_EXHAUSTED, counted. */
+int service_refuse_limit(struct service *service, enum limit limit, struct error *err);
 
 /* Whose token this is; an error if it is none, is revoked or has expired. *ret stays as long as
  * the service. */
 int service_identify(struct service *service, const char *token, const struct store_token **ret,
                      struct error *err);
 
+/* For the audit trail: a call came with a token that is none of ours; `err` says why. */
+struct service_stranger {
+    const char *carrier, *peer, *method;
+};
+void service_audit_stranger(struct service *service, const struct service_stranger *stranger,
+                            const struct error *err);
+
 /* Take tokens and tenants from the store. */
 int service_load_access(struct service *service, struct error *err);
 struct access *service_access(struct service *service); /* coordinator/api_rpc/access.h */
+/* Whose the keys of nodes are, as the cluster says. */
+void service_load_nodes(struct service *service);
+void service_set_pin(struct service *service, const char *pin); /* as options.pin, from now on */
 
 /* From the driver, while it commits: what this answer to a change means for the audit trail. False:
  * nothing. */
@@ -112,6 +142,15 @@ void service_events_recorded(struct service *service);
 void service_fail_request(struct service *service, uint64_t request, const struct error *err);
 /* The job is gone, or never was: so are its output and series, and who waits for it is told. */
 void service_forget_job(struct service *service, const char *job);
+/* For retention: what is kept of a job of before this start is counted; is a tenant beyond what it
+ * may keep of output or metrics, has this job any, and away with it; how many ended jobs, and bytes
+ * of their specs, may be kept of a tenant. */
+void service_measure_kept(struct service *service, const struct job *job);
+bool service_over_quota(struct service *service, const char *tenant);
+bool service_keeps(struct service *service, const struct job *job);
+void service_forget_output(struct service *service, const char *id);
+int service_keep_jobs(struct service *service, const char *name, int fallback);
+int64_t service_spec_quota(struct service *service, const char *name);
 void service_turn_end(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
 /* What readers see may have changed, and nobody has been told yet. */
@@ -130,7 +169,8 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
 struct service_stats {
     uint64_t calls, failures, events_recorded;
     uint32_t open, waiting;
-    uint64_t shared; /* answers of REST that a call before gave; filled by it */
+    uint64_t shared;         /* answers of REST that a call before gave; filled by it */
+    const uint64_t *refused; /* [LIMIT_COUNT]: calls that a limit turned away */
 };
 void service_stats(const struct service *service, struct service_stats *ret);
 

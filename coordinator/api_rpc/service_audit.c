@@ -12,7 +12,43 @@ static void keep_text(char *ret, size_t size, const char *text)
 
 bool service_audits(const struct service_method *method)
 {
-    return method->change && method->roles != ACCESS_AGENT;
+    return method->change && (method->roles != ACCESS_AGENT || method->agent_audited);
+}
+
+static void write_entry(void *arg, const struct store_audit *entry)
+{
+    struct service *service = arg;
+    struct change change = {.kind = CHANGE_AUDIT, .audit = *entry};
+    service->options.host.write(service->options.host.self, &change);
+}
+
+static void minute_over(void *arg)
+{
+    struct service *service = arg;
+    audit_folds_flush(service->audit_folds, service_wall_ms(service), write_entry, service);
+}
+
+static bool fold(struct service *service, const struct store_audit *entry)
+{
+    bool folded = audit_fold(service->audit_folds, entry);
+    if (audit_folds_any(service->audit_folds) && !loop_timer_armed(&service->audit_minute))
+        loop_timer_set(service->options.loop, &service->audit_minute,
+                       service_now_ms(service) + AUDIT_FOLD_MS, minute_over, service);
+    return folded;
+}
+
+void service_audit_stranger(struct service *service, const struct service_stranger *stranger,
+                            const struct error *err)
+{
+    struct store_audit entry = {.wall_ms = service_wall_ms(service)};
+    (void)str_copy(entry.token_name, sizeof entry.token_name, "(none that is good)");
+    keep_text(entry.carrier, sizeof entry.carrier, stranger->carrier);
+    keep_text(entry.peer, sizeof entry.peer, stranger->peer);
+    keep_text(entry.method, sizeof entry.method, stranger->method);
+    (void)str_copy(entry.result, sizeof entry.result, error_name(err->code));
+    keep_text(entry.text, sizeof entry.text, err->text);
+    if (!fold(service, &entry))
+        write_entry(service, &entry);
 }
 
 static void audit_of(struct service *service, const struct store_token *caller,
@@ -39,7 +75,8 @@ void service_audit_attempt(struct service *service, const struct store_token *ca
 {
     struct change change = {.kind = CHANGE_AUDIT};
     audit_of(service, caller, method, trace, err, &change.audit);
-    service->options.host.write(service->options.host.self, &change);
+    if (!fold(service, &change.audit))
+        service->options.host.write(service->options.host.self, &change);
 }
 
 void service_trace_init(struct service_trace *trace, const struct service_request *request)
@@ -83,6 +120,7 @@ void service_refuse(struct service_call *call, const struct error *err)
     struct change change = {.kind = CHANGE_AUDIT, .request = call->id};
     audit_of(service, call->caller, call->method, call->trace, err, &change.audit);
     call->trace->written = true;
+    change.folded = fold(service, &change.audit);
     service->options.host.write(service->options.host.self, &change);
 }
 
@@ -94,7 +132,8 @@ bool service_audit(struct service *service, const struct action *action, struct 
     if (!call->trace->object[0])
         keep_text(call->trace->object, sizeof call->trace->object,
                   action->job[0] ? action->job : action->node);
+    bool says_ok = !action->error && call->method->agent_audited == AUDIT_REFUSED;
     audit_of(service, call->caller, call->method, call->trace, action->error, ret);
     call->trace->written = true;
-    return true;
+    return !says_ok && !fold(service, ret);
 }

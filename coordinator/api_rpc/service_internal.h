@@ -10,7 +10,11 @@
 #include "common/loop/loop.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/board.h"
+#include "coordinator/api_rpc/audit_fold.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/budget.h"
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/store/kept.h"
 #include "coordinator/store/logs.h"
 #include "coordinator/store/metrics.h"
 #include "proto/client.pb-c.h"
@@ -33,6 +37,9 @@ typedef void (*service_done_fn)(struct service *service, struct service_call *ca
 /* Builds the answer of a change that is not core's, once it is on disk. */
 typedef void (*service_written_fn)(struct service *service, struct service_call *call);
 
+/* Of what agents do the trail has who brings which node, and what was refused to a worker. */
+enum agent_audit { AUDIT_NONE, AUDIT_ALL, AUDIT_REFUSED };
+
 struct service_method {
     const char *service, *name, *words; /* "Coordinator", "SubmitJob", "submitting a job" */
     unsigned roles;             /* that may call it, bits of enum access_role; 0 = anybody */
@@ -40,6 +47,10 @@ struct service_method {
     service_change_fn change;   /* or this, which is audited unless it is an agent's */
     service_done_fn done;       /* and for core's changes this, */
     service_written_fn written; /* for others this */
+    bool has_spec;              /* its message may be as large as a spec */
+    bool plans;                 /* costs what a pass over the queue does */
+    bool forwarded;             /* an agent passes it on for a worker */
+    enum agent_audit agent_audited;
 };
 
 extern const struct service_method service_methods[]; /* ended by a NULL name */
@@ -56,7 +67,9 @@ struct service_call {
     void *arg;
     uint64_t tag;
     uint64_t sequence; /* of the report this call is: acknowledged when answered */
-    struct list link;  /* in service->ready or in a waiting room */
+    struct list link;  /* in a waiting room */
+    struct budget *budget;
+    struct budget_ready ready;
     struct list whose; /* in service->callers: those that came over the same connection */
     struct loop_timer timer;
     struct service *service;
@@ -68,7 +81,7 @@ struct service_call {
 struct service_trace {
     char carrier[8], peer[64];
     char object[256], detail[256]; /* what it is done to; never a secret */
-    char plain[TOKEN_MAX];         /* of a token being made: for its answer only */
+    char plain[TOKEN_TEXT_MAX];    /* of a token being made: for its answer only */
     bool written;                  /* the audit trail has it */
 };
 
@@ -81,6 +94,7 @@ struct service {
     struct service_options options;
     char *data_dir;
     char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
+    char pin[TOKEN_PIN_LENGTH + 1];
     uint64_t poll_epoch; /* high half of Poll versions: another start never meets an old number */
     uint64_t next_id;
     struct map calls;   /* by id */
@@ -91,7 +105,7 @@ struct service {
     struct loop_timer uses;   /* armed while uses of tokens are not stored yet */
     bool uses_armed;
     struct strmap rooms; /* waiting key -> struct list of calls */
-    struct list ready;
+    struct budgets budgets;
     struct loop_timer again; /* armed while calls are ready and nothing else may happen */
     struct strmap links;     /* node -> struct agent_link */
     struct map peers;        /* peer -> struct agent_link (borrowed from links) */
@@ -100,6 +114,10 @@ struct service {
         late; /* ended job -> when output of it came (wall ms, as a pointer-sized number) */
     struct logs *logs;
     struct metrics *metrics;
+    struct kept *kept;
+    struct audit_folds *audit_folds;
+    struct loop_timer audit_minute;
+    struct quota_rates *quota_rates;
     struct board *board;
     struct strmap nodes_shown; /* name -> struct node_shown (node_list.c) */
     uint64_t nodes_version;    /* of the newest change; its high half is poll_epoch's */
@@ -138,6 +156,13 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
 /* What the audit trail says of this change; `detail` may be NULL. */
 void service_trace(struct service_call *call, const char *object, const char *detail);
 
+/* service_admit.c */
+const struct service_method *service_method(const struct service_request *request);
+void service_count_refusal(struct service *service); /* of a call that never starts */
+/* One more open call of its caller; NULL with err filled. */
+struct budget *service_budget(struct service *service, const struct service_method *method,
+                              const struct service_request *request, struct error *err);
+
 /* service_audit.c */
 bool service_audits(const struct service_method *method);
 void service_trace_init(struct service_trace *trace, const struct service_request *request);
@@ -150,6 +175,9 @@ void service_refuse(struct service_call *call, const struct error *err);
 /* Store this and the audit entry in one transaction, then call the method's `written`. */
 void service_write(struct service_call *call, struct change *change);
 void service_write_audit(struct service_call *call, const struct error *err); /* NULL = it worked */
+
+/* Hands a token out with the cluster's pin, if it has one. */
+void service_add_pin(const struct service *service, char token[TOKEN_TEXT_MAX]);
 
 /* The job's spec as a message, kept; never NULL. */
 Muster__JobSpec *service_spec(struct service *service, const struct job *job);
@@ -226,9 +254,11 @@ void call_register_node(struct service *, struct service_call *, const struct se
 void done_register_node(struct service *, struct service_call *, const struct action *);
 void call_report(struct service *, struct service_call *, const struct service_request *);
 void done_report(struct service *, struct service_call *, const struct action *);
-/* The node if this agent may speak for it; NULL with err filled otherwise. */
-const struct node *service_speaker(struct service *service, const char *name, uint64_t incarnation,
-                                   struct error *err);
+/* The node if this call's agent may speak for it; NULL with err filled otherwise. */
+const struct node *service_speaker(struct service_call *call, const char *name,
+                                   uint64_t incarnation, struct error *err);
+/* node_calls.c: the newest event that is durable */
+uint64_t service_newest_event(const struct service *);
 void call_poll(struct service *, struct service_call *, bool last_chance);
 void call_commit_checkpoint(struct service *, struct service_call *,
                             const struct service_request *);

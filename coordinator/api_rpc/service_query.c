@@ -25,13 +25,14 @@ void service_late_output(struct service *service, const struct job *job)
     (void)strmap_set(&service->late, job->id, (void *)(intptr_t)service_wall_ms(service), NULL);
 }
 
-/* Every worker's agent said that it has told all. */
+/* The agents of all workers that it ever had said that they have told all. */
 static bool output_whole(const struct service *service, const struct job *job)
 {
-    for (int i = 0; i < job->workers_count; i++) {
-        const struct worker *worker = &job->workers[i];
-        bool silent = worker->spare || worker->exit.unstarted;
-        if (!silent && !logs_whole(service->logs, job->id, worker->uid))
+    for (uint64_t uid = 1; uid < job->next_uid; uid++) {
+        if (logs_whole(service->logs, job->id, uid))
+            continue;
+        const struct worker *worker = job_worker(job, uid); /* NULL = of an earlier generation */
+        if (!worker || !(worker->spare || worker->exit.unstarted))
             return false;
     }
     return true;
@@ -39,10 +40,10 @@ static bool output_whole(const struct service *service, const struct job *job)
 
 int64_t service_settled_wall_ms(const struct service *service, const struct job *job)
 {
-    if (output_whole(service, job))
-        return job->ended_wall_ms;
     int64_t late_ms = (intptr_t)strmap_get(&service->late, job->id);
-    return (late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms) + OUTPUT_QUIET_MS;
+    int64_t last_ms = late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms;
+    bool over = last_ms + OUTPUT_QUIET_MS <= service_wall_ms(service);
+    return !over && output_whole(service, job) ? job->ended_wall_ms : last_ms + OUTPUT_QUIET_MS;
 }
 
 /* Shared by the files of calls */
@@ -103,4 +104,5 @@ void service_stats(const struct service *service, struct service_stats *ret)
 {
     *ret = service->stats;
     ret->open = (uint32_t)service->calls.count;
+    ret->refused = service->budgets.refused;
 }

@@ -263,8 +263,9 @@ void call_list_events(struct service *service, struct service_call *call, bool l
 void call_set_node(struct service *service, struct service_call *call,
                    const struct service_request *request)
 {
-    static const char *const names[] = {"cordon", "drain", "uncordon", NULL};
-    static const enum node_command commands[] = {NODE_CORDON, NODE_DRAIN, NODE_UNCORDON};
+    static const char *const names[] = {"cordon", "drain", "uncordon", "rekey", NULL};
+    static const enum node_command commands[] = {NODE_CORDON, NODE_DRAIN, NODE_UNCORDON,
+                                                 NODE_REKEY};
     const Muster__SetNodeRequest *message = (const void *)request->message;
     struct error err = {0};
     char detail[256];
@@ -277,7 +278,7 @@ void call_set_node(struct service *service, struct service_call *call,
     if (!names[which]) {
         error_set(&err, E_INVALID_ARGUMENT, "unknown action '%.40s'", message->action);
         error_field(&err, "action");
-        error_hint(&err, "cordon, drain or uncordon");
+        error_hint(&err, "cordon, drain, uncordon or rekey");
     } else if (!cluster_node(service_cluster(service), message->name)) {
         error_set(&err, E_NOT_FOUND, "no node is named '%.80s'", message->name);
         error_field(&err, "name");
@@ -287,6 +288,9 @@ void call_set_node(struct service *service, struct service_call *call,
         service_fail(call, &err);
         return;
     }
+    if (commands[which] == NODE_REKEY)
+        access_forget_node(service->access,
+                           cluster_node(service_cluster(service), message->name)->key);
     struct event event = {
         .kind = EVENT_NODE_SET,
         .request = call->id,

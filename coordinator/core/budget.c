@@ -7,7 +7,8 @@
  * A program's own failure is tried again only if the spec says so (restart.on_failure, ADR 10). The
  * first word of a failure may be that of a victim: a rank that exits because its peer's node is
  * gone is heard seconds before the node is given up. So a job that stops for that reason listens
- * until all of its workers have ended, and starts again if one of them was ended from outside.
+ * until all of its workers have ended, and starts again if one of them was ended from outside; and
+ * a charge is taken back if a node proves lost before those whom it was charged for have ended.
  */
 #include <signal.h>
 #include <string.h>
@@ -98,6 +99,8 @@ static void note_cause(struct step *step, struct job *job, const struct failure 
     job->cause_wall_ms = failure->wall_ms;
     job->exit_code = failure->exit_code;
     job->restarts_without_progress++;
+    job->may_be_excused = false;
+    job->excused = failure->excused;
 }
 
 static void restart_counts(struct step *step, struct job *job)
@@ -112,6 +115,22 @@ static bool is_spent(const struct job *job)
     return job->restarts_without_progress > job->spec->restart_max;
 }
 
+static bool is_crash_loop(const struct job *job)
+{
+    return job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT;
+}
+
+/* It ends of its program's own failure, unless it turns out that this was a victim's. */
+static void listen(struct job *job, struct reason *reason)
+{
+    job->may_be_excused = true;
+    if (strcmp(reason->kind, reason_name(REASON_WORKER_FAILED)) == 0)
+        reason_hint(reason,
+                    "`muster logs %s --rank %d` has its last words; --on-failure retry would have "
+                    "it tried again",
+                    job->id, reason->rank);
+}
+
 bool budget_charge(struct step *step, struct job *job, struct failure *failure)
 {
     if (!failure->charged)
@@ -119,17 +138,13 @@ bool budget_charge(struct step *step, struct job *job, struct failure *failure)
     note_cause(step, job, failure);
     if (job->spec->restart_max == 0 || failure->hopeless)
         return false;
-    if (failure->own && job->spec->stop_on_failure) {
-        job->may_be_excused = true;
-        if (strcmp(failure->reason.kind, reason_name(REASON_WORKER_FAILED)) == 0)
-            reason_hint(
-                &failure->reason,
-                "`muster logs %s --rank %d` has its last words; --restarts %d would have it "
-                "tried again",
-                job->id, failure->reason.rank, job->spec->restart_max);
+    if (failure->own && !failure->excused && job->spec->stop_on_failure) {
+        listen(job, &failure->reason);
         return false;
     }
-    if (job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT) {
+    if (is_crash_loop(job) || is_spent(job))
+        job->may_be_excused = failure->own;
+    if (is_crash_loop(job)) {
         budget_verdict(&failure->reason, REASON_CRASH_LOOP, job);
         return false;
     }
@@ -141,6 +156,14 @@ bool budget_charge(struct step *step, struct job *job, struct failure *failure)
     return true;
 }
 
+bool budget_ends(struct job *job, const struct exit_info *exit, struct reason *reason)
+{
+    if (!job->spec->stop_on_failure || job->excused || budget_excuses(exit))
+        return false;
+    listen(job, reason);
+    return true;
+}
+
 bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker)
 {
     bool overdue = job->state == JOB_STOPPING && step->now_ms >= job->kill_due_ms;
@@ -148,16 +171,44 @@ bool budget_is_ours(const struct step *step, const struct job *job, const struct
            (worker->exit.signal == SIGTERM || (worker->exit.signal == SIGKILL && overdue));
 }
 
+/* Ending to start again, and charged for it: not for a drain or a new size. */
+static bool restarts_charged(const struct job *job)
+{
+    return job->state == JOB_RESTARTING && job->current.generation &&
+           job->charged_generation >= job->current.generation;
+}
+
+/* What was charged proves to follow from a lost node, which costs nothing. Once for each charge. */
+static void take_back(struct step *step, struct job *job)
+{
+    if (!job->last_cause[0])
+        return;
+    job->last_cause[0] = 0;
+    if (job->restarts_without_progress > 0)
+        job->restarts_without_progress--;
+    if (job->same_cause > 0)
+        job->same_cause--;
+    job->backoff_until_ms = step->now_ms;
+}
+
 void budget_hear(struct step *step, struct job *job, const struct worker *worker)
 {
     const struct exit_info *exit = &worker->exit;
-    if (job->state != JOB_STOPPING || !job->may_be_excused || worker_finished(worker))
-        return;
+    bool stops = job->state == JOB_STOPPING && job->may_be_excused;
+    bool goes_on = job->state == JOB_RESTARTING || job->state == JOB_REFORMING;
     bool told = worker->should_stop && !exit->lost && exit->signal != SIGKILL;
-    if (told || budget_is_ours(step, job, worker) || !budget_excuses(exit))
+    bool victim = exit->lost && (stops || restarts_charged(job));
+    if ((!stops && !goes_on) || worker_finished(worker) || told || exit->code == EXIT_PEER_LOST ||
+        budget_is_ours(step, job, worker) || !budget_excuses(exit))
+        return;
+    if (stops && !victim && (is_spent(job) || is_crash_loop(job)))
         return;
     struct reason reason;
     job->excused = true;
+    if (victim)
+        take_back(step, job);
+    if (!stops && !victim)
+        return;
     reason_set(&reason, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d on %s: %s",
                worker->rank, worker->node, exit->text);
     reason.rank = worker->rank;
@@ -167,7 +218,8 @@ void budget_hear(struct step *step, struct job *job, const struct worker *worker
 
 bool budget_forgive(struct step *step, struct job *job)
 {
-    if (job->ending != JOB_FAILED || !job->excused || job->cancel_requested || is_spent(job))
+    bool excused = job->may_be_excused && job->excused;
+    if (job->ending != JOB_FAILED || !excused || job->cancel_requested || is_spent(job))
         return false;
     job->may_be_excused = job->excused = false;
     restart_counts(step, job);

@@ -41,7 +41,7 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     int saved_samples; /* that say so */
 };
 
-enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON };
+enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };
 
 struct event {
     enum event_kind kind;

@@ -44,6 +44,9 @@ void node_report(struct step *step);
 void node_gone(struct step *step);
 void node_command(struct step *step);
 void node_restored(struct step *step, struct node *node);
+/* The same state for another reason is news where a process that cannot be killed is one of the
+ * two.
+ */
 void node_set_state(struct step *step, struct node *node, enum node_state state,
                     const struct reason *reason);
 void node_lease_due(struct step *step, struct node *node);
@@ -51,6 +54,8 @@ void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms);
 void node_lose(struct step *step, struct node *node, const struct reason *reason);
 /* Peers say they lost its ranks: with the connection gone that is a verdict. */
 bool node_peers_lost_it(const struct node *node);
+/* A worker could not be started on it, and not for what the worker is. */
+void node_cannot_start(struct step *step, const char *name, const char *why);
 bool node_usable(const struct node *node); /* its workers may go on */
 
 /* worker.c */
@@ -126,6 +131,7 @@ struct failure { /* why the gang cannot go on as it is */
     bool charged;     /* costs a restart */
     bool hopeless;    /* it would fail again: no restart is tried */
     bool own;         /* the program's own doing, as far as is known (budget.c) */
+    bool excused;     /* another rank was lost or killed from outside */
     bool lost;        /* nobody knows how it ended: with its node, or without a trace */
     bool whole;       /* no survivor may stay: the whole gang starts again */
     bool growth_only; /* only newcomers of a growing gang are affected */
@@ -150,11 +156,15 @@ bool restart_ready(const struct job *job, int64_t now_ms);
 bool budget_charge(struct step *step, struct job *job, struct failure *failure);
 /* The cause stays; its kind becomes what follows from it. */
 void budget_verdict(struct reason *reason, enum reason_kind kind, const struct job *job);
+/* Peers said that they lost a rank, and this is how it ended: true if the job is to end of it after
+ * all. A hint is added then. */
+bool budget_ends(struct job *job, const struct exit_info *exit, struct reason *reason);
 /* Who ends like this was ended: with its node, by a peer, from outside, or it never began. */
 bool budget_excuses(const struct exit_info *exit);
 /* It ended by our own signal: SIGTERM, or SIGKILL when its grace was over. */
 bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker);
-/* The job stops because its program failed, and now this worker turns out to have been ended. */
+/* The job's program failed, or its peers lost each other, and now this worker turns out to have
+ * been ended. */
 void budget_hear(struct step *step, struct job *job, const struct worker *worker);
 /* All have ended: whether such a job starts again after all; then that is charged. */
 bool budget_forgive(struct step *step, struct job *job);

@@ -32,9 +32,21 @@ static const unsigned allowed[] = {
 #undef DRAINS
 #undef BIT
 
+/* Of a state that is not an administrator's: another such reason is news. */
+static int own_reason(const struct reason *reason)
+{
+    return strcmp(reason->kind, reason_name(REASON_UNKILLABLE)) == 0   ? 1
+           : strcmp(reason->kind, reason_name(REASON_NODE_FAULT)) == 0 ? 2
+                                                                       : 0;
+}
+
 void node_set_state(struct step *step, struct node *node, enum node_state state,
                     const struct reason *reason)
 {
+    if (node->state == state && own_reason(&node->reason) != own_reason(reason)) {
+        node->reason = *reason;
+        step_store_node(step, node);
+    }
     if (node->state == state)
         return;
     insist(allowed[node->state] >> state & 1);
@@ -79,17 +91,6 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
     return NODE_DRAINED;
 }
 
-/* The same state for another reason is news where a stuck process is one of the two. */
-static void retell(struct step *step, struct node *node, enum node_state state,
-                   const struct reason *reason)
-{
-    if (node->state == state && strcmp(node->reason.kind, reason->kind) != 0) {
-        node->reason = *reason;
-        step_store_node(step, node);
-    }
-    node_set_state(step, node, state, reason);
-}
-
 /* As if an administrator had cordoned it, for as long as the process is there. */
 static void cordon_stuck(struct step *step, struct node *node)
 {
@@ -98,7 +99,35 @@ static void cordon_stuck(struct step *step, struct node *node)
                node->stuck_text, node->stuck > 1 ? "; there are more" : "");
     reason_hint(&reason, "`cat /proc/PID/wchan` there tells what the kernel waits for; the node "
                          "takes work again when it has ended");
-    retell(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
+    node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
+}
+
+/* As if an administrator had cordoned it, until it is tried again. */
+static void cordon_faulty(struct step *step, struct node *node)
+{
+    struct reason reason;
+    reason_set(&reason, REASON_NODE_FAULT, "cannot start workers: %s", node->fault_text);
+    reason_hint(&reason,
+                "mend it there; work is tried again after a while, or at once after "
+                "`muster uncordon %s`",
+                node->name);
+    node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
+}
+
+void node_cannot_start(struct step *step, const char *name, const char *why)
+{
+    enum { PAUSE_MS = 30000, DOUBLINGS_MAX = 5, FORGOTTEN_MS = 3600000 };
+    struct node *node = cluster_node(step->cluster, name);
+    if (!node || node->fault_until_ms > step->now_ms)
+        return;
+    if (step->now_ms - node->fault_at_ms > FORGOTTEN_MS)
+        node->faults = 0;
+    int doublings = node->faults < DOUBLINGS_MAX ? node->faults : DOUBLINGS_MAX;
+    node->faults++;
+    node->fault_at_ms = step->now_ms;
+    node->fault_until_ms = step->now_ms + ((int64_t)PAUSE_MS << doublings);
+    if (str_copy(node->fault_text, sizeof node->fault_text, why) < 0)
+        (void)str_printf(node->fault_text, sizeof node->fault_text, "%.240s ...", why);
 }
 
 /* The state of a node whose agent speaks to us. `why` is what an administrator says now, or "". */
@@ -108,6 +137,10 @@ static void settle_state(struct step *step, struct node *node, const char *why)
     enum node_state state = NODE_READY;
     if (node->stuck > 0) {
         cordon_stuck(step, node);
+        return;
+    }
+    if (node->fault_until_ms > step->now_ms) {
+        cordon_faulty(step, node);
         return;
     }
     if (node->foreign > 0) {
@@ -123,10 +156,7 @@ static void settle_state(struct step *step, struct node *node, const char *why)
         reason_set(&reason, REASON_ADMINISTRATOR, "%s", why);
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
-    if (strcmp(node->reason.kind, reason_name(REASON_UNKILLABLE)) == 0)
-        retell(step, node, state, &reason);
-    else
-        node_set_state(step, node, state, &reason);
+    node_set_state(step, node, state, &reason);
 }
 
 static int check_facts(const struct node *facts, struct error *err)
@@ -167,6 +197,8 @@ static void take_facts(struct step *step, struct node *node, const struct node *
         node->incarnation = facts->incarnation;
         node->last_report = 0;
     }
+    if (facts->key[0])
+        memcpy(node->key, facts->key, sizeof node->key);
     cluster_move_node(step->cluster, node, facts->address);
     memcpy(node->version, facts->version, sizeof node->version);
     node->slots = facts->slots;
@@ -314,6 +346,10 @@ void node_command(struct step *step)
         break;
     case NODE_UNCORDON:
         node->want_cordon = node->want_drain = false;
+        node->fault_until_ms = 0;
+        break;
+    case NODE_REKEY:
+        node->key[0] = '\0';
         break;
     }
     const char *why = step->event->node_set.reason ? step->event->node_set.reason : "";

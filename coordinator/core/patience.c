@@ -1,11 +1,35 @@
 /* How long a group may take for what it has to do. Pure. */
 #include "coordinator/core/internal.h"
 
+static bool has_asked(const struct group *group, const struct worker *worker)
+{
+    return worker_living(worker) &&
+           (worker->joining == group->generation || worker->joined == group->generation);
+}
+
+/* Some members have finished and never come, and all others wait for them: a rank that is lost
+ * while the last ones leave is replaced in vain. */
+static bool waits_in_vain(const struct job *job, const struct group *group)
+{
+    int finished = 0;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (worker_finished(worker))
+            finished++;
+        else if (!has_asked(group, worker))
+            return false;
+    }
+    return finished > 0;
+}
+
 /* How long one that has not asked to join may take. A process that lives and whose agent speaks for
  * it comes at its next boundary, however far that is, and nothing is gained by starting it again;
  * but its peers would have named one they waited for in vain. */
-static int64_t time_to_join(const struct job *job, const struct worker *worker)
+static int64_t time_to_join(const struct job *job, const struct group *group,
+                            const struct worker *worker)
 {
+    if (worker_finished(worker) && waits_in_vain(job, group))
+        return 0;
     if (worker->joined == 0)
         return START_TIMEOUT_MS;
     bool given_up = job->current.generation && worker->lost_in == job->current.generation;
@@ -15,10 +39,8 @@ static int64_t time_to_join(const struct job *job, const struct worker *worker)
 bool group_waits_for(const struct job *job, const struct group *group, const struct worker *worker,
                      int64_t now_ms)
 {
-    bool asked = worker_living(worker) &&
-                 (worker->joining == group->generation || worker->joined == group->generation);
-    return !asked && (worker_living(worker) || worker_finished(worker)) &&
-           now_ms >= group->since_ms + time_to_join(job, worker);
+    return !has_asked(group, worker) && (worker_living(worker) || worker_finished(worker)) &&
+           now_ms >= group->since_ms + time_to_join(job, group, worker);
 }
 
 int64_t group_join_deadline(const struct job *job, const struct group *group)
@@ -32,8 +54,8 @@ int64_t group_join_deadline(const struct job *job, const struct group *group)
         aware |= worker->aware;
         held |= worker->held;
         if (group_waits_for(job, group, worker, INT64_MAX) &&
-            time_to_join(job, worker) < patience_ms)
-            patience_ms = time_to_join(job, worker);
+            time_to_join(job, group, worker) < patience_ms)
+            patience_ms = time_to_join(job, group, worker);
     }
     if (patience_ms == INT64_MAX || held || (group->published && !aware))
         return INT64_MAX;

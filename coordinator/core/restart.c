@@ -113,7 +113,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
                    node ? node->reason.text : "unknown");
         (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
     }
-    ret->charged = !exit->lost && is_charged(job, worker);
+    ret->charged = !exit->lost && !exit->node_fault && is_charged(job, worker);
     ret->hopeless = ret->charged && is_hopeless(job, exit);
     ret->own = !budget_excuses(exit);
     ret->lost = exit->lost;
@@ -154,7 +154,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
     ret->growth_only = job->current.generation && !job->current.broken && !in_current;
     if (first) {
         fail_by_worker(step, job, first, ret);
-        ret->own = ret->own && !excused;
+        ret->excused = excused;
         return true;
     }
     if (given && strcmp(job->gives_to, job->id) != 0 && job->current.nodes <= job->spec->nodes_min)
@@ -176,13 +176,14 @@ static void name_missing(const struct job *job, const struct group *group, int64
                          struct failure *ret)
 {
     char ranks[200] = "";
-    int missing = 0;
+    int missing = 0, finished = 0;
     for (int rank = 0; rank < group->world; rank++) {
         const struct worker *worker = job_worker(job, group->members[rank]);
         if (!group_waits_for(job, group, worker, now_ms))
             continue;
         size_t used = strlen(ranks);
         (void)str_printf(ranks + used, sizeof ranks - used, "%s%d", missing++ ? ", " : "", rank);
+        finished += worker_finished(worker);
         if (missing == 1) {
             ret->reason.rank = rank;
             (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
@@ -190,11 +191,14 @@ static void name_missing(const struct job *job, const struct group *group, int64
     }
     int rank = ret->reason.rank;
     struct reason named = ret->reason;
-    reason_set(&ret->reason, REASON_JOIN_TIMEOUT, "rank%s %s did not join generation %llu in time",
-               missing == 1 ? "" : "s", ranks, (unsigned long long)group->generation);
+    reason_set(&ret->reason, REASON_JOIN_TIMEOUT, "rank%s %s %s generation %llu%s",
+               missing == 1 ? "" : "s", ranks,
+               finished == missing ? "finished and will not join" : "did not join",
+               (unsigned long long)group->generation, finished == missing ? "" : " in time");
     ret->reason.rank = rank;
     memcpy(ret->reason.node, named.node, sizeof named.node);
-    reason_hint(&ret->reason, "`muster logs %s --rank %d` shows where it is", job->id, rank);
+    if (finished < missing)
+        reason_hint(&ret->reason, "`muster logs %s --rank %d` shows where it is", job->id, rank);
 }
 
 static bool find_late(struct step *step, const struct job *job, struct failure *ret)
@@ -351,15 +355,24 @@ static bool blames_worker(const struct reason *reason)
     return false;
 }
 
+/* The peers of one that failed by itself are its victims, whatever their clocks say. One that we
+ * told to stop may have failed of that, unless it was earlier. */
+static bool is_before(const struct job *job, const struct worker *worker)
+{
+    bool victims = strcmp(job->reason.kind, reason_name(REASON_PEERS_LOST)) == 0;
+    return worker->exit.wall_ms < job->cause_wall_ms || (victims && !worker->should_stop);
+}
+
 /* Reports of one failure arrive in any order: the earliest exit is its cause. */
 void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker)
 {
-    bool open = job->state == JOB_RESTARTING || job->state == JOB_REFORMING ||
-                (job->state == JOB_STOPPING && job->ending == JOB_FAILED);
+    bool goes_on = job->state == JOB_RESTARTING || job->state == JOB_REFORMING;
+    bool open = goes_on || (job->state == JOB_STOPPING && job->ending == JOB_FAILED);
     if (!open || !blames_worker(&job->reason) || !job->cause_wall_ms || worker_finished(worker) ||
         distance(worker) > 0 || budget_is_ours(step, job, worker) ||
-        worker->born > job->charged_generation || worker->exit.wall_ms >= job->cause_wall_ms)
+        worker->born > job->charged_generation || !is_before(job, worker))
         return;
+    bool victims = strcmp(job->reason.kind, reason_name(REASON_PEERS_LOST)) == 0;
     struct reason reason;
     describe(job, worker, &reason);
     if (strcmp(job->reason.kind, reason_name(REASON_CRASH_LOOP)) == 0)
@@ -368,5 +381,8 @@ void restart_earlier_cause(struct step *step, struct job *job, const struct work
         budget_verdict(&reason, REASON_RESTART_BUDGET, job);
     job->cause_wall_ms = worker->exit.wall_ms;
     job->exit_code = worker->exit.signal ? 128 + worker->exit.signal : worker->exit.code;
-    job_set_reason(step, job, &reason);
+    if (goes_on && victims && budget_ends(job, &worker->exit, &reason))
+        job_stop(step, job, JOB_FAILED, &reason);
+    else
+        job_set_reason(step, job, &reason);
 }

@@ -86,7 +86,8 @@ static bool explain_resize(const struct cluster *cluster, const struct job *job,
                    "has %d of up to %d nodes: starts again from its checkpoint with more in %lld s",
                    job->current.nodes, job->spec->nodes_max,
                    left_ms > 0 ? (long long)(left_ms + 999) / 1000 : 0);
-        reason_hint(ret, "`muster scale %s` does it at once", job->id);
+        reason_hint(ret, "`muster scale %s %d..%d` does it at once", job->id, job->spec->nodes_min,
+                    job->spec->nodes_max);
     } else {
         reason_set(ret, REASON_GROWING, "has %d of up to %d nodes", job->current.nodes,
                    job->spec->nodes_max);

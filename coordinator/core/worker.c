@@ -147,7 +147,11 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     else
         (void)str_copy(exit.text, sizeof exit.text, "ended, nobody knows how");
     if (report->start_error && report->start_error[0]) {
+        bool node_fault = exit.code == EXIT_NODE_FAULT;
+        if (node_fault)
+            node_cannot_start(step, worker->node, report->start_error);
         exit = (struct exit_info){.unstarted = true,
+                                  .node_fault = node_fault,
                                   .code = exit.code ? exit.code : EXIT_NOT_FOUND,
                                   .wall_ms = exit.wall_ms};
         if (str_printf(exit.text, sizeof exit.text, "could not be started: %s",

@@ -173,6 +173,11 @@ struct job *cluster_first_job(const struct cluster *cluster)
     return value_of(map_first(&cluster->jobs));
 }
 
+struct job *cluster_job_from(const struct cluster *cluster, uint64_t sequence)
+{
+    return value_of(map_at_least(&cluster->jobs, sequence));
+}
+
 struct job *cluster_next_job(const struct cluster *cluster, const struct job *job)
 {
     return value_of(map_at_least(&cluster->jobs, job->sequence + 1));
@@ -274,6 +279,7 @@ void cluster_remove_job(struct cluster *cluster, struct job *job)
         strmap_get(&cluster->jobs_by_key, key) == job)
         strmap_remove(&cluster->jobs_by_key, key);
     strmap_remove(&cluster->jobs_by_id, job->id);
+    tenant_count_job(job, -1);
     folder_remove(cluster, job);
     map_remove(&cluster->jobs, job->sequence);
     job_free(job);
@@ -346,6 +352,8 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
     insist(index_job(cluster, job) == 0);
     folder_add(cluster, job);
     job->tenant = tenant_add(cluster, job->spec->tenant);
+    job->spec_bytes = job->spec->json ? (int64_t)strlen(job->spec->json) : 0;
+    tenant_count_job(job, 1);
     if (job->sequence >= cluster->next_sequence)
         cluster->next_sequence = job->sequence + 1;
     group_derive(job, &job->current);
@@ -367,7 +375,8 @@ void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
     follow_begun(cluster, job);
     if (job_state_ended(job->state)) {
         never(waiting);
-        map_remove(&cluster->active, job->sequence);
+        if (map_remove(&cluster->active, job->sequence))
+            tenant_end_job(job);
         cluster_wake_job(cluster, job, INT64_MAX);
         group_give_port(cluster, job, &job->current);
         group_give_port(cluster, job, &job->forming);

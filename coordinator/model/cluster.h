@@ -21,7 +21,9 @@
 enum {
     CLUSTER_NODES_MAX = 20000,
     CLUSTER_JOBS_MAX = 200000,
+    CLUSTER_JOBS_RESERVED = 5000, /* of these, for administrators */
     NODE_NAME_MAX = 63,
+    NODE_KEY_MAX = 43, /* a pin, common/env/tls_key.h */
     JOB_USER_MAX = 63,
     NODE_LABELS_MAX = 64,
     NODE_GPUS_MAX = 16,
@@ -33,6 +35,7 @@ enum {
     SECRET_BYTES = 32,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
+    NODE_FAULT_TEXT_BYTES = 256,
     NODE_STUCK_TEXT_BYTES = 160,
     COLLECTIVE_RANKS_MAX = 16,
     REASON_OUTPUT_BYTES = 1024,
@@ -44,6 +47,7 @@ enum {
     EXIT_PEER_LOST = 76,       /* WK_EXIT_PEER: how a worker ends because a peer did */
     EXIT_CONFIG = 78,          /* WK_EXIT_CONFIG, EX_CONFIG: its settings are refused */
     EXIT_NOT_EXECUTABLE = 126, /* as shells and the agent say it */
+    EXIT_NODE_FAULT = 74,      /* of one that was not started: its node starts nobody now */
     EXIT_NOT_FOUND = 127,
 };
 
@@ -126,6 +130,7 @@ struct node {
     uint64_t past[NODE_PAST_MAX]; /* incarnations before it, newest first: fenced for good */
     uint64_t last_report;         /* sequence of the newest report taken */
     char address[ADDRESS_MAX + 1];
+    char key[NODE_KEY_MAX + 1]; /* its agent proves; "" = none yet. Who has it is this node */
     char version[32];
     int slots, cpus_milli;
     int64_t memory_bytes;
@@ -148,7 +153,11 @@ struct node {
     uint64_t slot_map[NODE_SLOTS_MAX / 64]; /* bit = slot taken */
     int foreign; /* workers it runs that nobody wants there; it gets no new ones while it ends them
                   */
-    int stuck;   /* workers whose processes SIGKILL does not end; it gets no new ones either */
+    int64_t fault_until_ms; /* it starts nobody for a reason of its own, and gets no work before */
+    int64_t fault_at_ms;    /* the last time; after each in a row it waits longer */
+    int faults;
+    char fault_text[NODE_FAULT_TEXT_BYTES];
+    int stuck; /* workers whose processes SIGKILL does not end; it gets no new ones either */
     char stuck_text[NODE_STUCK_TEXT_BYTES]; /* the first of them, as people read it */
     struct map jobs; /* jobs with a living worker here, by sequence (struct job *) */
     struct heap_node timer;
@@ -160,7 +169,8 @@ struct node {
 struct exit_info {
     int code, signal;
     bool oom, lost;
-    bool unstarted; /* there never was a process */
+    bool unstarted;  /* there never was a process */
+    bool node_fault; /* and that was its node's fault: it costs its job nothing */
     char text[256];
     char last_output[2048];
     int64_t wall_ms;
@@ -236,6 +246,7 @@ struct job {
     char id[JOB_ID_MAX + 1];
     uint64_t sequence; /* order of submission */
     struct spec *spec;
+    int64_t spec_bytes; /* of its JSON, as it counts for its tenant; derived */
     enum job_state state;
     struct reason reason; /* why it is in this state */
     uint64_t version;     /* rises with every change */
@@ -259,8 +270,8 @@ struct job {
     char preempted_by[JOB_ID_MAX + 1]; /* while queued: whom it gave its nodes to; "" = nobody */
     int64_t preempted_wall_ms;         /* since when; 0 = it was not running before */
     int64_t cause_wall_ms;             /* when the failure that is the reason happened; 0 = none */
-    bool may_be_excused, excused;      /* stopping since its program failed: that may have been, and
-                                        * was, what follows from a rank's end from outside */
+    bool may_be_excused;               /* stopping since its program failed: that may follow from */
+    bool excused;                      /* a rank's end from outside, which was heard of by now */
     int64_t backoff_until_ms;
     int64_t grow_after_ms; /* growing failed: not again before */
     int grow_failures;     /* in a row */
@@ -320,6 +331,7 @@ struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant
 struct node *cluster_first_node(const struct cluster *cluster);
 struct node *cluster_next_node(const struct cluster *cluster, const struct node *node);
 struct job *cluster_first_job(const struct cluster *cluster);
+struct job *cluster_job_from(const struct cluster *cluster, uint64_t sequence); /* or the next */
 struct job *cluster_next_job(const struct cluster *cluster, const struct job *job);
 struct job *cluster_last_job(const struct cluster *cluster);
 struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job);

@@ -39,6 +39,11 @@ void group_take_port(struct cluster *cluster, struct job *job, const struct grou
 void group_give_port(struct cluster *cluster, struct job *job, const struct group *group);
 void group_fini(struct group *group);
 
+/* A job that is remembered counts for its tenant: by 1 when it is added, by -1 when it is
+ * forgotten; when it ends it moves from one count to the other. */
+void tenant_count_job(const struct job *job, int by);
+void tenant_end_job(const struct job *job);
+
 struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the one there is */
 void tenant_take(struct cluster *cluster, struct tenant *tenant,
                  int slots); /* below 0: gives back */

@@ -4,23 +4,51 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/model/cluster_internal.h"
+#include "coordinator/model/folder.h"
 
 enum { FOLDER_KEY_MAX = 2048 }; /* two paths of a spec and what stands between */
 
-static size_t trimmed(const char *path)
+/* `..` takes the part before it away; at the top it stays where it is. */
+static int append_parts(const char *path, char *ret, size_t size)
 {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    return length;
+    while (*path) {
+        size_t part = strcspn(path, "/"), used = strlen(ret);
+        char *last = strrchr(ret, '/');
+        if (part == 2 && path[0] == '.' && path[1] == '.') {
+            if (last)
+                *last = 0;
+        } else if (part > 0 && !(part == 1 && path[0] == '.') &&
+                   str_printf(ret + used, size - used, "/%.*s", (int)part, path) < 0) {
+            return E_RESOURCE_EXHAUSTED;
+        }
+        path += part + (path[part] == '/');
+    }
+    return 0;
 }
 
-/* As it is written: a relative one counts from where the command starts. False without one. */
+int folder_clean(const char *from, const char *path, char *ret, size_t size)
+{
+    ret[0] = 0;
+    int rc = path[0] == '/' ? 0 : append_parts(from, ret, size);
+    if (rc == 0)
+        rc = append_parts(path, ret, size);
+    return rc == 0 && !ret[0] ? str_copy(ret, size, "/") : rc;
+}
+
+bool folder_below(const char *path, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return strcmp(prefix, "/") == 0 ||
+           (strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '/'));
+}
+
+/* A relative one counts from where the command starts. False without one. */
 static bool folder_key(const struct spec *spec, char ret[FOLDER_KEY_MAX])
 {
-    const char *dir = spec->checkpoint_dir, *from = dir[0] == '/' ? "" : spec->workdir;
-    return dir[0] && str_printf(ret, FOLDER_KEY_MAX, "%.*s\n%.*s", (int)trimmed(from), from,
-                                (int)trimmed(dir), dir) == 0;
+    const char *dir = spec->checkpoint_dir, *from = spec->workdir;
+    ret[0] = '~'; /* of nobody knows where: is no absolute path */
+    bool placed = dir[0] == '/' || from[0] == '/';
+    return dir[0] && folder_clean(from, dir, ret + !placed, FOLDER_KEY_MAX - 1) == 0;
 }
 
 struct job *cluster_first_in_folder(const struct cluster *cluster, const struct spec *spec)

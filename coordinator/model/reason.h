@@ -42,7 +42,7 @@
     X(NODE_LOST, node_lost, "a node was lost")                                                     \
     X(NODE_DRAINED, node_drained, "a node is being emptied")                                       \
     X(PEERS_LOST, peers_lost, "workers lost each other though none died")                          \
-    X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time")                                    \
+    X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time, or had finished and never will")    \
     X(LATE, late, "most of its ranks wait for one to join")                                        \
     X(STALLED, stalled, "no step comes: ranks wait for one that is late, or all stand still")      \
     X(STALL_OVER, stall_over, "it stood still and does not any more")                              \
@@ -56,6 +56,7 @@
     X(REGISTERED, registered, "its agent registered")                                              \
     X(CLEARING, clearing, "ends workers nobody wants there any more")                              \
     X(UNKILLABLE, unkillable, "a process on it does not end by SIGKILL")                           \
+    X(NODE_FAULT, node_fault, "it cannot start workers for a reason of its own")                   \
     X(REPORTED, reported, "its agent reports again")                                               \
     X(CONNECTION_LOST, connection_lost, "its connection is gone")                                  \
     X(COORDINATOR_RESTARTED, coordinator_restarted, "the coordinator restarted")                   \

@@ -42,6 +42,24 @@ struct tenant *tenant_add(struct cluster *cluster, const char *name)
     return tenant;
 }
 
+void tenant_count_job(const struct job *job, int by)
+{
+    struct tenant *tenant = job->tenant;
+    bool ended = job_state_ended(job->state);
+    *(ended ? &tenant->ended_jobs : &tenant->active_jobs) += by;
+    *(ended ? &tenant->ended_spec_bytes : &tenant->active_spec_bytes) += by * job->spec_bytes;
+    never(tenant->ended_jobs < 0 || tenant->active_jobs < 0);
+    never(tenant->ended_spec_bytes < 0 || tenant->active_spec_bytes < 0);
+}
+
+void tenant_end_job(const struct job *job)
+{
+    struct tenant *tenant = job->tenant;
+    tenant->active_jobs--;
+    tenant->active_spec_bytes -= job->spec_bytes;
+    tenant_count_job(job, 1);
+}
+
 static int refuse(const char *field, const char *hint, struct error *err)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s of a tenant is out of range", field);
@@ -103,6 +121,17 @@ double job_use(const struct job *job, int64_t wall_ms)
     return job->use * left + job->slots_used * (1 - left);
 }
 
+double tenant_forgotten_use(const struct tenant *tenant, int64_t wall_ms)
+{
+    return tenant->forgotten_use * decay((double)(wall_ms - tenant->forgotten_wall_ms));
+}
+
+void tenant_charge_forgotten(struct tenant *tenant, double use, int64_t wall_ms)
+{
+    tenant->forgotten_use = tenant_forgotten_use(tenant, wall_ms) + use;
+    tenant->forgotten_wall_ms = wall_ms;
+}
+
 void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots)
 {
     tenant->use = tenant_use(tenant, cluster->now_ms);
@@ -147,8 +176,9 @@ void cluster_set_now(struct cluster *cluster, int64_t now_ms, int64_t wall_ms)
 void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_ms)
 {
     for (struct map_entry *e = strmap_first(&cluster->tenants); e; e = map_next(e)) {
-        ((struct tenant *)e->value)->use = 0;
-        ((struct tenant *)e->value)->use_at_ms = now_ms;
+        struct tenant *tenant = e->value;
+        tenant->use = tenant_forgotten_use(tenant, wall_ms);
+        tenant->use_at_ms = now_ms;
     }
     for (struct map_entry *e = map_first(&cluster->jobs); e; e = map_next(e)) {
         const struct job *job = e->value;

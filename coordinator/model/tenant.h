@@ -28,8 +28,12 @@ struct tenant {
     int limit_slots;      /* it never uses more; 0 = no limit */
     /* derived, not stored */
     int slots_used;
+    int active_jobs, ended_jobs; /* of those that are remembered */
+    int64_t active_spec_bytes, ended_spec_bytes;
     double use; /* as of use_at_ms */
     int64_t use_at_ms;
+    double forgotten_use; /* of its jobs that are forgotten, as of forgotten_wall_ms */
+    int64_t forgotten_wall_ms;
     struct map waiting; /* its jobs that wait for a place: higher priority first, then sequence */
     int number;         /* of its line in the queue of the pass at work */
     /* of all its jobs since the process began, also of those forgotten since: for metrics, which
@@ -61,7 +65,11 @@ int64_t cluster_now(const struct cluster *cluster);
 /* The part of it that this job had: its slots while it had some, nothing while it waited. */
 double job_use(const struct job *job, int64_t wall_ms);
 
-/* After a restart: the sum of what the jobs that are remembered had. */
+/* The part that jobs had which are forgotten, and that of one that is forgotten now. */
+double tenant_forgotten_use(const struct tenant *tenant, int64_t wall_ms);
+void tenant_charge_forgotten(struct tenant *tenant, double use, int64_t wall_ms);
+
+/* After a restart: the sum of what the jobs had, remembered or forgotten. */
 void cluster_rebuild_use(struct cluster *cluster, int64_t now_ms, int64_t wall_ms);
 
 #endif

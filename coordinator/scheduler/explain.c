@@ -170,22 +170,34 @@ static void explain_absence(int min, const struct census *census, struct reason 
     buf_fini(&names);
 }
 
+/* "2 slots, 1 CPU and 4 GiB of memory"; without the last where none is asked for. */
+static void put_size(struct buf *out, int slots, int64_t cpus_milli, int64_t memory_bytes)
+{
+    char memory[FORMAT_MAX];
+    (void)buf_printf(out, "%d slot%s%s%.3g CPU%s", slots, plural(slots),
+                     memory_bytes ? ", " : " and ", (double)cpus_milli / 1000,
+                     cpus_milli == 1000 ? "" : "s");
+    if (memory_bytes)
+        (void)buf_printf(out, " and %s of memory", format_bytes((uint64_t)memory_bytes, memory));
+}
+
 static void explain_size(const struct request *request, const struct census *census,
                          struct reason *ret)
 {
     const struct spec *spec = request->spec;
-    char wanted[FORMAT_MAX], has[FORMAT_MAX];
     const struct node *node = census->largest;
-    reason_set(
-        ret, REASON_TOO_LARGE,
-        "%d worker%s need%s %d slot%s, %.3g CPUs and %s of memory on one node; the largest, %s, "
-        "has %d, %.3g and %s",
-        spec->workers_per_node, plural(spec->workers_per_node),
-        spec->workers_per_node == 1 ? "s" : "", slots_of(spec), plural(slots_of(spec)),
-        (double)cpus_milli_of(spec) / 1000, format_bytes((uint64_t)memory_bytes_of(spec), wanted),
-        node->name, node->slots, node->cpus_milli / 1000.0,
-        format_bytes((uint64_t)node->memory_bytes, has));
+    struct buf wanted, has;
+    buf_init(&wanted, sizeof ret->text);
+    buf_init(&has, sizeof ret->text);
+    put_size(&wanted, slots_of(spec), cpus_milli_of(spec), memory_bytes_of(spec));
+    put_size(&has, node->slots, node->cpus_milli, node->memory_bytes);
+    reason_set(ret, REASON_TOO_LARGE, "%d worker%s need%s %s on one node; the largest, %s, has %s",
+               spec->workers_per_node, plural(spec->workers_per_node),
+               spec->workers_per_node == 1 ? "s" : "", buf_cstr(&wanted), node->name,
+               buf_cstr(&has));
     reason_hint(ret, "ask for less per worker, for fewer workers per node, or add a larger node");
+    buf_fini(&wanted);
+    buf_fini(&has);
 }
 
 /* One blocker a call, in order; false when there is none of this kind. */

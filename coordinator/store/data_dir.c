@@ -9,10 +9,13 @@
 
 #include "common/base/str.h"
 
-static int refused(int fd, const char *data_dir, struct error *err)
+static int refused(const char *path, const char *data_dir, struct error *err)
 {
     char pid[16] = "";
-    ssize_t size = pread(fd, pid, sizeof pid - 1, 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : pread(fd, pid, sizeof pid - 1, 0);
+    if (fd >= 0)
+        close(fd);
     pid[size > 0 ? (size_t)size : 0] = 0;
     for (char *c = pid; *c; c++)
         if (*c < '0' || *c > '9')
@@ -23,31 +26,60 @@ static int refused(int fd, const char *data_dir, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
-int data_dir_lock(const char *data_dir, int *ret_fd, struct error *err)
+/* E_UNIMPLEMENTED where the file system does not lock it. */
+static int lock_open(int fd, const char *what, struct error *err)
 {
-    char path[PATH_MAX], pid[16];
-    int rc = str_printf(path, sizeof path, "%s/lock", data_dir);
-    if (rc < 0)
-        return error_set(err, rc, "data directory: path too long");
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
-        return error_errno(err, errno, "open %s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        rc = errno == EWOULDBLOCK ? refused(fd, data_dir, err)
-                                  : error_errno(err, errno, "lock %s", path);
-        close(fd);
-        return rc;
-    }
+        return error_errno(err, errno, "open %s", what);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno == EWOULDBLOCK)
+        return E_FAILED_PRECONDITION;
+    int problem = errno;
+    (void)error_errno(err, problem, "lock %s", what);
+    return problem == EBADF || problem == ENOLCK || problem == ENOTSUP || problem == EINVAL
+               ? E_UNIMPLEMENTED
+               : E_UNAVAILABLE;
+}
+
+static void write_pid(int fd)
+{
+    char pid[16];
     int size = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
     /* On a full disk the lock still holds; only the pid cannot be named. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, pid, (size_t)size, 0) < 0)
         errno = 0;
-    *ret_fd = fd;
+}
+
+int data_dir_lock(const char *data_dir, struct data_dir_lock *ret, struct error *err)
+{
+    char path[PATH_MAX];
+    int rc = str_printf(path, sizeof path, "%s/lock", data_dir);
+    if (rc < 0)
+        return error_set(err, rc, "data directory: path too long");
+    struct data_dir_lock lock = DATA_DIR_UNLOCKED;
+    lock.folder = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = lock_open(lock.folder, data_dir, err);
+    if (rc == 0 || rc == E_UNIMPLEMENTED) {
+        lock.file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        rc = lock_open(lock.file, path, err);
+    }
+    if (rc == E_FAILED_PRECONDITION)
+        rc = refused(path, data_dir, err);
+    if (rc < 0) {
+        data_dir_unlock(&lock);
+        return rc;
+    }
+    write_pid(lock.file);
+    *ret = lock;
     return 0;
 }
 
-void data_dir_unlock(int fd)
+void data_dir_unlock(struct data_dir_lock *lock)
 {
-    if (fd >= 0)
-        close(fd);
+    if (lock->file >= 0)
+        close(lock->file);
+    if (lock->folder >= 0)
+        close(lock->folder);
+    *lock = DATA_DIR_UNLOCKED;
 }

@@ -1,14 +1,21 @@
-/* The coordinator's data directory belongs to one coordinator at a time: an exclusive flock on
- * DATA/lock, which the kernel drops when the holder dies, however it dies. The file holds the
- * holder's pid, for people.
+/* The coordinator's data directory belongs to one coordinator at a time: an exclusive flock on the
+ * directory itself, and one on DATA/lock, which holds the holder's pid, for people. The kernel
+ * drops both when the holder dies, however it dies. The directory's is what counts: DATA/lock can
+ * be deleted. File systems that lock no directories (NFS) leave the file's alone.
  */
 #ifndef STORE_DATA_DIR_H
 #define STORE_DATA_DIR_H
 
 #include "common/base/error.h"
 
+struct data_dir_lock {
+    int folder, file; /* -1 = none */
+};
+
+#define DATA_DIR_UNLOCKED ((struct data_dir_lock){-1, -1})
+
 /* E_FAILED_PRECONDITION names the pid of the coordinator that has it. */
-int data_dir_lock(const char *data_dir, int *ret_fd, struct error *err);
-void data_dir_unlock(int fd); /* -1 is fine */
+int data_dir_lock(const char *data_dir, struct data_dir_lock *ret, struct error *err);
+void data_dir_unlock(struct data_dir_lock *lock); /* DATA_DIR_UNLOCKED is fine */
 
 #endif

@@ -72,6 +72,7 @@ const struct field document_node_fields[] = {
     PAST_FIELD(7),
     FIELD(node, U64, last_report),
     FIELD(node, TEXT, address),
+    FIELD(node, TEXT, key),
     FIELD(node, TEXT, version),
     FIELD(node, TEXT, unenforced),
     FIELD(node, INT, slots),
@@ -88,15 +89,11 @@ const struct field document_node_fields[] = {
 };
 
 static const struct field exit_fields[] = {
-    FIELD(exit_info, INT, code),
-    FIELD(exit_info, INT, signal),
-    FIELD(exit_info, BOOL, oom),
-    FIELD(exit_info, BOOL, lost),
-    FIELD(exit_info, BOOL, unstarted),
-    FIELD(exit_info, TEXT, text),
-    FIELD(exit_info, TEXT, last_output),
-    FIELD(exit_info, I64, wall_ms),
-    END_OF_FIELDS,
+    FIELD(exit_info, INT, code),       FIELD(exit_info, INT, signal),
+    FIELD(exit_info, BOOL, oom),       FIELD(exit_info, BOOL, lost),
+    FIELD(exit_info, BOOL, unstarted), FIELD(exit_info, BOOL, node_fault),
+    FIELD(exit_info, TEXT, text),      FIELD(exit_info, TEXT, last_output),
+    FIELD(exit_info, I64, wall_ms),    END_OF_FIELDS,
 };
 
 const struct field document_worker_fields[] = {

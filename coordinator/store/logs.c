@@ -10,6 +10,7 @@
 #include "common/base/map.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/store/kept.h"
 
 /* A segment is a file named by the position of its first byte, in 16 hex digits. Its lines:
  *
@@ -202,8 +203,25 @@ static int open_job(struct logs *logs, const char *job, struct job_log **ret, st
     return 0;
 }
 
+struct bounds { /* of a job's log */
+    uint64_t job, segment;
+};
+
+static struct bounds bounds_of(int64_t max_bytes)
+{
+    uint64_t job =
+        max_bytes > 0 && max_bytes < LOGS_JOB_MAX_BYTES ? (uint64_t)max_bytes : LOGS_JOB_MAX_BYTES;
+    uint64_t segment = job / 4;
+    if (segment > LOGS_SEGMENT_BYTES)
+        segment = LOGS_SEGMENT_BYTES;
+    if (segment < LOGS_SEGMENT_MIN_BYTES)
+        segment = LOGS_SEGMENT_MIN_BYTES;
+    return (struct bounds){job < 2 * segment ? 2 * segment : job, segment};
+}
+
 /* The oldest segment goes when the log would become too long. */
-static int drop_oldest(struct logs *logs, const char *job, struct job_log *log, struct error *err)
+static int drop_oldest(struct logs *logs, const char *job, struct job_log *log,
+                       const struct bounds *bounds, struct error *err)
 {
     char dir[PATH_MAX], path[PATH_MAX], **names = NULL;
     int rc = str_printf(dir, sizeof dir, "%s/%s", logs->dir, job);
@@ -214,7 +232,7 @@ static int drop_oldest(struct logs *logs, const char *job, struct job_log *log, 
     for (int i = 0; rc == 0 && names[i]; i++) {
         uint64_t start = strtoull(names[i], NULL, 16);
         log->first = start;
-        if (log->end - start <= (uint64_t)LOGS_JOB_MAX_BYTES - LOGS_SEGMENT_BYTES)
+        if (log->end - start <= bounds->job - bounds->segment)
             break;
         rc = segment_path(logs, job, start, path);
         if (rc == 0)
@@ -224,14 +242,15 @@ static int drop_oldest(struct logs *logs, const char *job, struct job_log *log, 
     return rc;
 }
 
-static int start_segment(struct logs *logs, const char *job, struct job_log *log, struct error *err)
+static int start_segment(struct logs *logs, const char *job, struct job_log *log,
+                         const struct bounds *bounds, struct error *err)
 {
     char path[PATH_MAX];
     int rc = str_printf(path, sizeof path, "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.make_dirs(logs->disk.self, path, 0700, err);
     if (rc == 0 && log->found_any)
-        rc = drop_oldest(logs, job, log, err);
+        rc = drop_oldest(logs, job, log, bounds, err);
     if (rc < 0)
         return rc;
     struct buf head;
@@ -275,6 +294,7 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     if (rc < 0)
         return rc;
     uint64_t held = (uintptr_t)map_get(&log->next, chunk->uid);
+    struct bounds bounds = bounds_of(chunk->max_bytes);
     struct buf out;
     buf_init(&out, BUF_DEFAULT_MAX_BYTES);
     for (int i = 0; i < chunk->count; i++) {
@@ -291,8 +311,8 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     if (buf_failed(&out))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "log of job %s: chunk is too large", job);
     if (rc == 0 && out.size > 0 &&
-        (!log->found_any || log->end - log->segment + out.size > LOGS_SEGMENT_BYTES))
-        rc = start_segment(logs, job, log, err);
+        (!log->found_any || log->end - log->segment + out.size > bounds.segment))
+        rc = start_segment(logs, job, log, &bounds, err);
     char path[PATH_MAX];
     if (rc == 0 && out.size > 0)
         rc = segment_path(logs, job, log->segment, path);
@@ -308,6 +328,27 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     }
     buf_fini(&out);
     return rc;
+}
+
+int64_t logs_size(const struct logs *logs, const char *job)
+{
+    const struct job_log *open = strmap_get(&logs->jobs, job);
+    char dir[PATH_MAX], path[PATH_MAX], **names = NULL;
+    uint64_t first = UINT64_MAX, last = 0;
+    if (open)
+        return open->found_any ? (int64_t)(open->end - open->first) : 0;
+    if (str_printf(dir, sizeof dir, "%s/%s", logs->dir, job) < 0 ||
+        logs->disk.list(logs->disk.self, dir, &names, NULL) < 0)
+        return 0;
+    for (int i = 0; names[i]; i++) {
+        last = strtoull(names[i], NULL, 16);
+        first = last < first ? last : first;
+    }
+    bool any = names[0];
+    free(names);
+    if (!any || segment_path(logs, job, last, path) < 0)
+        return 0;
+    return (int64_t)(last - first + kept_measure(&logs->disk, path, LOGS_JOB_MAX_BYTES));
 }
 
 bool logs_whole(const struct logs *logs, const char *job, uint64_t uid)

@@ -21,7 +21,8 @@
 #include "common/env/env.h"
 
 enum {
-    LOGS_SEGMENT_BYTES = 16 << 20,
+    LOGS_SEGMENT_BYTES = 16 << 20, /* less where less may be kept: a quarter of it */
+    LOGS_SEGMENT_MIN_BYTES = 64 << 10,
     LOGS_JOB_MAX_BYTES = 256 << 20,
     LOGS_LINE_MAX_BYTES = 16 << 10, /* of text; longer lines are cut */
     LOGS_READ_DEFAULT_BYTES = 256 << 10,
@@ -45,7 +46,8 @@ struct logs_chunk { /* consecutive lines of one worker */
     uint64_t offset; /* of the first line in that worker's output, in lines */
     const struct log_line *lines;
     int count;
-    bool last; /* no more will come of it */
+    bool last;         /* no more will come of it */
+    int64_t max_bytes; /* of the job's log from now on; 0 = LOGS_JOB_MAX_BYTES */
 };
 
 struct logs_query {
@@ -71,6 +73,9 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
 
 /* The last line of this worker is held. Not known of those that told so before a restart. */
 bool logs_whole(const struct logs *logs, const char *job, uint64_t uid);
+
+/* Bytes that are kept of a job. */
+int64_t logs_size(const struct logs *logs, const char *job);
 
 /* All of a job's output goes. */
 int logs_forget(struct logs *logs, const char *job, struct error *err);

@@ -10,6 +10,7 @@
 #include "common/base/map.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/store/kept.h"
 
 struct series {
     struct metric_point *points; /* METRICS_POINTS_MAX of them */
@@ -257,21 +258,40 @@ static void print_point(struct buf *out, const char *name, uint64_t generation,
 
 /* The file anew with the points that memory keeps, of long series every second one: at most half
  * of what a file may hold, so that the next time is far. */
-static int rewrite(struct metrics *metrics, const char *path, struct job_metrics *job,
-                   struct error *err)
+static void print_series(struct job_metrics *job, struct buf *out)
 {
-    struct buf out;
-    buf_init(&out, METRICS_FILE_MAX_BYTES);
     for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e)) {
         struct series *series = e->value;
-        if (series->count > METRICS_POINTS_MAX / 2)
-            thin(series);
-        (void)buf_printf(&out, "%s%" PRIu64 " %s\n", stride_mark, series->stride, e->name);
+        (void)buf_printf(out, "%s%" PRIu64 " %s\n", stride_mark, series->stride, e->name);
         for (int i = 0; i < series->count; i++)
-            print_point(&out, e->name, series->generation, &series->points[i]);
+            print_point(out, e->name, series->generation, &series->points[i]);
         if (series->has_last)
-            print_point(&out, e->name, series->generation, &series->last);
+            print_point(out, e->name, series->generation, &series->last);
     }
+}
+
+static void thin_beyond(struct job_metrics *job, int count)
+{
+    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
+        if (((struct series *)e->value)->count > count)
+            thin(e->value);
+}
+
+static int rewrite(struct metrics *metrics, const char *path, struct job_metrics *job,
+                   size_t max_bytes, struct error *err)
+{
+    struct buf out;
+    int points = METRICS_POINTS_MAX / 2;
+    do {
+        thin_beyond(job, points);
+        buf_init(&out, METRICS_FILE_MAX_BYTES);
+        print_series(job, &out);
+        points /= 2;
+        if ((buf_failed(&out) || out.size > max_bytes / 2) && points >= METRICS_POINTS_MIN)
+            buf_fini(&out);
+        else
+            break;
+    } while (true);
     int rc = buf_failed(&out) ? error_set(err, E_RESOURCE_EXHAUSTED, "%s: too many series", path)
                               : metrics->disk.write_file(metrics->disk.self, path, out.data,
                                                          out.size, 0600, err);
@@ -281,13 +301,24 @@ static int rewrite(struct metrics *metrics, const char *path, struct job_metrics
     return rc;
 }
 
+int64_t metrics_size(const struct metrics *metrics, const char *id)
+{
+    const struct job_metrics *job = strmap_get(&metrics->jobs, id);
+    char path[PATH_MAX];
+    if (job)
+        return (int64_t)job->file_bytes;
+    return path_of(metrics, id, path) < 0
+               ? 0
+               : (int64_t)kept_measure(&metrics->disk, path, METRICS_FILE_MAX_BYTES);
+}
+
 static int write_samples(struct metrics *metrics, const char *id, struct job_metrics *job,
-                         const struct buf *out, struct error *err)
+                         const struct buf *out, size_t max_bytes, struct error *err)
 {
     char path[PATH_MAX];
     int rc = path_of(metrics, id, path);
-    if (rc == 0 && job->file_bytes + out->size > METRICS_FILE_MAX_BYTES)
-        return rewrite(metrics, path, job, err);
+    if (rc == 0 && job->file_bytes + out->size > max_bytes)
+        return rewrite(metrics, path, job, max_bytes, err);
     if (rc == 0 && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
     if (rc == 0)
@@ -298,9 +329,11 @@ static int write_samples(struct metrics *metrics, const char *id, struct job_met
 }
 
 int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
-                   int count, struct error *err)
+                   int count, int64_t max_bytes, struct error *err)
 {
     struct job_metrics *job;
+    size_t max = max_bytes > 0 && max_bytes < METRICS_FILE_MAX_BYTES ? (size_t)max_bytes
+                                                                     : METRICS_FILE_MAX_BYTES;
     int rc = open_job(metrics, id, &job, err);
     if (rc < 0)
         return rc;
@@ -317,7 +350,7 @@ int metrics_append(struct metrics *metrics, const char *id, const struct metric_
     if (buf_failed(&out))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", id);
     else if (out.size > 0)
-        rc = write_samples(metrics, id, job, &out, err);
+        rc = write_samples(metrics, id, job, &out, max, err);
     buf_fini(&out);
     if (rc < 0)
         forget_job(metrics, id); /* memory must not hold what the file lost: repeats will come */

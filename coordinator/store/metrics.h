@@ -17,6 +17,7 @@
 
 enum {
     METRICS_POINTS_MAX = 8192, /* per series in memory */
+    METRICS_POINTS_MIN = 64,   /* per series, where little may be kept */
     METRICS_SERIES_MAX = 128,  /* per job */
     METRICS_NAME_MAX = 63,
     METRICS_FILE_MAX_BYTES = 64 << 20, /* then it is written anew, thinned as memory is */
@@ -57,9 +58,12 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
 void metrics_free(struct metrics *metrics);
 
 /* `id` is the job's. Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are
- * dropped. */
+ * dropped. The file is thinned beyond `max_bytes` (0, or more: METRICS_FILE_MAX_BYTES). */
 int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
-                   int count, struct error *err);
+                   int count, int64_t max_bytes, struct error *err);
+
+/* Bytes that are kept of a job on disk. */
+int64_t metrics_size(const struct metrics *metrics, const char *id);
 
 /* All of a job's series go. */
 int metrics_forget(struct metrics *metrics, const char *id, struct error *err);

@@ -1,7 +1,7 @@
 -- Today's tables of DATA/muster.db, for readers. How a file gets there is migrations/; a test holds
 -- the two equal. Documents are JSON, written by coordinator/store/document_write.c.
 
--- The cluster's id, the clock the times in documents were taken on.
+-- The cluster's id, the clock the times in documents were taken on, what forgotten jobs used.
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
@@ -151,3 +151,16 @@ CREATE TRIGGER history_of_tenant AFTER UPDATE ON tenants BEGIN
             || ',"limit_slots":' || NEW.limit_slots
             || ',"created_wall_ms":' || NEW.created_wall_ms || '}', '');
 END;
+
+-- What an administrator said of a tenant beyond its share: quotas (decimal numbers) and
+-- `checkpoint_prefixes` (a path a line). What is not here has its default.
+CREATE TABLE tenant_settings (
+    tenant TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
+
+-- Refusals and changes have budgets of their own: the oldest of each are found by these.
+CREATE INDEX audit_refusals ON audit (seq) WHERE result <> 'OK';
+CREATE INDEX audit_changes ON audit (seq) WHERE result = 'OK';

@@ -21,6 +21,7 @@
 #include "common/base/token.h"
 #include "coordinator/core/action.h"
 #include "coordinator/model/cluster.h"
+#include "coordinator/model/quota.h"
 
 enum {
     STORE_EVENTS_PAGE_MAX = 1000,
@@ -29,10 +30,13 @@ enum {
     STORE_TENANTS_MAX = 1000,
     STORE_AUDIT_PAGE_MAX = 1000,
     STORE_AUDIT_KEPT_MAX = 1000000,
-    STORE_TOKEN_ID_MAX = 12, /* hex digits */
+    STORE_REFUSALS_KEPT_MAX = 200000, /* audit entries of what was refused; apart from changes */
+    STORE_AUDIT_KEY_MAX = 256,        /* of what makes two entries alike */
+    STORE_TOKEN_ID_MAX = 12,          /* hex digits */
     STORE_TOKEN_NAME_MAX = 63,
     STORE_TENANT_MAX = 63,
-    STORE_META_KEY_MAX = 63,
+    STORE_PREFIXES_MAX = 1023,
+    STORE_META_KEY_MAX = 79,
     STORE_META_VALUE_MAX = 255,
     STORE_PAST_PAGE_MAX = 1000,
     STORE_PAST_KEPT_BYTES = 1 << 30, /* of changes; the oldest beyond it are folded together */
@@ -43,6 +47,11 @@ enum {
  * of that time is met again; workers that were to start count as started, so that their nodes tell
  * what became of them; groups that formed are given up, and those that trained form again. */
 enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
+
+/* Meta keys: the cluster's id; when the store was last begun with a backup (a person's word that
+ * its history is an older one; each restore has a later time than those before it). */
+#define STORE_CLUSTER_KEY  "cluster"
+#define STORE_RESTORED_KEY "restored_wall_ms"
 
 /* The meta key of the first job number that may be given out, written by a restore. */
 #define STORE_FIRST_JOB_KEY "first_job"
@@ -69,6 +78,10 @@ struct store_token {
 struct store_tenant {
     char name[STORE_TENANT_MAX + 1];
     int weight, guaranteed_slots, limit_slots; /* limit 0 = none */
+    struct quotas quotas;
+    /* Folders below which its jobs may keep checkpoints, absolute, a line each; "" = any that no
+     * other tenant has. */
+    char checkpoint_prefixes[STORE_PREFIXES_MAX + 1];
     int64_t created_wall_ms;
 };
 
@@ -180,6 +193,13 @@ struct store_verbs {
     int (*backup_begin)(struct store *store, const char *path, struct error *err);
     int (*backup_step)(struct store *store, bool *ret_done, struct error *err);
     void (*backup_end)(struct store *store);
+
+    /* The number of the newest event that is durable; 0 = none. */
+    uint64_t (*newest_event)(const struct store *store);
+    /* Is what it stands on still there? E_DATA_LOSS if its file was removed, exchanged or cut while
+     * it is in use: nothing may be acknowledged then (commit fails too). NULL where nothing can
+     * happen to it. */
+    int (*look)(struct store *store, struct error *err);
 
     void (*close)(struct store *store); /* an open transaction is undone; frees the store */
 };

@@ -442,6 +442,11 @@ static void close_store(struct store *store)
     free(self);
 }
 
+static uint64_t newest_event(const struct store *store)
+{
+    return ((const struct store_memory *)store)->last_event;
+}
+
 static const struct store_verbs memory_verbs = {
     .load = load,
     .begin = begin,
@@ -465,6 +470,7 @@ static const struct store_verbs memory_verbs = {
     .backup_begin = backup_begin,
     .backup_step = backup_step,
     .backup_end = backup_end,
+    .newest_event = newest_event,
     .close = close_store,
 };
 

@@ -17,7 +17,7 @@ void store_memory_fail_loads(struct store *store, int count, int code);
 /* A backup: what is committed, in a store of its own; and what a restore makes of one (a new store,
  * stepped over as store.h says). Closed by the caller. */
 struct store *store_memory_copy(struct store *store);
-struct store *store_memory_restore(struct store *backup);
+struct store *store_memory_restore(struct store *backup, int64_t wall_ms);
 
 /* A digest of all nodes, tenants and jobs: the exclusive or of the hashes of each one's document.
  * It is kept along with what is stored, not with its history: what list_past gives for an event

@@ -86,7 +86,7 @@ static void step_over_job(struct store_memory *self, uint64_t sequence, struct d
     free(old.text);
 }
 
-struct store *store_memory_restore(struct store *backup)
+struct store *store_memory_restore(struct store *backup, int64_t wall_ms)
 {
     struct store *made = store_memory_copy(backup);
     struct store_memory *self = self_of(made);
@@ -100,6 +100,9 @@ struct store *store_memory_restore(struct store *backup)
     (void)str_printf(text, sizeof text, "%llu",
                      (unsigned long long)(last ? last->key : 0) + RESTORE_SKIPS_JOBS);
     insist(strmap_set(&self->meta, STORE_FIRST_JOB_KEY, text_of(text), &old) == 0);
+    free(old);
+    (void)str_printf(text, sizeof text, "%lld", (long long)wall_ms);
+    insist(strmap_set(&self->meta, STORE_RESTORED_KEY, text_of(text), &old) == 0);
     free(old);
     return made;
 }

@@ -112,6 +112,8 @@ static int put_meta(struct store *store, const char *key, const char *value, str
     sqlite3_stmt *stmt = statement(self, S_PUT_META);
     bind_text(stmt, 1, key);
     bind_text(stmt, 2, value);
+    if (strcmp(key, STORE_CLUSTER_KEY) == 0)
+        (void)str_copy(self->cluster, sizeof self->cluster, value);
     return run(self, stmt, "write meta", err);
 }
 
@@ -154,6 +156,29 @@ static int record(struct store *store, const struct record *record, uint64_t *re
     return forget_old_events(self, err);
 }
 
+static int look(struct store *store, struct error *err)
+{
+    return store_guard_look(&self_of(store)->guard, err);
+}
+
+static uint64_t newest_event(const struct store *store)
+{
+    return ((const struct store_sqlite *)store)->last_event;
+}
+
+static struct store_mark mark_of(const struct store_sqlite *self)
+{
+    struct store_mark mark = {.event = self->last_event, .audit = self->last_audit};
+    (void)str_copy(mark.cluster, sizeof mark.cluster, self->cluster);
+    return mark;
+}
+
+static void mark(struct store_sqlite *self)
+{
+    struct store_mark now = mark_of(self);
+    store_guard_mark(&self->guard, &now);
+}
+
 static int commit(struct store *store, struct error *err)
 {
     enum { FOLD_EVERY = 64 };
@@ -164,11 +189,15 @@ static int commit(struct store *store, struct error *err)
         rc = store_sqlite_fold_past(self, STORE_PAST_KEPT_BYTES, err);
     if (rc == 0)
         rc = run(self, statement(self, S_COMMIT), "commit", err);
-    if (rc == 0) {
-        self->in_transaction = false;
-        self->last_event = self->open_event;
-        self->last_audit = self->open_audit;
-    }
+    if (rc < 0)
+        return rc;
+    self->in_transaction = false;
+    self->last_event = self->open_event;
+    self->last_audit = self->open_audit;
+    /* What was written to a file that is gone is not durable: it must not be acknowledged. */
+    rc = look(store, err);
+    if (rc == 0)
+        mark(self);
     return rc;
 }
 
@@ -274,7 +303,8 @@ static void close_store(struct store *store)
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(self->statements[i]);
     sqlite3_close(self->db);
-    data_dir_unlock(self->lock_fd);
+    store_guard_end(&self->guard);
+    data_dir_unlock(&self->lock);
     free(self);
 }
 
@@ -301,6 +331,8 @@ static const struct store_verbs sqlite_verbs = {
     .backup_begin = store_sqlite_backup_begin,
     .backup_step = store_sqlite_backup_step,
     .backup_end = store_sqlite_backup_end,
+    .newest_event = newest_event,
+    .look = look,
     .close = close_store,
 };
 
@@ -333,17 +365,32 @@ static int last_number(struct store_sqlite *self, enum statement which, uint64_t
     return rc;
 }
 
+static int read_cluster(struct store_sqlite *self, struct error *err)
+{
+    int rc = get_meta(&self->store, STORE_CLUSTER_KEY, self->cluster, err);
+    if (rc != E_NOT_FOUND)
+        return rc;
+    error_clear(err);
+    return 0;
+}
+
 static int open_in(struct store_sqlite *self, const char *data_dir, struct error *err)
 {
-    int rc = data_dir_lock(data_dir, &self->lock_fd, err);
+    int rc = data_dir_lock(data_dir, &self->lock, err);
+    if (rc == 0)
+        rc = store_guard_before(data_dir, err);
     if (rc == 0)
         rc = store_sqlite_open_file(data_dir, &self->db, err);
     if (rc == 0)
         rc = prepare_all(self, err);
-    if (rc < 0)
-        return rc;
-    rc = last_number(self, S_LAST_EVENT, &self->last_event, err);
-    return rc < 0 ? rc : last_number(self, S_LAST_AUDIT, &self->last_audit, err);
+    if (rc == 0)
+        rc = last_number(self, S_LAST_EVENT, &self->last_event, err);
+    if (rc == 0)
+        rc = last_number(self, S_LAST_AUDIT, &self->last_audit, err);
+    if (rc == 0)
+        rc = read_cluster(self, err);
+    struct store_mark now = mark_of(self);
+    return rc < 0 ? rc : store_guard_begin(&self->guard, data_dir, &now, err);
 }
 
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err)
@@ -352,7 +399,8 @@ int store_sqlite_open(const char *data_dir, struct store **ret, struct error *er
     if (!self)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->store.verbs = &sqlite_verbs;
-    self->lock_fd = -1;
+    self->lock = DATA_DIR_UNLOCKED;
+    self->guard.fd = -1;
     int rc = open_in(self, data_dir, err);
     if (rc < 0) {
         close_store(&self->store);
@@ -376,7 +424,8 @@ int store_sqlite_open_to_read(const char *path, struct store **ret, struct error
     if (!self)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->store.verbs = &sqlite_verbs;
-    self->lock_fd = -1;
+    self->lock = DATA_DIR_UNLOCKED;
+    self->guard.fd = -1;
     int rc = open_to_read(self, path, err);
     if (rc < 0) {
         close_store(&self->store);

@@ -1,8 +1,9 @@
 /* The store contract on SQLite: DATA/muster.db in WAL mode with synchronous=FULL, STRICT tables,
  * schema version in user_version, "MSTR" as application_id. Sole user of sqlite3.h.
  *
- * Opening takes an exclusive flock on DATA/lock (a second coordinator is refused with
- * E_FAILED_PRECONDITION naming the first one's pid), checks the file (quick_check; damage is
+ * Opening takes an exclusive flock on DATA (a second coordinator is refused with
+ * E_FAILED_PRECONDITION naming the first one's pid), refuses a folder whose store went or is of
+ * before what was acknowledged (store_guard.h), checks the file (quick_check; damage is
  * E_DATA_LOSS), and runs the migrations embedded from migrations/NNNN_*.sql, each in a
  * transaction. A file of a newer schema, or of another application, is refused untouched.
  */
@@ -24,6 +25,31 @@ int store_sqlite_open_to_read(const char *path, struct store **ret, struct error
  * checked first; after a crash on the way there is none, or all of it. What happened since the
  * backup is not known to it, but agents know: it is stepped over (RESTORE_SKIPS, store.h). */
 int store_sqlite_restore(const char *data_dir, const char *backup, struct error *err);
+
+/* Begin an empty store although the folder had one (tokens or a mark are there): its mark is
+ * forgotten. E_ALREADY_EXISTS if there is a store. */
+int store_sqlite_begin_new(const char *data_dir, struct error *err);
+
+struct store_facts {
+    char cluster[STORE_META_VALUE_MAX + 1];
+    int schema, jobs, events, audit; /* the last two: the newest numbers */
+};
+
+/* A look at a file, or the data directory it is in: every page and document is read, and compared
+ * with the directory's mark. E_DATA_LOSS names the first damage; facts are filled as far as it
+ * came. Nothing is written. */
+int store_sqlite_examine(const char *path, struct store_facts *ret, struct error *err);
+
+struct store_salvage {
+    int jobs, events, others; /* rows that were copied */
+    int dropped;              /* rows that were found and say nothing */
+    bool damaged;             /* and pages could not be read */
+};
+
+/* Copy what can be read of a file, or of a data directory's, into the new file `to`, of today's
+ * schema: to be begun with as with a backup (store_sqlite_restore). */
+int store_sqlite_salvage(const char *from, const char *to, struct store_salvage *ret,
+                         struct error *err);
 
 /* For tests: bound the file to `pages` pages from now on (0 takes the bound away), so that writes
  * meet a full disk. */

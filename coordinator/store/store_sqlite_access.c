@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/parse.h"
 #include "common/base/str.h"
 #include "coordinator/store/store_sqlite_internal.h"
 
@@ -22,6 +23,36 @@ int store_sqlite_put_token(struct store *store, const struct store_token *token,
     return run(self, stmt, "write token", err);
 }
 
+static const char prefixes_name[] = "checkpoint_prefixes";
+
+static int put_setting(struct store_sqlite *self, const struct store_tenant *tenant,
+                       const char *name, const char *value, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(self, S_PUT_SETTING);
+    bind_text(stmt, 1, tenant->name);
+    bind_text(stmt, 2, name);
+    bind_text(stmt, 3, value);
+    return run(self, stmt, "write setting of a tenant", err);
+}
+
+static int put_settings(struct store_sqlite *self, const struct store_tenant *tenant,
+                        struct error *err)
+{
+    char value[24];
+    sqlite3_stmt *stmt = statement(self, S_FORGET_SETTINGS);
+    bind_text(stmt, 1, tenant->name);
+    int rc = run(self, stmt, "forget settings of a tenant", err);
+    for (int i = 0; rc == 0 && i < QUOTA_COUNT; i++) {
+        if (!tenant->quotas.set[i])
+            continue;
+        (void)str_printf(value, sizeof value, "%lld", (long long)tenant->quotas.limit[i]);
+        rc = put_setting(self, tenant, quota_name((enum quota)i), value, err);
+    }
+    if (rc == 0 && tenant->checkpoint_prefixes[0])
+        rc = put_setting(self, tenant, prefixes_name, tenant->checkpoint_prefixes, err);
+    return rc;
+}
+
 int store_sqlite_put_tenant(struct store *store, const struct store_tenant *tenant,
                             struct error *err)
 {
@@ -33,16 +64,22 @@ int store_sqlite_put_tenant(struct store *store, const struct store_tenant *tena
     sqlite3_bind_int(stmt, 3, tenant->guaranteed_slots);
     sqlite3_bind_int(stmt, 4, tenant->limit_slots);
     sqlite3_bind_int64(stmt, 5, tenant->created_wall_ms);
-    return run(self, stmt, "write tenant", err);
+    int rc = run(self, stmt, "write tenant", err);
+    return rc < 0 ? rc : put_settings(self, tenant, err);
 }
 
 static int forget_old_audit(struct store_sqlite *self, struct error *err)
 {
     enum { FORGET_EVERY = 1024 };
-    if (self->open_audit % FORGET_EVERY != 0 || self->open_audit <= STORE_AUDIT_KEPT_MAX)
+    if (self->open_audit % FORGET_EVERY != 0 || self->open_audit <= STORE_REFUSALS_KEPT_MAX)
         return 0;
-    sqlite3_stmt *stmt = statement(self, S_FORGET_AUDIT);
-    sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_audit - STORE_AUDIT_KEPT_MAX));
+    sqlite3_stmt *stmt = statement(self, S_FORGET_REFUSALS);
+    sqlite3_bind_int(stmt, 1, STORE_REFUSALS_KEPT_MAX);
+    int rc = run(self, stmt, "forget old refusals", err);
+    if (rc < 0 || self->open_audit <= STORE_AUDIT_KEPT_MAX)
+        return rc;
+    stmt = statement(self, S_FORGET_AUDIT);
+    sqlite3_bind_int(stmt, 1, STORE_AUDIT_KEPT_MAX);
     return run(self, stmt, "forget old audit entries", err);
 }
 
@@ -92,6 +129,27 @@ int store_sqlite_list_tokens(struct store *store, store_token_fn fn, void *arg, 
     return step == SQLITE_DONE ? 0 : store_sqlite_error(self->db, step, "list tokens", err);
 }
 
+/* A setting that is not known here (of a newer program) is left out. */
+static int read_settings(struct store_sqlite *self, struct store_tenant *ret, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(self, S_SETTINGS);
+    enum quota quota;
+    int64_t limit;
+    int step;
+    bind_text(stmt, 1, ret->name);
+    while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
+        if (strcmp(column(stmt, 0), prefixes_name) == 0)
+            COPY(ret->checkpoint_prefixes, stmt, 1);
+        else if (quota_find(column(stmt, 0), &quota, NULL) == 0 &&
+                 parse_i64(column(stmt, 1), INT64_MIN, INT64_MAX, &limit, NULL) == 0)
+            (void)quota_set(&ret->quotas, quota, limit, NULL);
+    }
+    sqlite3_reset(stmt);
+    return step == SQLITE_DONE
+               ? 0
+               : store_sqlite_error(self->db, step, "list settings of a tenant", err);
+}
+
 int store_sqlite_list_tenants(struct store *store, store_tenant_fn fn, void *arg, struct error *err)
 {
     struct store_sqlite *self = self_of(store);
@@ -105,6 +163,11 @@ int store_sqlite_list_tenants(struct store *store, store_tenant_fn fn, void *arg
             .created_wall_ms = sqlite3_column_int64(stmt, 4),
         };
         COPY(tenant.name, stmt, 0);
+        int rc = read_settings(self, &tenant, err);
+        if (rc < 0) {
+            sqlite3_reset(stmt);
+            return rc;
+        }
         fn(arg, &tenant);
     }
     sqlite3_reset(stmt);

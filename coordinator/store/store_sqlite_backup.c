@@ -42,7 +42,7 @@ static int make_empty(const char *path, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
-static int open_new(const char *path, sqlite3 **ret, struct error *err)
+int store_sqlite_open_new(const char *path, sqlite3 **ret, struct error *err)
 {
     int made = make_empty(path, err);
     if (made < 0)
@@ -96,7 +96,7 @@ int store_sqlite_backup_begin(struct store *store, const char *path, struct erro
     if (rc < 0)
         (void)error_set(err, rc, "the path is too long");
     else
-        rc = open_new(backup->partial, &backup->to, err);
+        rc = store_sqlite_open_new(backup->partial, &backup->to, err);
     if (rc == 0) {
         backup->copy = sqlite3_backup_init(backup->to, "main", self->db, "main");
         if (!backup->copy)
@@ -192,7 +192,10 @@ static int step_over(sqlite3 *db, struct error *err)
     (void)str_printf(sql, sizeof sql,
                      "BEGIN IMMEDIATE;"
                      "INSERT OR REPLACE INTO meta SELECT '" STORE_FIRST_JOB_KEY "',"
-                     " coalesce(max(sequence), 0) + %d FROM jobs",
+                     " coalesce(max(sequence), 0) + %d FROM jobs;"
+                     "INSERT INTO meta VALUES ('" STORE_RESTORED_KEY "', strftime('%%s') * 1000)"
+                     " ON CONFLICT (key) DO UPDATE SET"
+                     " value = max(CAST(value AS INTEGER) + 1, strftime('%%s') * 1000)",
                      RESTORE_SKIPS_JOBS);
     int rc = store_sqlite_exec(db, sql, err);
     if (rc == 0)
@@ -220,7 +223,7 @@ static int copy_checked(const char *backup, const char *partial, struct error *e
     if (rc < 0)
         rc = error_wrap(err, "%s", backup);
     if (rc == 0)
-        rc = open_new(partial, &to, err);
+        rc = store_sqlite_open_new(partial, &to, err);
     if (rc == 0)
         rc = copy_all(from, to, err);
     if (rc == 0) /* one file, without a log beside it, that can be renamed */
@@ -235,7 +238,7 @@ static int copy_checked(const char *backup, const char *partial, struct error *e
 int store_sqlite_restore(const char *data_dir, const char *backup, struct error *err)
 {
     char path[PATH_MAX], partial[PATH_MAX + 16];
-    int lock = -1;
+    struct data_dir_lock lock = DATA_DIR_UNLOCKED;
     if (str_printf(path, sizeof path, "%s/muster.db", data_dir) < 0)
         return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
     (void)str_printf(partial, sizeof partial, "%s.partial", path);
@@ -249,7 +252,33 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
         rc = copy_checked(backup, partial, err);
     }
     if (rc == 0)
+        rc = store_mark_remove(data_dir, err);
+    if (rc == 0)
         rc = publish(partial, path, err);
-    data_dir_unlock(lock);
+    data_dir_unlock(&lock);
+    return rc;
+}
+
+int store_sqlite_begin_new(const char *data_dir, struct error *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    sqlite3 *db = NULL;
+    struct data_dir_lock lock = DATA_DIR_UNLOCKED;
+    if (str_printf(path, sizeof path, "%s/muster.db", data_dir) < 0)
+        return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
+    int rc = data_dir_lock(data_dir, &lock, err);
+    if (rc < 0)
+        return rc;
+    if (lstat(path, &st) == 0 && st.st_size > 0) {
+        rc = error_set(err, E_ALREADY_EXISTS, "%s exists: it is not begun anew", path);
+        error_hint(err, "leave --new out to go on with it, or give another --data");
+    } else {
+        rc = store_mark_remove(data_dir, err);
+    }
+    if (rc == 0)
+        rc = store_sqlite_open_file(data_dir, &db, err);
+    sqlite3_close(db);
+    data_dir_unlock(&lock);
     return rc;
 }

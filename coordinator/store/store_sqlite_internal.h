@@ -8,7 +8,9 @@
 #include <sqlite3.h>
 
 #include "common/base/error.h"
+#include "coordinator/store/data_dir.h"
 #include "coordinator/store/store.h"
+#include "coordinator/store/store_guard.h"
 
 /* clang-format off */
 #define STATEMENTS(X)                                                                              \
@@ -32,7 +34,11 @@
     X(PUT_AUDIT, "INSERT INTO audit (seq, wall_ms, token, token_name, role, tenant, carrier,"      \
                  " peer, method, object, result, text)"                                            \
                  " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")                               \
-    X(FORGET_AUDIT, "DELETE FROM audit WHERE seq <= ?1")                                           \
+    X(FORGET_REFUSALS, "DELETE FROM audit WHERE result <> 'OK' AND seq <= coalesce((SELECT seq"    \
+                       " FROM audit WHERE result <> 'OK' ORDER BY seq DESC"                        \
+                       " LIMIT 1 OFFSET ?1), 0)")                                                  \
+    X(FORGET_AUDIT, "DELETE FROM audit WHERE result = 'OK' AND seq <= coalesce((SELECT seq"        \
+                    " FROM audit WHERE result = 'OK' ORDER BY seq DESC LIMIT 1 OFFSET ?1), 0)")    \
     X(LAST_AUDIT, "SELECT coalesce(max(seq), 0) FROM audit")                                       \
     X(AUDIT, "SELECT * FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2")                           \
     X(NEWEST_AUDIT, "SELECT * FROM (SELECT * FROM audit WHERE seq > ?1 ORDER BY seq DESC"          \
@@ -59,6 +65,9 @@
               " revoked_wall_ms, used_wall_ms FROM tokens ORDER BY created_wall_ms, hash")         \
     X(TENANTS, "SELECT name, weight, guaranteed_slots, limit_slots, created_wall_ms"               \
                " FROM tenants ORDER BY name")                                                      \
+    X(FORGET_SETTINGS, "DELETE FROM tenant_settings WHERE tenant = ?1")                            \
+    X(PUT_SETTING, "INSERT INTO tenant_settings (tenant, name, value) VALUES (?1,?2,?3)")          \
+    X(SETTINGS, "SELECT name, value FROM tenant_settings WHERE tenant = ?1 ORDER BY name")         \
     X(HISTORY_BEFORE, "SELECT number, seq FROM history WHERE number <= ?1"                         \
                       " ORDER BY number DESC LIMIT 1")                                             \
     X(HISTORY_LAST, "SELECT number, total FROM history ORDER BY number DESC LIMIT 1")              \
@@ -104,7 +113,9 @@ enum statement {
 struct store_sqlite {
     struct store store;
     sqlite3 *db;
-    int lock_fd;
+    struct data_dir_lock lock;
+    struct store_guard guard;
+    char cluster[STORE_META_VALUE_MAX + 1]; /* "" = not stored yet */
     bool in_transaction;
     uint64_t last_event, open_event;
     uint64_t last_audit, open_audit;
@@ -119,6 +130,14 @@ int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *er
 
 /* An existing file of today's schema, without writing to it; otherwise as above. */
 int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err);
+
+/* The newest schema; bring a file from schema `version` to schema `to`, each step in a transaction
+ * of its own. */
+int store_sqlite_schema(void);
+int store_sqlite_migrate(sqlite3 *db, int version, int to, struct error *err);
+
+/* The first column of the first row. */
+int store_sqlite_query_int(sqlite3 *db, const char *sql, int *ret, struct error *err);
 
 int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err);
 
@@ -166,6 +185,8 @@ int store_sqlite_load_jobs(struct store_sqlite *store, const struct store_loader
                            struct cluster *cluster, struct error *err);
 
 /* store_sqlite_backup.c */
+/* A file that is not there yet, mode 0600. *ret may be set on failure: the caller closes it. */
+int store_sqlite_open_new(const char *path, sqlite3 **ret, struct error *err);
 int store_sqlite_backup_begin(struct store *, const char *path, struct error *);
 int store_sqlite_backup_step(struct store *, bool *ret_done, struct error *);
 void store_sqlite_backup_end(struct store *);

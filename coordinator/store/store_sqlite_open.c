@@ -15,7 +15,7 @@ int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err)
     return rc == SQLITE_OK ? 0 : store_sqlite_error(db, rc, "store", err);
 }
 
-static int query_int(sqlite3 *db, const char *sql, int *ret, struct error *err)
+int store_sqlite_query_int(sqlite3 *db, const char *sql, int *ret, struct error *err)
 {
     sqlite3_stmt *stmt;
     int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
@@ -45,7 +45,7 @@ static int check_integrity(sqlite3 *db, struct error *err)
     return rc;
 }
 
-static int count_migrations(void)
+int store_sqlite_schema(void)
 {
     int count = 0;
     while (store_migrations[count].name)
@@ -53,9 +53,9 @@ static int count_migrations(void)
     return count;
 }
 
-static int migrate(sqlite3 *db, int version, struct error *err)
+int store_sqlite_migrate(sqlite3 *db, int version, int to, struct error *err)
 {
-    for (; store_migrations[version].name; version++) {
+    for (; version < to; version++) {
         char finish[96];
         (void)str_printf(finish, sizeof finish, "PRAGMA user_version = %d; COMMIT", version + 1);
         int rc = store_sqlite_exec(db, "BEGIN IMMEDIATE", err);
@@ -75,16 +75,16 @@ static int migrate(sqlite3 *db, int version, struct error *err)
 static int check_owner(sqlite3 *db, int *ret_version, struct error *err)
 {
     int application = 0, tables = 0;
-    int rc = query_int(db, "PRAGMA application_id", &application, err);
+    int rc = store_sqlite_query_int(db, "PRAGMA application_id", &application, err);
     if (rc == 0)
-        rc = query_int(db, "PRAGMA user_version", ret_version, err);
+        rc = store_sqlite_query_int(db, "PRAGMA user_version", ret_version, err);
     if (rc == 0)
-        rc = query_int(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
+        rc = store_sqlite_query_int(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
     if (rc < 0)
         return rc;
     if (application != STORE_APPLICATION_ID && (application != 0 || tables != 0))
         return error_set(err, E_FAILED_PRECONDITION, "the file belongs to another application");
-    int newest = count_migrations();
+    int newest = store_sqlite_schema();
     if (*ret_version > newest) {
         error_set(err, E_FAILED_PRECONDITION,
                   "the file has schema version %d, this program knows up to %d", *ret_version,
@@ -122,7 +122,7 @@ static int prepare_file(sqlite3 *db, struct error *err)
     if (rc == 0 && version == 0)
         rc = store_sqlite_exec(db, mark, err);
     if (rc == 0)
-        rc = migrate(db, version, err);
+        rc = store_sqlite_migrate(db, version, store_sqlite_schema(), err);
     return rc;
 }
 
@@ -152,11 +152,11 @@ static int check_readable(sqlite3 *db, struct error *err)
     int rc = store_sqlite_check(db, err);
     if (rc == 0)
         rc = check_owner(db, &version, err);
-    if (rc == 0 && version < count_migrations()) {
+    if (rc == 0 && version < store_sqlite_schema()) {
         rc = error_set(err, E_FAILED_PRECONDITION, "the file has schema version %d, which is older",
                        version);
         error_hint(err, "start a coordinator on it, or on a copy (--restore), to bring it up to %d",
-                   count_migrations());
+                   store_sqlite_schema());
     }
     return rc;
 }

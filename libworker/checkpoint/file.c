@@ -71,6 +71,11 @@ int file_unreadable(struct error *err, int errno_value, const char *what)
     return rc == WK_ENOTFOUND || rc == WK_ENOMEM ? rc : error_recode(err, WK_EIO);
 }
 
+int file_unparsed(const struct arena *arena, struct error *err)
+{
+    return error_recode(err, arena->out_of_memory ? WK_ENOMEM : WK_EIO);
+}
+
 int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, struct error *err)
 {
     /* Of a pipe that nobody writes to an opening would wait for ever. */

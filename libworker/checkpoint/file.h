@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/arena.h"
 #include "common/base/error.h"
 
 /* mkdir -p. */
@@ -29,6 +30,10 @@ int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, st
 
 /* Those codes, with `what` and errno's sentence. */
 int file_unreadable(struct error *err, int errno_value, const char *what);
+
+/* A parser whose memory is `arena` failed, with the sentence in err: WK_ENOMEM where memory was
+ * out, which says nothing of the file, else the file is damaged: WK_EIO. */
+int file_unparsed(const struct arena *arena, struct error *err);
 
 /* Exactly `size` bytes from `offset`; WK_EIO when there are fewer or they cannot be read. */
 int file_read_at(int fd, void *ret, size_t size, uint64_t offset, struct error *err);

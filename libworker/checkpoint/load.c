@@ -28,6 +28,21 @@ struct load {
     struct shard *shards; /* [manifest.n_files] */
 };
 
+/* A folder without a manifest; perhaps the folder of all checkpoints was named. */
+static int refuse_folder(const char *path, struct error *err)
+{
+    int64_t *steps, newest;
+    int count;
+    if (checkpoint_list(path, &steps, &count, NULL) || !count)
+        return error_set(err, WK_ENOTFOUND, "it has no manifest.json, so it was never finished");
+    newest = steps[count - 1];
+    free(steps);
+    return error_set(err, WK_ENOTFOUND,
+                     "it is a folder of checkpoints, not one of them: name one, such as "
+                     "step-%08lld, or \"latest\" with this folder as checkpoint.dir",
+                     (long long)newest);
+}
+
 static int open_manifest(struct load *load, const char *path, struct error *err)
 {
     load->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -36,7 +51,7 @@ static int open_manifest(struct load *load, const char *path, struct error *err)
     if (load->folder < 0)
         return file_unreadable(err, errno, "its folder");
     if (faccessat(load->folder, "manifest.json", F_OK, 0))
-        return error_set(err, WK_ENOTFOUND, "it has no manifest.json, so it was never finished");
+        return refuse_folder(path, err);
     char *text;
     size_t size;
     int rc = file_read(load->folder, "manifest.json", MANIFEST_MAX_BYTES, &text, &size, err);

@@ -6,6 +6,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/hex.h"
 #include "common/base/tree.h"
+#include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/manifest.h"
 
 enum { VERSION = 1, TENSORS_MAX = 1 << 17, NAME_MAX_BYTES = 512 };
@@ -138,6 +139,13 @@ static int read_crc(const struct tree *node, uint32_t *ret, struct error *err)
     return 0;
 }
 
+/* What is no manifest may want more than a manifest can. */
+static int no_room(const struct arena *arena, struct error *err)
+{
+    (void)error_set(err, WK_ENOMEM, "no memory for a manifest");
+    return file_unparsed(arena, err);
+}
+
 static int read_files(const struct tree *list, struct manifest *manifest, struct error *err)
 {
     const struct tree *node;
@@ -145,7 +153,7 @@ static int read_files(const struct tree *list, struct manifest *manifest, struct
         return error_set(err, WK_EIO, "\"files\" is missing or too long");
     manifest->files = arena_array(&manifest->arena, list->count + 1, sizeof(*manifest->files));
     if (!manifest->files)
-        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+        return no_room(&manifest->arena, err);
     tree_each(node, list) {
         struct manifest_file *file = &manifest->files[manifest->n_files++];
         int64_t bytes = 0, header_bytes = 0;
@@ -174,7 +182,7 @@ static int read_parts(const struct tree *list, struct manifest *manifest,
         return error_set(err, WK_EIO, "\"parts\" is missing or too long");
     tensor->parts = arena_array(&manifest->arena, list->count + 1, sizeof(*tensor->parts));
     if (!tensor->parts)
-        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+        return no_room(&manifest->arena, err);
     int64_t at = 0, total = manifest_count(tensor);
     tree_each(node, list) {
         struct manifest_part *part = &tensor->parts[tensor->n_parts++];
@@ -244,7 +252,7 @@ static int read_tensors(const struct tree *list, struct manifest *manifest, stru
         return error_set(err, WK_EIO, "\"tensors\" is missing or too long");
     manifest->tensors = arena_array(&manifest->arena, list->count + 1, sizeof(*manifest->tensors));
     if (!manifest->tensors)
-        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+        return no_room(&manifest->arena, err);
     tree_each(node, list) {
         struct manifest_tensor *tensor = &manifest->tensors[manifest->n_tensors++];
         int rc = read_text(node, "name", &tensor->name, err);
@@ -281,8 +289,12 @@ static int read_model(const struct tree *node, struct arena *arena, const char *
     int rc = tree_write_json(node, TREE_COMPACT, &text, err);
     if (!rc)
         *ret = arena_strdup(arena, buf_cstr(&text));
+    bool full = buf_failed(&text);
     buf_fini(&text);
-    return !rc && !*ret ? error_set(err, WK_ENOMEM, "no memory for a manifest") : rc;
+    if (rc)
+        return full ? error_set(err, WK_ENOMEM, "no memory for the text of a model")
+                    : error_recode(err, WK_EIO);
+    return *ret ? 0 : no_room(arena, err);
 }
 
 /* Not there before models said what they are. */
@@ -297,7 +309,7 @@ static int read_models(const struct tree *list, struct manifest *manifest, struc
         return error_set(err, WK_EIO, "\"models\" is no list or too long");
     manifest->models = models = arena_array(&manifest->arena, list->count + 1, sizeof(*models));
     if (!models)
-        return error_set(err, WK_ENOMEM, "no memory for a manifest");
+        return no_room(&manifest->arena, err);
     tree_each(node, list)
         rc = rc ? rc : read_model(node, &manifest->arena, &models[manifest->n_models++], err);
     return rc;
@@ -361,7 +373,9 @@ int manifest_parse(const char *text, size_t size, struct manifest *ret, struct e
         .limits = {MANIFEST_MAX_BYTES, 8, (size_t)TENSORS_MAX * 32},
     };
     struct tree *root;
-    int rc = tree_parse_json(&input, &manifest.arena, &root, err) ? error_recode(err, WK_EIO) : 0;
+    int rc = 0;
+    if (tree_parse_json(&input, &manifest.arena, &root, err))
+        rc = file_unparsed(&manifest.arena, err);
     if (!rc)
         rc = check_seal(root, text, size, err);
     if (!rc)

@@ -2,6 +2,7 @@
 
 #include "common/base/hex.h"
 #include "common/base/tree.h"
+#include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/numbers.h"
 
 enum { VERSION = 1 };
@@ -153,7 +154,7 @@ int numbers_parse(const char *text, size_t size, struct train_numbers *ret, stru
     struct tree_input input = {.name = "state.json", .text = text, .size = size};
     struct tree *root;
     struct train_numbers numbers = {0};
-    int rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
+    int rc = tree_parse_json(&input, &arena, &root, err) ? file_unparsed(&arena, err) : 0;
     if (!rc)
         rc = read_all(root, &numbers, err);
     arena_fini(&arena);

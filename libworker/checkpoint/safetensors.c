@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/safetensors.h"
 
 enum { SIZE_BYTES = 8 };
@@ -141,8 +142,10 @@ static int parse_entries(const struct tree *root, uint64_t start, struct safeten
     if (root->count > SAFETENSORS_TENSORS_MAX)
         return error_set(err, WK_EIO, "%zu tensors are too many", root->count);
     ret->entries = arena_array(&ret->arena, root->count + 1, sizeof(*ret->entries));
-    if (!ret->entries)
-        return error_set(err, WK_ENOMEM, "no memory for %zu tensors", root->count);
+    if (!ret->entries) {
+        (void)error_set(err, WK_ENOMEM, "no memory for %zu tensors", root->count);
+        return file_unparsed(&ret->arena, err);
+    }
     const struct tree *node;
     tree_each(node, root) {
         if (strcmp(node->key, "__metadata__") == 0)
@@ -179,7 +182,7 @@ int safetensors_parse(const void *header, size_t size, uint64_t file_bytes, stru
     };
     struct tree *root;
     if (tree_parse_json(&input, &safetensors.arena, &root, err))
-        rc = error_recode(err, WK_EIO);
+        rc = file_unparsed(&safetensors.arena, err);
     if (!rc)
         rc = parse_entries(root, size, &safetensors, err);
     if (!rc)

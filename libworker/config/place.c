@@ -162,6 +162,19 @@ static int read_launcher(const struct environment *environment, const struct lau
     return rc;
 }
 
+/* A process that was to be one of several must not train alone. */
+static int check_alone(const struct environment *environment, struct error *err)
+{
+    const char *text = get(environment, "WORLD_SIZE");
+    int64_t world;
+    if (!text || parse_i64(text, 0, INT64_MAX, &world, NULL) || world < 2)
+        return 0;
+    return error_set(err, WK_EINVAL,
+                     "WORLD_SIZE is %s but RANK is not set: give each process its rank, 0 to %lld, "
+                     "or unset WORLD_SIZE to train alone",
+                     text, (long long)world - 1);
+}
+
 int place_read(const struct environment *environment, struct place *ret, struct error *err)
 {
     struct place place = {.kind = PLACE_ALONE, .world = 1, .local_world = 1};
@@ -187,6 +200,8 @@ int place_read(const struct environment *environment, struct place *ret, struct 
             *ret = place;
         return rc;
     }
-    *ret = place;
-    return 0;
+    int rc = check_alone(environment, err);
+    if (!rc)
+        *ret = place;
+    return rc;
 }

@@ -30,7 +30,7 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
 
 void wk_loader_free(struct wk_loader *loader)
 {
-    if (!loader)
+    if (!loader || loader->owned_by)
         return;
     list_remove(&loader->made);
     wk_source_free(loader->opened);

@@ -28,6 +28,7 @@ struct wk_loader {
     int64_t batches_after;    /* global batches of the epoch behind it */
     double mean;              /* tokens of its step's batches on average; see loader_weigh */
     void *owner;              /* the context it was prepared in; kept by step/ */
+    const void *owned_by;     /* the context that frees it, or NULL; kept by step/ */
     void *maker;              /* the open context it was made in, or NULL; kept by step/ */
     struct list made;         /* in the maker's list of them */
     int64_t batch_asked;      /* of the program; wk_find_batch may have halved options.batch */

@@ -9,7 +9,7 @@
 
 void wk_model_free(struct wk_model *model)
 {
-    if (!model)
+    if (!model || model->owned_by)
         return;
     model->kernels->room_free(model->low_storage.room);
     model_set_values(model, &(struct model_values){0});

@@ -91,6 +91,7 @@ struct model_values {
 struct wk_model {
     const struct model_ops *ops;
     struct error_ear ear; /* of the context it is prepared in */
+    const void *owned_by; /* the context that frees it, or NULL; kept by step/ */
     const struct kernel_table *kernels;
     struct param *params; /* [n_params], in arena order */
     int n_params;

@@ -31,7 +31,7 @@ static void release(struct wk_optimizer *o)
 
 void wk_optimizer_free(struct wk_optimizer *o)
 {
-    if (!o)
+    if (!o || o->owned_by)
         return;
     release(o);
     free(o);

@@ -87,6 +87,7 @@ struct wk_optimizer {
     const struct kernel_table *kernels;
     const struct wk_model *over; /* which model's parameters, if the program said so */
     struct error_ear ear;        /* of the context it is prepared in */
+    const void *owned_by;        /* the context that frees it, or NULL; kept by step/ */
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;

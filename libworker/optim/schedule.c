@@ -192,5 +192,7 @@ int wk_scheduler_new(struct wk_optimizer *optimizer, const struct wk_schedule_op
 
 void wk_scheduler_free(struct wk_scheduler *s)
 {
+    if (!s || s->owned_by)
+        return;
     free(s);
 }

@@ -16,6 +16,7 @@ struct wk_scheduler {
     struct wk_schedule_options parts[WK_SCHEDULE_PARTS_MAX];
     int64_t step;                   /* optimizer steps taken; part of a checkpoint */
     struct wk_optimizer *optimizer; /* not owned */
+    const void *owned_by;           /* the context that frees it, or NULL; kept by step/ */
 };
 
 /* Factor of the base rate at `step` (0 is the first). Pure, if `lambda` is. */

@@ -5,6 +5,7 @@
 #include <worker/error.h>
 
 #include "common/base/tree.h"
+#include "libworker/checkpoint/file.h"
 #include "libworker/pretrained/config.h"
 
 static const double GPT_EPSILON = 1e-5;
@@ -187,7 +188,7 @@ int model_config_parse(const char *text, size_t size, struct model_config *ret, 
     struct tree *root;
     struct tree_input input = {.text = text, .size = size};
     struct model_config config = {.kind = CONFIG_GPT};
-    int rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
+    int rc = tree_parse_json(&input, &arena, &root, err) ? file_unparsed(&arena, err) : 0;
     if (!rc)
         rc = parse_root(root, &config, err);
     arena_fini(&arena);

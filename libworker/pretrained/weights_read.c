@@ -116,7 +116,7 @@ static int open_index(struct weights *weights, int folder, struct error *err)
         .size = size,
         .limits = {WEIGHTS_INDEX_MAX_BYTES, 4, (size_t)SAFETENSORS_TENSORS_MAX * 2},
     };
-    rc = tree_parse_json(&input, &arena, &root, err) ? error_recode(err, WK_EIO) : 0;
+    rc = tree_parse_json(&input, &arena, &root, err) ? file_unparsed(&arena, err) : 0;
     if (!rc)
         rc = follow_index(weights, folder, root, err);
     if (rc)

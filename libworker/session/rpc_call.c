@@ -3,6 +3,7 @@
 
 #include <worker/error.h>
 
+#include "common/base/str.h"
 #include "libworker/session/rpc_call.h"
 #include "proto/worker.pb-c.h"
 
@@ -28,9 +29,10 @@ static void *run(void *arg)
 int hub_open(struct hub *hub, const char *url, const char *token, struct error *err)
 {
     *hub = (struct hub){0};
+    (void)pthread_mutex_init(&hub->lock, NULL);
     int rc = loop_new(&hub->loop, err);
     if (!rc)
-        rc = env_os_init(&hub->env, hub->loop, err);
+        rc = env_local_init(&hub->env, hub->loop, err);
     if (!rc)
         rc = rpc_client_new(&hub->env, hub->loop, url, token, &hub->client, err);
     if (!rc && pthread_create(&hub->thread, NULL, run, hub))
@@ -49,9 +51,10 @@ void hub_close(struct hub *hub)
     }
     rpc_client_free(hub->client);
     if (hub->env.net.self)
-        env_os_fini(&hub->env);
+        env_local_fini(&hub->env);
     if (hub->loop)
         loop_free(hub->loop);
+    (void)pthread_mutex_destroy(&hub->lock);
     *hub = (struct hub){0};
 }
 
@@ -105,28 +108,21 @@ int hub_call(struct hub *hub, const char *method, const ProtobufCMessage *reques
     return 0;
 }
 
-struct new_token {
-    struct hub *hub;
-    char *token;
-};
-
 static void apply_token(void *arg)
 {
-    struct new_token *new_token = arg;
-    (void)rpc_client_set_token(new_token->hub->client, new_token->token, NULL);
-    free(new_token->token);
-    free(new_token);
+    struct hub *hub = arg;
+    char token[FRAME_TOKEN_MAX + 1];
+    (void)pthread_mutex_lock(&hub->lock);
+    (void)str_copy(token, sizeof(token), hub->token);
+    (void)pthread_mutex_unlock(&hub->lock);
+    (void)rpc_client_set_token(hub->client, token, NULL);
 }
 
+/* What is posted holds nothing: the loop may be stopped before it comes to it. */
 void hub_set_token(struct hub *hub, const char *token)
 {
-    struct new_token *new_token = calloc(1, sizeof(*new_token));
-    char *copy = strdup(token);
-    if (!new_token || !copy) {
-        free(new_token);
-        free(copy);
-        return;
-    }
-    *new_token = (struct new_token){hub, copy};
-    loop_post(hub->loop, apply_token, new_token);
+    (void)pthread_mutex_lock(&hub->lock);
+    (void)str_copy(hub->token, sizeof(hub->token), token);
+    (void)pthread_mutex_unlock(&hub->lock);
+    loop_post(hub->loop, apply_token, hub);
 }

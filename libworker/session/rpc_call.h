@@ -12,6 +12,7 @@
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/rpc/client.h"
+#include "common/rpc/frame.h"
 #include "common/rpc/message.h"
 
 struct hub {
@@ -20,6 +21,8 @@ struct hub {
     struct rpc_client *client; /* loop thread only */
     pthread_t thread;
     bool running;
+    pthread_mutex_t lock; /* of the newest token */
+    char token[FRAME_TOKEN_MAX + 1];
 };
 
 /* Start the thread and connect in the background. */

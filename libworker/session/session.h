@@ -83,7 +83,7 @@ struct session {
 
 struct session_address {
     const char *url;   /* MUSTER_WORKER_SOCKET */
-    const char *token; /* MUSTER_WORKER_TOKEN */
+    const char *token; /* what MUSTER_WORKER_TOKEN_FILE holds */
     const char *job;   /* MUSTER_JOB */
     uint64_t uid;      /* MUSTER_UID */
 };

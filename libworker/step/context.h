@@ -214,6 +214,7 @@ int64_t context_now_ns(void);
 
 /* owned.c: free what the context owns, once nothing uses it. */
 void owned_free(struct wk_context *ctx);
+bool owned_elsewhere(const struct wk_context *ctx, struct wk_object object); /* not NULL */
 
 /* generation.c: membership */
 
@@ -293,6 +294,12 @@ void member_take_word(struct wk_context *ctx, const struct word *word);
 /* Fill the state from one checkpoint; the newest one's path ("" if there is none). */
 int state_load(struct wk_context *ctx, const char *path, struct error *err);
 int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err);
+
+/* Say that "latest" found none, if that was asked for. */
+void state_begins(struct wk_context *ctx);
+
+/* The last of `tried` checkpoints could not be loaded either, for the reason in err. */
+void state_none_left(int tried, struct error *err);
 
 /* prepare.c: which part of the models a rank of the present world is to hold. */
 struct layout prepare_layout(const struct wk_context *ctx, int rank);
@@ -392,8 +399,9 @@ int save_open(struct wk_context *ctx, struct error *err);
  * shares the folder with another program. */
 int save_begin(struct wk_context *ctx, bool anew, struct error *err);
 
-/* Behind a checkpoint that was loaded: say what is special about it. */
-void save_resumed(struct wk_context *ctx);
+/* After a checkpoint was loaded: say what is special about it. `damaged` is the newest that had to
+ * give way to it, "" if none had. */
+void save_resumed(struct wk_context *ctx, const char *damaged);
 
 /* What rank 0 says with the coming step's gradients. */
 void save_announce(struct wk_context *ctx, float *extras);

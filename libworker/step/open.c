@@ -90,6 +90,8 @@ static const char *const *process_variables(void *arg)
     return (const char *const *)environ;
 }
 
+enum { TOKEN_MAX = 255 };
+
 static const char *variable(const struct context_seams *seams, const char *name)
 {
     const char *text = seams->environment->get(seams->environment->arg, name);
@@ -122,6 +124,27 @@ static void tell_status(void *arg, struct wk_comm_status *ret)
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 
+/* From the file that is named, else from the variable, which agents before 0.1 gave. */
+static int read_token(const struct context_seams *seams, char ret[TOKEN_MAX + 1], struct error *err)
+{
+    const char *path = variable(seams, "MUSTER_WORKER_TOKEN_FILE");
+    if (!*path)
+        return str_copy(ret, TOKEN_MAX + 1, variable(seams, "MUSTER_WORKER_TOKEN"))
+                   ? error_set(err, WK_EINVAL, "MUSTER_WORKER_TOKEN is too long")
+                   : 0;
+    FILE *file = fopen(path, "re");
+    int problem = errno;
+    size_t size = file ? fread(ret, 1, TOKEN_MAX, file) : 0;
+    if (file)
+        (void)fclose(file);
+    ret[size] = '\0';
+    ret[strcspn(ret, "\r\n")] = '\0';
+    if (!file)
+        return error_set(err, WK_EINVAL, "MUSTER_WORKER_TOKEN_FILE, %s: %s", path,
+                         strerror(problem));
+    return size ? 0 : error_set(err, WK_EINVAL, "MUSTER_WORKER_TOKEN_FILE, %s, is empty", path);
+}
+
 static int open_session(struct wk_context *ctx, const struct context_seams *seams,
                         struct error *err)
 {
@@ -133,9 +156,12 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
             (void)error_wrap(err, "MUSTER_UID");
             return error_recode(err, WK_EINVAL);
         }
+        char token[TOKEN_MAX + 1];
+        if (read_token(seams, token, err))
+            return err->code;
         struct session_address address = {
             .url = variable(seams, "MUSTER_WORKER_SOCKET"),
-            .token = variable(seams, "MUSTER_WORKER_TOKEN"),
+            .token = token,
             .job = variable(seams, "MUSTER_JOB"),
             .uid = (uint64_t)uid,
         };

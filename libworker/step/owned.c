@@ -21,12 +21,57 @@ int wk_finish(struct wk_context *ctx)
     return wk_close(ctx);
 }
 
-static bool owns(const struct wk_context *ctx, const void *object)
+/* Where an object keeps whose it is; NULL for what is no object. */
+static const void **owner_of(struct wk_object object)
 {
-    for (int i = 0; i < ctx->n_owned; i++)
-        if (ctx->owned[i].object == object)
-            return true;
-    return false;
+    switch (object.kind) {
+    case WK_OBJECT_MODEL:
+        return &((struct wk_model *)object.object)->owned_by;
+    case WK_OBJECT_OPTIMIZER:
+        return &((struct wk_optimizer *)object.object)->owned_by;
+    case WK_OBJECT_LOADER:
+        return &((struct wk_loader *)object.object)->owned_by;
+    case WK_OBJECT_SCHEDULER:
+        return &((struct wk_scheduler *)object.object)->owned_by;
+    }
+    return NULL;
+}
+
+/* The context it is prepared in, or NULL. */
+static const struct wk_context *user_of(struct wk_object object)
+{
+    const struct unit *unit = NULL;
+    if (object.kind == WK_OBJECT_LOADER)
+        return ((const struct wk_loader *)object.object)->owner;
+    if (object.kind == WK_OBJECT_MODEL)
+        unit = unit_of_model(object.object);
+    else if (object.kind == WK_OBJECT_OPTIMIZER)
+        unit = unit_of_optimizer(object.object);
+    else if (object.kind == WK_OBJECT_SCHEDULER)
+        unit = unit_of_optimizer(((const struct wk_scheduler *)object.object)->optimizer);
+    return unit ? unit->ctx : NULL;
+}
+
+bool owned_elsewhere(const struct wk_context *ctx, struct wk_object object)
+{
+    const void **owner = owner_of(object);
+    return owner && *owner && *owner != ctx;
+}
+
+static int check_own(const struct wk_context *ctx, struct wk_object object, struct error *err)
+{
+    const char *kind = unit_kind_name(object.kind);
+    const struct wk_context *user;
+    if (!owner_of(object))
+        return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object.kind);
+    if (owned_elsewhere(ctx, object))
+        return error_set(err, WK_ESTATE, "wk_own of %s that another context owns", kind);
+    user = user_of(object);
+    if (user && user != ctx)
+        return error_set(err, WK_ESTATE, "wk_own of %s that is prepared in another context", kind);
+    if (ctx->n_owned == WK_OWNED_MAX)
+        return error_set(err, WK_ENOMEM, "a context owns at most %d objects", WK_OWNED_MAX);
+    return 0;
 }
 
 int wk_own(struct wk_context *ctx, struct wk_object object)
@@ -36,12 +81,14 @@ int wk_own(struct wk_context *ctx, struct wk_object object)
         (void)error_set(&err, WK_EINVAL, "wk_own by NULL instead of a context");
         return error_keep(&err);
     }
-    if (!object.object || owns(ctx, object.object))
+    if (!object.object)
         return ctx->error.code;
-    if (ctx->n_owned == WK_OWNED_MAX) {
-        (void)error_set(&err, WK_ENOMEM, "a context owns at most %d objects", WK_OWNED_MAX);
+    const void **owner = owner_of(object);
+    if (owner && *owner == ctx)
+        return ctx->error.code;
+    if (check_own(ctx, object, &err))
         return context_misuse(ctx, &err);
-    }
+    *owner = ctx;
     ctx->owned[ctx->n_owned++] = object;
     return ctx->error.code;
 }
@@ -67,8 +114,11 @@ static void free_object(struct wk_object object)
 /* Those that refer to others were made after them. */
 void owned_free(struct wk_context *ctx)
 {
-    while (ctx->n_owned > 0)
-        free_object(ctx->owned[--ctx->n_owned]);
+    while (ctx->n_owned > 0) {
+        struct wk_object object = ctx->owned[--ctx->n_owned];
+        *owner_of(object) = NULL;
+        free_object(object);
+    }
 }
 
 static bool may_make(const struct wk_context *ctx)
@@ -85,12 +135,10 @@ static void *keep(struct wk_context *ctx, int rc, struct wk_object object)
         (void)context_misuse(ctx, &err);
         return NULL;
     }
-    if (!owns(ctx, object.object) && ctx->n_owned == WK_OWNED_MAX) {
-        (void)wk_own(ctx, object);
+    if (wk_own(ctx, object)) {
         free_object(object);
         return NULL;
     }
-    (void)wk_own(ctx, object);
     return object.object;
 }
 

@@ -52,6 +52,9 @@ static int take_object(struct wk_context *ctx, const struct wk_object *object,
 {
     if (!object->object)
         return refuse_null(object->kind, err);
+    if (owned_elsewhere(ctx, *object))
+        return error_set(err, WK_ESTATE, "%s that another context owns",
+                         unit_kind_name(object->kind));
     switch (object->kind) {
     case WK_OBJECT_MODEL:
         return take_model(ctx, object->object, err);

@@ -46,5 +46,8 @@ int prepare_check_settings(const struct wk_context *ctx, struct error *err)
         .dp_shard = settings_integer(settings, SETTING_MESH_DP_SHARD),
     };
     int rc = settings_agree(settings, err);
+    if (!rc && strlen(settings_text(settings, SETTING_RESUME_FROM)) >= CHECKPOINT_PATH_MAX)
+        rc = error_set(err, WK_EINVAL, "resume_from is too long: at most %d bytes",
+                       CHECKPOINT_PATH_MAX - 1);
     return rc ? rc : settings_mesh(&sizes, prepare_sharding(ctx, &sharding), ctx->world, err);
 }

@@ -1,6 +1,8 @@
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/crc32c.h"
@@ -80,26 +82,44 @@ static struct neighbour neighbour_of(const struct memory_limit *limit)
     return (struct neighbour){(int32_t)machine, (int32_t)group};
 }
 
+/* Those of all ranks; the caller frees. WK_ENOMEM is all ranks' where it is one's, so that nobody
+ * waits for a rank that has no memory to ask the others. */
+static int neighbours(struct wk_context *ctx, struct neighbour own, struct neighbour **ret,
+                      struct error *err)
+{
+    struct neighbour *all = calloc((size_t)ctx->world, sizeof(*all));
+    int32_t lacks = !all;
+    int rc = ctx->comm ? wk_all_reduce(ctx->comm, &lacks, 1, WK_I32, WK_MAX, NULL) : 0;
+    if (!rc && lacks)
+        rc = error_set(err, WK_ENOMEM, "no memory%s to ask %d ranks", all ? " on another rank" : "",
+                       ctx->world);
+    if (!rc && ctx->comm)
+        rc = wk_all_gather(ctx->comm, &own, all, 2, WK_I32, NULL);
+    else if (!rc)
+        all[0] = own;
+    if (rc)
+        free(all);
+    else
+        *ret = all;
+    return rc;
+}
+
 /* This rank's part of what its groups have left, which all ranks of a machine are about to take. */
 static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
 {
     struct memory_limit limit;
     touch_state(ctx);
     memory_limit_read("", &limit);
-    struct neighbour own = neighbour_of(&limit);
-    struct neighbour *all = calloc((size_t)ctx->world, sizeof(*all));
+    struct neighbour own = neighbour_of(&limit), *all;
     int same_group = 0, same_machine = 0;
-    if (!all)
-        return error_set(err, WK_ENOMEM, "no memory to ask %d ranks", ctx->world);
-    all[0] = own;
-    int rc = ctx->comm ? wk_all_gather(ctx->comm, &own, all, 2, WK_I32, NULL) : 0;
-    for (int i = 0; i < ctx->world && !rc; i++) {
+    int rc = neighbours(ctx, own, &all, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < ctx->world; i++) {
         same_machine += all[i].machine == own.machine;
         same_group += all[i].machine == own.machine && all[i].group == own.group;
     }
     free(all);
-    if (rc)
-        return rc;
     *ret = MEMORY_UNLIMITED;
     if (limit.own != MEMORY_UNLIMITED)
         *ret = limit.own / same_group;
@@ -112,22 +132,44 @@ static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
     return 0;
 }
 
+/* The limit belongs to the process: searches of several contexts share it, the lowest of theirs
+ * holds, and the last that ends gives back what was before the first. */
+static struct {
+    pthread_mutex_t lock;
+    int searches;
+    struct rlimit before;
+} limited = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool limit_begin(rlim_t bytes)
+{
+    struct rlimit during;
+    (void)pthread_mutex_lock(&limited.lock);
+    bool done = getrlimit(RLIMIT_DATA, &during) == 0;
+    if (done && !limited.searches)
+        limited.before = during;
+    during.rlim_cur = bytes < during.rlim_cur ? bytes : during.rlim_cur;
+    done = done && setrlimit(RLIMIT_DATA, &during) == 0;
+    limited.searches += done;
+    (void)pthread_mutex_unlock(&limited.lock);
+    return done;
+}
+
 int room_begin(struct wk_context *ctx, struct room *ret, struct error *err)
 {
     int64_t part, data = memory_data_bytes("");
     *ret = (struct room){0};
     int rc = part_of_room(ctx, &part, err);
-    if (rc || part == MEMORY_UNLIMITED || data < 0 || getrlimit(RLIMIT_DATA, &ret->before))
-        return rc;
-    struct rlimit during = ret->before;
-    if ((rlim_t)(data + part) < during.rlim_cur)
-        during.rlim_cur = (rlim_t)(data + part);
-    ret->is_limited = setrlimit(RLIMIT_DATA, &during) == 0;
-    return 0;
+    if (!rc && part != MEMORY_UNLIMITED && data >= 0)
+        ret->is_limited = limit_begin((rlim_t)(data + part));
+    return rc;
 }
 
 void room_end(const struct room *room)
 {
-    if (room->is_limited)
-        (void)setrlimit(RLIMIT_DATA, &room->before);
+    if (!room->is_limited)
+        return;
+    (void)pthread_mutex_lock(&limited.lock);
+    if (--limited.searches == 0)
+        (void)setrlimit(RLIMIT_DATA, &limited.before);
+    (void)pthread_mutex_unlock(&limited.lock);
 }

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
@@ -162,15 +163,16 @@ int save_begin(struct wk_context *ctx, bool anew, struct error *err)
     return 0;
 }
 
-void save_resumed(struct wk_context *ctx)
+void save_resumed(struct wk_context *ctx, const char *damaged)
 {
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
+    char newest[CHECKPOINT_PATH_MAX];
     int64_t last = *dir && ctx->rank == 0 && !ctx->session ? last_in(dir) : -1;
     int64_t step = ctx->numbers.step, total = ctx->numbers.total_steps;
     ctx->saved_step = step;
     context_notice(ctx, "resumed from step %lld%s", (long long)step,
                    total && step >= total ? ", total_steps: nothing is left to train" : "");
-    if (last > step)
+    if (last > step && (checkpoint_path(dir, last, newest) || strcmp(newest, damaged) != 0))
         context_notice(ctx,
                        "checkpoint.dir holds later checkpoints, up to step %lld: they stay until "
                        "this run comes there, and resume_from \"latest\" would take them",

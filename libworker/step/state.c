@@ -211,3 +211,17 @@ int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct e
         free(steps);
     return rc;
 }
+
+void state_begins(struct wk_context *ctx)
+{
+    const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
+    if (ctx->rank == 0 && strcmp(wanted, "latest") == 0)
+        context_notice(ctx, "resume_from is \"latest\", and %s has no checkpoint: begins at step 0",
+                       settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR));
+}
+
+void state_none_left(int tried, struct error *err)
+{
+    if (tried > 1)
+        (void)error_wrap(err, "none of the last %d checkpoints can be loaded; the oldest", tried);
+}

@@ -234,6 +234,7 @@ static int start_together(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
     int rc = 0;
+    state_begins(ctx);
     units_each(unit, ctx) {
         int lacking = 0;
         rc = rc ? rc : worst(ctx, unit->strategy.fill_later ? WK_ENOTFOUND : 0, &lacking, err);
@@ -247,7 +248,8 @@ static int load_together(struct wk_context *ctx, struct error *err)
 {
     int64_t before = INT64_MAX;
     struct error failed = {0}; /* the load that an older one is looked for after */
-    for (;;) {
+    char damaged[CHECKPOINT_PATH_MAX] = "";
+    for (int tried = 0;; tried++) {
         char path[CHECKPOINT_PATH_MAX] = "";
         struct error own = {0};
         int code = ctx->rank == 0 ? choose(ctx, before, path, &own) : 0;
@@ -264,8 +266,11 @@ static int load_together(struct wk_context *ctx, struct error *err)
             return rc;
         if (!*path && before == INT64_MAX && !ctx->fell_back)
             return start_together(ctx, err);
-        if (!*path && failed.code)
-            return *err = failed, failed.code;
+        if (!*path && failed.code) {
+            *err = failed;
+            state_none_left(tried, err);
+            return failed.code;
+        }
         if (!*path)
             return error_set(err, WK_ENOTFOUND,
                              "no checkpoint to go back to: a part of the state is gone with its "
@@ -278,7 +283,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (rc)
             return rc;
         if (!code) {
-            save_resumed(ctx);
+            save_resumed(ctx, damaged);
             return 0;
         }
         if (code != WK_EIO && code != WK_ENOTFOUND)
@@ -289,6 +294,8 @@ static int load_together(struct wk_context *ctx, struct error *err)
         else
             (void)error_set(&failed, code, "another rank could not load its part of %s", path);
         before = checkpoint_step_of(path);
+        if (!*damaged)
+            (void)str_copy(damaged, sizeof(damaged), path);
         ctx->fell_back = true;
     }
 }

@@ -17,7 +17,7 @@ static int load_older(struct wk_context *ctx, const char *path, int rc, struct e
 {
     char dir[CHECKPOINT_PATH_MAX];
     int64_t *steps, before = checkpoint_step_of(path);
-    int count;
+    int count, tried = 1;
     if (str_copy(dir, sizeof(dir), path) || !strrchr(dir, '/'))
         return rc;
     *strrchr(dir, '/') = 0;
@@ -31,8 +31,11 @@ static int load_older(struct wk_context *ctx, const char *path, int rc, struct e
                        (long long)steps[i]);
         *err = (struct error){0};
         rc = state_load(ctx, older, err);
+        tried++;
     }
     free(steps);
+    if (gives_way(rc))
+        state_none_left(tried, err);
     return rc;
 }
 
@@ -56,15 +59,17 @@ static int first_state(struct wk_context *ctx, struct error *err)
                          "the last rank that held the training state was lost while it was sending "
                          "it, and there is no checkpoint");
     if (!*wanted) {
+        state_begins(ctx);
         rc = units_fill(ctx, err);
         ctx->has_state = !rc;
         return rc;
     }
     rc = state_load(ctx, wanted, err);
-    if (gives_way(rc))
+    bool damaged = gives_way(rc);
+    if (damaged)
         rc = load_older(ctx, wanted, rc, err);
     if (!rc)
-        save_resumed(ctx);
+        save_resumed(ctx, damaged ? wanted : "");
     return rc;
 }
 

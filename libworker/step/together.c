@@ -69,6 +69,9 @@ void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vfprintf(out, fmt, ap);
     va_end(ap);
+    size_t length = strlen(fmt);
+    if (length > 0 && fmt[length - 1] == '\n')
+        (void)fflush(out);
 }
 
 void wk_print_error(const struct wk_context *ctx, FILE *out)

@@ -97,7 +97,7 @@ static void restore_due(struct world *world, void *arg)
     struct stage *stage = world->stage;
     struct sim_backup *backup = arg;
     world_note(world, "the store is restored");
-    stage->store = store_memory_restore(backup->store);
+    stage->store = store_memory_restore(backup->store, world->now_ms + 1);
     for (int i = 0; i < stage->jobs_count; i++)
         expect_job(stage, &stage->jobs[i], &backup->jobs[i]);
     for (int i = 0; i < SIM_TENANTS_MAX; i++) {

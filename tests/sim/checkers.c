@@ -288,6 +288,7 @@ void stage_check_cluster(struct stage *stage)
     check_checkpoints(stage, cluster);
     check_ledgers(stage, cluster);
     check_runtimes(stage, cluster);
+    sizes_check(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_ends(stage, cluster);

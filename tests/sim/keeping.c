@@ -39,22 +39,25 @@ static bool has_ended(const struct stage *stage, const char *id)
     return ended;
 }
 
-static int count_ended(const struct cluster *cluster)
+/* Of the tenant of that job; of all where the client does not know the job yet. */
+static int count_ended(struct stage *stage, const struct cluster *cluster, const char *id)
 {
+    const struct sim_job *mine = workload_job(stage, id);
     int count = 0;
-    for (const struct job *job = cluster_first_job(cluster); job;
-         job = cluster_next_job(cluster, job))
-        count += job_state_ended(job->state);
+    for (const struct tenant *tenant = cluster_first_tenant(cluster); tenant;
+         tenant = cluster_next_tenant(cluster, tenant))
+        count += !mine || strcmp(mine->tenant, tenant->name) == 0 ? tenant->ended_jobs : 0;
     return count;
 }
 
-/* The newest tells the next number; by their count only those go beside whom KEEP others stay. */
-static bool may_be_forgotten(const struct stage *stage, const struct cluster *cluster,
-                             const char *id)
+/* The newest tells the next number; by their count only those go beside whom KEEP others of their
+ * tenant stay. */
+static bool may_be_forgotten(struct stage *stage, const struct cluster *cluster, const char *id)
 {
     const struct job *newest = cluster_last_job(cluster);
     return stage->keep_jobs && newest && newest->sequence > strtoull(id + 1, NULL, 10) &&
-           (stage->keep_ms || count_ended(cluster) >= stage->keep_jobs) && has_ended(stage, id);
+           (stage->keep_ms || count_ended(stage, cluster, id) >= stage->keep_jobs) &&
+           has_ended(stage, id);
 }
 
 void keeping_check(struct stage *stage, const struct cluster *cluster)
@@ -85,7 +88,9 @@ int64_t keeping_done_ms(const struct stage *stage)
 void keeping_check_end(struct stage *stage)
 {
     const struct cluster *cluster = coordinator_cluster(stage->coordinator);
-    int count = count_ended(cluster);
-    if (stage->keep_jobs && count > stage->keep_jobs)
-        world_fail(stage->world, "%d ended jobs are kept, %d are to be", count, stage->keep_jobs);
+    for (const struct tenant *tenant = cluster_first_tenant(cluster); tenant;
+         tenant = cluster_next_tenant(cluster, tenant))
+        if (stage->keep_jobs && tenant->ended_jobs > stage->keep_jobs)
+            world_fail(stage->world, "%d ended jobs of %s are kept, %d are to be",
+                       tenant->ended_jobs, tenant->name, stage->keep_jobs);
 }

@@ -65,6 +65,7 @@ static void live(struct world *world, struct stage *stage)
     }
     keeping_check_end(stage);
     stage_check_past(stage);
+    stage_check_told(stage);
 }
 
 static struct world the_world; /* one per process */

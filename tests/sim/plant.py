@@ -97,6 +97,8 @@ PLANTS = [
      "    step_store_node(step, node);\n    step->place = true;", "    step->place = true;"),
     ("retention-counts-seconds-for-days", "coordinator/retention.c",
      "(int64_t)RETENTION_KEEP_DAYS * DAY_MS", "(int64_t)RETENTION_KEEP_DAYS * 1000"),
+    ("retention-counts-jobs-of-others", "coordinator/retention.c",
+     "int beyond = tenant->ended_jobs - keep;", "int beyond = cluster_jobs_count(driver->cluster) - keep;"),
     ("node-of-an-unkillable-worker-takes-work", "coordinator/core/node.c",
      "    if (node->stuck > 0) {", "    if (node->stuck > 1) {"),
     ("spares-stay-on-a-drained-node", "coordinator/core/job.c",
@@ -107,6 +109,16 @@ PLANTS = [
      "    job->runtime_deadline_ms = job->runtime_counts_wall_ms = 0;\n", ""),
     ("ended-gang-not-charged-to-the-ledger", "coordinator/core/step.c",
      "        if (ledger_follow(job, step->now_ms))", "        if (!job_state_ended(job->state) && ledger_follow(job, step->now_ms))"),
+    ("fixed-size-is-scaled", "coordinator/core/scale.c",
+     "!same && (begun || min != max);", "!same && (begun ? min != max : !same);"),
+    ("growth-by-restart-at-once", "coordinator/core/resize.c",
+     "    if (due_ms < job->current.since_ms + RESIZE_SETTLE_MS)\n        due_ms = job->current.since_ms + RESIZE_SETTLE_MS;\n", ""),
+    ("waiting-is-charged-after-a-restart", "coordinator/model/tenant.c",
+     "    if (!job->use_wall_ms)\n        return guess_use", "    if (job->started_wall_ms)\n        return guess_use"),
+    ("use-of-forgotten-jobs-is-forgotten", "coordinator/forgotten_use.c",
+     "        if (first && use > 0)\n", "        if (first && use < 0)\n"),
+    ("stall-is-told-again", "coordinator/core/stall_watch.c",
+     "    if (job->stalled_wall_ms || !(hung", "    if (!(hung"),
 ]
 
 

@@ -19,6 +19,7 @@ struct script {
     int crash_permille;        /* chance of a crash at each step */
     int crash_always_at;       /* a bug: exit 3 at this step, 0 = none */
     bool ignores_term;
+    int pause_at;   /* rank 0 stands still for a while after this step, once; 0 = never */
     bool deaf_once; /* the first process of rank 0 hangs before it says Hello */
 };
 

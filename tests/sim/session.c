@@ -50,6 +50,8 @@ static void read_word(struct script *script, const char *word)
         script->start_ms = value;
     else if (strcmp(name, "crash") == 0)
         script->crash_permille = value;
+    else if (strcmp(name, "pause") == 0)
+        script->pause_at = value;
     else if (strcmp(name, "bug") == 0)
         script->crash_always_at = value;
     else if (strcmp(name, "stubborn") == 0)
@@ -64,7 +66,7 @@ void session_read_launch(struct process *process, const struct launch *launch)
         read_word(&process->script, *word);
     (void)str_copy(process->hub_url, sizeof process->hub_url,
                    find_env(launch, "MUSTER_WORKER_SOCKET"));
-    (void)str_copy(process->token, sizeof process->token, find_env(launch, "MUSTER_WORKER_TOKEN"));
+    (void)str_copy(process->token, sizeof process->token, launch->token);
     process->world_size = (uint32_t)strtoul(find_env(launch, "WORLD_SIZE"), NULL, 10);
     (void)snprintf(process->endpoint, sizeof process->endpoint, "sim://%s/%s/%llu",
                    process->node->name, process->key.job, (unsigned long long)process->key.uid);

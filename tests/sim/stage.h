@@ -8,6 +8,8 @@
 #include "coordinator/core/invariant.h"
 #include "tests/sim/process.h"
 
+enum { SIM_USES_MAX = 3 }; /* tenants with jobs */
+
 struct sim_job {                    /* of the client's workload */
     char key[32], name[32], id[32]; /* id: acknowledged, "" = not yet */
     struct script script;
@@ -31,6 +33,11 @@ struct sim_job {                    /* of the client's workload */
     int64_t ledger_ms, ledger_seen_ms;
     bool ledger_closed;
     uint64_t best_step, redone; /* what its ranks really did */
+    bool paused;                /* as its script says */
+    int fixed_nodes;            /* of its first gang, 0 = none yet */
+    int64_t since_ms;           /* its gang of since_generation, 0 = not known */
+    uint64_t since_generation;
+    bool grows; /* it starts again to grow */
 };
 
 struct sim_tenant { /* set by the client at the start */
@@ -38,6 +45,12 @@ struct sim_tenant { /* set by the client at the start */
     int weight, guaranteed, limit;
     bool set, asking, exists;
     int limit_seen, most; /* slots: the limit when last looked at, and what may be used since */
+};
+
+struct sim_use { /* what a tenant was charged when it was looked at, and the slots it held */
+    double use;
+    int64_t seen_ms;
+    int slots;
 };
 
 struct sim_change { /* of a node, job or tenant, by an operator */
@@ -83,6 +96,7 @@ struct stage {
     struct sim_job jobs[SIM_JOBS_MAX];
     int jobs_count;
     struct sim_tenant tenants[SIM_TENANTS_MAX];
+    struct sim_use uses[SIM_USES_MAX];
     struct sim_operators *operators;
     struct sim_backup *backup;
     const struct cluster *looked_at; /* the cluster of the last turn: another one was read back */
@@ -119,6 +133,12 @@ void faults_init(struct stage *stage, int64_t until_ms);
 
 /* past.c: once all has ended */
 void stage_check_past(struct stage *stage);
+
+/* sizes.c */
+void sizes_check(struct stage *stage, const struct cluster *cluster);
+
+/* told.c: once all has ended */
+void stage_check_told(struct stage *stage);
 
 /* backup.c: backups are taken until then, and now and then the disk is lost with the store */
 void backup_init(struct stage *stage, int64_t until_ms);

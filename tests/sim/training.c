@@ -15,6 +15,7 @@ enum {
     LONG_POLL_MS = 5000,
     WRITE_MAX_MS = 600,   /* of a checkpoint's files */
     LOST_AGAIN_MS = 2000, /* a loss is told until a newer generation is known */
+    PAUSE_MS = 80000,     /* longer than any evaluation that is not called a hang */
     STALL_MS = 2000,      /* a peer behind a cut network counts as lost after this */
     BUG_CODE = 3,
     STOPPED_CODE = 75,
@@ -268,6 +269,15 @@ static void note_step(struct process *process)
         job->best_step = process->step;
 }
 
+static bool pauses(const struct process *process)
+{
+    struct sim_job *job = workload_job(process->world->stage, process->key.job);
+    if (!job || job->paused || process->rank != 0 ||
+        process->step != (uint64_t)process->script.pause_at)
+        return false;
+    return job->paused = true;
+}
+
 void training_step(struct process *process)
 {
     if (process->saving)
@@ -284,7 +294,7 @@ void training_step(struct process *process)
     maybe_commit(process);
     if (process->step >= (uint64_t)process->script.steps)
         session_end(process, 0);
-    session_tick_in(process, process->script.step_ms);
+    session_tick_in(process, pauses(process) ? PAUSE_MS : process->script.step_ms);
 }
 
 static bool a_peer_failed(struct process *process)

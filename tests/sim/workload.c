@@ -12,7 +12,7 @@ enum {
     CANCEL_SPAN_MS = 40000,
     ASK_AGAIN_MS = 300,
     CALL_MS = 2000,
-    ARGS_MAX = 10,
+    ARGS_MAX = 11,
     JOBS_MAX = 12,
 };
 
@@ -57,6 +57,7 @@ static const char *const *argv_of(const struct script *s, char (*words)[24], cha
     (void)snprintf(words[n++], 24, "start_ms=%d", s->start_ms);
     (void)snprintf(words[n++], 24, "crash=%d", s->crash_permille);
     (void)snprintf(words[n++], 24, "bug=%d", s->crash_always_at);
+    (void)snprintf(words[n++], 24, "pause=%d", s->pause_at);
     (void)snprintf(words[n++], 24, "stubborn=%d", s->ignores_term);
     (void)snprintf(words[n++], 24, "deaf=%d", s->deaf_once);
     for (int i = 0; i < n; i++)
@@ -238,12 +239,15 @@ void workload_init(struct stage *stage)
         job->nodes_min = (int)rng_between(&rng, 1, lasting);
         job->nodes_max = (int)rng_between(&rng, job->nodes_min, stage->nodes_count);
         job->spares = i % 4 == 0; /* not drawn: it is for all seeds */
+        job->script.pause_at = i % 5 == 2 ? job->script.steps / 2 : 0;
         job->workers = (int)rng_between(&rng, 1, min_slots(stage));
         /* Without a peer that says Hello nobody can tell a deaf program from an unaware one. */
         job->script.deaf_once &= job->script.aware && job->nodes_min * job->workers > 1;
         job->elastic = elastic[rng_below(&rng, 5)];
         if (strcmp(job->elastic, "off") == 0)
             job->nodes_max = job->nodes_min;
+        if (job->nodes_max > job->nodes_min && strcmp(job->elastic, "restart") == 0)
+            job->script.steps *= 4; /* for growing by a restart there must be time */
         job->priority = (int)rng_between(&rng, -1, 1);
         job->tenant = tenants[rng_below(&rng, 4)];
         if (job->nodes_min * job->workers > stage->tenants[0].limit &&

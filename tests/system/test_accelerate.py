@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from localcluster import MUSTER, ROOT
+from localcluster import HANG_SECONDS, MUSTER, ROOT
 
 ACCELERATE = os.environ.get("MUSTER_ACCELERATE")
 SCRIPT = """
@@ -48,7 +48,7 @@ def test_accelerate_hears_what_training_says(cluster, tmp_path, settings, expect
     script.write_text(SCRIPT)
     words = [word for setting in settings for word in ("--set", setting)]
     job = cluster.submit("-w", "2", *words, "--", ACCELERATE, script)
-    assert cluster.wait_state(job, {"succeeded", "failed"}, 300)["state"] == "succeeded", cluster.output(job)
+    assert cluster.wait_state(job, {"succeeded", "failed"}, HANG_SECONDS)["state"] == "succeeded", cluster.output(job)
     output = cluster.muster("logs", "--rank", "0", job).stdout
     said = next(json.loads(line) for line in output.splitlines() if line.startswith("{"))
     assert said["world"] == 2 and said == said | expected, said

@@ -105,11 +105,12 @@ def test_a_browser_session_is_its_tokens(cluster):
     viewer = new_token(cluster, "eyes", "--role", "viewer", "--tenant", "red")
     job = cluster.submit("--", "/bin/true")
     import urllib.request
-    login = urllib.request.Request(f"http://{cluster.http}/v1/login", method="POST", data=json.dumps({"token": viewer}).encode())
+    login = urllib.request.Request(f"http://{cluster.http}/v1/login", method="POST", data=json.dumps({"token": viewer}).encode(),
+                                   headers={"X-Muster-Request": "1", "Content-Type": "application/json"})
     with urllib.request.urlopen(login, timeout=20) as answer:
-        cookie = answer.headers["Set-Cookie"].split(";")[0]
+        cookie, half = answer.headers["Set-Cookie"].split(";")[0], json.loads(answer.read())["session"]
     def get(path):
-        request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Cookie": cookie})
+        request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Cookie": cookie, "X-Muster-Session": half})
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, json.loads(answer.read())

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from localcluster import Cluster, wait_for
+from localcluster import Cluster, secure, wait_for
 
 
 def submit_text(cluster, folder, text, name="job.yaml"):
@@ -29,6 +29,8 @@ def test_specs_are_refused_with_place_and_nearest_name(cluster, tmp_path):
     assert done.returncode == 2 and "job.yaml is empty" in done.stderr, done.stderr
     done = submit_text(cluster, tmp_path, "command: [/bin/true]\nnodes: 0\n")
     assert done.returncode == 2 and "job.yaml: line 2, column 1: nodes must be more than 0" in done.stderr, done.stderr
+    done = cluster.muster("submit", tmp_path)
+    assert done.returncode == 2 and "is a folder" in done.stderr, done
     done = cluster.muster("submit", "--slots", "0", "--", "/bin/true")
     assert done.returncode == 2 and "slots must be more than 0" in done.stderr, done.stderr
     done = submit_text(cluster, tmp_path, "name: a\n")
@@ -151,11 +153,12 @@ def test_too_deep_and_too_large_specs(cluster, tmp_path):
     still_fine(cluster)
 
 
-def send(address, data, read=True):
+def send(address, data, read=True, tls=False):
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.settimeout(2)
         try:
+            connection = secure(connection) if tls else connection
             connection.sendall(data)
             if read:
                 return connection.recv(65536)
@@ -173,8 +176,8 @@ def test_garbage_and_truncated_bodies_on_both_ports(cluster):
         for piece in (garbage, garbage[:100], b"\0" * 4096, b""):
             send(address, piece)
     # A well-formed start of the SP protocol, then garbage lengths.
-    send(rpc, b"\0SP\0\0\x30\0\0" + b"\xff" * 64)
-    send(rpc, b"\0SP\0\0\x30\0\0" + (64).to_bytes(8, "big") + os.urandom(64))
+    send(rpc, b"\0SP\0\0\x30\0\0" + b"\xff" * 64, tls=True)
+    send(rpc, b"\0SP\0\0\x30\0\0" + (64).to_bytes(8, "big") + os.urandom(64), tls=True)
     send(cluster.http, b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"spec\"", read=False)
     send(cluster.http, b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n")
     status, answer = cluster.rest("POST", "/v1/jobs", b'{"name": "a", "comm')
@@ -271,6 +274,6 @@ def test_connections_are_not_bounded_by_the_shell_s_limit_of_descriptors(make_cl
     strangers = [socket.create_connection((host, int(port)), timeout=5) for _ in range(300)]
     still = cluster.muster("nodes", timeout=10)
     assert still.returncode == 0, still.stderr
-    for stranger in strangers:
+    for stranger in map(secure, strangers):
         assert stranger.recv(8) == b"\0SP\0\0\x31\0\0"
         stranger.close()

@@ -41,7 +41,8 @@ def test_run_ends_with_the_programs_exit_code_when_asked(cluster):
     done = run("exit 7")
     assert done.returncode == 1 and "exit code 7" in done.stderr, done.stderr
     done = run("sleep 60", "--exit-code", "--max-runtime", "1s")
-    assert done.returncode == 125, (done.returncode, done.stderr)
+    assert done.returncode == 125 and "exit code 125: ran longer" in done.stderr and "exit code 1:" not in done.stderr, (done.returncode, done.stderr)
+    assert "starting" in done.stderr and "world 0" not in done.stderr, done.stderr
 
 
 def test_with_exit_code_musters_own_failures_are_125(cluster):
@@ -144,7 +145,7 @@ def listening(backlog=8, greeting=None):
 def ask(folder, address, *words):
     """(what it said, seconds)"""
     began = time.monotonic()
-    environment = {**os.environ, "MUSTER_ADDR": address, "MUSTER_TOKEN": "x", "HOME": str(folder)}
+    environment = {**os.environ, "MUSTER_ADDR": address, "MUSTER_TOKEN": "x", "MUSTER_PIN": "A" * 43, "HOME": str(folder)}
     done = subprocess.run([str(MUSTER), *(words or ("ps",))], capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 3, done
     return done.stderr, time.monotonic() - began
@@ -182,13 +183,13 @@ def test_a_silent_coordinator_is_told_from_one_that_refuses(tmp_path):
     assert f"{address} is silent: no connection within 4" in said, said
 
 
-def test_tls_is_refused_where_an_address_is_given(tmp_path):
+def test_an_address_is_written_without_its_encryption(tmp_path):
     address = "tls+tcp://127.0.0.1:7999"
     for words in (["coordinator", "--data", tmp_path / "d", "--rpc", address, "--http", "off"],
                   ["up", "--data", tmp_path / "u", "--rpc", address, "--http", "off", "--nodes", "0"],
                   ["agent", "--coordinator", address, "--token", "mst_agent_x", "--data", tmp_path / "a"], ["ps", "--addr", address]):
         done = subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)})
-        assert done.returncode in (2, 3) and "TLS on the RPC address does not work yet" in done.stderr, done
+        assert done.returncode in (2, 3) and "write tcp://, which is encrypted always" in done.stderr, done
     said = subprocess.run([str(MUSTER), "ps", "--addr", "udp://x"], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)}).stderr
     assert "tcp://host:port" in said and "tls" not in said, said
 
@@ -214,6 +215,7 @@ def test_values_are_completed(cluster):
     assert complete(cluster, "ps", "--state", "succ") == ["succeeded"]
     assert complete(cluster, "run", "--priority", "") == ["low", "normal", "high"]
     assert complete(cluster, "submit", "--elastic", "") == ["in_place", "restart", "off"]
+    assert complete(cluster, "run", "--on-failure", "") == complete(cluster, "submit", "--on-no-progress", "") == ["stop", "retry"]
     assert complete(cluster, "run", "--set", "mesh.d") == ["mesh.dp=", "mesh.dp_replicate=", "mesh.dp_shard="]
     assert complete(cluster, "run", "--set", "strategy=z") == ["strategy=zero1", "strategy=zero2"]
     assert complete(cluster, "run", "--set", "strategy", "=", "f") == ["fsdp"]  # as bash cuts it
@@ -227,6 +229,7 @@ def test_names_are_completed_where_they_can_stand_and_once(cluster):
     cluster.muster("tenant", "create", "vision", check=True)
     cluster.muster("token", "create", "ci", "--tenant", "vision", check=True)
     assert complete(cluster, "tenant", "") == ["create", "list", "show", "set"]
+    assert complete(cluster, "ckpt", "")[:2] == ["verify", "export"]
     assert sorted(complete(cluster, "tenant", "set", "")) == ["default", "vision"]
     assert complete(cluster, "tenant", "create", "") == []
     assert "ci" in complete(cluster, "token", "revoke", "") and "revoke" not in complete(cluster, "token", "revoke", "")

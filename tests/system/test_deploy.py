@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import yaml
-from localcluster import MUSTER, ROOT, wait_for
+from localcluster import MUSTER, ROOT, ROOT_WORKERS, wait_for
 
 UNITS = ROOT / "deploy" / "systemd"
 
@@ -34,7 +34,7 @@ def test_systemd_takes_the_units(name, tmp_path):
 def test_the_options_of_the_units_are_ours(name):
     service = unit(name)
     verb, rest = re.match(r"muster (\S+) (.*)", service["ExecStart"]).groups()
-    example = re.search(r"# OPTIONS=(.*)", (UNITS / name).read_text()).group(1)
+    example = " ".join(re.findall(r"(?:OPTIONS|WORKERS)=([^\n\"]+)", (UNITS / name).read_text()))
     known = subprocess.run([MUSTER, verb, "--help"], capture_output=True, text=True, check=True).stdout
     for option in re.findall(r"--[a-z-]+", f"{rest} {example}"):
         assert re.search(rf"{option}\b", known), option
@@ -116,7 +116,7 @@ def test_an_agent_with_a_token_of_another_role_ends_and_is_not_started_again(clu
     revoked = cluster.muster("token", "create", "gone", "--role", "agent", check=True).stdout.strip()
     cluster.muster("token", "revoke", "gone", check=True)
     for token, why in ((viewer, "needs a token of role agent"), (revoked, "this token")):
-        done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", token, "--name", "stray", "--data", str(cluster.folder / "stray")],
+        done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", token, "--name", "stray", "--data", str(cluster.folder / "stray"), *ROOT_WORKERS],
                               capture_output=True, text=True, timeout=20)
         assert done.returncode == 77, (done.returncode, done.stderr)
         assert why in done.stderr and "--role agent" in done.stderr, done.stderr
@@ -130,5 +130,6 @@ def test_an_agent_whose_token_is_taken_back_keeps_its_workers_and_tries_again(cl
     cluster.wait_state(job, "running")
     agent_token = next(t for t in json.loads(cluster.muster("token", "list", "-o", "json", check=True).stdout)["tokens"] if t["role"] == "agent")
     cluster.muster("token", "revoke", agent_token["id"], check=True)
+    cluster.muster("rekey", "node1", check=True)  # while its key is known it needs no token
     wait_for("the agent hears of it", 20, lambda: "this token" in cluster.log("node1.log"))
     assert cluster.agents["node1"].poll() is None and cluster.worker_processes("node1")

@@ -3,7 +3,7 @@ import json
 import subprocess
 
 import pytest
-from localcluster import MUSTER
+from localcluster import MUSTER, ROOT
 
 NVML = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
 
@@ -26,8 +26,14 @@ def test_workers_get_the_gpus_that_can_be_read(three_gpus_of_which_one_is_lost, 
     assert "rank 0 has GPU-0 by PCI_BUS_ID" in done.stdout and "rank 1 has GPU-2 by PCI_BUS_ID" in done.stdout, done.stdout
 
 
-def test_more_slots_than_gpus_are_refused(three_gpus_of_which_one_is_lost, make_cluster):
+def test_an_agent_that_is_to_offer_more_slots_than_gpus_is_started_until_the_driver_shows_them(three_gpus_of_which_one_is_lost, make_cluster, monkeypatch):
     cluster = make_cluster(nodes=0)
     done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", "x", "--slots", "3", "--data", str(cluster.folder / "stray")],
                           capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2 and "slots are GPUs here, and there are 2" in done.stderr, (done.returncode, done.stderr)
+    assert done.returncode == 3 and "slots are GPUs here, and there are 2" in done.stderr, (done.returncode, done.stderr)
+    unit = (ROOT / "deploy/systemd/muster-agent.service").read_text()
+    never_again = next(line for line in unit.splitlines() if line.startswith("RestartPreventExitStatus="))
+    assert str(done.returncode) not in never_again.split("=")[1].split()
+    monkeypatch.delenv("FAKE_NVML_LOST")
+    cluster.start_agent("node1", "--slots", "3")
+    cluster.wait_nodes(1)

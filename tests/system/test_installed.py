@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from localcluster import MUSTER, ROOT
+from localcluster import HANG_SECONDS, MUSTER, ROOT
 
 BUILD = MUSTER.parent
 HEADERS = sorted((ROOT / "libworker/include/worker").glob("*.h"))
@@ -16,7 +16,7 @@ STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 
 
 def done(command, **more):
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", timeout=300, **more)
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", timeout=HANG_SECONDS, **more)
     assert ended.returncode == 0, f"{command}: {ended.stdout[-3000:]}{ended.stderr[-3000:]}"
     return ended.stdout
 

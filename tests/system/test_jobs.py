@@ -96,7 +96,7 @@ def test_a_program_that_fails_is_run_once_unless_the_job_asks(cluster, tmp_path)
     once = cluster.submit("--", *script)
     ended = cluster.wait_state(once, "failed")
     assert runs.read_text() == "run\n" and int(ended["exit_code"]) == 3 and int(ended["restarts"]) == 0
-    assert ended["spec"]["restart"]["on_failure"] == "stop" and "--restarts" in cluster.muster("why", once, check=True).stdout
+    assert ended["spec"]["restart"]["on_failure"] == "stop" and "--on-failure retry" in cluster.muster("why", once, check=True).stdout
     runs.unlink()
     cluster.wait_state(cluster.submit("--on-failure", "retry", "--", *script), "failed", seconds=40)
     assert runs.read_text() == "run\n" * 3, "three equal failures soon after the start"

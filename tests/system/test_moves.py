@@ -7,7 +7,7 @@ used twice shows in it at once.
 import re
 
 import pytest
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, wait_for
 from test_training import SLOWER, gpt, losses, reach, text  # noqa: F401 (a fixture)
 
 STRATEGIES = ["ddp", "zero1", "zero2", "fsdp"]
@@ -24,7 +24,7 @@ def expected(request, tmp_path_factory, text):  # noqa: F811
         cluster.start_agent("node1", "--slots", "1")
         cluster.wait_nodes(1)
         job = cluster.submit("--", *program(text))
-        cluster.wait_state(job, "succeeded", seconds=300)
+        cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
         return losses(cluster, job)
     finally:
         cluster.stop()
@@ -46,7 +46,7 @@ def settled(cluster, job, world):
 
 
 def check_nothing_lost(cluster, job, expected):
-    ended = cluster.wait_state(job, "succeeded", seconds=300)
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     log = cluster.output(job)
     assert int(ended["step"]) == STEPS and int(ended["restarts"]) == 0, ended
     assert "going back to the last checkpoint" not in log and "no checkpoint of step" not in log, log[-3000:]

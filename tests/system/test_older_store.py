@@ -62,7 +62,7 @@ def write_store(path, tokens):
     db.executescript("PRAGMA application_id = 1297306706; PRAGMA user_version = 1")
     db.execute("INSERT INTO meta VALUES ('cluster', 'c-older')")
     for role, token in tokens.items():
-        db.execute("INSERT INTO tokens VALUES (?, ?, ?)", (hashlib.sha256(token.encode()).digest(), role, THEN))
+        db.execute("INSERT INTO tokens VALUES (?, ?, ?)", (hashlib.sha256(token.split(".")[0].encode()).digest(), role, THEN))
     for number, (state, what, document) in enumerate(JOBS, 1):
         head = {"id": f"j{number}", "sequence": number, "state": state, "submitted_wall_ms": THEN}
         db.execute("INSERT INTO jobs VALUES (?,?,?,?,?,?,?,?,?,?)",
@@ -86,7 +86,7 @@ def test_a_store_of_the_first_release_goes_on(make_cluster):
     cluster = make_cluster(nodes=0)  # for tokens alone
     tokens = {role: (cluster.data / f"{role}.token").read_text().strip() for role in ("admin", "agent")}
     cluster.kill_coordinator()
-    for path in cluster.data.glob("muster.db*"):
+    for path in [*cluster.data.glob("muster.db*"), cluster.data / "store.mark"]:
         path.unlink()
     write_store(cluster.data / "muster.db", tokens)
     cluster.start_coordinator()

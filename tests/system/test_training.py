@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from localcluster import ROOT, processes, wait_for
+from localcluster import HANG_SECONDS, ROOT, processes, wait_for
 
 GPT = ROOT / "build/examples/gpt"
 SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32", "--batch", "8"]
@@ -59,7 +59,7 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
     curves = []
     for nodes in ("1", "2"):
         job = cluster.submit("-N", nodes, "--", *gpt(text, 50))
-        cluster.wait_state(job, "succeeded", seconds=300)
+        cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
         curves.append(losses(cluster, job))
     assert set(curves[0]) == set(curves[1]) and len(curves[0]) >= 50
     worst = max(abs(curves[0][s] - curves[1][s]) for s in curves[0])
@@ -71,7 +71,7 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=2, slots=1)
     steps = 800
     reference = cluster.submit("-N", "2", "--", *gpt(text, steps, *SLOWER))
-    cluster.wait_state(reference, "succeeded", seconds=300)
+    cluster.wait_state(reference, "succeeded", seconds=HANG_SECONDS)
     expected = losses(cluster, reference)
     job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps, *SLOWER))
     reach(cluster, job, 150)
@@ -86,7 +86,7 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     cluster.start_agent(victim)
     grown = wait_for("two nodes again", 20, lambda: (lambda j: j if int(j["world"]) == 2 and j["state"] == "running" else None)(cluster.job(job)))
     assert survivor_pid in [int(w["pid"]) for w in grown["workers"]]
-    ended = cluster.wait_state(job, "succeeded", seconds=300)
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["step"]) == steps and int(ended["restarts"]) == 0
     curve = losses(cluster, job)
     common = sorted(set(curve) & set(expected))
@@ -136,7 +136,7 @@ def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
     after = reach(cluster, job, int(before["step"]) + 200)
     assert sorted(int(w["pid"]) for w in after["workers"]) == pids
     assert int(after["generation"]) == int(before["generation"])
-    ended = cluster.wait_state(job, "succeeded", seconds=300)
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 0 and int(ended["recoveries"]) == 0
 
 
@@ -144,13 +144,13 @@ def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(ma
     cluster = make_cluster(nodes=1, slots=2)
     arguments = gpt(text, 6000)
     whole = cluster.submit("--", *arguments)
-    cluster.wait_state(whole, "succeeded", seconds=300)
+    cluster.wait_state(whole, "succeeded", seconds=HANG_SECONDS)
     expected = losses(cluster, whole)
     job = cluster.submit("--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *arguments)
     reach(cluster, job, 250)
     pid = int(cluster.job(job)["workers"][0]["pid"])
     os.kill(pid, signal.SIGKILL)
-    ended = cluster.wait_state(job, "succeeded", seconds=300)
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 1
     curve = losses(cluster, job)
     assert max(curve) == max(expected)
@@ -168,7 +168,7 @@ def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, 
     cluster.kill_coordinator()
     wait_for("rank 0 to end without a coordinator", 60, lambda: pid not in processes())
     cluster.start_coordinator()
-    ended = cluster.wait_state(job, "succeeded", seconds=300)
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 1
     assert int(ended["last_checkpoint"]["step"]) == 1500
     assert "the last state is not saved" in cluster.output(job)
@@ -185,7 +185,7 @@ def test_a_full_disk_under_the_checkpoints_ends_training_no_sooner(make_cluster,
         cluster = make_cluster(nodes=1, slots=1)
         job = cluster.submit("--checkpoint", small / "k", "--checkpoint-every", "50 steps", "--restarts", "0",
                              "--env", "MUSTER_CHECKPOINT_PATIENCE=1s", "--", *gpt(text, 200, "--width", "64"))
-        ended = cluster.wait_state(job, "failed", seconds=300)
+        ended = cluster.wait_state(job, "failed", seconds=HANG_SECONDS)
         assert int(ended["step"]) == 200
         assert "checkpoint" in cluster.output(job)
     finally:

@@ -55,6 +55,13 @@ def up(tmp_path_factory):
     wait_for("nothing to be left", 5, lambda: not up.left())
 
 
+def test_who_jobs_run_as_is_said(up):
+    said = wait_for("the banner", 15, lambda: (lambda text: text if "In another terminal" in text else None)((up.folder / "up.log").read_text()))
+    assert ("jobs   run as root, as you do" in said) == (os.geteuid() == 0), said
+    assert ("jobs run as root" in up.muster("nodes")) == (os.geteuid() == 0)
+    assert up.run("run", "--", "id", "-u").stdout.split() == [str(os.geteuid())]
+
+
 def test_on_ctrl_c_jobs_save_and_the_next_up_goes_on(up):
     kept = up.folder / "k"
     job = up.muster("submit", "-N", "1-2", "--checkpoint", kept, "--checkpoint-every", "1000000 steps", "--", *GPT, "--steps", "4000").strip()

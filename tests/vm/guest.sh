@@ -54,6 +54,7 @@ pid=$(worker_pid "$long")
 group=$V2$(cut -d: -f3 "/proc/$pid/cgroup")
 check worker_lives_below_its_unit sh -c "echo $group; case $group in $WORKERS/muster.*) ;; *) exit 1 ;; esac"
 check worker_has_its_limit same "$(cat "$group/memory.max")" 104857600
+check worker_is_a_user_made_for_its_tenant sh -c "[ $(stat -c %u "/proc/$pid") -ge 1900000000 ]"
 check worker_is_not_protected same "$(cat "/proc/$pid/oom_score_adj")" 500
 check agent_is_protected same "$(cat "/proc/$(main_pid muster-agent)/oom_score_adj")" -900
 
@@ -74,7 +75,7 @@ check memory_is_enforced sh -c "cat /tmp/greedy; muster why greedy | tee -a /tmp
 agent_of_its_own() { # NAME COMMAND...: an agent as a user might start one
     name=$1
     shift
-    "$@" muster agent --coordinator $MUSTER_ADDR --token-file /etc/muster/agent.token --name "$name" --slots 1 --data "/tmp/$name" > "/tmp/$name.log" 2>&1 &
+    "$@" muster agent --coordinator $MUSTER_ADDR --token-file /etc/muster/agent.token --name "$name" --slots 1 --data "/tmp/$name" --allow-root-workers > "/tmp/$name.log" 2>&1 &
 }
 agent_of_its_own scope systemd-run --quiet --scope -p Delegate=yes
 check a_delegated_scope_enforces until_true 60 node_has scope "node['labels']['cgroup'] == 'v2'"

@@ -352,7 +352,7 @@ def test_a_page_without_answers_says_since_when(browser, cluster):
     wait(browser, lambda b: b.find_element(By.ID, "link").text.endswith("live"), 30)
 
 
-REQUESTS = "return performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/v1/nodes')).length"
+REQUESTS = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/overview?')).length"
 
 
 def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
@@ -374,7 +374,7 @@ def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
 
 def test_without_a_stream_it_asks_every_second(browser, cluster):
     errors(browser)
-    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete window.EventSource;"})["identifier"]
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete window.TextDecoderStream;"})["identifier"]
     try:
         sign_in(browser, cluster)
         show(browser, cluster, "/")
@@ -391,7 +391,6 @@ def test_without_a_stream_it_asks_every_second(browser, cluster):
 
 def test_the_audit_trail_is_for_administrators(browser, cluster):
     viewer = cluster.muster("token", "create", "onlooker", "--role", "viewer", "--tenant", "default", check=True).stdout.strip()
-    assert cluster.rest("POST", "/v1/nodes/somewhere:drain", {})[0] == 404
     marked = cluster.rest("POST", f"/v1/nodes/{quote(MARKUP, safe='')}:drain", {})
     assert marked[0] in (400, 404), marked
     errors(browser)
@@ -400,21 +399,24 @@ def test_the_audit_trail_is_for_administrators(browser, cluster):
     text_of(browser, "create token")
     assert "onlooker" in text_of(browser, "set node") and "not found" in browser.find_element(By.TAG_NAME, "main").text
     assert MARKUP in text_of(browser, MARKUP) and not browser.find_elements(By.CSS_SELECTOR, "main img")
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("<img")
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 1)
+    cells = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "main tbody tr td")]
+    assert "admin" in cells[2] and "REST" in cells[3] and cells[4:6] == ["set node", MARKUP] and "not found" in cells[6], cells
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").clear()
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys(" ")
+    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "main tbody tr")) >= 2)
     numbers = [int(cell.text) for cell in browser.find_elements(By.CSS_SELECTOR, "main tbody tr td:first-child")]
-    assert len(numbers) >= 3 and numbers == sorted(numbers, reverse=True), "newest first"
+    assert len(numbers) >= 2 and numbers == sorted(numbers, reverse=True), "newest first"
     token = cluster.muster("token", "create", "afterwards", "--role", "viewer", "--tenant", "default", check=True)
     text_of(browser, "afterwards")
     first = browser.find_element(By.CSS_SELECTOR, "main tbody tr").text
     assert "afterwards" in first and token.stdout.strip() not in browser.page_source, first
-    for number in range(505):
-        cluster.rest("POST", f"/v1/nodes/absent{number}:drain", {})
-    text_of(browser, "absent504")
+    node = cluster.rest("GET", "/v1/nodes")[1]["nodes"][0]["name"]
+    for number in range(505):  # changes: refusals of a minute are one entry
+        cluster.rest("POST", f"/v1/nodes/{node}:{'cordon' if number % 2 else 'uncordon'}", {"reason": f"turn {number}"})
+    text_of(browser, "turn 504")
     assert len(browser.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 500, "the last 500"
-    assert cluster.rest("POST", "/v1/nodes/nowhere:drain", {"reason": MARKUP})[0] == 404
-    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("nowhere")
-    wait(browser, lambda b: len(b.find_elements(By.CSS_SELECTOR, "main tbody tr")) == 1)
-    cells = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "main tbody tr td")]
-    assert "admin" in cells[2] and "REST" in cells[3] and cells[4:6] == ["set node", "nowhere"] and "not found" in cells[6], cells
     shot(browser, "audit")
     assert not errors(browser)
     sign_in(browser, cluster, viewer)

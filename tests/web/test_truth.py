@@ -71,6 +71,20 @@ def test_newer_jobs_that_wait_hide_nothing(browser, cluster):
     assert not errors(browser)
 
 
+def test_the_overview_reads_of_nodes_what_changed(browser, cluster):
+    asked = "return performance.getEntriesByType('resource').some((e) => /[/]v1[/]nodes[?]since=[1-9]/.test(e.name))"
+    sign_in(browser, cluster)
+    text_of(browser, "slots in use")
+    wait(browser, lambda b: b.execute_script(asked), 30)
+    assert figure(browser, "slots in use") == "0 / 4", "nothing changed, and all are there"
+    job = cluster.submit("--workers-per-node", "3", "--", "sleep", "600")
+    wait(browser, lambda b: figure(b, "slots in use") == "3 / 4", 30)
+    cluster.rest("POST", f"/v1/jobs/{job}:cancel", {})
+    cluster.wait_state(job, "cancelled")
+    wait(browser, lambda b: figure(b, "slots in use") == "0 / 4", 30)
+    assert not errors(browser)
+
+
 def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
     spec = cluster.folder / "stall.json"
     spec.write_text(json.dumps({"name": "stall", "workers_per_node": 2, "command": [str(word) for word in gpt(cluster, "--steps", "1000000")]}))
@@ -160,6 +174,8 @@ def test_what_is_refused_is_said_and_is_no_lost_coordinator(browser, cluster):
     show(browser, cluster, "/nodes/node1")
     wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "h1").text == "node1" and len(b.find_elements(By.CSS_SELECTOR, ".tile")) == 1)
     errors(browser)  # the refusal itself
+    show(browser, cluster, "/jobs?tenant=nobody")
+    wait(browser, lambda b: "No job is of tenant nobody" in find(b, "main").text)
 
 
 def test_cancelling_says_what_can_be_continued(browser, cluster):
@@ -169,8 +185,9 @@ def test_cancelling_says_what_can_be_continued(browser, cluster):
     spec.write_text(json.dumps({"name": "saves", "command": [str(word) for word in gpt(cluster, "--steps", "1000000")], "checkpoint": {"dir": str(folder), "every": "20 steps"}}))
     saves = cluster.submit(spec)
     wait(browser, lambda b: cluster.job(saves).get("last_checkpoint"), 60)
+    waits = cluster.submit("--slots", "4", "--", "sleep", "600")
     sign_in(browser, cluster)
-    for one, said in ((job, "It has no checkpoint"), (saves, "A new job can continue from its checkpoint of step")):
+    for one, said in ((waits, "It has not begun"), (job, "It has no checkpoint"), (saves, "A new job can continue from its checkpoint of step")):
         show(browser, cluster, f"/jobs/{one}")
         wait(browser, lambda b: b.find_element(By.XPATH, "//button[text()='Cancel job']")).click()
         assert said in find(browser, "dialog").text

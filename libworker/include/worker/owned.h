@@ -12,7 +12,8 @@
  * Each constructor does what the one of its name does (wk_gpt_new, …) and gives the object itself.
  * It gives NULL where that fails: then the reason is the context's error, so what follows does
  * nothing, and a program needs no check. In a context that has an error, or NULL, it makes nothing.
- * The program does not free what a context owns, and does not use it after wk_close.
+ * What a context owns goes with wk_close and no sooner: wk_model_free and its like do nothing to it
+ * before, and the program neither uses nor frees it after.
  *
  * One thread per context.
  */
@@ -43,8 +44,8 @@ WK_API struct wk_context *wk_begin(const struct wk_options *options);
 WK_API int wk_finish(struct wk_context *ctx);
 
 /* The context frees an object that was made otherwise, too; once, however often it is said. NULL is
- * fine. WK_ENOMEM beyond WK_OWNED_MAX objects, the context's error: the object stays the caller's.
- */
+ * fine. WK_ESTATE for one that another context owns or has prepared, WK_ENOMEM beyond WK_OWNED_MAX
+ * objects, the context's error: the object stays whose it was. */
 enum { WK_OWNED_MAX = 64 };
 WK_API int wk_own(struct wk_context *ctx, struct wk_object object);
 

@@ -348,7 +348,8 @@ WK_API void wk_split(const struct wk_context *ctx, int64_t total, bool pad, int6
 WK_API void wk_trigger(struct wk_context *ctx);
 WK_API bool wk_triggered(struct wk_context *ctx);
 
-/* fprintf on rank 0, nothing elsewhere. Local. Not for errors. */
+/* fprintf on rank 0, nothing elsewhere. Where `fmt` ends a line `out` is flushed, so a pipe shows
+ * it at once and a process that is killed loses no line. Local. Not for errors. */
 WK_API void wk_print(struct wk_context *ctx, FILE *out, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,14 +1,13 @@
-/* The suite on net_nng: over loopback tcp and a unix socket; with the argument `tls` over TLS, with
- * a certificate made here. TLS is apart because NNG 1.5.2 can hang when such a connection is lost.
- */
-#include <stdbool.h>
+/* The suite on net_os: over loopback tcp, a unix socket, and TLS with keys made here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "common/env/net_nng.h"
+#include "common/env/net_os.h"
+#include "common/env/net_url.h"
+#include "common/env/tls_key.h"
 #include "common/loop/loop.h"
 #include "tests/conformance/net/net_suite.h"
 
@@ -16,9 +15,11 @@ enum { PROGRAMS_MAX = 64 };
 
 enum transport { TCP, IPC, TLS };
 
+static char pin[TLS_PIN_MAX]; /* of the keys of this run */
+
 struct program {
     struct net net;   /* what the suite uses */
-    struct net plain; /* net_nng's own */
+    struct net plain; /* net_os's own */
     struct loop *loop;
     const char *folder;
 };
@@ -32,13 +33,12 @@ struct real_world {
     char url[128];
 };
 
-/* The suite knows nothing of TLS: whoever listens or dials in this world gets its files so. The
- * certificate is made out to localhost. */
+/* The suite knows nothing of TLS: whoever listens or dials in this world gets its keys so. */
 static int tls_dial(void *self, const char *url, struct net_dialer **ret, struct error *err)
 {
     struct program *p = self;
-    char full[NET_URL_MAX];
-    snprintf(full, sizeof(full), "%s?ca=%s/cert.pem", url, p->folder);
+    char full[NET_ADDRESS_MAX];
+    snprintf(full, sizeof(full), "%s?pin=%s&key=%s/node.pem", url, pin, p->folder);
     return p->plain.dial(p->plain.self, full, ret, err);
 }
 
@@ -46,8 +46,8 @@ static int tls_listen(void *self, const char *url, int max_in_flight, net_reques
                       net_gone_fn on_gone, void *arg, struct net_listener **ret, struct error *err)
 {
     struct program *p = self;
-    char full[NET_URL_MAX];
-    snprintf(full, sizeof(full), "%s?cert=%s/both.pem", url, p->folder);
+    char full[NET_ADDRESS_MAX];
+    snprintf(full, sizeof(full), "%s?key=%s/server.pem", url, p->folder);
     return p->plain.listen(p->plain.self, full, max_in_flight, on_request, on_gone, arg, ret, err);
 }
 
@@ -59,7 +59,7 @@ static int real_program(void *self, struct net **ret_net, struct loop **ret_loop
     struct program *p = &w->programs[w->program_count];
     int rc = loop_new(&p->loop, NULL);
     if (rc == 0)
-        rc = net_nng_init(&p->plain, p->loop, NULL);
+        rc = net_os_init(&p->plain, p->loop, NULL);
     if (rc != 0)
         return rc;
     p->folder = w->folder;
@@ -86,7 +86,7 @@ static const char *real_place(void *self)
         snprintf(w->url, sizeof(w->url), "ipc://%s/%d.sock", w->folder, w->places++);
         break;
     case TLS:
-        snprintf(w->url, sizeof(w->url), "tls+tcp://localhost:0");
+        snprintf(w->url, sizeof(w->url), "tls+tcp://127.0.0.1:0");
         break;
     }
     return w->url;
@@ -118,27 +118,33 @@ static int run(const char *name, enum transport transport, const char *folder)
     struct net_world world = {name, w, real_program, real_place, real_turn};
     int failed = net_suite_run(&world);
     for (int i = 0; i < w->program_count; i++) {
-        net_nng_fini(&w->programs[i].plain);
+        net_os_fini(&w->programs[i].plain);
         loop_free(w->programs[i].loop);
     }
     free(w);
     return failed;
 }
 
-/* False if there is no openssl to make it with. */
-static bool make_certificate(const char *folder)
+static void make_keys(const char *folder)
 {
-    char command[512];
-    snprintf(command, sizeof(command),
-             "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem "
-             "-days 2 -subj /CN=localhost >/dev/null 2>&1 && cat cert.pem key.pem >both.pem",
-             folder);
-    return system(command) == 0;
+    char cluster[128], server[128], node[128];
+    struct error err;
+    struct tls_facts facts;
+    snprintf(cluster, sizeof(cluster), "%s/cluster.pem", folder);
+    snprintf(server, sizeof(server), "%s/server.pem", folder);
+    snprintf(node, sizeof(node), "%s/node.pem", folder);
+    if (tls_make_cluster_key(cluster, NULL, &err) != 0 ||
+        tls_make_server_key(server, cluster, &err) != 0 ||
+        tls_make_node_key(node, "node", &err) != 0 || tls_read_facts(server, &facts, &err) != 0) {
+        printf("keys: %s\n", err.text);
+        _exit(1);
+    }
+    snprintf(pin, sizeof(pin), "%s", facts.signer);
 }
 
 static void remove_folder(const char *folder)
 {
-    static const char *const names[] = {"key.pem", "cert.pem", "both.pem"};
+    static const char *const names[] = {"cluster.pem", "server.pem", "node.pem"};
     char path[128];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
@@ -151,21 +157,15 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     char folder[] = "/tmp/muster-net-XXXXXX";
     if (!mkdtemp(folder)) {
         perror("mkdtemp");
         return 1;
     }
-    bool tls = argc > 1 && strcmp(argv[1], "tls") == 0;
-    int failed = 0;
-    if (!tls)
-        failed = run("nng tcp", TCP, folder) + run("nng ipc", IPC, folder);
-    else if (make_certificate(folder))
-        failed = run("nng tls", TLS, folder);
-    else
-        printf("SKIPPED  nng tls: openssl could not make a certificate\n");
+    make_keys(folder);
+    int failed = run("tcp", TCP, folder) + run("ipc", IPC, folder) + run("tls", TLS, folder);
     remove_folder(folder);
     if (failed)
         printf("%d failed\n", failed);

@@ -201,6 +201,7 @@ static void same_job(const struct job *a, const struct job *b)
         job->waiting = false;
         job->slots_used = 0;
         job->tenant = NULL;
+        job->spec_bytes = 0;
         job->begun = job->flexible = NULL;
         memset(&job->timer, 0, sizeof job->timer);
         job->tokens_per_second = 0;

@@ -27,7 +27,7 @@ void __wrap_strategy_ready(struct strategy *st, int index)
     const struct param *param = &st->model->params[index];
     spoiler->passes += index == FIRST;
     if (index == FIRST)
-        snprintf(spoiler->first, sizeof(spoiler->first), "of %s", param->name);
+        snprintf(spoiler->first, sizeof(spoiler->first), "of parameter %s", param->name);
     /* SECOND is announced before. */
     bool now = spoiler->passes == SPOILED_STEP - (index == SECOND);
     if (spoiler->value != 0 && now && (index == FIRST || index == SECOND))

@@ -2,8 +2,10 @@
  * step is the mean over what was given.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
@@ -11,7 +13,8 @@
 #include "tests/numeric/train/toy.h"
 
 enum { RANKS = 3, PARAMS = 2, COUNT = 40 * 30 + 50, BATCHES_MAX = 16 };
-enum { UPDATE = 6 }; /* roundings: a sum over the ranks, the mean, the step */
+enum { UPDATE = 6 };                 /* roundings: a sum over the ranks, the mean, the step */
+enum { LOOKS = 3, LOOK_LENGTH = 2 }; /* batches of an evaluation, of a sample for each rank */
 
 static const struct wk_buffer buffers[PARAMS] = {
     {.name = "matrix", .dims = 2, .shape = {40, 30}},
@@ -25,6 +28,11 @@ struct scene {
     double weight[RANKS]; /* of each of its batches */
     bool no_announcements;
     int leaves, leaves_at; /* a rank that vanishes after so many steps; leaves_at 0: none */
+    /* Each step evaluates; in the one after `disturbed_at` rank 1 does this before the last batch
+     * of its evaluation, which the others have begun: */
+    void (*disturb)(struct fake_cluster *);
+    int disturbed_at;
+    atomic_int on_last;
     /* Results: */
     float weights[RANKS][COUNT];
     double losses[RANKS][BATCHES_MAX + 1];
@@ -35,6 +43,7 @@ struct scene {
 struct rank {
     struct scene *scene;
     struct session *session;
+    struct fake_cluster *cluster;
     int id;
 };
 
@@ -67,8 +76,28 @@ static void passes(const struct rank *r, struct wk_model *model, int batch)
         wk_grad_ready(model, p);
 }
 
+/* Between wk_join and the passes: an evaluation inside the step. */
+static void evaluate(struct rank *r, struct wk_context *ctx, struct wk_loader *held_out)
+{
+    struct scene *scene = r->scene;
+    bool disturbed = scene->disturb && wk_steps(ctx) == scene->disturbed_at;
+    struct wk_batch batch;
+    for (int seen = 0;; seen++) {
+        bool last = disturbed && seen == LOOKS - 1 && ctx->generation == 1;
+        while (last && r->id == 1 && atomic_load(&scene->on_last) < RANKS - 1)
+            usleep(1000);
+        if (last && r->id == 1)
+            scene->disturb(r->cluster);
+        if (!wk_next(held_out, &batch))
+            return;
+        if (last && r->id != 1)
+            atomic_fetch_add(&scene->on_last, 1);
+        (void)wk_batch_mean(ctx, &batch, 1);
+    }
+}
+
 static void loop(struct rank *r, struct wk_context *ctx, struct wk_model *model,
-                 struct wk_optimizer *optimizer)
+                 struct wk_optimizer *optimizer, struct wk_loader *held_out)
 {
     struct scene *scene = r->scene;
     int next = 0, taken = 0;
@@ -76,6 +105,8 @@ static void loop(struct rank *r, struct wk_context *ctx, struct wk_model *model,
         int64_t before = wk_steps(ctx);
         if (scene->leaves_at && r->id == scene->leaves && before == scene->leaves_at)
             return;
+        if (scene->disturb)
+            evaluate(r, ctx, held_out);
         if (next < scene->batches[r->id])
             passes(r, model, next++);
         wk_backward(model);
@@ -83,7 +114,7 @@ static void loop(struct rank *r, struct wk_context *ctx, struct wk_model *model,
         if (wk_steps(ctx) > before) {
             taken = next;
             scene->losses[r->id][wk_steps(ctx)] = wk_loss(ctx);
-        } else if (scene->leaves_at) {
+        } else if (scene->leaves_at || scene->disturb) {
             next = taken; /* that step was lost: give its data again */
         }
     }
@@ -108,12 +139,21 @@ static void *run_rank(void *arg)
     struct wk_context *ctx;
     struct wk_model *model;
     struct wk_optimizer *optimizer;
+    struct wk_source *source;
+    struct wk_loader *held_out;
     CHECK(context_open(&options, &seams, &ctx) == 0);
+    CHECK(wk_source_bytes(ctx, "held out", 1 + RANKS * LOOK_LENGTH, &source) == 0);
+    struct wk_loader_options look = {.source = source,
+                                     .length = LOOK_LENGTH,
+                                     .batch = RANKS,
+                                     .batches = LOOKS,
+                                     .evaluation = true};
     CHECK(wk_custom_new(buffers, PARAMS, &model) == 0 && wk_sgd_new(&sgd, &optimizer) == 0);
-    if (wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer)))
+    CHECK(wk_loader_new(ctx, &look, &held_out) == 0);
+    if (wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer), WK_OBJECT(held_out)))
         fprintf(stderr, "%s\n", wk_last_error(ctx));
     CHECK(wk_status(ctx) == 0);
-    loop(r, ctx, model, optimizer);
+    loop(r, ctx, model, optimizer, held_out);
     scene->status[r->id] = wk_status(ctx);
     scene->steps[r->id] = wk_steps(ctx);
     if (!wk_status(ctx) && !(scene->leaves_at && r->id == scene->leaves)) {
@@ -123,6 +163,8 @@ static void *run_rank(void *arg)
                counts[1] * sizeof(float));
     }
     wk_close(ctx);
+    wk_loader_free(held_out);
+    wk_source_free(source);
     wk_optimizer_free(optimizer);
     wk_model_free(model);
     return NULL;
@@ -142,7 +184,7 @@ static void run(struct scene *scene)
     cluster.on_lost = others_go_on;
     fake_form(&cluster, (const int[]){0, 1, 2}, RANKS);
     for (int i = 0; i < RANKS; i++) {
-        ranks[i] = (struct rank){scene, fake_session(&cluster, i), i};
+        ranks[i] = (struct rank){scene, fake_session(&cluster, i), &cluster, i};
         pthread_create(&threads[i], NULL, run_rank, &ranks[i]);
     }
     for (int i = 0; i < RANKS; i++)
@@ -244,6 +286,51 @@ static void a_lost_rank_ends_nothing(void)
             CHECK(fabs((double)scene.weights[r][i] - weights[i]) <
                   rounding_bound(BATCHES_MAX * UPDATE));
     }
+}
+
+static void stop_rank_1(struct fake_cluster *cluster)
+{
+    fake_stop_one(cluster, 1);
+    fake_form(cluster, (const int[]){0, 2}, 2);
+}
+
+static void renew(struct fake_cluster *cluster)
+{
+    fake_form(cluster, (const int[]){0, 1, 2}, RANKS);
+}
+
+/* The others are in the sums of a batch that rank 1 never sees. Rank 1 leaves the step with the
+ * evaluation, and the others begin the step again without it. */
+static void a_stop_heard_in_an_evaluation_inside_a_step(void)
+{
+    static double weights[COUNT], losses[BATCHES_MAX + 1];
+    struct scene whole = {.batches = {8, 3, 6}, .weight = {1, 1, 1}};
+    struct scene scene = {.strategy = "ddp",
+                          .batches = {8, 8, 6},
+                          .weight = {1, 1, 1},
+                          .disturb = stop_rank_1,
+                          .disturbed_at = 3};
+    int64_t steps = reference(&whole, 1, weights, losses);
+    run(&scene);
+    CHECK(scene.status[1] == WK_ESTOPPED && scene.steps[1] == 3);
+    for (int r = 0; r < RANKS; r += 2) {
+        CHECK(scene.status[r] == 0 && scene.steps[r] == steps);
+        CHECK(scene.given[r] == scene.batches[r]);
+        for (size_t i = 0; i < COUNT; i++)
+            CHECK(fabs((double)scene.weights[r][i] - weights[i]) <
+                  rounding_bound(BATCHES_MAX * UPDATE));
+    }
+}
+
+/* Likewise; rank 1 stays. */
+static void a_generation_heard_of_in_an_evaluation_inside_a_step(void)
+{
+    struct scene scene = {.strategy = "ddp",
+                          .batches = {8, 8, 6},
+                          .weight = {1, 1, 1},
+                          .disturb = renew,
+                          .disturbed_at = 3};
+    compare(&scene, 1);
 }
 
 /* One sequence of samples for all ranks, cut by wk_split before wk_join is called. */
@@ -402,6 +489,8 @@ int main(int argc, char **argv)
         CHECK_CASE(weights_are_those_of_samples),
         CHECK_CASE(a_window_that_data_ends_in_is_a_mean_over_what_came),
         CHECK_CASE(a_lost_rank_ends_nothing),
+        CHECK_CASE(a_stop_heard_in_an_evaluation_inside_a_step),
+        CHECK_CASE(a_generation_heard_of_in_an_evaluation_inside_a_step),
         CHECK_CASE(shares_taken_before_the_world_changed_are_never_used),
         {0},
     };

@@ -14,7 +14,7 @@
 #include "tests/numeric/train/ranked.h"
 
 enum { RANKS = 3, LENGTH = 4, SAMPLES = 22, BATCH = 5, EPOCHS = 4, BYTES = 256, VALUES = 2 };
-enum { SETTINGS = 5, STEPS_MAX = EPOCHS * 5, HELD_OUT = 2, OWN_SAMPLES = 7 };
+enum { SETTINGS = 5, STEPS_MAX = EPOCHS * 5, HELD_OUT = 2, OWN_SAMPLES = 7, SECOND_BATCH = 4 };
 
 struct scene {
     const char *strategy, *precision, *accumulation;
@@ -23,10 +23,13 @@ struct scene {
     bool means;  /* else each rank divides by the batch's denominator */
     bool joins;  /* data of the program's own: OWN_SAMPLES, dealt by wk_split */
     bool beside; /* a loader that is asked before each of its passes */
+    bool two;    /* models, each with a loader and an optimizer of its own */
     char path[256];
     /* Of rank 0: */
     float weights[BYTES * VALUES];
     double losses[STEPS_MAX + 1], held_out[STEPS_MAX + 1];
+    float second_weights[BYTES * VALUES];
+    double second_losses[STEPS_MAX + 1];
     int64_t steps;
 };
 
@@ -170,11 +173,56 @@ static void train_joined(struct rank *rank, struct wk_context *ctx)
         memcpy(scene->weights, rank->data[0], sizeof(scene->weights));
 }
 
+/* The divisor of a pass over `batch`: its loss is a mean over the share, or a part of the batch's.
+ */
+static double divisor(const struct scene *scene, const struct wk_batch *batch)
+{
+    return scene->means ? (double)(batch->samples * batch->length) : batch->denominator;
+}
+
+/* The second model's batch is asked for while the sums of the first one's gradients are on their
+ * way, and has other shares. */
+static void train_two(struct rank *rank, struct wk_context *ctx)
+{
+    struct scene *scene = rank->scene;
+    struct rank other = {.scene = scene};
+    struct wk_loader_options deal = {.length = LENGTH, .batch = BATCH, .sequential = true};
+    struct wk_loader_options more = deal;
+    deal.epochs = EPOCHS;
+    more.batch = SECOND_BATCH;
+    struct wk_loader *loaders[] = {wk_loader_in(ctx, scene->path, &deal),
+                                   wk_loader_in(ctx, scene->path, &more)};
+    struct wk_model *models[] = {model_in(ctx, rank), model_in(ctx, &other)};
+    struct wk_optimizer *sgd[] = {wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.3}),
+                                  wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.2})};
+    for (int m = 0; m < 2; m++)
+        CHECK(wk_optimizer_over(sgd[m], models[m]) == 0);
+    CHECK(wk_prepare(ctx, NULL, 0) == 0);
+    for (struct wk_batch batch; wk_next(loaders[0], &batch);) {
+        CHECK(wk_set_loss(models[0], pass(rank, &batch, divisor(scene, &batch), true)) == 0);
+        CHECK(wk_backward(models[0]) == 0 && wk_next(loaders[1], &batch));
+        CHECK(wk_set_loss(models[1], pass(&other, &batch, divisor(scene, &batch), true)) == 0);
+        CHECK(wk_backward(models[1]) == 0 && wk_step(sgd[0]) == 0 && wk_step(sgd[1]) == 0);
+        if (!wk_step_taken(sgd[1]) || wk_rank(ctx) != 0)
+            continue;
+        scene->steps = wk_steps(ctx);
+        scene->losses[scene->steps] = wk_model_loss(models[0]);
+        scene->second_losses[scene->steps] = wk_model_loss(models[1]);
+    }
+    CHECK(wk_gather_parameters(models[0]) == 0 && wk_gather_parameters(models[1]) == 0);
+    if (wk_rank(ctx) == 0) {
+        memcpy(scene->weights, rank->data[0], sizeof(scene->weights));
+        memcpy(scene->second_weights, other.data[0], sizeof(scene->second_weights));
+    }
+}
+
 static void *rank_main(void *arg)
 {
     struct rank *rank = arg;
     struct wk_context *ctx = open_as(rank);
-    if (rank->scene->joins)
+    if (rank->scene->two)
+        train_two(rank, ctx);
+    else if (rank->scene->joins)
         train_joined(rank, ctx);
     else
         train(rank, ctx);
@@ -214,9 +262,12 @@ static void compare(const struct scene *a, const struct scene *b)
     CHECK(a->steps == b->steps && a->steps > 0);
     for (int i = 1; i <= a->steps; i++)
         CHECK(fabs(a->losses[i] - b->losses[i]) <= bound * fmax(1, fabs(b->losses[i])) &&
-              fabs(a->held_out[i] - b->held_out[i]) <= bound * fmax(1, fabs(b->held_out[i])));
+              fabs(a->held_out[i] - b->held_out[i]) <= bound * fmax(1, fabs(b->held_out[i])) &&
+              fabs(a->second_losses[i] - b->second_losses[i]) <=
+                  bound * fmax(1, fabs(b->second_losses[i])));
     for (int i = 0; i < BYTES * VALUES; i++)
-        CHECK(fabs((double)(a->weights[i] - b->weights[i])) <= bound);
+        CHECK(fabs((double)(a->weights[i] - b->weights[i])) <= bound &&
+              fabs((double)(a->second_weights[i] - b->second_weights[i])) <= bound);
 }
 
 static void everywhere(struct scene scene)
@@ -268,6 +319,12 @@ static void a_loader_beside_the_programs_data_does_not_weigh_them(void)
         (struct scene){.precision = "no", .accumulation = "1", .joins = true, .beside = true});
 }
 
+static void another_models_batch_leaves_sums_on_their_way_as_they_are(void)
+{
+    everywhere((struct scene){.precision = "no", .accumulation = "1", .two = true});
+    everywhere((struct scene){.precision = "no", .accumulation = "2", .two = true});
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -276,6 +333,7 @@ int main(int argc, char **argv)
         CHECK_CASE(in_narrow_types_too),
         CHECK_CASE(data_of_the_programs_own_is_weighed_by_its_samples),
         CHECK_CASE(a_loader_beside_the_programs_data_does_not_weigh_them),
+        CHECK_CASE(another_models_batch_leaves_sums_on_their_way_as_they_are),
         {0},
     };
     return check_all(cases, argc, argv);

@@ -286,9 +286,17 @@ static void a_disk_that_refuses_ends_training_no_sooner_but_is_no_success(void)
     tmpdir_remove(&dir);
 }
 
+/* So that none is left out because the one before it is still being written. */
+static bool wait_for_it(void *arg, struct wk_context *ctx)
+{
+    (void)arg;
+    wk_save_wait(ctx);
+    return false;
+}
+
 static struct toy short_run(const char *strategy, const char *dir, const char *resume_from)
 {
-    struct toy toy = {0};
+    struct toy toy = {.stepped = wait_for_it};
     toy_set(&toy, "strategy", strategy);
     toy_set(&toy, "total_steps", "8");
     toy_set(&toy, "checkpoint.dir", dir);
@@ -326,6 +334,40 @@ static void a_new_run_does_not_mix_with_an_old_one(void)
 {
     a_new_run_begins_in_a_folder_of_its_own("ddp");
     a_new_run_begins_in_a_folder_of_its_own("zero2");
+}
+
+static void spoil_step(const char *dir, int64_t step)
+{
+    char path[CHECKPOINT_PATH_MAX], shard[CHECKPOINT_PATH_MAX + 64];
+    CHECK(checkpoint_path(dir, step, path) == 0);
+    snprintf(shard, sizeof(shard), "%s/rank-00000-of-00001.safetensors", path);
+    spoil(shard);
+}
+
+static void what_is_said(const char *strategy)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct toy toy = short_run(strategy, dir.path, "latest");
+    CHECK(toy.exit_code == 0 && strstr(toy.notices, "has no checkpoint: begins at step 0"));
+    toy = short_run(strategy, dir.path, dir.path);
+    CHECK(toy.exit_code == WK_EXIT_CONFIG && strstr(toy.error, "such as step-00000008"));
+    spoil_step(dir.path, 8);
+    toy = short_run(strategy, dir.path, "latest");
+    CHECK(toy.exit_code == 0 && toy.losses[6] == 0 && toy.losses[7] > 0);
+    CHECK(strstr(toy.notices, "taking the one before it, step 6"));
+    CHECK(!strstr(toy.notices, "later checkpoints") && !strstr(toy.notices, "begins at step 0"));
+    spoil_step(dir.path, 8);
+    spoil_step(dir.path, 6);
+    toy = short_run(strategy, dir.path, "latest");
+    CHECK(toy.exit_code == 1 && strstr(toy.error, "none of the last 2 checkpoints can be loaded"));
+    CHECK(strstr(toy.error, "step-00000006") && strstr(toy.error, "digest differs"));
+    tmpdir_remove(&dir);
+}
+
+static void where_it_begins_is_said(void)
+{
+    what_is_said("ddp");
+    what_is_said("zero2");
 }
 
 static bool leave_after_6(void *arg, struct wk_context *ctx)
@@ -370,6 +412,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_damaged_only_checkpoint_is_an_error),
         CHECK_CASE(a_disk_that_refuses_ends_training_no_sooner_but_is_no_success),
         CHECK_CASE(a_new_run_does_not_mix_with_an_old_one),
+        CHECK_CASE(where_it_begins_is_said),
         CHECK_CASE(who_goes_back_keeps_what_it_writes),
         {0},
     };

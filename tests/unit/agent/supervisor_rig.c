@@ -74,14 +74,16 @@ static void on_output(void *arg, const struct worker_key *key)
 static void rig_open(struct rig *rig)
 {
     struct error err;
-    char path[80];
+    char path[80], work[80], tmp[80];
     const char *const argv[] = {SHIM_PROGRAM, NULL};
     (void)str_printf(path, sizeof(path), "%s/runs", rig->dir);
+    (void)str_printf(work, sizeof(work), "%s/work", rig->dir);
+    (void)str_printf(tmp, sizeof(tmp), "%s/tmp", rig->dir);
     struct launcher_shim_options options = {.dir = path,
+                                            .work_dir = work,
+                                            .tmp_dir = tmp,
+                                            .namespaces = rig->namespaces,
                                             .shim_argv = argv,
-                                            .change_user = rig->change_user,
-                                            .uid = rig->uid,
-                                            .gid = rig->gid,
                                             .home = rig->home};
     struct launcher_events events = {.arg = rig,
                                      .found = on_found,
@@ -119,9 +121,8 @@ void rig_restart(struct rig *rig)
 void rig_as_user(struct rig *rig, uid_t uid, gid_t gid)
 {
     cr_assert_eq(chmod(rig->dir, 0711), 0);
-    rig->change_user = true;
-    rig->uid = uid;
-    rig->gid = gid;
+    rig->as_user = true;
+    rig->user = (struct launch_user){.uid = uid, .gid = gid};
     rig_restart(rig);
 }
 
@@ -158,8 +159,10 @@ void rig_fini(struct rig *rig)
 
 int rig_launch(struct rig *rig, const struct launch *launch, struct error *err)
 {
+    struct launch own = *launch;
+    own.user = rig->as_user ? &rig->user : NULL;
     (void)rig_worker(rig, launch->key.uid);
-    return rig->launcher.start(rig->launcher.self, launch, err);
+    return rig->launcher.start(rig->launcher.self, &own, err);
 }
 
 struct rig_worker *rig_sh(struct rig *rig, uint64_t uid, const char *script)

@@ -23,9 +23,9 @@ struct rig_worker {
 
 struct rig {
     char dir[64];
-    bool change_user;
-    uid_t uid;
-    gid_t gid;
+    struct launch_user user; /* with as_user */
+    bool as_user;
+    struct namespaces namespaces; /* with as_user; at the next start */
     struct env env;
     struct loop *loop;
     struct launcher_shim *shims;

@@ -24,7 +24,7 @@ struct want {
 };
 
 struct stage {
-    char dir[64], url[96], hub[96], runs[96];
+    char dir[64], url[96], hub[96], runs[96], work[96], tmp[96];
     struct env env;
     struct loop *loop;
     struct launcher_shim *shims;
@@ -210,7 +210,8 @@ static void start_agent(struct stage *s)
     struct error err;
     const char *const argv[] = {SHIM_PROGRAM, NULL};
     const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
-    struct launcher_shim_options shims = {.dir = s->runs, .shim_argv = argv};
+    struct launcher_shim_options shims = {
+        .dir = s->runs, .work_dir = s->work, .tmp_dir = s->tmp, .shim_argv = argv};
     cr_assert_eq(launcher_shim_new(&shims, &s->env, s->loop, &s->shims, &err), 0);
     s->launcher = launcher_shim_face(s->shims);
     struct agent_options options = {
@@ -247,6 +248,8 @@ static void begin(void)
     (void)str_printf(s->url, sizeof(s->url), "ipc://%s/c.sock", s->dir);
     (void)str_printf(s->hub, sizeof(s->hub), "ipc://%s/hub.sock", s->dir);
     (void)str_printf(s->runs, sizeof(s->runs), "%s/runs", s->dir);
+    (void)str_printf(s->work, sizeof(s->work), "%s/work", s->dir);
+    (void)str_printf(s->tmp, sizeof(s->tmp), "%s/tmp", s->dir);
     cr_assert_eq(loop_new(&s->loop, &err), 0);
     cr_assert_eq(env_os_init(&s->env, s->loop, &err), 0);
     s->version = 1;
@@ -411,6 +414,9 @@ Test(agent, a_worker_says_hello_joins_and_progresses)
     sample.name = (char *)"loss", sample.value = 2.5;
     step.job = (char *)"job", step.uid = 1, step.generation = 1, step.step = 17;
     step.metrics = samples, step.n_metrics = 1;
+    Muster__Wait alone = MUSTER__WAIT__INIT; /* it waits, and cannot say for whom */
+    alone.waited_ms = 1;
+    step.wait = &alone;
     call(&progress, "Progress", &step.base);
     UNTIL(progress.done && status(1)->step == 17 && stage.metric == 2.5);
 

@@ -89,9 +89,11 @@ Test(environment, muster_names)
     a->resume_from = "/ckpt/step-00000200";
     struct built b = build(a, false);
     EXPECT(b, {"MUSTER_JOB", "gpt-1"}, {"MUSTER_UID", "7"}, {"MUSTER_GENERATION", "3"},
-           {"MUSTER_WORKER_SOCKET", "ipc:///d/hub.sock"}, {"MUSTER_WORKER_TOKEN", "mst_worker_x"},
-           {"MUSTER_CHECKPOINT_DIR", "/ckpt"}, {"MUSTER_CHECKPOINT_EVERY", "200 steps"},
-           {"MUSTER_CHECKPOINT_KEEP", "3"}, {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"});
+           {"MUSTER_WORKER_SOCKET", "ipc:///d/hub.sock"}, {"MUSTER_CHECKPOINT_DIR", "/ckpt"},
+           {"MUSTER_CHECKPOINT_EVERY", "200 steps"}, {"MUSTER_CHECKPOINT_KEEP", "3"},
+           {"MUSTER_RESUME_FROM", "/ckpt/step-00000200"});
+    for (const char *const *item = b.envp; *item; item++)
+        cr_expect_null(strstr(*item, a->token), "%s: its token is for a file", *item);
     assignment_release(a);
     arena_fini(&b.arena);
 }
@@ -210,8 +212,12 @@ Test(environment, job_comes_last_but_may_not_say_who_the_worker_is)
     EXPECT(b, {"HOME", "/data"}, {"OMP_NUM_THREADS", "1"}, {"X_1", ""});
     arena_fini(&b.arena);
 
-    static const char *const refused[] = {"RANK", "MASTER_PORT", "MUSTER_WORKER_TOKEN",
-                                          "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"};
+    static const char *const refused[] = {"RANK",
+                                          "MASTER_PORT",
+                                          "MUSTER_WORKER_TOKEN",
+                                          "MUSTER_WORKER_TOKEN_FILE",
+                                          "CUDA_VISIBLE_DEVICES",
+                                          "TORCHELASTIC_RUN_ID"};
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         struct named_value one = {refused[i], "1"};
         a->env = &one, a->env_count = 1;

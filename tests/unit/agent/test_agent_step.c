@@ -736,6 +736,22 @@ Test(agent_step, a_found_worker_may_speak_before_the_coordinator_does)
     story_end(&s);
 }
 
+Test(agent_step, a_token_says_whose_it_is)
+{
+    struct story s = story_begin();
+    struct worker_key key;
+    cr_expect_eq(agent_core_identify(s.core, "token-1-1", &key, NULL), E_UNAVAILABLE);
+    joined(&s);
+    cr_expect_eq(agent_core_identify(s.core, "token-1-1", &key, NULL), 0);
+    cr_expect_eq(key.uid, 1);
+    cr_expect_eq(agent_core_identify(s.core, "token-2-1", &key, NULL), E_UNAUTHENTICATED);
+    cr_expect_eq(agent_core_identify(s.core, "", &key, NULL), E_UNAUTHENTICATED);
+    desire(&s, &(struct want){.uid = 1, .generation = 2}, 1);
+    cr_expect_eq(agent_core_identify(s.core, "token-1-1", &key, NULL), 0);
+    cr_expect_eq(agent_core_identify(s.core, "token-1-2", &key, NULL), 0);
+    story_end(&s);
+}
+
 Test(agent_step, there_is_a_limit_to_workers)
 {
     struct story s = story_begin();

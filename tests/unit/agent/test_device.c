@@ -9,14 +9,6 @@
 #include "agent/device/inventory.h"
 #include "agent/device/nvml.h"
 
-static const char *label(const struct inventory *inventory, const char *key)
-{
-    for (int i = 0; i < inventory->labels_count; i++)
-        if (strcmp(inventory->labels[i].key, key) == 0)
-            return inventory->labels[i].value;
-    return NULL;
-}
-
 Test(inventory, of_this_machine)
 {
     struct inventory inventory;
@@ -26,10 +18,10 @@ Test(inventory, of_this_machine)
     cr_expect_leq(inventory.cpus, (double)sysconf(_SC_NPROCESSORS_CONF));
     cr_expect_gt(inventory.memory_bytes, 16 << 20);
     cr_expect_geq(inventory.slots, 1);
-    cr_expect_str_eq(label(&inventory, "os"), "linux");
-    cr_expect_not_null(label(&inventory, "hostname"));
-    cr_expect_not_null(label(&inventory, "arch"));
-    cr_expect_eq(label(&inventory, "gpu.model") != NULL, inventory.gpus_count > 0);
+    cr_expect_str_eq(inventory_label_value(&inventory, "os"), "linux");
+    cr_expect_not_null(inventory_label_value(&inventory, "hostname"));
+    cr_expect_not_null(inventory_label_value(&inventory, "arch"));
+    cr_expect_eq(inventory_label_value(&inventory, "gpu.model") != NULL, inventory.gpus_count > 0);
     if (inventory.gpus_count)
         cr_expect_eq((int)inventory.slots, inventory.gpus_count);
 }
@@ -57,7 +49,7 @@ Test(inventory, gpus_become_slots_and_a_label)
     cr_expect_str_eq(inventory.gpus[1].uuid, "GPU-1");
     cr_expect_str_eq(inventory.gpus[1].model, "NVIDIA H200");
     cr_expect_eq(inventory.gpus[1].memory_bytes, 150ull << 30);
-    cr_expect_str_eq(label(&inventory, "gpu.model"), "H200");
+    cr_expect_str_eq(inventory_label_value(&inventory, "gpu.model"), "H200");
 }
 
 Test(inventory, labels_are_sorted_replaced_and_bounded)
@@ -69,7 +61,7 @@ Test(inventory, labels_are_sorted_replaced_and_bounded)
     cr_assert_eq(inventory_label(&inventory, "rack", "c", &err), 0);
     cr_expect_eq(inventory.labels_count, 2);
     cr_expect_str_eq(inventory.labels[0].key, "gpu");
-    cr_expect_str_eq(label(&inventory, "rack"), "c");
+    cr_expect_str_eq(inventory_label_value(&inventory, "rack"), "c");
     char key[80];
     memset(key, 'k', 64);
     key[64] = '\0';

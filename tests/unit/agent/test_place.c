@@ -57,34 +57,17 @@ Test(place, address_leads_to_the_coordinator)
 Test(place, secrets_of_the_agent_are_not_inherited)
 {
     struct arena arena = {0};
-    struct place_user self = {0};
     setenv("MUSTER_TOKEN", "secret", 1);
     setenv("PATH", "/bin", 1);
     setenv("HOME", "/home/me", 1);
-    const char *const *envp = place_environment(&self, &arena);
+    const char *const *envp = place_environment(false, &arena);
     cr_expect_str_eq(environment_get(envp, "PATH"), "/bin");
     cr_expect_str_eq(environment_get(envp, "HOME"), "/home/me");
     cr_expect_null(environment_get(envp, "MUSTER_TOKEN"));
-    struct place_user other = {.change = true, .name = "n", .home = "/h", .shell = "/s"};
     setenv("LD_LIBRARY_PATH", "/x", 1);
-    envp = place_environment(&other, &arena);
-    cr_expect_str_eq(environment_get(envp, "HOME"), "/h");
-    cr_expect_str_eq(environment_get(envp, "USER"), "n");
+    envp = place_environment(true, &arena);
+    cr_expect_str_eq(environment_get(envp, "PATH"), "/bin");
+    cr_expect_null(environment_get(envp, "HOME"));
     cr_expect_null(environment_get(envp, "LD_LIBRARY_PATH"));
-    arena_fini(&arena);
-}
-
-Test(place, users)
-{
-    struct arena arena = {0};
-    struct place_user user;
-    struct error err;
-    cr_expect_eq(place_user("no-such-user-here", &arena, &user, &err), E_NOT_FOUND);
-    if (geteuid() == 0) {
-        cr_assert_eq(place_user("nobody", &arena, &user, &err), 0, "%s", err.text);
-        cr_expect(user.change && user.uid != 0);
-    } else {
-        cr_expect_eq(place_user("root", &arena, &user, &err), E_PERMISSION_DENIED);
-    }
     arena_fini(&arena);
 }

@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "agent/supervisor/rundir.h"
+#include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "tests/lib/tmpdir.h"
 
 static struct tmpdir folder;
 static struct disk real, disk;
 static struct rundir dir;
+static char work[RUNDIR_PATH_MAX];
 static char durable[256]; /* names of files that were written so that a crash leaves them */
 
 static int note_durable(void *self, const char *path, const void *data, size_t size, int mode,
@@ -25,19 +27,18 @@ static int note_durable(void *self, const char *path, const void *data, size_t s
     return real.write_file(self, path, data, size, mode, err);
 }
 
-static const struct run_launch how = {
-    .launch = {.key = {.job = "j7", .uid = 3},
-               .generation = 5,
-               .rank = 2,
-               .argv = (const char *const[]){"/bin/echo", "a b", NULL},
-               .envp = (const char *const[]){"A=1", "B=", NULL},
-               .workdir = "/w",
-               .memory_bytes = UINT64_C(3) << 40,
-               .cores = "0-3,8",
-               .master_port = 29400,
-               .master_addr = "10.0.0.1"},
-    .uid = 1001,
-    .gid = 1002};
+static struct launch_user user = {.groups = {1003, 1004}, .groups_count = 2};
+static struct run_launch how = {.launch = {.key = {.job = "j7", .uid = 3},
+                                           .generation = 5,
+                                           .rank = 2,
+                                           .argv = (const char *const[]){"/bin/echo", "a b", NULL},
+                                           .envp = (const char *const[]){"A=1", "B=", NULL},
+                                           .workdir = "/w",
+                                           .memory_bytes = UINT64_C(3) << 40,
+                                           .cores = "0-3,8",
+                                           .user = &user,
+                                           .master_port = 29400,
+                                           .master_addr = "10.0.0.1"}};
 
 static void begin(void)
 {
@@ -46,6 +47,10 @@ static void begin(void)
     disk.write_file = note_durable;
     durable[0] = 0;
     cr_assert_eq(rundir_init(&dir, &disk, tmpdir_path(&folder, "j7.3"), NULL), 0);
+    (void)str_copy(work, sizeof(work), tmpdir_path(&folder, "work"));
+    how.work = work;
+    user.uid = geteuid();
+    user.gid = getegid();
     cr_assert_eq(rundir_create(&dir, &how, NULL), 0);
 }
 
@@ -79,10 +84,12 @@ Test(rundir, a_launch_comes_back_and_is_made_once)
     }
     cr_expect(!b->argv[2] && !b->envp[2]);
     cr_expect_str_eq(b->workdir, a->workdir);
+    cr_expect_str_eq(back.work, work);
     cr_expect_str_eq(b->cores, a->cores);
     cr_expect_str_eq(b->master_addr, a->master_addr);
     cr_expect(b->memory_bytes == a->memory_bytes && b->master_port == a->master_port);
-    cr_expect(!back.change_user && back.uid == how.uid && back.gid == how.gid);
+    cr_expect(b->user && b->user->uid == user.uid && b->user->gid == user.gid);
+    cr_expect(b->user->groups_count == 2 && b->user->groups[1] == 1004);
     cr_expect_eq(rundir_create(&dir, &how, NULL), E_ALREADY_EXISTS);
     arena_fini(&arena);
 }
@@ -99,16 +106,17 @@ Test(rundir, the_first_claim_counts_and_leaves_nothing_else)
     cr_expect(back.pid == 11 && back.start_ticks == 12);
     cr_expect_str_eq(back.boot, "b");
     cr_assert_eq(real.list(real.self, dir.path, &names, NULL), 0);
-    static const char *const there[] = {"launch.json", "shim.json", "work"};
-    for (int i = 0; i < 3; i++)
+    static const char *const there[] = {"launch.json", "shim.json"};
+    for (int i = 0; i < 2; i++)
         cr_expect(names[i] && strcmp(names[i], there[i]) == 0, "%s", names[i]);
-    cr_expect_null(names[3]);
+    cr_expect_null(names[2]);
     free(names);
 }
 
 Test(rundir, records_come_back)
 {
-    struct run_worker worker = {{31, 32, "b"}, "/cg", "no such program", 127}, worker_back = {0};
+    struct run_worker worker = {{31, 32, "b"}, "/cg", "/pids", "no such program", 127},
+                      worker_back = {0};
     struct worker_exit exit = {7, 9, true, true, 1234, "killed", "last\nwords\n"}, exit_back = {0};
     struct worker_memory memory = {.aware = true, .generation = 4, .step = 8, .total_steps = 9},
                          memory_back = {0};
@@ -160,7 +168,8 @@ Test(rundir, secrets_are_for_the_agent_alone)
     cr_expect_eq(mode_of("launch.json"), 0600);
     cr_expect_eq(mode_of("memory.json"), 0600);
     cr_expect_eq(mode_of("worker.json"), 0600);
-    cr_expect_eq(mode_of("work"), 0700);
+    cr_expect_eq(mode_of(""), 0700);
+    cr_expect_eq(mode_of("../work"), 0700);
 }
 
 Test(rundir, names_are_plain_files_of_one_worker)

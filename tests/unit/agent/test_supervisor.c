@@ -62,6 +62,13 @@ static int64_t number_of(uint64_t uid, const char *name)
     return number;
 }
 
+static const char *work_of(uint64_t uid)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/work/job.%d", rig.dir, (int)uid);
+    return path;
+}
+
 static struct rundir dir_of(uint64_t uid)
 {
     struct rundir dir;
@@ -189,6 +196,12 @@ Test(supervisor, files_of_a_worker_are_its_agents_alone)
         cr_assert_eq(stat(path, &status), 0, "%s", path);
         cr_expect_eq(status.st_mode & 0777, 0600, "%s: %o", files[i], status.st_mode);
     }
+    static const char *const folders[] = {"runs", "runs/job.1", "work/job.1"};
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", rig.dir, folders[i]);
+        cr_assert_eq(stat(path, &status), 0, "%s", path);
+        cr_expect_eq(status.st_mode & 0777, 0700, "%s: %o", folders[i], status.st_mode);
+    }
 }
 
 Test(supervisor, a_signal_is_named)
@@ -202,7 +215,8 @@ Test(supervisor, a_signal_is_named)
 Test(supervisor, death_by_memory_is_told_from_other_deaths)
 {
     struct cgroup probe;
-    cgroup_create(&rig.home, "test-probe", 64 << 20, &probe);
+    struct cgroup_limits limits = {.memory_bytes = 64 << 20};
+    cgroup_create(&rig.home, "test-probe", &limits, &probe);
     cgroup_remove(&probe);
     if (probe.kind == CGROUP_NONE || probe.why[0]) {
         fprintf(stderr, "SKIPPED: %s\n", probe.why);
@@ -291,7 +305,7 @@ Test(supervisor, a_shim_stays_whatever_its_terminal_says)
     kill(shim_of(1), SIGHUP);
     kill(shim_of(1), SIGINT);
     rig_turn(&rig, 50);
-    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    snprintf(path, sizeof(path), "%s/work/job.1/go", rig.dir);
     fclose(fopen(path, "w"));
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 4, "%s", w->exit.text);
@@ -352,31 +366,26 @@ Test(supervisor, the_worker_inherits_nothing)
 static void expect_end_without_shim(bool found_again)
 {
     char token[64];
-    const char *const envp[] = {"PATH=/usr/bin:/bin", token, NULL};
+    const char *const envp[] = {"PATH=/usr/bin:/bin", NULL};
     const char *const argv[] = {"sh", "-c", LEAVE_CGROUP "setsid sleep 1000 & echo child=$!; wait",
                                 NULL};
     struct launch launch = {
-        .key = {.job = "job", .uid = 1}, .argv = argv, .envp = envp, .workdir = ""};
+        .key = {.job = "job", .uid = 1}, .argv = argv, .envp = envp, .token = token, .workdir = ""};
     struct error err;
-    /* another test's would end this one's orphans */
-    snprintf(token, sizeof(token), "MUSTER_WORKER_TOKEN=tok-%d", (int)getpid());
+    snprintf(token, sizeof(token), "tok-%d", (int)getpid());
     cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
     int64_t child = number_of(1, "child=");
     if (found_again)
         rig_restart(&rig);
     struct rig_worker *w = rig_worker(&rig, 1);
-    cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? strchr(token, '=') + 1 : "");
-    char longer[80];
-    const char *const other_envp[] = {"PATH=/usr/bin:/bin", longer, NULL};
-    snprintf(longer, sizeof(longer), "%s0", token);
-    launch.key.uid = 2;
-    launch.envp = other_envp;
+    cr_expect_str_eq(w->adopted.memory.tokens[0], found_again ? token : "");
+    launch.key.uid = 10;
     cr_assert_eq(rig_launch(&rig, &launch, &err), 0);
-    number_of(2, "child=");
+    number_of(10, "child=");
     kill(shim_of(1), SIGKILL);
     cr_assert(rig_until(&rig, &w->ended));
     rig_turn(&rig, 100);
-    cr_expect_not(rig_worker(&rig, 2)->ended, "whose token begins alike");
+    cr_expect_not(rig_worker(&rig, 10)->ended, "whose file's name ends alike");
     cr_expect(w->exit.lost);
     cr_expect_str_eq(w->exit.text, "its shim was killed, and the worker with it");
     for (int i = 0; i < 200 && (alive(w->pid) || alive(child)); i++)
@@ -420,7 +429,7 @@ Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
     cr_expect(alive(pid));
     rig_turn(&rig, 100);
     cr_expect_eq(w->outputs, 1, "what it wrote before is told of");
-    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    snprintf(path, sizeof(path), "%s/work/job.1/go", rig.dir);
     fclose(fopen(path, "w"));
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 4);
@@ -460,6 +469,7 @@ Test(supervisor, an_end_recorded_while_it_is_looked_for_is_not_missed)
 {
     const char *const argv[] = {"true", NULL};
     struct run_launch run = {
+        .work = work_of(1),
         .launch = {
             .key = {.job = "job", .uid = 1}, .argv = argv, .envp = rig_environment, .workdir = ""}};
     struct run_process gone = {.pid = 1 << 30};
@@ -519,6 +529,7 @@ Test(supervisor, a_shim_that_comes_too_late_starts_nothing)
     struct error err;
     const char *const argv[] = {"touch", "ran", NULL};
     struct run_launch run = {
+        .work = work_of(9),
         .launch = {
             .key = {.job = "job", .uid = 9}, .argv = argv, .envp = rig_environment, .workdir = ""}};
     snprintf(path, sizeof(path), "%s/runs/job.9", rig.dir);
@@ -529,7 +540,7 @@ Test(supervisor, a_shim_that_comes_too_late_starts_nothing)
     cr_assert(w->found && w->adopted.exited && w->adopted.exit.lost);
     snprintf(command, sizeof(command), "%s --dir %s 2>/dev/null", SHIM_PROGRAM, path);
     cr_expect_eq(WEXITSTATUS(system(command)), 1);
-    snprintf(path, sizeof(path), "%s/runs/job.9/work/ran", rig.dir);
+    snprintf(path, sizeof(path), "%s/work/job.9/ran", rig.dir);
     cr_expect_neq(access(path, F_OK), 0);
 }
 
@@ -664,35 +675,6 @@ Test(supervisor, a_flood_neither_stalls_the_worker_nor_fills_the_disk)
     cr_expect_eq(system(command), 0);
 }
 
-Test(supervisor, forgetting_leaves_nothing)
-{
-    char path[128];
-    struct rig_worker *w = rig_sh(&rig, 1, "mkdir -p a/b; touch a/b/c");
-    snprintf(path, sizeof(path), "%s/runs/job.1", rig.dir);
-    rig.launcher.forget(rig.launcher.self, &w->key);
-    cr_expect_eq(access(path, F_OK), 0, "a running worker is not forgotten");
-    cr_assert(rig_until(&rig, &w->ended));
-    rig.launcher.forget(rig.launcher.self, &w->key);
-    cr_expect_neq(access(path, F_OK), 0);
-}
-
-Test(supervisor, workers_run_as_the_user_they_are_to)
-{
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
-        return;
-    }
-    rig_as_user(&rig, 65534, 65533);
-    struct rig_worker *w = rig_sh(&rig, 1, "id -u; id -g; id -G; touch here && ls");
-    cr_assert(rig_until(&rig, &w->ended));
-    expect_output(1, "o 65534\no 65533\no 65533\no here\n");
-    w = rig_sh(&rig, 2, "cat ../launch.json >/dev/null 2>&1 || echo secret; sleep 1000");
-    cr_assert(rig_output_has(&rig, 2, "o secret"));
-    rig.launcher.terminate(rig.launcher.self, &w->key);
-    cr_assert(rig_until(&rig, &w->ended));
-    cr_expect_eq(w->exit.signal, SIGTERM);
-}
-
 static bool no_inotify;
 
 int __real_inotify_init1(int flags);
@@ -713,7 +695,7 @@ Test(supervisor, without_inotify_a_timer_looks)
         rig_turn(&rig, 10);
     cr_expect(w->started && w->outputs == 1);
     char path[128];
-    snprintf(path, sizeof(path), "%s/runs/job.1/work/go", rig.dir);
+    snprintf(path, sizeof(path), "%s/work/job.1/go", rig.dir);
     fclose(fopen(path, "w"));
     cr_expect(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 2);
@@ -750,6 +732,7 @@ Test(supervisor, what_another_agent_started_is_not_ours_to_forget)
 {
     const char *const argv[] = {"true", NULL};
     struct run_launch run = {
+        .work = work_of(1),
         .launch = {
             .key = {.job = "job", .uid = 1}, .argv = argv, .envp = rig_environment, .workdir = ""}};
     struct rundir dir = dir_of(1);
@@ -763,12 +746,43 @@ Test(supervisor, what_another_agent_started_is_not_ours_to_forget)
 Test(supervisor, a_cgroup_left_behind_is_taken_over)
 {
     struct cgroup left, own;
-    cgroup_create(&rig.home, "test-left", 0, &left);
-    cgroup_create(&rig.home, "test-left", 0, &own);
+    struct cgroup_limits limits = {.processes = 10};
+    cgroup_create(&rig.home, "test-left", &limits, &left);
+    cgroup_create(&rig.home, "test-left", &limits, &own);
+    cr_expect_str_eq(own.pids, left.pids);
     if (left.kind == CGROUP_NONE)
         fprintf(stderr, "SKIPPED: %s\n", left.why);
     cr_expect_eq(own.kind, left.kind, "%s", own.why);
     cgroup_remove(&own);
+    cr_expect_neq(access(left.path, F_OK), 0);
+    cr_expect(!left.pids[0] || access(left.pids, F_OK) != 0);
+}
+
+/* Review M13: a fork bomb took the machine with it. */
+Test(supervisor, a_worker_has_as_many_processes_as_it_may)
+{
+    if (!rig.home.pids[0]) {
+        fprintf(stderr, "SKIPPED: no pids controller\n");
+        return;
+    }
+    struct error err;
+    const char *const argv[] = {
+        "sh", "-c", "for i in $(seq 40); do sleep 100 & done; echo all of them=1; wait", NULL};
+    struct launch launch = {.key = {.job = "job", .uid = 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .processes = 20};
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    cr_assert(rig_until(&rig, &w->ended));
+    char *output = rig_output(&rig, 1);
+    cr_expect(strstr(output, "Cannot fork") && !strstr(output, "all of them"), "%s", output);
+    free(output);
+    launch.key.uid = 2;
+    launch.processes = 60;
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
+    cr_expect(rig_output_has(&rig, 2, "all of them=1"));
 }
 
 Test(supervisor, many_workers_leave_no_descriptor)

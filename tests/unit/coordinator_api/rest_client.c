@@ -121,7 +121,7 @@ int rest_request(struct http how)
     static char text[4 << 20];
     const char *with = how.token ? how.token : rest.token;
     int size = snprintf(text, sizeof text,
-                        "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s%s%s%s"
+                        "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s"
                         "Content-Length: %zu\r\n\r\n%s",
                         how.method, how.path, *with ? "Authorization: Bearer " : "", with,
                         *with ? "\r\n" : "", how.headers ? how.headers : "",
@@ -138,4 +138,19 @@ void rest_job_id(char ret[32])
     const char *at = strstr(rest.answer, "{\"id\":\"");
     cr_assert(at, "%s", rest.answer);
     cr_assert_eq(sscanf(at, "{\"id\":\"%31[^\"]", ret), 1);
+}
+
+void rest_log_in(const char *token, char ret_headers[512])
+{
+    char body[256], cookie[128], half[128];
+    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
+    struct http how = {"POST", "/v1/login", body,
+                       "X-Muster-Request: 1\r\nContent-Type: application/json\r\n", ""};
+    cr_assert_eq(rest_request(how), 200, "%s", rest.answer);
+    const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
+    const char *told = strstr(rest.answer, "{\"session\":\"");
+    cr_assert(set && sscanf(set, "Set-Cookie: muster_session=%127[^;]", cookie) == 1);
+    cr_assert(told && sscanf(told, "{\"session\":\"%127[^\"]", half) == 1, "%s", rest.answer);
+    snprintf(ret_headers, 512, "Cookie: theme=dark; muster_session=%s\r\nX-Muster-Session: %s\r\n",
+             cookie, half);
 }

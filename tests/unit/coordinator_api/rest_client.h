@@ -26,7 +26,9 @@ struct http {
     const char *token;   /* NULL = the admin's, "" = none */
 };
 int rest_request(struct http how); /* the status; -1 = no answer */
-int rest_status(void);             /* of rest.answer */
+/* Sign in with a token: the headers of the session it opens. */
+void rest_log_in(const char *token, char ret_headers[512]);
+int rest_status(void); /* of rest.answer */
 
 int rest_dial(void);
 void rest_send(int fd, const void *data, size_t size);

@@ -18,6 +18,22 @@ static const Muster__OverviewAnswer *overview(const char *token, uint32_t limit,
     return (const void *)answer->message;
 }
 
+static void allow_priority(const char *tenant, int64_t highest)
+{
+    struct answer answer;
+    Muster__Quota quota = MUSTER__QUOTA__INIT, *quotas[] = {&quota};
+    Muster__SetTenantRequest message = MUSTER__SET_TENANT_REQUEST__INIT;
+    quota.name = (char *)"priority";
+    quota.limit = highest;
+    message.name = (char *)tenant;
+    message.weight = 1;
+    message.quotas = quotas;
+    message.n_quotas = 1;
+    client(&world, "SetTenant", &message, &answer);
+    cr_assert(answer.message, "%s", answer.err.text);
+    answer_fini(&answer);
+}
+
 static void submit_with(const char *name, const char *priority, const char *token)
 {
     struct answer answer;
@@ -54,6 +70,7 @@ Test(overview, counts_what_two_hundred_newer_jobs_would_hide)
 Test(overview, the_queue_is_in_the_order_of_the_scheduler)
 {
     struct answer answer;
+    allow_priority("blue", 1000);
     submit_with("last", "low", made.blue);
     submit_with("urgent", "high", made.blue);
     const Muster__OverviewAnswer *got = overview(world.admin, 2, &answer);

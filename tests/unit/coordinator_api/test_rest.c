@@ -61,7 +61,7 @@ static void send_and_leave(const char *key)
     char text[512];
     int fd = rest_dial();
     int size = snprintf(text, sizeof text,
-                        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                         "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
                         rest.token, key, strlen(job_body), job_body);
     rest_send(fd, text, (size_t)size);
@@ -128,38 +128,61 @@ Test(rest, tokens_are_asked_for_and_told_apart)
     cr_assert_eq(rest_request((struct http){"GET", "/v1/version", .token = ""}), 200);
 }
 
-Test(rest, sessions_need_our_header_to_change_anything)
+/* What a page of ours sends with its login. */
+static const char form[] = "X-Muster-Request: 1\r\nContent-Type: application/json\r\n";
+
+static int sign_in(const char *token, const char *headers)
 {
-    char body[256], cookie[256], headers[512], value[128];
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", rest.token);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 200, "%s",
-                 rest.answer);
-    const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
-    cr_assert(set && strstr(set, "HttpOnly") && strstr(set, "SameSite=Strict"));
-    cr_assert_eq(sscanf(set, "Set-Cookie: muster_session=%127[^;]", value), 1);
-    snprintf(cookie, sizeof cookie, "Cookie: theme=dark; muster_session=%s\r\n", value);
-    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, cookie, ""}), 200, "%s",
-                 rest.answer);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, cookie, ""}), 403);
-    snprintf(headers, sizeof headers, "%sX-Muster-Request: 1\r\n", cookie);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, headers, ""}), 201);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", headers, ""}), 200);
-    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, cookie, ""}), 401);
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", rest.agent_token);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 403);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", "{}", .token = ""}), 400);
+    char body[256];
+    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
+    return rest_request((struct http){"POST", "/v1/login", body, headers, ""});
 }
 
-/* The header of a session that token opened. */
-static void log_in(const char *token, char ret_cookie[512])
+Test(rest, sessions_need_our_header_to_change_anything)
 {
-    char body[256], value[128];
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 200, "%s",
-                 rest.answer);
+    char session[512], headers[600];
+    rest_log_in(rest.token, session);
     const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
-    cr_assert(set && sscanf(set, "Set-Cookie: muster_session=%127[^;]", value) == 1);
-    snprintf(ret_cookie, 512, "Cookie: muster_session=%s\r\nX-Muster-Request: 1\r\n", value);
+    cr_assert(set && strstr(set, "HttpOnly") && strstr(set, "SameSite=Strict"));
+    cr_assert_not(strstr(set, "Secure"));
+    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 200, "%s",
+                 rest.answer);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, session, ""}), 403);
+    snprintf(headers, sizeof headers, "%sX-Muster-Request: 1\r\n", session);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, headers, ""}), 201);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", session, ""}), 403);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", headers, ""}), 200);
+    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 401);
+    cr_assert_eq(sign_in(rest.agent_token, form), 403);
+    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", "{}", form, ""}), 400);
+}
+
+Test(rest, neither_half_of_a_session_opens_anything_alone)
+{
+    char session[512];
+    rest_log_in(rest.token, session);
+    char *half = strstr(session, "X-Muster-Session");
+    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 200);
+    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, half, ""}), 401);
+    *half = 0; /* the same address and cookie were just answered: not to this one */
+    cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 401);
+}
+
+Test(rest, a_login_is_our_page_s_and_says_how_its_cookie_travels)
+{
+    cr_expect_eq(sign_in(rest.token, NULL), 403);
+    cr_expect_eq(sign_in(rest.token, "X-Muster-Request: 1\r\nContent-Type: text/plain\r\n"), 400);
+    cr_expect_eq(sign_in(rest.token, "X-Muster-Request: 1\r\nContent-Type: application/json\r\n"
+                                     "X-Forwarded-Proto: https\r\n"),
+                 200);
+    cr_expect(strstr(rest.answer, "; Secure"), "%s", rest.answer);
+}
+
+/* The headers of a session that token opened, with the one for changes. */
+static void log_in(const char *token, char ret_headers[512])
+{
+    rest_log_in(token, ret_headers);
+    strcat(ret_headers, "X-Muster-Request: 1\r\n");
 }
 
 static int read_with(const char *cookie)
@@ -211,11 +234,11 @@ Test(rest, garbage_harms_nobody)
     for (size_t i = 0; i < sizeof garbage; i++)
         garbage[i] = (char)rand();
     static const char *const texts[] = {
-        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
-        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"spec\"",
-        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        "GET /v1/jobs/%00%ff%2e%2e/%2fetc HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-        "GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"spec\"",
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        "GET /v1/jobs/%00%ff%2e%2e/%2fetc HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        "GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         "\r\n\r\n",
         "GET",
     };
@@ -247,7 +270,7 @@ Test(rest, deep_and_large_bodies_are_refused)
     memset(body, 'x', LARGE);
     int fd = rest_dial();
     int size = snprintf(head, sizeof head,
-                        "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                         "Connection: close\r\nContent-Length: %d\r\n\r\n",
                         rest.token, LARGE);
     rest_send(fd, head, (size_t)size);
@@ -264,7 +287,7 @@ static int open_stream(const char *path)
     char text[512];
     int fd = rest_dial();
     int size = snprintf(text, sizeof text,
-                        "GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+                        "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
                         "Authorization: Bearer %s\r\n\r\n",
                         path, rest.token);
     rest_send(fd, text, (size_t)size);

@@ -29,7 +29,10 @@ Test(rest_contract, a_body_says_nothing_else_than_its_address)
         }
     cr_assert_eq(post("/v1/nodes/n1:drain", "{\"action\":\"cordon\"}"), 400);
     cr_assert_eq(post("/v1/tenants", "{\"name\":\"t\",\"create\":false}"), 400);
-    cr_assert_eq(post("/v1/login", "{\"token\":\"x\",\"more\":1}"), 400);
+    cr_assert_eq(
+        rest_request((struct http){"POST", "/v1/login", "{\"token\":\"x\",\"more\":1}",
+                                   "X-Muster-Request: 1\r\nContent-Type: application/json\r\n"}),
+        400);
     cr_assert_eq(post("/v1/jobs/a:cancel", "{\"id\":\"a\",\"reason\":\"done\"}"), 200, "%s",
                  rest.answer);
 }

@@ -207,31 +207,21 @@ Test(rest_routes, answer_a_repeat_as_they_did_or_say_that_it_is_done)
 
 static int open_stream(const char *path, const char *cookie)
 {
-    char text[512];
+    char text[1024];
     int fd = rest_dial();
-    int size =
-        snprintf(text, sizeof text,
-                 "GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n%s\r\n", path, cookie);
+    int size = snprintf(text, sizeof text,
+                        "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n%s\r\n",
+                        path, cookie);
     rest_send(fd, text, (size_t)size);
     return fd;
-}
-
-static void log_in(char cookie[256])
-{
-    char body[256], value[128];
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", made.red);
-    cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 200);
-    const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
-    cr_assert(set && sscanf(set, "Set-Cookie: muster_session=%127[^;]", value) == 1);
-    snprintf(cookie, 256, "Cookie: muster_session=%s\r\n", value);
 }
 
 Test(rest_routes, streams_end_with_the_session_or_the_token_they_came_with)
 {
     static const char last_chunk[] = "\r\n0\r\n\r\n";
-    char cookie[256], other[256], headers[512];
-    log_in(cookie);
-    log_in(other);
+    char cookie[512], other[512], headers[600];
+    rest_log_in(made.red, cookie);
+    rest_log_in(made.red, other);
     int ends = open_stream("/v1/events?after=0", cookie);
     int stays = open_stream("/v1/events?after=0", other);
     rest_receive(ends, "\"kind\":\"job_state\"");

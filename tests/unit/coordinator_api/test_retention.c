@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/store/store_memory.h"
 #include "tests/unit/coordinator_api/world.h"
 
@@ -104,6 +105,29 @@ Test(retention, what_ended_long_ago_goes_and_numbers_are_not_given_out_again)
     cr_assert_str_eq(third, "j3");
 }
 
+Test(retention, a_wall_clock_that_jumps_makes_nothing_old)
+{
+    char first[32], second[32];
+    world.keep_ms = 3600000;
+    world_restart(&world);
+    submit("a", NULL, first);
+    cancel(first);
+    submit("a", NULL, second);
+    world_run(&world, 61000);
+    world.wall_ahead_ms = INT64_C(400) * 86400000;
+    world_run(&world, 61000);
+    cr_assert(known(first), "running");
+    world_restart(&world);
+    world_run(&world, 61000);
+    cr_assert(known(first), "over a start");
+    world.wall_ahead_ms = 0;
+    world_run(&world, 61000);
+    cr_assert(known(first), "and set right again");
+    world.now_ms += 2 * 3600000;
+    world_run(&world, 61000);
+    cr_assert_not(known(first), "ages are believed again after an hour");
+}
+
 Test(retention, output_that_a_crash_left_without_a_job_is_removed_after_a_start)
 {
     char orphan[128], owned[128], id[32];
@@ -152,4 +176,36 @@ Test(retention, what_ended_last_is_kept_however_long_it_ran)
     cr_assert(known(longest), "it has the lowest number and ended last");
     cr_assert(known(ids[2]));
     cr_assert(!known(ids[0]) && !known(ids[1]));
+}
+
+static double use_of(const char *tenant)
+{
+    return tenant_use(cluster_tenant(coordinator_cluster(world.coordinator), tenant), world.now_ms);
+}
+
+Test(retention, what_forgotten_jobs_used_stays_charged_over_restarts)
+{
+    enum { RAN = 2 };
+    char ids[RAN + 1][32];
+    world.keep_jobs = 1;
+    world_restart(&world);
+    for (int i = 0; i < RAN; i++) { /* each is cut short with its node's next life */
+        register_node_of(2 * (uint64_t)i + 1, 1);
+        submit("a", NULL, ids[i]);
+        world_run(&world, 4000);
+        cancel(ids[i]);
+        register_node_of(2 * (uint64_t)i + 2, 1);
+        world_run(&world, 70000);
+    }
+    submit("b", NULL, ids[RAN]);
+    cancel(ids[RAN]);
+    world_run(&world, 70000);
+    cr_assert(!known(ids[0]) && !known(ids[1]));
+    double use = use_of("default");
+    cr_assert_gt(use, 4e-5, "%g", use);
+    for (int life = 0; life < 2; life++) {
+        world_restart(&world);
+        world_run(&world, 1000);
+        cr_expect_float_eq(use_of("default"), use, 1e-8, "%.9f is %.9f", use, use_of("default"));
+    }
 }

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -402,9 +403,14 @@ Test(service, nodes_tell_what_each_job_uses)
     answer_fini(&second);
 }
 
-/* Worker 1 of the job has written a line and ended well; with `last` its agent says that there is
- * no more. */
-static void report_end(const char *job, uint64_t sequence, bool last)
+struct worker_end {
+    uint64_t uid;
+    int signal; /* 0 = it ended well */
+    bool last;  /* its agent says that there is no more */
+};
+
+/* A worker of the job has written a line and ended. */
+static void report_worker_end(const char *job, uint64_t sequence, const struct worker_end *end)
 {
     struct answer answer;
     Muster__Exit ended = MUSTER__EXIT__INIT;
@@ -416,14 +422,15 @@ static void report_end(const char *job, uint64_t sequence, bool last)
     Muster__LogChunk *chunks[] = {&chunk};
     Muster__NodeReport message = MUSTER__NODE_REPORT__INIT;
     worker.job = chunk.job = (char *)(uintptr_t)job;
-    worker.uid = chunk.uid = 1;
+    worker.uid = chunk.uid = end->uid;
     worker.pid = 4;
     worker.state = MUSTER__WORKER__STATE__exited;
     worker.exit = &ended;
+    ended.signal = end->signal;
     line.text = "bye";
     chunk.lines = lines;
     chunk.n_lines = 1;
-    chunk.last = last;
+    chunk.last = end->last;
     message.node = "n1";
     message.incarnation = 7;
     message.sequence = sequence;
@@ -433,6 +440,11 @@ static void report_end(const char *job, uint64_t sequence, bool last)
     message.n_logs = 1;
     agent(&world, "Report", &message, &answer);
     answer_fini(&answer);
+}
+
+static void report_end(const char *job, uint64_t sequence, bool last)
+{
+    report_worker_end(job, sequence, &(struct worker_end){.uid = 1, .last = last});
 }
 
 /* Milliseconds until a follower of the job hears that all is told. */
@@ -479,6 +491,20 @@ Test(service, followers_of_an_ended_job_are_let_go_once_all_its_output_is_there)
     cr_expect(ms > 200 && ms < 500, "an older agent does not say so: %lld ms", (long long)ms);
     answer_fini(&told);
     answer_fini(&silent);
+}
+
+Test(service, followers_wait_for_the_output_of_earlier_generations_too)
+{
+    struct answer submitted;
+    register_node(7);
+    submit("a", NULL, &submitted);
+    const char *id = ((Muster__Job *)submitted.message)->id;
+    report_worker_end(id, 1, &(struct worker_end){.uid = 1, .signal = SIGKILL});
+    report_worker_end(id, 2, &(struct worker_end){.uid = 2, .last = true});
+    int64_t ms = followed_until_ms(id);
+    cr_expect(ms > 200 && ms < 500, "the first worker's agent may have more: %lld ms",
+              (long long)ms);
+    answer_fini(&submitted);
 }
 
 static void report_lines(const char *job, uint64_t uid, uint64_t sequence, uint64_t offset)

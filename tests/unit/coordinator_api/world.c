@@ -23,7 +23,8 @@ static int64_t now_ms(void *self)
 
 static int64_t wall_ms(void *self)
 {
-    return 1700000000000 + ((struct world *)self)->now_ms;
+    const struct world *world = self;
+    return 1700000000000 + world->now_ms + world->wall_ahead_ms;
 }
 
 static void fill(void *self, void *bytes, size_t count)

@@ -26,6 +26,7 @@ struct world {
     struct coordinator *coordinator;
     int keep_jobs; /* of the next start; 0 = as usual */
     int64_t keep_ms;
+    int64_t wall_ahead_ms; /* a wall clock that was set wrongly */
     char admin[TOKEN_MAX], agent[TOKEN_MAX];
 };
 

@@ -114,7 +114,65 @@ Test(budget, a_program_that_fails_is_not_tried_again_unless_asked)
     story_expect(&s, "j1 stopping worker_failed\nj1 failed worker_failed\n");
     cr_expect_eq(job->exit_code, 3);
     cr_expect_eq(job->restarts, 0);
-    cr_expect(strstr(job->reason.hint, "--restarts"), "%s", job->reason.hint);
+    cr_expect(strstr(job->reason.hint, "--on-failure retry"), "%s", job->reason.hint);
+}
+
+/* A rank that will have ended a second before the next one is heard. */
+static struct story_node *ended_before(int rank, const struct exit_info *exit)
+{
+    struct story_node *node;
+    struct story_worker *worker = story_worker(&s, "j1", rank, &node);
+    worker->exited = true;
+    worker->exit = *exit;
+    worker->exit.wall_ms = s.now_ms + s.wall_offset_ms - 1000;
+    return node;
+}
+
+/* In place, and where the whole gang would start again. */
+static void fails_after_its_victim(const char *elastic, const char *trace)
+{
+    story_running_pair(
+        &s, &(struct story_spec){
+                .name = "j", .nodes_min = 2, .nodes_max = 2, .elastic = elastic, .stops = true});
+    const struct story_node *b = ended_before(1, &(struct exit_info){.code = 9});
+    story_exit(&s, "j1", 0, EXIT_PEER_LOST);
+    story_report(&s, b->name);
+    story_follow(&s);
+    story_expect(&s, trace);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->exit_code, 9);
+    cr_expect(strstr(job->reason.text, "rank 1 on b: exited with code 9"), "%s", job->reason.text);
+    cr_expect(strstr(job->reason.hint, "--on-failure retry"), "%s", job->reason.hint);
+}
+
+Test(budget, a_failure_that_is_heard_after_its_victim_is_not_tried_again_either)
+{
+    fails_after_its_victim("in_place", "j1 reforming peers_lost\nj1 stopping worker_failed\n"
+                                       "j1 failed worker_failed\n");
+}
+
+Test(budget, nor_is_one_whose_victim_would_have_started_all_again)
+{
+    fails_after_its_victim("off", "j1 restarting peers_lost\nj1 stopping worker_failed\n"
+                                  "j1 failed worker_failed\n");
+}
+
+Test(budget, who_fails_with_a_killed_peer_after_a_victim_is_started_again)
+{
+    story_two_nodes(&s);
+    story_node_up(&s, "c", 1);
+    story_submit(&s,
+                 &(struct story_spec){
+                     .name = "j", .nodes_min = 3, .nodes_max = 3, .elastic = "off", .stops = true});
+    story_follow(&s);
+    const struct story_node *failed = ended_before(1, &(struct exit_info){.code = 1});
+    const struct story_node *killed = ended_before(2, &(struct exit_info){.signal = SIGKILL});
+    story_exit(&s, "j1", 0, EXIT_PEER_LOST);
+    story_report(&s, killed->name);
+    story_report(&s, failed->name);
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j1")->restarts, 1);
 }
 
 Test(budget, a_bug_ends_it_by_a_signal_too)
@@ -199,6 +257,51 @@ Test(budget, an_excuse_outlives_the_coordinator)
     story_restart(&s, s.now_ms);
     story_wait(&s, RESTORED_LEASE_MS + UNAWARE_AFTER_MS + 2000);
     cr_expect_eq(job->state, JOB_RUNNING, "%s", job->reason.text);
+}
+
+Test(budget, a_charge_is_taken_back_when_the_node_proves_lost)
+{
+    struct job *job = running_silently(&restarts_whole);
+    story_node_up(&s, "c", 1);
+    kill_and_wait(0, PAUSE_MS);
+    cr_assert_eq(job->restarts_without_progress, 1);
+    story_node_dies(&s, "b");
+    story_exit(&s, "j1", 0, 1); /* its connection to rank 1 is reset */
+    story_follow(&s);
+    cr_expect_eq(job->state, JOB_RESTARTING);
+    cr_expect_eq(job->restarts_without_progress, 2);
+    story_wait(&s, LEASE_MS + UNAWARE_AFTER_MS + 2000);
+    cr_expect_eq(job->state, JOB_RUNNING, "%s", job->reason.text);
+    cr_expect_eq(job->restarts_without_progress, 1);
+}
+
+Test(budget, a_lost_node_does_not_spend_the_last_restart)
+{
+    struct job *job = running_silently(&(struct story_spec){
+        .name = "torch", .nodes_min = 2, .nodes_max = 2, .elastic = "restart", .restart_max = 1});
+    story_node_up(&s, "c", 1);
+    kill_and_wait(0, PAUSE_MS);
+    cr_assert_eq(job->state, JOB_RUNNING);
+    story_node_dies(&s, "b");
+    story_exit(&s, "j1", 0, 1);
+    story_follow(&s);
+    cr_expect_eq(job->state, JOB_STOPPING);
+    story_wait(&s, LEASE_MS + UNAWARE_AFTER_MS + 2000);
+    cr_expect_eq(job->state, JOB_RUNNING, "%s", job->reason.text);
+}
+
+Test(budget, who_ends_for_a_drain_and_loses_its_node_has_nothing_to_take_back)
+{
+    struct job *job = running_silently(&restarts_whole);
+    story_node_up(&s, "c", 1);
+    kill_and_wait(0, PAUSE_MS);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = true;
+    story_node_set(&s, "a", NODE_DRAIN);
+    story_follow(&s);
+    cr_assert_eq(job->state, JOB_RESTARTING);
+    story_node_dies(&s, "b");
+    story_wait(&s, LEASE_MS + 2000);
+    cr_expect_eq(job->restarts_without_progress, 1);
 }
 
 Test(budget, restart_off_is_off_for_a_lost_node_too)

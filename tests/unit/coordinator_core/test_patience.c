@@ -61,6 +61,23 @@ Test(patience, a_survivor_its_peers_gave_up_has_less_time)
     cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
 }
 
+/* Rank 1 is lost and rank 0 finishes just then: it never comes, and the new rank 1 needs it. */
+Test(patience, a_rank_that_has_finished_is_not_waited_for)
+{
+    story_running_pair(&s, &story_rigid);
+    story_commit(&s, "j1", 0, 1, 40);
+    story_worker(&s, "j1", 0, NULL)->never_joins = true;
+    story_exit(&s, "j1", 1, 3);
+    story_exit(&s, "j1", 0, 0);
+    story_expect(&s, "j1 reforming worker_failed\n");
+    story_follow(&s);
+    cr_expect_str_eq(story_job(&s, "j1")->reason.text,
+                     "rank 0 finished and will not join generation 2");
+    story_wait(&s, 2000);
+    story_expect(&s, "j1 restarting join_timeout\nj1 starting placed\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->step, 40, "from its checkpoint");
+}
+
 Test(patience, growth_waits_for_who_is_busy)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});

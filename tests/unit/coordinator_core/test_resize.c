@@ -59,6 +59,7 @@ Test(resize, a_silent_program_grows_again_after_a_node_was_lost)
     cr_assert_not_null(why(job));
     cr_expect(strstr(why(job)->text, "starts again from its checkpoint with more in "), "%s",
               why(job)->text);
+    cr_expect(strstr(why(job)->hint, "`muster scale j1 1..3`"), "%s", why(job)->hint);
     cr_expect_eq(job->current.nodes, 1, "it has only just begun to run");
     story_wait(&s, RESIZE_SETTLE_MS);
     story_expect(&s, "b ready reported\nj1 restarting growing\n"

@@ -119,7 +119,7 @@ Test(scheduler, what_can_never_run_is_refused_with_what_would_fit)
     story_node_label(&s, "b", "rack", "r2");
     story_node_up(&s, "b", 2);
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .slots = 8}, "resources",
-                   "the largest, a, has 4");
+                   "1 worker needs 8 slots and 1 CPU on one node; the largest, a, has 4 slots, ");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 3, .nodes_max = 3}, "nodes.min",
                    "needs 3 nodes; 2 could run it");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .constraint = "H200"},

@@ -41,7 +41,7 @@ static void add(const char *name, uint64_t generation, uint64_t step, double val
                                    .wall_ms = (int64_t)step * 10,
                                    .value = value};
     struct error err = {0};
-    cr_assert_eq(metrics_append(metrics, "j1", &sample, 1, &err), 0, "%s", err.text);
+    cr_assert_eq(metrics_append(metrics, "j1", &sample, 1, 0, &err), 0, "%s", err.text);
 }
 
 static struct arena arena;
@@ -102,7 +102,7 @@ Test(metrics, long_series_are_thinned_evenly_and_keep_their_ends)
     for (int i = 0; i < STEPS; i++)
         samples[i] = (struct metric_sample){
             .name = "loss", .generation = 1, .step = (uint64_t)i + 1, .value = i};
-    cr_assert_eq(metrics_append(metrics, "j1", samples, STEPS, NULL), 0);
+    cr_assert_eq(metrics_append(metrics, "j1", samples, STEPS, 0, NULL), 0);
     int count;
     struct metric_series *series = read_all((struct metrics_query){.max_points = 100}, &count);
     cr_assert_eq(count, 1);
@@ -134,7 +134,7 @@ Test(metrics, a_file_that_is_full_goes_on_thinned)
                                                 .wall_ms = 1700000000000 + (int64_t)step,
                                                 .value = (double)step};
         }
-        cr_assert_eq(metrics_append(metrics, "j1", samples, EACH, &err), 0, "%s", err.text);
+        cr_assert_eq(metrics_append(metrics, "j1", samples, EACH, 0, &err), 0, "%s", err.text);
     }
     reopen();
     for (uint64_t more = 1; more <= 2; more++) { /* what is read goes on as it was */

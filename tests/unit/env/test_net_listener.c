@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #include "common/env/net_listener.h"
+#include "common/env/net_url.h"
 #include "common/env/net_sp.h"
+#include "common/env/tls_key.h"
 #include "common/loop/loop.h"
 
 enum { SEEN_MAX = 64, PATIENCE = 2000 };
@@ -51,12 +53,19 @@ static void on_gone(void *arg, uint64_t peer)
     w.gone++;
 }
 
+static const struct net_address *at(const char *url)
+{
+    static struct net_address address;
+    cr_assert_eq(net_address_parse(url, &address, NULL), 0);
+    return &address;
+}
+
 static void listen_at(const char *url, int max_in_flight)
 {
     struct error err = {0};
     struct net_service service = {max_in_flight, on_request, on_gone, NULL};
     cr_assert_eq(loop_new(&w.loop, &err), 0);
-    cr_assert_eq(sp_listener_new(w.loop, url, &service, &w.listener, &err), 0, "%s", err.text);
+    cr_assert_eq(sp_listener_new(w.loop, at(url), &service, &w.listener, &err), 0, "%s", err.text);
     const char *colon = strrchr(sp_listener_url(w.listener), ':');
     w.port = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
 }
@@ -378,6 +387,43 @@ Test(net_listener, without_descriptors_it_waits_for_some)
     await(w.seen == 1);
 }
 
+/* Closing those that wait for their handshake for others that wait as long lets few through. */
+Test(net_listener, as_many_may_wait_for_their_handshake_as_agents_return_at_once, .timeout = 120)
+{
+    enum { WAITING = 10000, STRANGERS = 8 };
+    static int waiting[WAITING];
+    char folder[] = "/tmp/muster-listener-XXXXXX", cluster[64], server[64], url[128];
+    struct rlimit limit;
+    cr_assert(mkdtemp(folder));
+    snprintf(cluster, sizeof(cluster), "%s/cluster.pem", folder);
+    snprintf(server, sizeof(server), "%s/server.pem", folder);
+    cr_assert_eq(tls_make_cluster_key(cluster, NULL, NULL), 0);
+    cr_assert_eq(tls_make_server_key(server, cluster, NULL), 0);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    snprintf(url, sizeof(url), "tls+tcp://127.0.0.1:0?key=%s", server);
+    listen_at(url, 8);
+    int count = limit.rlim_max / 5 * 2 < WAITING ? (int)(limit.rlim_max / 5 * 2) : WAITING;
+    for (int i = 0; i < count; i++) {
+        waiting[i] = dial();
+        if (i % 32 == 0)
+            loop_turn(w.loop);
+    }
+    for (int i = 0; i < STRANGERS; i++) { /* each thread has had its share of the others then */
+        int stranger = dial();
+        say(stranger, "no TLS at all", 13);
+        await(hung_up(stranger));
+    }
+    for (int i = 0; i < count; i++) {
+        cr_assert_not(hung_up(waiting[i]), "%d of %d", i, count);
+        close(waiting[i]);
+    }
+    unlink(cluster);
+    unlink(server);
+    rmdir(folder);
+}
+
 Test(net_listener, a_socket_left_over_is_replaced_and_one_in_use_is_not)
 {
     char folder[] = "/tmp/muster-listener-XXXXXX", url[64];
@@ -395,7 +441,7 @@ Test(net_listener, a_socket_left_over_is_replaced_and_one_in_use_is_not)
     struct sp_listener *second;
     struct error err = {0};
     struct net_service service = {8, on_request, on_gone, NULL};
-    cr_assert_eq(sp_listener_new(w.loop, url, &service, &second, &err), E_ALREADY_EXISTS, "%s",
+    cr_assert_eq(sp_listener_new(w.loop, at(url), &service, &second, &err), E_ALREADY_EXISTS, "%s",
                  err.text);
     sp_listener_close(w.listener);
     cr_assert_neq(stat(address.sun_path, &is), 0);
@@ -414,7 +460,7 @@ Test(net_listener, a_file_that_is_no_socket_is_not_replaced)
     close(file);
     snprintf(url, sizeof(url), "ipc://%s", path);
     listen_at("tcp://127.0.0.1:0", 8);
-    cr_assert_neq(sp_listener_new(w.loop, url, &service, &second, &err), 0);
+    cr_assert_neq(sp_listener_new(w.loop, at(url), &service, &second, &err), 0);
     cr_assert_eq(stat(path, &is), 0);
     cr_assert(S_ISREG(is.st_mode));
     unlink(path);
@@ -430,7 +476,7 @@ Test(net_listener, addresses_without_host_and_port_are_refused)
     listen_at("tcp://*:0", 8);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct error err = {0};
-        cr_assert_eq(sp_listener_new(w.loop, wrong[i], &service, &listener, &err),
+        cr_assert_eq(sp_listener_new(w.loop, at(wrong[i]), &service, &listener, &err),
                      E_INVALID_ARGUMENT, "%s", wrong[i]);
         cr_assert(err.text[0]);
     }

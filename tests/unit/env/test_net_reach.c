@@ -45,9 +45,11 @@ Test(net_url, only_addresses_that_work_are_taken)
     cr_expect_eq(net_url_check("tcp://127.0.0.1:0", &err), 0);
     cr_expect_eq(net_url_check("ipc:///run/x", &err), 0);
     cr_expect_eq(net_url_check("tls+tcp://127.0.0.1:0", &err), E_INVALID_ARGUMENT);
-    cr_expect(strstr(err.text, "TLS") && !strstr(err.hint, "tls+tcp"), "%s / %s", err.text,
-              err.hint);
+    cr_expect_not_null(strstr(err.text, "encrypted always"), "%s", err.text);
     cr_expect_eq(net_url_check("127.0.0.1:7440", &err), E_INVALID_ARGUMENT);
+    cr_expect_not_null(strstr(err.hint, "tcp://host:port"));
+    err = (struct error){0};
+    cr_expect_eq(net_url_check("tcp://127.0.0.1", &err), E_INVALID_ARGUMENT, "it has no port");
     cr_expect_not_null(strstr(err.hint, "tcp://host:port"));
 }
 
@@ -116,7 +118,7 @@ Test(net_reach, what_listens_is_reached_and_what_does_not_is_told_apart)
 
 Test(net_reach, another_protocol_is_told_from_ours)
 {
-    static const char ours[] = {0, 'S', 'P', 0, 0, 0x31, 0, 0};
+    static const char ours[] = {0x15, 3, 3, 0, 2, 2, 70}; /* an alert of TLS */
     static const char http[] = "HTTP/1.1 400 Bad Request\r\n\r\n", mail[] = "220 mail ESMTP\r\n";
     struct server server;
     struct error err = {0};

@@ -155,7 +155,8 @@ Test(proc, failures_before_exec_are_reported_and_leave_no_child)
     how.path = "/bin/sh";
     how.cwd = "/no/such/dir";
     cr_assert_eq(proc_spawn(&how, &proc, &err), E_NOT_FOUND);
-    cr_assert_str_eq(err.text, "/bin/sh: cannot enter the directory: No such file or directory");
+    cr_assert_str_eq(err.text,
+                     "cannot start in /no/such/dir on this machine: No such file or directory");
     how.cwd = NULL;
     how.path = "/etc/passwd";
     cr_assert_eq(proc_spawn(&how, &proc, &err), E_PERMISSION_DENIED);
@@ -300,13 +301,17 @@ Test(proc, a_child_can_die_with_its_parent)
     cr_assert_str_eq(text, "ok\n");
 }
 
-Test(proc, another_user_without_groups)
+Test(proc, another_user_with_the_groups_given)
 {
     char text[128];
+    const gid_t groups[] = {34567, 45678};
     if (getuid() != 0)
         cr_skip("SKIPPED: changing the user needs root");
-    output_of("id -u; id -g; id -G",
-              (struct proc_spawn){.change_user = true, .uid = 12345, .gid = 23456}, text,
-              sizeof(text));
+    struct proc_spawn how = {.change_user = true, .uid = 12345, .gid = 23456};
+    output_of("id -u; id -g; id -G", how, text, sizeof(text));
     cr_assert_str_eq(text, "12345\n23456\n23456\n");
+    how.groups = groups;
+    how.group_count = 2;
+    output_of("id -G", how, text, sizeof(text));
+    cr_assert_str_eq(text, "23456 34567 45678\n");
 }

@@ -7,6 +7,7 @@
 #include "tests/unit/libworker/small.h"
 
 static const struct wk_gpt_config shape = {1, 1, 8, 8, 256};
+static const struct wk_schedule_options steady = {.kind = WK_SCHEDULE_CONSTANT};
 static const char text[] = "in the beginning was the word, and the word was with us, and so on";
 
 static const char *nothing(void *arg, const char *name)
@@ -34,7 +35,6 @@ Test(owned, every_kind_is_made_prepared_and_freed)
     float *data[1] = {NULL}, *grads[1] = {NULL};
     const struct wk_custom_options own = {
         .count = 1, .sizes = (const size_t[]){5}, .data = data, .grads = grads};
-    const struct wk_schedule_options steady = {.kind = WK_SCHEDULE_CONSTANT};
     struct wk_source *source;
     cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text), &source), 0);
     struct wk_model *models[] = {wk_gpt_in(ctx, &shape), wk_llama_in(ctx, &llama),
@@ -116,6 +116,96 @@ Test(owned, what_was_made_otherwise_can_be_given_to_it_once)
     cr_expect_eq(wk_own(NULL, WK_OBJECT(model)), WK_EINVAL);
     cr_expect_eq(ctx->n_owned, 1);
     wk_close(ctx);
+}
+
+/* The order of programs that own their objects, before wk_close: it goes on with all of them. */
+Test(owned, what_the_program_frees_is_freed_once_with_the_context)
+{
+    struct wk_context *ctx = opened();
+    struct wk_source *source;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text), &source), 0);
+    const struct wk_loader_options deal = {source, 8, 2, .epochs = 1};
+    struct wk_model *model = wk_gpt_in(ctx, &shape);
+    struct wk_optimizer *optimizer = wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 1});
+    struct wk_scheduler *scheduler = wk_scheduler_in(ctx, optimizer, &steady);
+    struct wk_loader *loader = wk_loader_in(ctx, NULL, &deal);
+    cr_assert_eq(wk_prepare(ctx, NULL, 0), 0, "%s", wk_last_error(ctx));
+    for (int times = 0; times < 2; times++) {
+        wk_scheduler_free(scheduler);
+        wk_optimizer_free(optimizer);
+        wk_loader_free(loader);
+        wk_model_free(model);
+    }
+    struct wk_batch batch;
+    cr_assert(wk_next(loader, &batch));
+    cr_expect_eq(wk_forward(model, &batch, NULL), 0);
+    cr_expect_eq(wk_backward(model), 0);
+    cr_expect_eq(wk_step(optimizer), 0);
+    cr_expect_eq(wk_scheduler_step(scheduler), 0);
+    cr_expect_eq(wk_steps(ctx), 1);
+    cr_expect_eq(wk_close(ctx), 0);
+    wk_source_free(source);
+}
+
+/* Those of the other context stay as they are; `kind` names the refused. */
+static void expect_other(struct wk_context *ctx, struct wk_object object, const char *kind)
+{
+    struct wk_context *other = opened();
+    cr_expect_eq(wk_own(other, object), WK_ESTATE);
+    cr_expect(strstr(wk_last_error(other), "another context") && strstr(wk_last_error(other), kind),
+              "%s", wk_last_error(other));
+    cr_expect_eq(other->n_owned, 0);
+    wk_close(other);
+    cr_expect_eq(wk_status(ctx), 0);
+}
+
+Test(owned, what_one_context_owns_no_other_one_takes)
+{
+    struct wk_context *ctx = opened();
+    struct wk_source *source;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text), &source), 0);
+    const struct wk_loader_options deal = {source, 8, 2, .epochs = 1};
+    struct wk_model *model = wk_gpt_in(ctx, &shape);
+    struct wk_optimizer *optimizer = wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 1});
+    expect_other(ctx, WK_OBJECT(model), "a model");
+    expect_other(ctx, WK_OBJECT(optimizer), "an optimizer");
+    expect_other(ctx, WK_OBJECT(wk_scheduler_in(ctx, optimizer, &steady)), "a scheduler");
+    expect_other(ctx, WK_OBJECT(wk_loader_in(ctx, NULL, &deal)), "a loader");
+    cr_expect_eq(wk_close(ctx), 0);
+    wk_source_free(source);
+}
+
+/* One context would free what the other one uses. */
+Test(owned, what_one_context_owns_no_other_one_prepares)
+{
+    struct wk_context *ctx = opened(), *other = opened();
+    struct wk_model *model = wk_gpt_in(ctx, &shape);
+    struct wk_optimizer *optimizer = wk_sgd_in(other, &(struct wk_sgd_options){.rate = 1});
+    cr_expect_eq(wk_prepare_all(other, WK_OBJECT(model), WK_OBJECT(optimizer)), WK_ESTATE);
+    cr_expect(strstr(wk_last_error(other), "a model that another context owns"), "%s",
+              wk_last_error(other));
+    cr_expect_eq(wk_status(ctx), 0);
+    wk_close(ctx);
+    wk_close(other);
+}
+
+Test(owned, what_another_context_has_prepared_is_not_taken)
+{
+    struct small s;
+    small_open(&s, NULL);
+    cr_assert_eq(small_prepare(&s), 0);
+    expect_other(s.ctx, WK_OBJECT(s.model), "a model");
+    expect_other(s.ctx, WK_OBJECT(s.optimizer), "an optimizer");
+    expect_other(s.ctx, WK_OBJECT(s.loader), "a loader");
+    expect_other(s.ctx, WK_OBJECT(s.scheduler), "a scheduler");
+    cr_expect_eq(wk_own(s.ctx, WK_OBJECT(s.scheduler)), 0, "its own it takes");
+    wk_close(s.ctx);
+    s.ctx = NULL;
+    s.scheduler = NULL;
+    wk_optimizer_free(s.optimizer);
+    wk_loader_free(s.loader);
+    wk_source_free(s.source);
+    wk_model_free(s.model);
 }
 
 Test(owned, has_a_limit_that_is_said)

@@ -123,6 +123,8 @@ Test(place, what_cannot_be_is_refused_with_the_variable_named)
         {{"RANK", "x", "WORLD_SIZE", "2", "MASTER_ADDR", "a"}, "RANK"},
         {{"RANK", "-1", "WORLD_SIZE", "2", "MASTER_ADDR", "a"}, "RANK"},
         {{"RANK", "0"}, "WORLD_SIZE"},
+        {{"WORLD_SIZE", "2"}, "RANK is not set"},
+        {{"WORLD_SIZE", "2", "LOCAL_RANK", "1", "MASTER_ADDR", "a"}, "0 to 1"},
         {{"RANK", "0", "WORLD_SIZE", "0"}, "RANK"},
         {{"RANK", "0", "WORLD_SIZE", "2"}, "mpirun -x MASTER_ADDR"},
         {{"RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "a", "MASTER_PORT", "70000"},

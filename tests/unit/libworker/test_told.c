@@ -3,7 +3,9 @@
 #include <criterion/redirect.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/rounding.h"
 #include "tests/unit/libworker/small.h"
@@ -328,6 +330,25 @@ static void pass(struct small *s)
     wk_backward(s->model);
 }
 
+/* A killed process loses what its stream still holds, and `logs -f` shows nothing of it. */
+Test(told, a_printed_line_is_out_at_once)
+{
+    char path[] = "/tmp/wk-print-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    unlink(path);
+    FILE *out = fdopen(fd, "w");
+    cr_assert(out && setvbuf(out, NULL, _IOFBF, BUFSIZ) == 0);
+    struct small s;
+    small_open(&s, NULL);
+    wk_print(s.ctx, out, "half a ");
+    cr_expect_eq(lseek(fd, 0, SEEK_END), 0, "no line yet");
+    wk_print(s.ctx, out, "line %d\n", 7);
+    cr_expect_eq(lseek(fd, 0, SEEK_END), (off_t)strlen("half a line 7\n"));
+    fclose(out);
+    small_close(&s);
+}
+
 Test(told, whether_the_last_step_was_taken)
 {
     static const char *const settings[] = {"total_steps=9", "gradient_accumulation_steps=3",
@@ -394,4 +415,20 @@ Test(told, what_an_evaluation_cannot_do)
     cr_expect_eq(wk_generate(model, &(struct wk_generate_options){0}, 1, &token), WK_EUNSUPPORTED);
     small_close(&s);
     wk_model_free(model);
+}
+
+/* Whole states and cut ones are looked for in ways of their own. */
+Test(told, that_a_path_is_too_long)
+{
+    static const char *const strategies[] = {"strategy=ddp", "strategy=fsdp"};
+    char path[2048] = "resume_from=/";
+    memset(path + strlen(path), 'a', CHECKPOINT_PATH_MAX);
+    for (int i = 0; i < 2; i++) {
+        struct small s;
+        small_open(&s, (const char *const[]){strategies[i], path, NULL});
+        cr_expect_eq(small_prepare(&s), WK_EINVAL);
+        cr_expect(strstr(wk_last_error(s.ctx), "resume_from is too long"), "%s",
+                  wk_last_error(s.ctx));
+        small_close(&s);
+    }
 }

@@ -460,3 +460,24 @@ Test(sync, started_calls_complete_on_their_own_or_with_the_connection)
     rpc_sync_free(sync);
     cr_expect(never.count == 1 && never.code == E_CANCELLED, "%d", never.code);
 }
+
+Test(sync, what_is_given_up_is_heard_once)
+{
+    struct rpc_sync *sync;
+    struct error err;
+    cr_assert_eq(rpc_sync_new("tcp://127.0.0.1:1", "t", &sync, &err), 0, "%s", err.text);
+    Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
+    struct heard given_up = {0}, other = {0};
+    struct rpc_sync_start how = {.options = {.timeout_ms = 1000000, .retry = true}, .done = hear};
+    for (int i = 0; i < 4; i++) {
+        how.arg = i % 2 ? &given_up : &other;
+        cr_assert_eq(rpc_sync_start(sync, service, "GetJob", &request.base, &how, &err), 0);
+    }
+    rpc_sync_cancel(sync, &given_up);
+    cr_expect(given_up.count == 2 && given_up.code == E_CANCELLED, "%d", given_up.code);
+    rpc_sync_cancel(sync, &given_up);
+    cr_expect_eq(other.count, 0);
+    rpc_sync_free(sync);
+    cr_expect_eq(given_up.count, 2);
+    cr_expect_eq(other.count, 2);
+}

@@ -311,7 +311,7 @@ Test(spec, refusals_name_file_line_path_and_the_nearest_name)
     says("nodes: a few\n", "expected a number of nodes", "nodes", "");
     says("nodes: {min: 4, max: 2}\n", "max (2) is below min (4)", "nodes.max", "");
     says("nodes: [1]\n", "expected a map, found a list", "nodes", "");
-    says("restart: [1]\n", "expected a number of restarts", "restart", "");
+    says("restart: [1]\n", "on_failure, on_no_progress}", "restart", "");
     says("training: {stratgy: ddp}\n", "line 1, column 12", "training.stratgy", "strategy");
     says("training:\n  ddp:\n    hok: fp16\n", "line 3, column 5: no setting is called \"ddp.hok\"",
          "training.ddp.hok", "did you mean ddp.hook?");

@@ -1,0 +1,120 @@
+#include "agent/identity.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+#include "common/env/disk_os.h"
+#include "common/env/tls_key.h"
+
+enum { PIN_FILE_MAX_BYTES = 128, PRIVATE = 0600 };
+
+static int take_key(const char *dir, const char *name, struct identity *ret, struct error *err)
+{
+    struct tls_facts facts;
+    if (str_printf(ret->key, sizeof(ret->key), "%s/node.pem", dir) != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", dir);
+    if (access(ret->key, F_OK) != 0)
+        return tls_make_node_key(ret->key, name, err);
+    int rc = tls_read_facts(ret->key, &facts, err);
+    if (rc != 0)
+        error_hint(err,
+                   "put it back from a backup; or remove it, and let an administrator say "
+                   "`muster rekey %s`",
+                   name);
+    return rc;
+}
+
+static int read_pin(const char *path, struct identity *ret)
+{
+    struct disk disk = disk_os();
+    char *data;
+    size_t size;
+    int rc = disk.read_file(disk.self, path, PIN_FILE_MAX_BYTES, &data, &size, NULL);
+    if (rc != 0)
+        return rc;
+    data[strcspn(data, "\r\n")] = '\0';
+    rc = str_copy(ret->pin, sizeof(ret->pin), data);
+    free(data);
+    return rc;
+}
+
+static int keep_pin(const char *path, const char *pin, struct error *err)
+{
+    struct identity known = {0};
+    struct disk disk = disk_os();
+    char line[TOKEN_PIN_LENGTH + 2];
+    if (read_pin(path, &known) == 0 && strcmp(known.pin, pin) == 0)
+        return 0;
+    (void)str_printf(line, sizeof(line), "%s\n", pin);
+    return disk.write_file(disk.self, path, line, strlen(line), PRIVATE, err);
+}
+
+static int no_pin(const char *token, struct error *err)
+{
+    if (token[0]) {
+        error_set(
+            err, E_UNAUTHENTICATED,
+            "the token does not say which coordinator it is for: nothing stands behind a dot");
+        error_hint(err, "take the whole token from the coordinator's DATA/agent.token");
+    } else {
+        error_set(err, E_UNAUTHENTICATED, "no token of role agent was given");
+        error_hint(err, "--token-file FILE (the coordinator's DATA/agent.token)");
+    }
+    return E_UNAUTHENTICATED;
+}
+
+static int take_pin(const char *dir, const char *token, struct identity *ret, struct error *err)
+{
+    char path[NET_KEY_PATH_MAX];
+    const char *pin = token_pin(token);
+    int rc = str_printf(path, sizeof(path), "%s/cluster.pin", dir);
+    if (rc != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", dir);
+    if (!pin)
+        return read_pin(path, ret) == 0 ? 0 : no_pin(token, err);
+    rc = tls_check_pin(pin, err);
+    if (rc != 0)
+        return error_wrap(err, "the token");
+    (void)str_copy(ret->pin, sizeof(ret->pin), pin);
+    return keep_pin(path, pin, err);
+}
+
+int identity_open(const char *dir, const char *name, const char *token, struct identity *ret,
+                  struct error *err)
+{
+    *ret = (struct identity){0};
+    int rc = str_copy(ret->token, sizeof(ret->token), token);
+    if (rc != 0)
+        return error_set(err, E_INVALID_ARGUMENT, "the token is too long");
+    rc = take_pin(dir, token, ret, err);
+    return rc == 0 ? take_key(dir, name, ret, err) : rc;
+}
+
+static int read_first_line(const char *path, char ret[IDENTITY_TOKEN_MAX], struct error *err)
+{
+    FILE *file = fopen(path, "re");
+    bool read = file && fgets(ret, IDENTITY_TOKEN_MAX, file);
+    int problem = errno;
+    if (file)
+        fclose(file);
+    if (!read)
+        return error_errno(err, file ? EIO : problem, "token file %s", path);
+    ret[strcspn(ret, " \t\r\n")] = '\0';
+    return 0;
+}
+
+int identity_read_token(const char *token, const char *path, char ret[IDENTITY_TOKEN_MAX],
+                        struct error *err)
+{
+    ret[0] = '\0';
+    if (!token && path)
+        return read_first_line(path, ret, err);
+    token = token ? token : getenv("MUSTER_TOKEN");
+    if (token && str_copy(ret, IDENTITY_TOKEN_MAX, token))
+        return error_set(err, E_INVALID_ARGUMENT, "the token is too long");
+    return 0;
+}

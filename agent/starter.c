@@ -1,0 +1,67 @@
+#include "agent/starter.h"
+
+#include "agent/core/environment.h"
+
+static int check_path(const struct starter *starter, const char *what, const char *path,
+                      struct error *err)
+{
+    const char *hidden = namespaces_hide(starter->namespaces, path);
+    if (!hidden)
+        return 0;
+    error_field(err, "%s", what);
+    error_hint(err, "use another folder; `muster agent --namespaces off` would show the machine's");
+    return error_set(err, E_INVALID_ARGUMENT,
+                     "%s %s: a job has a %s of its own on this node, which is gone with it", what,
+                     path, hidden);
+}
+
+static int check_paths(const struct starter *starter, const struct assignment *a, struct error *err)
+{
+    int rc = check_path(starter, "command", a->command[0], err);
+    if (!rc)
+        rc = check_path(starter, "workdir", a->workdir, err);
+    return rc ? rc : check_path(starter, "checkpoint.dir", a->checkpoint_dir, err);
+}
+
+int starter_start(const struct starter *starter, const struct assignment *a, struct error *err)
+{
+    struct arena arena = {0};
+    char cores[CORES_TEXT_BYTES];
+    const char *gpus[INVENTORY_GPUS_MAX];
+    const struct inventory *inventory = starter->inventory;
+    struct cores_request request = {a->slot, a->slots, inventory->slots, a->cpus};
+    cores_share(starter->cores, &request, cores);
+    inventory_uuids(inventory, gpus);
+    struct environment_facts facts = {.inherited = starter->inherited,
+                                      .socket = starter->socket,
+                                      .cores = cores,
+                                      .gpus = inventory->gpus_count ? gpus : NULL,
+                                      .gpus_count = (uint32_t)inventory->gpus_count};
+    struct launch launch = {.key = a->key,
+                            .generation = a->generation,
+                            .rank = a->rank,
+                            .argv = a->command,
+                            .token = a->token,
+                            .workdir = a->workdir,
+                            /* One that says none may still not take the machine's own. */
+                            .memory_bytes =
+                                a->memory_bytes ? a->memory_bytes : inventory->memory_bytes,
+                            .processes = starter->processes,
+                            .cores = cores,
+                            .master_addr = a->master_addr,
+                            .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
+    int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
+    if (!rc && starter->users)
+        rc = users_find(starter->users, a->tenant, &arena, &launch.user, err);
+    facts.user = launch.user;
+    if (!rc && launch.user && starter->namespaces)
+        rc = check_paths(starter, a, err);
+    if (!rc)
+        rc = environment_build(a, &facts, &arena, &launch.envp, err);
+    if (rc == E_RESOURCE_EXHAUSTED)
+        rc = error_recode(err, E_UNAVAILABLE); /* too much was asked: no fault of the node's */
+    if (!rc)
+        rc = starter->launcher->start(starter->launcher->self, &launch, err);
+    arena_fini(&arena);
+    return rc;
+}

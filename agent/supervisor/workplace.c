@@ -1,0 +1,166 @@
+#include "agent/supervisor/workplace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/str.h"
+
+enum { WORK_MODE = 0711, TMP_MODE = 0700, JOB_TMP_MODE = 01777 };
+
+static const char suffix[] = ".token";
+
+int workplace_init(struct workplace *place, const char *work, const char *tmp)
+{
+    int rc = str_copy(place->work, sizeof(place->work), work);
+    return rc ? rc : str_copy(place->tmp, sizeof(place->tmp), tmp);
+}
+
+/* Workers of every user pass through the first, and list it not; root binds what is in the other.
+ */
+int workplace_make(const struct workplace *place, struct error *err)
+{
+    const struct disk *disk = place->disk;
+    int rc = disk->make_dirs(disk->self, place->work, WORK_MODE, err);
+    return rc ? rc : disk->make_dirs(disk->self, place->tmp, TMP_MODE, err);
+}
+
+static int join(char ret[RUNDIR_PATH_MAX], const char *folder, const char *name, struct error *err)
+{
+    if (str_printf(ret, RUNDIR_PATH_MAX, "%s/%s", folder, name))
+        return error_set(err, E_OUT_OF_RANGE, "path is too long: %s/%s", folder, name);
+    return 0;
+}
+
+int workplace_work(const struct workplace *place, const struct worker_key *key,
+                   char ret[RUNDIR_PATH_MAX], struct error *err)
+{
+    char name[RUNDIR_PATH_MAX];
+    int rc = rundir_name(key, name, err);
+    return rc ? rc : join(ret, place->work, name, err);
+}
+
+int workplace_token(struct run_launch *record, char token[RUNDIR_PATH_MAX], struct arena *arena,
+                    struct error *err)
+{
+    struct launch *launch = &record->launch;
+    size_t count = 0;
+    if (!launch->token || !launch->token[0])
+        return 0;
+    if (str_printf(token, RUNDIR_PATH_MAX, "%s%s", record->work, suffix))
+        return error_set(err, E_OUT_OF_RANGE, "path is too long: %s", record->work);
+    while (launch->envp[count])
+        count++;
+    const char **envp = arena_array(arena, count + 2, sizeof(*envp));
+    if (!envp)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's environment");
+    memcpy(envp, launch->envp, count * sizeof(*envp));
+    envp[count] = arena_printf(arena, "MUSTER_WORKER_TOKEN_FILE=%s", token);
+    if (!envp[count])
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's environment");
+    launch->envp = envp;
+    record->token = token;
+    return 0;
+}
+
+/* Nobody else comes near it: the folder above is root's alone. */
+int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDIR_PATH_MAX],
+                  struct error *err)
+{
+    int rc = join(ret, place->tmp, job, err);
+    if (!rc && ((mkdir(ret, JOB_TMP_MODE) && errno != EEXIST) || chmod(ret, JOB_TMP_MODE)))
+        rc = error_errno(err, errno, "folder %s", ret);
+    return rc;
+}
+
+struct removal { /* its own: the launcher may be gone before it is done */
+    struct disk disk;
+    char path[RUNDIR_PATH_MAX];
+};
+
+static void remove_now(void *arg)
+{
+    struct removal *removal = arg;
+    (void)removal->disk.remove_tree(removal->disk.self, removal->path, NULL);
+    free(removal);
+}
+
+static void removed(void *arg)
+{
+    (void)arg;
+}
+
+void workplace_remove(struct workplace *place, const char *path)
+{
+    char name[64];
+    struct removal *removal = malloc(sizeof(*removal));
+    (void)str_printf(name, sizeof(name), ".removed.%d.%u", (int)getpid(), place->removed++);
+    if (removal && join(removal->path, place->tmp, name, NULL) == 0 &&
+        rename(path, removal->path) == 0) {
+        removal->disk = *place->disk;
+        loop_offload(place->loop, remove_now, removed, removal);
+        return;
+    }
+    free(removal);
+    if (errno != ENOENT)
+        (void)place->disk->remove_tree(place->disk->self, path, NULL);
+}
+
+static void remove_in(struct workplace *place, const char *folder, const char *name)
+{
+    char path[RUNDIR_PATH_MAX];
+    if (join(path, folder, name, NULL) == 0)
+        workplace_remove(place, path);
+}
+
+void workplace_remove_worker(struct workplace *place, const struct worker_key *key)
+{
+    char name[RUNDIR_PATH_MAX], token[RUNDIR_PATH_MAX];
+    if (rundir_name(key, name, NULL) || str_printf(token, sizeof(token), "%s%s", name, suffix))
+        return;
+    remove_in(place, place->work, name);
+    remove_in(place, place->work, token);
+}
+
+void workplace_remove_job(struct workplace *place, const char *job)
+{
+    remove_in(place, place->tmp, job);
+}
+
+static bool is_known_work(const char *name,
+                          bool (*known)(void *arg, const struct worker_key *key, bool whole_job),
+                          void *arg)
+{
+    char plain[RUNDIR_PATH_MAX];
+    struct worker_key key;
+    if (str_copy(plain, sizeof(plain), name))
+        return false;
+    if (str_ends(plain, suffix))
+        plain[strlen(plain) - strlen(suffix)] = '\0';
+    return rundir_parse_name(plain, &key) == 0 && known(arg, &key, false);
+}
+
+void workplace_sweep(struct workplace *place,
+                     bool (*known)(void *arg, const struct worker_key *key, bool whole_job),
+                     void *arg)
+{
+    const struct disk *disk = place->disk;
+    char **names;
+    if (disk->list(disk->self, place->work, &names, NULL) == 0) {
+        for (char **name = names; *name; name++)
+            if (!is_known_work(*name, known, arg))
+                remove_in(place, place->work, *name);
+        free(names);
+    }
+    if (disk->list(disk->self, place->tmp, &names, NULL) == 0) {
+        for (char **name = names; *name; name++) {
+            struct worker_key key = {0};
+            if (str_copy(key.job, sizeof(key.job), *name) || !known(arg, &key, true))
+                remove_in(place, place->tmp, *name);
+        }
+        free(names);
+    }
+}

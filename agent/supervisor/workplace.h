@@ -1,0 +1,50 @@
+/* What belongs to workers on disk, apart from the run directories, which are the agent's alone:
+ *
+ *   DATA/work/<job>.<uid>        the worker's own folder (0700, its user's); made by rundir_create
+ *   DATA/work/<job>.<uid>.token  its token (0400, its user's)
+ *   DATA/tmp/<job>               what all workers of the job see as /tmp, in namespaces of their
+ * own
+ *
+ * Everything is removed with the run, or by the next agent: moved to DATA/tmp/.removed.* at once,
+ * and emptied on a side thread, for a worker may have left millions of files. Loop thread.
+ */
+#ifndef SUPERVISOR_WORKPLACE_H
+#define SUPERVISOR_WORKPLACE_H
+
+#include "agent/supervisor/rundir.h"
+#include "common/loop/loop.h"
+
+struct workplace { /* plain; disk and loop are borrowed */
+    const struct disk *disk;
+    struct loop *loop;
+    unsigned removed; /* so far */
+    char work[RUNDIR_PATH_MAX], tmp[RUNDIR_PATH_MAX];
+};
+
+/* E_OUT_OF_RANGE for paths that are too long. */
+int workplace_init(struct workplace *place, const char *work, const char *tmp);
+int workplace_make(const struct workplace *place, struct error *err);
+
+int workplace_work(const struct workplace *place, const struct worker_key *key,
+                   char ret[RUNDIR_PATH_MAX], struct error *err);
+
+/* Where record->launch has a token: `token` becomes its file's path, and the environment, in
+ * `arena`, names it. */
+int workplace_token(struct run_launch *record, char token[RUNDIR_PATH_MAX], struct arena *arena,
+                    struct error *err);
+
+/* Made if need be. */
+int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDIR_PATH_MAX],
+                  struct error *err);
+
+/* What is this worker's alone, what is the job's, and anything else of the same file system. */
+void workplace_remove_worker(struct workplace *place, const struct worker_key *key);
+void workplace_remove_job(struct workplace *place, const char *job);
+void workplace_remove(struct workplace *place, const char *path);
+
+/* Removes what no run knows of: `known` is asked for a worker, and for a job with uid 0. */
+void workplace_sweep(struct workplace *place,
+                     bool (*known)(void *arg, const struct worker_key *key, bool whole_job),
+                     void *arg);
+
+#endif

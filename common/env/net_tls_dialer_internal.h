@@ -1,0 +1,67 @@
+/* What dialing (net_tls_dialer.c) and its calls (net_tls_calls.c) share; included by them only. */
+#ifndef ENV_NET_TLS_DIALER_INTERNAL_H
+#define ENV_NET_TLS_DIALER_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "common/base/buf.h"
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/env/net_tls_dialer.h"
+#include "common/env/net_url.h"
+#include "common/loop/loop.h"
+
+struct addrinfo;
+struct resolving;
+struct tls_identity;
+struct tls_session;
+
+enum { TLS_READ_BYTES = 16 << 10 }; /* a record of TLS */
+
+enum tls_dialer_state { IDLE, RESOLVING, CONNECTING, PROVING, GREETING, CONNECTED };
+
+struct tls_dialer {
+    struct loop *loop;
+    char url[NET_URL_MAX]; /* for people */
+    char host[NET_URL_MAX], port[NET_URL_MAX];
+    char pins[NET_PINS_TEXT_MAX];
+    struct tls_identity *identity;
+    enum tls_dialer_state state;
+    bool closed;
+    struct resolving *resolving;
+    struct addrinfo *addresses, *at; /* found, and the one that is tried */
+    int fd;                          /* -1 before CONNECTING */
+    struct tls_session *tls;
+    struct buf ticket;   /* to resume by; empty if there is none */
+    struct buf received; /* of the program, not taken yet */
+    struct loop_timer again, late, go_on;
+    int64_t again_ms, heard_ms;
+    struct error problem;
+    struct map calls;  /* id -> struct tls_call: all that are not complete */
+    struct list queue; /* those not sent yet */
+    uint32_t last_id;
+};
+
+struct tls_call {
+    struct tls_dialer *dialer;
+    uint32_t id;
+    int64_t started_ms, deadline_ms;
+    struct loop_timer timer;
+    net_answer_fn on_answer;
+    void *arg;
+    struct list link; /* in the queue */
+    struct buf frame; /* empty once sent */
+    bool sent;
+};
+
+/* Takes the call out, tells its caller and frees it. */
+void tls_call_complete(struct tls_call *call, int code, const void *bytes, size_t size);
+/* Every call that was sent is E_UNAVAILABLE. */
+void tls_calls_lost(struct tls_dialer *dialer);
+
+/* Sends what waits, as much as the connection takes. False: the connection is broken. */
+bool tls_dialer_send_queue(struct tls_dialer *dialer);
+void tls_dialer_send_soon(struct tls_dialer *dialer); /* the same, on the loop */
+void tls_dialer_lost(struct tls_dialer *dialer);
+
+#endif

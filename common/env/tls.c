@@ -1,0 +1,488 @@
+#include "common/env/tls.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/base/sha256.h"
+#include "common/base/str.h"
+#include "common/env/tls_internal.h"
+
+enum {
+    LOOK_AGAIN_S = 1, /* whether the file was replaced */
+    RECORD_BYTES = 16384,
+    OUT_MAX_BYTES = 96 << 20, /* a message, and what the net layer lets wait */
+    HANDSHAKE_MAX_BYTES = 16 << 10,
+    TICKETS_BYTES = 2 * SHA256_BYTES, /* as gnutls_session_ticket_enable_server wants it */
+};
+
+static const char ciphers[] =
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305:"
+    "-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1";
+
+/* Identities */
+
+struct credentials { /* what a file held; lives as long as a session uses it */
+    atomic_int users;
+    gnutls_certificate_credentials_t all;
+    gnutls_priority_t ciphers;      /* understood once: it is a text of many words */
+    uint8_t tickets[TICKETS_BYTES]; /* secret of a server's */
+};
+
+struct tls_identity {
+    char *path;
+    pthread_mutex_t lock; /* of what follows */
+    time_t looked;
+    struct stat is;
+    struct credentials *now;
+};
+
+static void credentials_release(struct credentials *c)
+{
+    if (!c || atomic_fetch_sub(&c->users, 1) > 1)
+        return;
+    gnutls_certificate_free_credentials(c->all);
+    if (c->ciphers)
+        gnutls_priority_deinit(c->ciphers);
+    gnutls_memset(c->tickets, 0, sizeof(c->tickets));
+    free(c);
+}
+
+/* The same for the same key, and nothing of the key can be had from it. */
+static int make_tickets(struct credentials *c)
+{
+    static const char *const labels[] = {"muster tickets 1", "muster tickets 2"};
+    gnutls_x509_privkey_t key = NULL;
+    gnutls_datum_t der = {0};
+    int rc = gnutls_certificate_get_x509_key(c->all, 0, &key);
+    if (rc == 0)
+        rc = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_DER, &der);
+    for (int i = 0; rc == 0 && i < TICKETS_BYTES / SHA256_BYTES; i++) {
+        struct hmac_sha256 mac;
+        hmac_sha256_init(&mac, der.data, der.size);
+        hmac_sha256_update(&mac, labels[i], strlen(labels[i]));
+        hmac_sha256_final(&mac, c->tickets + (size_t)i * SHA256_BYTES);
+    }
+    if (der.data)
+        gnutls_memset(der.data, 0, der.size);
+    gnutls_free(der.data);
+    if (key)
+        gnutls_x509_privkey_deinit(key);
+    return rc;
+}
+
+static int credentials_read(const char *path, struct credentials **ret, struct error *err)
+{
+    struct credentials *c = calloc(1, sizeof(*c));
+    int rc = c ? gnutls_certificate_allocate_credentials(&c->all) : GNUTLS_E_MEMORY_ERROR;
+    if (rc < 0) {
+        free(c);
+        return tls_fail(err, rc, "TLS");
+    }
+    c->users = 1;
+    rc = gnutls_priority_init(&c->ciphers, ciphers, NULL);
+    if (rc < 0) {
+        credentials_release(c);
+        return tls_fail(err, rc, "TLS");
+    }
+    if (path)
+        rc = gnutls_certificate_set_x509_key_file(c->all, path, path, GNUTLS_X509_FMT_PEM);
+    if (path && rc >= 0)
+        rc = make_tickets(c);
+    if (rc < 0) {
+        credentials_release(c);
+        return error_set(err, E_DATA_LOSS, "%s holds no key with its certificate: %s", path,
+                         gnutls_strerror(rc));
+    }
+    *ret = c;
+    return 0;
+}
+
+int tls_identity_new(const char *path, struct tls_identity **ret, struct error *err)
+{
+    struct tls_identity *identity = calloc(1, sizeof(*identity));
+    if (identity && path)
+        identity->path = strdup(path);
+    if (!identity || (path && !identity->path)) {
+        free(identity);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a key");
+    }
+    if (path && stat(path, &identity->is) < 0)
+        memset(&identity->is, 0, sizeof(identity->is));
+    int rc = credentials_read(path, &identity->now, err);
+    if (rc != 0) {
+        free(identity->path);
+        free(identity);
+        return rc;
+    }
+    identity->looked = time(NULL);
+    pthread_mutex_init(&identity->lock, NULL);
+    *ret = identity;
+    return 0;
+}
+
+void tls_identity_free(struct tls_identity *identity)
+{
+    if (!identity)
+        return;
+    credentials_release(identity->now);
+    pthread_mutex_destroy(&identity->lock);
+    free(identity->path);
+    free(identity);
+}
+
+static bool was_replaced(struct tls_identity *identity, struct stat *ret)
+{
+    return stat(identity->path, ret) == 0 &&
+           (ret->st_ino != identity->is.st_ino || ret->st_size != identity->is.st_size ||
+            ret->st_mtim.tv_sec != identity->is.st_mtim.tv_sec ||
+            ret->st_mtim.tv_nsec != identity->is.st_mtim.tv_nsec);
+}
+
+static struct credentials *credentials_take(struct tls_identity *identity)
+{
+    struct credentials *fresh;
+    struct stat is;
+    pthread_mutex_lock(&identity->lock);
+    time_t now = time(NULL);
+    if (identity->path && (now < identity->looked || now - identity->looked >= LOOK_AGAIN_S)) {
+        identity->looked = now;
+        if (was_replaced(identity, &is) && credentials_read(identity->path, &fresh, NULL) == 0) {
+            credentials_release(identity->now);
+            identity->now = fresh;
+            identity->is = is;
+        }
+    }
+    struct credentials *c = identity->now;
+    atomic_fetch_add(&c->users, 1);
+    pthread_mutex_unlock(&identity->lock);
+    return c;
+}
+
+/* Sessions */
+
+struct tls_session {
+    gnutls_session_t tls;
+    struct credentials *credentials;
+    bool server;
+    struct buf in, out;
+    size_t in_at;
+    char pins[TLS_PINS_TEXT_MAX]; /* a client accepts */
+    char peer_pin[TLS_PIN_MAX];
+};
+
+static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
+{
+    struct tls_session *s = arg;
+    size_t size = s->in.size - s->in_at;
+    if (size == 0) {
+        gnutls_transport_set_errno(s->tls, EAGAIN);
+        return -1;
+    }
+    size = size < max ? size : max;
+    memcpy(ret, s->in.data + s->in_at, size);
+    s->in_at += size;
+    if (s->in_at == s->in.size) {
+        buf_fini(&s->in); /* tens of thousands of connections are idle most of the time */
+        s->in_at = 0;
+    }
+    return (ssize_t)size;
+}
+
+static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
+{
+    const struct tls_session *s = arg;
+    (void)wait_ms; /* what is not here now comes with the next tls_feed */
+    return s->in.size > s->in_at;
+}
+
+static ssize_t push(gnutls_transport_ptr_t arg, const void *bytes, size_t size)
+{
+    struct tls_session *s = arg;
+    if (buf_append(&s->out, bytes, size) == 0)
+        return (ssize_t)size;
+    gnutls_transport_set_errno(s->tls, ENOMEM);
+    return -1;
+}
+
+static int session_start(struct tls_session *s)
+{
+    int rc = gnutls_init(&s->tls, (s->server ? GNUTLS_SERVER : GNUTLS_CLIENT) | GNUTLS_NONBLOCK);
+    if (rc < 0)
+        return rc;
+    rc = gnutls_priority_set(s->tls, s->credentials->ciphers);
+    gnutls_datum_t secret = {s->credentials->tickets, sizeof(s->credentials->tickets)};
+    if (rc == 0 && s->server)
+        rc = gnutls_session_ticket_enable_server(s->tls, &secret);
+    if (rc == 0)
+        rc = gnutls_credentials_set(s->tls, GNUTLS_CRD_CERTIFICATE, s->credentials->all);
+    if (rc == 0 && s->server)
+        gnutls_certificate_server_set_request(s->tls, GNUTLS_CERT_REQUEST);
+    gnutls_handshake_set_max_packet_length(s->tls, HANDSHAKE_MAX_BYTES);
+    gnutls_transport_set_ptr(s->tls, s);
+    gnutls_transport_set_pull_function(s->tls, pull);
+    gnutls_transport_set_pull_timeout_function(s->tls, pull_timeout);
+    gnutls_transport_set_push_function(s->tls, push);
+    return rc;
+}
+
+static int session_new(struct tls_identity *identity, bool server, struct tls_session **ret,
+                       struct error *err)
+{
+    struct tls_session *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a connection");
+    s->server = server;
+    s->credentials = credentials_take(identity);
+    buf_init(&s->in, OUT_MAX_BYTES);
+    buf_init(&s->out, OUT_MAX_BYTES);
+    int rc = session_start(s);
+    if (rc < 0) {
+        tls_session_free(s);
+        return tls_fail(err, rc, "TLS");
+    }
+    *ret = s;
+    return 0;
+}
+
+int tls_server_new(struct tls_identity *identity, struct tls_session **ret, struct error *err)
+{
+    return session_new(identity, true, ret, err);
+}
+
+int tls_check_pins(const char *pins, struct error *err)
+{
+    struct str rest = str_of(pins), part;
+    char pin[TLS_PIN_MAX + 1];
+    int count = 0;
+    while (str_next(&rest, ',', &part)) {
+        (void)str_printf(pin, sizeof(pin), "%.*s",
+                         (int)(part.size < TLS_PIN_MAX ? part.size : TLS_PIN_MAX), part.data);
+        if (tls_check_pin(pin, err) != 0)
+            return E_INVALID_ARGUMENT;
+        count++;
+    }
+    if (count >= 1 && count <= TLS_PINS_MAX)
+        return 0;
+    return error_set(err, E_INVALID_ARGUMENT, "1 to %d fingerprints of the server's key are needed",
+                     TLS_PINS_MAX);
+}
+
+int tls_client_new(struct tls_identity *identity, const char *pins, struct tls_session **ret,
+                   struct error *err)
+{
+    struct tls_session *s;
+    int rc = tls_check_pins(pins, err);
+    if (rc == 0)
+        rc = session_new(identity, false, &s, err);
+    if (rc != 0)
+        return rc;
+    (void)str_copy(s->pins, sizeof(s->pins), pins);
+    *ret = s;
+    return 0;
+}
+
+void tls_session_free(struct tls_session *s)
+{
+    if (!s)
+        return;
+    if (s->tls)
+        gnutls_deinit(s->tls);
+    credentials_release(s->credentials);
+    buf_fini(&s->in);
+    buf_fini(&s->out);
+    free(s);
+}
+
+int tls_client_ticket(struct tls_session *s, struct buf *ret)
+{
+    gnutls_datum_t data;
+    if (!(gnutls_session_get_flags(s->tls) & GNUTLS_SFLAGS_SESSION_TICKET) ||
+        gnutls_session_get_data2(s->tls, &data) < 0)
+        return E_NOT_FOUND;
+    int rc =
+        data.size <= TLS_RESUME_MAX_BYTES ? buf_append(ret, data.data, data.size) : E_NOT_FOUND;
+    gnutls_memset(data.data, 0, data.size);
+    gnutls_free(data.data);
+    return rc;
+}
+
+void tls_client_resume(struct tls_session *s, const void *ticket, size_t size)
+{
+    (void)gnutls_session_set_data(s->tls, ticket, size);
+}
+
+bool tls_resumed(const struct tls_session *s)
+{
+    return gnutls_session_is_resumed(s->tls);
+}
+
+int tls_feed(struct tls_session *s, const void *bytes, size_t size)
+{
+    return buf_append(&s->in, bytes, size);
+}
+
+/* The handshake */
+
+static bool is_pinned(const struct tls_session *s, const char *pin)
+{
+    struct str rest = str_of(s->pins), part;
+    while (str_next(&rest, ',', &part))
+        if (str_equal(part, str_of(pin)))
+            return true;
+    return false;
+}
+
+static int refuse_certificate(unsigned status, struct error *err)
+{
+    if (status & (GNUTLS_CERT_EXPIRED | GNUTLS_CERT_NOT_ACTIVATED)) {
+        error_set(err, E_UNAUTHENTICATED, "the server's certificate %s",
+                  status & GNUTLS_CERT_EXPIRED ? "has expired" : "is not good yet");
+        error_hint(err, "compare the clocks of both machines; `muster tls rotate` renews it");
+    } else {
+        error_set(err, E_UNAUTHENTICATED,
+                  "the server's certificate is not signed by the key that it shows");
+    }
+    return E_UNAUTHENTICATED;
+}
+
+/* Each certificate below the known one must be signed by the next; that of a resumed session was
+ * when its ticket was taken. */
+static int check_chain(const struct tls_session *s, gnutls_x509_crt_t *chain, unsigned count,
+                       struct error *err)
+{
+    char pin[TLS_PIN_MAX] = "";
+    unsigned status = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (tls_pin_of(chain[i], pin) != 0)
+            break;
+        if (is_pinned(s, pin))
+            return 0;
+        if (i + 1 == count)
+            break;
+        int rc =
+            tls_resumed(s) ? 0 : gnutls_x509_crt_verify(chain[i], &chain[i + 1], 1, 0, &status);
+        if (rc < 0 || status != 0)
+            return refuse_certificate(status, err);
+    }
+    error_set(err, E_UNAUTHENTICATED,
+              "what answers there is not the coordinator that is known: its key is %s", pin);
+    error_hint(err, "if the coordinator was set up anew, take a new token from it; if not, "
+                    "something else listens at its address");
+    return E_UNAUTHENTICATED;
+}
+
+static int take_chain(struct tls_session *s, gnutls_x509_crt_t *ret, unsigned *ret_count)
+{
+    unsigned sent = 0;
+    const gnutls_datum_t *list = gnutls_certificate_get_peers(s->tls, &sent);
+    *ret_count = 0;
+    for (unsigned i = 0; list && i < sent && i < TLS_CHAIN_MAX; i++) {
+        int rc = gnutls_x509_crt_init(&ret[i]);
+        if (rc < 0)
+            return rc;
+        *ret_count = i + 1;
+        rc = gnutls_x509_crt_import(ret[i], &list[i], GNUTLS_X509_FMT_DER);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int judge_peer(struct tls_session *s, struct error *err)
+{
+    gnutls_x509_crt_t chain[TLS_CHAIN_MAX];
+    unsigned count;
+    int rc = take_chain(s, chain, &count);
+    if (rc == 0 && count > 0)
+        rc = tls_pin_of(chain[0], s->peer_pin);
+    if (rc < 0)
+        rc = error_set(err, E_UNAUTHENTICATED, "the other side's certificate cannot be read: %s",
+                       gnutls_strerror(rc));
+    else if (!s->server && count == 0)
+        rc = error_set(err, E_UNAUTHENTICATED, "the server shows no certificate");
+    else if (!s->server)
+        rc = check_chain(s, chain, count, err);
+    for (unsigned i = 0; i < count; i++)
+        gnutls_x509_crt_deinit(chain[i]);
+    return rc;
+}
+
+static int handshake_failed(struct tls_session *s, int rc, struct error *err)
+{
+    (void)gnutls_alert_send_appropriate(s->tls, rc);
+    if (rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH || rc == GNUTLS_E_UNSUPPORTED_VERSION_PACKET ||
+        rc == GNUTLS_E_UNEXPECTED_PACKET || rc == GNUTLS_E_RECORD_OVERFLOW) {
+        error_set(err, E_UNAVAILABLE, "what answers there does not speak TLS 1.3");
+        error_hint(err, "a coordinator before 0.9 speaks none; else it is another program");
+        return E_UNAVAILABLE;
+    }
+    if (rc == GNUTLS_E_FATAL_ALERT_RECEIVED)
+        return error_set(err, E_UNAVAILABLE, "the other side refused TLS: %s",
+                         gnutls_alert_get_name(gnutls_alert_get(s->tls)));
+    return error_set(err, E_UNAVAILABLE, "TLS: %s", gnutls_strerror(rc));
+}
+
+int tls_handshake(struct tls_session *s, struct error *err)
+{
+    int rc;
+    do
+        rc = gnutls_handshake(s->tls);
+    while (rc == GNUTLS_E_INTERRUPTED ||
+           (rc < 0 && !gnutls_error_is_fatal(rc) && rc != GNUTLS_E_AGAIN && s->in.size > s->in_at));
+    if (rc < 0 && !gnutls_error_is_fatal(rc))
+        return 0;
+    if (rc < 0)
+        return handshake_failed(s, rc, err);
+    rc = judge_peer(s, err);
+    if (rc != 0)
+        (void)gnutls_alert_send(s->tls, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
+    return rc != 0 ? rc : 1;
+}
+
+/* Bytes of the program */
+
+/* GnuTLS says "again" also after a message of its own (a ticket), with more at hand. */
+int64_t tls_read(struct tls_session *s, void *ret, size_t max)
+{
+    for (;;) {
+        ssize_t size = gnutls_record_recv(s->tls, ret, max);
+        if (size > 0)
+            return size;
+        if (size == 0)
+            return E_UNAVAILABLE;
+        if (size == GNUTLS_E_AGAIN && s->in.size == s->in_at)
+            return 0;
+        if (gnutls_error_is_fatal((int)size))
+            return E_DATA_LOSS;
+    }
+}
+
+int tls_write(struct tls_session *s, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+    while (size > 0) {
+        ssize_t sent = gnutls_record_send(s->tls, at, size < RECORD_BYTES ? size : RECORD_BYTES);
+        if (sent == GNUTLS_E_INTERRUPTED)
+            continue;
+        if (sent <= 0)
+            return E_RESOURCE_EXHAUSTED;
+        at += sent;
+        size -= (size_t)sent;
+    }
+    return 0;
+}
+
+struct buf *tls_out(struct tls_session *s)
+{
+    return &s->out;
+}
+
+const char *tls_peer_pin(const struct tls_session *s)
+{
+    return s->peer_pin;
+}

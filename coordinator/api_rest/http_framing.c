@@ -1,0 +1,66 @@
+#include "coordinator/api_rest/http_framing.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <strings.h>
+
+#include "coordinator/api_rest/http.h"
+
+struct head {
+    int fields, lengths, codings, hosts;
+    bool chunked, plain; /* of the coding; every name is one token */
+};
+
+/* RFC 9110, 5.6.2 */
+static bool is_token(const char *name)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    for (const char *c = name; *c; c++) {
+        bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z');
+        if (!letter && !(*c >= '0' && *c <= '9') && !strchr(others, *c))
+            return false;
+    }
+    return *name;
+}
+
+static enum MHD_Result look(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct head *head = arg;
+    (void)kind;
+    head->fields++;
+    head->plain = head->plain && is_token(name);
+    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0)
+        head->lengths++;
+    else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0)
+        head->hosts++;
+    else if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        head->codings++;
+        head->chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+#define FAULT(text) "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"" text "\"}}\n"
+
+const char *http_framing_fault(struct MHD_Connection *connection, const char *uri,
+                               const char *version, int *ret_status)
+{
+    struct head head = {.plain = true};
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &head);
+    *ret_status = MHD_HTTP_BAD_REQUEST;
+    if (head.fields > HTTP_FIELDS_MAX) {
+        *ret_status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return FAULT("a request has at most 64 headers");
+    }
+    if (uri && strstr(uri, "%00")) /* which would end what is behind it */
+        return FAULT("the address has a NUL character (%00)");
+    if (!head.plain)
+        return FAULT("the name of a header is no token");
+    if (head.lengths > 1 || head.codings > 1 || (head.lengths && head.codings))
+        return FAULT("the length of the body is said twice");
+    if (head.codings && !head.chunked)
+        return FAULT("the only Transfer-Encoding taken is chunked");
+    if (head.hosts > 1 || (head.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) == 0))
+        return FAULT("a request has one Host");
+    return NULL;
+}

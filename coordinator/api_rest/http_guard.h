@@ -1,0 +1,62 @@
+/* The connections of the HTTP server: how many one address has, and how long each has made no
+ * request. MHD counts only the bytes' silence, so that a byte now and then kept a connection for
+ * ever. When places run low, the address with the most connections loses the one that has waited
+ * longest for a request, so that there always is a place for /healthz and for others.
+ *
+ *     fresh ──(request begun)──► busy ──(answered)──► idle ──(request begun)──► busy
+ *       └──(10 s)──► closed                             └──(40 s)──► closed
+ *
+ * Owned by the HTTP server; the HTTP thread tells of connections, the loop thread sweeps: all verbs
+ * lock. A descriptor is only shut down here; MHD closes it.
+ */
+#ifndef API_REST_HTTP_GUARD_H
+#define API_REST_HTTP_GUARD_H
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/limits.h"
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/env/env.h"
+
+enum {
+    GUARD_FRESH_MS =
+        MAX_HTTP_REQUEST_S * 1000, /* until the headers of its first request are whole */
+    GUARD_IDLE_MS = 40000,         /* from an answer to the next request */
+    GUARD_BODY_MS = 60000,         /* from the headers to the end of the body */
+    GUARD_SWEEP_MS = 1000,
+};
+
+enum guard_state { GUARD_FRESH, GUARD_IDLE, GUARD_BODY, GUARD_BUSY };
+
+struct guard {
+    struct clock clock;
+    pthread_mutex_t mutex;
+    struct list waiting, busy; /* those that may be closed, longest waiting first; the others */
+    struct strmap addresses;   /* text -> struct address */
+    int count, most;           /* connections; from `most` on others make room */
+    uint64_t evicted, late;    /* closed for others; closed for their own slowness */
+};
+
+/* A quarter of the descriptors at most: RPC and files need the others. Some of these places are for
+ * connections that were closed and are not gone yet. */
+unsigned guard_connections_max(void);
+
+void guard_init(struct guard *guard);
+void guard_fini(struct guard *guard);
+
+/* MHD_NotifyConnectionCallback: `arg` is the guard. */
+void guard_on_connection(void *arg, struct MHD_Connection *connection, void **context,
+                         enum MHD_ConnectionNotificationCode what);
+void guard_request(struct guard *guard, struct MHD_Connection *connection, enum guard_state state);
+void guard_sweep(struct guard *guard);
+
+/* The client's address without its port, "" if it is not known. */
+void guard_peer(struct MHD_Connection *connection, char ret[INET6_ADDRSTRLEN]);
+
+#endif

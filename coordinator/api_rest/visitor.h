@@ -1,0 +1,44 @@
+/* Who a request comes from, and whether a browser was led here by another page. Pure but for the
+ * table of sessions. Loop thread only.
+ *
+ * A session has two halves. The cookie is HttpOnly, but goes to every port of the host it was set
+ * by (RFC 6265, 8.5): a tenant's own server on another port sees it. The other half is told in the
+ * answer to the login; the page keeps it in localStorage, which belongs to this port alone, and
+ * sends it in X-Muster-Session. Neither opens anything without the other, and a foreign page can
+ * send neither the header nor read the storage. (A cookie named __Host- would need TLS, and is
+ * sent to all ports, too.)
+ */
+#ifndef API_REST_VISITOR_H
+#define API_REST_VISITOR_H
+
+#include <stdbool.h>
+
+#include "common/base/error.h"
+#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/session.h"
+
+extern const char visitor_cookie[]; /* "muster_session" */
+
+const char *visitor_bearer(const struct http_request *request); /* NULL = none */
+bool visitor_changes(const struct http_request *request);       /* neither GET nor HEAD */
+
+/* Both halves of the session this request carries; false if one is missing. */
+bool visitor_session(const struct http_request *request, char ret[SESSION_ID_MAX]);
+
+/* The token this request carries, "" if none. E_PERMISSION_DENIED for a change by session without
+ * X-Muster-Request. */
+int visitor_token(struct sessions *sessions, const struct http_request *request, const char **ret,
+                  struct error *err);
+
+/* E_PERMISSION_DENIED without X-Muster-Request: 1; E_INVALID_ARGUMENT for a body that is not said
+ * to be JSON. A form of a foreign page can do neither. For login and logout. */
+int visitor_check_form(const struct http_request *request, struct error *err);
+
+/* The browser speaks TLS, to us or to the proxy in front of us. */
+bool visitor_is_secure(const struct http_request *request);
+
+/* Host is an address, localhost, this machine's name, or one of `names` (NULL-terminated, may be
+ * NULL). Any other may be a name that a foreign page was loaded by and that was led here since. */
+bool visitor_host_known(const struct http_request *request, const char *const *names);
+
+#endif

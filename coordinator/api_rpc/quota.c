@@ -1,0 +1,277 @@
+#include "coordinator/api_rpc/quota.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/map.h"
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/model/folder.h"
+
+enum { MINUTE_MS = 60000 };
+
+/* A bucket that holds a minute's submits and fills evenly. */
+struct rate {
+    double taken; /* of the bucket */
+    int64_t at_ms;
+};
+
+struct quota_rates {
+    struct strmap tenants; /* name -> struct rate */
+};
+
+int quota_rates_new(struct quota_rates **ret, struct error *err)
+{
+    *ret = calloc(1, sizeof **ret);
+    return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+void quota_rates_free(struct quota_rates *rates)
+{
+    if (!rates)
+        return;
+    for (struct map_entry *e = strmap_first(&rates->tenants); e; e = map_next(e))
+        free(e->value);
+    strmap_fini(&rates->tenants);
+    free(rates);
+}
+
+static struct rate *rate_of(struct service *service, const struct store_tenant *tenant)
+{
+    struct strmap *rates = &service->quota_rates->tenants;
+    struct rate *rate = strmap_get(rates, tenant->name);
+    int64_t now_ms = service_now_ms(service);
+    if (!rate) {
+        rate = calloc(1, sizeof *rate);
+        if (!rate || strmap_set(rates, tenant->name, rate, NULL) < 0) {
+            free(rate);
+            return NULL;
+        }
+        rate->at_ms = now_ms;
+    }
+    double per_minute = (double)quota_limit(&tenant->quotas, QUOTA_SUBMITS_PER_MINUTE);
+    rate->taken -= (double)(now_ms - rate->at_ms) / MINUTE_MS * per_minute;
+    rate->at_ms = now_ms;
+    if (rate->taken < 0)
+        rate->taken = 0;
+    return rate;
+}
+
+static int good_tokens(struct service *service, const char *tenant)
+{
+    int count = 0, all = access_tokens_count(service->access);
+    const struct store_token **tokens = access_tokens(service->access);
+    for (int i = 0; tokens && i < all; i++)
+        count += strcmp(tokens[i]->tenant, tenant) == 0 &&
+                 access_good(tokens[i], service_wall_ms(service));
+    free(tokens);
+    return count;
+}
+
+int64_t quota_used(struct service *service, const struct store_tenant *tenant, enum quota quota)
+{
+    const struct tenant *now = cluster_tenant(service_cluster(service), tenant->name);
+    const struct rate *rate;
+    switch (quota) {
+    case QUOTA_WAITING_JOBS:
+        return now ? (int64_t)now->waiting.count : 0;
+    case QUOTA_SPEC_BYTES:
+        return now ? now->active_spec_bytes : 0;
+    case QUOTA_ENDED_JOBS:
+        return now ? now->ended_jobs : 0;
+    case QUOTA_SUBMITS_PER_MINUTE:
+        rate = rate_of(service, tenant);
+        return rate ? (int64_t)rate->taken : 0;
+    case QUOTA_OUTPUT_BYTES:
+        return kept_output(service->kept, tenant->name);
+    case QUOTA_METRICS_BYTES:
+        return kept_metrics(service->kept, tenant->name);
+    case QUOTA_TOKENS:
+        return good_tokens(service, tenant->name);
+    case QUOTA_PRIORITY:
+    case QUOTA_COUNT:
+        break;
+    }
+    return 0;
+}
+
+/* One more of `more` does not fit. */
+static int over(struct service *service, const struct store_tenant *tenant, enum quota quota,
+                int64_t more, struct error *err)
+{
+    int64_t limit = quota_limit(&tenant->quotas, quota);
+    int64_t used = quota_used(service, tenant, quota);
+    if (used + more <= limit)
+        return 0;
+    error_set(err, E_RESOURCE_EXHAUSTED,
+              "tenant %s has used up its quota %s: %lld of %lld (%s), and this asks for %lld more",
+              tenant->name, quota_name(quota), (long long)used, (long long)limit,
+              quota_about(quota), (long long)more);
+    error_hint(err,
+               "wait until some have gone, or ask an administrator for more: muster tenant set "
+               "%.63s --quota %s=N",
+               tenant->name, quota_name(quota));
+    return E_RESOURCE_EXHAUSTED;
+}
+
+static int check_priority(const struct store_tenant *tenant, const struct spec *spec,
+                          struct error *err)
+{
+    int64_t limit = quota_limit(&tenant->quotas, QUOTA_PRIORITY);
+    if (spec->priority <= limit)
+        return 0;
+    error_set(err, E_PERMISSION_DENIED, "priority %d: members of tenant %s may give at most %lld",
+              spec->priority, tenant->name, (long long)limit);
+    error_field(err, "priority");
+    error_hint(err, "ask an administrator: muster tenant set %.63s --quota priority=%d",
+               tenant->name, spec->priority);
+    return E_PERMISSION_DENIED;
+}
+
+static int check_cluster(const struct cluster *cluster, struct error *err)
+{
+    if (cluster_jobs_count(cluster) < CLUSTER_JOBS_MAX - CLUSTER_JOBS_RESERVED)
+        return 0;
+    error_set(err, E_RESOURCE_EXHAUSTED,
+              "the cluster holds %d jobs, and the last %d places are administrators'",
+              cluster_jobs_count(cluster), CLUSTER_JOBS_RESERVED);
+    error_hint(err,
+               "ended jobs are forgotten as --keep-jobs says; those that wait can be cancelled");
+    return E_RESOURCE_EXHAUSTED;
+}
+
+static bool below_any(const char *path, const struct store_tenant *tenant)
+{
+    char prefixes[STORE_PREFIXES_MAX + 1], *at = prefixes, *prefix;
+    (void)str_copy(prefixes, sizeof prefixes, tenant->checkpoint_prefixes);
+    while ((prefix = strsep(&at, "\n")))
+        if (*prefix && folder_below(path, prefix))
+            return true;
+    return false;
+}
+
+static int not_its_folder(const char *path, const char *whose, const char *hint, struct error *err)
+{
+    error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", path, whose);
+    error_field(err, "checkpoint.dir");
+    error_hint(err, "%s", hint);
+    return E_PERMISSION_DENIED;
+}
+
+/* A folder belongs to the tenant below whose prefixes it is; where nobody has it by prefix, to the
+ * tenant of the newest job that is remembered in it. */
+static int check_folder(struct service *service, const struct store_tenant *tenant,
+                        const struct spec *spec, struct error *err)
+{
+    static const char choose[] = "choose a folder of this tenant's; `muster tenant show` tells its "
+                                 "prefixes";
+    char path[2048];
+    const char *dir = spec->checkpoint_dir;
+    if (!dir[0] || (dir[0] != '/' && spec->workdir[0] != '/') ||
+        folder_clean(spec->workdir, dir, path, sizeof path) < 0)
+        return 0;
+    if (below_any(path, tenant))
+        return 0;
+    if (tenant->checkpoint_prefixes[0])
+        return not_its_folder(path, "is below none of its tenant's checkpoint prefixes", choose,
+                              err);
+    for (const struct store_tenant *other = access_first_tenant(service->access); other;
+         other = access_next_tenant(service->access, other))
+        if (other != tenant && below_any(path, other))
+            return not_its_folder(path, "belongs to another tenant", choose, err);
+    const struct job *newest = cluster_first_in_folder(service_cluster(service), spec);
+    if (newest && strcmp(newest->spec->tenant, spec->tenant) != 0)
+        return not_its_folder(path, "another tenant's job keeps its checkpoints there", choose,
+                              err);
+    return 0;
+}
+
+int quota_allows_job(struct service_call *call, const struct spec *spec, struct error *err)
+{
+    struct service *service = call->service;
+    const struct store_tenant *tenant = access_tenant(service->access, spec->tenant);
+    if (!scope_tenant(call) || !tenant)
+        return 0;
+    int rc = check_cluster(service_cluster(service), err);
+    if (rc == 0)
+        rc = check_priority(tenant, spec, err);
+    if (rc == 0)
+        rc = check_folder(service, tenant, spec, err);
+    if (rc == 0)
+        rc = over(service, tenant, QUOTA_WAITING_JOBS, 1, err);
+    if (rc == 0)
+        rc = over(service, tenant, QUOTA_SPEC_BYTES, (int64_t)strlen(spec->json), err);
+    if (rc == 0)
+        rc = over(service, tenant, QUOTA_SUBMITS_PER_MINUTE, 1, err);
+    struct rate *rate = rc == 0 ? rate_of(service, tenant) : NULL;
+    if (rate)
+        rate->taken += 1;
+    return rc;
+}
+
+/* The tenant's quota less what its other jobs keep. */
+static int64_t left_for(int64_t limit, int64_t all, int64_t own)
+{
+    enum { LEAST_BYTES = 1 << 20 };
+    int64_t left = limit - (all - own);
+    return left < LEAST_BYTES ? LEAST_BYTES : left;
+}
+
+int64_t quota_output_of(struct service *service, const struct job *job)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, job->spec->tenant);
+    return !tenant ? 0
+                   : left_for(quota_limit(&tenant->quotas, QUOTA_OUTPUT_BYTES),
+                              kept_output(service->kept, tenant->name),
+                              kept_output_of(service->kept, job->id));
+}
+
+int64_t quota_metrics_of(struct service *service, const struct job *job)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, job->spec->tenant);
+    return !tenant ? 0
+                   : left_for(quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES),
+                              kept_metrics(service->kept, tenant->name),
+                              kept_metrics_of(service->kept, job->id));
+}
+
+int quota_allows_token(struct service *service, const char *tenant, struct error *err)
+{
+    const struct store_tenant *known = access_tenant(service->access, tenant);
+    return known ? over(service, known, QUOTA_TOKENS, 1, err) : 0;
+}
+
+/* What retention asks */
+
+void service_measure_kept(struct service *service, const struct job *job)
+{
+    if (!kept_knows(service->kept, job->id))
+        kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id),
+                 metrics_size(service->metrics, job->id));
+}
+
+bool service_over_quota(struct service *service, const char *name)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, name);
+    return tenant &&
+           (kept_output(service->kept, name) > quota_limit(&tenant->quotas, QUOTA_OUTPUT_BYTES) ||
+            kept_metrics(service->kept, name) > quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES));
+}
+
+bool service_keeps(struct service *service, const struct job *job)
+{
+    return kept_output_of(service->kept, job->id) + kept_metrics_of(service->kept, job->id) > 0;
+}
+
+int service_keep_jobs(struct service *service, const char *name, int fallback)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, name);
+    int64_t limit = tenant ? quota_limit(&tenant->quotas, QUOTA_ENDED_JOBS) : 0;
+    return limit ? (int)limit : fallback;
+}
+
+int64_t service_spec_quota(struct service *service, const char *name)
+{
+    const struct store_tenant *tenant = access_tenant(service->access, name);
+    return tenant ? quota_limit(&tenant->quotas, QUOTA_SPEC_BYTES) : INT64_MAX;
+}

@@ -1,0 +1,191 @@
+/* Who calls, whether this is theirs to call, and whether they may call now: all that is decided
+ * before the message itself is looked at. */
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+
+enum { USES_STORED_EVERY_MS = 60000 };
+
+struct access *service_access(struct service *service)
+{
+    return service->access;
+}
+
+int service_load_access(struct service *service, struct error *err)
+{
+    return access_load(service->access, service->options.store, err);
+}
+
+static void store_use(void *arg, const struct store_token *token)
+{
+    struct service *service = arg;
+    struct change change = {.kind = CHANGE_TOKEN, .token = *token};
+    service->options.host.write(service->options.host.self, &change);
+}
+
+static void store_uses(void *arg)
+{
+    struct service *service = arg;
+    service->uses_armed = access_flush_uses(service->access, 1, store_use, service);
+    if (service->uses_armed)
+        loop_timer_set(service->options.loop, &service->uses,
+                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
+}
+
+int service_identify(struct service *service, const char *token, const struct store_token **ret,
+                     struct error *err)
+{
+    int rc = access_identify(service->access, token, service_wall_ms(service), ret, err);
+    if (rc == 0 && !service->uses_armed) {
+        service->uses_armed = true;
+        loop_timer_set(service->options.loop, &service->uses,
+                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
+    }
+    return rc;
+}
+
+static int authorise(struct service *service, const struct service_method *method,
+                     const struct service_request *request, const struct store_token **ret,
+                     struct error *err)
+{
+    char names[96];
+    int rc = service_identify(service, request->token, ret, err);
+    if (rc < 0)
+        service_audit_stranger(
+            service,
+            &(struct service_stranger){request->carrier, request->peer_address, method->name}, err);
+    if (rc < 0 || (access_role((*ret)->role) & method->roles))
+        return rc;
+    access_role_names(method->roles, names, sizeof names);
+    rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
+                   names, (*ret)->role);
+    if (service_audits(method)) {
+        struct service_trace trace = {0};
+        service_trace_init(&trace, request);
+        service_audit_attempt(service, *ret, method, &trace, err);
+    }
+    return rc;
+}
+
+/* An agent is who has its node's key; a token only lets a new node in. */
+static int authorise_agent(struct service *service, const struct service_method *method,
+                           const struct service_request *request, const struct store_token **ret,
+                           struct error *err)
+{
+    const char *key = request->peer_key ? request->peer_key : "";
+    if (!service->options.keyed)
+        return authorise(service, method, request, ret, err);
+    if (!*key) {
+        error_set(err, E_UNAUTHENTICATED, "%s needs a key of the node's own, and none was shown",
+                  method->words);
+        error_hint(err, "agents make one at their first start; this one is of an older version");
+        return E_UNAUTHENTICATED;
+    }
+    *ret = access_node(service->access, key);
+    if (*ret)
+        return 0;
+    if (strcmp(method->name, "RegisterNode") == 0)
+        return authorise(service, method, request, ret, err);
+    error_set(err, E_NOT_FOUND, "no node is known by this key");
+    error_hint(err, "register first");
+    return E_NOT_FOUND;
+}
+
+void service_load_nodes(struct service *service)
+{
+    const struct cluster *cluster = service_cluster(service);
+    for (const struct node *node = cluster_first_node(cluster); node;
+         node = cluster_next_node(cluster, node))
+        if (node->key[0])
+            (void)access_put_node(service->access, node->key, node->name, NULL);
+}
+
+const struct service_method *service_method(const struct service_request *request)
+{
+    for (const struct service_method *row = service_methods; row->name; row++)
+        if (strcmp(row->name, request->method->name) == 0 &&
+            strcmp(row->service, request->service) == 0)
+            return row;
+    return NULL;
+}
+
+/* Agents may say what they have to: reports are as large as messages get. */
+static int check_size(struct service *service, const struct service_method *method, size_t bytes,
+                      struct error *err)
+{
+    enum limit limit = method->roles == 0 ? LIMIT_STRANGER_CALL_BYTES
+                       : method->has_spec ? LIMIT_SPEC_CALL_BYTES
+                                          : LIMIT_READ_CALL_BYTES;
+    if (method->roles == ACCESS_AGENT || bytes <= (size_t)limit_number(limit))
+        return 0;
+    return budget_refuse(&service->budgets, limit, err);
+}
+
+static struct budget_ask ask_of(const struct service *service, const struct service_method *method,
+                                const struct service_request *request)
+{
+    return (struct budget_ask){
+        .caller = request->caller,
+        .role = request->caller ? access_role(request->caller->role) : 0,
+        .peer = request->peer,
+        .node = service->options.keyed && method->roles == ACCESS_AGENT &&
+                strcmp(method->name, "RegisterNode") != 0,
+        .plan = method->plans,
+        .forwarded = method->forwarded,
+    };
+}
+
+int service_admit(struct service *service, struct service_request *request, size_t payload_bytes,
+                  struct error *err)
+{
+    const struct service_method *method = service_method(request);
+    request->caller = NULL;
+    if (!method)
+        return error_set(err, E_UNIMPLEMENTED, "%s.%s is not offered", request->service,
+                         request->method->name);
+    int rc = 0;
+    if (method->roles == ACCESS_AGENT)
+        rc = authorise_agent(service, method, request, &request->caller, err);
+    else if (method->roles)
+        rc = authorise(service, method, request, &request->caller, err);
+    if (rc == 0)
+        rc = check_size(service, method, payload_bytes, err);
+    if (rc == 0) {
+        struct budget_ask ask = ask_of(service, method, request);
+        rc = budget_check(&service->budgets, &ask, err);
+    }
+    request->admitted = rc == 0;
+    return rc;
+}
+
+int service_refuse_limit(struct service *service, enum limit limit, struct error *err)
+{
+    return budget_refuse(&service->budgets, limit, err);
+}
+
+void service_count_refusal(struct service *service)
+{
+    service->stats.calls++;
+    service->stats.failures++;
+}
+
+struct budget *service_budget(struct service *service, const struct service_method *method,
+                              const struct service_request *request, struct error *err)
+{
+    struct budget_ask ask = ask_of(service, method, request);
+    return budget_open(&service->budgets, &ask, err);
+}
+
+void service_set_pin(struct service *service, const char *pin)
+{
+    (void)str_copy(service->pin, sizeof service->pin, pin);
+}
+
+void service_add_pin(const struct service *service, char token[TOKEN_TEXT_MAX])
+{
+    size_t length = strlen(token);
+    if (service->pin[0])
+        insist(str_printf(token + length, TOKEN_TEXT_MAX - length, ".%s", service->pin) == 0);
+}

@@ -1,0 +1,29 @@
+/* The audit trail outside of the store: each entry as a line of JSON in a file, to syslog, or both,
+ * once it is durable. Where somebody takes the coordinator's machine, what was sent before is out
+ * of reach. A file that was renamed (logrotate) is opened anew; one that cannot be written is said
+ * once in the log and tried again with each entry. Loop thread only.
+ */
+#ifndef COORDINATOR_AUDIT_SINK_H
+#define COORDINATOR_AUDIT_SINK_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "common/base/log.h"
+#include "coordinator/store/store.h"
+
+struct audit_sink {
+    char path[PATH_MAX]; /* "" = no file */
+    bool syslog, failing;
+    int fd;
+    const struct log *log;
+};
+
+/* `file` NULL: none. A file that cannot be opened at the start is an error. */
+int audit_sink_init(struct audit_sink *sink, const char *file, bool syslog, const struct log *log,
+                    struct error *err);
+void audit_sink_fini(struct audit_sink *sink);
+
+void audit_sink_write(void *arg, const struct store_audit *entry); /* `arg`: the sink */
+
+#endif

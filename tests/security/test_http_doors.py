@@ -1,0 +1,120 @@
+"""The doors of REST: connections, heads of requests, streams."""
+import resource
+import select
+import socket
+import time
+
+import pytest
+
+
+@pytest.fixture
+def server(make_cluster):
+    return make_cluster(nodes=0)
+
+
+def dial(cluster):
+    host, port = cluster.http.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def ask(cluster, head, body=b"", timeout=10):
+    """The status of the answer to these bytes; None: hung up without one."""
+    with dial(cluster) as sock:
+        sock.settimeout(timeout)
+        sock.sendall(head.replace(b"\n", b"\r\n").replace(b"TOKEN", cluster.token.encode()) + b"\r\n\r\n" + body)
+        answer = b""
+        try:
+            while b"\r\n\r\n" not in answer:
+                more = sock.recv(4096)
+                if not more:
+                    break
+                answer += more
+        except ConnectionResetError:
+            pass
+        return int(answer.split()[1]) if answer else None
+
+
+def healthy(cluster):
+    return ask(cluster, b"GET /healthz HTTP/1.1\nHost: localhost\nConnection: close", timeout=5) == 200
+
+
+def test_m4_connections_that_drip_leave_room_for_others(server):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    sockets = []
+    try:
+        for i in range(2200):
+            sock = dial(server)
+            sock.send(b"GET /v1/jobs HTTP/1.1\r\n")
+            sockets.append(sock)
+            if i % 500 == 499:
+                assert healthy(server), f"with {i + 1} of them"
+        end = time.monotonic() + 14
+        while time.monotonic() < end:
+            for sock in sockets:
+                try:
+                    sock.send(b"x")
+                except OSError:
+                    pass
+            assert healthy(server)
+            time.sleep(1)
+        open_still = len(sockets)
+        for sock in sockets:
+            ended = select.poll()
+            ended.register(sock, select.POLLHUP | select.POLLRDHUP)
+            open_still -= bool(ended.poll(0))
+        assert open_still == 0, f"{open_still} drip after their time"
+    finally:
+        for sock in sockets:
+            sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    page = server.rest("GET", "/metrics", raw=True, token=server.token)[1]
+    count = {line.split('"')[1]: int(line.split()[-1]) for line in page.splitlines() if line.startswith("muster_limit_refused_total{")}
+    assert count["http_connections"] > 0 and count["http_request_s"] > 0, count
+
+
+JOB = b'{"name":"a","command":["true"]}'
+POST = b"POST /v1/jobs HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN\n"
+GET = b"GET /v1/jobs HTTP/1.1\nAuthorization: Bearer TOKEN\n"
+
+
+@pytest.mark.parametrize("head, body", [
+    (POST + b"Content-Length: 31\nContent-Length: 3", JOB),
+    (POST + b"Content-Length: 31\nTransfer-Encoding: chunked", b"1f\r\n" + JOB + b"\r\n0\r\n\r\n"),
+    (POST + b"Transfer-Encoding: chunked\nTransfer-Encoding: identity", b"1f\r\n" + JOB + b"\r\n0\r\n\r\n"),
+    (POST + b"Transfer-Encoding : chunked", b"1f\r\n" + JOB + b"\r\n0\r\n\r\n"),
+    (POST + b"Transfer-Encoding: gzip", JOB),
+    (GET + b"X: y", b""),
+    (GET + b"Host: localhost\nHost: other", b""),
+    (b"GET /v1/jobs%00x HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN", b""),
+    (GET + b"Host: localhost\n" + b"\n".join(b"X-%d: y" % i for i in range(70)), b""),
+], ids=["two lengths", "length and chunks", "two codings", "space before colon", "unknown coding", "no host", "two hosts", "NUL in a path", "many headers"])
+def test_l_heads_that_two_programs_may_read_differently_are_refused(server, head, body):
+    before = server.rest("GET", "/v1/jobs")[1]
+    status = ask(server, head, body)
+    assert status is None or 400 <= status < 500, status
+    if b"X-69" in head:
+        assert status == 431
+    assert server.rest("GET", "/v1/jobs")[1] == before
+    assert healthy(server)
+
+
+def test_m4_streams_of_one_token_are_limited(server):
+    viewer = server.muster("token", "create", "eyes", "--role", "viewer", "--tenant", "default", check=True).stdout.split()[0]
+    head = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nAuthorization: Bearer " + viewer.encode() + b"\r\n\r\n"
+    opened, refused, sockets = 0, 0, []
+    try:
+        for _ in range(100):
+            sock = dial(server)
+            sockets.append(sock)
+            sock.sendall(head)
+            answer = sock.recv(4096)
+            opened += answer.startswith(b"HTTP/1.1 200")
+            refused += answer.startswith(b"HTTP/1.1 429")
+        assert (opened, refused) == (64, 36)
+        status, answer = server.rest("GET", "/v1/events", token=viewer, headers={"Accept": "text/event-stream"})
+        assert status == 429 and "token_streams" in str(answer), answer
+        assert server.rest("GET", "/v1/jobs", token=viewer)[0] == 200
+    finally:
+        for sock in sockets:
+            sock.close()
