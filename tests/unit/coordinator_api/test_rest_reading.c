@@ -25,6 +25,16 @@ static void submit(char ret_id[32])
     rest_job_id(ret_id);
 }
 
+/* Of a job that has ended nothing changes any more: its queueing time stands still, too. */
+static void submit_ended(void)
+{
+    char id[32], path[64];
+    submit(id);
+    snprintf(path, sizeof path, "/v1/jobs/%s:cancel", id);
+    cr_assert_eq(rest_request((struct http){"POST", path, "{}"}), 200, "%s", rest.answer);
+    cr_assert(strstr(rest.answer, "\"state\":\"cancelled\""), "%s", rest.answer);
+}
+
 static const char *body_of_answer(void)
 {
     const char *end = strstr(rest.answer, "\r\n\r\n");
@@ -54,7 +64,7 @@ static long shared_answers(void)
 Test(rest_reading, an_etag_saves_what_the_client_has)
 {
     char id[32], etag[80], headers[160], other[80];
-    submit(id);
+    submit_ended();
     static const char *const paths[] = {"/v1/jobs", "/v1/jobs/a", "/v1/nodes", "/", "/app.js"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         cr_assert_eq(get(paths[i], NULL), 200);
@@ -92,9 +102,9 @@ static void inflated(const char *from, size_t size, char *ret, size_t max)
 Test(rest_reading, gzip_is_for_those_that_take_it)
 {
     static char plain[REST_ANSWER_MAX], unpacked[REST_ANSWER_MAX];
-    char id[32], size[32], vary[64];
+    char size[32], vary[64];
     for (int i = 0; i < 5; i++)
-        submit(id);
+        submit_ended();
     static const char *const refusals[] = {NULL, "Accept-Encoding: identity\r\n",
                                            "Accept-Encoding: gzip;q=0, br\r\n",
                                            "Accept-Encoding: gzip; q=0.000\r\n"};
@@ -189,24 +199,18 @@ Test(rest_reading, nobody_gets_what_was_made_for_others)
 
 Test(rest_reading, a_token_or_session_that_ends_reads_nothing_more)
 {
-    char token[128], body[256], cookie[256], value[128];
+    char token[128], session[512], ends[600];
     make_viewer("red", token);
     struct http how = {"GET", "/v1/jobs", NULL, NULL, token};
     for (int i = 0; i < 3; i++)
         cr_assert_eq(rest_request(how), 200);
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
     for (int i = 0; i < 10; i++) {
-        cr_assert_eq(rest_request((struct http){"POST", "/v1/login", body, .token = ""}), 200);
-        const char *set = strstr(rest.answer, "Set-Cookie: muster_session=");
-        cr_assert(set && sscanf(set, "Set-Cookie: muster_session=%127[^;]", value) == 1);
-        snprintf(cookie, sizeof cookie, "Cookie: muster_session=%s\r\n", value);
+        rest_log_in(token, session);
         for (int j = 0; j < 2; j++)
-            cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, cookie, ""}), 200);
-        snprintf(cookie, sizeof cookie, "Cookie: muster_session=%s\r\nX-Muster-Request: 1\r\n",
-                 value);
-        cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", cookie, ""}), 200);
-        snprintf(cookie, sizeof cookie, "Cookie: muster_session=%s\r\n", value);
-        cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, cookie, ""}), 401);
+            cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 200);
+        snprintf(ends, sizeof ends, "%sX-Muster-Request: 1\r\n", session);
+        cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", ends, ""}), 200);
+        cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 401);
     }
     cr_assert_eq(rest_request(how), 200);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/tokens/red:revoke"}), 200);
@@ -217,17 +221,18 @@ Test(rest_reading, many_that_ask_the_same_at_once_get_the_same)
 {
     enum { CLIENTS = 40 };
     static char first[REST_ANSWER_MAX];
-    char text[512], id[32];
+    char text[512];
     int fds[CLIENTS];
-    submit(id);
+    submit_ended();
     cr_assert_eq(get("/v1/jobs", NULL), 200);
     snprintf(first, sizeof first, "%s", body_of_answer());
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = rest_dial();
-        snprintf(text, sizeof text,
-                 "GET /v1/%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "
-                 "%s\r\n\r\n",
-                 i % 4 == 3 ? "whoami" : "jobs", i % 4 == 2 ? "mst_wrong" : rest.token);
+        snprintf(
+            text, sizeof text,
+            "GET /v1/%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer "
+            "%s\r\n\r\n",
+            i % 4 == 3 ? "whoami" : "jobs", i % 4 == 2 ? "mst_wrong" : rest.token);
         rest_send(fds[i], text, strlen(text));
     }
     for (int i = 0; i < CLIENTS; i++) {
