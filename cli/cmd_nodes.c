@@ -48,8 +48,9 @@ static const struct args_command rekey_command = {
     .program = "muster rekey",
     .summary = "let another machine take a node's name",
     .description = "A node is who has its key (DATA/node.pem of its agent). When its machine was "
-                   "set up anew that is lost: after this the next agent of this name that has a "
-                   "token of role agent is the node. Stop the old agent first if it runs.",
+                   "set up anew that is lost: after this the next agent of this name that has "
+                   "another key and a token of role agent is the node. The old key is refused, "
+                   "also while its agent runs; drain the node first if it has work.",
     .options = set_options,
     .examples = rekey_examples,
 };

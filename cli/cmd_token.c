@@ -25,6 +25,13 @@ static const struct args_option token_options[] = {
      .kind = ARGS_OPTION,
      .value_name = "TIME",
      .help = "of a new token: good for so long, as 30d (else until revoked)"},
+    {.name = "uses",
+     .kind = ARGS_OPTION,
+     .type = ARGS_INTEGER,
+     .min = 1,
+     .max = 1000000,
+     .help = "of a new agent's token: how many new nodes it lets in (else any number); nodes that "
+             "are in need it no more"},
     {.name = "all", .letter = 'a', .kind = ARGS_FLAG, .help = "list revoked ones too"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
@@ -39,6 +46,7 @@ static const struct args_option token_options[] = {
 };
 static const char *const token_examples[] = {
     "muster token create ci --role member --tenant vision --expires 90d",
+    "muster token create racks --role agent --expires 1d --uses 20",
     "muster token revoke ci",
     NULL,
 };
@@ -134,13 +142,18 @@ static void token_row(struct table *table, const Muster__Token *token)
     table_cell(table, "%s", when(token->created_wall_ms, "", time));
     table_cell(table, "%s", when(token->expires_wall_ms, "never", time));
     table_cell(table, "%s", token->used_wall_ms ? age_text(token->used_wall_ms, age) : "never");
+    if (token->uses_max)
+        table_cell(table, "%" PRId64 " of %" PRId64, token->uses_max - token->uses,
+                   token->uses_max);
+    else
+        table_cell(table, "%s", strcmp(token->role, "agent") == 0 ? "any" : "");
     table_cell(table, "%s", token->revoked_wall_ms ? when(token->revoked_wall_ms, "", time) : "");
 }
 
 static void print_tokens(Muster__Token *const *tokens, size_t count, bool all)
 {
-    static const char *const titles[] = {"ID",      "NAME",  "ROLE",    "TENANT", "CREATED",
-                                         "EXPIRES", ">USED", "REVOKED", NULL};
+    static const char *const titles[] = {"ID",      "NAME",  "ROLE",       "TENANT",  "CREATED",
+                                         "EXPIRES", ">USED", ">USES LEFT", "REVOKED", NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < count; i++)
@@ -162,6 +175,8 @@ static int create_token(const struct args *args)
     request.role = (char *)args_text(args, "role");
     request.tenant = (char *)(tenant ? tenant : "");
     request.expires = (char *)(expires ? expires : "");
+    if (args_given(args, "uses"))
+        request.uses = (uint32_t)args_integer(args, "uses");
     int code = client_ask(args, "CreateToken", &request, &answer);
     if (code != 0)
         return code;

@@ -38,10 +38,12 @@ function newToken(tenants, refresh) {
       field("Role", choice("role", ["member", "viewer", "operator", "admin", "agent"], "member")),
       field("Tenant", choice("tenant", tenants.map((t) => t.name), "default"), "members and viewers only"),
       field("Expires after", input("expires", { placeholder: "30d", value: "90d" }), "empty is never"),
+      field("Uses", input("uses", { type: "number", min: "1", max: "1000000" }), "agents only: how many new nodes it lets in; empty is any number"),
     ],
     act: async (form) => {
       const tenant = ["member", "viewer"].includes(form.role) ? form.tenant : "";
-      const made = await api.createToken({ name: form.name, role: form.role, tenant, expires: form.expires });
+      const uses = form.role === "agent" ? Number(form.uses || 0) : 0;
+      const made = await api.createToken({ name: form.name, role: form.role, tenant, expires: form.expires, uses });
       await refresh();
       const copy = h("button", { type: "button", class: "quiet", onclick: async () => {
         await navigator.clipboard.writeText(made.plain);
@@ -64,7 +66,9 @@ const revoke = (token, refresh) => ask({
 function tokenState(token) {
   if (Number(token.revoked_wall_ms)) return h("span", { class: "dim" }, "revoked ", ago(token.revoked_wall_ms));
   if (Number(token.expires_wall_ms) && Number(token.expires_wall_ms) < Date.now()) return h("span", { class: "dim" }, "expired ", ago(token.expires_wall_ms));
-  return h("span", {}, "active");
+  const most = Number(token.uses_max || 0), left = most - Number(token.uses || 0);
+  if (most && left <= 0) return h("span", { class: "dim" }, "used up");
+  return h("span", {}, most ? `active, ${left} of ${most} uses left` : "active");
 }
 
 function tokenTable(tokens, tenants, refresh) {

@@ -30,6 +30,7 @@ static const struct rule {
      "\"enum\":[\"admin\",\"operator\",\"member\",\"viewer\",\"agent\"]"},
     {"muster.CreateTokenRequest", "expires", false,
      "\"pattern\":\"^([1-9][0-9]{0,2}[smhd])?$\",\"example\":\"30d\""},
+    {"muster.CreateTokenRequest", "uses", false, "\"maximum\":1000000"},
     {"muster.BackupRequest", "path", true, "\"pattern\":\"^/[^\\\\u0000]*$\",\"maxLength\":255"},
     {"muster.ReplayRequest", "cursor", false, "\"pattern\":\"^[a-z]?[0-9a-z.-]*$\""},
     {"muster.Job", "loss", false, "{not finite"},

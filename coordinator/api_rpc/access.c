@@ -138,6 +138,12 @@ void access_forget_node(struct access *access, const char *key)
         known->revoked_wall_ms = 1;
 }
 
+void access_forget_nodes(struct access *access)
+{
+    for (struct map_entry *e = strmap_first(&access->nodes); e; e = map_next(e))
+        ((struct store_token *)e->value)->revoked_wall_ms = 1;
+}
+
 const struct store_token *access_node(const struct access *access, const char *key)
 {
     const struct store_token *known = strmap_get(&access->nodes, key);

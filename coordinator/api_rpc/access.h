@@ -70,6 +70,7 @@ int access_tokens_count(const struct access *access);
  * the node's name and no secret; one key speaks for one node. E_RESOURCE_EXHAUSTED. */
 int access_put_node(struct access *access, const char *key, const char *node, struct error *err);
 void access_forget_node(struct access *access, const char *key);
+void access_forget_nodes(struct access *access); /* all of them */
 const struct store_token *access_node(const struct access *access, const char *key);
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);

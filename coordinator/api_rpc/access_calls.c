@@ -14,6 +14,7 @@
 enum {
     LIST_AUDIT_DEFAULT = 100,
     LIFE_MAX_DAYS = 3650,
+    USES_MAX = 1000000,
     WEIGHT_MAX = 1000, /* what stores of earlier versions may have beyond it stays good */
 };
 
@@ -40,6 +41,8 @@ static Muster__Token wire_token(const struct store_token *token)
     ret.expires_wall_ms = token->expires_wall_ms;
     ret.revoked_wall_ms = token->revoked_wall_ms;
     ret.used_wall_ms = token->used_wall_ms;
+    ret.uses = token->uses;
+    ret.uses_max = token->uses_max;
     return ret;
 }
 
@@ -355,6 +358,8 @@ static int intake_token(struct service *service, const Muster__CreateTokenReques
         return rc;
     if (!role)
         return bad_field(err, "role", "admin, operator, member, viewer or agent");
+    if (message->uses && (role != ACCESS_AGENT || message->uses > USES_MAX))
+        return bad_field(err, "uses", "of role agent only, and 1000000 at most");
     rc = intake_tenant_of_token(service, role, message->tenant, err);
     if (rc == 0 && *message->expires) {
         rc = parse_duration(message->expires, &life_ms, err);
@@ -379,6 +384,7 @@ static int intake_token(struct service *service, const Muster__CreateTokenReques
     (void)str_copy(ret->role, sizeof ret->role, message->role);
     (void)str_copy(ret->tenant, sizeof ret->tenant, message->tenant);
     ret->created_wall_ms = now;
+    ret->uses_max = message->uses;
     ret->expires_wall_ms = life_ms ? now + life_ms : 0;
     return 0;
 }
@@ -409,6 +415,9 @@ void call_create_token(struct service *service, struct service_call *call,
     (void)str_printf(detail, sizeof detail, "%s: %s%s%s%s%s", message->name, message->role,
                      *message->tenant ? " of " : "", message->tenant,
                      *message->expires ? " for " : "", message->expires);
+    if (message->uses)
+        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail),
+                         ", lets %u nodes in", message->uses);
     service_trace(call, change.token.id, detail);
     service_write(call, &change);
 }

@@ -3,6 +3,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/join.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"
@@ -73,40 +74,6 @@ static int check_belongs(const struct service *service, const Muster__RegisterNo
     return E_FAILED_PRECONDITION;
 }
 
-/* A node is who has its key. A name that is not taken goes to the first that comes with a token; of
- * one that is taken, also of a node from before nodes had keys, the key decides. */
-static int take_key(struct service *service, const struct service_call *call, const char *key,
-                    struct node *facts, struct error *err)
-{
-    const struct node *known = cluster_node(service_cluster(service), facts->name);
-    const struct store_token *of_key = access_node(service->access, key);
-    if (of_key && strcmp(of_key->name, facts->name) != 0) {
-        error_set(err, E_PERMISSION_DENIED, "this key is node '%s' and cannot be '%s' too",
-                  of_key->name, facts->name);
-        error_hint(err,
-                   "start it with --name %s; or, on another machine, remove node.pem that was "
-                   "copied from there",
-                   of_key->name);
-        return E_PERMISSION_DENIED;
-    }
-    if (known && known->key[0] && strcmp(known->key, key) != 0) {
-        error_set(err, E_PERMISSION_DENIED, "node '%s' is known by another key", facts->name);
-        error_hint(err,
-                   "if its machine was set up anew, an administrator says `muster rekey %s`; "
-                   "else give this machine another --name",
-                   facts->name);
-        log_warn(service->options.log, "a node's name was asked for with another key",
-                 log_str("node", facts->name), log_str("key", key),
-                 log_str("token", call->caller->name));
-        return E_PERMISSION_DENIED;
-    }
-    if (!of_key)
-        log_info(service->options.log, "a node joins", log_str("node", facts->name),
-                 log_str("key", key), log_str("token", call->caller->name));
-    (void)str_copy(facts->key, sizeof facts->key, key);
-    return 0;
-}
-
 void call_register_node(struct service *service, struct service_call *call,
                         const struct service_request *request)
 {
@@ -121,11 +88,12 @@ void call_register_node(struct service *service, struct service_call *call,
     service_trace(call, message->name, detail);
     struct worker_report *reports = NULL;
     struct intake_workers from = {.workers = message->workers, .workers_count = message->n_workers};
+    struct join join = {.caller = call->caller};
     int count = 0, rc = facts ? intake_node(message, facts, &err) : E_RESOURCE_EXHAUSTED;
     if (rc == 0)
         rc = check_belongs(service, message, &err);
-    if (rc == 0 && service->options.keyed)
-        rc = take_key(service, call, request->peer_key, facts, &err);
+    if (rc == 0)
+        rc = join_check(service, &join, request->peer_key, facts, &err);
     if (rc == 0)
         rc = intake_reports(&from, &arena, &reports, &count, &err);
     if (rc < 0) {
@@ -142,6 +110,7 @@ void call_register_node(struct service *service, struct service_call *call,
             service_link_agent(service, request->peer, facts->name, facts->incarnation);
             if (node->key[0])
                 (void)access_put_node(service->access, node->key, node->name, NULL);
+            join_count(call, &join, node, detail);
         }
     }
     arena_fini(&arena);

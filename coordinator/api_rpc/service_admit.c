@@ -96,6 +96,7 @@ static int authorise_agent(struct service *service, const struct service_method 
 void service_load_nodes(struct service *service)
 {
     const struct cluster *cluster = service_cluster(service);
+    access_forget_nodes(service->access);
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node))
         if (node->key[0])

@@ -326,6 +326,17 @@ void node_gone(struct step *step)
     node_lose(step, node, &reason);
 }
 
+/* Its agent may run still, with a token that is good: the name is for another key. */
+static void refuse_key(struct node *node)
+{
+    if (!node->key[0])
+        return;
+    memmove(node->refused_keys + 1, node->refused_keys,
+            sizeof node->refused_keys - sizeof node->refused_keys[0]);
+    memcpy(node->refused_keys[0], node->key, sizeof node->key);
+    node->key[0] = '\0';
+}
+
 void node_command(struct step *step)
 {
     struct node *node = cluster_node(step->cluster, step->event->node_set.node);
@@ -349,7 +360,7 @@ void node_command(struct step *step)
         node->fault_until_ms = 0;
         break;
     case NODE_REKEY:
-        node->key[0] = '\0';
+        refuse_key(node);
         break;
     }
     const char *why = step->event->node_set.reason ? step->event->node_set.reason : "";

@@ -23,7 +23,8 @@ enum {
     CLUSTER_JOBS_MAX = 200000,
     CLUSTER_JOBS_RESERVED = 5000, /* of these, for administrators */
     NODE_NAME_MAX = 63,
-    NODE_KEY_MAX = 43, /* a pin, common/env/tls_key.h */
+    NODE_KEY_MAX = 43,         /* a pin, common/env/tls_key.h */
+    NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     JOB_USER_MAX = 63,
     NODE_LABELS_MAX = 64,
     NODE_GPUS_MAX = 16,
@@ -131,6 +132,8 @@ struct node {
     uint64_t last_report;         /* sequence of the newest report taken */
     char address[ADDRESS_MAX + 1];
     char key[NODE_KEY_MAX + 1]; /* its agent proves; "" = none yet. Who has it is this node */
+    char refused_keys[NODE_REFUSED_KEYS_MAX][NODE_KEY_MAX + 1]; /* that were taken from it by
+                                                                 * NODE_REKEY, newest first */
     char version[32];
     int slots, cpus_milli;
     int64_t memory_bytes;
@@ -355,6 +358,8 @@ int cluster_nodes_count(const struct cluster *cluster);
 int cluster_jobs_count(const struct cluster *cluster);
 /* An agent spoke for the node under this number before the one that does now: never again. */
 bool node_was_told_by(const struct node *node, uint64_t incarnation);
+/* The key was taken from the node by an administrator. */
+bool node_refuses_key(const struct node *node, const char *key);
 struct worker *job_worker(const struct job *job, uint64_t uid);
 const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
 /* checkpoints[at] is not kept: beyond spec->checkpoint_keep, or training has gone back behind it.

@@ -8,6 +8,14 @@
 
 enum { PORT_NAME_MAX = ADDRESS_MAX + 16, SLOT_WORD_BITS = 64 };
 
+bool node_refuses_key(const struct node *node, const char *key)
+{
+    for (int i = 0; i < NODE_REFUSED_KEYS_MAX; i++)
+        if (key[0] && strcmp(node->refused_keys[i], key) == 0)
+            return true;
+    return false;
+}
+
 bool node_was_told_by(const struct node *node, uint64_t incarnation)
 {
     for (int i = 0; i < NODE_PAST_MAX; i++)

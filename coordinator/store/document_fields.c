@@ -57,6 +57,14 @@ const struct field document_label_fields[] = {
     }
 _Static_assert(NODE_PAST_MAX == 8, "a PAST_FIELD for each");
 
+#define REFUSED_KEY_FIELD(i)                                                                       \
+    {                                                                                              \
+        .name = "refused_key_" #i, .kind = FIELD_TEXT,                                             \
+        .offset = offsetof(struct node, refused_keys) + (i) * (size_t)(NODE_KEY_MAX + 1),          \
+        .size = NODE_KEY_MAX + 1                                                                   \
+    }
+_Static_assert(NODE_REFUSED_KEYS_MAX == 4, "a REFUSED_KEY_FIELD for each");
+
 const struct field document_node_fields[] = {
     FIELD(node, TEXT, name),
     ENUM_FIELD(node, state, node_names),
@@ -73,6 +81,10 @@ const struct field document_node_fields[] = {
     FIELD(node, U64, last_report),
     FIELD(node, TEXT, address),
     FIELD(node, TEXT, key),
+    REFUSED_KEY_FIELD(0),
+    REFUSED_KEY_FIELD(1),
+    REFUSED_KEY_FIELD(2),
+    REFUSED_KEY_FIELD(3),
     FIELD(node, TEXT, version),
     FIELD(node, TEXT, unenforced),
     FIELD(node, INT, slots),

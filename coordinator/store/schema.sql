@@ -44,7 +44,7 @@ CREATE TABLE events (
 CREATE INDEX events_by_job ON events (job, seq);
 
 -- SHA-256 of each bearer token; the id is the start of it. Revoked ones stay, so that the audit
--- trail's ids keep their names. Times are 0 where there is none.
+-- trail's ids keep their names. Times are 0 where there is none; `uses_max` 0 is any number.
 CREATE TABLE tokens (
     hash BLOB NOT NULL PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -55,7 +55,7 @@ CREATE TABLE tokens (
     expires_wall_ms INTEGER NOT NULL,
     revoked_wall_ms INTEGER NOT NULL,
     used_wall_ms INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+, uses INTEGER NOT NULL DEFAULT 0, uses_max INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 -- Who shares the cluster, and how slots are divided among them.
 CREATE TABLE tenants (

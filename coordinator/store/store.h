@@ -73,6 +73,7 @@ struct store_token {
     char tenant[STORE_TENANT_MAX + 1]; /* "" = not of one tenant */
     int64_t created_wall_ms;
     int64_t expires_wall_ms, revoked_wall_ms, used_wall_ms; /* 0 = never */
+    int64_t uses, uses_max; /* of role agent: new nodes it let in; how many it may, 0 = any */
 };
 
 struct store_tenant {

@@ -20,6 +20,8 @@ int store_sqlite_put_token(struct store *store, const struct store_token *token,
     sqlite3_bind_int64(stmt, 7, token->expires_wall_ms);
     sqlite3_bind_int64(stmt, 8, token->revoked_wall_ms);
     sqlite3_bind_int64(stmt, 9, token->used_wall_ms);
+    sqlite3_bind_int64(stmt, 10, token->uses);
+    sqlite3_bind_int64(stmt, 11, token->uses_max);
     return run(self, stmt, "write token", err);
 }
 
@@ -115,6 +117,8 @@ int store_sqlite_list_tokens(struct store *store, store_token_fn fn, void *arg, 
             .expires_wall_ms = sqlite3_column_int64(stmt, 6),
             .revoked_wall_ms = sqlite3_column_int64(stmt, 7),
             .used_wall_ms = sqlite3_column_int64(stmt, 8),
+            .uses = sqlite3_column_int64(stmt, 9),
+            .uses_max = sqlite3_column_int64(stmt, 10),
         };
         if (sqlite3_column_bytes(stmt, 0) != TOKEN_HASH_BYTES)
             continue; /* matches no token anyway */

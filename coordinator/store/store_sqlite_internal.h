@@ -25,9 +25,10 @@
     X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
                 " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
     X(PUT_TOKEN, "INSERT INTO tokens (hash, id, name, role, tenant, created_wall_ms,"              \
-                 " expires_wall_ms, revoked_wall_ms, used_wall_ms)"                                \
-                 " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT (hash) DO UPDATE SET"           \
-                 " name = ?3, expires_wall_ms = ?7, revoked_wall_ms = ?8, used_wall_ms = ?9")      \
+                 " expires_wall_ms, revoked_wall_ms, used_wall_ms, uses, uses_max)"                \
+                 " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT (hash) DO UPDATE SET"   \
+                 " name = ?3, expires_wall_ms = ?7, revoked_wall_ms = ?8, used_wall_ms = ?9,"      \
+                 " uses = ?10, uses_max = ?11")                                                    \
     X(PUT_TENANT, "INSERT INTO tenants (name, weight, guaranteed_slots, limit_slots,"              \
                   " created_wall_ms) VALUES (?1,?2,?3,?4,?5) ON CONFLICT (name) DO UPDATE SET"     \
                   " weight = ?2, guaranteed_slots = ?3, limit_slots = ?4")                         \
@@ -62,7 +63,8 @@
     X(JOBS, "SELECT id, secret, spec, document FROM jobs ORDER BY sequence")                       \
     X(NODES, "SELECT name, document FROM nodes ORDER BY name")                                     \
     X(TOKENS, "SELECT hash, id, name, role, tenant, created_wall_ms, expires_wall_ms,"             \
-              " revoked_wall_ms, used_wall_ms FROM tokens ORDER BY created_wall_ms, hash")         \
+              " revoked_wall_ms, used_wall_ms, uses, uses_max FROM tokens"                         \
+              " ORDER BY created_wall_ms, hash")                                                   \
     X(TENANTS, "SELECT name, weight, guaranteed_slots, limit_slots, created_wall_ms"               \
                " FROM tenants ORDER BY name")                                                      \
     X(FORGET_SETTINGS, "DELETE FROM tenant_settings WHERE tenant = ?1")                            \

@@ -1,4 +1,6 @@
 """C1: who has an agent's token is not every node: a node is who has its key."""
+import json
+import signal
 import subprocess
 
 import pytest
@@ -112,3 +114,144 @@ def test_an_agent_that_is_refused_for_its_key_says_so(cluster, tmp_path):
                "--allow-root-workers", "--token-file", str(cluster.data / "agent.token")]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert said.returncode == 77 and f"muster rekey {name}" in said.stderr and "token" not in said.stderr, said.stderr
+
+
+def join_token(cluster, uses):
+    return cluster.muster("token", "create", "racks", "--role", "agent", "--expires", "1d", "--uses", str(uses), check=True).stdout.strip()
+
+
+def uses_left(cluster):
+    token = next(t for t in json.loads(cluster.muster("token", "list", "-o", "json", check=True).stdout)["tokens"] if t["name"] == "racks")
+    return int(token["uses_max"]) - int(token.get("uses", 0))
+
+
+def agent_of(cluster, tmp_path, folder, name, token):
+    log = open(tmp_path / f"{folder}.log", "ab")
+    try:
+        return subprocess.Popen([str(MUSTER), "agent", "--data", str(tmp_path / folder), "--name", name, "--coordinator", cluster.rpc, "--slots", "1",
+                                 "--allow-root-workers", "--token", token], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    finally:
+        log.close()
+
+
+def node_states(cluster):
+    return {node["name"]: node["state"] for node in json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"]}
+
+
+def ready(cluster, name):
+    wait_for(f"{name} to be ready", 60, lambda: node_states(cluster).get(name) == "ready")
+
+
+def ends_refused(agent, log, *words):
+    """77 is its end; what it said is in its log."""
+    assert agent.wait(60) == 77, log.read_text()
+    said = log.read_text()
+    assert all(word in said for word in words), said
+
+
+@pytest.fixture
+def agents():
+    started = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        process.wait(60)
+
+
+def test_a_counted_token_lets_in_no_more_nodes_than_it_says(cluster, tmp_path, agents):
+    token = join_token(cluster, 2)
+    for name in ("rack1", "rack2"):
+        agents.append(agent_of(cluster, tmp_path, name, name, token))
+        ready(cluster, name)
+    assert uses_left(cluster) == 0 and "0 of 2" in cluster.muster("token", "list").stdout
+    third = agent_of(cluster, tmp_path, "rack3", "rack3", token)
+    agents.append(third)
+    ends_refused(third, tmp_path / "rack3.log", "none is left", "muster token create")
+    assert "rack3" not in node_states(cluster)
+    agents[0].terminate()
+    agents[0].wait(60)
+    cluster.kill_coordinator()
+    cluster.start_coordinator()
+    agents.append(agent_of(cluster, tmp_path, "rack1", "rack1", token))  # its key lets it in
+    ready(cluster, "rack1")
+    assert uses_left(cluster) == 0
+    said = cluster.muster("events", "--audit", "-o", "json", check=True).stdout
+    assert "token racks lets in (of 2)" in said and "lets 2 nodes in" in said
+
+
+def test_a_registration_that_is_repeated_is_one_use(cluster, thief):
+    token, (_, keys) = join_token(cluster, 3).split(".")[0], thief
+    with Peer(cluster.rpc, keys=keys) as peer:
+        for _ in range(5):  # as after answers that were lost
+            assert peer.call("Nodes.RegisterNode", registration("rack1", 1001), token=token)[0] == "OK"
+        assert peer.call("Nodes.RegisterNode", registration("rack1", 1002), token=token)[0] == "OK"  # the agent anew
+        assert peer.call("Nodes.RegisterNode", registration(".bad", 7), token=token)[0] != "OK"
+    assert uses_left(cluster) == 2
+    cluster.kill_coordinator()
+    cluster.start_coordinator()
+    with Peer(cluster.rpc, keys=keys) as peer:
+        assert peer.call("Nodes.RegisterNode", registration("rack1", 1003), token=token)[0] == "OK"
+    assert uses_left(cluster) == 2
+
+
+def test_uses_are_for_agents_tokens_only(cluster):
+    for role, uses in (("member", "3"), ("admin", "3")):
+        said = cluster.muster("token", "create", "x", "--role", role, "--uses", uses, *(("--tenant", "default") if role == "member" else ()))
+        assert said.returncode != 0 and "uses" in said.stderr, said
+    assert cluster.muster("token", "create", "x", "--role", "agent", "--uses", "0").returncode == 2
+
+
+def test_after_rekey_the_old_agent_that_runs_loses_and_another_key_wins(cluster, tmp_path, agents):
+    name, token = "rack1", join_token(cluster, 10)
+    old = agent_of(cluster, tmp_path, "old", name, token)
+    agents.append(old)
+    ready(cluster, name)
+    assert cluster.muster("rekey", name).returncode == 0
+    assert old.wait(60) == 75  # before any other asks for the name; systemd starts it again:
+    again = agent_of(cluster, tmp_path, "old", name, token)
+    agents.append(again)
+    ends_refused(again, tmp_path / "old.log", f"muster rekey {name}")
+    agents.append(agent_of(cluster, tmp_path, "new", name, token))
+    ready(cluster, name)
+    third = agent_of(cluster, tmp_path, "old", name, token)
+    agents.append(third)
+    assert third.wait(60) == 77 and uses_left(cluster) == 8
+    ready(cluster, name)
+
+
+def test_after_rekey_another_key_wins_also_where_it_comes_before_the_old_agent(cluster, tmp_path, agents):
+    name, token = "rack1", join_token(cluster, 10)
+    old = agent_of(cluster, tmp_path, "old", name, token)
+    agents.append(old)
+    ready(cluster, name)
+    old.send_signal(signal.SIGSTOP)
+    assert cluster.muster("rekey", name).returncode == 0
+    new = agent_of(cluster, tmp_path, "new", name, token)
+    agents.append(new)
+    wait_for("the new one to be in", 60, lambda: uses_left(cluster) == 8)
+    ready(cluster, name)
+    old.send_signal(signal.SIGCONT)
+    assert old.wait(60) == 75
+    cluster.kill_coordinator()  # what is refused is remembered
+    cluster.start_coordinator()
+    again = agent_of(cluster, tmp_path, "old", name, token)
+    agents.append(again)
+    ends_refused(again, tmp_path / "old.log", f"muster rekey {name}")
+    ready(cluster, name)
+    assert new.poll() is None
+
+
+def test_a_name_that_is_rekeyed_twice_goes_back_to_neither_key(cluster, tmp_path):
+    keys, token = [], join_token(cluster, 10).split(".")[0]
+    for folder in ("a", "b", "c"):
+        subprocess.run([str(MUSTER), "tls", "init", "--data", str(tmp_path / folder)], check=True, capture_output=True)
+        keys.append(tmp_path / folder / "server.pem")
+    for number, key in enumerate(keys):
+        with Peer(cluster.rpc, keys=key) as peer:
+            assert peer.call("Nodes.RegisterNode", registration("rack1", 2000 + number), token=token)[0] == "OK"
+        assert cluster.muster("rekey", "rack1").returncode == 0
+        for earlier, old in enumerate(keys[:number + 1]):
+            with Peer(cluster.rpc, keys=old) as peer:
+                assert peer.call("Nodes.RegisterNode", registration("rack1", 3000 + 10 * number + earlier), token=token)[0] == "PERMISSION_DENIED"

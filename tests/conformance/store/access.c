@@ -59,6 +59,8 @@ void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world)
     store_world_commit(world);
     token.revoked_wall_ms = 50;
     token.used_wall_ms = 40;
+    token.uses = 3;
+    token.uses_max = 20;
     tenant.weight = 3;
     tenant.guaranteed_slots = 8;
     tenant.limit_slots = 16;
@@ -77,6 +79,7 @@ void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world)
     cr_assert_str_eq(found.tenant, "vision");
     cr_assert(found.expires_wall_ms == 99 && found.revoked_wall_ms == 50);
     cr_assert_eq(found.used_wall_ms, 40);
+    cr_assert(found.uses == 3 && found.uses_max == 20);
     cr_assert_eq(verbs->list_tenants(world->store, see_tenant, &seen, NULL), 0);
     cr_assert(seen.weight == 3 && seen.guaranteed_slots == 8 && seen.limit_slots == 16);
     cr_assert_eq(seen.created_wall_ms, 5);

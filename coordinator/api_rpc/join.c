@@ -1,0 +1,111 @@
+/* Which agent may be which node: by its key; and how many new nodes a token lets in. */
+#include "coordinator/api_rpc/join.h"
+
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+
+static int refuse_other_name(const char *owner, const char *name, struct error *err)
+{
+    error_set(err, E_PERMISSION_DENIED, "this key is node '%s' and cannot be '%s' too", owner,
+              name);
+    error_hint(err,
+               "start it with --name %s; or, on another machine, remove node.pem that was copied "
+               "from there",
+               owner);
+    return E_PERMISSION_DENIED;
+}
+
+/* An agent that runs ends as one that a newer agent follows; the next start is told why. */
+static int refuse_taken_key(const struct node *known, const struct node *facts, struct error *err)
+{
+    if (known->incarnation == facts->incarnation || node_was_told_by(known, facts->incarnation))
+        return error_set(err, E_ABORTED,
+                         "fenced: an administrator gave the name '%s' to another "
+                         "key",
+                         known->name);
+    error_set(err, E_PERMISSION_DENIED,
+              "an administrator's `muster rekey %s` took the name from this key", known->name);
+    error_hint(err, "give this machine another --name; if it is meant after all, remove its "
+                    "node.pem and let an administrator say rekey once more");
+    return E_PERMISSION_DENIED;
+}
+
+static int refuse_other_key(const struct node *known, struct error *err)
+{
+    error_set(err, E_PERMISSION_DENIED, "node '%s' is known by another key", known->name);
+    error_hint(err,
+               "if its machine was set up anew, an administrator says `muster rekey %s`; else "
+               "give this machine another --name",
+               known->name);
+    return E_PERMISSION_DENIED;
+}
+
+static int check_key(struct service *service, const struct node *known, const char *key,
+                     const struct node *facts, struct error *err)
+{
+    const struct store_token *of_key = access_node(service->access, key);
+    if (of_key && strcmp(of_key->name, facts->name) != 0)
+        return refuse_other_name(of_key->name, facts->name, err);
+    if (known && node_refuses_key(known, key))
+        return refuse_taken_key(known, facts, err);
+    if (known && known->key[0] && strcmp(known->key, key) != 0)
+        return refuse_other_key(known, err);
+    return 0;
+}
+
+static int check_uses(const struct store_token *token, struct error *err)
+{
+    if (token->uses_max == 0 || token->uses < token->uses_max)
+        return 0;
+    error_set(err, E_UNAUTHENTICATED, "token '%s' has let in %lld of %lld new nodes: none is left",
+              token->name, (long long)token->uses, (long long)token->uses_max);
+    error_hint(err, "an administrator makes another: muster token create NAME --role agent "
+                    "--expires 1d --uses N");
+    return E_UNAUTHENTICATED;
+}
+
+int join_check(struct service *service, struct join *join, const char *key, struct node *facts,
+               struct error *err)
+{
+    const struct node *known = cluster_node(service_cluster(service), facts->name);
+    int rc = 0;
+    if (service->options.keyed)
+        rc = check_key(service, known, key, facts, err);
+    join->is_new = !known || (service->options.keyed && strcmp(known->key, key) != 0);
+    if (rc == 0 && join->is_new)
+        rc = check_uses(join->caller, err);
+    if (rc < 0) {
+        log_warn(service->options.log, "a node may not join", log_str("node", facts->name),
+                 log_str("key", key ? key : ""), log_str("token", join->caller->name),
+                 log_str("reason", err->text));
+        return rc;
+    }
+    if (join->is_new)
+        log_info(service->options.log, "a node joins", log_str("node", facts->name),
+                 log_str("key", key ? key : ""), log_str("token", join->caller->name));
+    if (service->options.keyed)
+        (void)str_copy(facts->key, sizeof facts->key, key);
+    return 0;
+}
+
+void join_count(struct service_call *call, const struct join *join, const struct node *node,
+                const char *detail)
+{
+    struct service *service = call->service;
+    if (!join->is_new || access_role(join->caller->role) != ACCESS_AGENT)
+        return;
+    struct change change = {.kind = CHANGE_TOKEN, .token = *join->caller};
+    change.token.uses++;
+    insist(access_put_token(service->access, &change.token, NULL) == 0);
+    service->options.host.write(service->options.host.self, &change);
+    char text[256];
+    (void)str_printf(text, sizeof text, "%s; node %lld that token %s lets in", detail,
+                     (long long)change.token.uses, change.token.name);
+    if (change.token.uses_max)
+        (void)str_printf(text + strlen(text), sizeof text - strlen(text), " (of %lld)",
+                         (long long)change.token.uses_max);
+    service_trace(call, node->name, text);
+}
