@@ -45,14 +45,16 @@ def free_port():
 
 
 def wait_for(what, seconds, probe, every=0.02):
-    """probe() until it returns something true; that is returned. TimeoutError names `what`."""
-    end = time.monotonic() + seconds
+    """probe() until it returns something true; that is returned. TimeoutError names `what`.
+
+    `seconds` is what a quiet machine needs at most. The error names it; the limit is that of a hang."""
+    end = time.monotonic() + max(seconds, HANG_SECONDS)
     while True:
         value = probe()
         if value:
             return value
         if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {seconds} s")
+            raise TimeoutError(f"{what}: not within {max(seconds, HANG_SECONDS)} s (a quiet machine needs {seconds} s at most)")
         time.sleep(every)
 
 
@@ -210,7 +212,7 @@ class Cluster:
     def environment(self):
         return {**os.environ, "MUSTER_ADDR": self.rpc, "MUSTER_TOKEN": self.token}
 
-    def muster(self, *words, timeout=60, check=False, input=None):
+    def muster(self, *words, timeout=HANG_SECONDS, check=False, input=None):
         done = subprocess.run([self.muster_path, *map(str, words)], capture_output=True, text=True, timeout=timeout,
                               env=self.environment(), input=input, cwd=ROOT)
         if check and done.returncode:
@@ -238,7 +240,7 @@ class Cluster:
             head.setdefault("Content-Type", "application/json")
         request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method, headers=head)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
                 status, text = answer.status, answer.read().decode(errors="replace")
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode(errors="replace")

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from localcluster import Cluster, processes  # noqa: E402
+from localcluster import HANG_SECONDS, Cluster, processes  # noqa: E402
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def make_cluster(tmp_path_factory):
     for cluster in made:
         cluster.stop()
         mine = str(cluster.folder)
-        end = time.monotonic() + 5
+        end = time.monotonic() + HANG_SECONDS
         while True:
             left = [line for pid, (_, line) in processes().items() if mine in line and pid != os.getpid()]
             if not left or time.monotonic() > end:

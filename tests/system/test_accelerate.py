@@ -70,7 +70,7 @@ def test_the_virtual_environment_of_the_shell_goes_along(cluster, tmp_path, vari
     shell = {name: value for name, value in cluster.environment().items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
 
     def run(*words, **more):
-        return subprocess.run([MUSTER, *words], capture_output=True, text=True, timeout=60, env=shell | more, cwd=ROOT)
+        return subprocess.run([MUSTER, *words], capture_output=True, text=True, timeout=HANG_SECONDS, env=shell | more, cwd=ROOT)
 
     job = run("submit", "--", "python", **{variable: str(tmp_path / "venv")}).stdout.strip()
     cluster.wait_state(job, "succeeded")

@@ -3,11 +3,11 @@ import json
 import subprocess
 import urllib.error
 
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, wait_for
 
 
 def as_user(cluster, token, *words):
-    return subprocess.run([cluster.muster_path, *map(str, words)], capture_output=True, text=True, timeout=60,
+    return subprocess.run([cluster.muster_path, *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS,
                           env={**cluster.environment(), "MUSTER_TOKEN": token})
 
 
@@ -53,7 +53,7 @@ def test_a_token_is_shown_only_to_the_coordinator_it_stands_beside(cluster, tmp_
     def ps(text, *options, mode=0o600):
         config.write_text(text)
         config.chmod(mode)
-        return subprocess.run([cluster.muster_path, "ps", *options], capture_output=True, text=True, timeout=60,
+        return subprocess.run([cluster.muster_path, "ps", *options], capture_output=True, text=True, timeout=HANG_SECONDS,
                               env={**plain, "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)})
 
     for text in (f"addr: {cluster.rpc}\ntoken: {cluster.token}\n", f"token: {cluster.token}\n"):
@@ -107,12 +107,12 @@ def test_a_browser_session_is_its_tokens(cluster):
     import urllib.request
     login = urllib.request.Request(f"http://{cluster.http}/v1/login", method="POST", data=json.dumps({"token": viewer}).encode(),
                                    headers={"X-Muster-Request": "1", "Content-Type": "application/json"})
-    with urllib.request.urlopen(login, timeout=20) as answer:
+    with urllib.request.urlopen(login, timeout=HANG_SECONDS) as answer:
         cookie, half = answer.headers["Set-Cookie"].split(";")[0], json.loads(answer.read())["session"]
     def get(path):
         request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Cookie": cookie, "X-Muster-Session": half})
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, None

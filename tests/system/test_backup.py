@@ -5,7 +5,7 @@ import subprocess
 import threading
 import time
 
-from localcluster import Cluster, wait_for
+from localcluster import HANG_SECONDS, Cluster, wait_for
 
 
 def load(cluster, acknowledged, stop):
@@ -55,7 +55,7 @@ def test_a_backup_under_load_restores_into_an_empty_directory(make_cluster, tmp_
     finally:
         stop.set()
         worker.join()
-    refused = subprocess.run([cluster.muster_path, "coordinator", "--data", str(cluster.data), "--restore", str(copy)], capture_output=True, text=True, timeout=20)
+    refused = subprocess.run([cluster.muster_path, "coordinator", "--data", str(cluster.data), "--restore", str(copy)], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert refused.returncode == 3
     token = cluster.token
     with Cluster(tmp_path / "restored") as other:

@@ -9,7 +9,7 @@ import termios
 import threading
 import time
 
-from localcluster import MUSTER, wait_for
+from localcluster import HANG_SECONDS, MUSTER, wait_for
 
 
 def test_figures_that_nobody_told_are_null(cluster):
@@ -117,7 +117,7 @@ def test_followers_outlive_a_restart_of_the_coordinator(cluster):
         cluster.kill_coordinator()
         time.sleep(1)
         cluster.start_coordinator()
-        out, err = follower.communicate(timeout=40)
+        out, err = follower.communicate(timeout=HANG_SECONDS)
     finally:
         follower.kill()
     assert follower.returncode == 0 and out == "after\n" and "succeeded: " in err, (out, err)
@@ -146,7 +146,7 @@ def ask(folder, address, *words):
     """(what it said, seconds)"""
     began = time.monotonic()
     environment = {**os.environ, "MUSTER_ADDR": address, "MUSTER_TOKEN": "x", "MUSTER_PIN": "A" * 43, "HOME": str(folder)}
-    done = subprocess.run([str(MUSTER), *(words or ("ps",))], capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run([str(MUSTER), *(words or ("ps",))], capture_output=True, text=True, timeout=HANG_SECONDS, env=environment)
     assert done.returncode == 3, done
     return done.stderr, time.monotonic() - began
 
@@ -188,15 +188,15 @@ def test_an_address_is_written_without_its_encryption(tmp_path):
     for words in (["coordinator", "--data", tmp_path / "d", "--rpc", address, "--http", "off"],
                   ["up", "--data", tmp_path / "u", "--rpc", address, "--http", "off", "--nodes", "0"],
                   ["agent", "--coordinator", address, "--token", "mst_agent_x", "--data", tmp_path / "a"], ["ps", "--addr", address]):
-        done = subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)})
+        done = subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS, env={**os.environ, "HOME": str(tmp_path)})
         assert done.returncode in (2, 3) and "write tcp://, which is encrypted always" in done.stderr, done
-    said = subprocess.run([str(MUSTER), "ps", "--addr", "udp://x"], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)}).stderr
+    said = subprocess.run([str(MUSTER), "ps", "--addr", "udp://x"], capture_output=True, text=True, timeout=HANG_SECONDS, env={**os.environ, "HOME": str(tmp_path)}).stderr
     assert "tcp://host:port" in said and "tls" not in said, said
 
 
 def test_words_of_other_tools_lead_to_the_verb(tmp_path):
     def said(word):
-        done = subprocess.run([str(MUSTER), word], capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(tmp_path)})
+        done = subprocess.run([str(MUSTER), word], capture_output=True, text=True, timeout=HANG_SECONDS, env={**os.environ, "HOME": str(tmp_path)})
         assert done.returncode == 2, done
         return done.stderr
     for word, verb in {"kill": "cancel", "rm": "cancel", "delete": "cancel", "stop": "cancel", "status": "ps", "list": "ps", "jobs": "ps",
@@ -270,7 +270,7 @@ def test_q_ends_top_and_leaves_the_terminal_as_it_was(cluster):
         while b"node1" not in shown or b"no active jobs" not in shown:
             shown += os.read(screen, 4096)
         os.write(screen, b"q")
-        assert top.wait(10) == 0
+        assert top.wait(HANG_SECONDS) == 0
         assert termios.tcgetattr(terminal) == before
     finally:
         top.kill()
@@ -307,7 +307,7 @@ def test_run_tells_what_a_job_waits_for(cluster):
         said = follower.stderr.readline()
         assert said.startswith("queued: ") and "slot" in said, said
         cluster.muster("cancel", holder, check=True)
-        rest = follower.communicate(timeout=30)[1]
+        rest = follower.communicate(timeout=HANG_SECONDS)[1]
     finally:
         follower.kill()
     assert follower.returncode == 0 and "accepted" not in rest and "succeeded: " in rest, rest

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import yaml
-from localcluster import MUSTER, ROOT, ROOT_WORKERS, wait_for
+from localcluster import HANG_SECONDS, MUSTER, ROOT, ROOT_WORKERS, wait_for
 
 UNITS = ROOT / "deploy" / "systemd"
 
@@ -25,7 +25,7 @@ def test_systemd_takes_the_units(name, tmp_path):
         pytest.skip("systemd-analyze is not installed")
     for path in UNITS.glob("*.service"):
         (tmp_path / path.name).write_text(path.read_text().replace("ExecStart=muster ", f"ExecStart={MUSTER} "))
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)], capture_output=True, text=True, timeout=HANG_SECONDS)
     said = [line for line in done.stderr.splitlines() if name in line]
     assert not said, done.stderr
 
@@ -42,7 +42,7 @@ def test_the_options_of_the_units_are_ours(name):
 
 def test_what_is_installed_works_where_it_was_put(tmp_path):
     prefix = tmp_path / "there"
-    subprocess.run(["cmake", "--install", MUSTER.parent, "--prefix", prefix], check=True, capture_output=True, text=True, timeout=120)
+    subprocess.run(["cmake", "--install", MUSTER.parent, "--prefix", prefix], check=True, capture_output=True, text=True, timeout=HANG_SECONDS)
     installed = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
     headers = {f"include/worker/{path.name}" for path in (ROOT / "libworker/include/worker").glob("*.h")}
     assert installed >= headers | {"bin/muster", "lib/sysusers.d/muster.conf", "share/bash-completion/completions/muster",
@@ -117,7 +117,7 @@ def test_an_agent_with_a_token_of_another_role_ends_and_is_not_started_again(clu
     cluster.muster("token", "revoke", "gone", check=True)
     for token, why in ((viewer, "needs a token of role agent"), (revoked, "this token")):
         done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", token, "--name", "stray", "--data", str(cluster.folder / "stray"), *ROOT_WORKERS],
-                              capture_output=True, text=True, timeout=20)
+                              capture_output=True, text=True, timeout=HANG_SECONDS)
         assert done.returncode == 77, (done.returncode, done.stderr)
         assert why in done.stderr and "--role agent" in done.stderr, done.stderr
         assert str(done.returncode) in unit("muster-agent.service")["RestartPreventExitStatus"].split()

@@ -2,12 +2,12 @@
 import json
 import subprocess
 
-from localcluster import MUSTER, ROOT
+from localcluster import HANG_SECONDS, MUSTER, ROOT
 from test_examples import quiet_environment
 
 
 def env(*words, **variables):
-    return subprocess.run([MUSTER, "env", *words], capture_output=True, text=True, timeout=30, env=quiet_environment(**variables))
+    return subprocess.run([MUSTER, "env", *words], capture_output=True, text=True, timeout=HANG_SECONDS, env=quiet_environment(**variables))
 
 
 def settings(*words, **variables):

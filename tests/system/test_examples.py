@@ -8,7 +8,7 @@ import shlex
 import subprocess
 
 import pytest
-from localcluster import ROOT, free_port
+from localcluster import HANG_SECONDS, ROOT, free_port
 
 EXAMPLES = ROOT / "build/examples"
 ADDED_LINES_MAX = 20
@@ -22,7 +22,7 @@ def quiet_environment(**more):
 
 
 def run(command, **settings):
-    done = subprocess.run(command, cwd=ROOT, env=quiet_environment(**settings), capture_output=True, text=True, errors="replace", timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=quiet_environment(**settings), capture_output=True, text=True, errors="replace", timeout=HANG_SECONDS)
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
 
@@ -32,7 +32,7 @@ def run_ranks(world, command, **settings):
     place = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [subprocess.Popen(command, cwd=ROOT, env=quiet_environment(RANK=str(r), LOCAL_RANK=str(r), **place, **settings),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace") for r in range(world)]
-    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    outputs = [rank.communicate(timeout=HANG_SECONDS) for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * world, outputs
     return outputs[0][0]
 
@@ -65,7 +65,7 @@ def test_the_readme_prints_commands_that_work(make_cluster, example):
         if words[:2] == ["build/muster", "up"]:
             continue  # the cluster of this test stands for it
         if words[0] == "build/muster":
-            done = cluster.muster(*words[1:], timeout=120)
+            done = cluster.muster(*words[1:], timeout=HANG_SECONDS)
             assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
         else:
             settings = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))

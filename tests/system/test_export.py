@@ -7,7 +7,7 @@ import struct
 import subprocess
 
 import pytest
-from localcluster import MUSTER
+from localcluster import HANG_SECONDS, MUSTER
 from test_examples import EXAMPLES, run_ranks
 
 GPT = [EXAMPLES / "gpt", "--data", "LICENSE", "--steps", "4", "--layers", "2", "--width", "32", "--context", "32", "--batch", "8", "--warmup", "2",
@@ -37,7 +37,7 @@ def merged(folder, prefix="model."):
 
 
 def export(folder, out, *more):
-    return subprocess.run([MUSTER, "ckpt", "export", folder, out, *more], capture_output=True, text=True, timeout=60)
+    return subprocess.run([MUSTER, "ckpt", "export", folder, out, *more], capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("world,strategy", [(1, "ddp"), (2, "fsdp")])
@@ -112,7 +112,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(tmp_path):
     for words, code, said in [([tmp_path / "absent", tmp_path / "out"], 1, "there is no folder"), ([tmp_path, tmp_path / "out"], 1, "manifest.json"),
                               ([folder, tmp_path / "k"], 1, "no empty folder"), ([folder], 2, "a folder to make"),
                               ([folder, tmp_path / "out", "--format", "fp8"], 2, "fp8"), ([folder, tmp_path / "out", "--config", "absent"], 1, "absent")]:
-        done = subprocess.run([MUSTER, "ckpt", "export", *words], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([MUSTER, "ckpt", "export", *words], capture_output=True, text=True, timeout=HANG_SECONDS)
         assert done.returncode == code and said in done.stderr, (words, done.returncode, done.stderr)
     done = export(folder, tmp_path / "out", "--model", "2")
     assert done.returncode == 1 and "it holds one model, not 2" in done.stderr, done.stderr

@@ -3,7 +3,7 @@ import json
 import subprocess
 
 import pytest
-from localcluster import MUSTER, ROOT
+from localcluster import HANG_SECONDS, MUSTER, ROOT
 
 NVML = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
 
@@ -29,7 +29,7 @@ def test_workers_get_the_gpus_that_can_be_read(three_gpus_of_which_one_is_lost, 
 def test_an_agent_that_is_to_offer_more_slots_than_gpus_is_started_until_the_driver_shows_them(three_gpus_of_which_one_is_lost, make_cluster, monkeypatch):
     cluster = make_cluster(nodes=0)
     done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", "x", "--slots", "3", "--data", str(cluster.folder / "stray")],
-                          capture_output=True, text=True, timeout=20)
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 3 and "slots are GPUs here, and there are 2" in done.stderr, (done.returncode, done.stderr)
     unit = (ROOT / "deploy/systemd/muster-agent.service").read_text()
     never_again = next(line for line in unit.splitlines() if line.startswith("RestartPreventExitStatus="))

@@ -112,7 +112,7 @@ def test_find_package_gives_both_libraries(prefix, tmp_path):
 def test_find_package_refuses_another_version(prefix, tmp_path):
     for wanted in ("0.0", f"{version()[0]}.{version()[1] + 1}"):
         (tmp_path / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES C)\nfind_package(muster {wanted} REQUIRED)\n")
-        ended = subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}"], capture_output=True, text=True, timeout=60, env=quiet_environment())
+        ended = subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}"], capture_output=True, text=True, timeout=HANG_SECONDS, env=quiet_environment())
         assert ended.returncode != 0 and "considered but not accepted" in ended.stderr, ended.stderr
 
 

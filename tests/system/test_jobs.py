@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 
-from localcluster import MUSTER, processes, wait_for
+from localcluster import HANG_SECONDS, MUSTER, processes, wait_for
 
 
 def test_run_shows_output_and_exits_with_the_jobs_code(cluster):
@@ -163,7 +163,7 @@ def complete(cluster, line):
     """What bash offers for a command line that ends here."""
     script = cluster.muster("completion", "bash").stdout + f'\nCOMP_WORDS=({line})\nCOMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n_muster\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
     environment = {**cluster.environment(), "PATH": f"{MUSTER.parent}:{os.environ['PATH']}"}
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, cwd=cluster.folder, timeout=20).stdout.split()
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, cwd=cluster.folder, timeout=HANG_SECONDS).stdout.split()
 
 
 def test_names_of_jobs_and_nodes_are_completed(cluster):

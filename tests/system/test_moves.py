@@ -123,6 +123,8 @@ def test_a_gang_of_which_nobody_can_stay_saves_before_it_moves(make_cluster, tex
     cluster.muster("drain", victim, check=True)
     wait_for("the node is emptied", 20, lambda: not cluster.worker_processes(victim))
     if nodes == 2 and elastic == "in_place":
+        # Rank 0 saves for all under ddp, and is at it when rank 1 has left.
+        wait_for("the whole gang to end", 20, lambda: not any(map(cluster.worker_processes, cluster.agents)))
         assert cluster.wait_state(job, "restarting")["last_checkpoint"]
         cluster.muster("uncordon", victim, check=True)
     log = check_nothing_lost(cluster, job, expected)

@@ -194,7 +194,7 @@ def test_a_full_disk_under_the_checkpoints_ends_training_no_sooner(make_cluster,
 
 
 def test_gpt_runs_alone(text, tmp_path):
-    done = subprocess.run(gpt(text, 30), capture_output=True, text=True, errors="replace", timeout=60, cwd=tmp_path,
+    done = subprocess.run(gpt(text, 30), capture_output=True, text=True, errors="replace", timeout=HANG_SECONDS, cwd=tmp_path,
                           env={k: v for k, v in os.environ.items() if not k.startswith("MUSTER")})
     assert done.returncode == 0, done.stderr
     assert re.search(r"loss", done.stdout)
@@ -204,7 +204,7 @@ def test_an_unmodified_torch_script_runs_on_two_nodes(make_cluster):
     if subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode:
         pytest.skip("Debian's python3-torch is not installed")
     cluster = make_cluster(nodes=2, slots=1)
-    done = cluster.muster("run", "-N", "2", "--", "/usr/bin/python3", ROOT / "examples/torch/train.py", timeout=120)
+    done = cluster.muster("run", "-N", "2", "--", "/usr/bin/python3", ROOT / "examples/torch/train.py", timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rank 0 of 2, local rank 0, node 0" in done.stdout and "rank 1 of 2, local rank 0, node 1" in done.stdout
     first, last = map(float, re.search(r"loss ([\d.]+) -> ([\d.]+)", done.stdout).groups())

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from localcluster import MUSTER, ROOT, processes, wait_for
+from localcluster import HANG_SECONDS, MUSTER, ROOT, processes, wait_for
 
 GPT = [str(ROOT / "build/examples/gpt"), "--data", str(ROOT / "LICENSE"), "--layers", "2", "--heads", "2", "--width", "32", "--context", "32", "--batch", "8", "--sample", "0"]
 
@@ -31,7 +31,7 @@ class Up:
         return self.run(*words).stdout
 
     def run(self, *words):
-        return subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, env=self.environment, timeout=30)
+        return subprocess.run([str(MUSTER), *map(str, words)], capture_output=True, text=True, env=self.environment, timeout=HANG_SECONDS)
 
     def job(self, name):
         return json.loads(self.muster("show", name, "-o", "json") or "{}")
@@ -41,7 +41,7 @@ class Up:
             if self.process.poll() is None:
                 self.process.send_signal(signal.SIGTERM)
                 time.sleep(0.2)
-        self.process.wait(40)
+        self.process.wait(HANG_SECONDS)
 
     def left(self):
         return [line for _, line in processes().values() if str(self.folder) in line]
@@ -67,7 +67,7 @@ def test_on_ctrl_c_jobs_save_and_the_next_up_goes_on(up):
     job = up.muster("submit", "-N", "1-2", "--checkpoint", kept, "--checkpoint-every", "1000000 steps", "--", *GPT, "--steps", "4000").strip()
     wait_for("some steps", 30, lambda: int(up.job(job).get("step") or 0) > 30)
     up.process.send_signal(signal.SIGINT)
-    assert up.process.wait(30) == 0
+    assert up.process.wait(HANG_SECONDS) == 0
     assert not up.left()
     saved = [int(path.name[5:]) for path in kept.glob("step-*")]
     assert len(saved) == 1 and saved[0] > 30, saved

@@ -2,13 +2,13 @@
 import shutil
 import subprocess
 
-from localcluster import MUSTER
+from localcluster import HANG_SECONDS, MUSTER
 from test_examples import run_ranks
 from test_export import GPT
 
 
 def verify(folder):
-    done = subprocess.run([MUSTER, "ckpt", "verify", folder], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([MUSTER, "ckpt", "verify", folder], capture_output=True, text=True, timeout=HANG_SECONDS)
     return done.returncode, done.stdout.splitlines(), done.stderr
 
 
