@@ -7,12 +7,13 @@
 
 #include "cli/client.h"
 #include "cli/clusters.h"
+#include "common/base/buf.h"
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
 #include "common/env/tls_key.h"
 
-static const char *const actions[] = {"init", "rotate", "show", NULL};
+static const char *const actions[] = {"init", "rotate", "show", "ca", NULL};
 
 static const struct args_option options[] = {
     {.name = "data",
@@ -34,6 +35,7 @@ static const struct args_option options[] = {
 static const char *const examples[] = {
     "muster tls show",
     "muster tls rotate --data /var/lib/muster",
+    "muster tls ca > muster-ca.pem",
     NULL,
 };
 static const struct args_command command = {
@@ -44,7 +46,11 @@ static const struct args_command command = {
         "nothing of this is needed: init makes them before that, rotate makes a new server key at "
         "once. A running coordinator takes them up within a second, and no connection ends.\n\n"
         "DIR/cluster.pem is the identity of the cluster: its fingerprint stands behind every "
-        "token. Once there is a server key it may be kept elsewhere, until that is to be renewed.",
+        "token. Once there is a server key it may be kept elsewhere, until that is to be "
+        "renewed.\n\n"
+        "REST beyond loopback shows the same key. ca prints the certificates that browsers and "
+        "`curl --cacert` know it by; they stay good when the server's key changes, the pin for "
+        "`curl --pinnedpubkey` does not.",
     .options = options,
     .examples = examples,
 };
@@ -85,7 +91,7 @@ static int init(const struct files *files, struct error *err)
     int rc = disk.make_dirs(disk.self, files->data, 0700, err);
     if (rc == 0)
         rc = tls_make_cluster_key(files->cluster, NULL, err);
-    return rc == 0 ? tls_make_server_key(files->server, files->cluster, err) : rc;
+    return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
 }
 
 static int rotate(const struct files *files, bool cluster_key, struct error *err)
@@ -97,22 +103,50 @@ static int rotate(const struct files *files, bool cluster_key, struct error *err
         return E_NOT_FOUND;
     }
     int rc = cluster_key ? tls_make_cluster_key(files->cluster, files->cluster, err) : 0;
-    return rc == 0 ? tls_make_server_key(files->server, files->cluster, err) : rc;
+    return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
+}
+
+/* As curl takes it: base64 with padding, in the other alphabet. */
+static void print_curl_pin(const char *pin)
+{
+    char text[TLS_PIN_MAX];
+    (void)str_copy(text, sizeof(text), pin);
+    for (char *c = text; *c; c++)
+        *c = *c == '-' ? '+' : *c == '_' ? '/' : *c;
+    printf("pin for curl sha256//%s=\n", text);
 }
 
 static int show(const struct files *files, struct error *err)
 {
     struct tls_facts facts;
+    struct buf names;
     char date[32];
     int rc = tls_read_facts(files->server, &facts, err);
-    if (rc != 0)
-        return rc;
-    time_t end = (time_t)(facts.expires_wall_ms / 1000);
-    struct tm parts;
-    (void)strftime(date, sizeof(date), "%Y-%m-%d", gmtime_r(&end, &parts));
-    printf("cluster key  %s\nserver key   %s\nserver until %s\nfolder       %s\n", facts.signer,
-           facts.pin, date, files->data);
-    return 0;
+    buf_init(&names, TLS_NAMES_MAX * (TLS_NAME_MAX + 2));
+    if (rc == 0)
+        rc = tls_read_names(files->server, &names, err);
+    if (rc == 0) {
+        time_t end = (time_t)(facts.expires_wall_ms / 1000);
+        struct tm parts;
+        (void)strftime(date, sizeof(date), "%Y-%m-%d", gmtime_r(&end, &parts));
+        printf("cluster key  %s\nserver key   %s\nserver until %s\nserver names %s\n", facts.signer,
+               facts.pin, date, buf_cstr(&names));
+        print_curl_pin(facts.pin);
+        printf("folder       %s\n", files->data);
+    }
+    buf_fini(&names);
+    return rc;
+}
+
+static int show_authorities(const struct files *files, struct error *err)
+{
+    struct buf pem;
+    buf_init(&pem, TLS_FILE_MAX_BYTES);
+    int rc = tls_read_authorities(files->server, &pem, err);
+    if (rc == 0)
+        fputs(buf_cstr(&pem), stdout);
+    buf_fini(&pem);
+    return rc;
 }
 
 static int run(const struct args *args)
@@ -126,7 +160,7 @@ static int run(const struct args *args)
     else if (rc == 0 && strcmp(action, "rotate") == 0)
         rc = rotate(&files, args_flag(args, "cluster-key"), &err);
     if (rc == 0)
-        rc = show(&files, &err);
+        rc = strcmp(action, "ca") == 0 ? show_authorities(&files, &err) : show(&files, &err);
     return rc == 0 ? 0 : client_fail(&err);
 }
 

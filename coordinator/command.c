@@ -19,10 +19,11 @@
 #include "common/env/paths.h"
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/api_rest.h"
-#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_address.h"
 #include "coordinator/audit_sink.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/keys.h"
+#include "coordinator/own_names.h"
 #include "coordinator/core/step.h"
 #include "coordinator/store/store_sqlite.h"
 
@@ -55,7 +56,8 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "HOST:PORT",
      .fallback = "127.0.0.1:7480",
-     .help = "REST and the page; port 0 takes a free one and keeps it; 'off' serves none"},
+     .help = "REST and the page, over TLS beyond loopback; port 0 takes a free one and keeps it; "
+             "'off' serves none"},
     {.name = "tls",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -63,11 +65,12 @@ static const struct args_option options[] = {
     {.name = "http-host",
      .kind = ARGS_REPEATED,
      .value_name = "NAME",
-     .help = "a name browsers may ask for REST and the page by, besides addresses, localhost and "
-             "this machine's name"},
+     .help = "a name or address that browsers ask for REST and the page by, besides this machine's "
+             "own; it is in the certificate, too"},
     {.name = "insecure-bind",
      .kind = ARGS_FLAG,
-     .help = "allow --http at addresses other machines reach although it is not encrypted"},
+     .help = "serve --http without TLS also at addresses that other machines reach: for a TLS "
+             "proxy in front"},
     {.name = "keep-jobs",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
@@ -145,6 +148,8 @@ struct program {
     char data[PATH_MAX];
     char rpc[NET_URL_MAX], http[NET_URL_MAX];
     const char *hosts[HOSTS_MAX + 1]; /* ended by NULL */
+    bool rest_tls;
+    struct own_names names; /* of the certificate, with rest_tls */
     struct keys keys;
     struct loop_timer look;
     int64_t renew_at_ms, pin_at_ms;
@@ -223,16 +228,17 @@ static void keep_port(struct program *program, const char *file, const char *pre
         (void)str_copy(address, NET_URL_MAX, known + skip);
 }
 
-static int check_bind(const char *address, bool allowed, struct error *err)
+/* On loopback a browser that needs to be told of no certificate is worth more than TLS. */
+static int judge_http(struct program *program, const struct args *args, struct error *err)
 {
-    bool loopback = false;
-    int rc = http_address_is_loopback(address, &loopback, err);
-    if (rc < 0 || loopback || allowed)
-        return rc;
-    error_set(err, E_FAILED_PRECONDITION,
-              "%s can be reached by other machines, and nothing would be encrypted", address);
-    error_hint(err, "put TLS before it, or say --insecure-bind");
-    return E_FAILED_PRECONDITION;
+    struct http_address address;
+    int rc = http_address_parse(program->http, &address, err);
+    program->rest_tls = rc == 0 && !address.is_loopback && !args_flag(args, "insecure-bind");
+    for (size_t i = 0; i < HOSTS_MAX; i++)
+        program->hosts[i] = args_repeated(args, "http-host", i);
+    if (program->rest_tls)
+        own_names_collect(address.host, program->hosts, &program->names);
+    return rc;
 }
 
 static void renew_keys(struct program *program)
@@ -266,23 +272,32 @@ static void look_at_keys(void *arg)
 static int open_keys(struct program *program, const struct args *args, struct error *err)
 {
     struct clock *clock = &program->env.clock;
-    int rc = keys_open(program->data, args_text(args, "tls"), clock->wall_ms(clock->self),
-                       &program->keys, err);
-    if (rc == 0)
-        renew_keys(program);
-    return rc;
+    struct keys_options how = {.data_dir = program->data,
+                               .own = args_text(args, "tls"),
+                               .names = program->rest_tls ? program->names.all : NULL};
+    int rc = keys_open(&how, clock->wall_ms(clock->self), &program->keys, err);
+    if (rc >= 0 && program->keys.cluster[0] && !keys_have_names(&program->keys))
+        log_warn(&program->log,
+                 "the certificate lacks names that browsers ask by, and there is no "
+                 "cluster key to make another",
+                 log_str("file", program->keys.server));
+    program->renew_at_ms = loop_now_ms(program->loop) + RENEW_LOOK_MS;
+    if (rc <= 0)
+        return rc;
+    log_error(&program->log, err->text, log_str("hint", "`muster tls show` tells the keys"));
+    error_clear(err);
+    return 0;
 }
 
 static int check_addresses(struct program *program, const struct args *args, struct error *err)
 {
-    bool allowed = args_flag(args, "insecure-bind");
     (void)str_copy(program->rpc, sizeof program->rpc, args_text(args, "rpc"));
     (void)str_copy(program->http, sizeof program->http, args_text(args, "http"));
     int rc = net_url_check(program->rpc, err);
     if (rc == 0 && strcmp(program->http, "off") != 0)
-        rc = check_bind(program->http, allowed, err);
+        rc = judge_http(program, args, err);
     keep_port(program, "rpc.url", "", program->rpc);
-    keep_port(program, "http.url", "http://", program->http);
+    keep_port(program, "http.url", program->rest_tls ? "https://" : "http://", program->http);
     return rc;
 }
 
@@ -320,11 +335,10 @@ static int start_rest(struct program *program, const struct args *args, struct e
 {
     const char *wanted = args_text(args, "http");
     struct api_rest_options how = {.address = program->http,
+                                   .tls = program->rest_tls ? program->keys.server : NULL,
                                    .data_dir = program->data,
                                    .hosts = program->hosts,
                                    .log = &program->log};
-    for (size_t i = 0; i < HOSTS_MAX; i++)
-        program->hosts[i] = args_repeated(args, "http-host", i);
     if (strcmp(program->http, "off") == 0)
         return 0;
     int rc =

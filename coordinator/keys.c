@@ -19,26 +19,33 @@ static int take_facts(struct keys *keys, struct tls_facts *ret, struct error *er
     return 0;
 }
 
+/* Without its cluster's key nothing can be renewed. */
+static bool can_renew(const struct keys *keys)
+{
+    return keys->cluster[0] && access(keys->cluster, R_OK) == 0;
+}
+
 int keys_renew(struct keys *keys, int64_t wall_ms, struct error *err)
 {
     struct tls_facts facts;
     int rc = take_facts(keys, &facts, err);
-    if (rc != 0 || !keys->cluster[0] || access(keys->cluster, R_OK) != 0 ||
-        facts.expires_wall_ms - wall_ms > TLS_RENEW_DAYS * day_ms)
+    bool ends = facts.expires_wall_ms - wall_ms <= TLS_RENEW_DAYS * day_ms;
+    if (rc != 0 || !can_renew(keys) || (!ends && keys_have_names(keys)))
         return rc;
-    rc = tls_make_server_key(keys->server, keys->cluster, err);
+    rc = tls_make_server_key(keys->server, keys->cluster, keys->names, err);
     if (rc == 0)
         rc = take_facts(keys, &facts, err);
     return rc == 0 ? 1 : rc;
 }
 
+bool keys_have_names(const struct keys *keys)
+{
+    return !keys->names || tls_has_names(keys->server, keys->names);
+}
+
 bool keys_replaced(const struct keys *keys)
 {
-    struct stat now;
-    return stat(keys->server, &now) == 0 &&
-           (now.st_ino != keys->read.st_ino || now.st_size != keys->read.st_size ||
-            now.st_mtim.tv_sec != keys->read.st_mtim.tv_sec ||
-            now.st_mtim.tv_nsec != keys->read.st_mtim.tv_nsec);
+    return tls_file_replaced(keys->server, &keys->read, NULL);
 }
 
 static int use_own(const char *own, struct keys *ret, struct error *err)
@@ -50,12 +57,8 @@ static int use_own(const char *own, struct keys *ret, struct error *err)
     return take_facts(ret, &facts, err);
 }
 
-int keys_open(const char *data_dir, const char *own, int64_t wall_ms, struct keys *ret,
-              struct error *err)
+static int find_own(const char *data_dir, struct keys *ret, struct error *err)
 {
-    *ret = (struct keys){0};
-    if (own)
-        return use_own(own, ret, err);
     int rc = str_printf(ret->server, sizeof(ret->server), "%s/server.pem", data_dir);
     if (rc == 0)
         rc = str_printf(ret->cluster, sizeof(ret->cluster), "%s/cluster.pem", data_dir);
@@ -65,12 +68,21 @@ int keys_open(const char *data_dir, const char *own, int64_t wall_ms, struct key
     if (!has_server && !has_cluster)
         rc = tls_make_cluster_key(ret->cluster, NULL, err);
     if (rc == 0 && !has_server)
-        rc = tls_make_server_key(ret->server, ret->cluster, err);
-    if (rc == 0)
-        rc = keys_renew(ret, wall_ms, err);
-    if (rc < 0 && wall_ms < ret->expires_wall_ms) { /* good still: weeks are left to mend that */
-        error_clear(err);
-        rc = 0;
-    }
+        rc = tls_make_server_key(ret->server, ret->cluster, ret->names, err);
+    return rc;
+}
+
+int keys_open(const struct keys_options *options, int64_t wall_ms, struct keys *ret,
+              struct error *err)
+{
+    *ret = (struct keys){.names = options->names};
+    if (options->own)
+        return use_own(options->own, ret, err);
+    int rc = find_own(options->data_dir, ret, err);
+    if (rc != 0)
+        return rc;
+    rc = keys_renew(ret, wall_ms, err);
+    if (rc < 0 && wall_ms < ret->expires_wall_ms)
+        return 1; /* weeks are left to mend that */
     return rc < 0 ? rc : 0;
 }

@@ -19,20 +19,32 @@
 #include "common/env/tls_key.h"
 
 struct keys {
-    char server[PATH_MAX];  /* the file that listeners show */
-    char cluster[PATH_MAX]; /* "" = the administrator's own file is used */
+    char server[PATH_MAX];    /* the file that listeners show */
+    char cluster[PATH_MAX];   /* "" = the administrator's own file is used */
+    const char *const *names; /* that the certificate is to have, ended by NULL; borrowed */
     char pin[TLS_PIN_MAX];
     int64_t expires_wall_ms;
     struct stat read; /* of the server's file, when these facts were read from it */
 };
 
-/* `own` NULL: those of the data folder. Makes what is missing. */
-int keys_open(const char *data_dir, const char *own, int64_t wall_ms, struct keys *ret,
+struct keys_options {
+    const char *data_dir;
+    const char *own;          /* file to use instead; NULL: those of the data folder */
+    const char *const *names; /* that browsers ask by (tls_make_server_key); NULL: any will do */
+};
+
+/* Makes what is missing and renews what ends soon or lacks names. 1, with `err` filled: that was
+ * not possible, and the key is good still. */
+int keys_open(const struct keys_options *options, int64_t wall_ms, struct keys *ret,
               struct error *err);
 
-/* Once in a while: renews what ends soon; 1 if it did. An administrator's own file is read again.
+/* Once in a while: renews what ends soon or lacks names; 1 if it did. An administrator's own file
+ * is read again.
  */
 int keys_renew(struct keys *keys, int64_t wall_ms, struct error *err);
+
+/* Whether the certificate has all of the names; an administrator's own may not. */
+bool keys_have_names(const struct keys *keys);
 
 /* Whether the server's file is another one since: then keys_renew reads it again. */
 bool keys_replaced(const struct keys *keys);

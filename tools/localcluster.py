@@ -140,6 +140,7 @@ class Cluster:
         self.data = self.folder / "coordinator"
         self.rpc = f"tcp://{ADDRESS}:0"
         self.http = f"{ADDRESS}:0"
+        self.scheme = "http"
         self.coordinator = None
         self.agents = {}
         self.agent_options = {}
@@ -163,7 +164,7 @@ class Cluster:
             try:
                 self.rpc = (self.data / "rpc.url").read_text().strip()
                 url = (self.data / "http.url").read_text().strip()
-                self.http = url.split("://", 1)[1].rstrip("/")
+                self.scheme, self.http = url.rstrip("/").split("://", 1)
                 return self.rpc and self.http and self.rest("GET", "/readyz", raw=True)[0] == 200
             except (OSError, IndexError):
                 return False
@@ -230,6 +231,12 @@ class Cluster:
     def job(self, name):
         return json.loads(self.muster("show", "-o", "json", name, check=True).stdout)
 
+    def trust(self):
+        """What verifies REST's certificate; None while it is plain."""
+        if self.scheme == "http":
+            return None
+        return ssl.create_default_context(cadata=self.muster("tls", "ca", "--data", str(self.data), check=True).stdout)
+
     def rest(self, method, path, body=None, raw=False, token=None, headers=None):
         """(status, parsed JSON or text)"""
         head = {"Accept": "application/json", **(headers or {})}
@@ -238,9 +245,9 @@ class Cluster:
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         if data is not None:
             head.setdefault("Content-Type", "application/json")
-        request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method, headers=head)
+        request = urllib.request.Request(f"{self.scheme}://{self.http}{path}", data=data, method=method, headers=head)
         try:
-            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS, context=self.trust()) as answer:
                 status, text = answer.status, answer.read().decode(errors="replace")
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read().decode(errors="replace")

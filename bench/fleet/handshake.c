@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     snprintf(server_key, sizeof server_key, "%s/server.pem", argv[1]);
     snprintf(node_key, sizeof node_key, "%s/node.pem", argv[1]);
     if (tls_make_cluster_key(cluster_key, NULL, &err) != 0 ||
-        tls_make_server_key(server_key, cluster_key, &err) != 0 ||
+        tls_make_server_key(server_key, cluster_key, NULL, &err) != 0 ||
         tls_make_node_key(node_key, "bench", &err) != 0 ||
         tls_read_facts(cluster_key, &facts, &err) != 0 ||
         tls_identity_new(server_key, &pair.server.identity, &err) != 0 ||

@@ -1,169 +1,17 @@
 #include "common/env/tls.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
-#include "common/base/sha256.h"
 #include "common/base/str.h"
 #include "common/env/tls_internal.h"
 
 enum {
-    LOOK_AGAIN_S = 1, /* whether the file was replaced */
     RECORD_BYTES = 16384,
     OUT_MAX_BYTES = 96 << 20, /* a message, and what the net layer lets wait */
     HANDSHAKE_MAX_BYTES = 16 << 10,
-    TICKETS_BYTES = 2 * SHA256_BYTES, /* as gnutls_session_ticket_enable_server wants it */
 };
-
-static const char ciphers[] =
-    "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:+AES-256-GCM:+CHACHA20-POLY1305:"
-    "-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1:+GROUP-SECP384R1";
-
-/* Identities */
-
-struct credentials { /* what a file held; lives as long as a session uses it */
-    atomic_int users;
-    gnutls_certificate_credentials_t all;
-    gnutls_priority_t ciphers;      /* understood once: it is a text of many words */
-    uint8_t tickets[TICKETS_BYTES]; /* secret of a server's */
-};
-
-struct tls_identity {
-    char *path;
-    pthread_mutex_t lock; /* of what follows */
-    time_t looked;
-    struct stat is;
-    struct credentials *now;
-};
-
-static void credentials_release(struct credentials *c)
-{
-    if (!c || atomic_fetch_sub(&c->users, 1) > 1)
-        return;
-    gnutls_certificate_free_credentials(c->all);
-    if (c->ciphers)
-        gnutls_priority_deinit(c->ciphers);
-    gnutls_memset(c->tickets, 0, sizeof(c->tickets));
-    free(c);
-}
-
-/* The same for the same key, and nothing of the key can be had from it. */
-static int make_tickets(struct credentials *c)
-{
-    static const char *const labels[] = {"muster tickets 1", "muster tickets 2"};
-    gnutls_x509_privkey_t key = NULL;
-    gnutls_datum_t der = {0};
-    int rc = gnutls_certificate_get_x509_key(c->all, 0, &key);
-    if (rc == 0)
-        rc = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_DER, &der);
-    for (int i = 0; rc == 0 && i < TICKETS_BYTES / SHA256_BYTES; i++) {
-        struct hmac_sha256 mac;
-        hmac_sha256_init(&mac, der.data, der.size);
-        hmac_sha256_update(&mac, labels[i], strlen(labels[i]));
-        hmac_sha256_final(&mac, c->tickets + (size_t)i * SHA256_BYTES);
-    }
-    if (der.data)
-        gnutls_memset(der.data, 0, der.size);
-    gnutls_free(der.data);
-    if (key)
-        gnutls_x509_privkey_deinit(key);
-    return rc;
-}
-
-static int credentials_read(const char *path, struct credentials **ret, struct error *err)
-{
-    struct credentials *c = calloc(1, sizeof(*c));
-    int rc = c ? gnutls_certificate_allocate_credentials(&c->all) : GNUTLS_E_MEMORY_ERROR;
-    if (rc < 0) {
-        free(c);
-        return tls_fail(err, rc, "TLS");
-    }
-    c->users = 1;
-    rc = gnutls_priority_init(&c->ciphers, ciphers, NULL);
-    if (rc < 0) {
-        credentials_release(c);
-        return tls_fail(err, rc, "TLS");
-    }
-    if (path)
-        rc = gnutls_certificate_set_x509_key_file(c->all, path, path, GNUTLS_X509_FMT_PEM);
-    if (path && rc >= 0)
-        rc = make_tickets(c);
-    if (rc < 0) {
-        credentials_release(c);
-        return error_set(err, E_DATA_LOSS, "%s holds no key with its certificate: %s", path,
-                         gnutls_strerror(rc));
-    }
-    *ret = c;
-    return 0;
-}
-
-int tls_identity_new(const char *path, struct tls_identity **ret, struct error *err)
-{
-    struct tls_identity *identity = calloc(1, sizeof(*identity));
-    if (identity && path)
-        identity->path = strdup(path);
-    if (!identity || (path && !identity->path)) {
-        free(identity);
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a key");
-    }
-    if (path && stat(path, &identity->is) < 0)
-        memset(&identity->is, 0, sizeof(identity->is));
-    int rc = credentials_read(path, &identity->now, err);
-    if (rc != 0) {
-        free(identity->path);
-        free(identity);
-        return rc;
-    }
-    identity->looked = time(NULL);
-    pthread_mutex_init(&identity->lock, NULL);
-    *ret = identity;
-    return 0;
-}
-
-void tls_identity_free(struct tls_identity *identity)
-{
-    if (!identity)
-        return;
-    credentials_release(identity->now);
-    pthread_mutex_destroy(&identity->lock);
-    free(identity->path);
-    free(identity);
-}
-
-static bool was_replaced(struct tls_identity *identity, struct stat *ret)
-{
-    return stat(identity->path, ret) == 0 &&
-           (ret->st_ino != identity->is.st_ino || ret->st_size != identity->is.st_size ||
-            ret->st_mtim.tv_sec != identity->is.st_mtim.tv_sec ||
-            ret->st_mtim.tv_nsec != identity->is.st_mtim.tv_nsec);
-}
-
-static struct credentials *credentials_take(struct tls_identity *identity)
-{
-    struct credentials *fresh;
-    struct stat is;
-    pthread_mutex_lock(&identity->lock);
-    time_t now = time(NULL);
-    if (identity->path && (now < identity->looked || now - identity->looked >= LOOK_AGAIN_S)) {
-        identity->looked = now;
-        if (was_replaced(identity, &is) && credentials_read(identity->path, &fresh, NULL) == 0) {
-            credentials_release(identity->now);
-            identity->now = fresh;
-            identity->is = is;
-        }
-    }
-    struct credentials *c = identity->now;
-    atomic_fetch_add(&c->users, 1);
-    pthread_mutex_unlock(&identity->lock);
-    return c;
-}
-
-/* Sessions */
 
 struct tls_session {
     gnutls_session_t tls;

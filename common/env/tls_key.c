@@ -1,5 +1,6 @@
 #include "common/env/tls_key.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -50,14 +51,7 @@ int tls_check_pin(const char *pin, struct error *err)
                      pin, TLS_PIN_LENGTH);
 }
 
-/* A key and the certificates that speak for it, while they are being made. */
-struct bundle {
-    gnutls_x509_privkey_t key;
-    gnutls_x509_crt_t all[TLS_CHAIN_MAX];
-    unsigned count;
-};
-
-static void bundle_fini(struct bundle *bundle)
+void bundle_fini(struct bundle *bundle)
 {
     for (unsigned i = 0; i < bundle->count; i++)
         gnutls_x509_crt_deinit(bundle->all[i]);
@@ -81,7 +75,15 @@ static int read_pem(const char *path, struct buf *ret, struct error *err)
     return rc;
 }
 
-static int bundle_read(const char *path, struct bundle *ret, struct error *err)
+static int refuse_long(const char *path, struct error *err)
+{
+    error_set(err, E_INVALID_ARGUMENT,
+              "%s has more than %d certificates, the most that clients read", path, TLS_CHAIN_MAX);
+    error_hint(err, "leave out the last ones: clients know the authority at the end of the chain");
+    return E_INVALID_ARGUMENT;
+}
+
+int bundle_read(const char *path, struct bundle *ret, struct error *err)
 {
     struct buf pem = {0};
     struct bundle bundle = {.count = TLS_CHAIN_MAX};
@@ -89,7 +91,8 @@ static int bundle_read(const char *path, struct bundle *ret, struct error *err)
     if (rc != 0)
         return rc;
     gnutls_datum_t data = {(unsigned char *)pem.data, (unsigned)pem.size};
-    rc = gnutls_x509_crt_list_import(bundle.all, &bundle.count, &data, GNUTLS_X509_FMT_PEM, 0);
+    rc = gnutls_x509_crt_list_import(bundle.all, &bundle.count, &data, GNUTLS_X509_FMT_PEM,
+                                     GNUTLS_X509_CRT_LIST_IMPORT_FAIL_IF_EXCEED);
     if (rc < 0)
         bundle.count = 0;
     if (rc > 0)
@@ -98,6 +101,8 @@ static int bundle_read(const char *path, struct bundle *ret, struct error *err)
         rc = gnutls_x509_privkey_import2(bundle.key, &data, GNUTLS_X509_FMT_PEM, NULL, 0);
     gnutls_memset(pem.data, 0, pem.size);
     buf_fini(&pem);
+    if (rc == GNUTLS_E_SHORT_MEMORY_BUFFER)
+        return refuse_long(path, err);
     if (rc < 0) {
         bundle_fini(&bundle);
         return error_set(err, E_DATA_LOSS, "%s holds no key with its certificate: %s", path,
@@ -122,6 +127,13 @@ static int add_pem(struct buf *out, gnutls_datum_t *pem)
     return rc == 0 ? 0 : GNUTLS_E_MEMORY_ERROR;
 }
 
+int bundle_put_pem(struct buf *out, gnutls_x509_crt_t certificate)
+{
+    gnutls_datum_t pem;
+    int rc = gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &pem);
+    return rc == 0 ? add_pem(out, &pem) : rc;
+}
+
 static int bundle_write(const char *path, const struct bundle *bundle, struct error *err)
 {
     struct buf out;
@@ -130,11 +142,8 @@ static int bundle_write(const char *path, const struct bundle *bundle, struct er
     int rc = gnutls_x509_privkey_export2(bundle->key, GNUTLS_X509_FMT_PEM, &pem);
     if (rc == 0)
         rc = add_pem(&out, &pem);
-    for (unsigned i = 0; rc == 0 && i < bundle->count; i++) {
-        rc = gnutls_x509_crt_export2(bundle->all[i], GNUTLS_X509_FMT_PEM, &pem);
-        if (rc == 0)
-            rc = add_pem(&out, &pem);
-    }
+    for (unsigned i = 0; rc == 0 && i < bundle->count; i++)
+        rc = bundle_put_pem(&out, bundle->all[i]);
     rc = rc < 0 ? tls_fail(err, rc, "writing a key") : write_private(path, &out, err);
     if (out.data)
         gnutls_memset(out.data, 0, out.size);
@@ -144,10 +153,67 @@ static int bundle_write(const char *path, const struct bundle *bundle, struct er
 
 struct certificate { /* to be made */
     const char *name;
-    bool authority; /* may sign others */
+    bool authority;      /* may sign others */
+    const char *purpose; /* of one that is no authority */
     time_t until;
     const struct bundle *signer; /* NULL: itself */
+    const char *const *names;    /* more than `name`; NULL: none */
+    const struct bundle *like;   /* has those that the new one gets; NULL: none */
 };
+
+static int put_name(gnutls_x509_crt_t crt, const char *name)
+{
+    uint8_t address[sizeof(struct in6_addr)];
+    unsigned size = inet_pton(AF_INET, name, address) == 1    ? sizeof(struct in_addr)
+                    : inet_pton(AF_INET6, name, address) == 1 ? sizeof(struct in6_addr)
+                                                              : 0;
+    return size ? gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, address, size,
+                                                       GNUTLS_FSAN_APPEND)
+                : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, name,
+                                                       (unsigned)strlen(name), GNUTLS_FSAN_APPEND);
+}
+
+static int put_names_of(gnutls_x509_crt_t crt, gnutls_x509_crt_t from)
+{
+    for (unsigned i = 0; i < TLS_NAMES_MAX; i++) {
+        uint8_t name[TLS_NAME_MAX];
+        size_t size = sizeof(name);
+        int kind = gnutls_x509_crt_get_subject_alt_name(from, i, name, &size, NULL);
+        if (kind == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+            return 0;
+        if (kind != GNUTLS_SAN_DNSNAME && kind != GNUTLS_SAN_IPADDRESS)
+            continue;
+        int rc = gnutls_x509_crt_set_subject_alt_name(crt, (gnutls_x509_subject_alt_name_t)kind,
+                                                      name, (unsigned)size, GNUTLS_FSAN_APPEND);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int put_names(gnutls_x509_crt_t crt, const struct certificate *how)
+{
+    if (how->like)
+        return put_names_of(crt, how->like->all[0]);
+    int rc = put_name(crt, how->name);
+    for (int i = 0; rc == 0 && how->names && how->names[i] && i < TLS_NAMES_MAX - 1; i++)
+        rc = put_name(crt, how->names[i]);
+    return rc;
+}
+
+/* Of the keys: OpenSSL's strict mode asks for them. */
+static int put_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t signer)
+{
+    uint8_t id[32];
+    size_t size = sizeof(id);
+    int rc = gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, id, &size);
+    if (rc == 0)
+        rc = gnutls_x509_crt_set_subject_key_id(crt, id, size);
+    size = sizeof(id);
+    if (rc == 0 && gnutls_x509_crt_get_subject_key_id(signer, id, &size, NULL) == 0)
+        rc = gnutls_x509_crt_set_authority_key_id(crt, id, size);
+    return rc;
+}
 
 static int describe(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct certificate *how)
 {
@@ -171,8 +237,9 @@ static int describe(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const stru
         rc = gnutls_x509_crt_set_key_usage(crt, how->authority ? GNUTLS_KEY_KEY_CERT_SIGN
                                                                : GNUTLS_KEY_DIGITAL_SIGNATURE);
     if (rc == 0 && !how->authority)
-        rc = gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, how->name,
-                                                  (unsigned)strlen(how->name), 0);
+        rc = put_names(crt, how);
+    if (rc == 0 && !how->authority)
+        rc = gnutls_x509_crt_set_key_purpose_oid(crt, how->purpose, 0);
     return rc == 0 ? gnutls_x509_crt_set_key(crt, key) : rc;
 }
 
@@ -192,6 +259,8 @@ static int bundle_make(const struct certificate *how, struct bundle *ret)
         rc = describe(crt, made.key, how);
     }
     const struct bundle *signer = how->signer ? how->signer : &made;
+    if (rc == 0)
+        rc = put_ids(crt, signer->all[0]);
     if (rc == 0)
         rc = gnutls_x509_crt_sign2(crt, signer->all[0], signer->key, GNUTLS_DIG_SHA256, 0);
     if (rc == 0)
@@ -242,48 +311,23 @@ int tls_make_cluster_key(const char *path, const char *old, struct error *err)
     return make(path, how, old, err);
 }
 
-int tls_make_server_key(const char *path, const char *cluster_path, struct error *err)
+int tls_make_server_key(const char *path, const char *cluster_path, const char *const *names,
+                        struct error *err)
 {
+    struct bundle old = {0};
     struct certificate how = {.name = "muster-coordinator",
-                              .until = time(NULL) + (time_t)TLS_SERVER_DAYS * DAY_S};
-    return make(path, how, cluster_path, err);
+                              .purpose = GNUTLS_KP_TLS_WWW_SERVER,
+                              .until = time(NULL) + (time_t)TLS_SERVER_DAYS * DAY_S,
+                              .names = names};
+    if (!names && access(path, F_OK) == 0 && bundle_read(path, &old, NULL) == 0)
+        how.like = &old;
+    int rc = make(path, how, cluster_path, err);
+    bundle_fini(&old);
+    return rc;
 }
 
 int tls_make_node_key(const char *path, const char *name, struct error *err)
 {
-    struct certificate how = {.name = name, .until = no_end};
+    struct certificate how = {.name = name, .purpose = GNUTLS_KP_TLS_WWW_CLIENT, .until = no_end};
     return make(path, how, NULL, err);
-}
-
-static int facts_of(const struct bundle *bundle, struct tls_facts *ret)
-{
-    uint8_t id[32];
-    size_t size = sizeof(id);
-    int rc = gnutls_x509_privkey_get_key_id(bundle->key, GNUTLS_KEYID_USE_SHA256, id, &size);
-    if (rc == 0)
-        base64url_encode(id, sizeof(id), ret->pin);
-    if (rc == 0)
-        rc = tls_pin_of(bundle->all[0], ret->first);
-    if (rc == 0)
-        rc = tls_pin_of(bundle->all[bundle->count > 1], ret->signer);
-    ret->expires_wall_ms = (int64_t)gnutls_x509_crt_get_expiration_time(bundle->all[0]) * 1000;
-    ret->certificates = (int)bundle->count;
-    return rc;
-}
-
-int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err)
-{
-    struct bundle bundle;
-    struct tls_facts facts = {0};
-    int rc = bundle_read(path, &bundle, err);
-    if (rc != 0)
-        return rc;
-    rc = facts_of(&bundle, &facts);
-    bundle_fini(&bundle);
-    if (rc < 0)
-        return tls_fail(err, rc, path);
-    if (strcmp(facts.pin, facts.first) != 0)
-        return error_set(err, E_DATA_LOSS, "%s: its first certificate is not of its key", path);
-    *ret = facts;
-    return 0;
 }

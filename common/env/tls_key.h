@@ -12,11 +12,17 @@
 #ifndef ENV_TLS_KEY_H
 #define ENV_TLS_KEY_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
+#include "common/base/buf.h"
 #include "common/base/error.h"
 
 enum {
+    TLS_CHAIN_MAX = 4,  /* certificates of one file */
+    TLS_NAMES_MAX = 64, /* names of one certificate */
+    TLS_NAME_MAX = 256,
     TLS_PIN_LENGTH = 43,
     TLS_PIN_MAX = TLS_PIN_LENGTH + 1,
     TLS_FILE_MAX_BYTES = 64 << 10,
@@ -28,8 +34,11 @@ enum {
  * certificate is signed by the old key too, so that clients that know the old pin accept it. */
 int tls_make_cluster_key(const char *path, const char *old, struct error *err);
 
-/* Makes a server key at `path`, signed by the cluster key; good for TLS_SERVER_DAYS from now. */
-int tls_make_server_key(const char *path, const char *cluster_path, struct error *err);
+/* Makes a server key at `path`, signed by the cluster key; good for TLS_SERVER_DAYS from now.
+ * `names`: host names and addresses that browsers reach it by, ended by NULL. NULL: those of the
+ * certificate that is at `path`, if there is one. */
+int tls_make_server_key(const char *path, const char *cluster_path, const char *const *names,
+                        struct error *err);
 
 /* Makes a key for one node at `path`; `name` is in its certificate for people to read. */
 int tls_make_node_key(const char *path, const char *name, struct error *err);
@@ -44,6 +53,18 @@ struct tls_facts {
 
 /* What a file of the above holds. E_NOT_FOUND, E_DATA_LOSS if it cannot be read as such. */
 int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err);
+
+/* Whether the first certificate of a file names all of them; false if it cannot be read. */
+bool tls_has_names(const char *path, const char *const *names);
+/* The names and addresses of the first certificate, separated by ", ". */
+int tls_read_names(const char *path, struct buf *ret, struct error *err);
+
+/* What a browser or curl is given to know the server by: the certificates of the file that sign its
+ * first one, in PEM. E_NOT_FOUND if it has none. */
+int tls_read_authorities(const char *path, struct buf *ret, struct error *err);
+
+/* Whether the file is another one than `was` describes; then `ret` (not NULL) describes it. */
+bool tls_file_replaced(const char *path, const struct stat *was, struct stat *ret);
 
 /* True for exactly TLS_PIN_LENGTH characters of base64url. */
 int tls_check_pin(const char *pin, struct error *err);

@@ -529,7 +529,8 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     api->hosts = options->hosts;
     list_init(&api->exchanges);
     list_init(&api->reads);
-    struct http_options http = {.address = options->address, .handler = handle, .arg = api};
+    struct http_options http = {
+        .address = options->address, .tls = options->tls, .handler = handle, .arg = api};
     int rc = sessions_new(env, options->data_dir, &api->sessions, err);
     if (rc == 0)
         rc = http_new(loop, &http, &api->http, err);

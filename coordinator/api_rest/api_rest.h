@@ -17,6 +17,7 @@ struct loop;
 
 struct api_rest_options {
     const char *address;      /* "127.0.0.1:7480"; port 0 takes a free one */
+    const char *tls;          /* file of the key to show; NULL: plain HTTP */
     const char *data_dir;     /* browser sessions are kept there; NULL = nowhere */
     const char *const *hosts; /* names it is known by besides its own; borrowed, ended by NULL */
     const struct log *log;

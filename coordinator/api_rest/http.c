@@ -1,69 +1,15 @@
 #include "coordinator/api_rest/http.h"
 
 #include <errno.h>
-#include <microhttpd.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/arena.h"
-#include "common/base/buf.h"
-#include "common/base/list.h"
 #include "common/base/str.h"
-#include "common/loop/loop.h"
 #include "coordinator/api_rest/http_address.h"
-#include "coordinator/api_rest/http_content.h"
 #include "coordinator/api_rest/http_framing.h"
-#include "coordinator/api_rest/http_guard.h"
-#include "coordinator/api_rest/http_shared.h"
+#include "coordinator/api_rest/http_internal.h"
 
 enum { REQUEST_ARENA_MAX_BYTES = 256 << 10, STREAM_BLOCK_BYTES = 16 << 10 };
-
-struct http {
-    struct loop *loop;
-    http_handler handler;
-    void *arg;
-    struct MHD_Daemon *daemon;
-    char url[96];
-    struct guard guard;
-    struct loop_timer sweep;
-    struct http_shared shared;
-    struct http_memory memory, refusals; /* of answers; of those that say there is no more */
-    pthread_mutex_t mutex;               /* guards what follows and the shared half of requests */
-    struct list requests;                /* all that live */
-    bool closing;
-};
-
-struct http_request {
-    struct http *http;
-    struct list link;
-    struct MHD_Connection *connection;
-    /* Filled by the HTTP thread before the loop sees the request; read only after. */
-    struct arena arena;
-    struct buf body;
-    size_t received;
-    const char *uri, *method, *path;
-    char key[SHA256_HEX_BYTES]; /* "" = its answer is for nobody else */
-    char peer[INET6_ADDRSTRLEN];
-    struct http_pair query[HTTP_FIELDS_MAX];
-    int query_count;
-    struct http_pair headers[HTTP_FIELDS_MAX];
-    int headers_count;
-    bool begun, too_large, failed, posted;
-    /* Shared, under the mutex. */
-    int references; /* the HTTP thread's and the loop thread's */
-    bool suspended, gone, ended;
-    struct http_content *content;  /* whole, */
-    struct MHD_Response *response; /* or a stream's */
-    int status;
-    struct buf stream;
-    size_t stream_sent;
-    /* Loop thread. */
-    uint64_t epoch; /* in which it was let in */
-    void (*on_gone)(void *arg);
-    void *on_gone_arg;
-};
 
 static void release(struct http_request *request)
 {
@@ -441,61 +387,6 @@ void http_stream_end(struct http_request *request)
     release(request);
 }
 
-const char *http_method(const struct http_request *request)
-{
-    return request->method;
-}
-
-const char *http_path(const struct http_request *request)
-{
-    return request->path;
-}
-
-const char *http_header(const struct http_request *request, const char *name)
-{
-    for (int i = 0; i < request->headers_count; i++)
-        if (strcasecmp(request->headers[i].key, name) == 0)
-            return request->headers[i].value;
-    return NULL;
-}
-
-/* RFC 6265: pairs separated by "; ". The value is copied into the request's arena. */
-const char *http_cookie(const struct http_request *request, const char *name)
-{
-    struct str rest = str_of(http_header(request, "Cookie")), part;
-    size_t size = strlen(name);
-    while (str_next(&rest, ';', &part)) {
-        part = str_trim(part);
-        if (part.size > size && part.data[size] == '=' && memcmp(part.data, name, size) == 0) {
-            struct arena *arena = &((struct http_request *)(uintptr_t)request)->arena;
-            return arena_strndup(arena, part.data + size + 1, part.size - size - 1);
-        }
-    }
-    return NULL;
-}
-
-const struct http_pair *http_query(const struct http_request *request, int *ret_count)
-{
-    *ret_count = request->query_count;
-    return request->query;
-}
-
-const char *http_body(const struct http_request *request, size_t *ret_size)
-{
-    *ret_size = request->body.size;
-    return buf_cstr(&request->body);
-}
-
-void http_peer(const struct http_request *request, char *ret, size_t size)
-{
-    (void)str_copy(ret, size, request->peer);
-}
-
-bool http_body_too_large(const struct http_request *request)
-{
-    return request->too_large;
-}
-
 /* Start and end */
 
 /* What MHD says of broken clients is not for our log. */
@@ -513,32 +404,56 @@ static void sweep(void *arg)
     loop_timer_set(http->loop, &http->sweep, loop_now_ms(http->loop) + GUARD_SWEEP_MS, sweep, http);
 }
 
-static int start(struct http *http, const char *text, struct error *err)
+static struct MHD_Daemon *listen_on(struct http *http, const struct http_address *address)
 {
-    struct http_address address;
-    int rc = http_address_parse(text, &address, err);
-    if (rc < 0)
-        return rc;
     unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-                     MHD_USE_ERROR_LOG | (address.is_v6 ? MHD_USE_IPv6 : 0);
-    errno = 0;
-    http->daemon = MHD_start_daemon(
+                     MHD_USE_ERROR_LOG | (address->is_v6 ? MHD_USE_IPv6 : 0) |
+                     (http->tls ? MHD_USE_TLS : 0);
+    return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL,
-        MHD_OPTION_SOCK_ADDR, &address.any, MHD_OPTION_URI_LOG_CALLBACK, on_uri, http,
+        MHD_OPTION_SOCK_ADDR, &address->any, MHD_OPTION_URI_LOG_CALLBACK, on_uri, http,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
         guard_on_connection, &http->guard, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_CONNECTION_LIMIT, guard_connections_max(), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)HTTP_IDLE_TIMEOUT_S, MHD_OPTION_END);
+        (unsigned)HTTP_IDLE_TIMEOUT_S, MHD_OPTION_HTTPS_CERT_CALLBACK2, tls_web_no_certificate,
+        MHD_OPTION_END);
+}
+
+static int start(struct http *http, const struct http_options *options, struct error *err)
+{
+    struct http_address address;
+    const char *scheme = options->tls ? "https" : "http";
+    int rc = http_address_parse(options->address, &address, err);
+    if (rc == 0 && options->tls)
+        rc = tls_identity_new(options->tls, &http->identity, err);
+    if (rc == 0 && options->tls)
+        rc = tls_web_new(http->identity, &http->tls, err);
+    if (rc < 0)
+        return rc;
+    http->guard.tls = http->tls;
+    errno = 0;
+    http->daemon = listen_on(http, &address);
     if (!http->daemon) {
-        error_set(err, E_UNAVAILABLE, "cannot listen on http://%s: %s", text,
+        error_set(err, E_UNAVAILABLE, "cannot listen on %s://%s: %s", scheme, options->address,
                   errno ? strerror(errno) : "unknown reason");
         error_hint(err, "is another program using that port? --http HOST:0 takes a free one");
         return E_UNAVAILABLE;
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    (void)str_printf(http->url, sizeof http->url, address.is_v6 ? "http://[%s]:%u" : "http://%s:%u",
-                     address.host, info ? info->port : 0u);
+    (void)str_printf(http->url, sizeof http->url, address.is_v6 ? "%s://[%s]:%u" : "%s://%s:%u",
+                     scheme, address.host, info ? info->port : 0u);
     return 0;
+}
+
+/* What http_new made before it listened. */
+static void release_all(struct http *http)
+{
+    guard_fini(&http->guard);
+    http_shared_fini(&http->shared);
+    pthread_mutex_destroy(&http->mutex);
+    tls_web_free(http->tls);
+    tls_identity_free(http->identity);
+    free(http);
 }
 
 int http_new(struct loop *loop, const struct http_options *options, struct http **ret,
@@ -557,12 +472,9 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->refusals.max_bytes = SIZE_MAX;
     http->memory.max_bytes =
         options->unread_max_bytes ? options->unread_max_bytes : (size_t)HTTP_UNREAD_MAX_BYTES;
-    int rc = start(http, options->address, err);
+    int rc = start(http, options, err);
     if (rc < 0) {
-        guard_fini(&http->guard);
-        http_shared_fini(&http->shared);
-        pthread_mutex_destroy(&http->mutex);
-        free(http);
+        release_all(http);
         return rc;
     }
     sweep(http);
@@ -592,8 +504,5 @@ void http_free(struct http *http)
         request->references = 1;
         release(request);
     }
-    guard_fini(&http->guard);
-    http_shared_fini(&http->shared);
-    pthread_mutex_destroy(&http->mutex);
-    free(http);
+    release_all(http);
 }

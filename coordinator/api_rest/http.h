@@ -1,6 +1,7 @@
-/* An HTTP/1.1 server on libmicrohttpd (its only user), bridged to the loop. One thread of its own
- * reads requests whole (bodies are bounded) and posts each to the loop; its connection sleeps until
- * the loop thread has answered. Answers are whole, or streams that the loop thread feeds.
+/* An HTTP/1.1 server, plain or over TLS, on libmicrohttpd (its only user), bridged to the loop. One
+ * thread of its own reads requests whole (bodies are bounded) and posts each to the loop; its
+ * connection sleeps until the loop thread has answered. Answers are whole, or streams that the loop
+ * thread feeds.
  *
  *     HTTP thread: receive ─► loop_post ─┐          ┌─► send
  *     loop thread:                 http_handler ─► http_reply
@@ -42,20 +43,19 @@ struct http_options {
     const char *address; /* "127.0.0.1:7480", "[::1]:0", "localhost:0" */
     http_handler handler;
     void *arg;
+    const char *tls;         /* file of the key to show (tls_key.h); NULL: plain HTTP */
     size_t unread_max_bytes; /* 0 = HTTP_UNREAD_MAX_BYTES */
 };
 
 /* E_INVALID_ARGUMENT: no address; E_UNAVAILABLE: it cannot be listened on. */
 int http_new(struct loop *loop, const struct http_options *options, struct http **ret,
              struct error *err);
-const char *http_url(const struct http *http); /* "http://127.0.0.1:7480", with the real port */
+/* "http://127.0.0.1:7480" or "https://...", with the real port. */
+const char *http_url(const struct http *http);
 
 /* Ends every stream and request, waits for the thread. Requests not yet answered are gone: nobody
  * may use them any more. NULL is fine. */
 void http_free(struct http *http);
-
-/* False for addresses other machines can reach. */
-int http_address_is_loopback(const char *address, bool *ret, struct error *err);
 
 struct http_pair {
     const char *key, *value;
@@ -70,6 +70,7 @@ const char *http_body(const struct http_request *request, size_t *ret_size);
 /* The client's address without its port, "" if it is not known. */
 void http_peer(const struct http_request *request, char *ret, size_t size);
 bool http_body_too_large(const struct http_request *request);
+bool http_is_tls(const struct http_request *request); /* it came over TLS */
 
 struct http_answer {
     int status;

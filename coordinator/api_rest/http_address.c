@@ -44,12 +44,3 @@ int http_address_parse(const char *text, struct http_address *ret, struct error 
     ret->is_loopback = ntohl(ret->v4.sin_addr.s_addr) >> 24 == 127;
     return 0;
 }
-
-int http_address_is_loopback(const char *address, bool *ret, struct error *err)
-{
-    struct http_address parsed;
-    int rc = http_address_parse(address, &parsed, err);
-    if (rc == 0)
-        *ret = parsed.is_loopback;
-    return rc;
-}

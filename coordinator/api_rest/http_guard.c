@@ -18,6 +18,7 @@ struct guarded { /* one connection */
     struct list link;
     struct address *from;
     int fd;
+    struct tls_web_session *tls;
     enum guard_state state;
     int64_t since_ms;
 };
@@ -117,6 +118,7 @@ static void leave(struct guard *guard, struct guarded *guarded)
         free(guarded->from);
     }
     pthread_mutex_unlock(&guard->mutex);
+    tls_web_release(guarded->tls);
     free(guarded);
 }
 
@@ -134,6 +136,15 @@ void guard_peer(struct MHD_Connection *connection, char ret[INET6_ADDRSTRLEN])
         ret[0] = 0;
 }
 
+static void start_tls(struct guard *guard, struct guarded *guarded,
+                      struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    if (info)
+        guarded->tls = tls_web_take(guard->tls, info->tls_session, guarded->fd);
+}
+
 void guard_on_connection(void *arg, struct MHD_Connection *connection, void **context,
                          enum MHD_ConnectionNotificationCode what)
 {
@@ -149,6 +160,8 @@ void guard_on_connection(void *arg, struct MHD_Connection *connection, void **co
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     guard_peer(connection, peer);
     *context = info ? enter(guard, info->connect_fd, peer) : NULL;
+    if (guard->tls && *context)
+        start_tls(guard, *context, connection);
 }
 
 void guard_request(struct guard *guard, struct MHD_Connection *connection, enum guard_state state)

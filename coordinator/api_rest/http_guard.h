@@ -6,6 +6,8 @@
  *     fresh ──(request begun)──► busy ──(answered)──► idle ──(request begun)──► busy
  *       └──(10 s)──► closed                             └──(40 s)──► closed
  *
+ * A TLS handshake is part of the time until the first request.
+ *
  * Owned by the HTTP server; the HTTP thread tells of connections, the loop thread sweeps: all verbs
  * lock. A descriptor is only shut down here; MHD closes it.
  */
@@ -23,6 +25,7 @@
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/env/env.h"
+#include "common/env/tls_web.h"
 
 enum {
     GUARD_FRESH_MS =
@@ -39,6 +42,7 @@ struct guard {
     pthread_mutex_t mutex;
     struct list waiting, busy; /* those that may be closed, longest waiting first; the others */
     struct strmap addresses;   /* text -> struct address */
+    struct tls_web *tls;       /* NULL: connections are plain */
     int count, most;           /* connections; from `most` on others make room */
     uint64_t evicted, late;    /* closed for others; closed for their own slowness */
 };

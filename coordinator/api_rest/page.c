@@ -32,6 +32,9 @@ static const struct embedded_file *find(const char *path)
     return NULL;
 }
 
+/* A day: other servers of this host may be plain HTTP, and browsers ask them for TLS so long. */
+static const char stay_with_tls[] = "max-age=86400";
+
 bool page_reply(struct http_request *request)
 {
     const char *method = http_method(request);
@@ -54,6 +57,7 @@ bool page_reply(struct http_request *request)
                 {"Content-Security-Policy",
                  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
                  "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
+                {http_is_tls(request) ? "Strict-Transport-Security" : NULL, stay_with_tls},
             },
     };
     http_reply(request, &answer);

@@ -75,7 +75,7 @@ int visitor_check_form(const struct http_request *request, struct error *err)
 bool visitor_is_secure(const struct http_request *request)
 {
     const char *proto = http_header(request, "X-Forwarded-Proto");
-    return proto && strcasecmp(proto, "https") == 0;
+    return http_is_tls(request) || (proto && strcasecmp(proto, "https") == 0);
 }
 
 /* Without the port. */

@@ -29,7 +29,7 @@ static void make_keys(void)
     (void)str_printf(server, sizeof(server), "%s/server.pem", dir);
     (void)str_printf(node, sizeof(node), "%s/node.pem", dir);
     insist(tls_make_cluster_key(cluster, NULL, NULL) == 0);
-    insist(tls_make_server_key(server, cluster, NULL) == 0);
+    insist(tls_make_server_key(server, cluster, NULL, NULL) == 0);
     insist(tls_make_node_key(node, "n1", NULL) == 0);
     insist(tls_read_facts(server, &facts, NULL) == 0);
     (void)str_copy(pin, sizeof(pin), facts.signer);

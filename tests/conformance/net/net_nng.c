@@ -134,7 +134,7 @@ static void make_keys(const char *folder)
     snprintf(server, sizeof(server), "%s/server.pem", folder);
     snprintf(node, sizeof(node), "%s/node.pem", folder);
     if (tls_make_cluster_key(cluster, NULL, &err) != 0 ||
-        tls_make_server_key(server, cluster, &err) != 0 ||
+        tls_make_server_key(server, cluster, NULL, &err) != 0 ||
         tls_make_node_key(node, "node", &err) != 0 || tls_read_facts(server, &facts, &err) != 0) {
         printf("keys: %s\n", err.text);
         _exit(1);

@@ -79,7 +79,7 @@ Test(net_handshake, threads_that_cannot_start_now_start_with_a_later_connection,
     snprintf(cluster, sizeof(cluster), "%s/cluster.pem", folder);
     snprintf(server, sizeof(server), "%s/server.pem", folder);
     cr_assert_eq(tls_make_cluster_key(cluster, NULL, NULL), 0);
-    cr_assert_eq(tls_make_server_key(server, cluster, NULL), 0);
+    cr_assert_eq(tls_make_server_key(server, cluster, NULL, NULL), 0);
     cr_assert_eq(tls_read_facts(server, &facts, NULL), 0);
     cr_assert_eq(tls_identity_new(server, &identity, NULL), 0);
     unlink(cluster);

@@ -398,7 +398,7 @@ Test(net_listener, as_many_may_wait_for_their_handshake_as_agents_return_at_once
     snprintf(cluster, sizeof(cluster), "%s/cluster.pem", folder);
     snprintf(server, sizeof(server), "%s/server.pem", folder);
     cr_assert_eq(tls_make_cluster_key(cluster, NULL, NULL), 0);
-    cr_assert_eq(tls_make_server_key(server, cluster, NULL), 0);
+    cr_assert_eq(tls_make_server_key(server, cluster, NULL, NULL), 0);
     cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);

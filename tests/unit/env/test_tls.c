@@ -31,7 +31,7 @@ static void setup(void)
     path_of(t.server, "server.pem");
     path_of(t.node, "node.pem");
     cr_assert_eq(tls_make_cluster_key(t.cluster, NULL, &t.err), 0, "%s", t.err.text);
-    cr_assert_eq(tls_make_server_key(t.server, t.cluster, &t.err), 0, "%s", t.err.text);
+    cr_assert_eq(tls_make_server_key(t.server, t.cluster, NULL, &t.err), 0, "%s", t.err.text);
     cr_assert_eq(tls_make_node_key(t.node, "n1", &t.err), 0, "%s", t.err.text);
     cr_assert_eq(tls_read_facts(t.server, &facts, &t.err), 0, "%s", t.err.text);
     snprintf(t.pin, sizeof(t.pin), "%s", facts.signer);
@@ -160,7 +160,7 @@ Test(tls, a_known_certificate_that_did_not_sign_is_of_no_use)
     path_of(other_cluster, "other-cluster.pem");
     path_of(other, "other.pem");
     cr_assert_eq(tls_make_cluster_key(other_cluster, NULL, &t.err), 0);
-    cr_assert_eq(tls_make_server_key(other, other_cluster, &t.err), 0);
+    cr_assert_eq(tls_make_server_key(other, other_cluster, NULL, &t.err), 0);
     snprintf(command, sizeof(command),
              "awk '/BEGIN CERT/{n++} n==2{exit} {print}' %s >%s.mixed && "
              "awk '/BEGIN CERT/{n++} n>=1{print}' %s >>%s.mixed && mv %s.mixed %s",
@@ -179,7 +179,7 @@ Test(tls, a_new_cluster_key_is_accepted_by_those_who_know_the_old_one)
 {
     struct tls_facts facts;
     cr_assert_eq(tls_make_cluster_key(t.cluster, t.cluster, &t.err), 0, "%s", t.err.text);
-    cr_assert_eq(tls_make_server_key(t.server, t.cluster, &t.err), 0, "%s", t.err.text);
+    cr_assert_eq(tls_make_server_key(t.server, t.cluster, NULL, &t.err), 0, "%s", t.err.text);
     cr_assert_eq(tls_read_facts(t.server, &facts, &t.err), 0);
     cr_assert_str_neq(facts.signer, t.pin);
     tls_identity_free(t.serving);
@@ -195,7 +195,7 @@ Test(tls, a_replaced_file_is_taken_up)
 {
     struct tls_facts before, after;
     cr_assert_eq(tls_read_facts(t.server, &before, &t.err), 0);
-    cr_assert_eq(tls_make_server_key(t.server, t.cluster, &t.err), 0);
+    cr_assert_eq(tls_make_server_key(t.server, t.cluster, NULL, &t.err), 0);
     cr_assert_eq(tls_read_facts(t.server, &after, &t.err), 0);
     cr_assert_str_neq(before.pin, after.pin);
     char seen[TLS_PIN_MAX] = "";

@@ -1,0 +1,19 @@
+/* The names and addresses that browsers may reach this machine by, for a certificate: localhost,
+ * the machine's name, what an administrator adds, and the address that REST listens on; where that
+ * is any address, those of the machine's interfaces.
+ */
+#ifndef COORDINATOR_OWN_NAMES_H
+#define COORDINATOR_OWN_NAMES_H
+
+#include "common/env/tls_key.h"
+
+struct own_names {
+    char texts[TLS_NAMES_MAX][TLS_NAME_MAX];
+    const char *all[TLS_NAMES_MAX]; /* ended by NULL */
+    int count;
+};
+
+/* `host` is listened on; `more` is ended by NULL. Names beyond TLS_NAMES_MAX - 2 are left out. */
+void own_names_collect(const char *host, const char *const *more, struct own_names *ret);
+
+#endif
