@@ -89,9 +89,11 @@ static pid_t shim_of(uint64_t uid)
 
 Test(supervisor, exit_code_and_output_are_recorded)
 {
-    struct rig_worker *w = rig_sh(&rig, 1,
-                                  "echo out; sleep 0.05; echo err >&2; sleep 0.05;"
-                                  "printf unfinished; exit 3");
+    /* Two pipes have no order: each line is written when the one before has been recorded. */
+    struct rig_worker *w =
+        rig_sh(&rig, 1,
+               "recorded() { until grep -q $1 ../../runs/job.1/output; do sleep 0.01; done; };"
+               "echo out; recorded out; echo err >&2; recorded err; printf unfinished; exit 3");
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect(w->started);
     cr_expect_eq(w->exit.code, 3);
@@ -311,6 +313,21 @@ Test(supervisor, a_shim_stays_whatever_its_terminal_says)
     cr_expect_eq(w->exit.code, 4, "%s", w->exit.text);
 }
 
+/* What a script waits for with `while [ ! -e go ]`. */
+static void let_go(uint64_t uid)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/go", work_of(uid));
+    fclose(fopen(path, "w"));
+}
+
+static void expect_gone(int64_t pid)
+{
+    for (int i = 0; i < RIG_PATIENCE_MS && alive(pid); i += 10)
+        usleep(10000);
+    cr_expect_not(alive(pid));
+}
+
 /* Leaves a process that ignores signals and one of its children behind, each in a session of its
  * own; `first` runs before. */
 static void expect_orphans_ended(const char *first)
@@ -318,11 +335,12 @@ static void expect_orphans_ended(const char *first)
     char script[512];
     snprintf(script, sizeof(script),
              "%s setsid sh -c 'trap \"\" TERM HUP; echo a=$$; (sleep 1000; :) & echo b=$!; wait' &"
-             "sleep 0.3; exit 0",
+             "while [ ! -e go ]; do sleep 0.05; done; exit 0",
              first);
     struct rig_worker *w = rig_sh(&rig, 1, script);
     int64_t a = number_of(1, "a="), b = number_of(1, "b=");
     cr_expect(alive(a) && alive(b));
+    let_go(1);
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 0);
     cr_expect_not(alive(a));
@@ -388,7 +406,7 @@ static void expect_end_without_shim(bool found_again)
     cr_expect_not(rig_worker(&rig, 10)->ended, "whose file's name ends alike");
     cr_expect(w->exit.lost);
     cr_expect_str_eq(w->exit.text, "its shim was killed, and the worker with it");
-    for (int i = 0; i < 200 && (alive(w->pid) || alive(child)); i++)
+    for (int i = 0; i < RIG_PATIENCE_MS && (alive(w->pid) || alive(child)); i += 10)
         rig_turn(&rig, 10);
     cr_expect_not(alive(w->pid));
     cr_expect_not(alive(child));
@@ -438,13 +456,13 @@ Test(supervisor, a_worker_outlives_its_agent_and_is_found_again)
 
 Test(supervisor, an_end_without_an_agent_is_not_missed)
 {
-    struct rig_worker *w = rig_sh(&rig, 1, "sleep 0.2; exit 5");
+    struct rig_worker *w = rig_sh(&rig, 1, "while [ ! -e go ]; do sleep 0.05; done; exit 5");
     cr_assert(rig_until(&rig, &w->started));
     launcher_shim_free(rig.shims);
     rig.shims = NULL;
-    sleep(1);
+    let_go(1);
     while (waitpid(-1, NULL, 0) > 0)
-        ;
+        ; /* its shim, which has recorded the end then */
     rig_restart(&rig);
     w = rig_worker(&rig, 1);
     cr_assert(w->found && w->adopted.exited);
@@ -499,9 +517,7 @@ Test(supervisor, a_shim_lost_without_an_agent_is_settled_later)
     cr_assert_eq(rundir_read_shim(&dir, &shim, NULL), 0);
     kill((pid_t)shim.pid, SIGKILL);
     waitpid((pid_t)shim.pid, NULL, 0);
-    for (int i = 0; i < 100 && alive(pid); i++)
-        usleep(10000);
-    cr_expect_not(alive(pid), "the worker dies with its shim, agent or not");
+    expect_gone(pid); /* it dies with its shim, agent or not */
     rig_restart(&rig);
     w = rig_worker(&rig, 1);
     cr_assert(w->found);

@@ -1,7 +1,9 @@
 /* Who may connect, and what happens to the rest. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,13 +11,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libworker/comm/comm.h"
 #include "libworker/comm/endpoint.h"
 #include "libworker/comm/handshake.h"
 #include "libworker/comm/shared.h"
+
+enum { HANG_MS = 300000 }; /* only what hangs takes so long */
 
 struct side {
     pthread_t thread;
@@ -36,8 +39,8 @@ static void side_init(struct side *side, int rank, uint64_t generation, const in
                                       .endpoints = endpoints,
                                       .hosts = hosts,
                                       .generation = generation,
-                                      .connect_timeout_ms = 5000,
-                                      .timeout_ms = 5000}};
+                                      .connect_timeout_ms = HANG_MS,
+                                      .timeout_ms = HANG_MS}};
     cr_assert_eq(comm_listen("127.0.0.1", &side->listener, NULL), 0);
     endpoints[rank] = comm_listener_endpoint(side->listener);
 }
@@ -111,7 +114,7 @@ Test(connect, who_is_ahead_waits_for_the_other_to_follow)
     cr_assert_eq(a.rc, WK_ETIMEOUT);
     cr_assert(strstr(a.err.text, "rank 1 did not connect to rank 0"), "%s", a.err.text);
     a.options.generation = 5;
-    a.options.connect_timeout_ms = 5000;
+    a.options.connect_timeout_ms = HANG_MS;
     start(&a);
     finish(&a);
     finish(&b);
@@ -145,7 +148,7 @@ Test(connect, who_is_missing_is_told_meanwhile)
         early.options.waits = note_waits;
         early.options.waits_arg = &watcher;
         start(&early);
-        for (int ms = 0; ms < 4000 && atomic_load(&watcher.waiting_us) < 60000; ms++)
+        while (atomic_load(&watcher.waiting_us) < 60000)
             usleep(1000);
         start(&late);
         finish(&early);
@@ -161,20 +164,29 @@ Test(connect, who_is_missing_is_told_meanwhile)
     }
 }
 
+static bool is_set(void *arg)
+{
+    return atomic_load((atomic_bool *)arg);
+}
+
+/* Rank 0 goes on waiting for one that has it. */
 Test(connect, another_secret_is_refused)
 {
     for (int far = 0; far < 2; far++) {
         struct side a, b;
+        atomic_bool refused = false;
         side_init(&a, 0, 1, far ? two_hosts : one_host);
         side_init(&b, 1, 1, far ? two_hosts : one_host);
-        a.options.connect_timeout_ms = 200;
+        a.options.cancelled = is_set;
+        a.options.cancelled_arg = &refused;
         b.options.secret[31] = 1;
         start(&a);
         start(&b);
         finish(&b);
+        atomic_store(&refused, true);
         finish(&a);
         cr_assert_eq(b.rc, WK_EUNAVAILABLE, "%s", b.err.text);
-        cr_assert_eq(a.rc, WK_ETIMEOUT);
+        cr_assert_eq(a.rc, WK_EABORT, "%s", a.err.text);
         side_fini(&a);
         side_fini(&b);
     }
@@ -259,7 +271,6 @@ Test(connect, a_rank_that_is_late_may_leave_data_waiting)
     int32_t *x = calloc(COUNT, sizeof(*x)), *y = calloc(COUNT, sizeof(*y));
     side_init(&a, 0, 1, two_hosts);
     side_init(&b, 1, 1, two_hosts);
-    a.options.timeout_ms = b.options.timeout_ms = 60000;
     start(&a);
     start(&b);
     finish(&a);
@@ -340,7 +351,7 @@ Test(connect, who_is_missing_in_a_group_is_told_meanwhile)
     finish(&b);
     pthread_create(&a.thread, NULL, split_main, &a);
     say_and_stay_away(&b);
-    for (int ms = 0; ms < 4000 && !status.waiting_us; ms++) {
+    while (!status.waiting_us) {
         usleep(1000);
         comm_longest_wait(a.comm, &status);
     }
@@ -354,6 +365,18 @@ Test(connect, who_is_missing_in_a_group_is_told_meanwhile)
     cr_assert_eq(status.waiting_us, 0);
     side_fini(&a);
     side_fini(&b);
+}
+
+static atomic_int polls;
+
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    static int (*real)(struct pollfd *, nfds_t, int);
+    atomic_fetch_add(&polls, 1);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "poll");
+    return real(fds, count, timeout_ms);
 }
 
 /* A connection that there is no descriptor for stays at the door. */
@@ -373,11 +396,11 @@ Test(connect, without_descriptors_it_waits_at_rest_and_says_so)
         last = more;
     close(last); /* for the bell and the epoll */
     close(last - 1);
-    clock_t before = clock();
+    int before = atomic_load(&polls);
     connect_main(&a);
-    double busy_s = (double)(clock() - before) / CLOCKS_PER_SEC;
+    int looks = atomic_load(&polls) - before;
     cr_assert_eq(a.rc, WK_ETIMEOUT, "%s", a.err.text);
-    cr_assert_lt(busy_s, 0.03, "busy for %g s", busy_s);
+    cr_assert(looks > 0 && looks < 100, "%d looks in half a second", looks);
     cr_assert(strstr(a.err.text, "no more file descriptors"), "%s", a.err.text);
     side_fini(&a);
 }
