@@ -78,7 +78,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
             return refuse_plain(s, first);
         s->begun = true;
     }
-    return recv(s->fd, ret, max, 0);
+    return recvfrom(s->fd, ret, max, 0, NULL, NULL);
 }
 
 static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)

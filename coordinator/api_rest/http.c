@@ -207,7 +207,8 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         return MHD_NO; /* there was no memory for it */
     if (!request->begun) {
         int status;
-        const char *fault = http_framing_fault(connection, request->uri, version, &status);
+        struct http_line line = {method, request->uri, version};
+        const char *fault = http_framing_fault(connection, &line, &status);
         request->begun = true;
         guard_request(&request->http->guard, request->connection, GUARD_BODY);
         return fault ? refuse(request, status, fault) : MHD_YES;

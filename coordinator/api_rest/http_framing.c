@@ -9,6 +9,7 @@
 struct head {
     int fields, lengths, codings, hosts;
     bool chunked, plain; /* of the coding; every name is one token */
+    bool control;        /* a value has a control character */
 };
 
 /* RFC 9110, 5.6.2 */
@@ -23,12 +24,22 @@ static bool is_token(const char *name)
     return *name;
 }
 
+/* NUL comes as one (http_wire.h). RFC 9110, 5.5 */
+static bool has_control(const char *text)
+{
+    for (const char *c = text; c && *c; c++)
+        if (((unsigned char)*c < ' ' && *c != '\t') || *c == 0x7f)
+            return true;
+    return false;
+}
+
 static enum MHD_Result look(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     struct head *head = arg;
     (void)kind;
     head->fields++;
     head->plain = head->plain && is_token(name);
+    head->control = head->control || has_control(value);
     if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0)
         head->lengths++;
     else if (strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0)
@@ -42,8 +53,8 @@ static enum MHD_Result look(void *arg, enum MHD_ValueKind kind, const char *name
 
 #define FAULT(text) "{\"error\":{\"code\":\"INVALID_ARGUMENT\",\"message\":\"" text "\"}}\n"
 
-const char *http_framing_fault(struct MHD_Connection *connection, const char *uri,
-                               const char *version, int *ret_status)
+const char *http_framing_fault(struct MHD_Connection *connection, const struct http_line *line,
+                               int *ret_status)
 {
     struct head head = {.plain = true};
     MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &head);
@@ -52,15 +63,17 @@ const char *http_framing_fault(struct MHD_Connection *connection, const char *ur
         *ret_status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
         return FAULT("a request has at most 64 headers");
     }
-    if (uri && strstr(uri, "%00")) /* which would end what is behind it */
+    if (line->uri && strstr(line->uri, "%00")) /* which would end what is behind it */
         return FAULT("the address has a NUL character (%00)");
+    if (!is_token(line->method) || has_control(line->uri) || head.control)
+        return FAULT("the head of the request has a control character");
     if (!head.plain)
         return FAULT("the name of a header is no token");
     if (head.lengths > 1 || head.codings > 1 || (head.lengths && head.codings))
         return FAULT("the length of the body is said twice");
     if (head.codings && !head.chunked)
         return FAULT("the only Transfer-Encoding taken is chunked");
-    if (head.hosts > 1 || (head.hosts == 0 && strcmp(version, MHD_HTTP_VERSION_1_1) == 0))
+    if (head.hosts > 1 || (head.hosts == 0 && strcmp(line->version, MHD_HTTP_VERSION_1_1) == 0))
         return FAULT("a request has one Host");
     return NULL;
 }

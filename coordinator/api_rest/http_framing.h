@@ -6,8 +6,12 @@
 
 #include <microhttpd.h>
 
-/* `uri` as it came, may be NULL. NULL: nothing is wrong. Else the error as JSON, and its status. */
-const char *http_framing_fault(struct MHD_Connection *connection, const char *uri,
-                               const char *version, int *ret_status);
+struct http_line {                      /* the first of a request, as it came */
+    const char *method, *uri, *version; /* `uri` may be NULL */
+};
+
+/* NULL: nothing is wrong. Else the error as JSON, and its status. */
+const char *http_framing_fault(struct MHD_Connection *connection, const struct http_line *line,
+                               int *ret_status);
 
 #endif

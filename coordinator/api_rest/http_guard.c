@@ -8,6 +8,7 @@
 #include "common/base/str.h"
 #include "common/env/clock_os.h"
 #include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_wire.h"
 
 struct address {
     char name[INET6_ADDRSTRLEN];
@@ -156,6 +157,7 @@ void guard_on_connection(void *arg, struct MHD_Connection *connection, void **co
         *context = NULL;
         return;
     }
+    http_wire_watch(guard->tls);
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     guard_peer(connection, peer);

@@ -88,7 +88,16 @@ GET = b"GET /v1/jobs HTTP/1.1\nAuthorization: Bearer TOKEN\n"
     (GET + b"Host: localhost\nHost: other", b""),
     (b"GET /v1/jobs%00x HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN", b""),
     (GET + b"Host: localhost\n" + b"\n".join(b"X-%d: y" % i for i in range(70)), b""),
-], ids=["two lengths", "length and chunks", "two codings", "space before colon", "unknown coding", "no host", "two hosts", "NUL in a path", "many headers"])
+    (GET + b"Host: localhost\nX: a\0b", b""),
+    (GET + b"Host: localhost\0.other", b""),
+    (GET + b"Host: localhost\n\0\nX: y", b""),
+    (GET + b"Host: localhost\n\0Content-Length: 1", b""),
+    (GET + b"Host: localhost\nX\0: a", b""),
+    (b"GET /v1/jobs\0x HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN", b""),
+    (b"GET\0 /v1/jobs HTTP/1.1\nHost: localhost\nAuthorization: Bearer TOKEN", b""),
+    (GET + b"Host: localhost\nX: a\x0bb", b""),
+], ids=["two lengths", "length and chunks", "two codings", "space before colon", "unknown coding", "no host", "two hosts", "NUL in a path", "many headers",
+        "NUL in a value", "NUL in Host", "a line that is NUL", "a line that begins with NUL", "NUL in a name", "raw NUL in a path", "NUL in a method", "control character"])
 def test_l_heads_that_two_programs_may_read_differently_are_refused(server, head, body):
     before = server.rest("GET", "/v1/jobs")[1]
     status = ask(server, head, body)

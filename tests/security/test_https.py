@@ -4,13 +4,14 @@ import ctypes
 import hashlib
 import json
 import os
+import resource
 import socket
 import ssl
 import subprocess
 import time
 
 import pytest
-from localcluster import MUSTER, wait_for
+from localcluster import HANG_SECONDS, MUSTER, wait_for
 
 CLONE_NEWNET = 0x40000000
 HERE, THERE = "192.0.2.1", "192.0.2.9"  # addresses for documentation: RFC 5737
@@ -49,7 +50,7 @@ def port_of(cluster):
 
 
 def curl(cluster, *words, scheme="https", path="/healthz"):
-    return subprocess.run(["curl", "-sS", "--max-time", "20", *words, f"{scheme}://{cluster.http}{path}"], capture_output=True, text=True)
+    return subprocess.run(["curl", "-sS", "--max-time", str(HANG_SECONDS), *words, f"{scheme}://{cluster.http}{path}"], capture_output=True, text=True)
 
 
 def curl_pin(cluster):
@@ -58,7 +59,7 @@ def curl_pin(cluster):
 
 
 def dial(cluster, context=None, source=HERE):
-    plain = socket.create_connection((HERE, port_of(cluster)), timeout=20, source_address=(source, 0))
+    plain = socket.create_connection((HERE, port_of(cluster)), timeout=HANG_SECONDS, source_address=(source, 0))
     return (context or cluster.trust()).wrap_socket(plain, server_hostname=HERE)
 
 
@@ -101,9 +102,9 @@ def test_rest_beyond_loopback_is_known_by_its_authority_and_its_pin(make_remote,
 def test_the_certificate_names_what_browsers_ask_by(make_remote):
     remote = make_remote("--http-host", "muster.example", "--http-host", "203.0.113.7")
     for name in (HERE, "127.0.0.1", "::1", "localhost", socket.gethostname(), "muster.example", "203.0.113.7"):
-        with socket.create_connection((HERE, port_of(remote)), timeout=20) as plain:
+        with socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS) as plain:
             remote.trust().wrap_socket(plain, server_hostname=name).close()
-    with socket.create_connection((HERE, port_of(remote)), timeout=20) as plain, pytest.raises(ssl.SSLCertVerificationError):
+    with socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS) as plain, pytest.raises(ssl.SSLCertVerificationError):
         remote.trust().wrap_socket(plain, server_hostname="other.example")
     pin = curl_pin(remote)
     remote.kill_coordinator()
@@ -111,7 +112,7 @@ def test_the_certificate_names_what_browsers_ask_by(make_remote):
     assert curl_pin(remote) == pin, "a key that has all names is kept"
     remote.kill_coordinator()
     remote.start_coordinator(("--http-host", "later.example"))
-    with socket.create_connection((HERE, port_of(remote)), timeout=20) as plain:
+    with socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS) as plain:
         remote.trust().wrap_socket(plain, server_hostname="later.example").close()
 
 
@@ -139,9 +140,9 @@ def test_who_speaks_http_to_it_is_told_so(make_remote):
     remote = make_remote()
     said = curl(remote, "-i", scheme="http", path="/v1/jobs")
     assert "400" in said.stdout.split("\n")[0] and "https://" in said.stdout, said
-    with socket.create_connection((HERE, port_of(remote)), timeout=20) as sock:
+    with socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS) as sock:
         sock.sendall(b"\0SP\0\0\x31\0\0")
-        sock.settimeout(20)
+        sock.settimeout(HANG_SECONDS)
         assert sock.recv(100) == b""
 
 
@@ -157,9 +158,9 @@ def test_cookies_are_secure_and_browsers_stay_with_tls(make_remote, make_cluster
         base = f"{cluster.scheme}://{cluster.http}"
         login = urllib.request.Request(base + "/v1/login", data=json.dumps({"token": cluster.token}).encode(), method="POST",
                                        headers={"Content-Type": "application/json", "X-Muster-Request": "1"})
-        with urllib.request.urlopen(login, timeout=20, context=cluster.trust()) as answer:
+        with urllib.request.urlopen(login, timeout=HANG_SECONDS, context=cluster.trust()) as answer:
             assert ("; Secure" in answer.headers["Set-Cookie"]) == secure, answer.headers["Set-Cookie"]
-        with urllib.request.urlopen(base + "/", timeout=20, context=cluster.trust()) as answer:
+        with urllib.request.urlopen(base + "/", timeout=HANG_SECONDS, context=cluster.trust()) as answer:
             assert bool(answer.headers.get("Strict-Transport-Security")) == secure
 
 
@@ -176,7 +177,7 @@ def test_a_rotation_ends_no_stream_and_shows_the_new_key(make_remote):
             assert now != before
             wait_for("the new key to be shown", 30, lambda: shown_pin(remote) == now)
         assert remote.rest("GET", "/v1/jobs")[0] == 200
-        stream.settimeout(30)
+        stream.settimeout(HANG_SECONDS)
         job = remote.submit("--", "/bin/true")
         got = b""
         while job.encode() not in got:
@@ -197,10 +198,10 @@ def test_an_administrators_own_certificate_is_shown(make_remote, tmp_path):
     remote.http = (remote.data / "http.url").read_text().strip().split("://")[1]
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context.maximum_version = version
-        with socket.create_connection((HERE, port_of(remote)), timeout=20) as plain:
+        with socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS) as plain:
             context.wrap_socket(plain, server_hostname="web.example").close()
     file.write_text(file.read_text() + (tmp_path / "crt").read_text() * 4)
-    said = subprocess.run([str(MUSTER), "coordinator", "--data", str(tmp_path / "other"), "--rpc", "tcp://127.0.0.1:0", "--http", "off", "--tls", str(file)], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([str(MUSTER), "coordinator", "--data", str(tmp_path / "other"), "--rpc", "tcp://127.0.0.1:0", "--http", "off", "--tls", str(file)], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert said.returncode in (2, 3) and "more than 4 certificates" in said.stderr, said
 
 
@@ -216,15 +217,17 @@ def test_m4_slow_handshakes_are_held_to_a_deadline_and_leave_room(make_remote):
     hello = out.read()
     sockets = []
     trust = remote.trust()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     try:
         for i in range(2200):
-            sock = socket.create_connection((HERE, port_of(remote)), timeout=20, source_address=(THERE, 0))
+            sock = socket.create_connection((HERE, port_of(remote)), timeout=HANG_SECONDS, source_address=(THERE, 0))
             sock.sendall(hello[:[0, 1, 7, len(hello) - 1][i % 4]])
             sockets.append(sock)
             if i % 500 == 499:
                 assert ask(remote, b"GET /healthz HTTP/1.1\nHost: localhost", context=trust) == 200, f"with {i + 1} of them"
         for sock in sockets:
-            sock.settimeout(60)
+            sock.settimeout(HANG_SECONDS)
             try:
                 assert sock.recv(10) == b""
             except ConnectionResetError:
@@ -232,6 +235,7 @@ def test_m4_slow_handshakes_are_held_to_a_deadline_and_leave_room(make_remote):
     finally:
         for sock in sockets:
             sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert ask(remote, b"GET /healthz HTTP/1.1\nHost: localhost", context=trust) == 200
 
 
@@ -241,6 +245,9 @@ def test_m4_slow_handshakes_are_held_to_a_deadline_and_leave_room(make_remote):
     b"GET /healthz HTTP/1.1\nHost: localhost\nHost: localhost",
     b"GET /healthz%00 HTTP/1.1\nHost: localhost",
     b"GET /healthz HTTP/1.1\nHost: localhost\nX y: z",
+    b"GET /healthz HTTP/1.1\nHost: localhost\nX: a\0b",
+    b"GET /healthz HTTP/1.1\nHost: localhost\n\0\nX: y",
+    b"GET /healthz\0x HTTP/1.1\nHost: localhost",
 ])
 def test_m16_requests_that_may_be_read_in_two_ways_are_refused_behind_tls(make_remote, head):
     assert ask(make_remote(), head, b"{}") == 400
