@@ -157,11 +157,13 @@ static bool yaml_plain(const char *text)
     return true;
 }
 
-/* Characters a YAML reader refuses or takes for a line break. */
+/* Characters a YAML reader refuses or takes for a line break; those that turn the direction of
+ * text, because people read it. */
 static bool yaml_needs_escape(uint32_t c)
 {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff ||
-           c == 0xfffe || c == 0xffff;
+    return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c < 0x20 ||
+           (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe ||
+           c == 0xffff;
 }
 
 static void yaml_string(const char *text, struct buf *out)

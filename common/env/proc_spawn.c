@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <linux/keyctl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,12 +131,21 @@ static void raise_oom_score(int score_min)
         return; /* where the kernel keeps it as it is, the worker still runs */
 }
 
+/* Whoever has a session keyring has the keys in it: those of the agent's user, and what other
+ * users' processes that were started with it put there. Where the call is not there, or not
+ * allowed, our child cannot read keys either. While still root: a user may make few. */
+static bool leave_keyring(void)
+{
+    return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0 || errno == ENOSYS ||
+           errno == EPERM;
+}
+
 static void change_user(const struct child *child)
 {
     const struct proc_spawn *how = child->how;
     if (!how->change_user)
         return;
-    if (setgroups(how->group_count, how->groups) < 0 ||
+    if (!leave_keyring() || setgroups(how->group_count, how->groups) < 0 ||
         setresgid(how->gid, how->gid, how->gid) < 0 || setresuid(how->uid, how->uid, how->uid) < 0)
         give_up(child, STEP_USER);
 }

@@ -41,7 +41,7 @@ static void answer_job(struct service_call *call, const struct job *job)
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     Muster__Job *message = service_show_job(call->service, &arena, job, true);
-    if (message && scope_reason(call, &arena, message->reason))
+    if (message && scope_job(call, &arena, message))
         service_answer(call, &message->base);
     else
         fail_too_large(call);
@@ -281,7 +281,7 @@ static bool list_page(struct service_call *call, const struct job *job, struct a
             return ret->next_cursor;
         }
         Muster__Job *one = service_show_job(service, arena, job, false);
-        if (!one || !scope_reason(call, arena, one->reason))
+        if (!one || !scope_job(call, arena, one))
             return false;
         ret->jobs[ret->n_jobs++] = one;
         last = job;
@@ -384,7 +384,7 @@ void call_why_job(struct service *service, struct service_call *call, bool last_
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     answer.job = service_show_job(service, &arena, job, false);
-    if (answer.job && scope_reason(call, &arena, answer.job->reason) &&
+    if (answer.job && scope_job(call, &arena, answer.job) &&
         why_reasons(call, job, &arena, &answer) && why_history(call, job, &arena, &answer))
         service_answer(call, &answer.base);
     else

@@ -129,20 +129,13 @@ void done_register_node(struct service *service, struct service_call *call,
     service_answer(call, &answer.base);
 }
 
-/* Output of a worker comes from its node. One that is not known any more has ended. */
-static bool speaks_for_worker(const struct job *job, uint64_t uid, const char *node)
-{
-    const struct worker *worker = job_worker(job, uid);
-    return !worker || strcmp(worker->node, node) == 0;
-}
-
 static int keep_logs(struct service *service, const Muster__NodeReport *message,
                      struct arena *arena, struct error *err)
 {
     for (size_t i = 0; i < message->n_logs; i++) {
         const Muster__LogChunk *from = message->logs[i];
         const struct job *job = cluster_job(service_cluster(service), from->job);
-        if (!job || !speaks_for_worker(job, from->uid, message->node))
+        if (!job || !service_node_had_worker(service, job, from->uid, message->node))
             continue;
         struct log_line *lines = arena_array(arena, from->n_lines, sizeof *lines);
         if (!lines)
@@ -173,12 +166,9 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
     return 0;
 }
 
-static int keep_samples(struct service *service, const char *id,
+static int keep_samples(struct service *service, const struct job *job,
                         const struct metric_sample *samples, int count, struct error *err)
 {
-    const struct job *job = cluster_job(service_cluster(service), id);
-    if (!job)
-        return 0;
     int rc = metrics_append(service->metrics, job->id, samples, count,
                             quota_metrics_of(service, job), err);
     if (rc == 0)
@@ -205,7 +195,10 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
                                                       .wall_ms = from->wall_ms,
                                                       .value = from->value};
         }
-        int rc = keep_samples(service, job, samples, count, err);
+        const struct job *known = cluster_job(service_cluster(service), job);
+        if (!known || !service_node_had(service, known, message->node))
+            continue;
+        int rc = keep_samples(service, known, samples, count, err);
         if (rc < 0)
             return rc;
     }

@@ -123,7 +123,7 @@ static void count_all(struct glance *glance)
 static Muster__Job *show(struct glance *glance, const struct job *job)
 {
     Muster__Job *ret = service_show_job(glance->call->service, &glance->arena, job, false);
-    if (!ret || !scope_reason(glance->call, &glance->arena, ret->reason))
+    if (!ret || !scope_job(glance->call, &glance->arena, ret))
         glance->failed = true;
     return ret;
 }

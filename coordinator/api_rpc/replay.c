@@ -57,6 +57,8 @@ static int add_node(struct reading *reading, const struct store_past *past)
         return E_RESOURCE_EXHAUSTED;
     int rc = document_read_node(past->document, strlen(past->document), node, reading->err);
     Muster__Node *message = rc == 0 ? wire_node(&page->arena, node) : NULL;
+    if (message && !wire_show_all(&page->arena, message->reason))
+        message = NULL;
     page->answer.nodes[page->answer.n_nodes] = message;
     page->answer.n_nodes += message != NULL;
     return rc == 0 && !message ? E_RESOURCE_EXHAUSTED : rc;
@@ -86,7 +88,8 @@ static int wire_past_job(struct replay_page *page, const struct job *job, Muster
     Muster__Job *message = wire_job(&page->arena, job, spec, true);
     if (message && job->ledger.open)
         message->ledger = wire_ledger(&page->arena, job->ledger.ms, job->ledger.rework_steps);
-    if (!message || (job->ledger.open && !message->ledger))
+    if (!message || (job->ledger.open && !message->ledger) ||
+        !wire_show_all(&page->arena, message->reason))
         return E_RESOURCE_EXHAUSTED;
     page->answer.jobs[page->answer.n_jobs++] = message;
     return 0;

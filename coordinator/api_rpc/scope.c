@@ -4,6 +4,7 @@
 
 #include "common/base/buf.h"
 #include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/model/reason.h"
 
 #define OTHERS "(another tenant's)"
 const char scope_others[] = OTHERS;
@@ -33,33 +34,19 @@ static bool in_name(char c)
     return (c >= 'a' && c <= 'z') || isdigit((unsigned char)c) || c == '-' || c == '.';
 }
 
-/* Names a job, and none of this caller's. A job of others may be called as a word of the sentence
- * is: then the word is lost, which harms nobody. */
-static bool hidden_word(const struct service_call *call, const char *word)
+/* Names a job, and none of this caller's. */
+static bool hidden_word(const struct service_call *call, const char *from, size_t size)
 {
     const struct cluster *cluster = service_cluster(call->service);
+    char word[NODE_NAME_MAX + 1];
+    if (size == 0 || size >= sizeof word)
+        return false;
+    memcpy(word, from, size);
+    word[size] = 0;
     const struct job *job = cluster_job(cluster, word);
     if (!job)
         job = cluster_job_named(cluster, word);
     return job && !scope_sees_job(call, job);
-}
-
-/* Words are looked up whole, and without the full stop a sentence may end them with. */
-static void copy_word(const struct service_call *call, const char *from, size_t size,
-                      struct buf *out)
-{
-    char word[NODE_NAME_MAX + 1];
-    while (size > 0 && from[size - 1] == '.')
-        size--;
-    bool fits = size > 0 && size < sizeof word;
-    if (fits) {
-        memcpy(word, from, size);
-        word[size] = 0;
-    }
-    if (fits && hidden_word(call, word))
-        (void)buf_str(out, scope_others);
-    else
-        (void)buf_append(out, from, size);
 }
 
 /* Three of their jobs in a row are said once. */
@@ -76,43 +63,82 @@ static void say_once(char *text)
     }
 }
 
-static char *without_others(const struct service_call *call, struct arena *arena, const char *text)
+/* Names of jobs stand between marks in what the coordinator says; in texts of stores that are
+ * older, and in what people said of a node, they are looked for. Never in what a member may have
+ * written: which words are struck out there would tell what others' jobs are called. */
+static char *without_others(const struct service_call *call, struct arena *arena, const char *text,
+                            bool look)
 {
-    struct buf out;
+    struct buf shown, out;
+    buf_init(&shown, 4096);
     buf_init(&out, 4096);
-    for (const char *at = text; *at;) {
+    reason_show(text, scope_tenant(call), scope_others, &shown);
+    look = look && scope_tenant(call) && strcmp(buf_cstr(&shown), text) == 0;
+    for (const char *at = buf_cstr(&shown); *at;) {
         const char *end = at;
         while (in_name(*end))
             end++;
-        copy_word(call, at, (size_t)(end - at), &out);
         const char *bare = end;
         while (bare > at && bare[-1] == '.')
             bare--;
+        if (look && hidden_word(call, at, (size_t)(bare - at)))
+            (void)buf_str(&out, scope_others);
+        else
+            (void)buf_append(&out, at, (size_t)(bare - at));
         (void)buf_append(&out, bare, (size_t)(end - bare));
         if (*end)
             (void)buf_char(&out, *end++);
         at = end;
     }
-    char *ret = buf_failed(&out) ? NULL : arena_strdup(arena, buf_cstr(&out));
+    bool whole = !buf_failed(&shown) && !buf_failed(&out);
+    char *ret = whole ? arena_strdup(arena, buf_cstr(&out)) : NULL;
+    buf_fini(&shown);
     buf_fini(&out);
     if (ret)
         say_once(ret);
     return ret;
 }
 
+static bool show_reason(const struct service_call *call, struct arena *arena,
+                        Muster__Reason *reason, bool look)
+{
+    if (!reason)
+        return true;
+    reason->text = without_others(call, arena, reason->text, look);
+    reason->hint = without_others(call, arena, reason->hint, look);
+    return reason->text && reason->hint;
+}
+
+/* Kinds that name other jobs and hold no word of a member's. */
+static bool names_jobs(const char *kind)
+{
+    static const enum reason_kind kinds[] = {
+        REASON_WAITING_FOR_SLOTS, REASON_BEHIND,    REASON_PRIORITY, REASON_QUOTA,
+        REASON_FAIR_SHARE,        REASON_PREEMPTED, REASON_SHRUNK,   REASON_MOVED};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kind, reason_name(kinds[i])) == 0)
+            return true;
+    return false;
+}
+
 bool scope_reason(const struct service_call *call, struct arena *arena, Muster__Reason *reason)
 {
-    if (!reason || !scope_tenant(call))
-        return true;
-    reason->text = without_others(call, arena, reason->text);
-    reason->hint = without_others(call, arena, reason->hint);
-    return reason->text && reason->hint;
+    return show_reason(call, arena, reason, reason && names_jobs(reason->kind));
+}
+
+bool scope_job(const struct service_call *call, struct arena *arena, Muster__Job *message)
+{
+    const struct cluster *cluster = service_cluster(call->service);
+    const struct job *to = cluster_job(cluster, message->preempted_by);
+    if (scope_tenant(call) && (!to || !scope_sees_job(call, to)))
+        message->preempted_by = (char *)(uintptr_t) "";
+    return scope_reason(call, arena, message->reason);
 }
 
 bool scope_node(const struct service_call *call, struct arena *arena, Muster__Node *node)
 {
     if (!scope_tenant(call))
-        return true;
+        return show_reason(call, arena, node->reason, false);
     size_t kept = 0;
     for (size_t i = 0; i < node->n_jobs; i++) {
         const struct job *job = cluster_job(service_cluster(call->service), node->jobs[i]);
@@ -125,5 +151,5 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
         if (!job || !scope_sees_job(call, job))
             node->uses[i]->job = node->uses[i]->name = (char *)(uintptr_t) "";
     }
-    return scope_reason(call, arena, node->reason);
+    return show_reason(call, arena, node->reason, true);
 }

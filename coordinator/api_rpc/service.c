@@ -122,6 +122,7 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->uses);
     strmap_fini(&service->links);
     strmap_fini(&service->late);
+    strmap_fini(&service->had);
     forget_nodes_shown(service);
     logs_free(service->logs);
     metrics_free(service->metrics);
@@ -345,6 +346,7 @@ void service_everything_changed(struct service *service)
     (void)service_load_access(service, NULL); /* if it cannot be read, changes are refused anyway */
     service_load_nodes(service);
     forget_specs(service); /* an id may have been taken back and given out again */
+    strmap_fini(&service->had);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
         service_wake(service, e->name);
 }

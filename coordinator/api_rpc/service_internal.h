@@ -112,6 +112,7 @@ struct service {
     struct strmap specs;     /* job id -> Muster__JobSpec: specs never change */
     struct strmap
         late; /* ended job -> when output of it came (wall ms, as a pointer-sized number) */
+    struct strmap had; /* "job node" -> whether the node had a worker of the job (reporter.c) */
     struct logs *logs;
     struct metrics *metrics;
     struct kept *kept;
@@ -144,13 +145,20 @@ void service_wake_call(struct service_call *call);
  * same whether there is none or it is not his to see). */
 const struct job *service_find_job(struct service_call *call, const char *id, struct error *err);
 
+/* reporter.c: `node` has or had a worker of this job; this very worker. */
+bool service_node_had(struct service *service, const struct job *job, const char *node);
+bool service_node_had_worker(struct service *service, const struct job *job, uint64_t uid,
+                             const char *node);
+
 /* scope.c: what a caller of one tenant may see. */
 extern const char scope_others[];                          /* stands for the names of their jobs */
 const char *scope_tenant(const struct service_call *call); /* NULL = all */
 bool scope_sees_job(const struct service_call *call, const struct job *job);
 bool scope_sees_event(const struct service_call *call, const struct record *record);
-/* Takes names of jobs of others out; false without memory. `reason` may be NULL. */
+/* Each is called for every message of its kind that is answered, whoever asked: names of jobs of
+ * others are taken out, and the marks of all. False without memory. `reason` may be NULL. */
 bool scope_reason(const struct service_call *call, struct arena *arena, Muster__Reason *reason);
+bool scope_job(const struct service_call *call, struct arena *arena, Muster__Job *message);
 bool scope_node(const struct service_call *call, struct arena *arena, Muster__Node *node);
 
 /* What the audit trail says of this change; `detail` may be NULL. */

@@ -308,6 +308,7 @@ void done_set_node(struct service *service, struct service_call *call, const str
     Muster__Node *message = wire_node(&arena, node);
     if (message)
         wire_uses(service_cluster(service), &message, 1);
-    service_answer_whole(call, message, message ? &message->base : NULL);
+    bool whole = message && scope_node(call, &arena, message);
+    service_answer_whole(call, whole, whole ? &message->base : NULL);
     arena_fini(&arena);
 }

@@ -4,10 +4,23 @@
 #include <string.h>
 
 #include "coordinator/core/step.h"
+#include "coordinator/model/reason.h"
 
 static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
 {
     return (char *)(uintptr_t)from;
+}
+
+bool wire_show_all(struct arena *arena, Muster__Reason *reason)
+{
+    struct buf shown;
+    buf_init(&shown, sizeof((struct reason *)0)->text);
+    reason_show(reason->text, NULL, "", &shown);
+    char *plain = buf_failed(&shown) ? NULL : arena_strdup(arena, buf_cstr(&shown));
+    buf_fini(&shown);
+    if (plain)
+        reason->text = plain;
+    return plain;
 }
 
 Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)

@@ -23,7 +23,10 @@ static inline void *wire_pointers(struct arena *arena, size_t count)
     return arena_array(arena, count, sizeof(void *));
 }
 
+/* Its text holds names of jobs between marks (reason.h): scope.c takes them out for who reads it,
+ * wire_show_all (false without memory) for those who see all. */
 Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason);
+bool wire_show_all(struct arena *arena, Muster__Reason *reason);
 Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint);
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers);

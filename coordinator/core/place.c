@@ -167,9 +167,12 @@ static void expect_start(struct step *step, struct job *job, int64_t at_ms)
 static void say_what_for(struct step *step, struct job *job, const struct reason *blocker)
 {
     struct reason reason = *blocker;
+    char to[REASON_NAME_MAX];
     if (job->preempted_by[0])
-        (void)snprintf(reason.text, sizeof reason.text, "gave way to job %s; %.440s",
-                       job->preempted_by, blocker->text);
+        (void)snprintf(
+            reason.text, sizeof reason.text, "gave way to job %s; %.340s",
+            reason_name_job(cluster_job(step->cluster, job->preempted_by), job->preempted_by, to),
+            blocker->text);
     job_set_reason(step, job, &reason);
 }
 

@@ -52,8 +52,9 @@ static void give_way(struct step *step, const struct concession *given)
     struct reason reason;
     struct job *job = given->job;
     const struct job *to = given->to;
-    reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s", to->id,
-               to->spec->name,
+    char id[REASON_NAME_MAX], name[REASON_NAME_MAX];
+    reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s",
+               reason_name_job(to, to->id, id), reason_name_job(to, to->spec->name, name),
                given->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
     reason_hint(&reason, given->returns
                              ? "it goes on from its last checkpoint at once, with fewer nodes"

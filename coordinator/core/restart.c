@@ -157,12 +157,15 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         ret->excused = excused;
         return true;
     }
+    char to[REASON_NAME_MAX] = "";
+    if (given)
+        (void)reason_name_job(cluster_job(step->cluster, job->gives_to), job->gives_to, to);
     if (given && strcmp(job->gives_to, job->id) != 0 && job->current.nodes <= job->spec->nodes_min)
         reason_set(&ret->reason, REASON_MOVED, "moves off node %s, for which job %s waits",
-                   drained->name, job->gives_to);
+                   drained->name, to);
     else if (given && strcmp(job->gives_to, job->id) != 0)
         reason_set(&ret->reason, REASON_SHRUNK, "gives node %s back, for which job %s waits",
-                   drained->name, job->gives_to);
+                   drained->name, to);
     else if (given)
         reason_set(&ret->reason, REASON_SCALED, "it was scaled down: node %s is given back",
                    drained->name);

@@ -40,8 +40,10 @@ static bool explain_preemption(const struct cluster *cluster, const struct job *
     const struct checkpoint *from = job_last_checkpoint(job);
     if (!job->preempted_by[0])
         return false;
-    reason_set(ret, REASON_PREEMPTED, "gave its nodes to job %s%s%s%s", job->preempted_by,
-               to ? " (" : "", to ? to->spec->name : "", to ? ")" : "");
+    char id[REASON_NAME_MAX], name[REASON_NAME_MAX];
+    reason_set(ret, REASON_PREEMPTED, "gave its nodes to job %s%s%s%s",
+               reason_name_job(to, job->preempted_by, id), to ? " (" : "",
+               to ? reason_name_job(to, to->spec->name, name) : "", to ? ")" : "");
     if (from)
         reason_hint(ret, "it goes on from its checkpoint of step %llu when there is room",
                     (unsigned long long)from->step);

@@ -27,6 +27,43 @@ void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
     va_end(ap);
 }
 
+enum { MARK_TENANT = 0x1e, MARK_NAME = 0x1f, MARK_END = 0x1d };
+
+const char *reason_name_job(const struct job *job, const char *name, char ret[REASON_NAME_MAX])
+{
+    (void)str_printf(ret, REASON_NAME_MAX, "%c%s%c%s%c", MARK_TENANT, job ? job->spec->tenant : "",
+                     MARK_NAME, name, MARK_END);
+    return ret;
+}
+
+static size_t name_length(const char *text)
+{
+    return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+}
+
+void reason_show(const char *text, const char *tenant, const char *others, struct buf *out)
+{
+    while (*text) {
+        size_t plain = strcspn(text, "\x1d\x1e\x1f");
+        (void)buf_append(out, text, plain);
+        text += plain;
+        if (*text != MARK_TENANT) {
+            text += *text != '\0';
+            continue;
+        }
+        const char *of = ++text, *name = text += name_length(text);
+        size_t of_length = (size_t)(text - of), length = 0;
+        if (*text == MARK_NAME) {
+            name = ++text;
+            length = name_length(name);
+            text += length;
+        }
+        bool own = !tenant || (strlen(tenant) == of_length && memcmp(of, tenant, of_length) == 0);
+        (void)(own ? buf_append(out, name, length) : buf_str(out, others));
+        text += *text == MARK_END;
+    }
+}
+
 void reason_output(struct reason *ret, const char *output)
 {
     size_t size = strlen(output), room = sizeof ret->output - 1;

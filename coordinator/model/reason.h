@@ -2,6 +2,7 @@
 #ifndef MODEL_REASON_H
 #define MODEL_REASON_H
 
+#include "common/base/buf.h"
 #include "coordinator/model/cluster.h"
 
 #define REASONS(X)                                                                                 \
@@ -76,6 +77,16 @@ const char *reason_name(enum reason_kind kind); /* "no_nodes" */
 void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void reason_hint(struct reason *ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A name of `job` (its id, or what it is called) as a text holds it: between marks, with its
+ * tenant, so that reason_show can keep it from others, also when the job is forgotten. A NULL job
+ * is nobody's: only those who see all read its name. */
+enum { REASON_NAME_MAX = 2 * NODE_NAME_MAX + 4 };
+const char *reason_name_job(const struct job *job, const char *name, char ret[REASON_NAME_MAX]);
+
+/* `text` for a reader of `tenant` (NULL = one who sees all): names without their marks, those of
+ * other tenants' jobs as `others`. A mark that was cut is hidden as a whole one. */
+void reason_show(const char *text, const char *tenant, const char *others, struct buf *out);
 
 /* The last whole lines of `output` (UTF-8) that fit; of a line that does not, its end. */
 void reason_output(struct reason *ret, const char *output);

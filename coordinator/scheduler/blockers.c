@@ -19,12 +19,13 @@ static enum reason_kind why_before(const struct job *a, const struct job *b)
 
 void blockers_ahead(const struct job *job, const struct ahead *ahead, struct reason *ret)
 {
-    char names[256] = "";
+    char names[384] = "", id[REASON_NAME_MAX], name[REASON_NAME_MAX];
     size_t used = 0;
     for (int i = 0; i < ahead->count && i < BLOCKERS_NAMED_MAX && used < sizeof names - 1; i++) {
         const struct job *other = ahead->named[i];
         if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
-                       other->id, other->spec->name, other->spec->priority) < 0)
+                       reason_name_job(other, other->id, id),
+                       reason_name_job(other, other->spec->name, name), other->spec->priority) < 0)
             break;
         used = strlen(names);
     }
@@ -52,7 +53,7 @@ static int compare(const void *a, const void *b)
 static bool explain_holders(const struct pass *pass, const struct job *job, struct reason *ret)
 {
     const struct job *found[64];
-    char names[256] = "";
+    char names[384] = "", id[REASON_NAME_MAX], name[REASON_NAME_MAX];
     int count = 0;
     size_t used = 0;
     for (struct job *other = cluster_first_begun_job(pass->view.cluster);
@@ -66,7 +67,9 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
     qsort(found, (size_t)count, sizeof(const struct job *), compare);
     for (int i = 0; i < count && i < BLOCKERS_NAMED_MAX && used < sizeof names - 1; i++) {
         if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
-                       found[i]->id, found[i]->spec->name, found[i]->spec->priority) < 0)
+                       reason_name_job(found[i], found[i]->id, id),
+                       reason_name_job(found[i], found[i]->spec->name, name),
+                       found[i]->spec->priority) < 0)
             break;
         used = strlen(names);
     }

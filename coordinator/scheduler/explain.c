@@ -110,9 +110,12 @@ static void name_holders(const struct view *view, const struct request *request,
                 insist(map_set(&seen, e->key, e->value, NULL) == 0);
     }
     int named = 0;
-    for (struct map_entry *e = map_first(&seen); e && named < NAMED_MAX; e = map_next(e), named++)
+    char name[REASON_NAME_MAX];
+    for (struct map_entry *e = map_first(&seen); e && named < NAMED_MAX; e = map_next(e), named++) {
+        const struct job *job = e->value;
         (void)buf_printf(out, "%s%s", named ? ", " : "",
-                         ((const struct job *)e->value)->spec->name);
+                         reason_name_job(job, job->spec->name, name));
+    }
     if ((int)seen.count > named)
         (void)buf_str(out, " and others");
     map_fini(&seen);
@@ -227,9 +230,11 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
     } else if (kind == REASON_BEHIND && census->roomy >= min && census->free < min &&
                census->held_for) {
-        reason_set(ret, kind, "%d node%s %s room, kept for job j%llu before it", census->roomy,
+        char id[JOB_ID_MAX + 1], name[REASON_NAME_MAX];
+        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)census->held_for);
+        reason_set(ret, kind, "%d node%s %s room, kept for job %s before it", census->roomy,
                    plural(census->roomy), census->roomy == 1 ? "has" : "have",
-                   (unsigned long long)census->held_for);
+                   reason_name_job(cluster_job(view->cluster, id), id, name));
         reason_hint(ret, "a higher priority would put it first");
     } else if (kind == REASON_WAITING_FOR_SLOTS && census->together >= min && census->roomy < min) {
         explain_wait(view, request, census, ret);

@@ -7,6 +7,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/reason.h"
 
 enum { WALL_START_MS = 1700000000 };
 
@@ -72,6 +73,16 @@ bool world_step(struct world *world, int64_t until_ms)
     return true;
 }
 
+/* Names of jobs in reasons stand between marks. */
+static void show_names(char *line, size_t size)
+{
+    struct buf shown;
+    buf_init(&shown, size);
+    reason_show(line, NULL, "", &shown);
+    (void)str_copy(line, size, buf_cstr(&shown));
+    buf_fini(&shown);
+}
+
 void world_note(struct world *world, const char *fmt, ...)
 {
     char line[512];
@@ -79,6 +90,7 @@ void world_note(struct world *world, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    show_names(line, sizeof line);
     for (const char *c = line; *c; c++)
         world->digest = (world->digest ^ (unsigned char)*c) * UINT64_C(1099511628211);
     world->digest = (world->digest ^ (uint64_t)world->now_ms) * UINT64_C(1099511628211);
@@ -93,6 +105,7 @@ void world_fail(struct world *world, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
+    show_names(line, sizeof line);
     (void)snprintf(world->failure, sizeof world->failure, "at %.3f s: %s",
                    (double)(world->now_ms - 1000000) / 1000, line);
     longjmp(*world->give_up, 1);

@@ -1,5 +1,7 @@
 #include "tests/unit/coordinator_core/story.h"
 
+#include "coordinator/model/reason.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,16 @@ static struct story_records *records_of(struct story *story, const char *kind)
 const struct story_records *story_records(struct story *story, const char *kind)
 {
     return records_of(story, kind);
+}
+
+const char *story_text(struct story *story, const struct reason *reason)
+{
+    struct buf shown;
+    buf_init(&shown, sizeof story->text);
+    reason_show(reason->text, NULL, "", &shown);
+    (void)snprintf(story->text, sizeof story->text, "%s", buf_cstr(&shown));
+    buf_fini(&shown);
+    return story->text;
 }
 
 static void trace(struct story *story, const struct record *record)

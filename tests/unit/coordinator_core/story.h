@@ -66,6 +66,7 @@ struct story {
     int pruned;
     char pruned_first[64];
     struct story_records records[STORY_KINDS_MAX];
+    char text[512];              /* of story_text */
     int versions;                /* NODE_CHANGED actions seen */
     char stored[256];            /* by the last event: " j1 a ", jobs and nodes */
     struct ledger stored_ledger; /* of the job that was stored last */
@@ -119,5 +120,7 @@ struct job *story_job(struct story *story, const char *id);
 void story_expect(struct story *story, const char *trace);
 /* What was recorded of a kind ("worker_exited") since the story began. */
 const struct story_records *story_records(struct story *story, const char *kind);
+/* A reason's text as one who sees all reads it, until the next call. */
+const char *story_text(struct story *story, const struct reason *reason);
 
 #endif

@@ -64,7 +64,7 @@ Test(jobs, what_kind_of_reason_a_job_waits_for_is_stored)
     story_follow(&s);
     const struct job *third = story_job(&s, "j3");
     cr_expect_str_eq(third->reason.kind, "waiting_for_slots");
-    cr_expect(strstr(third->reason.text, "in use by first"), "%s", third->reason.text);
+    cr_expect(strstr(story_text(&s, &third->reason), "in use by first"), "%s", third->reason.text);
     uint64_t version = third->version;
     story_exit(&s, "j1", 0, 0);
     cr_expect_str_eq(third->reason.kind, "waiting_for_slots");

@@ -53,7 +53,8 @@ Test(scheduler, a_waiting_gang_keeps_only_what_it_could_use)
     struct reason reasons[4];
     cr_expect_eq(core_why(s.cluster, story_job(&s, "j3"), reasons, 4), 2);
     cr_expect_str_eq(reasons[0].kind, "behind");
-    cr_expect(strstr(reasons[1].text, "j2 (gang"), "names who is before it: %s", reasons[1].text);
+    cr_expect(strstr(story_text(&s, &reasons[1]), "j2 (gang"), "names who is before it: %s",
+              reasons[1].text);
 }
 
 Test(scheduler, a_gang_that_cannot_fit_the_cluster_holds_nobody_up)
@@ -80,8 +81,9 @@ Test(scheduler, a_reason_names_what_is_short)
         story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1});
     story_follow(&s);
     cr_assert_eq(core_why(s.cluster, story_job(&s, "j3"), &reason, 1), 1);
-    cr_expect_str_eq(reason.text, "needs 1 node with 1 free slot and 1 free CPU; 0 of 1 ready node "
-                                  "has that; in use by one, one");
+    cr_expect_str_eq(story_text(&s, &reason),
+                     "needs 1 node with 1 free slot and 1 free CPU; 0 of 1 ready node has that; in "
+                     "use by one, one");
     cluster_node(s.cluster, "a")->cpus_milli = 64000;
     story_submit(&s, &(struct story_spec){.name = "wide", .nodes_min = 1, .slots = 4});
     cr_assert_eq(core_why(s.cluster, story_job(&s, "j4"), &reason, 1), 1);

@@ -325,7 +325,8 @@ Test(sharing, equal_priority_never_ends_anybody)
     cr_assert_eq(count, 2);
     cr_expect_str_eq(reasons[0].kind, "waiting_for_slots");
     cr_expect_str_eq(reasons[1].kind, "priority");
-    cr_expect(strstr(reasons[1].text, "j1 (first, priority 50)"), "%s", reasons[1].text);
+    cr_expect(strstr(story_text(&s, &reasons[1]), "j1 (first, priority 50)"), "%s",
+              reasons[1].text);
 }
 
 Test(sharing, a_preempted_gang_may_save_while_its_grace_lasts)
@@ -470,16 +471,17 @@ Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
     cr_expect_str_eq(low->preempted_by, "j2");
     cr_expect_gt(low->preempted_wall_ms, 0);
     submit("other", 1, 1, NULL); /* a pass that looks at it again */
-    cr_expect(strstr(low->reason.text, "gave way to job j2; "), "%s", low->reason.text);
+    cr_expect(strstr(story_text(&s, &low->reason), "gave way to job j2; "), "%s", low->reason.text);
     struct reason reasons[8];
     int count = core_why(s.cluster, low, reasons, 8);
     cr_assert_geq(count, 2);
     cr_expect_str_eq(reasons[count - 1].kind, "preempted");
-    cr_expect(strstr(reasons[count - 1].text, "job j2 (urgent)"), "%s", reasons[count - 1].text);
+    cr_expect(strstr(story_text(&s, &reasons[count - 1]), "job j2 (urgent)"), "%s",
+              reasons[count - 1].text);
     cr_expect(strstr(reasons[count - 1].hint, "step 77"), "%s", reasons[count - 1].hint);
     cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped");
-    cr_expect(strstr(story_records(&s, "worker_exited")->newest.reason.text, "gives way to job j2"),
-              "%s", story_records(&s, "worker_exited")->newest.reason.text);
+    const struct reason *stopped = &story_records(&s, "worker_exited")->newest.reason;
+    cr_expect(strstr(story_text(&s, stopped), "gives way to job j2"), "%s", stopped->text);
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
     cr_expect_eq(low->state, JOB_RUNNING);
