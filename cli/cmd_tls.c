@@ -9,6 +9,7 @@
 #include "cli/clusters.h"
 #include "common/base/buf.h"
 #include "common/base/str.h"
+#include "common/base/token.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
 #include "common/env/tls_key.h"
@@ -25,6 +26,10 @@ static const struct args_option options[] = {
      .kind = ARGS_FLAG,
      .help = "rotate: make a new cluster key too. Tokens and nodes that know the old one go on; "
              "tokens made from then on know the new one"},
+    {.name = "drop-oldest",
+     .kind = ARGS_FLAG,
+     .help = "rotate --cluster-key: also where tokens or nodes may know only the key that is shown "
+             "no longer then"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
      .required = true,
@@ -94,15 +99,104 @@ static int init(const struct files *files, struct error *err)
     return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
 }
 
-static int rotate(const struct files *files, bool cluster_key, struct error *err)
+/* How many know the coordinator by what they were given before `until_wall_ms`. */
+struct dependants {
+    int tokens, nodes;
+};
+
+static int open_own(const struct files *files, struct client *ret, struct error *err)
 {
+    char path[PATH_MAX], token[TOKEN_TEXT_MAX];
+    int rc = paths_join(path, sizeof(path), files->data, "rpc.url", err);
+    if (rc == 0)
+        rc = client_read_line(path, ret->url, sizeof(ret->url), err);
+    if (rc == 0)
+        rc = paths_join(path, sizeof(path), files->data, "admin.token", err);
+    if (rc == 0)
+        rc = client_read_line(path, token, sizeof(token), err);
+    return rc == 0 ? client_dial(ret->url, token, &ret->rpc, err) : rc;
+}
+
+static int count_dependants(const struct files *files, int64_t until_wall_ms,
+                            struct dependants *ret, struct error *err)
+{
+    struct client client = {0};
+    Muster__ListTokensRequest all_tokens = MUSTER__LIST_TOKENS_REQUEST__INIT;
+    Muster__ListNodesRequest all_nodes = MUSTER__LIST_NODES_REQUEST__INIT;
+    Muster__ListTokensAnswer *tokens = NULL;
+    Muster__ListNodesAnswer *nodes = NULL;
+    int64_t now_ms = (int64_t)time(NULL) * 1000;
+    int rc = open_own(files, &client, err);
+    if (rc == 0)
+        rc = client_call(&client, "ListTokens", &all_tokens, NULL, &tokens, err);
+    if (rc == 0)
+        rc = client_call(&client, "ListNodes", &all_nodes, NULL, &nodes, err);
+    *ret = (struct dependants){0};
+    for (size_t i = 0; rc == 0 && i < tokens->n_tokens; i++) {
+        const Muster__Token *token = tokens->tokens[i];
+        bool ended =
+            token->revoked_wall_ms || (token->expires_wall_ms && token->expires_wall_ms <= now_ms);
+        ret->tokens += !ended && token->created_wall_ms < until_wall_ms;
+    }
+    for (size_t i = 0; rc == 0 && i < nodes->n_nodes; i++)
+        ret->nodes += nodes->nodes[i]->joined_wall_ms < until_wall_ms;
+    rpc_message_free(tokens);
+    rpc_message_free(nodes);
+    client_close(&client);
+    return rc;
+}
+
+/* Nothing is known of which key a token was handed out with but when it was made. */
+static int check_oldest(const struct files *files, bool drop, struct error *err)
+{
+    struct tls_oldest oldest;
+    struct dependants count;
+    char date[FORMAT_MAX];
+    int rc = tls_read_oldest(files->cluster, &oldest, err);
+    if (rc == E_NOT_FOUND) {
+        error_clear(err);
+        return 0;
+    }
+    if (rc != 0)
+        return rc;
+    bool known = count_dependants(files, oldest.until_wall_ms, &count, err) == 0;
+    error_clear(err);
+    if (known && count.tokens == 0 && count.nodes == 0)
+        return 0;
+    (void)format_time(oldest.until_wall_ms, date);
+    if (known)
+        error_set(
+            err, E_FAILED_PRECONDITION,
+            "the key %s is shown no longer then: %d tokens made and %d nodes joined before %s "
+            "may know no other",
+            oldest.pin, count.tokens, count.nodes, date);
+    else
+        error_set(err, E_FAILED_PRECONDITION,
+                  "the key %s is shown no longer then: tokens made and nodes joined before %s may "
+                  "know no other, and the coordinator, which could count them, does not answer",
+                  oldest.pin, date);
+    if (drop) {
+        fprintf(stderr, "muster: %s\n", err->text);
+        error_clear(err);
+        return 0;
+    }
+    error_hint(err, "hand out new tokens and give nodes one (--token-file) first; --drop-oldest "
+                    "goes on all the same");
+    return E_FAILED_PRECONDITION;
+}
+
+static int rotate(const struct files *files, const struct args *args, struct error *err)
+{
+    bool cluster_key = args_flag(args, "cluster-key");
     if (access(files->cluster, R_OK) != 0) {
         error_set(err, E_NOT_FOUND, "%s: there is no cluster key that could sign a new one",
                   files->cluster);
         error_hint(err, "put it back where it was kept, or name the folder with --data");
         return E_NOT_FOUND;
     }
-    int rc = cluster_key ? tls_make_cluster_key(files->cluster, files->cluster, err) : 0;
+    int rc = cluster_key ? check_oldest(files, args_flag(args, "drop-oldest"), err) : 0;
+    if (rc == 0 && cluster_key)
+        rc = tls_make_cluster_key(files->cluster, files->cluster, err);
     return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
 }
 
@@ -158,7 +252,7 @@ static int run(const struct args *args)
     if (rc == 0 && strcmp(action, "init") == 0)
         rc = init(&files, &err);
     else if (rc == 0 && strcmp(action, "rotate") == 0)
-        rc = rotate(&files, args_flag(args, "cluster-key"), &err);
+        rc = rotate(&files, args, &err);
     if (rc == 0)
         rc = strcmp(action, "ca") == 0 ? show_authorities(&files, &err) : show(&files, &err);
     return rc == 0 ? 0 : client_fail(&err);

@@ -198,8 +198,8 @@ static int refuse_certificate(unsigned status, struct error *err)
     return E_UNAUTHENTICATED;
 }
 
-/* Each certificate below the known one must be signed by the next; that of a resumed session was
- * when its ticket was taken. */
+/* Each certificate below the known one must be signed by the next and be good today; those of a
+ * session that is resumed came with its ticket. */
 static int check_chain(const struct tls_session *s, gnutls_x509_crt_t *chain, unsigned count,
                        struct error *err)
 {
@@ -212,8 +212,7 @@ static int check_chain(const struct tls_session *s, gnutls_x509_crt_t *chain, un
             return 0;
         if (i + 1 == count)
             break;
-        int rc =
-            tls_resumed(s) ? 0 : gnutls_x509_crt_verify(chain[i], &chain[i + 1], 1, 0, &status);
+        int rc = gnutls_x509_crt_verify(chain[i], &chain[i + 1], 1, 0, &status);
         if (rc < 0 || status != 0)
             return refuse_certificate(status, err);
     }

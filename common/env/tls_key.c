@@ -18,7 +18,7 @@
 #include "common/env/disk_os.h"
 #include "common/env/tls_internal.h"
 
-enum { SERIAL_BYTES = 16, DAY_S = 86400, BACKDATED_S = DAY_S, PEM_MAX_BYTES = 16 << 10 };
+enum { SERIAL_BYTES = 16, DAY_S = 86400, PEM_MAX_BYTES = 16 << 10 };
 
 /* RFC 5280 4.1.2.5: no well-defined end. */
 static const time_t no_end = 253402300799;
@@ -228,7 +228,7 @@ static int describe(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const stru
         rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, how->name,
                                            (unsigned)strlen(how->name));
     if (rc == 0)
-        rc = gnutls_x509_crt_set_activation_time(crt, time(NULL) - BACKDATED_S);
+        rc = gnutls_x509_crt_set_activation_time(crt, time(NULL) - TLS_BACKDATED_S);
     if (rc == 0)
         rc = gnutls_x509_crt_set_expiration_time(crt, how->until);
     if (rc == 0)

@@ -26,8 +26,9 @@ enum {
     TLS_PIN_LENGTH = 43,
     TLS_PIN_MAX = TLS_PIN_LENGTH + 1,
     TLS_FILE_MAX_BYTES = 64 << 10,
-    TLS_SERVER_DAYS = 398, /* a year of uptime and a month; renewed long before */
-    TLS_RENEW_DAYS = 60,   /* that a certificate must still be good for, else it is renewed */
+    TLS_SERVER_DAYS = 398,   /* a year of uptime and a month; renewed long before */
+    TLS_BACKDATED_S = 86400, /* certificates begin earlier than they were made: clocks differ */
+    TLS_RENEW_DAYS = 60,     /* that a certificate must still be good for, else it is renewed */
 };
 
 /* Makes a cluster key at `path`. With `old`, the file of the key that it takes over from, the new
@@ -53,6 +54,15 @@ struct tls_facts {
 
 /* What a file of the above holds. E_NOT_FOUND, E_DATA_LOSS if it cannot be read as such. */
 int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err);
+
+/* The cluster key that servers show no longer once the cluster has another new one. */
+struct tls_oldest {
+    char pin[TLS_PIN_MAX];
+    int64_t until_wall_ms; /* tokens of after that know a newer key, too */
+};
+
+/* E_NOT_FOUND: each is shown still then. */
+int tls_read_oldest(const char *cluster_path, struct tls_oldest *ret, struct error *err);
 
 /* Whether the first certificate of a file names all of them; false if it cannot be read. */
 bool tls_has_names(const char *path, const char *const *names);

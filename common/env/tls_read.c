@@ -40,6 +40,27 @@ int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err)
     return 0;
 }
 
+/* A server shows its own certificate before those of the cluster, and a new cluster key comes
+ * before the others. */
+int tls_read_oldest(const char *cluster_path, struct tls_oldest *ret, struct error *err)
+{
+    enum { STAY = TLS_CHAIN_MAX - 2 };
+    struct bundle bundle;
+    int rc = bundle_read(cluster_path, &bundle, err);
+    if (rc != 0)
+        return rc;
+    if (bundle.count <= STAY) {
+        rc = error_set(err, E_NOT_FOUND, "%s: all of its keys are shown still", cluster_path);
+    } else {
+        time_t made = gnutls_x509_crt_get_activation_time(bundle.all[STAY - 1]) + TLS_BACKDATED_S;
+        ret->until_wall_ms = ((int64_t)made + 1) * 1000;
+        rc = tls_pin_of(bundle.all[STAY], ret->pin);
+        rc = rc < 0 ? tls_fail(err, rc, cluster_path) : 0;
+    }
+    bundle_fini(&bundle);
+    return rc;
+}
+
 /* Names */
 
 /* The name that is the `index`-th, as text; GnuTLS' code, "" for one of another kind. */

@@ -130,6 +130,26 @@ def test_tokens_know_the_new_cluster_key_at_once(cluster):
     assert made.returncode == 0 and "." + pin in made.stdout, made
 
 
+def test_a_cluster_key_that_tokens_know_alone_is_dropped_by_name_only(cluster):
+    """Servers show three cluster keys: who knows only the one before is locked out."""
+    def rotate(*words):
+        return subprocess.run([str(MUSTER), "tls", "rotate", "--cluster-key", "--data", str(cluster.data), *words], capture_output=True, text=True)
+
+    old = cluster.token
+    assert rotate().returncode == 0 and rotate().returncode == 0
+    said = rotate()
+    assert said.returncode != 0 and "2 tokens made and 1 nodes joined before" in said.stderr and "--drop-oldest" in said.stderr, said
+    assert cluster.muster("ps", "--token", old).returncode == 0
+    cluster.kill_coordinator()
+    said = rotate()
+    assert said.returncode != 0 and "does not answer" in said.stderr, said
+    cluster.start_coordinator()
+    said = rotate("--drop-oldest")
+    assert said.returncode == 0 and "2 tokens" in said.stderr, said
+    wait_for("the old key to be gone", 10, lambda: "not the coordinator that is known" in cluster.muster("ps", "--token", old).stderr)
+    assert cluster.muster("ps").returncode == 0
+
+
 def test_a_coordinator_that_is_refused_makes_no_keys(cluster, tmp_path):
     before = cluster.muster("ps")
     for name in ("cluster.pem", "server.pem"):

@@ -1,6 +1,7 @@
 #include "common/env/tls.h"
 
 #include <criterion/criterion.h>
+#include <gnutls/gnutls.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,6 +192,28 @@ Test(tls, a_new_cluster_key_is_accepted_by_those_who_know_the_old_one)
     cr_assert_eq(shake_hands(), 1, "%s", t.err.text);
 }
 
+/* A server shows three cluster keys: the one that a fourth drops is told of before. */
+Test(tls, the_cluster_key_that_would_be_dropped_is_known)
+{
+    struct tls_oldest oldest;
+    for (int keys = 1; keys < 3; keys++) {
+        cr_assert_eq(tls_read_oldest(t.cluster, &oldest, &t.err), E_NOT_FOUND, "%d keys", keys);
+        cr_assert_eq(tls_make_cluster_key(t.cluster, t.cluster, &t.err), 0, "%s", t.err.text);
+    }
+    cr_assert_eq(tls_read_oldest(t.cluster, &oldest, &t.err), 0, "%s", t.err.text);
+    cr_assert_str_eq(oldest.pin, t.pin);
+    cr_assert_lt(llabs(oldest.until_wall_ms - (int64_t)time(NULL) * 1000), 60000);
+    for (int keys = 3; keys <= 4; keys++) {
+        cr_assert_eq(tls_make_server_key(t.server, t.cluster, NULL, &t.err), 0);
+        tls_identity_free(t.serving);
+        cr_assert_eq(tls_identity_new(t.server, &t.serving, &t.err), 0, "%s", t.err.text);
+        open_both(t.dialing, t.pin);
+        cr_assert_eq(shake_hands(), keys == 3 ? 1 : E_UNAUTHENTICATED, "%d keys", keys);
+        hang_up();
+        cr_assert_eq(tls_make_cluster_key(t.cluster, t.cluster, &t.err), 0, "%s", t.err.text);
+    }
+}
+
 Test(tls, a_replaced_file_is_taken_up)
 {
     struct tls_facts before, after;
@@ -233,6 +256,38 @@ Test(tls, a_session_is_resumed_and_keeps_who_it_was)
     open_both(t.dialing, t.node_pin);
     tls_client_resume(t.b, ticket.data, ticket.size);
     cr_assert_eq(shake_hands(), E_UNAUTHENTICATED);
+    buf_fini(&ticket);
+}
+
+static time_t ahead_s;
+
+static time_t later(time_t *ret)
+{
+    time_t now = time(NULL) + ahead_s;
+    if (ret)
+        *ret = now;
+    return now;
+}
+
+/* A ticket of the last minute does not keep a certificate good. */
+Test(tls, an_expired_certificate_is_refused_also_where_a_session_is_resumed)
+{
+    struct buf ticket;
+    char byte;
+    ahead_s = (time_t)TLS_SERVER_DAYS * 86400 - 60;
+    gnutls_global_set_time_function(later);
+    open_both(t.dialing, t.pin);
+    cr_assert_eq(shake_hands(), 1, "%s", t.err.text);
+    cr_assert_eq(tls_read(t.b, &byte, 1), 0);
+    buf_init(&ticket, TLS_RESUME_MAX_BYTES);
+    cr_assert_eq(tls_client_ticket(t.b, &ticket), 0);
+    hang_up();
+    ahead_s += 120;
+    open_both(t.dialing, t.pin);
+    tls_client_resume(t.b, ticket.data, ticket.size);
+    cr_assert_eq(shake_hands(), E_UNAUTHENTICATED);
+    cr_assert(tls_resumed(t.b));
+    cr_assert_not_null(strstr(t.err.text, "expired"), "%s", t.err.text);
     buf_fini(&ticket);
 }
 
