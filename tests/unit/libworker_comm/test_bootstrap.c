@@ -2,14 +2,61 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "libworker/comm/bootstrap.h"
 #include "libworker/comm/comm.h"
 
-enum { WORLD = 5 };
+enum { WORLD = 5, HANG_MS = 300000 /* only what hangs takes so long */ };
+
+/* A clock that runs slowly, so that no rank is late, until all that are expected have told rank 0
+ * of themselves: then rank 0's time is over, and when it has ended that of the others. */
+static struct {
+    bool is_slow;
+    struct timespec since;
+    _Atomic int64_t ahead_ms;
+    _Atomic unsigned came, expected; /* bits of ranks */
+} late;
+enum { SLOWER = 100, SERVES_MS = 400, ASKS_MS = 10000 };
+
+static int64_t ns_of(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
+int __real_clock_gettime(clockid_t id, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
+{
+    int rc = __real_clock_gettime(id, ret);
+    if (rc != 0 || !late.is_slow)
+        return rc;
+    int64_t since_ns = ns_of(&late.since), passed_ns = (ns_of(ret) - since_ns) / SLOWER;
+    int64_t now_ns = since_ns + passed_ns + late.ahead_ms * 1000000;
+    *ret = (struct timespec){.tv_sec = now_ns / 1000000000, .tv_nsec = now_ns % 1000000000};
+    return 0;
+}
+
+ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
+{
+    ssize_t n = __real_recv(fd, bytes, size, flags);
+    struct bootstrap_entry entry;
+    if (!late.is_slow || n != sizeof(entry))
+        return n;
+    memcpy(&entry, bytes, sizeof(entry));
+    unsigned bit = 1U << (entry.rank & 31);
+    unsigned came = atomic_fetch_or(&late.came, bit) | bit;
+    if ((came & late.expected) == late.expected)
+        late.ahead_ms = 2 * SERVES_MS;
+    return n;
+}
 
 struct rank {
     pthread_t thread;
@@ -28,6 +75,8 @@ static void *rank_main(void *arg)
         return NULL;
     r->options.endpoint = comm_listener_endpoint(listener);
     r->rc = comm_bootstrap(&r->options, &r->table, &r->err);
+    if (late.is_slow && r->options.rank == 0)
+        late.ahead_ms = 2 * ASKS_MS;
     if (r->rc == 0) {
         struct wk_comm *comm = NULL;
         struct comm_options options = {.rank = r->options.rank,
@@ -35,7 +84,7 @@ static void *rank_main(void *arg)
                                        .endpoints = r->table.endpoint_list,
                                        .hosts = r->table.hosts,
                                        .generation = r->table.generation,
-                                       .timeout_ms = 5000};
+                                       .timeout_ms = HANG_MS};
         int32_t sum = 1 << r->options.rank;
         memcpy(options.secret, r->table.secret, sizeof(options.secret));
         r->rc = comm_connect(listener, &options, &comm, &r->err);
@@ -49,11 +98,21 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
+/* A loopback address that no other process uses: nobody takes a port of it that is free. */
+static const char *own_address(void)
+{
+    static char text[INET_ADDRSTRLEN];
+    unsigned id = (unsigned)getpid();
+    snprintf(text, sizeof(text), "127.%u.%u.%u", 64 + (id >> 16) % 64, id >> 8 & 255, id & 255);
+    return text;
+}
+
 /* A port that something else holds and never speaks on, as torchrun's store does. */
 static int occupied_port(int *ret_fd)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t bytes = sizeof(address);
+    cr_assert_eq(inet_pton(AF_INET, own_address(), &address.sin_addr), 1);
     *ret_fd = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert_eq(bind(*ret_fd, (struct sockaddr *)&address, bytes), 0);
     cr_assert_eq(listen(*ret_fd, 16), 0);
@@ -61,14 +120,18 @@ static int occupied_port(int *ret_fd)
     return ntohs(address.sin_port);
 }
 
+static void start(struct rank *rank, int port)
+{
+    rank->options.master_addr = own_address();
+    rank->options.master_port = port;
+    pthread_create(&rank->thread, NULL, rank_main, rank);
+}
+
 /* Ranks as prepared, all at once. */
 static void run_all(struct rank *ranks, int port, int count)
 {
-    for (int i = 0; i < count; i++) {
-        ranks[i].options.master_addr = "127.0.0.1";
-        ranks[i].options.master_port = port;
-        pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]);
-    }
+    for (int i = 0; i < count; i++)
+        start(&ranks[i], port);
     for (int i = 0; i < count; i++)
         pthread_join(ranks[i].thread, NULL);
 }
@@ -78,9 +141,7 @@ static void run(struct rank *ranks, int port, int count)
     for (int r = 0; r < count; r++) {
         ranks[r].options.rank = r;
         ranks[r].options.world = WORLD;
-        ranks[r].options.master_addr = "127.0.0.1";
-        ranks[r].options.master_port = port;
-        pthread_create(&ranks[r].thread, NULL, rank_main, &ranks[r]);
+        start(&ranks[r], port);
     }
     for (int r = 0; r < count; r++)
         pthread_join(ranks[r].thread, NULL);
@@ -103,14 +164,23 @@ Test(bootstrap, finds_everybody_even_when_the_port_is_taken)
     close(fd);
 }
 
+/* Of `count` ranks rank 0 gives up when those of `expected`, bits, have come. */
+static void run_late(struct rank *ranks, int port, int count, unsigned expected)
+{
+    for (int r = 0; r < count; r++)
+        ranks[r].options.timeout_ms = r == 0 ? SERVES_MS : ASKS_MS;
+    __real_clock_gettime(CLOCK_MONOTONIC, &late.since);
+    late.expected = expected;
+    late.is_slow = true;
+    run(ranks, port, count);
+}
+
 Test(bootstrap, names_who_did_not_come)
 {
     struct rank ranks[WORLD] = {{.rc = 0}};
     int fd, port = occupied_port(&fd);
     close(fd);
-    for (int r = 0; r < WORLD; r++)
-        ranks[r].options.timeout_ms = r == 0 ? 400 : 700;
-    run(ranks, port, 3);
+    run_late(ranks, port, 3, 1 << 1 | 1 << 2);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
     cr_assert(strstr(ranks[0].err.text, "rank 3, 4 did not come"), "%s", ranks[0].err.text);
     cr_assert_eq(ranks[1].rc, WK_ETIMEOUT, "%s", ranks[1].err.text);
@@ -122,13 +192,16 @@ Test(bootstrap, another_secret_stays_outside)
     struct rank ranks[WORLD] = {{.rc = 0}};
     int fd, port = occupied_port(&fd);
     close(fd);
-    for (int r = 0; r < WORLD; r++) {
-        ranks[r].options.timeout_ms = r == 0 ? 400 : 700;
+    for (int r = 0; r < WORLD; r++)
         ranks[r].options.secret = r == 4 ? wrong : right;
-    }
-    run(ranks, port, WORLD);
+    run_late(ranks, port, WORLD, 1 << 1 | 1 << 2 | 1 << 3);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
     cr_assert(strstr(ranks[0].err.text, "rank 4 did not come"), "%s", ranks[0].err.text);
+}
+
+static bool is_set(void *arg)
+{
+    return atomic_load((atomic_bool *)arg);
 }
 
 static bool cancelled(void *arg)
@@ -137,14 +210,14 @@ static bool cancelled(void *arg)
 }
 
 /* Rank 0 waits for the others, rank 1 for a rank 0 that is not there and for one that waits too. */
-Test(bootstrap, who_waits_can_be_called_away, .timeout = 30)
+Test(bootstrap, who_waits_can_be_called_away)
 {
     int fd, port = occupied_port(&fd), asked[3] = {0};
     struct rank ranks[3];
     for (int i = 0; i < 3; i++) {
         ranks[i] = (struct rank){.options = {.rank = i > 0,
                                              .world = i ? 3 : 2,
-                                             .master_addr = "127.0.0.1",
+                                             .master_addr = own_address(),
                                              .master_port = port + 20 * (i == 0),
                                              .cancelled = cancelled,
                                              .cancelled_arg = &asked[i]}};
@@ -202,7 +275,7 @@ Test(bootstrap, a_port_that_the_launcher_holds_is_no_news)
     for (int r = 0; r < 2; r++)
         ranks[r] = (struct rank){.options = {.rank = r,
                                              .world = 2,
-                                             .timeout_ms = 20000,
+                                             .timeout_ms = HANG_MS,
                                              .port_is_shared = true,
                                              .remark = hear,
                                              .remark_arg = &heard}};
@@ -216,7 +289,7 @@ Test(bootstrap, a_port_that_the_launcher_holds_is_no_news)
 }
 
 /* Three trainings at once, two of them of one size. Their ranks sit in no order. */
-Test(bootstrap, trainings_with_names_of_their_own_share_a_port, .timeout = 60)
+Test(bootstrap, trainings_with_names_of_their_own_share_a_port)
 {
     enum { RANKS = 7 };
     static const struct {
@@ -231,7 +304,7 @@ Test(bootstrap, trainings_with_names_of_their_own_share_a_port, .timeout = 60)
         ranks[i] = (struct rank){.options = {.rank = all[i].rank,
                                              .world = all[i].world,
                                              .run = all[i].run,
-                                             .timeout_ms = 30000}};
+                                             .timeout_ms = HANG_MS}};
     run_all(ranks, port, RANKS);
     for (int i = 0; i < RANKS; i++)
         cr_assert_eq(ranks[i].rc, 0, "%d: %s", i, ranks[i].err.text);
@@ -245,13 +318,13 @@ Test(bootstrap, trainings_with_names_of_their_own_share_a_port, .timeout = 60)
 }
 
 /* Neither rank 0 can know whose rank 1 comes: both give up, and tell those who came. */
-Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused, .timeout = 60)
+Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused)
 {
     struct rank ranks[3];
     int fd, port = occupied_port(&fd);
     close(fd);
     for (int i = 0; i < 3; i++)
-        ranks[i] = (struct rank){.options = {.rank = i / 2, .world = 3, .timeout_ms = 30000}};
+        ranks[i] = (struct rank){.options = {.rank = i / 2, .world = 3, .timeout_ms = HANG_MS}};
     run_all(ranks, port, 2);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(ranks[i].rc, WK_EINVAL, "%d: %s", i, ranks[i].err.text);
@@ -260,14 +333,14 @@ Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused, .timeou
 }
 
 /* A process of another training, or one with the number of another. */
-Test(bootstrap, a_rank_comes_once, .timeout = 60)
+Test(bootstrap, a_rank_comes_once)
 {
     struct rank ranks[3];
     int fd, port = occupied_port(&fd);
     close(fd);
     /* Rank 2 does not come, so that both ranks 1 are there together. */
     for (int i = 0; i < 3; i++)
-        ranks[i] = (struct rank){.options = {.rank = i > 0, .world = 3, .timeout_ms = 30000}};
+        ranks[i] = (struct rank){.options = {.rank = i > 0, .world = 3, .timeout_ms = HANG_MS}};
     run_all(ranks, port, 3);
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(ranks[i].rc, WK_EINVAL, "%d: %s", i, ranks[i].err.text);
@@ -275,17 +348,28 @@ Test(bootstrap, a_rank_comes_once, .timeout = 60)
     }
 }
 
-Test(bootstrap, a_training_of_another_size_on_the_port_is_named, .timeout = 60)
+Test(bootstrap, a_training_of_another_size_on_the_port_is_named)
 {
-    struct rank ranks[2];
+    struct rank ranks[2] = {{.rc = 0}};
+    atomic_bool over = false;
     int fd, port = occupied_port(&fd);
     close(fd);
-    for (int i = 0; i < 2; i++)
-        ranks[i] = (struct rank){
-            .options = {.rank = i, .world = 2 + i, .run = "Slurm 7.0", .timeout_ms = 1500}};
-    ranks[0].options.timeout_ms = 3000; /* so it is there as long as the other looks */
-    run_all(ranks, port, 2);
-    cr_assert_eq(ranks[1].rc, WK_ETIMEOUT);
+    ranks[0] = (struct rank){.options = {.rank = 0,
+                                         .world = 2,
+                                         .run = "Slurm 7.0",
+                                         .timeout_ms = HANG_MS,
+                                         .cancelled = is_set,
+                                         .cancelled_arg = &over}};
+    start(&ranks[0], port);
+    /* It is there as long as the other looks, and that takes as long as it is there. */
+    for (int ms = 1500; !strstr(ranks[1].err.text, "another training"); ms *= 2) {
+        ranks[1] = (struct rank){
+            .options = {.rank = 1, .world = 3, .run = "Slurm 7.0", .timeout_ms = ms}};
+        run_all(&ranks[1], port, 1);
+        cr_assert_eq(ranks[1].rc, WK_ETIMEOUT);
+    }
+    atomic_store(&over, true);
+    pthread_join(ranks[0].thread, NULL);
     cr_assert(strstr(ranks[1].err.text, "is held by another training of 2 ranks (Slurm 7.0)"), "%s",
               ranks[1].err.text);
 }
