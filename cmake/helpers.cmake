@@ -35,9 +35,10 @@ function(muster_test name)
   target_compile_options(${name} PRIVATE -Wno-undef -Wno-strict-prototypes -Wno-missing-prototypes -Wno-shadow)
   target_link_libraries(${name} PRIVATE ${A_DEPENDS} criterion)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name} --timeout 60)
+  # Limits of what hangs: of one test, and of the program.
+  add_test(NAME ${name} COMMAND ${name} --timeout 300)
   # Criterion does not notice what a sanitizer says in its children; the words count.
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 900
     ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/lib/lsan.supp:print_suppressions=0"
     FAIL_REGULAR_EXPRESSION "ERROR: (Leak|Address|Thread)Sanitizer;runtime error:")
   if(A_COST)

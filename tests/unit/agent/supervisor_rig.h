@@ -7,7 +7,7 @@
 #include "agent/supervisor/launcher_shim.h"
 #include "common/base/buf.h"
 
-enum { RIG_WORKERS_MAX = 8, RIG_PATIENCE_MS = 40000 };
+enum { RIG_WORKERS_MAX = 8, RIG_PATIENCE_MS = 300000 };
 
 struct rig_worker {
     struct worker_key key;

@@ -15,7 +15,7 @@
 #include "common/rpc/server.h"
 #include "proto/worker.pb-c.h"
 
-enum { PATIENCE_MS = 15000, WANTS_MAX = 4 };
+enum { PATIENCE_MS = 300000, WANTS_MAX = 4 };
 
 struct want {
     uint64_t uid, generation;
@@ -288,7 +288,7 @@ static void finish(void)
     _exit(0); /* NNG 1.5.2 cannot be taken down while it is in use */
 }
 
-TestSuite(agent, .init = begin, .timeout = 60);
+TestSuite(agent, .init = begin);
 
 static void desire(const struct want *wants, int count)
 {
@@ -331,7 +331,7 @@ static void on_called(void *arg, const struct error *err, const ProtobufCMessage
 
 static void call(struct called *called, const char *method, const ProtobufCMessage *request)
 {
-    struct rpc_options options = {.timeout_ms = 8000, .retry = true};
+    struct rpc_options options = {.timeout_ms = PATIENCE_MS, .retry = true};
     memset(called, 0, sizeof(*called));
     cr_assert_eq(rpc_client_call(stage.worker, &muster__worker_hub__descriptor, method, request,
                                  &options, on_called, called, NULL),

@@ -61,7 +61,7 @@ static void finish(void)
     cr_expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a zombie is left");
 }
 
-TestSuite(stuck, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(stuck, .init = begin, .fini = finish);
 
 static void freeze(int64_t pid)
 {

@@ -38,7 +38,7 @@ static void finish(void)
     "for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/memory/cgroup.procs;"                     \
     "do { echo 0 > $f; } 2>/dev/null; done;"
 
-TestSuite(supervisor, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(supervisor, .init = begin, .fini = finish);
 
 static void expect_output(uint64_t uid, const char *expected)
 {

@@ -28,7 +28,7 @@ static void finish(void)
     cr_expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a zombie is left");
 }
 
-TestSuite(workplace, .init = begin, .fini = finish, .timeout = 60);
+TestSuite(workplace, .init = begin, .fini = finish);
 
 static void expect_output(uint64_t uid, const char *expected)
 {

@@ -222,7 +222,7 @@ static struct tree *random_tree(struct rng *rng, int depth)
     return node;
 }
 
-Test(tree_write, random_trees_read_back_equal_in_every_style, .timeout = 60)
+Test(tree_write, random_trees_read_back_equal_in_every_style)
 {
     struct rng rng;
     rng_seed(&rng, 2026);

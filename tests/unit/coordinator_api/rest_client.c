@@ -43,7 +43,7 @@ void rest_start(void)
               "--http", "127.0.0.1:0", (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 2000 && !read_line("http.url", url, sizeof url); i++)
+    for (int i = 0; i < 30000 && !read_line("http.url", url, sizeof url); i++)
         usleep(10000);
     cr_assert(strrchr(url, ':'), "the coordinator did not start");
     rest.port = atoi(strrchr(url, ':') + 1);
@@ -80,7 +80,7 @@ int rest_dial(void)
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)rest.port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = 10};
+    struct timeval patience = {.tv_sec = 300};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     return fd;

@@ -63,7 +63,7 @@ static int ask(void)
     return fd;
 }
 
-Test(http, clients_that_do_not_read_hold_no_more_than_so_much, .timeout = 60)
+Test(http, clients_that_do_not_read_hold_no_more_than_so_much)
 {
     struct place place;
     int fds[CLIENTS];

@@ -36,7 +36,7 @@ static void teardown(void)
     rmdir(t.folder);
 }
 
-TestSuite(keys, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(keys, .init = setup, .fini = teardown);
 
 static void spoil(const char *path)
 {

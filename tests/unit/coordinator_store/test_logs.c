@@ -155,7 +155,7 @@ Test(logs, line_ends_inside_and_endless_lines_are_tamed)
 }
 
 /* 16 KiB lines until the first segments must have been dropped. */
-Test(logs, the_oldest_output_is_dropped_and_that_is_said, .timeout = 120)
+Test(logs, the_oldest_output_is_dropped_and_that_is_said)
 {
     enum { LINE = 16000, LINES = 64 };
     static char text[LINE + 1];

@@ -83,7 +83,7 @@ static void fill(const char *folder)
 }
 
 /* Review C2: a worker swaps a folder of its own for a link while the agent deletes it. */
-Test(disk_remove, a_folder_swapped_for_a_link_leads_nowhere, .timeout = 120)
+Test(disk_remove, a_folder_swapped_for_a_link_leads_nowhere)
 {
     char name[64];
     fill("precious");

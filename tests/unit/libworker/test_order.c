@@ -229,7 +229,7 @@ static int deal_on(struct wk_source *source, struct loader_place world, int64_t 
 }
 
 /* Stopped after any batch of any size at any world, gone on with any other, and once more. */
-Test(loader, any_resume_at_any_size_deals_every_sample_once, .timeout = 60)
+Test(loader, any_resume_at_any_size_deals_every_sample_once)
 {
     enum { SAMPLES = 11, ALL = 2 * SAMPLES, SIZES = 5, WORLDS = 4 };
     static int one[ALL + 1], other[3 * ALL];

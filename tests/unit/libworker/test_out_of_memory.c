@@ -122,22 +122,22 @@ static void each_fails_once(struct how how)
     cr_expect_gt(failures, 20);
 }
 
-Test(out_of_memory, in_passes_of_our_own, .timeout = 120)
+Test(out_of_memory, in_passes_of_our_own)
 {
     each_fails_once((struct how){.strategy = "ddp"});
 }
 
-Test(out_of_memory, in_passes_of_the_programs, .timeout = 120)
+Test(out_of_memory, in_passes_of_the_programs)
 {
     each_fails_once((struct how){.strategy = "ddp", .own = true});
 }
 
-Test(out_of_memory, of_a_model_that_is_cut, .timeout = 120)
+Test(out_of_memory, of_a_model_that_is_cut)
 {
     each_fails_once((struct how){.strategy = "fsdp"});
 }
 
-Test(out_of_memory, while_a_checkpoint_is_resumed_from, .timeout = 120)
+Test(out_of_memory, while_a_checkpoint_is_resumed_from)
 {
     each_fails_once((struct how){.strategy = "ddp", .resumes = true});
     each_fails_once((struct how){.strategy = "fsdp", .resumes = true});

@@ -33,7 +33,7 @@ static void end(void)
     tmpdir_remove(&dir);
 }
 
-TestSuite(saving, .init = begin, .fini = end, .timeout = 30);
+TestSuite(saving, .init = begin, .fini = end);
 
 /* A rank of `shards` with its part of COUNT elements, or of several tensors of that size. */
 struct part {

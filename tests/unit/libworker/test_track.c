@@ -32,7 +32,7 @@ Test(track, metrics_are_json_lines)
 }
 
 /* Opened to be read, a pipe whose reader is there waits for a writer. */
-Test(track, files_may_be_pipes, .timeout = 20)
+Test(track, files_may_be_pipes)
 {
     struct tmpdir dir = tmpdir_make();
     struct track track;

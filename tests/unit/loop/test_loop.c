@@ -47,7 +47,7 @@ static void teardown(void)
     loop_free(world.loop);
 }
 
-TestSuite(loop, .init = setup, .fini = teardown, .timeout = 10);
+TestSuite(loop, .init = setup, .fini = teardown);
 
 static void arm(int i, int64_t due_ms, struct step *step)
 {
