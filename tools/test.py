@@ -2,7 +2,7 @@
 """All of Muster's tests.
 
     tools/test.py [STEP...]      steps: lint unit kernels sim system web asan tsan clang; none = all
-                                 long: hours' worth that `all` leaves out, only by its name
+                                 long: what `all` leaves out, only by its name
 
 Compilers compute, tests of processes mostly wait. So three lanes run side by side, each its steps in
 this order, and a step waits for the tree it tests:
@@ -32,6 +32,8 @@ COMPILERS_NICE = 5  # a test that waits for the clock goes before a compiler
 SYSTEM_LANES = 2
 # Begun first, so that none of them runs alone at the end.
 LONG_FILES = ["test_moves.py", "test_training.py", "test_bad_input.py", "test_kills.py"]
+# Of a handshake, of calls at the coordinator, of workers at an agent, of HTTP.
+LONG_FUZZERS, LONG_FUZZ_SECONDS = ["tls", "call", "hub", "rest"], 180
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
 TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups", "comm_arenas",
                 "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair"]
@@ -150,6 +152,19 @@ def clang():
     return 1, 0, 0
 
 
+def fuzzers():
+    """Those that stand where strangers do, see fuzz.py; the others are in ./dev fuzz."""
+    for name in LONG_FUZZERS:
+        code, out = compute(PYTHON, "tools/fuzz.py", name, str(LONG_FUZZ_SECONDS))
+        if code:
+            raise Failed(out[-8000:])
+    return len(LONG_FUZZERS), 0, 0
+
+
+def long():
+    return tuple(map(sum, zip(kernels(full=True), fuzzers())))
+
+
 def kernels(full):
     """The numeric tests with other kernels than this machine's own choice, see kernel_matrix.py."""
     count, failures = kernel_matrix.matrix(ROOT / "build", full, int(JOBS))
@@ -168,7 +183,7 @@ PROGRAMS = {
     "sim": ("dev", lambda: ctest("dev", "-L", "sim")),
     "asan": ("asan", lambda: ctest("asan", "-LE", "sim", env=ASAN)),
     "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
-    "long": ("dev", lambda: kernels(full=True)),
+    "long": ("dev", long),
 }
 PROCESSES = {
     "system": ("dev", lambda: pytest("tests/system tests/security", *range(SYSTEM_LANES))),

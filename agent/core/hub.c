@@ -125,7 +125,7 @@ void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event 
         worker->lost_ranks_count = 0;
         news = true;
     }
-    if (generation == worker->broken)
+    if (generation > 0 && generation == worker->broken) /* 0 is no generation */
         for (int i = 0; i < event->lost_peers.count; i++)
             news = lost_rank_add(worker, event->lost_peers.ranks[i]) || news;
     if (news)

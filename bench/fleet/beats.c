@@ -23,6 +23,7 @@ struct beater {
     char name[16];
     uint64_t incarnation, sequence, version;
     unsigned random;
+    int64_t beat_ms;        /* when its next beat is due */
     double asked_s, left_s; /* 0 = it never lost its connection */
     bool asking, returned;
     struct loop_timer timer, again;
@@ -53,13 +54,18 @@ static void beaten(void *arg, const struct error *err, const ProtobufCMessage *a
         announce(beater);
 }
 
+/* The next beat is a second after this one was due, not after it went out: beats that one long
+ * turn delays together would stay together for ever, and each would wait for all others. */
 static void beat(void *arg)
 {
     struct beater *beater = arg;
     struct loop *loop = beater->fleet->loop;
     struct rpc_options options = {.timeout_ms = CALL_TIMEOUT_MS};
     Muster__NodeReport report = MUSTER__NODE_REPORT__INIT;
-    loop_timer_set(loop, &beater->timer, loop_now_ms(loop) + BEAT_EVERY_MS, beat, beater);
+    do
+        beater->beat_ms += BEAT_EVERY_MS;
+    while (beater->beat_ms <= loop_now_ms(loop));
+    loop_timer_set(loop, &beater->timer, beater->beat_ms, beat, beater);
     if (beater->asking)
         return;
     report.node = beater->name;
@@ -110,8 +116,8 @@ static void announced(void *arg, const struct error *err, const ProtobufCMessage
         beater->fleet->registered++;
         poll(beater);
     }
-    int64_t first_ms = loop_now_ms(loop) + rand_r(&beater->random) % BEAT_EVERY_MS;
-    loop_timer_set(loop, &beater->timer, first_ms, beat, beater);
+    beater->beat_ms = loop_now_ms(loop) + rand_r(&beater->random) % BEAT_EVERY_MS;
+    loop_timer_set(loop, &beater->timer, beater->beat_ms, beat, beater);
 }
 
 static void announce(struct beater *beater)

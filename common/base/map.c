@@ -5,6 +5,8 @@
 
 #include "common/base/error.h"
 
+enum { SEEN_FROM = 64, SEEN_PER_ENTRY = 4 };
+
 /* Keys of a map are numbers and have no name; keys of a strmap are names. */
 struct key {
     uint64_t number;
@@ -85,16 +87,58 @@ static void rebalance(struct map *map, struct map_entry *entry)
     }
 }
 
+/* FNV-1a of a name, the finalizer of MurmurHash3 of a number. */
+static uint64_t hash(struct key key)
+{
+    uint64_t h = key.number;
+    if (key.name) {
+        h = 0xcbf29ce484222325u;
+        for (const char *at = key.name; *at; at++)
+            h = (h ^ (uint8_t)*at) * 0x100000001b3u;
+    }
+    h = (h ^ h >> 33) * 0xff51afd7ed558ccdu;
+    return h ^ h >> 33;
+}
+
+static struct map_entry **seen_slot(const struct map *map, struct key key)
+{
+    return map->seen ? &map->seen[hash(key) & (map->seen_size - 1)] : NULL;
+}
+
+static void seen_drop(struct map *map)
+{
+    free(map->seen);
+    map->seen = NULL;
+    map->seen_size = 0;
+}
+
+/* An empty one is as good as the old one: it fills as keys are looked up. */
+static void seen_grow(struct map *map)
+{
+    size_t size = map->seen_size ? map->seen_size * 2 : (size_t)SEEN_FROM * SEEN_PER_ENTRY;
+    struct map_entry **seen = calloc(size, sizeof(struct map_entry *));
+    if (!seen)
+        return;
+    free(map->seen);
+    map->seen = seen;
+    map->seen_size = size;
+}
+
 static struct map_entry *find(const struct map *map, struct key key)
 {
+    struct map_entry **seen = seen_slot(map, key);
+    if (seen && *seen && compare(key, *seen) == 0)
+        return *seen;
     struct map_entry *entry = map->root;
     while (entry) {
         int order = compare(key, entry);
         if (order == 0)
-            return entry;
+            break;
         entry = order < 0 ? entry->left : entry->right;
     }
-    return NULL;
+    if (entry && seen)
+        *seen = entry;
+    return entry;
 }
 
 static struct map_entry *at_least(const struct map *map, struct key key)
@@ -148,6 +192,11 @@ static int set(struct map *map, struct key key, void *value, void **ret_old)
         *link = entry;
         map->count++;
         rebalance(map, parent);
+        if (map->count >= SEEN_FROM && map->count * SEEN_PER_ENTRY > map->seen_size)
+            seen_grow(map);
+        struct map_entry **seen = seen_slot(map, key);
+        if (seen)
+            *seen = entry;
     }
     if (ret_old)
         *ret_old = old;
@@ -181,8 +230,13 @@ static void *take(struct map *map, struct key key)
     if (!entry)
         return NULL;
     void *value = entry->value;
+    struct map_entry **seen = seen_slot(map, key);
+    if (seen && *seen == entry)
+        *seen = NULL;
     unlink_entry(map, entry);
     map->count--;
+    if (map->count == 0)
+        seen_drop(map);
     free(entry);
     return value;
 }
@@ -205,6 +259,7 @@ void map_fini(struct map *map)
             entry = parent;
         }
     }
+    free(map->seen);
     *map = (struct map){0};
 }
 

@@ -255,17 +255,22 @@ void sp_listener_answer(struct sp_listener *l, uint64_t number, const void *byte
     listener_resume_soon(l);
 }
 
+static struct peer *peer_of(const struct sp_listener *l, uint64_t number)
+{
+    bool now = l->serving && l->serving->number == number;
+    return now ? l->serving : map_get(&l->numbers, number);
+}
+
 void sp_listener_peer_name(const struct sp_listener *l, uint64_t number,
                            char ret[NET_PEER_NAME_MAX])
 {
-    const struct peer *p = map_get(&l->numbers, number);
+    const struct peer *p = peer_of(l, number);
     (void)str_copy(ret, NET_PEER_NAME_MAX, p ? p->name : "");
 }
 
 void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing standing)
 {
-    bool now = l->serving && l->serving->number == number;
-    struct peer *p = now ? l->serving : map_get(&l->numbers, number);
+    struct peer *p = peer_of(l, number);
     l->judges = true;
     if (!p)
         return;
@@ -279,13 +284,13 @@ void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing
 
 int64_t sp_listener_peer_uid(const struct sp_listener *l, uint64_t number)
 {
-    const struct peer *p = map_get(&l->numbers, number);
+    const struct peer *p = peer_of(l, number);
     return p ? p->uid : -1;
 }
 
 void sp_listener_peer_key(const struct sp_listener *l, uint64_t number, char ret[NET_PEER_KEY_MAX])
 {
-    const struct peer *p = map_get(&l->numbers, number);
+    const struct peer *p = peer_of(l, number);
     (void)str_copy(ret, NET_PEER_KEY_MAX, p ? p->key : "");
 }
 

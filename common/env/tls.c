@@ -293,9 +293,12 @@ int tls_handshake(struct tls_session *s, struct error *err)
 
 /* Bytes of the program */
 
-/* GnuTLS says "again" also after a message of its own (a ticket), with more at hand. */
+/* GnuTLS says "again" also after a message of its own (a ticket), with more at hand. It is not
+ * asked where there is nothing to say: that costs as much as a record. */
 int64_t tls_read(struct tls_session *s, void *ret, size_t max)
 {
+    if (s->in.size == s->in_at && gnutls_record_check_pending(s->tls) == 0)
+        return 0;
     for (;;) {
         ssize_t size = gnutls_record_recv(s->tls, ret, max);
         if (size > 0)

@@ -10,12 +10,11 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
-#include "common/base/map.h"
 #include "common/env/clock_os.h"
 #include "common/loop/mailbox.h"
 #include "common/loop/offload.h"
 
-enum { EVENTS_PER_TURN = 256 };
+enum { EVENTS_PER_TURN = 256, WATCHERS_FIRST = 64 };
 
 struct watcher {
     loop_fd_fn fn;
@@ -32,7 +31,8 @@ struct loop {
     uint64_t timer_sequence;
     struct mailbox box;
     struct offload offload;
-    struct map watchers; /* by descriptor */
+    struct watcher *watchers; /* by descriptor; without a callback: it is not watched */
+    int watchers_size;
     uint32_t watch_generation;
     loop_fn turn_end;
     void *turn_end_arg;
@@ -110,9 +110,7 @@ void loop_free(struct loop *loop)
     mailbox_fini(&loop->box);
     heap_fini(&loop->timers);
     heap_fini(&loop->due);
-    for (struct map_entry *e = map_first(&loop->watchers); e; e = map_next(e))
-        free(e->value);
-    map_fini(&loop->watchers);
+    free(loop->watchers);
     if (loop->epoll_fd >= 0)
         close(loop->epoll_fd);
     if (loop->wake_fd >= 0)
@@ -174,16 +172,21 @@ static int64_t next_due_ms(const struct loop *loop)
     return node ? node->key : INT64_MAX;
 }
 
+static bool is_watched(const struct loop *loop, int fd)
+{
+    return fd >= 0 && fd < loop->watchers_size && loop->watchers[fd].fn;
+}
+
 static size_t dispatch(struct loop *loop, const struct epoll_event *events, int count)
 {
     size_t ran = 0;
     for (int i = 0; i < count; i++) {
         int fd = (int)(events[i].data.u64 & UINT32_MAX);
         uint32_t generation = (uint32_t)(events[i].data.u64 >> 32);
-        const struct watcher *watcher = map_get(&loop->watchers, (uint64_t)fd);
-        if (!watcher || watcher->generation != generation)
+        if (!is_watched(loop, fd) || loop->watchers[fd].generation != generation)
             continue; /* unwatched by an earlier callback of this turn */
-        watcher->fn(watcher->arg, fd, events[i].events);
+        struct watcher watcher = loop->watchers[fd]; /* its callback may move them all */
+        watcher.fn(watcher.arg, fd, events[i].events);
         ran += fd != loop->wake_fd;
     }
     return ran;
@@ -285,36 +288,46 @@ void loop_offload(struct loop *loop, loop_fn work, loop_fn done, void *arg)
     loop_post(loop, done, arg);
 }
 
+static int watchers_reserve(struct loop *loop, int fd)
+{
+    int size = loop->watchers_size ? loop->watchers_size : WATCHERS_FIRST;
+    if (fd < loop->watchers_size)
+        return 0;
+    while (size <= fd)
+        size *= 2;
+    struct watcher *more = realloc(loop->watchers, (size_t)size * sizeof(*more));
+    if (!more)
+        return E_RESOURCE_EXHAUSTED;
+    memset(more + loop->watchers_size, 0, (size_t)(size - loop->watchers_size) * sizeof(*more));
+    loop->watchers = more;
+    loop->watchers_size = size;
+    return 0;
+}
+
 int loop_watch(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn fn, void *arg,
                struct error *err)
 {
     if (loop->simulated || fd < 0)
         return error_set(err, E_FAILED_PRECONDITION, "descriptor %d cannot be watched", fd);
-    if (map_get(&loop->watchers, (uint64_t)fd))
+    if (is_watched(loop, fd))
         return error_set(err, E_ALREADY_EXISTS, "descriptor %d is watched already", fd);
-    struct watcher *watcher = malloc(sizeof(*watcher));
-    if (!watcher || map_set(&loop->watchers, (uint64_t)fd, watcher, NULL)) {
-        free(watcher);
+    if (watchers_reserve(loop, fd) != 0)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to watch a descriptor");
-    }
-    *watcher = (struct watcher){fn, arg, ++loop->watch_generation};
+    struct watcher watcher = {fn, arg, ++loop->watch_generation};
     struct epoll_event event = {
         .events = epoll_events,
-        .data.u64 = (uint64_t)watcher->generation << 32 | (uint32_t)fd,
+        .data.u64 = (uint64_t)watcher.generation << 32 | (uint32_t)fd,
     };
-    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0) {
-        int rc = error_errno(err, errno, "cannot watch descriptor %d", fd);
-        free(map_remove(&loop->watchers, (uint64_t)fd));
-        return rc;
-    }
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        return error_errno(err, errno, "cannot watch descriptor %d", fd);
+    loop->watchers[fd] = watcher;
     return 0;
 }
 
 void loop_unwatch(struct loop *loop, int fd)
 {
-    struct watcher *watcher = fd < 0 ? NULL : map_remove(&loop->watchers, (uint64_t)fd);
-    if (!watcher)
+    if (!is_watched(loop, fd))
         return;
+    loop->watchers[fd] = (struct watcher){0};
     epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-    free(watcher);
 }

@@ -136,10 +136,11 @@ void service_free(struct service *service)
 
 /* One call from its start to its answer */
 
-/* 0 is nobody's connection: REST knows itself who hung up. */
+/* Reads end with their caller, orders do not (forget_caller). 0 is nobody's connection: REST knows
+ * itself who hung up. */
 static int remember_caller(struct service *service, struct service_call *call)
 {
-    if (call->peer == 0)
+    if (call->peer == 0 || !call->method->read)
         return 0;
     struct list *calls = map_get(&service->callers, call->peer);
     if (!calls) {
@@ -533,8 +534,7 @@ static void forget_caller(struct service *service, uint64_t peer)
     while (!list_empty(&left)) {
         struct service_call *call = list_first(&left, struct service_call, whose);
         list_remove(&call->whose);
-        if (call->method->read)
-            end(call, &err, NULL);
+        end(call, &err, NULL);
     }
 }
 

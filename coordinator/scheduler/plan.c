@@ -65,7 +65,8 @@ static void give_way(struct look *look, const struct concession *given, int coun
 static void make_room(struct look *look, const struct job *job)
 {
     int count = preempt_try(&look->pass, job);
-    const struct concession *given = look->pass.given + look->pass.given_count - count;
+    const struct concession *given =
+        count > 0 ? look->pass.given + look->pass.given_count - count : NULL;
     struct displaced *copy = altered_find(&look->altered, job);
     if (job == look->job)
         look->ret->makes_room = count > 0;

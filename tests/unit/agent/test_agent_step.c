@@ -459,6 +459,20 @@ Test(agent_step, each_lost_rank_is_reported_once_and_so_many)
     story_end(&s);
 }
 
+Test(agent_step, a_worker_that_lost_peers_of_no_generation_lost_none)
+{
+    struct story s = story_begin();
+    uint32_t rank = 1;
+    desire(&s, &(struct want){.uid = 1, .generation = 1}, 1);
+    EXPECT(s,
+           ABOUT(LOST_PEERS, 1, .request = 5,
+                 .lost_peers = {.generation = 0, .ranks = &rank, .count = 1}),
+           "lost#5");
+    agent_core_check(s.core);
+    cr_expect_eq(worker(&s, 1)->lost_ranks_count, 0);
+    story_end(&s);
+}
+
 Test(agent_step, what_is_told_of_an_older_generation_changes_nothing)
 {
     struct story s = story_begin();
