@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster.h"
 
 struct generation {        /* what one generation of one job holds */
     struct strmap entries; /* key -> struct entry */
@@ -18,10 +20,12 @@ struct entry {
 
 struct notes { /* of one job */
     struct map generations;
+    char tenant[NODE_NAME_MAX + 1];
 };
 
 struct board {
-    struct strmap jobs; /* job id -> struct notes */
+    struct strmap jobs;    /* job id -> struct notes */
+    struct strmap tenants; /* name -> bytes of its jobs, as a pointer-sized number */
 };
 
 int board_new(struct board **ret, struct error *err)
@@ -38,11 +42,28 @@ static void generation_free(struct generation *generation)
     free(generation);
 }
 
-static void notes_forget(struct notes *notes, uint64_t oldest)
+static size_t tenant_bytes(const struct board *board, const char *tenant)
 {
+    return (size_t)(uintptr_t)strmap_get(&board->tenants, tenant);
+}
+
+static int tenant_count(struct board *board, const char *tenant, size_t bytes)
+{
+    return strmap_set(&board->tenants, tenant, (void *)(uintptr_t)bytes, NULL);
+}
+
+static void notes_forget(struct board *board, struct notes *notes, uint64_t oldest)
+{
+    size_t bytes = tenant_bytes(board, notes->tenant), before = bytes;
     for (struct map_entry *e = map_first(&notes->generations); e && e->key < oldest;
-         e = map_first(&notes->generations))
+         e = map_first(&notes->generations)) {
+        bytes -= ((struct generation *)e->value)->bytes;
         generation_free(map_remove(&notes->generations, e->key));
+    }
+    if (bytes == 0)
+        strmap_remove(&board->tenants, notes->tenant);
+    else if (bytes != before)
+        (void)tenant_count(board, notes->tenant, bytes); /* it is there: no memory is needed */
 }
 
 void board_forget(struct board *board, const char *job, uint64_t oldest)
@@ -50,7 +71,7 @@ void board_forget(struct board *board, const char *job, uint64_t oldest)
     struct notes *notes = strmap_get(&board->jobs, job);
     if (!notes)
         return;
-    notes_forget(notes, oldest);
+    notes_forget(board, notes, oldest);
     if (notes->generations.count == 0) {
         strmap_remove(&board->jobs, job);
         free(notes);
@@ -63,10 +84,11 @@ void board_free(struct board *board)
         return;
     for (struct map_entry *e = strmap_first(&board->jobs); e; e = map_next(e)) {
         struct notes *notes = e->value;
-        notes_forget(notes, UINT64_MAX);
+        notes_forget(board, notes, UINT64_MAX);
         free(notes);
     }
     strmap_fini(&board->jobs);
+    strmap_fini(&board->tenants);
     free(board);
 }
 
@@ -85,6 +107,7 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
             free(notes);
             return NULL;
         }
+        (void)str_copy(notes->tenant, sizeof notes->tenant, place->tenant);
     }
     struct generation *generation = map_get(&notes->generations, place->generation);
     if (!generation) {
@@ -95,6 +118,27 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
         }
     }
     return generation;
+}
+
+/* What an entry holds of memory, also one of few bytes. */
+static size_t entry_bytes(size_t key_size, size_t value_size)
+{
+    return BOARD_ENTRY_BYTES + key_size + value_size;
+}
+
+static size_t held_bytes(const struct board *board, const struct board_place *place)
+{
+    const struct generation *generation = find(board, place);
+    const struct entry *old = generation ? strmap_get(&generation->entries, place->key) : NULL;
+    return old ? entry_bytes(strlen(place->key), old->size) : 0;
+}
+
+bool board_has_room(const struct board *board, const struct board_place *place,
+                    const struct board_value *value)
+{
+    return tenant_bytes(board, place->tenant) - held_bytes(board, place) +
+               entry_bytes(strlen(place->key), value->size) <=
+           MAX_TENANT_BOARD_BYTES;
 }
 
 int board_set(struct board *board, const struct board_place *place, const struct board_value *value,
@@ -110,12 +154,18 @@ int board_set(struct board *board, const struct board_place *place, const struct
     if (!generation)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     struct entry *old = strmap_get(&generation->entries, place->key);
-    size_t before = old ? key_size + old->size : 0, after = key_size + value->size;
+    size_t before = held_bytes(board, place), after = entry_bytes(key_size, value->size);
     if (generation->bytes - before + after > BOARD_JOB_MAX_BYTES)
         return error_set(err, E_RESOURCE_EXHAUSTED, "board: more than %d bytes in one generation",
                          BOARD_JOB_MAX_BYTES);
     struct entry *entry = malloc(sizeof *entry + value->size);
-    if (!entry || strmap_set(&generation->entries, place->key, entry, NULL) < 0) {
+    size_t all = tenant_bytes(board, place->tenant) - before + after;
+    if (!entry || tenant_count(board, place->tenant, all) < 0) {
+        free(entry);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    if (strmap_set(&generation->entries, place->key, entry, NULL) < 0) {
+        (void)tenant_count(board, place->tenant, all + before - after);
         free(entry);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     }

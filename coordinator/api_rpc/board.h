@@ -14,7 +14,8 @@
 enum {
     BOARD_KEY_MAX = 256,
     BOARD_VALUE_MAX_BYTES = 64 << 10,
-    BOARD_JOB_MAX_BYTES = 16 << 20, /* of one generation, keys and values */
+    BOARD_ENTRY_BYTES = 128,        /* what an entry counts beside its key and value */
+    BOARD_JOB_MAX_BYTES = 16 << 20, /* of one generation */
 };
 
 struct board;
@@ -25,13 +26,17 @@ struct board_value {
 };
 
 struct board_place {
-    const char *job;
+    const char *tenant, *job; /* whose job it is */
     uint64_t generation;
     const char *key;
 };
 
 int board_new(struct board **ret, struct error *err);
 void board_free(struct board *board);
+
+/* Its tenant's boards hold at most MAX_TENANT_BOARD_BYTES with this one: ask before board_set. */
+bool board_has_room(const struct board *board, const struct board_place *place,
+                    const struct board_value *value);
 
 /* Replaces. E_INVALID_ARGUMENT, E_RESOURCE_EXHAUSTED. */
 int board_set(struct board *board, const struct board_place *place, const struct board_value *value,

@@ -328,7 +328,11 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
         .job = message->job, .generation = message->generation, .key = message->key};
     struct board_value value = {.data = message->value.data, .size = message->value.len};
     int rc = may_use_board(call, message, &err);
-    if (rc == 0 && message->set) {
+    if (rc == 0)
+        place.tenant = cluster_job(service_cluster(service), message->job)->spec->tenant;
+    if (rc == 0 && message->set && !board_has_room(service->board, &place, &value)) {
+        rc = budget_refuse(&service->budgets, LIMIT_TENANT_BOARD_BYTES, &err);
+    } else if (rc == 0 && message->set) {
         rc = board_set(service->board, &place, &value, &err);
         if (rc == 0)
             service_wake(service, key);

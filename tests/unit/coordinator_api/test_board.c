@@ -2,19 +2,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "coordinator/api_rpc/board.h"
 
 static int set(struct board *board, uint64_t generation, const char *key, size_t size)
 {
     static char data[BOARD_VALUE_MAX_BYTES + 1];
-    struct board_place place = {.job = "j1", .generation = generation, .key = key};
+    struct board_place place = {.tenant = "red", .job = "j1", .generation = generation, .key = key};
     struct board_value value = {.data = data, .size = size};
     return board_set(board, &place, &value, NULL);
 }
 
 static bool has(struct board *board, uint64_t generation, const char *key)
 {
-    struct board_place place = {.job = "j1", .generation = generation, .key = key};
+    struct board_place place = {.tenant = "red", .job = "j1", .generation = generation, .key = key};
     struct board_value value;
     return board_get(board, &place, &value);
 }
@@ -54,5 +55,34 @@ Test(board, has_limits)
     cr_assert_leq(count, BOARD_JOB_MAX_BYTES / BOARD_VALUE_MAX_BYTES + 1);
     cr_assert_eq(set(board, 1, "key-0", BOARD_VALUE_MAX_BYTES), 0, "replacing takes no more room");
     cr_assert_eq(set(board, 2, "key-0", 10), 0);
+    board_free(board);
+}
+
+Test(board, a_tenants_boards_have_a_sum)
+{
+    struct board *board;
+    static char data[BOARD_VALUE_MAX_BYTES];
+    struct board_value value = {.data = data, .size = sizeof data};
+    char job[16], key[16];
+    int count = 0;
+    cr_assert_eq(board_new(&board, NULL), 0);
+    for (int i = 0; i < 10; i++)
+        for (int j = 0; j < 250; j++) {
+            (void)snprintf(job, sizeof job, "j%d", i);
+            (void)snprintf(key, sizeof key, "key-%d", j);
+            struct board_place place = {.tenant = "red", .job = job, .generation = 1, .key = key};
+            if (!board_has_room(board, &place, &value))
+                continue;
+            cr_assert_eq(board_set(board, &place, &value, NULL), 0);
+            count++;
+        }
+    cr_assert_eq(count, MAX_TENANT_BOARD_BYTES / (BOARD_VALUE_MAX_BYTES + BOARD_ENTRY_BYTES + 5));
+    struct board_place old = {.tenant = "red", .job = "j0", .generation = 1, .key = "key-0"};
+    struct board_place other = {.tenant = "blue", .job = "j11", .generation = 1, .key = "key-0"};
+    cr_expect(board_has_room(board, &old, &value), "replacing takes no more room");
+    cr_expect(board_has_room(board, &other, &value));
+    board_forget(board, "j0", UINT64_MAX);
+    old.job = "j12";
+    cr_expect(board_has_room(board, &old, &value));
     board_free(board);
 }
