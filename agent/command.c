@@ -204,9 +204,10 @@ static int make_dirs(const char *path, mode_t last_mode, struct error *err)
             return error_errno(err, errno, "folder %s", part);
         *slash = '/';
     }
-    if ((mkdir(path, last_mode) && errno != EEXIST) || chmod(path, last_mode))
+    if (mkdir(path, last_mode) && errno != EEXIST)
         return error_errno(err, errno, "folder %s", path);
-    return 0;
+    int rc = paths_check_folder(path, err);
+    return !rc && chmod(path, last_mode) ? error_errno(err, errno, "folder %s", path) : rc;
 }
 
 /* Two agents on one folder would each end the other's idea of what runs. */

@@ -33,11 +33,15 @@ int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err)
     return at ? 0 : error_set(err, E_INVALID_ARGUMENT, "this host has no usable name: give --name");
 }
 
+/* It may be in /tmp, where others can be first: no link, and ours. */
 static int make_dir(const char *path, mode_t mode, struct error *err)
 {
-    if ((mkdir(path, mode) && errno != EEXIST) || chmod(path, mode))
+    struct stat folder;
+    if (mkdir(path, mode) && errno != EEXIST)
         return error_errno(err, errno, "folder %s", path);
-    return 0;
+    if (lstat(path, &folder) || !S_ISDIR(folder.st_mode) || folder.st_uid != geteuid())
+        return error_set(err, E_FAILED_PRECONDITION, "%s is not a folder of this user's", path);
+    return chmod(path, mode) ? error_errno(err, errno, "folder %s", path) : 0;
 }
 
 int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, struct error *err)

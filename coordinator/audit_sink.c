@@ -14,7 +14,8 @@ enum { LINE_MAX_BYTES = 8192, FILE_MODE = 0600 };
 
 static int open_file(struct audit_sink *sink, struct error *err)
 {
-    sink->fd = open(sink->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
+    sink->fd = open(sink->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                    FILE_MODE);
     return sink->fd < 0 ? error_errno(err, errno, "audit file %s", sink->path) : 0;
 }
 

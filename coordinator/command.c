@@ -181,7 +181,9 @@ static int find_data(struct program *program, const struct args *args, struct er
     if (rc == 0 && !given)
         rc = paths_join(program->data, sizeof program->data, base, "coordinator", err);
     struct disk *disk = &program->env.disk;
-    return rc < 0 ? rc : disk->make_dirs(disk->self, program->data, FOLDER_MODE, err);
+    if (rc == 0)
+        rc = disk->make_dirs(disk->self, program->data, FOLDER_MODE, err);
+    return rc < 0 ? rc : paths_check_folder(program->data, err);
 }
 
 static int read_address(struct program *program, const char *name, char *ret, size_t size)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
@@ -45,6 +46,31 @@ int paths_runtime_dir(char *ret, size_t size, struct error *err)
     int rc = base ? str_printf(ret, size, "%s/muster", base)
                   : str_printf(ret, size, "/tmp/muster-%u", (unsigned)getuid());
     return rc ? too_long(err, "XDG_RUNTIME_DIR") : 0;
+}
+
+static bool trusted(uid_t owner)
+{
+    return owner == 0 || owner == geteuid();
+}
+
+int paths_check_folder(const char *path, struct error *err)
+{
+    struct stat link, folder;
+    if (lstat(path, &link) || stat(path, &folder))
+        return error_errno(err, errno, "folder %s", path);
+    uid_t owner = trusted(link.st_uid) ? folder.st_uid : link.st_uid;
+    if (!S_ISDIR(folder.st_mode))
+        return error_set(err, E_FAILED_PRECONDITION, "%s is no folder", path);
+    if (!trusted(owner))
+        error_set(err, E_FAILED_PRECONDITION,
+                  "folder %s belongs to uid %u, who could exchange what is in it", path,
+                  (unsigned)owner);
+    else if (folder.st_mode & S_IWOTH)
+        error_set(err, E_FAILED_PRECONDITION, "everybody may write in folder %s", path);
+    else
+        return 0;
+    error_hint(err, "name one that is yours: keys and tokens are kept there");
+    return E_FAILED_PRECONDITION;
 }
 
 int paths_join(char *ret, size_t size, const char *dir, const char *name, struct error *err)

@@ -16,6 +16,11 @@ int paths_config_dir(char *ret, size_t size, struct error *err);
 int paths_data_dir(char *ret, size_t size, struct error *err);
 int paths_runtime_dir(char *ret, size_t size, struct error *err);
 
+/* E_FAILED_PRECONDITION where what lies in the folder may be another user's doing: it, or the link
+ * that leads to it, belongs to somebody else than this user and root, or everybody may write in it.
+ */
+int paths_check_folder(const char *path, struct error *err);
+
 /* `dir`/`name`; E_OUT_OF_RANGE if it does not fit. */
 int paths_join(char *ret, size_t size, const char *dir, const char *name, struct error *err);
 

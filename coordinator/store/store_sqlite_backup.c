@@ -217,6 +217,9 @@ static int copy_all(sqlite3 *from, sqlite3 *to, struct error *err)
 static int copy_checked(const char *backup, const char *partial, struct error *err)
 {
     sqlite3 *from = NULL, *to = NULL;
+    int regular = store_sqlite_check_file(backup, err);
+    if (regular < 0)
+        return regular;
     int opened = sqlite3_open_v2(backup, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     int rc = opened == SQLITE_OK ? store_sqlite_check(from, err)
                                  : store_sqlite_error(from, opened, "open", err);

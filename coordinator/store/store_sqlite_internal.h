@@ -127,6 +127,9 @@ struct store_sqlite {
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
+/* A regular file: SQLite waits for the other end of a FIFO. */
+int store_sqlite_check_file(const char *path, struct error *err);
+
 /* DATA/muster.db at today's schema. *ret may be set on failure too: the caller closes it. */
 int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *err);
 

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -161,8 +162,19 @@ static int check_readable(sqlite3 *db, struct error *err)
     return rc;
 }
 
+int store_sqlite_check_file(const char *path, struct error *err)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return error_errno(err, errno, "%s", path);
+    return S_ISREG(st.st_mode) ? 0 : error_set(err, E_INVALID_ARGUMENT, "%s is no file", path);
+}
+
 int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err)
 {
+    int regular = store_sqlite_check_file(path, err);
+    if (regular < 0)
+        return regular;
     int opened = sqlite3_open_v2(path, ret, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
     int rc = opened == SQLITE_OK ? check_readable(*ret, err)
                                  : store_sqlite_error(*ret, opened, "open", err);

@@ -227,6 +227,9 @@ static int open_from(const char *path, sqlite3 **ret, struct error *err)
     int rc = file_of(path, file, err);
     if (rc < 0)
         return rc;
+    rc = store_sqlite_check_file(file, err);
+    if (rc < 0)
+        return rc;
     if (access(file, R_OK) < 0)
         return error_errno(err, errno, "%s", file);
     int opened = sqlite3_open_v2(file, ret, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
