@@ -83,7 +83,10 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     alone = wait_for("the survivor to go on", 15, lambda: (lambda j: j if int(j["world"]) == 1 and j["state"] == "running" and int(j["recoveries"]) == 1 else None)(cluster.job(job)))
     assert int(alone["workers"][0]["pid"]) == survivor_pid
     reach(cluster, job, int(alone["step"]) + 100)
+    os.kill(survivor_pid, signal.SIGSTOP)  # or it may be at its end before another node is there
     cluster.start_agent(victim)
+    wait_for("a worker on the new node", 20, lambda: cluster.worker_processes(victim))
+    os.kill(survivor_pid, signal.SIGCONT)
     grown = wait_for("two nodes again", 20, lambda: (lambda j: j if int(j["world"]) == 2 and j["state"] == "running" else None)(cluster.job(job)))
     assert survivor_pid in [int(w["pid"]) for w in grown["workers"]]
     ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
@@ -97,7 +100,7 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
 
 def test_a_rank_that_hangs_is_named_while_the_others_wait(make_cluster, text):
     cluster = make_cluster(nodes=3, slots=1)
-    job = cluster.submit("-N", "3", "--", *gpt(text, 1500, *SLOWER))
+    job = cluster.submit("-N", "3", "--", *gpt(text, 1000000, *SLOWER))
     before = reach(cluster, job, 20)
     assert before["reason"]["kind"] == "all_joined"
     victim = next(w for w in before["workers"] if int(w.get("rank") or 0) == 2)

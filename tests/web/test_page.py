@@ -6,6 +6,8 @@ import signal
 import time
 from urllib.parse import quote
 
+from localcluster import HANG_SECONDS
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -13,13 +15,14 @@ from selenium.webdriver.support.ui import WebDriverWait
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-def wait(browser, probe, seconds=20):
-    return WebDriverWait(browser, seconds, poll_frequency=0.1).until(probe)
+def wait(browser, probe):
+    """The limit is that of a hang. What the page draws anew meanwhile is looked for again."""
+    return WebDriverWait(browser, HANG_SECONDS, poll_frequency=0.1, ignored_exceptions=[StaleElementReferenceException]).until(probe)
 
 
-def text_of(browser, what, seconds=20):
+def text_of(browser, what):
     """Waits until the page's text holds `what`."""
-    return wait(browser, lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t, seconds)
+    return wait(browser, lambda b: what in (t := b.find_element(By.TAG_NAME, "body").text) and t)
 
 
 def find(browser, css):
@@ -160,7 +163,7 @@ def test_a_live_loss_chart_timeline_and_ledger(browser, cluster):
     sign_in(browser, cluster)
     show(browser, cluster, f"/jobs/{job}")
     data = "const c = Chart.getChart(document.querySelector('canvas')); return c && c.data.datasets[%d].data%s"
-    wait(browser, lambda b: b.execute_script(data % (0, ".length")) > 10, 30)
+    wait(browser, lambda b: b.execute_script(data % (0, ".length")) > 10)
     points = browser.execute_script(data % (0, ""))
     assert [p["x"] for p in points] == sorted({p["x"] for p in points})
     smooth = browser.execute_script(data % (2, ""))
@@ -218,7 +221,7 @@ def test_a_gang_that_stands_still_says_who_is_late(browser, cluster):
     try:
         sign_in(browser, cluster)
         show(browser, cluster, f"/jobs/{job}")
-        text_of(browser, "has not entered", 40)
+        text_of(browser, "has not entered")
         late = find(browser, "tr.late")
         assert "others wait for it" in late.text
         shot(browser, "hang")
@@ -352,10 +355,10 @@ def test_a_page_without_answers_says_since_when(browser, cluster):
     sign_in(browser, cluster)
     text_of(browser, "slots in use")
     cluster.kill_coordinator()
-    text_of(browser, "What you see is from", 30)
+    text_of(browser, "What you see is from")
     shot(browser, "stale")
     cluster.start_coordinator()
-    wait(browser, lambda b: b.find_element(By.ID, "link").text.endswith("live"), 30)
+    wait(browser, lambda b: b.find_element(By.ID, "link").text.endswith("live"))
 
 
 REQUESTS = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/overview?')).length"
@@ -367,29 +370,37 @@ def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
     show(browser, cluster, "/")
     text_of(browser, "slots in use")
     wait(browser, lambda b: b.find_element(By.ID, "link").get_attribute("title") == "Changes are shown as they happen")
+    # The page's clock stands still: what it asks for now, it has heard of.
+    browser.execute_script("const now = Date.now(); Date.now = () => now; window.ticks = 0; setInterval(() => ticks++, 1000);")
     before = browser.execute_script(REQUESTS)
-    time.sleep(6)
+    wait(browser, lambda b: b.execute_script("return ticks") >= 6)
     assert browser.execute_script(REQUESTS) - before <= 4, "asked by the clock though the stream is open"
-    # A change is heard of though the clock stands still.
-    browser.execute_script("const now = Date.now(); Date.now = () => now;")
     job = cluster.submit("--name", "heard-of", "--", "sleep", "60")
-    text_of(browser, job, seconds=10)
+    text_of(browser, job)
     cluster.muster("cancel", job, check=True)
     assert not errors(browser)
 
 
 def test_without_a_stream_it_asks_every_second(browser, cluster):
     errors(browser)
-    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": "delete window.TextDecoderStream;"})["identifier"]
+    # The page's timers that repeat are the test's: it sees how often they would fire, and fires them.
+    source = "delete window.TextDecoderStream; window.timers = []; window.setInterval = (fire, every) => timers.push({ fire, every });"
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})["identifier"]
     try:
+        browser.get("about:blank")
         sign_in(browser, cluster)
         show(browser, cluster, "/")
         text_of(browser, "slots in use")
         assert browser.find_element(By.ID, "link").get_attribute("title") == "Asks for changes every second"
+        assert 1000 in browser.execute_script("return timers.map((timer) => timer.every)")
+        fire = "for (const timer of timers) if (timer.every === 1000) timer.fire();"
+        for _ in range(4):
+            before = browser.execute_script(REQUESTS)
+            browser.execute_script(fire)
+            wait(browser, lambda b: b.execute_script(REQUESTS) == before + 1)
         job = cluster.submit("--name", "polled", "--", "/bin/true")
-        text_of(browser, job, seconds=10)
-        before = browser.execute_script(REQUESTS)
-        wait(browser, lambda b: b.execute_script(REQUESTS) >= before + 4, seconds=6)  # every two seconds would be 3
+        browser.execute_script(fire)
+        text_of(browser, job)
         assert not errors(browser)
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
