@@ -51,6 +51,7 @@ struct run_launch {       /* launch.json: struct launch and the choices of the n
     const char *work;     /* absolute; the worker's own folder */
     const char *token;    /* absolute; the file with its token, "" = none */
     struct cgroup_home home;
+    struct launch_gpus job_gpus; /* that the job has on this node: what it may open */
 };
 
 struct run_process { /* names a process on this machine, also after a reboot */
@@ -63,6 +64,7 @@ struct run_worker { /* worker.json */
     struct run_process process;
     char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
     char cgroup_pids[RUNDIR_PATH_MAX];           /* as struct cgroup's */
+    char cgroup_devices[RUNDIR_PATH_MAX];        /* the same */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
     int start_code;                              /* with start_error */
 };

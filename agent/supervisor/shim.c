@@ -172,7 +172,6 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
     int rc = open_output(shim, ends, err);
     if (rc)
         return rc;
-    int procs_fd = cgroup_procs_fd(&shim->cgroup), pids_fd = cgroup_pids_fd(&shim->cgroup);
     struct proc_fd fds[] = {{ends[OUTPUT_STDOUT], 1}, {ends[OUTPUT_STDERR], 2}};
     struct proc_spawn how = {
         .path = launch->argv[0],
@@ -189,10 +188,9 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         .gid = user ? user->gid : 0,
         .groups = user ? user->groups : NULL,
         .group_count = user ? (size_t)user->groups_count : 0,
-        .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
-        .cgroup_pids_fd = pids_fd > 0 ? pids_fd : 0,
         .oom_score_min = WORKER_OOM_SCORE,
     };
+    cgroup_enter_fds(&shim->cgroup, how.cgroup_fds);
     cpu_set_t own;
     bool pinned = pin(launch->cores, &own);
     rc = proc_spawn(&how, ret, err);
@@ -202,10 +200,7 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);
     close(ends[OUTPUT_STDERR]);
-    if (procs_fd >= 0)
-        close(procs_fd);
-    if (pids_fd >= 0)
-        close(pids_fd);
+    cgroup_close_fds(how.cgroup_fds);
     return rc;
 }
 
@@ -220,7 +215,7 @@ static int start(struct shim *shim, struct error *err)
         rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
                         (unsigned long long)launch->key.uid, (int)getpid());
     if (!rc) {
-        struct cgroup_limits limits = {launch->memory_bytes, launch->processes};
+        struct cgroup_limits limits = {launch->memory_bytes, launch->processes, shim->run.job_gpus};
         cgroup_create(&shim->run.home, name, &limits, &shim->cgroup);
         if (shim->cgroup.why[0])
             dprintf(STDERR_FILENO, "%s\n", shim->cgroup.why);
@@ -238,6 +233,7 @@ static int start(struct shim *shim, struct error *err)
     record.process.pid = proc.pid;
     (void)str_copy(record.cgroup, sizeof(record.cgroup), shim->cgroup.path);
     (void)str_copy(record.cgroup_pids, sizeof(record.cgroup_pids), shim->cgroup.pids);
+    (void)str_copy(record.cgroup_devices, sizeof(record.cgroup_devices), shim->cgroup.devices);
     proc_close(&proc);
     return rundir_write_worker(&shim->dir, &record, err);
 }
