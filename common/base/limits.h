@@ -8,6 +8,8 @@
 
 #include "common/base/error.h"
 
+#define STEP_MAX 9007199254740991ULL /* of training; 2^53 - 1, exact in JSON and on the page */
+
 /* One X per limit: enum word, number, name in /metrics, what is counted, what to do. */
 #define LIMITS(X)                                                                                  \
     X(STRANGER_CALL_BYTES, 1024, stranger_call_bytes, "bytes of a call that needs no token",       \

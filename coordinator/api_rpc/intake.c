@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "common/base/str.h"
 #include "common/rpc/spec.h"
 #include "common/rpc/training.h"
@@ -337,6 +338,12 @@ static const struct collective_wait *intake_wait(const Muster__Wait *from, struc
     return ret;
 }
 
+/* Agents refuse a step beyond it; one of an older version does not. */
+static uint64_t possible_step(uint64_t step)
+{
+    return step < STEP_MAX ? step : STEP_MAX;
+}
+
 static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
                          struct worker_report *ret, struct error *err)
 {
@@ -350,8 +357,8 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         .pid = from->pid,
         .generation = from->generation,
         .joining = from->joining,
-        .step = from->step,
-        .total_steps = from->total_steps,
+        .step = possible_step(from->step),
+        .total_steps = possible_step(from->total_steps),
         .broken = from->broken,
         .endpoint = from->endpoint,
         .aware = from->aware,
@@ -422,7 +429,7 @@ int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret,
         return error_set(err, E_INVALID_ARGUMENT, "checkpoint: missing");
     if (!*message->path || str_copy(ret->path, sizeof ret->path, message->path) < 0)
         return too_much("checkpoint.path", "empty or too long", err);
-    if (message->size_bytes > INT64_MAX || message->world > INT32_MAX)
+    if (message->size_bytes > INT64_MAX || message->world > INT32_MAX || message->step > STEP_MAX)
         return too_much("checkpoint", "out of range", err);
     ret->step = message->step;
     ret->generation = message->generation;

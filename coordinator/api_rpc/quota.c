@@ -5,8 +5,8 @@
 
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/api_rpc/folders.h"
 #include "coordinator/api_rpc/service_internal.h"
-#include "coordinator/model/folder.h"
 
 enum { MINUTE_MS = 60000 };
 
@@ -140,52 +140,6 @@ static int check_cluster(const struct cluster *cluster, struct error *err)
     return E_RESOURCE_EXHAUSTED;
 }
 
-static bool below_any(const char *path, const struct store_tenant *tenant)
-{
-    char prefixes[STORE_PREFIXES_MAX + 1], *at = prefixes, *prefix;
-    (void)str_copy(prefixes, sizeof prefixes, tenant->checkpoint_prefixes);
-    while ((prefix = strsep(&at, "\n")))
-        if (*prefix && folder_below(path, prefix))
-            return true;
-    return false;
-}
-
-static int not_its_folder(const char *path, const char *whose, const char *hint, struct error *err)
-{
-    error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", path, whose);
-    error_field(err, "checkpoint.dir");
-    error_hint(err, "%s", hint);
-    return E_PERMISSION_DENIED;
-}
-
-/* A folder belongs to the tenant below whose prefixes it is; where nobody has it by prefix, to the
- * tenant of the newest job that is remembered in it. */
-static int check_folder(struct service *service, const struct store_tenant *tenant,
-                        const struct spec *spec, struct error *err)
-{
-    static const char choose[] = "choose a folder of this tenant's; `muster tenant show` tells its "
-                                 "prefixes";
-    char path[2048];
-    const char *dir = spec->checkpoint_dir;
-    if (!dir[0] || (dir[0] != '/' && spec->workdir[0] != '/') ||
-        folder_clean(spec->workdir, dir, path, sizeof path) < 0)
-        return 0;
-    if (below_any(path, tenant))
-        return 0;
-    if (tenant->checkpoint_prefixes[0])
-        return not_its_folder(path, "is below none of its tenant's checkpoint prefixes", choose,
-                              err);
-    for (const struct store_tenant *other = access_first_tenant(service->access); other;
-         other = access_next_tenant(service->access, other))
-        if (other != tenant && below_any(path, other))
-            return not_its_folder(path, "belongs to another tenant", choose, err);
-    const struct job *newest = cluster_first_in_folder(service_cluster(service), spec);
-    if (newest && strcmp(newest->spec->tenant, spec->tenant) != 0)
-        return not_its_folder(path, "another tenant's job keeps its checkpoints there", choose,
-                              err);
-    return 0;
-}
-
 int quota_allows_job(struct service_call *call, const struct spec *spec, struct error *err)
 {
     struct service *service = call->service;
@@ -196,7 +150,7 @@ int quota_allows_job(struct service_call *call, const struct spec *spec, struct 
     if (rc == 0)
         rc = check_priority(tenant, spec, err);
     if (rc == 0)
-        rc = check_folder(service, tenant, spec, err);
+        rc = folders_allow_job(service, tenant, spec, err);
     if (rc == 0)
         rc = over(service, tenant, QUOTA_WAITING_JOBS, 1, err);
     if (rc == 0)
