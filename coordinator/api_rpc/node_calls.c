@@ -174,8 +174,8 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
 static int keep_samples(struct service *service, const struct job *job,
                         const struct metric_sample *samples, int count, struct error *err)
 {
-    int rc = metrics_append(service->metrics, job->id, samples, count,
-                            quota_metrics_of(service, job), err);
+    struct metrics_job of = quota_metrics_of(service, job);
+    int rc = metrics_append(service->metrics, &of, samples, count, err);
     if (rc == 0)
         kept_set(service->kept, job->spec->tenant, job->id, -1,
                  metrics_size(service->metrics, job->id));

@@ -86,6 +86,8 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
         return kept_output(service->kept, tenant->name);
     case QUOTA_METRICS_BYTES:
         return kept_metrics(service->kept, tenant->name);
+    case QUOTA_METRICS_MEMORY_BYTES:
+        return metrics_memory(service->metrics, tenant->name);
     case QUOTA_TOKENS:
         return good_tokens(service, tenant->name);
     case QUOTA_PRIORITY:
@@ -180,13 +182,17 @@ int64_t quota_output_of(struct service *service, const struct job *job)
                               kept_output_of(service->kept, job->id));
 }
 
-int64_t quota_metrics_of(struct service *service, const struct job *job)
+struct metrics_job quota_metrics_of(struct service *service, const struct job *job)
 {
     const struct store_tenant *tenant = access_tenant(service->access, job->spec->tenant);
-    return !tenant ? 0
-                   : left_for(quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES),
+    struct metrics_job ret = {.id = job->id, .tenant = job->spec->tenant};
+    if (!tenant)
+        return ret;
+    ret.file_bytes = left_for(quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES),
                               kept_metrics(service->kept, tenant->name),
                               kept_metrics_of(service->kept, job->id));
+    ret.memory_bytes = quota_limit(&tenant->quotas, QUOTA_METRICS_MEMORY_BYTES);
+    return ret;
 }
 
 int quota_allows_token(struct service *service, const char *tenant, struct error *err)

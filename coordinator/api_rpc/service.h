@@ -169,6 +169,7 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
 struct service_stats {
     uint64_t calls, failures, events_recorded;
     uint32_t open, waiting;
+    uint64_t metrics_memory_bytes;
     uint64_t shared;         /* answers of REST that a call before gave; filled by it */
     const uint64_t *refused; /* [LIMIT_COUNT]: calls that a limit turned away */
 };
