@@ -110,7 +110,7 @@ def test_jobs_that_never_started_are_forgotten_first(make_cluster):
     cluster = make_cluster(nodes=1)
     ran = cluster.submit("--", "/bin/true")
     cluster.wait_state(ran, "succeeded")
-    cluster.submit("--slots", "1", "--", "/bin/sleep", "60")
+    cluster.submit("--slots", "1", "--", "/bin/sleep", "3600")
     waiting = [cluster.submit("--", "/bin/true") for _ in range(30)]
     for job in waiting:
         cluster.muster("cancel", job, check=True)
