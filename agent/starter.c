@@ -53,6 +53,8 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                             .rank = a->rank,
                             .argv = a->command,
                             .token = a->token,
+                            .secrets = a->secrets,
+                            .secrets_count = a->secrets_count,
                             .workdir = a->workdir,
                             /* One that says none may still not take the machine's own. */
                             .memory_bytes =
@@ -63,6 +65,8 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                             .master_addr = a->master_addr,
                             .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
     int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
+    if (!rc && a->secrets_error[0])
+        rc = error_set(err, a->secrets_later ? E_UNAVAILABLE : E_NOT_FOUND, "%s", a->secrets_error);
     if (!rc && starter->users)
         rc = users_find(starter->users, a->tenant, &arena, &launch.user, err);
     facts.user = launch.user;

@@ -411,14 +411,14 @@ static int start_run(struct run *run, const struct launch *launch, struct error 
 {
     struct launcher_shim *shims = run->owner;
     struct arena arena = {0};
-    char work[RUNDIR_PATH_MAX], token[RUNDIR_PATH_MAX];
+    char work[RUNDIR_PATH_MAX];
     struct run_launch record = {.launch = *launch, .work = work, .home = shims->home};
     run->gpus = launch->gpus;
     run_gpus_of(shims->runs, run, run->key.job, &record.job_gpus);
     run->in_cgroup = run->in_mounts = record.job_gpus;
     int rc = workplace_work(&shims->place, &run->key, work, err);
     if (!rc)
-        rc = workplace_token(&record, token, &arena, err);
+        rc = workplace_private(&record, &arena, err);
     if (!rc) {
         run_mark(run, &record.launch);
         rc = rundir_create(&run->dir, &record, err);

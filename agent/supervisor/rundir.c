@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/supervisor/private_file.h"
 #include "agent/supervisor/record.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
-#include "common/env/proc.h"
 
 enum {
     FILE_MODE = 0600, /* tokens, and what a tenant's program wrote */
@@ -146,23 +146,6 @@ static void put_gpus(struct record *w, const char *key, const struct launch_gpus
     record_put(w, key, list);
 }
 
-/* In a folder that only the agent writes to. */
-static int write_token(const struct run_launch *how, struct error *err)
-{
-    const struct launch *launch = &how->launch;
-    const struct launch_user *user = launch->user;
-    size_t size = strlen(launch->token);
-    (void)unlink(how->token);
-    int fd = open(how->token, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", how->token);
-    bool fine = write(fd, launch->token, size) == (ssize_t)size && fchmod(fd, 0400) == 0 &&
-                (!user || fchown(fd, user->uid, user->gid) == 0);
-    int problem = errno;
-    close(fd);
-    return fine ? 0 : error_errno(err, problem, "%s", how->token);
-}
-
 static void put_user(struct record *w, const struct launch_user *user)
 {
     struct tree *list = tree_list(&w->arena);
@@ -174,6 +157,15 @@ static void put_user(struct record *w, const struct launch_user *user)
     record_put_number(w, "user", user->uid);
     record_put_number(w, "group", user->gid);
     record_put(w, "groups", list);
+}
+
+static void put_secret_names(struct record *w, const struct run_launch *how)
+{
+    struct tree *names = tree_list(&w->arena);
+    record_put_text(w, "secrets", how->secrets ? how->secrets : "");
+    for (int i = 0; i < how->launch.secrets_count && names && !w->rc; i++)
+        w->rc = tree_list_add(names, tree_string(&w->arena, how->launch.secrets[i].name));
+    record_put(w, "secret_names", names);
 }
 
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err)
@@ -188,7 +180,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     const struct launch_user *user = launch->user;
     if (mkdir(how->work, DIRECTORY_MODE) || (user && lchown(how->work, user->uid, user->gid)))
         return error_errno(err, errno, "folder %s", how->work);
-    rc = how->token && how->token[0] ? write_token(how, err) : 0;
+    rc = private_files_write(how, err);
     if (rc)
         return rc;
     struct record w;
@@ -202,6 +194,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     record_put_text(&w, "workdir", launch->workdir);
     record_put_text(&w, "work", how->work);
     record_put_text(&w, "token", launch->token ? launch->token : "");
+    put_secret_names(&w, how);
     record_put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
     record_put_number(&w, "processes", launch->processes);
     record_put_text(&w, "cores", launch->cores ? launch->cores : "");
@@ -258,6 +251,25 @@ static int get_user(const struct tree *map, struct arena *arena, const struct la
     return 0;
 }
 
+static int get_secret_names(const struct tree *map, struct arena *arena, struct run_launch *ret)
+{
+    const char *const *names;
+    ret->secrets = record_text(map, "secrets");
+    if (!ret->secrets[0] || record_texts(map, "secret_names", arena, &names))
+        return 0; /* an older agent's */
+    int count = 0;
+    while (names[count])
+        count++;
+    struct launch_secret *secrets = arena_array(arena, (size_t)count + 1, sizeof(*secrets));
+    if (!secrets)
+        return E_RESOURCE_EXHAUSTED;
+    for (int i = 0; i < count; i++)
+        secrets[i] = (struct launch_secret){.name = names[i], .value = ""};
+    ret->launch.secrets = secrets;
+    ret->launch.secrets_count = count;
+    return 0;
+}
+
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err)
 {
@@ -282,7 +294,7 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     launch->cores = record_text(map, "cores");
     launch->master_addr = record_text(map, "master_addr");
     launch->master_port = (uint16_t)record_number(map, "master_port");
-    if (get_user(map, arena, &launch->user))
+    if (get_user(map, arena, &launch->user) || get_secret_names(map, arena, &run))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s/launch.json", dir->path);
     get_home(map, &run.home);
     get_gpus(map, "gpus", &launch->gpus);
@@ -508,35 +520,4 @@ int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct er
     }
     arena_fini(&arena);
     return rc;
-}
-
-static void read_boot_id(char ret[BOOT_ID_BYTES])
-{
-    ret[0] = '\0';
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t size = read(fd, ret, BOOT_ID_BYTES - 1);
-    close(fd);
-    ret[size > 0 ? size : 0] = '\0';
-    ret[strcspn(ret, "\n")] = '\0';
-}
-
-int run_process_of(pid_t pid, struct run_process *ret, struct error *err)
-{
-    struct run_process process = {.pid = pid};
-    int rc = proc_start_ticks(pid, &process.start_ticks, err);
-    if (rc)
-        return rc;
-    read_boot_id(process.boot);
-    *ret = process;
-    return 0;
-}
-
-bool run_process_alive(const struct run_process *process)
-{
-    char boot[BOOT_ID_BYTES];
-    read_boot_id(boot);
-    return process->pid > 0 && strcmp(boot, process->boot) == 0 &&
-           proc_alive((pid_t)process->pid, process->start_ticks);
 }

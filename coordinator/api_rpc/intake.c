@@ -42,6 +42,15 @@ static void intake_env(const Muster__JobSpec *message, struct pair *pairs, struc
     input->env_count = (int)message->n_env;
 }
 
+static void intake_secrets(const Muster__JobSpec *message, struct pair *pairs,
+                           struct spec_input *input)
+{
+    for (size_t i = 0; i < message->n_secrets; i++)
+        pairs[i] = (struct pair){message->secrets[i]->key, message->secrets[i]->value};
+    input->secrets = pairs;
+    input->secrets_count = (int)message->n_secrets;
+}
+
 static int intake_training(const Muster__Training *message, struct arena *arena,
                            struct spec_input *input, struct error *err)
 {
@@ -98,7 +107,8 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
     const Muster__JobSpec *message = what->message;
     struct pair *constraints = arena_array(arena, message->n_constraints, sizeof *constraints);
     struct pair *env = arena_array(arena, message->n_env, sizeof *env);
-    if (!constraints || !env)
+    struct pair *secrets = arena_array(arena, message->n_secrets, sizeof *secrets);
+    if (!constraints || !env || !secrets)
         return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
     struct spec_input input = {
         .json = what->json,
@@ -116,6 +126,7 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
     };
     intake_constraints(message, constraints, &input);
     intake_env(message, env, &input);
+    intake_secrets(message, secrets, &input);
     intake_parts(message, &input);
     int rc = intake_training(message->training, arena, &input, err);
     if (rc == 0)
@@ -128,10 +139,10 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
 static int check_counts(const Muster__JobSpec *message, struct error *err)
 {
     if (message->n_command > SPEC_ARGS_MAX || message->n_env > SPEC_ENV_MAX ||
-        message->n_constraints > SPEC_LABELS_MAX)
+        message->n_constraints > SPEC_LABELS_MAX || message->n_secrets > SPEC_SECRETS_MAX)
         return error_set(err, E_INVALID_ARGUMENT,
-                         "spec: at most %d words of command, %d of env, %d constraints",
-                         SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX);
+                         "spec: at most %d words of command, %d of env, %d constraints, %d secrets",
+                         SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX, SPEC_SECRETS_MAX);
     return 0;
 }
 

@@ -90,6 +90,8 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
         return metrics_memory(service->metrics, tenant->name);
     case QUOTA_TOKENS:
         return good_tokens(service, tenant->name);
+    case QUOTA_SECRETS:
+        return secrets_count(service->secrets, tenant->name);
     case QUOTA_PRIORITY:
     case QUOTA_COUNT:
         break;
@@ -199,6 +201,12 @@ int quota_allows_token(struct service *service, const char *tenant, struct error
 {
     const struct store_tenant *known = access_tenant(service->access, tenant);
     return known ? over(service, known, QUOTA_TOKENS, 1, err) : 0;
+}
+
+int quota_allows_secret(struct service *service, const char *tenant, struct error *err)
+{
+    const struct store_tenant *known = access_tenant(service->access, tenant);
+    return known ? over(service, known, QUOTA_SECRETS, 1, err) : 0;
 }
 
 /* What retention asks */

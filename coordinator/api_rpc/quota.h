@@ -24,6 +24,7 @@ void quota_rates_free(struct quota_rates *rates); /* NULL is fine */
 int quota_allows_job(struct service_call *call, const struct spec *spec, struct error *err);
 
 int quota_allows_token(struct service *service, const char *tenant, struct error *err);
+int quota_allows_secret(struct service *service, const char *tenant, struct error *err);
 
 /* How many bytes may be kept of this job: what its tenant's other jobs leave, a mebibyte at least.
  */
