@@ -1,12 +1,15 @@
 #!/usr/bin/python3
-"""Runs benchmarks: ./dev bench [NAME...]. One folder of bench/ is one benchmark: its run.py if it
-has one, else every program it built into build-release/bench. One JSON line per figure:
+"""Runs benchmarks: ./dev bench [NAME...], or two builds in turns: ./dev bench NAME... --against BUILD (against.py). One
+folder of bench/ is one benchmark: its run.py if it has one, else every program it built into build-release/bench. One
+JSON line per figure:
 
     {"bench","metric","ours","peer","peer_name","ratio","unit","target"}
 """
 import subprocess
 import sys
 from pathlib import Path
+
+import against
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-release"
@@ -21,6 +24,9 @@ def programs(name):
 
 def main():
     known = sorted(p.name for p in (ROOT / "bench").iterdir() if p.is_dir() and p.name != "__pycache__")
+    if "--against" in sys.argv[:-1]:
+        at = sys.argv.index("--against")
+        return against.main(sys.argv[1:at] + sys.argv[at + 2:], sys.argv[at + 1])
     wanted = sys.argv[1:] or known
     for name in wanted:
         if name not in known:

@@ -33,7 +33,7 @@ struct store_guard {
     struct store_mark written;
     dev_t device;
     ino_t inode, log_inode; /* 0 = not seen yet */
-    off_t size;             /* the largest that was seen */
+    uint64_t size;          /* the largest that was seen */
 };
 
 /* Before a store is opened or made. E_FAILED_PRECONDITION if there is none (or an empty file) and
