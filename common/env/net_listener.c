@@ -20,9 +20,9 @@
 #include "common/env/tls.h"
 
 enum {
-    PEERS_LEAVING_MAX = 64, /* places for some that were hung up on and are not gone yet */
-    ACCEPTS_PER_TURN = 64,
-    ACCEPT_AGAIN_MS = 100, /* when there is no descriptor left for another connection */
+    PEERS_LEAVING_MAX = 64,  /* places for some that were hung up on and are not gone yet */
+    ACCEPTS_PER_TURN = 1024, /* a quarter of the backlog, so that strangers do not fill it */
+    ACCEPT_AGAIN_MS = 100,   /* when there is no descriptor left for another connection */
 };
 
 static const struct net_patience usual_patience = {.greeting_ms = 10000,

@@ -422,6 +422,29 @@ Test(net_listener, as_many_may_wait_for_their_handshake_as_agents_return_at_once
     rmdir(folder);
 }
 
+static void count_turn(void *arg)
+{
+    (*(int *)arg)++;
+}
+
+Test(net_listener, behind_many_that_say_nothing_one_is_accepted_in_a_few_turns)
+{
+    enum { SILENT = 400, FEW = 6 };
+    int fds[SILENT], count = 0;
+    listen_at("tcp://127.0.0.1:0", 8);
+    loop_on_turn_end(w.loop, count_turn, &count);
+    for (int i = 0; i < SILENT; i++)
+        fds[i] = dial();
+    int fd = dial();
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    say(fd, greeting, sizeof(greeting));
+    await(poll(&answer, 1, 0) > 0);
+    cr_assert_leq(count, FEW);
+    close(fd);
+    for (int i = 0; i < SILENT; i++)
+        close(fds[i]);
+}
+
 Test(net_listener, a_socket_left_over_is_replaced_and_one_in_use_is_not)
 {
     char folder[] = "/tmp/muster-listener-XXXXXX", url[64];
