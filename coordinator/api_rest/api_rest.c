@@ -24,7 +24,11 @@
 #include "coordinator/coordinator.h"
 #include "proto/client.pb-c.h"
 
-enum { CALL_MS = 25000, SHARED_LIFE_MS = 1000 /* of what the clock alone changes */ };
+enum {
+    CALL_MS = 25000,
+    SHARED_LIFE_MS = 1000, /* of what the clock alone changes */
+    STREAM_LOOK_MS = 1000, /* whether the clients of streams are still there */
+};
 
 struct api_rest {
     struct env *env;
@@ -37,6 +41,7 @@ struct api_rest {
     struct list exchanges;   /* that wait for an answer of the service */
     struct list reads;       /* those of them whose answer others may share */
     struct loop_timer stale; /* armed while answers are shared */
+    struct loop_timer look;
 };
 
 struct exchange {
@@ -215,8 +220,9 @@ static int check_streams(struct api_rest *api, const struct store_token *caller,
     int all = 0, own = 0;
     struct exchange *exchange;
     list_each(exchange, &api->exchanges, link) {
-        all += exchange->streaming;
-        own += exchange->streaming && exchange->caller == caller;
+        bool live = exchange->streaming && !exchange->stream.ended;
+        all += live;
+        own += live && exchange->caller == caller;
     }
     if (own >= (admin ? MAX_ADMIN_STREAMS : MAX_TOKEN_STREAMS))
         return service_refuse_limit(service, admin ? LIMIT_ADMIN_STREAMS : LIMIT_TOKEN_STREAMS,
@@ -366,6 +372,20 @@ static void end_streams(struct api_rest *api)
     list_each(exchange, &api->exchanges, link)
         if (exchange->streaming && !exchange->stream.ended && is_over(exchange, &over))
             stream_close(&exchange->stream, &over);
+}
+
+/* Else the streams of a client that comes and goes hold their places until the next ping. */
+static void end_left_streams(void *arg)
+{
+    struct api_rest *api = arg;
+    struct error left = {0};
+    struct exchange *exchange;
+    error_set(&left, E_UNAVAILABLE, "the client has left");
+    list_each(exchange, &api->exchanges, link)
+        if (exchange->streaming && !exchange->stream.ended && http_stream_left(exchange->request))
+            stream_close(&exchange->stream, &left);
+    loop_timer_set(api->loop, &api->look, loop_now_ms(api->loop) + STREAM_LOOK_MS, end_left_streams,
+                   api);
 }
 
 static void handle_logout(struct api_rest *api, struct http_request *request)
@@ -539,6 +559,7 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
         return rc;
     }
     service_on_change(coordinator_service(coordinator), changed, api);
+    loop_timer_set(loop, &api->look, loop_now_ms(loop) + STREAM_LOOK_MS, end_left_streams, api);
     *ret = api;
     return 0;
 }
@@ -554,6 +575,7 @@ void api_rest_free(struct api_rest *api)
         return;
     service_on_change(coordinator_service(api->coordinator), NULL, NULL);
     loop_timer_cancel(api->loop, &api->stale);
+    loop_timer_cancel(api->loop, &api->look);
     http_free(api->http);
     while (!list_empty(&api->exchanges))
         exchange_free(list_first(&api->exchanges, struct exchange, link));

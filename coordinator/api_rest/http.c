@@ -1,6 +1,7 @@
 #include "coordinator/api_rest/http.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -386,6 +387,20 @@ void http_stream_end(struct http_request *request)
     wake(request);
     pthread_mutex_unlock(&request->http->mutex);
     release(request);
+}
+
+bool http_stream_left(struct http_request *request)
+{
+    const union MHD_ConnectionInfo *info;
+    struct pollfd end = {.fd = -1, .events = POLLRDHUP};
+    pthread_mutex_lock(&request->http->mutex);
+    if (!request->gone) { /* so its descriptor is still its own */
+        info = MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        end.fd = info ? info->connect_fd : -1;
+    }
+    bool left = request->gone || poll(&end, 1, 0) > 0;
+    pthread_mutex_unlock(&request->http->mutex);
+    return left;
 }
 
 /* Start and end */

@@ -109,5 +109,7 @@ void http_stream(struct http_request *request, const struct http_answer *answer,
 /* False once the client is gone or too slow: end the stream. */
 bool http_stream_write(struct http_request *request, const void *data, size_t size);
 void http_stream_end(struct http_request *request); /* the request is gone after it */
+/* The client of a stream has closed its end. on_gone tells so only when something is sent. */
+bool http_stream_left(struct http_request *request);
 
 #endif

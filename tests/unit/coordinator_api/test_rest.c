@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/limits.h"
 #include "common/env/disk_os.h"
 #include "coordinator/api_rest/routes.h"
 #include "tests/unit/coordinator_api/rest_client.h"
@@ -334,6 +335,74 @@ Test(rest, many_idle_and_dying_clients_leave_room_for_others)
         if (i % 3)
             close(fds[i]);
     still_fine();
+}
+
+/* The head of the answer is in rest.answer. */
+static int open_events(const char *token)
+{
+    char text[512];
+    int fd = rest_dial();
+    int size = snprintf(text, sizeof text,
+                        "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: "
+                        "text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n",
+                        token);
+    rest_send(fd, text, (size_t)size);
+    rest_receive(fd, "\r\n\r\n");
+    return fd;
+}
+
+static void make_viewer(char ret[128])
+{
+    cr_assert_eq(rest_request((struct http){
+                     "POST", "/v1/tokens",
+                     "{\"name\":\"eyes\",\"role\":\"viewer\",\"tenant\":\"default\"}"}),
+                 201, "%s", rest.answer);
+    const char *at = strstr(rest.answer, "\"plain\":\"");
+    cr_assert(at && sscanf(at, "\"plain\":\"%127[^\"]", ret) == 1, "%s", rest.answer);
+}
+
+static int pings_in(const char *text)
+{
+    int count = 0;
+    while ((text = strstr(text, ": ping"))) {
+        text++;
+        count++;
+    }
+    return count;
+}
+
+static int pings_of(int fd)
+{
+    char text[4096];
+    ssize_t size = recv(fd, text, sizeof text - 1, MSG_DONTWAIT);
+    text[size > 0 ? size : 0] = 0;
+    return pings_in(text);
+}
+
+/* The second ping, which comes after 15 s, ends them in any case: places are free before it. */
+Test(rest, streams_whose_clients_have_left_hold_no_places)
+{
+    char viewer[128];
+    int fds[MAX_TOKEN_STREAMS], pings = 0;
+    make_viewer(viewer);
+    for (size_t i = 0; i < MAX_TOKEN_STREAMS; i++) {
+        fds[i] = open_events(viewer);
+        cr_assert_eq(rest_status(), 200, "%s", rest.answer);
+        pings += i == 0 ? pings_in(rest.answer) : 0;
+    }
+    close(open_events(viewer));
+    cr_assert_eq(rest_status(), 429, "%s", rest.answer);
+    for (size_t i = 1; i < MAX_TOKEN_STREAMS; i++)
+        close(fds[i]);
+    for (;;) {
+        close(open_events(viewer));
+        if (rest_status() == 200)
+            break;
+        cr_assert_lt(pings, 2, "they were there until the ping");
+        pings += pings_of(fds[0]);
+        (void)poll(NULL, 0, 20);
+    }
+    close(fds[0]);
 }
 
 Test(rest, the_page_and_its_parts_are_served)
