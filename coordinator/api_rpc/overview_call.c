@@ -5,7 +5,11 @@
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/scheduler/queue.h"
 
-enum { OVERVIEW_DEFAULT = 20, OVERVIEW_MAX = 100 };
+enum {
+    OVERVIEW_DEFAULT = 20,
+    OVERVIEW_MAX = 100,
+    LIST_BYTES = WIRE_LIST_MAX_BYTES / 3, /* of each list; room for two of the largest specs */
+};
 
 struct glance {
     struct service_call *call;
@@ -120,34 +124,47 @@ static void count_all(struct glance *glance)
     }
 }
 
-static Muster__Job *show(struct glance *glance, const struct job *job)
+/* NULL: it failed, or the list has its share of bytes. */
+static Muster__Job *show(struct glance *glance, const struct job *job, size_t *left)
 {
     Muster__Job *ret = service_show_job(glance->call->service, &glance->arena, job, false);
-    if (!ret || !scope_job(glance->call, &glance->arena, ret))
+    if (!ret || !scope_job(glance->call, &glance->arena, ret)) {
         glance->failed = true;
+        return NULL;
+    }
+    size_t size = protobuf_c_message_get_packed_size(&ret->base);
+    if (size > *left)
+        return NULL;
+    *left -= size;
     return ret;
 }
 
-static Muster__Job **show_all(struct glance *glance, const struct job *const *list, uint32_t count)
+static Muster__Job **show_all(struct glance *glance, const struct job *const *list, uint32_t count,
+                              size_t *ret_shown)
 {
     Muster__Job **ret = wire_pointers(&glance->arena, count);
+    size_t shown = 0, left = LIST_BYTES;
     glance->failed |= !ret;
-    for (uint32_t i = 0; ret && i < count; i++)
-        ret[i] = show(glance, list[i]);
+    while (ret && shown < count && (ret[shown] = show(glance, list[shown], &left)))
+        shown++;
+    *ret_shown = shown;
     return ret;
 }
 
-static void add_place(struct glance *glance, const struct job *job, uint32_t number)
+/* False: the list has its share of bytes. */
+static bool add_place(struct glance *glance, const struct job *job, uint32_t number, size_t *left)
 {
     Muster__OverviewAnswer__Place *place = arena_alloc(&glance->arena, sizeof *place);
     if (!place) {
         glance->failed = true;
-        return;
+        return false;
     }
     muster__overview_answer__place__init(place);
     place->place = number;
-    place->job = show(glance, job);
-    glance->answer.queue[glance->answer.n_queue++] = place;
+    place->job = show(glance, job, left);
+    if (place->job)
+        glance->answer.queue[glance->answer.n_queue++] = place;
+    return place->job;
 }
 
 /* In the scheduler's own order, which no caller could put together. */
@@ -161,10 +178,13 @@ static void show_queue(struct glance *glance)
     const struct job *job;
     uint32_t number = 0, wanted = glance->jobs.waiting;
     wanted = wanted < glance->limit ? wanted : glance->limit;
-    while (!glance->failed && glance->answer.n_queue < wanted && (job = queue_next(&queue))) {
+    size_t left = LIST_BYTES;
+    bool fits = true;
+    while (fits && !glance->failed && glance->answer.n_queue < wanted &&
+           (job = queue_next(&queue))) {
         number += is_waiting(job);
         if (is_waiting(job) && scope_sees_job(glance->call, job))
-            add_place(glance, job, number);
+            fits = add_place(glance, job, number, &left);
     }
     queue_fini(&queue);
 }
@@ -184,10 +204,10 @@ void call_overview(struct service *service, struct service_call *call, bool last
     count_all(&glance);
     glance.answer.jobs = &glance.jobs;
     glance.answer.nodes = &glance.nodes;
-    glance.answer.running = show_all(&glance, glance.running, glance.running_count);
-    glance.answer.n_running = glance.running_count;
-    glance.answer.ended = show_all(&glance, glance.ended, glance.ended_count);
-    glance.answer.n_ended = glance.ended_count;
+    glance.answer.running =
+        show_all(&glance, glance.running, glance.running_count, &glance.answer.n_running);
+    glance.answer.ended =
+        show_all(&glance, glance.ended, glance.ended_count, &glance.answer.n_ended);
     show_queue(&glance);
     if (glance.failed) {
         error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");

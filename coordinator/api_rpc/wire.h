@@ -15,7 +15,10 @@
 
 /* Arena allocations of the size of an answer; beyond it the answer is RESOURCE_EXHAUSTED. All
  * functions give NULL when the arena is full. */
-enum { WIRE_ARENA_MAX_BYTES = 64 << 20 };
+enum {
+    WIRE_ARENA_MAX_BYTES = 64 << 20,
+    WIRE_LIST_MAX_BYTES = 2 << 20, /* of jobs in one list: a spec may have 256 KiB */
+};
 
 /* Room for that many pointers, of a repeated field. */
 static inline void *wire_pointers(struct arena *arena, size_t count)

@@ -91,3 +91,46 @@ Test(large_specs, a_node_is_told_of_many_large_jobs_in_several_answers)
     cr_expect_gt(poll_all(&held, &version, &assignments), 1, "of another life: all again");
     held_fini(&held);
 }
+
+Test(large_specs, a_list_of_large_jobs_comes_in_more_pages)
+{
+    char cursor[32] = "";
+    size_t seen = 0, pages = 0;
+    for (int job = 0; job < LARGE_JOBS; job++)
+        submit_large(job);
+    do {
+        struct answer answer;
+        Muster__ListJobsRequest message = MUSTER__LIST_JOBS_REQUEST__INIT;
+        message.cursor = cursor;
+        const Muster__ListJobsAnswer *got = client(&world, "ListJobs", &message, &answer);
+        cr_assert(got, "%s", answer.err.text);
+        cr_assert_gt(got->n_jobs, 0u);
+        cr_assert_lt(protobuf_c_message_get_packed_size(&got->base), RPC_PAYLOAD_MAX_BYTES);
+        for (size_t i = 0; i < got->n_jobs; i++, seen++) {
+            char name[24];
+            (void)snprintf(name, sizeof name, "large-%d", LARGE_JOBS - 1 - (int)seen);
+            cr_assert_str_eq(got->jobs[i]->spec->name, name);
+        }
+        (void)snprintf(cursor, sizeof cursor, "%s", got->next_cursor);
+        answer_fini(&answer);
+        pages++;
+    } while (*cursor);
+    cr_assert_eq(seen, (size_t)LARGE_JOBS);
+    cr_assert_gt(pages, 1u);
+}
+
+Test(large_specs, an_overview_of_large_jobs_shows_the_first_of_them)
+{
+    struct answer answer;
+    Muster__OverviewRequest message = MUSTER__OVERVIEW_REQUEST__INIT;
+    for (int job = 0; job < LARGE_JOBS; job++)
+        submit_large(job);
+    message.limit = 100;
+    const Muster__OverviewAnswer *got = client(&world, "Overview", &message, &answer);
+    cr_assert(got, "%s", answer.err.text);
+    cr_assert_lt(protobuf_c_message_get_packed_size(&got->base), RPC_PAYLOAD_MAX_BYTES);
+    cr_assert_eq(got->jobs->waiting, (uint32_t)LARGE_JOBS);
+    cr_assert_geq(got->n_queue, 2u);
+    cr_assert_lt(got->n_queue, (size_t)LARGE_JOBS);
+    answer_fini(&answer);
+}
