@@ -2,14 +2,14 @@
 """All of Muster's tests.
 
     tools/test.py [STEP...]      steps: lint unit kernels sim system web asan tsan clang; none = all
-                                 long: what `all` leaves out, only by its name
+                                 long: what `all` leaves out, only by its name; attacks: the last part of it
 
 Compilers compute, tests of processes mostly wait. So three lanes run side by side, each its steps in
 this order, and a step waits for the tree it tests:
 
     compilers   lint, then the trees that the steps need (dev, asan, tsan), then clang
     programs    unit, kernels, sim, asan, tsan, long
-    processes   system (several files at a time), web
+    processes   system (several files at a time), web, attacks
 
 Each step prints one line when it passes and its output when it fails. The last line counts tests.
 """
@@ -18,6 +18,7 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -104,10 +105,10 @@ def ctest(preset, *selection, env=None):
     return count - skipped, 0, skipped
 
 
-def pytest_file(path, lane):
+def pytest_file(path, lane, **more):
     """(exit code, output); `lane` keeps its ports apart from those of other lanes, see localcluster.py."""
     return run([PYTHON, "-m", "pytest", "-q", "-rs", "-x", "--durations=5", "-p", "no:cacheprovider", str(path)],
-               env={**os.environ, "TEST_LANE": str(lane)})
+               env={**os.environ, "TEST_LANE": str(lane), **more})
 
 
 def pytest(folders, *lanes):
@@ -139,6 +140,22 @@ def pytest(folders, *lanes):
     return counts["passed"], 0, counts["skipped"]
 
 
+def attacks():
+    """Everything that each role can do, for three minutes each, and of all roles at once for eight: a row each of what was seen."""
+    passed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table"
+        several = {"MUSTER_ATTACK_TABLE": str(table), "MUSTER_ATTACK_COPIES": "2"}
+        for name, more in (("test_everything_at_once.py", {"MUSTER_ATTACK_S": "180"}), ("test_everything_from_outside.py", {"MUSTER_ATTACK_S": "180"}),
+                           ("test_everything_together.py", {"MUSTER_ATTACK_S": "480", "MUSTER_ATTACK_ALL": "1"})):
+            code, out = pytest_file(ROOT / "tests/security" / name, SYSTEM_LANES, **several, **more)
+            if code:
+                raise Failed(out[-12000:])
+            passed += sum(map(int, re.findall(r"(\d+) passed", out.splitlines()[-1])))
+        print(table.read_text(), end="")
+    return passed, 0, 0
+
+
 def lint():
     build("dev", "proto")  # clang-tidy reads the generated headers
     code, out = compute(PYTHON, "tools/tidy.py")
@@ -162,7 +179,7 @@ def fuzzers():
 
 
 def long():
-    return tuple(map(sum, zip(kernels(full=True), fuzzers())))
+    return tuple(map(sum, zip(kernels(full=True), fuzzers(), attacks())))
 
 
 def kernels(full):
@@ -188,10 +205,11 @@ PROGRAMS = {
 PROCESSES = {
     "system": ("dev", lambda: pytest("tests/system tests/security", *range(SYSTEM_LANES))),
     "web": ("dev", lambda: pytest("tests/web", SYSTEM_LANES)),
+    "attacks": ("dev", attacks),
 }
 STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}
 ORDER = ["lint", "unit", "kernels", "sim", "system", "web", "asan", "tsan", "clang"]
-BY_NAME = ["long"]  # not of `all`
+BY_NAME = ["long", "attacks"]  # not of `all`; the first does what the second does, too
 
 
 def told(failure):
