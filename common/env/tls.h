@@ -52,8 +52,9 @@ void tls_session_free(struct tls_session *session); /* NULL is fine */
 /* What a client's next session with the same server may resume this one by: appended to `ret`; 0
  * or E_NOT_FOUND as long as the server gave nothing for it. A secret. */
 int tls_client_ticket(struct tls_session *session, struct buf *ret);
-/* Before the handshake, with the ticket of a session whose handshake went well: its chain and its
- * pins are checked again. What cannot be used is ignored: then the handshake is whole. */
+/* Before the handshake, with the ticket of a session whose handshake went well: its pins
+ * and what its certificates are good for are checked again. What cannot be used is ignored: then
+ * the handshake is whole. */
 void tls_client_resume(struct tls_session *session, const void *ticket, size_t size);
 bool tls_resumed(const struct tls_session *session);
 
