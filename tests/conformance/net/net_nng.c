@@ -10,6 +10,7 @@
 #include "common/env/tls_key.h"
 #include "common/loop/loop.h"
 #include "tests/conformance/net/net_suite.h"
+#include "tests/lib/loopback.h"
 
 enum { PROGRAMS_MAX = 64 };
 
@@ -80,13 +81,13 @@ static const char *real_place(void *self)
     struct real_world *w = self;
     switch (w->transport) {
     case TCP:
-        snprintf(w->url, sizeof(w->url), "tcp://127.0.0.1:0");
+        snprintf(w->url, sizeof(w->url), "tcp://%s:0", loopback_own());
         break;
     case IPC:
         snprintf(w->url, sizeof(w->url), "ipc://%s/%d.sock", w->folder, w->places++);
         break;
     case TLS:
-        snprintf(w->url, sizeof(w->url), "tls+tcp://127.0.0.1:0");
+        snprintf(w->url, sizeof(w->url), "tls+tcp://%s:0", loopback_own());
         break;
     }
     return w->url;

@@ -24,6 +24,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/sync.h"
 #include "proto/client.pb-c.h"
+#include "tests/lib/loopback.h"
 
 enum {
     URL_MAX = 128,
@@ -161,9 +162,25 @@ static void end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
+/* No port. */
+static struct sockaddr_in own_address(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    (void)inet_pton(AF_INET, loopback_own(), &address.sin_addr);
+    return address;
+}
+
+/* Of a server that has no address yet. */
+static const char *own_url(void)
+{
+    static char url[URL_MAX];
+    snprintf(url, sizeof(url), "tcp://%s:0", loopback_own());
+    return url;
+}
+
 static int connect_raw(const char *url)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = own_address();
     address.sin_port = htons((uint16_t)atol(strrchr(url, ':') + 1));
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
@@ -191,7 +208,7 @@ static void send_raw(int fd, const void *bytes, size_t size)
 static bool a_killed_server_is_noticed_and_found_again(void)
 {
     char url[URL_MAX], again[URL_MAX];
-    pid_t pid = start_server("tcp://127.0.0.1:0", url);
+    pid_t pid = start_server(own_url(), url);
     struct rpc_sync *sync;
     expect(rpc_sync_new(url, "", &sync, NULL) == 0);
     expect(ask_version(sync, HANG_MS, true) == 0);
@@ -230,7 +247,7 @@ static bool garbage_does_no_harm(void)
     } after_hello[] = {
         {huge, sizeof(huge)}, {no_id, sizeof(no_id)}, {cut, sizeof(cut)}, {bad, sizeof(bad)}};
     char url[URL_MAX];
-    pid_t pid = start_server("tcp://127.0.0.1:0", url);
+    pid_t pid = start_server(own_url(), url);
     struct rpc_sync *sync;
     expect(rpc_sync_new(url, "", &sync, NULL) == 0);
     char *noise = malloc(GARBAGE_BYTES);
@@ -304,7 +321,7 @@ static bool early_leavers_do_not_end_accepting(const char *where)
 
 static bool early_leavers_over_tcp(void)
 {
-    return early_leavers_do_not_end_accepting("tcp://127.0.0.1:0");
+    return early_leavers_do_not_end_accepting(own_url());
 }
 
 static bool early_leavers_over_ipc(void)
@@ -321,7 +338,7 @@ static bool early_leavers_over_ipc(void)
 /* A server killed while callers connect: they must go on trying. */
 static bool rejections_do_not_end_reconnecting(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = own_address();
     socklen_t length = sizeof(address);
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     int on = 1;
@@ -330,7 +347,7 @@ static bool rejections_do_not_end_reconnecting(void)
     expect(listen(listener, 8) == 0);
     expect(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
     char url[URL_MAX], again[URL_MAX];
-    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(url, sizeof(url), "tcp://%s:%d", loopback_own(), ntohs(address.sin_port));
     struct rpc_sync *sync;
     expect(rpc_sync_new(url, "", &sync, NULL) == 0);
     for (int i = 0; i < REJECTIONS; i++) {
@@ -353,7 +370,7 @@ static bool rejections_do_not_end_reconnecting(void)
 static bool a_stopped_server_costs_only_the_deadline(void)
 {
     char url[URL_MAX];
-    pid_t pid = start_server("tcp://127.0.0.1:0", url);
+    pid_t pid = start_server(own_url(), url);
     struct rpc_sync *sync;
     expect(rpc_sync_new(url, "", &sync, NULL) == 0);
     expect(ask_version(sync, HANG_MS, true) == 0);
@@ -374,7 +391,7 @@ static bool a_stopped_server_costs_only_the_deadline(void)
 static bool a_silent_connection_is_given_up(void)
 {
     char url[URL_MAX];
-    pid_t pid = start_server("tcp://127.0.0.1:0", url);
+    pid_t pid = start_server(own_url(), url);
     struct rpc_sync *sync;
     expect(rpc_sync_new(url, "", &sync, NULL) == 0);
     expect(ask_version(sync, HANG_MS, true) == 0);
@@ -421,7 +438,7 @@ static bool killed_clients_are_noticed(void)
     struct watched w = {0};
     pid_t clients[CLIENTS];
     expect(loop_new(&loop, NULL) == 0 && env_os_init(&env, loop, NULL) == 0);
-    expect(rpc_server_new(&env, loop, "tcp://127.0.0.1:0", 64, &w.server, NULL) == 0);
+    expect(rpc_server_new(&env, loop, own_url(), 64, &w.server, NULL) == 0);
     expect(rpc_server_add(w.server, service, "Version", answer_version, NULL, NULL) == 0);
     expect(rpc_server_add(w.server, service, "GetJob", count_poll, &w, NULL) == 0);
     rpc_server_on_gone(w.server, count_gone, &w);

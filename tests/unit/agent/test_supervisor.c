@@ -601,16 +601,34 @@ Test(supervisor, what_cannot_start_says_why)
     cr_expect_eq(rig_worker(&rig, 3)->adopted.exit.code, AGENT_START_AGAIN);
 }
 
+/* Takes an address and port for it that nobody uses: of those that the system gives to clients,
+ * other tests' connections hold any at other addresses. */
+static struct sockaddr_in listen_below_clients(int listener)
+{
+    enum { FIRST = 20000, COUNT = 5000 };
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    cr_assert_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
+    for (int i = 0; i < COUNT; i++) {
+        int everywhere = socket(AF_INET, SOCK_STREAM, 0);
+        address.sin_port = htons((uint16_t)(FIRST + (getpid() + i) % COUNT));
+        address.sin_addr.s_addr = htonl(INADDR_ANY);
+        bool is_free = bind(everywhere, (struct sockaddr *)&address, sizeof(address)) == 0;
+        close(everywhere);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (is_free && bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0)
+            break;
+    }
+    cr_assert_eq(listen(listener, 1), 0);
+    return address;
+}
+
 /* What an earlier rank 0 left behind for a minute does not keep the next from listening there. */
 Test(supervisor, a_port_whose_connections_are_over_is_free)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
     const char *const argv[] = {"true", NULL};
     int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert_eq(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
-    cr_assert(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0);
-    getsockname(listener, (struct sockaddr *)&address, &size);
+    struct sockaddr_in address = listen_below_clients(listener);
+    socklen_t size = sizeof(address);
     cr_assert_eq(connect(client, (struct sockaddr *)&address, size), 0);
     close(accept(listener, NULL, NULL)); /* who closes first keeps the port */
     close(listener);

@@ -11,6 +11,7 @@
 
 #include "libworker/comm/bootstrap.h"
 #include "libworker/comm/comm.h"
+#include "tests/lib/loopback.h"
 
 enum { WORLD = 5, HANG_MS = 300000 /* only what hangs takes so long */ };
 
@@ -98,21 +99,12 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* A loopback address that no other process uses: nobody takes a port of it that is free. */
-static const char *own_address(void)
-{
-    static char text[INET_ADDRSTRLEN];
-    unsigned id = (unsigned)getpid();
-    snprintf(text, sizeof(text), "127.%u.%u.%u", 64 + (id >> 16) % 64, id >> 8 & 255, id & 255);
-    return text;
-}
-
 /* A port that something else holds and never speaks on, as torchrun's store does. */
 static int occupied_port(int *ret_fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t bytes = sizeof(address);
-    cr_assert_eq(inet_pton(AF_INET, own_address(), &address.sin_addr), 1);
+    cr_assert_eq(inet_pton(AF_INET, loopback_own(), &address.sin_addr), 1);
     *ret_fd = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert_eq(bind(*ret_fd, (struct sockaddr *)&address, bytes), 0);
     cr_assert_eq(listen(*ret_fd, 16), 0);
@@ -122,7 +114,7 @@ static int occupied_port(int *ret_fd)
 
 static void start(struct rank *rank, int port)
 {
-    rank->options.master_addr = own_address();
+    rank->options.master_addr = loopback_own();
     rank->options.master_port = port;
     pthread_create(&rank->thread, NULL, rank_main, rank);
 }
@@ -217,7 +209,7 @@ Test(bootstrap, who_waits_can_be_called_away)
     for (int i = 0; i < 3; i++) {
         ranks[i] = (struct rank){.options = {.rank = i > 0,
                                              .world = i ? 3 : 2,
-                                             .master_addr = own_address(),
+                                             .master_addr = loopback_own(),
                                              .master_port = port + 20 * (i == 0),
                                              .cancelled = cancelled,
                                              .cancelled_arg = &asked[i]}};

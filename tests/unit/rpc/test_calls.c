@@ -14,6 +14,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/sync.h"
 #include "proto/client.pb-c.h"
+#include "tests/lib/loopback.h"
 
 static const ProtobufCServiceDescriptor *const service = &muster__coordinator__descriptor;
 
@@ -44,8 +45,10 @@ static void rig_init(struct rig *rig)
     cr_assert_eq(loop_new(&rig->loop, NULL), 0);
     cr_assert_eq(env_os_init(&rig->env, rig->loop, NULL), 0);
     struct error err;
-    cr_assert_eq(rpc_server_new(&rig->env, rig->loop, "tcp://127.0.0.1:0", 512, &rig->server, &err),
-                 0, "%s", err.text);
+    char url[64];
+    snprintf(url, sizeof(url), "tcp://%s:0", loopback_own());
+    cr_assert_eq(rpc_server_new(&rig->env, rig->loop, url, 512, &rig->server, &err), 0, "%s",
+                 err.text);
     cr_assert_eq(rpc_client_new(&rig->env, rig->loop, rpc_server_url(rig->server), "secret",
                                 &rig->client, &err),
                  0, "%s", err.text);
