@@ -110,8 +110,8 @@ def control(build, folder):
 
 
 def milliseconds(text):
-    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s)", text).groups()
-    return float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()
+    return float(number) * {"us": 0.001, "ms": 1, "s": 1000, "m": 60000}[unit]
 
 
 def load(name, url, pid, token=None):
@@ -124,8 +124,8 @@ def load(name, url, pid, token=None):
     if "Non-2xx" in text or "Socket errors" in text:
         raise RuntimeError(f"http: {text}")
     return {f"{name}, coordinator": (spent.us_each(requests), "us of a core"), f"{name}, in all": (requests / WRK_SECONDS, "1/s"),
-            f"{name}, median": (milliseconds(re.search(r"50%\s+(\S+)", text).group(1)), "ms"),
-            f"{name}, 99 of 100 within": (milliseconds(re.search(r"99%\s+(\S+)", text).group(1)), "ms")}
+            f"{name}, median": (milliseconds(re.search(r"^ +50%\s+(\S+)", text, re.M).group(1)), "ms"),
+            f"{name}, 99 of 100 within": (milliseconds(re.search(r"^ +99%\s+(\S+)", text, re.M).group(1)), "ms")}
 
 
 def http(build, folder):

@@ -1,6 +1,7 @@
 /* What one TLS handshake costs either side, without sockets: fleet_handshake FOLDER COUNT. Prints a
  * JSON line: microseconds of a processor for the server and for a client that proves a key, of
- * whole handshakes and of resumed ones, and the memory that an open session holds at the server. */
+ * whole handshakes and of resumed ones; of a call on an open session, which is a record of a beat's
+ * size each way; and the memory that an open session holds at the server. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #include "common/env/tls.h"
 
-enum { COUNT_MAX = 100000, STEPS_MAX = 8, PATH_BYTES = 512 };
+enum { COUNT_MAX = 100000, STEPS_MAX = 8, PATH_BYTES = 512, BEAT_BYTES = 150, CALLS_EACH = 10 };
 
 struct side {
     struct tls_identity *identity;
@@ -102,6 +103,36 @@ static void measure(struct pair *pair, int count, bool resumes, const char *name
            1e6 * pair->server.used_s / count, name, 1e6 * pair->client.used_s / count);
 }
 
+static void pass(struct side *from, struct side *to)
+{
+    char bytes[BEAT_BYTES] = "";
+    double since_s = used_s();
+    struct buf *sent = tls_out(from->session);
+    int rc = tls_write(from->session, bytes, sizeof bytes);
+    from->used_s += used_s() - since_s;
+    since_s = used_s();
+    if (rc != 0 || tls_feed(to->session, sent->data, sent->size) != 0 ||
+        tls_read(to->session, bytes, sizeof bytes) != (int64_t)sizeof bytes)
+        fail("record", &(struct error){.text = "it did not come"});
+    to->used_s += used_s() - since_s;
+    buf_clear(sent);
+}
+
+static void measure_calls(struct pair *pair, int count)
+{
+    buf_clear(&pair->ticket);
+    shake(pair);
+    pair->server.used_s = pair->client.used_s = 0;
+    for (int i = 0; i < count; i++) {
+        pass(&pair->client, &pair->server);
+        pass(&pair->server, &pair->client);
+    }
+    tls_session_free(pair->server.session);
+    tls_session_free(pair->client.session);
+    printf("\"call_server_us\": %.2f, \"call_client_us\": %.2f, ",
+           1e6 * pair->server.used_s / count, 1e6 * pair->client.used_s / count);
+}
+
 /* Bytes of an open session at the server, of `count` that are open at once. */
 static double session_bytes(struct pair *pair, int count)
 {
@@ -146,6 +177,7 @@ int main(int argc, char **argv)
     printf("{");
     measure(&pair, count, false, "whole");
     measure(&pair, count, true, "resumed");
+    measure_calls(&pair, CALLS_EACH * count);
     printf("\"session_bytes\": %.0f}\n", session_bytes(&pair, count));
     tls_identity_free(pair.server.identity);
     tls_identity_free(pair.client.identity);

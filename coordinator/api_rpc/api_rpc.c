@@ -10,6 +10,7 @@ struct row { /* handed to the server as the handler's arg */
     struct api_rpc *api;
     const ProtobufCServiceDescriptor *service;
     const ProtobufCMethodDescriptor *method;
+    const struct service_method *row;
     bool audited; /* then it is worth knowing where the call came from */
 };
 
@@ -43,6 +44,7 @@ static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, st
         rpc_server_peer_name(api->server, knock->peer, peer);
     struct service_request request = {
         .method = row->method,
+        .row = row->row,
         .service = row->service->short_name,
         .token = knock->token,
         .peer = knock->peer,
@@ -73,6 +75,7 @@ static void handle(void *arg, struct rpc_call *call)
         rpc_call_peer_name(call, peer);
     struct service_request request = {
         .method = row->method,
+        .row = row->row,
         .service = row->service->short_name,
         .message = rpc_call_request(call),
         .token = rpc_call_token(call),
@@ -101,6 +104,7 @@ static int add_row(struct api_rpc *api, const struct service_method *method, str
                    struct error *err)
 {
     row->api = api;
+    row->row = method;
     row->audited = service_audits(method);
     row->service = strcmp(method->service, "Nodes") == 0 ? &muster__nodes__descriptor
                                                          : &muster__coordinator__descriptor;

@@ -28,6 +28,7 @@
 struct env;
 struct loop;
 struct service;
+struct service_method; /* a row of the table */
 
 enum {
     SERVICE_CALLS_MAX = MAX_STRANGER_CALLS + MAX_READERS_CALLS + MAX_ADMINS_CALLS +
@@ -83,8 +84,9 @@ typedef void (*service_answer_fn)(void *arg, uint64_t tag, const struct error *e
 
 struct service_request {
     const ProtobufCMethodDescriptor *method;
-    const char *service;             /* "Coordinator" or "Nodes" */
-    const ProtobufCMessage *message; /* of the method's input type; only used during the call */
+    const struct service_method *row; /* of this method; NULL: it is looked for */
+    const char *service;              /* "Coordinator" or "Nodes" */
+    const ProtobufCMessage *message;  /* of the method's input type; only used during the call */
     const char *token;
     const char *idempotency_key; /* "" = none */
     int64_t deadline_ms;         /* loop time */

@@ -105,6 +105,8 @@ void service_load_nodes(struct service *service)
 
 const struct service_method *service_method(const struct service_request *request)
 {
+    if (request->row)
+        return request->row;
     for (const struct service_method *row = service_methods; row->name; row++)
         if (strcmp(row->name, request->method->name) == 0 &&
             strcmp(row->service, request->service) == 0)
