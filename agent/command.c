@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/confinement.h"
 #include "agent/core/step.h"
 #include "agent/identity.h"
 #include "agent/place.h"
@@ -162,9 +163,8 @@ struct program {
     char name[PLACE_NAME_MAX + 1];
     char dir[DIR_BYTES];
     char runs[DIR_BYTES + 8], work[DIR_BYTES + 8], tmp[DIR_BYTES + 8];
-    struct namespaces namespaces; /* of workers of other users */
     char token[IDENTITY_TOKEN_MAX];
-    struct cgroup_home home;
+    struct confinement confinement;
     struct identity identity;
     char coordinator[NET_ADDRESS_MAX]; /* as the transport wants it */
     char address[128];
@@ -390,40 +390,13 @@ static int take_signals(struct program *p, struct error *err)
     return p->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
 }
 
-/* One sentence more of what is not kept from workers here, as far as there is room. */
-static void add_lack(struct inventory *inventory, const char *what)
-{
-    size_t used = strlen(inventory->unenforced);
-    if (what[0])
-        (void)str_printf(inventory->unenforced + used, sizeof(inventory->unenforced) - used, "%s%s",
-                         used ? "; " : "", what);
-}
-
-/* Also what the node says of itself: jobs can ask for it, and people see what is not enforced. */
 static int find_home(struct program *p, struct error *err)
 {
-    struct inventory *inventory = &p->options.inventory;
-    cgroup_home_find(args_text(&p->args, "cgroup"), &p->home);
-    if (p->users.change && strcmp(args_text(&p->args, "namespaces"), "off") == 0)
-        (void)str_copy(p->namespaces.why, sizeof(p->namespaces.why),
-                       "not private: /tmp, /dev/shm, the list of processes (--namespaces off)");
-    else if (p->users.change)
-        namespaces_find(p->dir, &p->namespaces);
-    add_lack(inventory, p->users.lacks);
-    add_lack(inventory, p->namespaces.why);
-    if (p->home.kind == CGROUP_NONE) {
-        char memory[sizeof(p->home.why) + 40];
-        (void)str_printf(memory, sizeof(memory), "resources.memory is not enforced: %s",
-                         p->home.why);
-        add_lack(inventory, memory);
-    }
-    if (inventory->gpus_count > 1)
-        add_lack(inventory, "a job can open GPUs of others");
-    if (!p->home.pids[0])
-        add_lack(inventory, "processes are not counted: no pids controller");
-    if (inventory_label_value(inventory, "cgroup"))
-        return 0; /* an administrator's word */
-    return inventory_label(inventory, "cgroup", cgroup_kind_name(p->home.kind), err);
+    struct confinement_wish wish = {.cgroup = args_text(&p->args, "cgroup"),
+                                    .namespaces = args_text(&p->args, "namespaces"),
+                                    .dir = p->dir,
+                                    .users = &p->users};
+    return confinement_find(&wish, &p->options.inventory, &p->confinement, err);
 }
 
 static void member_path(const struct program *p, char ret[DIR_BYTES + 16])
@@ -474,9 +447,9 @@ static int build_launcher(struct program *p, struct error *err)
     struct launcher_shim_options shims = {.dir = p->runs,
                                           .work_dir = p->work,
                                           .tmp_dir = p->tmp,
-                                          .namespaces = p->namespaces,
+                                          .namespaces = p->confinement.namespaces,
                                           .shim_argv = shim_argv,
-                                          .home = p->home};
+                                          .home = p->confinement.home};
     find_exe(p);
     (void)str_printf(p->runs, sizeof(p->runs), "%s/runs", p->dir);
     (void)str_printf(p->work, sizeof(p->work), "%s/work", p->dir);
@@ -512,7 +485,7 @@ static int build(struct program *p, struct error *err)
     p->options.version = MUSTER_VERSION;
     p->options.environment = place_environment(p->users.change, &p->arena);
     p->options.users = &p->users;
-    p->options.namespaces = &p->namespaces;
+    p->options.namespaces = &p->confinement.namespaces;
     p->options.worker_processes = (uint32_t)args_integer(&p->args, "worker-processes");
     p->options.log = &p->log;
     p->options.on_end = on_end;
@@ -556,7 +529,7 @@ static int run(struct program *p)
     guard_socket(p);
     log_info(&p->log, "agent starts", log_str("node", p->name), log_str("data", p->dir),
              log_int("slots", p->options.inventory.slots), log_str("address", p->address),
-             log_str("cgroup", cgroup_kind_name(p->home.kind)));
+             log_str("cgroup", cgroup_kind_name(p->confinement.home.kind)));
     if (p->options.inventory.unenforced[0])
         log_warn(&p->log, p->options.inventory.unenforced);
     loop_run(p->loop);

@@ -23,6 +23,17 @@ static int check_paths(const struct starter *starter, const struct assignment *a
     return rc ? rc : check_path(starter, "checkpoint.dir", a->checkpoint_dir, err);
 }
 
+static struct launch_gpus gpus_of(const struct inventory *inventory, const struct assignment *a)
+{
+    struct launch_gpus gpus = {.major = inventory->gpu_major};
+    for (uint32_t slot = a->slot; slot < a->slot + a->slots; slot++)
+        if (gpus.major && slot < (uint32_t)inventory->gpus_count) {
+            struct launch_gpus one = {gpus.major, 1, {(uint32_t)inventory->gpus[slot].minor}};
+            launch_gpus_join(&gpus, &one);
+        }
+    return gpus;
+}
+
 int starter_start(const struct starter *starter, const struct assignment *a, struct error *err)
 {
     struct arena arena = {0};
@@ -42,15 +53,20 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                             .rank = a->rank,
                             .argv = a->command,
                             .token = a->token,
+                            .secrets = a->secrets,
+                            .secrets_count = a->secrets_count,
                             .workdir = a->workdir,
                             /* One that says none may still not take the machine's own. */
                             .memory_bytes =
                                 a->memory_bytes ? a->memory_bytes : inventory->memory_bytes,
                             .processes = starter->processes,
                             .cores = cores,
+                            .gpus = gpus_of(inventory, a),
                             .master_addr = a->master_addr,
                             .master_port = a->rank == 0 && a->world > 1 ? a->master_port : 0};
     int rc = a->command[0] ? 0 : error_set(err, E_INVALID_ARGUMENT, "the job has no command");
+    if (!rc && a->secrets_error[0])
+        rc = error_set(err, a->secrets_later ? E_UNAVAILABLE : E_NOT_FOUND, "%s", a->secrets_error);
     if (!rc && starter->users)
         rc = users_find(starter->users, a->tenant, &arena, &launch.user, err);
     facts.user = launch.user;

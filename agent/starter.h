@@ -23,7 +23,8 @@ struct starter {
     struct launcher *launcher;
 };
 
-/* As launcher.start; E_PERMISSION_DENIED for a tenant without a user on this node,
+/* As launcher.start; E_NOT_FOUND or E_UNAVAILABLE for a job whose secrets are not to be
+ * had; E_PERMISSION_DENIED for a tenant without a user on this node,
  * E_INVALID_ARGUMENT for a job whose program, folder or checkpoints lie where it has a folder of
  * its own: they would not be found, or be gone with it. */
 int starter_start(const struct starter *starter, const struct assignment *a, struct error *err);

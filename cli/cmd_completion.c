@@ -115,6 +115,25 @@ static void offer_tokens(struct offer *offer, struct client *client)
     rpc_message_free(answer);
 }
 
+/* Names to set or remove; behind VARIABLE= of --secret too. */
+static void offer_secrets(struct offer *offer, struct client *client)
+{
+    struct error ignored = {0};
+    char before[VALUE_MAX] = "", word[2 * VALUE_MAX];
+    Muster__ListSecretsRequest request = MUSTER__LIST_SECRETS_REQUEST__INIT;
+    Muster__ListSecretsAnswer *answer = NULL;
+    const char *equals = strchr(offer->partial, '=');
+    if (equals && str_printf(before, sizeof(before), "%.*s", (int)(equals + 1 - offer->partial),
+                             offer->partial) < 0)
+        return;
+    if (client_call(client, "ListSecrets", &request, &offer->how, &answer, &ignored) != 0)
+        return;
+    for (size_t i = 0; i < answer->n_secrets; i++)
+        if (str_printf(word, sizeof(word), "%s%s", before, answer->secrets[i]->name) == 0)
+            print_candidate(offer, word, "");
+    rpc_message_free(answer);
+}
+
 static void offer_states(struct offer *offer)
 {
     const ProtobufCEnumDescriptor *states = &muster__job__state__descriptor;
@@ -168,8 +187,11 @@ static void offer_settings(struct offer *offer)
 static const struct {
     const char *values;
     void (*offer)(struct offer *offer, struct client *client);
-} lists[] = {
-    {"job", offer_jobs}, {"node", offer_nodes}, {"tenant", offer_tenants}, {"token", offer_tokens}};
+} lists[] = {{"job", offer_jobs},
+             {"node", offer_nodes},
+             {"tenant", offer_tenants},
+             {"token", offer_tokens},
+             {"secret", offer_secrets}};
 
 /* What a value is, its row says, or the row's name. */
 static void offer_names(struct offer *offer, const struct args_command *of)

@@ -158,6 +158,22 @@ static int set_env(struct input *in)
     return 0;
 }
 
+static int set_secrets(struct input *in)
+{
+    const char *pair;
+    for (size_t i = 0; (pair = args_repeated(in->args, "secret", i)); i++) {
+        char key[256];
+        size_t length = strcspn(pair, "=");
+        if (length == 0 || length >= sizeof(key) || !pair[length] || !pair[length + 1])
+            return error_set(in->err, E_INVALID_ARGUMENT,
+                             "--secret takes VARIABLE=NAME, the name of a secret");
+        snprintf(key, sizeof(key), "%.*s", (int)length, pair);
+        tree_map_set(&in->arena, sub_map(in, in->spec, "secrets"), key,
+                     tree_string(&in->arena, pair + length + 1));
+    }
+    return 0;
+}
+
 /* The virtual environment of this shell goes along, unless the job says which, or a PATH: on each
  * node the worker's PATH then begins with it (agent/core/environment.c). */
 static void set_python(struct input *in)
@@ -305,6 +321,8 @@ static int apply_options(struct input *in)
         set_text(in, sub_map(in, spec, "checkpoint"), "every", "checkpoint-every");
     if (rc == 0)
         rc = set_env(in);
+    if (rc == 0)
+        rc = set_secrets(in);
     if (rc == 0)
         set_python(in);
     if (rc == 0)

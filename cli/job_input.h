@@ -92,6 +92,10 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
          .kind = ARGS_REPEATED,                                                                    \
          .value_name = "KEY=VALUE",                                                                \
          .help = "environment of the workers; KEY alone passes yours on"},                         \
+        {.name = "secret",                                                                         \
+         .kind = ARGS_REPEATED,                                                                    \
+         .value_name = "VARIABLE=NAME",                                                            \
+         .help = "give the workers this secret of the tenant (`muster secret set NAME`)"},         \
         {.name = "set",                                                                            \
          .kind = ARGS_REPEATED,                                                                    \
          .value_name = "SETTING=VALUE",                                                            \

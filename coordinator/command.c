@@ -62,6 +62,11 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "FILE",
      .help = "key and certificates to show instead of those made in DIR, in one PEM file"},
+    {.name = "secrets-key",
+     .kind = ARGS_OPTION,
+     .value_name = "FILE",
+     .help = "the keys that secrets of tenants are sealed with (DIR/secrets.key); made with the "
+             "first secret. MUSTER_SECRETS_KEY holds the keys themselves in place of a file"},
     {.name = "http-host",
      .kind = ARGS_REPEATED,
      .value_name = "NAME",
@@ -145,7 +150,7 @@ struct program {
     struct coordinator *coordinator;
     struct api_rest *rest;
     struct audit_sink audit;
-    char data[PATH_MAX];
+    char data[PATH_MAX], secrets_key[PATH_MAX];
     char rpc[NET_URL_MAX], http[NET_URL_MAX];
     const char *hosts[HOSTS_MAX + 1]; /* ended by NULL */
     bool rest_tls;
@@ -243,6 +248,13 @@ static int judge_http(struct program *program, const struct args *args, struct e
     return rc;
 }
 
+static int find_secrets_key(struct program *program, const struct args *args, struct error *err)
+{
+    const char *given = args_text(args, "secrets-key");
+    return given ? paths_absolute(program->secrets_key, sizeof program->secrets_key, given, err)
+                 : 0;
+}
+
 static void renew_keys(struct program *program)
 {
     struct error err = {0};
@@ -312,6 +324,8 @@ static int start_coordinator(struct program *program, const struct args *args, s
         .data_dir = program->data,
         .rpc_url = address,
         .pin = program->keys.pin,
+        .secrets_key_path = program->secrets_key[0] ? program->secrets_key : NULL,
+        .secrets_key = getenv("MUSTER_SECRETS_KEY"),
         .version = MUSTER_VERSION,
         .commit = MUSTER_COMMIT,
         .log = &program->log,
@@ -418,6 +432,8 @@ static int start(struct program *program, const struct args *args, struct error 
         rc = env_os_init(&program->env, program->loop, err);
     if (rc == 0)
         rc = find_data(program, args, err);
+    if (rc == 0)
+        rc = find_secrets_key(program, args, err);
     if (rc == 0)
         rc = check_addresses(program, args, err);
     if (rc == 0 && args_text(args, "restore"))

@@ -193,6 +193,8 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
         .store = self->store,
         .host = driver_host(&self->driver),
         .data_dir = options->data_dir,
+        .secrets_key_path = options->secrets_key_path,
+        .secrets_key = options->secrets_key,
         .version = options->version,
         .commit = options->commit,
         .cluster_id = self->cluster_id,

@@ -24,6 +24,8 @@ struct coordinator_options {
     const char *rpc_url;  /* to listen on, as common/env/net_url.h has it for the transport; port 0
                              takes a free one */
     const char *pin;      /* that tokens are handed out with; NULL = none */
+    const char *secrets_key_path; /* absolute; NULL = DATA/secrets.key */
+    const char *secrets_key;      /* keys in place of that file; NULL, "" = none */
     const char *version, *commit; /* of this build; NULL = "" */
     const struct log *log;        /* NULL = silent; outlives the coordinator */
     int keep_jobs;                /* ended ones; 0 = RETENTION_KEEP_JOBS */

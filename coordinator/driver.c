@@ -351,6 +351,8 @@ static int store_change(struct driver *driver, const struct change *change, stru
         return verbs->put_token(driver->store, &change->token, err);
     case CHANGE_TENANT:
         return verbs->put_tenant(driver->store, &change->tenant, err);
+    case CHANGE_SECRET:
+        return service_store_secret(driver->service, change, err);
     case CHANGE_AUDIT:
         return change->folded ? 0 : store_audit(driver, &change->audit, err);
     }

@@ -137,6 +137,7 @@ class Cluster:
     def __init__(self, folder, muster=MUSTER):
         self.folder = Path(folder)
         self.muster_path = str(muster)
+        self.agent_prefix = []  # words that run an agent
         self.data = self.folder / "coordinator"
         self.rpc = f"tcp://{ADDRESS}:0"
         self.http = f"{ADDRESS}:0"
@@ -182,7 +183,7 @@ class Cluster:
         data.mkdir(parents=True, exist_ok=True)
         log = open(self.folder / f"{name}.log", "ab")
         self.agents[name] = subprocess.Popen(
-            [self.muster_path, "agent", "--coordinator", self.rpc, "--token-file", str(self.data / "agent.token"),
+            [*self.agent_prefix, self.muster_path, "agent", "--coordinator", self.rpc, "--token-file", str(self.data / "agent.token"),
              "--name", name, "--data", str(data), *GANG_PORTS, *users, *options],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         log.close()

@@ -20,7 +20,7 @@ SOURCE_ROOMS = ["common", "coordinator", "agent", "libworker", "cli", "examples"
 FENCES = {
     r"sqlite3\.h": r"coordinator/store/store_sqlite|tests/",
     r"nng/": r"common/env/net_nng",
-    r"gnutls/": r"common/env/tls|tests/",
+    r"gnutls/": r"common/env/(tls|seal)|tests/",
     r"microhttpd\.h": r"coordinator/api_rest/http",
     r"zlib\.h": r"coordinator/api_rest/http|tests/",
     r"nvml\.h": r"agent/device/",

@@ -16,6 +16,7 @@ struct assignment *assignment_new(void)
     a->references = 1;
     a->master_addr = a->token = a->resume_from = a->job_name = a->tenant = a->workdir = "";
     a->checkpoint_dir = a->checkpoint_every = "";
+    a->secrets_error = "";
     a->command = no_command;
     return a;
 }
@@ -34,6 +35,9 @@ void assignment_release(struct assignment *assignment)
     insist(assignment->references > 0);
     if (--assignment->references > 0)
         return;
+    for (int i = 0; i < assignment->secrets_count; i++)
+        explicit_bzero((char *)(uintptr_t)assignment->secrets[i].value,
+                       strlen(assignment->secrets[i].value));
     arena_fini(&assignment->arena);
     free(assignment);
 }

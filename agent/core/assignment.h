@@ -51,6 +51,10 @@ struct assignment {
     uint32_t checkpoint_keep;
     const struct named_value *env; /* of the spec, in byte order of the names */
     int env_count;
+    const struct launch_secret *secrets; /* in byte order of the names */
+    int secrets_count;
+    const char *secrets_error; /* why they cannot be given: it must not start; "" = they can */
+    bool secrets_later;        /* with it: somebody may mend it */
     const struct named_value
         *training; /* only what is set: {"strategy", "fsdp"}, {"mesh.dp", "2"} */
     int training_count;

@@ -18,6 +18,7 @@ enum {
     AGENT_START_ERROR_MAX = 511,
     AGENT_STUCK_PIDS_MAX = 16,
     AGENT_GROUPS_MAX = 64,
+    AGENT_GPUS_MAX = 16,
 };
 
 /* Exit codes of a worker that never ran, as a shell has them; the first two may go away by
@@ -46,6 +47,20 @@ struct launch_user { /* whom a worker runs as */
     const char *name, *home, *shell;
 };
 
+struct launch_gpus { /* device numbers; plain, zeroed where there is none: sets compare by memcmp */
+    uint32_t
+        major; /* of the nodes of GPUs; 0 = slots are no GPUs, or their numbers are not known */
+    int count;
+    uint32_t minors[AGENT_GPUS_MAX]; /* ascending */
+};
+
+/* Also all of `more`'s; where one of the two is not known, neither is the sum. */
+void launch_gpus_join(struct launch_gpus *into, const struct launch_gpus *more);
+
+struct launch_secret { /* a variable of the worker that is shown nowhere */
+    const char *name, *value;
+};
+
 /* All that a launcher needs to start a worker. Borrowed for the call. */
 struct launch {
     struct worker_key key;
@@ -56,11 +71,16 @@ struct launch {
                                 adds MUSTER_WORKER_TOKEN_FILE where there is a token */
     const char *token;       /* of the worker, secret: only its user can read that file; NULL, "" =
                                 none */
-    const char *workdir;     /* "" = the run directory */
-    uint64_t memory_bytes;   /* 0 = not limited */
-    uint32_t processes;      /* and threads it may have; 0 = not limited */
+    /* Of the job: each is added to the environment when the worker is started, and is a file of
+     * that name in a folder of its user's, which MUSTER_SECRETS names. */
+    const struct launch_secret *secrets;
+    int secrets_count;
+    const char *workdir;            /* "" = the run directory */
+    uint64_t memory_bytes;          /* 0 = not limited */
+    uint32_t processes;             /* and threads it may have; 0 = not limited */
     const struct launch_user *user; /* NULL = the agent's */
     const char *cores;              /* "0-3,8": those it may run on; "" = any */
+    struct launch_gpus gpus;        /* of the worker: its job may open them, others may not */
     uint16_t master_port;    /* must be free when this node is to serve it; 0 = do not look */
     const char *master_addr; /* where it is to be free */
 };

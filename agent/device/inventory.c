@@ -6,13 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "agent/device/nvml.h"
 #include "common/base/str.h"
 
-enum { SMALL_FILE_BYTES = 4096 };
+enum { SMALL_FILE_BYTES = 4096, NVIDIA_MAJOR = 195 }; /* devices.txt */
 
 /* The start of a file of /proc or /sys; false if there is none. */
 static bool read_small(const char *path, char ret[SMALL_FILE_BYTES])
@@ -131,6 +133,22 @@ static const char *model_name(const char *model)
     return str_starts(model, "NVIDIA ") ? model + strlen("NVIDIA ") : model;
 }
 
+/* Their nodes may come later: the driver makes them when they are used first. */
+static uint32_t gpu_major(const struct inventory *inventory)
+{
+    uint32_t found = inventory->gpus_count ? NVIDIA_MAJOR : 0;
+    for (int i = 0; i < inventory->gpus_count; i++) {
+        char path[32];
+        struct stat status;
+        if (inventory->gpus[i].minor < 0)
+            return 0;
+        (void)str_printf(path, sizeof(path), "/dev/nvidia%d", inventory->gpus[i].minor);
+        if (stat(path, &status) == 0 && S_ISCHR(status.st_mode))
+            found = major(status.st_rdev);
+    }
+    return found;
+}
+
 int inventory_read(struct inventory *ret, struct error *err)
 {
     struct inventory inventory = {0};
@@ -140,6 +158,7 @@ int inventory_read(struct inventory *ret, struct error *err)
     inventory.cpus = count_cpus();
     inventory.memory_bytes = count_memory();
     inventory.gpus_count = nvml_gpus(inventory.gpus, INVENTORY_GPUS_MAX, NULL);
+    inventory.gpu_major = gpu_major(&inventory);
     inventory.slots = (uint32_t)(inventory.gpus_count ? inventory.gpus_count : inventory.cpus);
     label_cut(&inventory, "hostname", names.nodename);
     label_cut(&inventory, "os", "linux");

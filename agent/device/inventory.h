@@ -15,6 +15,7 @@ struct inventory_gpu { /* slot n is the n-th that can be read, whatever its inde
     char model[64];
     char uuid[48];
     uint64_t memory_bytes;
+    int minor; /* n of /dev/nvidia<n>; -1 = not known */
 };
 
 struct inventory_label {
@@ -28,9 +29,11 @@ struct inventory {
     uint64_t memory_bytes;
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     int gpus_count;
+    uint32_t
+        gpu_major; /* of their nodes; 0 = there are none, or not all of their minors are known */
     struct inventory_label labels[INVENTORY_LABELS_MAX]; /* ascending by key */
     int labels_count;
-    char unenforced[256]; /* limits of workers that cannot be enforced here, and why; "" = none */
+    char unenforced[512]; /* limits of workers that cannot be enforced here, and why; "" = none */
 };
 
 /* All of it, labels hostname, os, arch, gpu.model included. GPUs are those NVML shows; no library

@@ -20,6 +20,7 @@ struct nvml { /* entry points; all return 0 for success */
     int (*name)(nvml_device device, char *ret, unsigned int size);
     int (*uuid)(nvml_device device, char *ret, unsigned int size);
     int (*memory)(nvml_device device, struct nvml_memory *ret);
+    int (*minor)(nvml_device device, unsigned int *ret); /* may be NULL */
 };
 
 static const char *const library_names[] = {"libnvidia-ml.so.1", "libnvidia-ml.so", NULL};
@@ -46,6 +47,7 @@ static bool nvml_open(struct nvml *nvml, char why[NVML_WHY_BYTES])
                  find(nvml, &nvml->name, "nvmlDeviceGetName") &&
                  find(nvml, &nvml->uuid, "nvmlDeviceGetUUID") &&
                  find(nvml, &nvml->memory, "nvmlDeviceGetMemoryInfo");
+    (void)find(nvml, &nvml->minor, "nvmlDeviceGetMinorNumber");
     if (!found)
         (void)str_copy(why, NVML_WHY_BYTES, "this NVML library lacks an entry point");
     return found;
@@ -60,7 +62,9 @@ static bool read_gpu(const struct nvml *nvml, unsigned int index, struct invento
         nvml->name(device, gpu.model, sizeof(gpu.model)) ||
         nvml->uuid(device, gpu.uuid, sizeof(gpu.uuid)))
         return false;
+    unsigned int minor;
     gpu.memory_bytes = memory.total;
+    gpu.minor = nvml->minor && nvml->minor(device, &minor) == 0 ? (int)minor : -1;
     *ret = gpu;
     return true;
 }

@@ -4,10 +4,18 @@
 
 #include "common/rpc/message.h"
 
+/* Values of secrets do not stay in memory that is free. */
+static void release(Muster__JobShared *shared)
+{
+    for (size_t i = 0; shared && i < shared->n_secrets; i++)
+        explicit_bzero(shared->secrets[i]->value, strlen(shared->secrets[i]->value));
+    rpc_message_free((ProtobufCMessage *)shared);
+}
+
 void held_fini(struct held *held)
 {
     for (struct map_entry *e = strmap_first(&held->jobs); e; e = map_next(e))
-        rpc_message_free(e->value);
+        release(e->value);
     strmap_fini(&held->jobs);
 }
 
@@ -18,6 +26,17 @@ static void inherit(Muster__JobShared *to, Muster__JobShared *from)
         to->spec = from->spec;
         from->spec = NULL;
     }
+    if (!to->secrets_version) {
+        Muster__JobShared told = *from;
+        from->secrets = to->secrets;
+        from->n_secrets = to->n_secrets;
+        from->secrets_error = to->secrets_error;
+        to->secrets = told.secrets;
+        to->n_secrets = told.n_secrets;
+        to->secrets_error = told.secrets_error;
+        to->secrets_version = told.secrets_version;
+        to->secrets_later = told.secrets_later;
+    }
     if (!to->membership) {
         to->membership = from->membership;
         from->membership = NULL;
@@ -27,16 +46,16 @@ static void inherit(Muster__JobShared *to, Muster__JobShared *from)
 static bool take_one(struct held *held, const Muster__JobShared *told)
 {
     void *old = NULL;
-    if (!told->spec && !told->membership)
+    if (!told->spec && !told->membership && !told->secrets_version)
         return true;
     Muster__JobShared *copy = (Muster__JobShared *)rpc_message_copy(&told->base);
     if (!copy || strmap_set(&held->jobs, copy->job, copy, &old)) {
-        rpc_message_free(copy);
+        release(copy);
         return false;
     }
     if (old)
         inherit(copy, old);
-    rpc_message_free(old);
+    release(old);
     return true;
 }
 
@@ -66,7 +85,7 @@ void held_keep_only(struct held *held, const Muster__NodePollAnswer *answer)
         if (names(answer, shared->job))
             continue;
         strmap_remove(&held->jobs, shared->job);
-        rpc_message_free(shared);
+        release(shared);
     }
 }
 
@@ -90,6 +109,8 @@ int held_fill(const struct held *held, struct arena *arena, Muster__NodePollRequ
         muster__job_held__init(&all[at]);
         all[at].job = shared->job;
         all[at].generation = shared->membership ? shared->membership->generation : 0;
+        /* What could not be given is asked for again each time. */
+        all[at].secrets = shared->secrets_error[0] ? 0 : shared->secrets_version;
         list[at] = &all[at];
         at++;
     }

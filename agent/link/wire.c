@@ -104,6 +104,31 @@ static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *f
         *failed = true;
 }
 
+static int by_variable(const void *a, const void *b)
+{
+    return strcmp(((const struct launch_secret *)a)->name, ((const struct launch_secret *)b)->name);
+}
+
+static void fill_secrets(struct assignment *a, const Muster__JobShared *shared, bool *failed)
+{
+    struct launch_secret *secrets = arena_array(&a->arena, shared->n_secrets + 1, sizeof(*secrets));
+    a->secrets_error = copy(a, shared->secrets_error, failed);
+    a->secrets_later = shared->secrets_later;
+    if (!secrets) {
+        *failed = true;
+        return;
+    }
+    for (size_t i = 0; i < shared->n_secrets; i++) {
+        secrets[i].name = copy(a, shared->secrets[i]->variable, failed);
+        secrets[i].value = copy(a, shared->secrets[i]->value, failed);
+    }
+    qsort(secrets, shared->n_secrets, sizeof(*secrets), by_variable);
+    if (*failed)
+        return;
+    a->secrets = secrets;
+    a->secrets_count = (int)shared->n_secrets;
+}
+
 static void fill_members(struct assignment *a, const Muster__Membership *membership, bool *failed)
 {
     if (!membership || membership->generation != a->generation || !membership->n_members)
@@ -153,6 +178,7 @@ static int fill(struct assignment *a, const Muster__Assignment *m, const Muster_
         memcpy(a->secret, m->secret.data, m->secret.len);
     a->secret_bytes = (int)m->secret.len;
     fill_spec(a, shared->spec, &failed);
+    fill_secrets(a, shared, &failed);
     fill_members(a, shared->membership, &failed);
     return failed ? error_set(err, E_RESOURCE_EXHAUSTED, "an assignment is too large") : 0;
 }

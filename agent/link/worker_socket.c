@@ -147,7 +147,8 @@ static void take_metrics(struct worker_socket *socket, const Muster__WorkerProgr
                                 .wall_ms = from->wall_ms,
                                 .value = from->value};
         (void)str_copy(metric.job, sizeof(metric.job), m->job);
-        if (from->name[0] && !str_copy(metric.name, sizeof(metric.name), from->name))
+        if (from->name[0] && from->step <= STEP_MAX &&
+            !str_copy(metric.name, sizeof(metric.name), from->name))
             socket->events.metric(socket->events.arg, &metric);
     }
 }
@@ -182,6 +183,13 @@ static void on_progress(void *arg, struct rpc_call *call)
         event.progress.wait = &wait;
     if (!admit(socket, call, m->job, m->uid, &event.key))
         return;
+    if (m->step > STEP_MAX || m->total_steps > STEP_MAX) {
+        struct error err = {0};
+        error_set(&err, E_INVALID_ARGUMENT, "step %llu of %llu: a step is at most %llu",
+                  (unsigned long long)m->step, (unsigned long long)m->total_steps, STEP_MAX);
+        fail(call, &err);
+        return;
+    }
     take_metrics(socket, m);
     deliver(socket, call, &event);
 }

@@ -12,13 +12,15 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "agent/supervisor/gpu_access.h"
 #include "common/base/str.h"
 
 enum { TEXT_BYTES = 16384, MOVE_ROUNDS_MAX = 64 };
 
-#define V2_ROOT      "/sys/fs/cgroup"
-#define V1_ROOT      "/sys/fs/cgroup/memory"
-#define V1_PIDS_ROOT "/sys/fs/cgroup/pids"
+#define V2_ROOT         "/sys/fs/cgroup"
+#define V1_ROOT         "/sys/fs/cgroup/memory"
+#define V1_PIDS_ROOT    "/sys/fs/cgroup/pids"
+#define V1_DEVICES_ROOT "/sys/fs/cgroup/devices"
 
 static bool read_text(const char *path, char ret[TEXT_BYTES])
 {
@@ -235,6 +237,49 @@ static void find_pids(struct cgroup_home *home)
         home->pids[0] = '\0';
 }
 
+static int give_gpus(enum cgroup_kind kind, const char *path, const struct launch_gpus *gpus,
+                     struct error *err)
+{
+    return kind == CGROUP_V2 ? gpu_access_attach(path, gpus, err)
+                             : gpu_access_write(path, gpus, err);
+}
+
+/* A container may allow all of them by one rule, from which single ones cannot be taken. */
+static bool allows_by_wildcard(const char *folder)
+{
+    char path[CGROUP_PATH_MAX], text[TEXT_BYTES];
+    return str_printf(path, sizeof(path), "%s/devices.list", folder) == 0 &&
+           read_text(path, text) && (strstr(text, ":* ") && !str_starts(text, "a *:* "));
+}
+
+/* Tried with a cgroup of its own: whether the kernel, a container or this process's rights allow
+ * it is not to be known otherwise. */
+static void find_devices(struct cgroup_home *home)
+{
+    static const struct launch_gpus none = {.major = 195};
+    char probe[CGROUP_PATH_MAX];
+    struct error err = {0};
+    if (home->kind == CGROUP_V2)
+        (void)str_copy(home->devices, sizeof(home->devices), home->path);
+    else if (home->kind == CGROUP_NONE || access(V1_DEVICES_ROOT "/devices.deny", F_OK) ||
+             !find_in_v1("devices", V1_DEVICES_ROOT, home->devices))
+        (void)str_copy(home->devices_why, sizeof(home->devices_why),
+                       home->kind == CGROUP_NONE ? home->why : "no devices controller");
+    if (home->devices_why[0] || !home->devices[0])
+        return;
+    if (str_printf(probe, sizeof(probe), "%s/muster.probe.%d", home->devices, (int)getpid()) ||
+        mkdir(probe, 0755))
+        error_errno(&err, errno, "%.120s", home->devices);
+    else if (give_gpus(home->kind, probe, &none, &err) == 0 && home->kind == CGROUP_V1 &&
+             allows_by_wildcard(probe))
+        error_set(&err, E_FAILED_PRECONDITION, "%.120s allows devices by wildcards", home->devices);
+    (void)rmdir(probe);
+    if (!err.code)
+        return;
+    (void)str_copy(home->devices_why, sizeof(home->devices_why), err.text);
+    home->devices[0] = '\0';
+}
+
 void cgroup_home_find(const char *wish, struct cgroup_home *ret)
 {
     struct cgroup_home home = {.kind = CGROUP_NONE};
@@ -249,6 +294,7 @@ void cgroup_home_find(const char *wish, struct cgroup_home *ret)
     else
         home.why[0] = '\0';
     find_pids(&home);
+    find_devices(&home);
     *ret = home;
 }
 
@@ -282,6 +328,19 @@ static void limit_processes(const struct cgroup_home *home, const char *name, ui
                          folder, strerror(errno));
 }
 
+/* Before anything lives in it. */
+static void limit_gpus(const struct cgroup_home *home, const char *name,
+                       const struct launch_gpus *gpus, struct cgroup *cgroup)
+{
+    struct error err = {0};
+    if (!home->devices[0] ||
+        (cgroup->kind == CGROUP_V1 && !make_in(home->devices, name, cgroup->devices, cgroup)))
+        return;
+    if (cgroup_set_gpus(cgroup, gpus, &err))
+        (void)str_printf(cgroup->why, sizeof(cgroup->why), "GPUs of others can be opened: %.200s",
+                         err.text);
+}
+
 static void limit_memory(struct cgroup *cgroup, uint64_t memory_bytes)
 {
     char text[32];
@@ -312,9 +371,11 @@ void cgroup_create(const struct cgroup_home *home, const char *name,
         limit_memory(ret, limits->memory_bytes);
     if (limits->processes > 0)
         limit_processes(home, name, limits->processes, ret);
+    if (limits->gpus.major)
+        limit_gpus(home, name, &limits->gpus, ret);
 }
 
-void cgroup_open(const char *path, const char *pids, struct cgroup *ret)
+void cgroup_open(const char *path, const char *pids, const char *devices, struct cgroup *ret)
 {
     char text[TEXT_BYTES];
     *ret = (struct cgroup){.kind = CGROUP_NONE};
@@ -325,6 +386,7 @@ void cgroup_open(const char *path, const char *pids, struct cgroup *ret)
     }
     ret->kind = read_file(ret, "memory.oom_control", text) ? CGROUP_V1 : CGROUP_V2;
     (void)str_copy(ret->pids, sizeof(ret->pids), pids);
+    (void)str_copy(ret->devices, sizeof(ret->devices), devices);
 }
 
 static int open_procs(const char *folder)
@@ -340,14 +402,24 @@ int cgroup_home_shims_fd(const struct cgroup_home *home)
     return open_procs(home->shims);
 }
 
-int cgroup_procs_fd(const struct cgroup *cgroup)
+int cgroup_set_gpus(const struct cgroup *cgroup, const struct launch_gpus *gpus, struct error *err)
 {
-    return cgroup->kind == CGROUP_NONE ? -1 : open_procs(cgroup->path);
+    const char *folder = cgroup->kind == CGROUP_V2 ? cgroup->path : cgroup->devices;
+    return folder[0] ? give_gpus(cgroup->kind, folder, gpus, err) : 0;
 }
 
-int cgroup_pids_fd(const struct cgroup *cgroup)
+void cgroup_enter_fds(const struct cgroup *cgroup, int ret[PROC_CGROUPS_MAX])
 {
-    return open_procs(cgroup->pids);
+    ret[0] = open_procs(cgroup->kind == CGROUP_NONE ? "" : cgroup->path);
+    ret[1] = open_procs(cgroup->pids);
+    ret[2] = open_procs(cgroup->devices);
+}
+
+void cgroup_close_fds(const int fds[PROC_CGROUPS_MAX])
+{
+    for (int i = 0; i < PROC_CGROUPS_MAX; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
 }
 
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)
@@ -412,4 +484,6 @@ void cgroup_remove(const struct cgroup *cgroup)
         rmdir(cgroup->path);
     if (cgroup->pids[0])
         rmdir(cgroup->pids);
+    if (cgroup->devices[0])
+        rmdir(cgroup->devices);
 }

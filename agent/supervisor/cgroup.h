@@ -25,28 +25,35 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/core/launch.h"
+#include "common/env/proc.h"
+
 enum { CGROUP_PATH_MAX = 512, CGROUP_WHY_BYTES = 256, CGROUP_PROCS_MAX = 4096 };
 
 enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 struct cgroup_home { /* where workers get theirs; plain */
     enum cgroup_kind kind;
-    char path[CGROUP_PATH_MAX];  /* their parent; "" = none */
-    char pids[CGROUP_PATH_MAX];  /* their parent that limits processes; "" = none */
-    char shims[CGROUP_PATH_MAX]; /* the cgroup shims go to; "" = they stay in the agent's */
-    char why[CGROUP_WHY_BYTES];  /* why there is none */
+    char path[CGROUP_PATH_MAX];         /* their parent; "" = none */
+    char pids[CGROUP_PATH_MAX];         /* their parent that limits processes; "" = none */
+    char devices[CGROUP_PATH_MAX];      /* their parent that keeps GPUs from them; "" = none */
+    char devices_why[CGROUP_WHY_BYTES]; /* why there is none */
+    char shims[CGROUP_PATH_MAX];        /* the cgroup shims go to; "" = they stay in the agent's */
+    char why[CGROUP_WHY_BYTES];         /* why there is none */
 };
 
 struct cgroup { /* plain: a name, no descriptors */
     enum cgroup_kind kind;
-    char path[CGROUP_PATH_MAX]; /* "" = none */
-    char pids[CGROUP_PATH_MAX]; /* of version 1's other hierarchy; "" = none, or `path` */
-    char why[CGROUP_WHY_BYTES]; /* why there is none, or no limit */
+    char path[CGROUP_PATH_MAX];    /* "" = none */
+    char pids[CGROUP_PATH_MAX];    /* of version 1's other hierarchy; "" = none, or `path` */
+    char devices[CGROUP_PATH_MAX]; /* of version 1's; "" = none, or `path` */
+    char why[CGROUP_WHY_BYTES];    /* why there is none, or no limit */
 };
 
 struct cgroup_limits { /* 0 = none */
     uint64_t memory_bytes;
-    uint32_t processes; /* and threads: what a fork bomb ends at */
+    uint32_t processes;      /* and threads: what a fork bomb ends at */
+    struct launch_gpus gpus; /* the only ones it may open; major 0 = any */
 };
 
 /* The word of the node's label: "v1", "v2" or "none". */
@@ -67,11 +74,14 @@ void cgroup_create(const struct cgroup_home *home, const char *name,
                    const struct cgroup_limits *limits, struct cgroup *ret);
 
 /* One that was made earlier, by its paths; CGROUP_NONE if it is gone. */
-void cgroup_open(const char *path, const char *pids, struct cgroup *ret);
+void cgroup_open(const char *path, const char *pids, const char *devices, struct cgroup *ret);
 
-/* cgroup.procs, open for writing; -1 without a cgroup. The caller closes it. */
-int cgroup_procs_fd(const struct cgroup *cgroup);
-int cgroup_pids_fd(const struct cgroup *cgroup); /* the same of `pids` */
+/* From now on its processes open these GPUs and no others; what is open stays open. */
+int cgroup_set_gpus(const struct cgroup *cgroup, const struct launch_gpus *gpus, struct error *err);
+
+/* cgroup.procs of all its hierarchies, open for writing; -1 where there is none. */
+void cgroup_enter_fds(const struct cgroup *cgroup, int ret[PROC_CGROUPS_MAX]);
+void cgroup_close_fds(const int fds[PROC_CGROUPS_MAX]);
 
 /* The first `max` processes in it, and how many there are (at most CGROUP_PROCS_MAX). */
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max);

@@ -11,6 +11,7 @@
 
 #include "agent/core/environment.h"
 #include "agent/supervisor/run.h"
+#include "agent/supervisor/run_gpus.h"
 #include "agent/supervisor/workplace.h"
 #include "common/base/str.h"
 
@@ -92,6 +93,7 @@ static void end_run(struct run *run, const struct worker_exit *exit)
         return;
     run->ended = true;
     run_unwatch(run);
+    run_gpus_keep(run->owner->runs, run->key.job, &run->owner->namespaces);
     if (run->worker.start_error[0])
         events->start_failed(events->arg, &run->key, run->worker.start_code,
                              run->worker.start_error);
@@ -113,6 +115,7 @@ static void look(struct run *run, bool files)
     struct launcher_events *events = &run->owner->events;
     if (!run->started && rundir_read_worker(&run->dir, &run->worker, NULL) == 0) {
         run->started = true;
+        run_gpus_keep(run->owner->runs, run->key.job, &run->owner->namespaces);
         if (!run->worker.start_error[0])
             events->started(events->arg, &run->key, run->worker.process.pid);
         if (run->pending_signal && run->shim.pidfd >= 0)
@@ -317,6 +320,9 @@ static int shims_open(void *self, const struct launcher_events *events, struct e
     for (char **name = names; *name; name++)
         adopt_one(shims, *name);
     free(names);
+    for (const struct run *run = shims->runs; run; run = run->next)
+        run_gpus_keep(shims->runs, run->key.job,
+                      &shims->namespaces); /* some may have ended without an agent */
     workplace_sweep(&shims->place, is_known, shims);
     return 0;
 }
@@ -339,24 +345,18 @@ static void shims_close(void *self)
     shims->notify_fd = -1;
 }
 
-/* A living shim of the same job: its namespaces are the job's. */
-static const struct run *run_beside(const struct run *run)
-{
-    for (const struct run *other = run->owner->runs; other; other = other->next)
-        if (other != run && !other->ended && other->shim.pidfd >= 0 && other->user == run->user &&
-            strcmp(other->key.job, run->key.job) == 0 &&
-            proc_alive(other->shim.pid, other->shim.start_ticks))
-            return other;
-    return NULL;
-}
-
 static int spawn_in_namespaces(struct run *run, const struct proc_spawn *how, struct error *err)
 {
     struct proc_spawn confined = *how;
     char tmp[RUNDIR_PATH_MAX];
-    const struct run *other = run_beside(run);
-    struct namespace_entry entry = {
-        .have = &run->owner->namespaces, .tmp = tmp, .mounts_fd = -1, .ipc_fd = -1};
+    const struct run *other = run_beside(run->owner->runs, run);
+    struct gpu_nodes closed;
+    struct namespace_entry entry = {.have = &run->owner->namespaces,
+                                    .tmp = tmp,
+                                    .closed = &closed,
+                                    .mounts_fd = -1,
+                                    .ipc_fd = -1};
+    gpu_access_nodes(&run->in_mounts, false, &closed);
     int rc = entry.have->tmp ? workplace_tmp(&run->owner->place, run->key.job, tmp, err) : 0;
     if (rc)
         return rc;
@@ -395,7 +395,7 @@ static int spawn_shim(struct run *run, struct error *err)
                              .fds = &log_fd,
                              .fd_count = 1,
                              .new_session = true,
-                             .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0};
+                             .cgroup_fds = {procs_fd}};
     bool other_user = run->user != (int64_t)geteuid();
     rc = other_user ? spawn_in_namespaces(run, &how, err) : proc_spawn(&how, &run->shim, err);
     if (rc)
@@ -411,15 +411,21 @@ static int start_run(struct run *run, const struct launch *launch, struct error 
 {
     struct launcher_shim *shims = run->owner;
     struct arena arena = {0};
-    char work[RUNDIR_PATH_MAX], token[RUNDIR_PATH_MAX];
+    char work[RUNDIR_PATH_MAX];
     struct run_launch record = {.launch = *launch, .work = work, .home = shims->home};
+    run->gpus = launch->gpus;
+    run_gpus_of(shims->runs, run, run->key.job, &record.job_gpus);
+    run->in_cgroup = run->in_mounts = record.job_gpus;
     int rc = workplace_work(&shims->place, &run->key, work, err);
     if (!rc)
-        rc = workplace_token(&record, token, &arena, err);
+        rc = workplace_private(&record, &arena, err);
     if (!rc) {
         run_mark(run, &record.launch);
         rc = rundir_create(&run->dir, &record, err);
     }
+    if (!rc && /* before its shim joins the mounts of the others */
+        run_gpus_apply(shims->runs, run->key.job, &record.job_gpus, &shims->namespaces, err))
+        rc = error_recode(err, E_UNAVAILABLE);
     arena_fini(&arena);
     return rc;
 }
@@ -445,6 +451,8 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
         rc = run_watch(run, err);
     run->ended = rc != 0; /* kept, so that it can be forgotten */
     keep(shims, run);
+    if (rc)
+        run_gpus_keep(shims->runs, launch->key.job, &shims->namespaces);
     return rc;
 }
 

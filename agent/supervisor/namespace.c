@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,7 +44,7 @@ static int cover_tmp(const char *folder)
 /* Probing */
 
 struct probe { /* errnos, as the child found them */
-    int mounts, ipc, shm, proc, tmp;
+    int mounts, ipc, shm, proc, tmp, devices;
 };
 
 static void probe_here(struct probe *probe)
@@ -55,6 +56,7 @@ static void probe_here(struct probe *probe)
     probe->shm = cover_shm();
     probe->tmp = cover_tmp("/dev/shm");
     probe->proc = cover_proc();
+    probe->devices = gpu_node_cover("/dev/null");
 }
 
 /* False: it could not even be tried. */
@@ -120,6 +122,7 @@ void namespaces_find(const char *data, struct namespaces *ret)
     have.ipc = !probe.ipc;
     have.shm = have.mounts && !probe.shm && !lies_in(data, "/dev/shm");
     have.tmp = have.mounts && !probe.tmp && !lies_in(data, "/tmp");
+    have.devices = have.mounts && !probe.devices;
     have.proc = have.mounts && !probe.proc && hidepid_is_per_mount();
     if (probe.mounts) {
         lack(&have, "/tmp, /dev/shm, the list of processes", strerror(probe.mounts));
@@ -170,6 +173,8 @@ static int make_mounts(const struct namespace_entry *entry)
         problem = cover_shm();
     if (!problem && entry->have->proc)
         problem = cover_proc();
+    if (!problem && entry->have->devices && entry->closed)
+        problem = gpu_nodes_cover(entry->closed);
     return problem;
 }
 
@@ -182,4 +187,30 @@ int namespace_enter(void *arg)
     if (entry->mounts_fd >= 0)
         return setns(entry->mounts_fd, CLONE_NEWNS) < 0 ? errno : 0;
     return entry->have->mounts ? make_mounts(entry) : 0;
+}
+
+/* Where there is none of its own, there is nothing to change that is not the machine's. */
+static bool is_ours(int fd)
+{
+    struct stat own, theirs;
+    return stat("/proc/self/ns/mnt", &own) == 0 && fstat(fd, &theirs) == 0 &&
+           (own.st_ino != theirs.st_ino || own.st_dev != theirs.st_dev);
+}
+
+int namespace_set_gpus(pid_t pid, const struct gpu_nodes *closed, const struct gpu_nodes *open)
+{
+    int fd = open_one(pid, "mnt"), status = 0;
+    pid_t child = fd >= 0 && is_ours(fd) ? fork() : 0;
+    if (fd >= 0 && is_ours(fd) && child == 0) {
+        int problem = setns(fd, CLONE_NEWNS) < 0 ? errno : gpu_nodes_cover(closed);
+        _exit(problem ? problem : gpu_nodes_uncover(open));
+    }
+    int problem = fd < 0 || child < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (child > 0)
+        problem = WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+    return problem;
 }

@@ -15,11 +15,13 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "agent/supervisor/gpu_access.h"
+
 enum { NAMESPACE_WHY_BYTES = 160 };
 
 struct namespaces { /* which of them this node gives to workers */
     bool mounts, ipc;
-    bool tmp, shm, proc;           /* with mounts */
+    bool tmp, shm, proc, devices;  /* with mounts */
     char why[NAMESPACE_WHY_BYTES]; /* what cannot be had, and why; "" = all of them */
 };
 
@@ -33,13 +35,18 @@ const char *namespaces_hide(const struct namespaces *have, const char *path);
 
 struct namespace_entry { /* of one shim */
     const struct namespaces *have;
-    const char *tmp;       /* folder to be seen as /tmp; with have->tmp */
-    int mounts_fd, ipc_fd; /* of a shim of the same job; -1 = new ones */
+    const char *tmp;                /* folder to be seen as /tmp; with have->tmp */
+    const struct gpu_nodes *closed; /* GPUs of others; NULL = none */
+    int mounts_fd, ipc_fd;          /* of a shim of the same job; -1 = new ones */
 };
 
 /* Opens those of a living process; -1 where that fails. The caller closes them. */
 void namespace_open(pid_t pid, struct namespace_entry *ret);
 void namespace_close(struct namespace_entry *entry);
+
+/* In the mounts of a living process, which are not this process's: cover `closed`, uncover `open`.
+ * 0 or an errno. Forks; the mounts of the machine stay as they are. */
+int namespace_set_gpus(pid_t pid, const struct gpu_nodes *closed, const struct gpu_nodes *open);
 
 /* For proc_spawn.confine: 0 or an errno. Async-signal-safe. */
 int namespace_enter(void *arg); /* its struct namespace_entry */

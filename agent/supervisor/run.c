@@ -18,13 +18,18 @@ enum {
     FREE_ALIGN_BYTES = 4096,
 };
 
+void run_cgroup(const struct run *run, struct cgroup *ret)
+{
+    cgroup_open(run->worker.cgroup, run->worker.cgroup_pids, run->worker.cgroup_devices, ret);
+}
+
 bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret,
                        struct worker_stuck *ret_stuck)
 {
     struct worker_exit exit = {.signal = SIGKILL, .lost = true, .wall_ms = wall_ms};
     struct worker_stuck left = {.wall_ms = wall_ms};
     struct cgroup cgroup;
-    cgroup_open(run->worker.cgroup, run->worker.cgroup_pids, &cgroup);
+    run_cgroup(run, &cgroup);
     if (tree_kill_orphans(run->mark, &cgroup, &left) > 0) {
         *ret_stuck = left;
         return false;
@@ -35,6 +40,16 @@ bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret
     (void)rundir_write_exit(&run->dir, &exit, NULL);
     *ret = exit;
     return true;
+}
+
+const struct run *run_beside(const struct run *runs, const struct run *run)
+{
+    for (const struct run *other = runs; other; other = other->next)
+        if (other != run && !other->ended && other->shim.pidfd >= 0 && other->user == run->user &&
+            strcmp(other->key.job, run->key.job) == 0 &&
+            proc_alive(other->shim.pid, other->shim.start_ticks))
+            return other;
+    return NULL;
 }
 
 void run_mark(struct run *run, const struct launch *launch)
@@ -56,6 +71,7 @@ static int read_launch(struct run *run, struct worker_memory *memory, struct err
     if (!rc) {
         run->generation = launch.launch.generation;
         run->rank = launch.launch.rank;
+        run->gpus = launch.launch.gpus;
         const char *token = launch.launch.token;
         if (!token[0]) /* an older agent's */
             token = environment_get(launch.launch.envp, "MUSTER_WORKER_TOKEN");

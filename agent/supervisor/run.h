@@ -30,7 +30,9 @@ struct run {
     bool dirty, moved;         /* inotify named it in this turn, and that a file came */
     uint64_t seen_bytes;       /* of output that was announced */
     struct run_acked acked, batch_end;
-    uint64_t freed_bytes; /* of the output file, given back to the file system */
+    struct launch_gpus gpus;                 /* its own */
+    struct launch_gpus in_cgroup, in_mounts; /* what these allow, as they were told last */
+    uint64_t freed_bytes;                    /* of the output file, given back to the file system */
     struct run *next;
 };
 
@@ -40,6 +42,13 @@ void run_mark(struct run *run, const struct launch *launch);
 /* Read what there is in the directory of a run that an earlier agent started, and find out how it
  * stands; a shim that is gone without a record is settled here. */
 int run_adopt(struct run *run, struct worker_found *ret, struct error *err);
+
+/* One of `runs` with a living shim of the same job and user, whose namespaces are the job's; NULL =
+ * there is none. */
+const struct run *run_beside(const struct run *runs, const struct run *run);
+
+/* The worker's, with started. */
+void run_cgroup(const struct run *run, struct cgroup *ret);
 
 /* Its shim is gone without a record (run->orphaned says why): SIGKILL to what is left. When nothing
  * is, the end is recorded and true returned; else `ret_stuck` names the processes. */

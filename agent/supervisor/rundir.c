@@ -10,10 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/supervisor/private_file.h"
+#include "agent/supervisor/record.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
-#include "common/env/proc.h"
 
 enum {
     FILE_MODE = 0600, /* tokens, and what a tenant's program wrote */
@@ -116,77 +117,7 @@ static int read_tree(const struct rundir *dir, const char *name, struct arena *a
     return rc;
 }
 
-/* Reads that give a default where a key is absent: files of an older or newer agent are fine. */
-static int64_t get_number(const struct tree *map, const char *key)
-{
-    int64_t value = 0;
-    const struct tree *node = tree_get(map, key);
-    if (node)
-        (void)tree_read_i64(node, &value, NULL);
-    return value;
-}
-
-static const char *get_text(const struct tree *map, const char *key)
-{
-    const char *value = "";
-    const struct tree *node = tree_get(map, key);
-    if (node)
-        (void)tree_read_string(node, &value, NULL);
-    return value;
-}
-
-static bool get_bool(const struct tree *map, const char *key)
-{
-    bool value = false;
-    const struct tree *node = tree_get(map, key);
-    if (node)
-        (void)tree_read_bool(node, &value, NULL);
-    return value;
-}
-
-struct writer { /* a map under construction; the first failure counts */
-    struct arena arena;
-    struct tree *map;
-    int rc;
-};
-
-static void writer_init(struct writer *w)
-{
-    *w = (struct writer){0};
-    w->map = tree_map(&w->arena);
-}
-
-static void put(struct writer *w, const char *key, struct tree *value)
-{
-    int rc = w->map ? tree_map_set(&w->arena, w->map, key, value) : E_RESOURCE_EXHAUSTED;
-    if (!w->rc)
-        w->rc = rc;
-}
-
-static void put_number(struct writer *w, const char *key, int64_t value)
-{
-    put(w, key, tree_integer(&w->arena, value));
-}
-
-static void put_text(struct writer *w, const char *key, const char *value)
-{
-    put(w, key, tree_string(&w->arena, value));
-}
-
-static void put_bool(struct writer *w, const char *key, bool value)
-{
-    put(w, key, tree_bool(&w->arena, value));
-}
-
-static void put_texts(struct writer *w, const char *key, const char *const *values)
-{
-    struct tree *list = tree_list(&w->arena);
-    for (; *values && list && !w->rc; values++)
-        w->rc = tree_list_add(list, tree_string(&w->arena, *values));
-    put(w, key, list);
-}
-
-static int writer_store(struct writer *w, const struct rundir *dir, const char *name, int mode,
+static int record_store(struct record *w, const struct rundir *dir, const char *name, int mode,
                         struct error *err)
 {
     int rc = w->rc ? error_set(err, w->rc, "no memory for %s", name)
@@ -195,42 +126,46 @@ static int writer_store(struct writer *w, const struct rundir *dir, const char *
     return rc;
 }
 
-static void put_home(struct writer *w, const struct cgroup_home *home)
+static void put_home(struct record *w, const struct cgroup_home *home)
 {
-    put_number(w, "cgroup_kind", home->kind);
-    put_text(w, "cgroup_home", home->path);
-    put_text(w, "cgroup_pids", home->pids);
-    put_text(w, "cgroup_why", home->why);
+    record_put_number(w, "cgroup_kind", home->kind);
+    record_put_text(w, "cgroup_home", home->path);
+    record_put_text(w, "cgroup_pids", home->pids);
+    record_put_text(w, "cgroup_devices", home->devices);
+    record_put_text(w, "cgroup_why", home->why);
 }
 
-/* In a folder that only the agent writes to. */
-static int write_token(const struct run_launch *how, struct error *err)
-{
-    const struct launch *launch = &how->launch;
-    const struct launch_user *user = launch->user;
-    size_t size = strlen(launch->token);
-    (void)unlink(how->token);
-    int fd = open(how->token, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", how->token);
-    bool fine = write(fd, launch->token, size) == (ssize_t)size && fchmod(fd, 0400) == 0 &&
-                (!user || fchown(fd, user->uid, user->gid) == 0);
-    int problem = errno;
-    close(fd);
-    return fine ? 0 : error_errno(err, problem, "%s", how->token);
-}
-
-static void put_user(struct writer *w, const struct launch_user *user)
+static void put_gpus(struct record *w, const char *key, const struct launch_gpus *gpus)
 {
     struct tree *list = tree_list(&w->arena);
-    put_bool(w, "change_user", user != NULL);
+    if (!gpus->major)
+        return;
+    for (int i = 0; i < gpus->count && list && !w->rc; i++)
+        w->rc = tree_list_add(list, tree_integer(&w->arena, gpus->minors[i]));
+    record_put_number(w, "gpu_major", gpus->major);
+    record_put(w, key, list);
+}
+
+static void put_user(struct record *w, const struct launch_user *user)
+{
+    struct tree *list = tree_list(&w->arena);
+    record_put_bool(w, "change_user", user != NULL);
     if (!user)
         return;
     for (int i = 0; i < user->groups_count && list && !w->rc; i++)
         w->rc = tree_list_add(list, tree_integer(&w->arena, user->groups[i]));
-    put_number(w, "user", user->uid);
-    put_number(w, "group", user->gid);
-    put(w, "groups", list);
+    record_put_number(w, "user", user->uid);
+    record_put_number(w, "group", user->gid);
+    record_put(w, "groups", list);
+}
+
+static void put_secret_names(struct record *w, const struct run_launch *how)
+{
+    struct tree *names = tree_list(&w->arena);
+    record_put_text(w, "secrets", how->secrets ? how->secrets : "");
+    for (int i = 0; i < how->launch.secrets_count && names && !w->rc; i++)
+        w->rc = tree_list_add(names, tree_string(&w->arena, how->launch.secrets[i].name));
+    record_put(w, "secret_names", names);
 }
 
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err)
@@ -245,56 +180,55 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     const struct launch_user *user = launch->user;
     if (mkdir(how->work, DIRECTORY_MODE) || (user && lchown(how->work, user->uid, user->gid)))
         return error_errno(err, errno, "folder %s", how->work);
-    rc = how->token && how->token[0] ? write_token(how, err) : 0;
+    rc = private_files_write(how, err);
     if (rc)
         return rc;
-    struct writer w;
-    writer_init(&w);
-    put_text(&w, "job", launch->key.job);
-    put_number(&w, "uid", (int64_t)launch->key.uid);
-    put_number(&w, "generation", (int64_t)launch->generation);
-    put_number(&w, "rank", launch->rank);
-    put_texts(&w, "argv", launch->argv);
-    put_texts(&w, "envp", launch->envp);
-    put_text(&w, "workdir", launch->workdir);
-    put_text(&w, "work", how->work);
-    put_text(&w, "token", launch->token ? launch->token : "");
-    put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
-    put_number(&w, "processes", launch->processes);
-    put_text(&w, "cores", launch->cores ? launch->cores : "");
-    put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
-    put_number(&w, "master_port", launch->master_port);
+    struct record w;
+    record_init(&w);
+    record_put_text(&w, "job", launch->key.job);
+    record_put_number(&w, "uid", (int64_t)launch->key.uid);
+    record_put_number(&w, "generation", (int64_t)launch->generation);
+    record_put_number(&w, "rank", launch->rank);
+    record_put_texts(&w, "argv", launch->argv);
+    record_put_texts(&w, "envp", launch->envp);
+    record_put_text(&w, "workdir", launch->workdir);
+    record_put_text(&w, "work", how->work);
+    record_put_text(&w, "token", launch->token ? launch->token : "");
+    put_secret_names(&w, how);
+    record_put_number(&w, "memory_bytes", (int64_t)launch->memory_bytes);
+    record_put_number(&w, "processes", launch->processes);
+    record_put_text(&w, "cores", launch->cores ? launch->cores : "");
+    record_put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
+    record_put_number(&w, "master_port", launch->master_port);
     put_user(&w, launch->user);
     put_home(&w, &how->home);
-    return writer_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
-}
-
-static int get_texts(const struct tree *map, const char *key, struct arena *arena,
-                     const char *const **ret)
-{
-    const struct tree *list = tree_get(map, key), *child;
-    size_t count = 0, at = 0;
-    if (!list || list->kind != TREE_LIST)
-        return E_DATA_LOSS;
-    tree_each(child, list)
-        count++;
-    const char **texts = arena_array(arena, count + 1, sizeof(*texts));
-    if (!texts)
-        return E_RESOURCE_EXHAUSTED;
-    tree_each(child, list)
-        if (tree_read_string(child, &texts[at++], NULL))
-            return E_DATA_LOSS;
-    *ret = texts;
-    return 0;
+    put_gpus(&w, "gpus", &launch->gpus);
+    put_gpus(&w, "job_gpus", &how->job_gpus);
+    return record_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
 }
 
 static void get_home(const struct tree *map, struct cgroup_home *ret)
 {
-    int64_t kind = get_number(map, "cgroup_kind");
+    int64_t kind = record_number(map, "cgroup_kind");
     ret->kind = kind == CGROUP_V1 || kind == CGROUP_V2 ? (enum cgroup_kind)kind : CGROUP_NONE;
-    (void)str_copy(ret->path, sizeof(ret->path), get_text(map, "cgroup_home"));
-    (void)str_copy(ret->pids, sizeof(ret->pids), get_text(map, "cgroup_pids"));
-    (void)str_copy(ret->why, sizeof(ret->why), get_text(map, "cgroup_why"));
+    (void)str_copy(ret->path, sizeof(ret->path), record_text(map, "cgroup_home"));
+    (void)str_copy(ret->pids, sizeof(ret->pids), record_text(map, "cgroup_pids"));
+    (void)str_copy(ret->devices, sizeof(ret->devices), record_text(map, "cgroup_devices"));
+    (void)str_copy(ret->why, sizeof(ret->why), record_text(map, "cgroup_why"));
+}
+
+/* Absent: an older agent's, or slots are no GPUs. */
+static void get_gpus(const struct tree *map, const char *key, struct launch_gpus *ret)
+{
+    const struct tree *list = tree_get(map, key), *child;
+    int64_t minor;
+    *ret = (struct launch_gpus){0};
+    if (!list || list->kind != TREE_LIST)
+        return;
+    ret->major = (uint32_t)record_number(map, "gpu_major");
+    tree_each(child, list)
+        if (ret->count < AGENT_GPUS_MAX && tree_read_i64(child, &minor, NULL) == 0)
+            ret->minors[ret->count++] = (uint32_t)minor;
 }
 
 static int get_user(const struct tree *map, struct arena *arena, const struct launch_user **ret)
@@ -305,15 +239,34 @@ static int get_user(const struct tree *map, struct arena *arena, const struct la
     *ret = NULL;
     if (!user)
         return E_RESOURCE_EXHAUSTED;
-    if (!get_bool(map, "change_user"))
+    if (!record_bool(map, "change_user"))
         return 0;
-    *user = (struct launch_user){.uid = (uid_t)get_number(map, "user"),
-                                 .gid = (gid_t)get_number(map, "group")};
+    *user = (struct launch_user){.uid = (uid_t)record_number(map, "user"),
+                                 .gid = (gid_t)record_number(map, "group")};
     if (list && list->kind == TREE_LIST)
         tree_each(child, list)
             if (user->groups_count < AGENT_GROUPS_MAX && tree_read_i64(child, &group, NULL) == 0)
                 user->groups[user->groups_count++] = (gid_t)group;
     *ret = user;
+    return 0;
+}
+
+static int get_secret_names(const struct tree *map, struct arena *arena, struct run_launch *ret)
+{
+    const char *const *names;
+    ret->secrets = record_text(map, "secrets");
+    if (!ret->secrets[0] || record_texts(map, "secret_names", arena, &names))
+        return 0; /* an older agent's */
+    int count = 0;
+    while (names[count])
+        count++;
+    struct launch_secret *secrets = arena_array(arena, (size_t)count + 1, sizeof(*secrets));
+    if (!secrets)
+        return E_RESOURCE_EXHAUSTED;
+    for (int i = 0; i < count; i++)
+        secrets[i] = (struct launch_secret){.name = names[i], .value = ""};
+    ret->launch.secrets = secrets;
+    ret->launch.secrets_count = count;
     return 0;
 }
 
@@ -326,40 +279,42 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     int rc = read_tree(dir, "launch.json", arena, &map, err);
     if (rc)
         return rc;
-    if (get_texts(map, "argv", arena, &launch->argv) ||
-        get_texts(map, "envp", arena, &launch->envp) || !launch->argv[0])
+    if (record_texts(map, "argv", arena, &launch->argv) ||
+        record_texts(map, "envp", arena, &launch->envp) || !launch->argv[0])
         return error_set(err, E_DATA_LOSS, "%s/launch.json is not what an agent wrote", dir->path);
-    (void)str_copy(launch->key.job, sizeof(launch->key.job), get_text(map, "job"));
-    launch->key.uid = (uint64_t)get_number(map, "uid");
-    launch->generation = (uint64_t)get_number(map, "generation");
-    launch->rank = (uint32_t)get_number(map, "rank");
-    launch->workdir = get_text(map, "workdir");
-    run.work = get_text(map, "work");
-    launch->token = get_text(map, "token");
-    launch->memory_bytes = (uint64_t)get_number(map, "memory_bytes");
-    launch->processes = (uint32_t)get_number(map, "processes");
-    launch->cores = get_text(map, "cores");
-    launch->master_addr = get_text(map, "master_addr");
-    launch->master_port = (uint16_t)get_number(map, "master_port");
-    if (get_user(map, arena, &launch->user))
+    (void)str_copy(launch->key.job, sizeof(launch->key.job), record_text(map, "job"));
+    launch->key.uid = (uint64_t)record_number(map, "uid");
+    launch->generation = (uint64_t)record_number(map, "generation");
+    launch->rank = (uint32_t)record_number(map, "rank");
+    launch->workdir = record_text(map, "workdir");
+    run.work = record_text(map, "work");
+    launch->token = record_text(map, "token");
+    launch->memory_bytes = (uint64_t)record_number(map, "memory_bytes");
+    launch->processes = (uint32_t)record_number(map, "processes");
+    launch->cores = record_text(map, "cores");
+    launch->master_addr = record_text(map, "master_addr");
+    launch->master_port = (uint16_t)record_number(map, "master_port");
+    if (get_user(map, arena, &launch->user) || get_secret_names(map, arena, &run))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s/launch.json", dir->path);
     get_home(map, &run.home);
+    get_gpus(map, "gpus", &launch->gpus);
+    get_gpus(map, "job_gpus", &run.job_gpus);
     *ret = run;
     return 0;
 }
 
-static void put_process(struct writer *w, const struct run_process *process)
+static void put_process(struct record *w, const struct run_process *process)
 {
-    put_number(w, "pid", process->pid);
-    put_number(w, "start_ticks", (int64_t)process->start_ticks);
-    put_text(w, "boot", process->boot);
+    record_put_number(w, "pid", process->pid);
+    record_put_number(w, "start_ticks", (int64_t)process->start_ticks);
+    record_put_text(w, "boot", process->boot);
 }
 
 static void get_process(const struct tree *map, struct run_process *ret)
 {
-    ret->pid = get_number(map, "pid");
-    ret->start_ticks = (uint64_t)get_number(map, "start_ticks");
-    (void)str_copy(ret->boot, sizeof(ret->boot), get_text(map, "boot"));
+    ret->pid = record_number(map, "pid");
+    ret->start_ticks = (uint64_t)record_number(map, "start_ticks");
+    (void)str_copy(ret->boot, sizeof(ret->boot), record_text(map, "boot"));
 }
 
 /* link(2) makes the name appear with its content, and only if it was not there. */
@@ -372,10 +327,10 @@ int rundir_claim(const struct rundir *dir, const struct run_process *shim, struc
         rc = rundir_file(dir, "shim.json", path, err);
     if (rc)
         return rc;
-    struct writer w;
-    writer_init(&w);
+    struct record w;
+    record_init(&w);
     put_process(&w, shim);
-    rc = writer_store(&w, dir, name, FILE_MODE, err);
+    rc = record_store(&w, dir, name, FILE_MODE, err);
     if (rc)
         return rc;
     if (link(own, path))
@@ -398,14 +353,15 @@ int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct e
 int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
                         struct error *err)
 {
-    struct writer w;
-    writer_init(&w);
+    struct record w;
+    record_init(&w);
     put_process(&w, &worker->process);
-    put_text(&w, "cgroup", worker->cgroup);
-    put_text(&w, "cgroup_pids", worker->cgroup_pids);
-    put_text(&w, "start_error", worker->start_error);
-    put_number(&w, "start_code", worker->start_code);
-    return writer_store(&w, dir, "worker.json", FILE_MODE, err);
+    record_put_text(&w, "cgroup", worker->cgroup);
+    record_put_text(&w, "cgroup_pids", worker->cgroup_pids);
+    record_put_text(&w, "cgroup_devices", worker->cgroup_devices);
+    record_put_text(&w, "start_error", worker->start_error);
+    record_put_number(&w, "start_code", worker->start_code);
+    return record_store(&w, dir, "worker.json", FILE_MODE, err);
 }
 
 int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct error *err)
@@ -415,50 +371,52 @@ int rundir_read_worker(const struct rundir *dir, struct run_worker *ret, struct 
     int rc = read_tree(dir, "worker.json", &arena, &map, err);
     if (!rc) {
         get_process(map, &ret->process);
-        (void)str_copy(ret->cgroup, sizeof(ret->cgroup), get_text(map, "cgroup"));
-        (void)str_copy(ret->cgroup_pids, sizeof(ret->cgroup_pids), get_text(map, "cgroup_pids"));
-        (void)str_copy(ret->start_error, sizeof(ret->start_error), get_text(map, "start_error"));
-        ret->start_code = (int)get_number(map, "start_code");
+        (void)str_copy(ret->cgroup, sizeof(ret->cgroup), record_text(map, "cgroup"));
+        (void)str_copy(ret->cgroup_pids, sizeof(ret->cgroup_pids), record_text(map, "cgroup_pids"));
+        (void)str_copy(ret->cgroup_devices, sizeof(ret->cgroup_devices),
+                       record_text(map, "cgroup_devices"));
+        (void)str_copy(ret->start_error, sizeof(ret->start_error), record_text(map, "start_error"));
+        ret->start_code = (int)record_number(map, "start_code");
     }
     arena_fini(&arena);
     return rc;
 }
 
-static void put_exit(struct writer *w, const struct worker_exit *exit)
+static void put_exit(struct record *w, const struct worker_exit *exit)
 {
-    put_number(w, "code", exit->code);
-    put_number(w, "signal", exit->signal);
-    put_bool(w, "oom", exit->oom);
-    put_bool(w, "lost", exit->lost);
-    put_number(w, "wall_ms", exit->wall_ms);
-    put_text(w, "text", exit->text);
-    put_text(w, "last_output", exit->last_output);
+    record_put_number(w, "code", exit->code);
+    record_put_number(w, "signal", exit->signal);
+    record_put_bool(w, "oom", exit->oom);
+    record_put_bool(w, "lost", exit->lost);
+    record_put_number(w, "wall_ms", exit->wall_ms);
+    record_put_text(w, "text", exit->text);
+    record_put_text(w, "last_output", exit->last_output);
 }
 
 static void get_exit(const struct tree *map, struct worker_exit *ret)
 {
-    ret->code = (int)get_number(map, "code");
-    ret->signal = (int)get_number(map, "signal");
-    ret->oom = get_bool(map, "oom");
-    ret->lost = get_bool(map, "lost");
-    ret->wall_ms = get_number(map, "wall_ms");
-    (void)str_copy(ret->text, sizeof(ret->text), get_text(map, "text"));
-    (void)str_copy(ret->last_output, sizeof(ret->last_output), get_text(map, "last_output"));
+    ret->code = (int)record_number(map, "code");
+    ret->signal = (int)record_number(map, "signal");
+    ret->oom = record_bool(map, "oom");
+    ret->lost = record_bool(map, "lost");
+    ret->wall_ms = record_number(map, "wall_ms");
+    (void)str_copy(ret->text, sizeof(ret->text), record_text(map, "text"));
+    (void)str_copy(ret->last_output, sizeof(ret->last_output), record_text(map, "last_output"));
 }
 
 int rundir_write_stuck(const struct rundir *dir, const struct worker_stuck *stuck,
                        struct error *err)
 {
-    struct writer w;
-    writer_init(&w);
+    struct record w;
+    record_init(&w);
     struct tree *pids = tree_list(&w.arena);
     for (int i = 0; i < stuck->count && pids && !w.rc; i++)
         w.rc = tree_list_add(pids, tree_integer(&w.arena, stuck->pids[i]));
-    put(&w, "pids", pids);
-    put_number(&w, "stuck_wall_ms", stuck->wall_ms);
-    put_bool(&w, "ended", stuck->ended);
+    record_put(&w, "pids", pids);
+    record_put_number(&w, "stuck_wall_ms", stuck->wall_ms);
+    record_put_bool(&w, "ended", stuck->ended);
     put_exit(&w, &stuck->exit);
-    return writer_store(&w, dir, "stuck.json", FILE_MODE, err);
+    return record_store(&w, dir, "stuck.json", FILE_MODE, err);
 }
 
 static void get_pids(const struct tree *map, struct worker_stuck *ret)
@@ -480,8 +438,8 @@ int rundir_read_stuck(const struct rundir *dir, struct worker_stuck *ret, struct
     int rc = read_tree(dir, "stuck.json", &arena, &map, err);
     if (!rc) {
         get_pids(map, ret);
-        ret->wall_ms = get_number(map, "stuck_wall_ms");
-        ret->ended = get_bool(map, "ended");
+        ret->wall_ms = record_number(map, "stuck_wall_ms");
+        ret->ended = record_bool(map, "ended");
         get_exit(map, &ret->exit);
     }
     arena_fini(&arena);
@@ -490,10 +448,10 @@ int rundir_read_stuck(const struct rundir *dir, struct worker_stuck *ret, struct
 
 int rundir_write_exit(const struct rundir *dir, const struct worker_exit *exit, struct error *err)
 {
-    struct writer w;
-    writer_init(&w);
+    struct record w;
+    record_init(&w);
     put_exit(&w, exit);
-    return writer_store(&w, dir, "exit.json", FILE_MODE | DURABLE, err);
+    return record_store(&w, dir, "exit.json", FILE_MODE | DURABLE, err);
 }
 
 int rundir_read_exit(const struct rundir *dir, struct worker_exit *ret, struct error *err)
@@ -513,14 +471,14 @@ int rundir_write_memory(const struct rundir *dir, const struct worker_memory *me
     const char *tokens[AGENT_TOKENS_KEPT + 1] = {0};
     for (int i = 0; i < AGENT_TOKENS_KEPT; i++)
         tokens[i] = memory->tokens[i];
-    struct writer w;
-    writer_init(&w);
-    put_bool(&w, "aware", memory->aware);
-    put_number(&w, "generation", (int64_t)memory->generation);
-    put_number(&w, "step", (int64_t)memory->step);
-    put_number(&w, "total_steps", (int64_t)memory->total_steps);
-    put_texts(&w, "tokens", tokens);
-    return writer_store(&w, dir, "memory.json", FILE_MODE, err);
+    struct record w;
+    record_init(&w);
+    record_put_bool(&w, "aware", memory->aware);
+    record_put_number(&w, "generation", (int64_t)memory->generation);
+    record_put_number(&w, "step", (int64_t)memory->step);
+    record_put_number(&w, "total_steps", (int64_t)memory->total_steps);
+    record_put_texts(&w, "tokens", tokens);
+    return record_store(&w, dir, "memory.json", FILE_MODE, err);
 }
 
 int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, struct error *err)
@@ -530,11 +488,11 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
     struct tree *map;
     int rc = read_tree(dir, "memory.json", &arena, &map, err);
     if (!rc) {
-        ret->aware = get_bool(map, "aware");
-        ret->generation = (uint64_t)get_number(map, "generation");
-        ret->step = (uint64_t)get_number(map, "step");
-        ret->total_steps = (uint64_t)get_number(map, "total_steps");
-        if (get_texts(map, "tokens", &arena, &tokens) == 0)
+        ret->aware = record_bool(map, "aware");
+        ret->generation = (uint64_t)record_number(map, "generation");
+        ret->step = (uint64_t)record_number(map, "step");
+        ret->total_steps = (uint64_t)record_number(map, "total_steps");
+        if (record_texts(map, "tokens", &arena, &tokens) == 0)
             for (int i = 0; i < AGENT_TOKENS_KEPT && tokens[i]; i++)
                 (void)str_copy(ret->tokens[i], sizeof(ret->tokens[i]), tokens[i]);
     }
@@ -544,11 +502,11 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
 
 int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked, struct error *err)
 {
-    struct writer w;
-    writer_init(&w);
-    put_number(&w, "lines", (int64_t)acked->lines);
-    put_number(&w, "bytes", (int64_t)acked->bytes);
-    return writer_store(&w, dir, "acked.json", FILE_MODE, err);
+    struct record w;
+    record_init(&w);
+    record_put_number(&w, "lines", (int64_t)acked->lines);
+    record_put_number(&w, "bytes", (int64_t)acked->bytes);
+    return record_store(&w, dir, "acked.json", FILE_MODE, err);
 }
 
 int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err)
@@ -557,40 +515,9 @@ int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct er
     struct tree *map;
     int rc = read_tree(dir, "acked.json", &arena, &map, err);
     if (!rc) {
-        ret->lines = (uint64_t)get_number(map, "lines");
-        ret->bytes = (uint64_t)get_number(map, "bytes");
+        ret->lines = (uint64_t)record_number(map, "lines");
+        ret->bytes = (uint64_t)record_number(map, "bytes");
     }
     arena_fini(&arena);
     return rc;
-}
-
-static void read_boot_id(char ret[BOOT_ID_BYTES])
-{
-    ret[0] = '\0';
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    ssize_t size = read(fd, ret, BOOT_ID_BYTES - 1);
-    close(fd);
-    ret[size > 0 ? size : 0] = '\0';
-    ret[strcspn(ret, "\n")] = '\0';
-}
-
-int run_process_of(pid_t pid, struct run_process *ret, struct error *err)
-{
-    struct run_process process = {.pid = pid};
-    int rc = proc_start_ticks(pid, &process.start_ticks, err);
-    if (rc)
-        return rc;
-    read_boot_id(process.boot);
-    *ret = process;
-    return 0;
-}
-
-bool run_process_alive(const struct run_process *process)
-{
-    char boot[BOOT_ID_BYTES];
-    read_boot_id(boot);
-    return process->pid > 0 && strcmp(boot, process->boot) == 0 &&
-           proc_alive((pid_t)process->pid, process->start_ticks);
 }

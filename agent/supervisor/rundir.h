@@ -20,7 +20,9 @@
  * same machine. What belongs to the worker's user lies apart from it: DATA/work/<job>.<uid> (0700),
  * where the command starts if the job names no folder, and DATA/work/<job>.<uid>.token (0400),
  * which MUSTER_WORKER_TOKEN_FILE names: a process's environment is shown in more places than a
- * file.
+ * file. DATA/work/<job>.<uid>.secrets (0700) has the secrets of its job, a file (0400) each; no
+ * other file has their values. The shim reads them when it starts the worker, and removes them when
+ * the worker has ended.
  */
 #ifndef SUPERVISOR_RUNDIR_H
 #define SUPERVISOR_RUNDIR_H
@@ -50,7 +52,9 @@ struct run_launch {       /* launch.json: struct launch and the choices of the n
     struct launch launch; /* in the arena it was read into */
     const char *work;     /* absolute; the worker's own folder */
     const char *token;    /* absolute; the file with its token, "" = none */
+    const char *secrets;  /* absolute; the folder with its secrets; NULL, "" = none */
     struct cgroup_home home;
+    struct launch_gpus job_gpus; /* that the job has on this node: what it may open */
 };
 
 struct run_process { /* names a process on this machine, also after a reboot */
@@ -63,6 +67,7 @@ struct run_worker { /* worker.json */
     struct run_process process;
     char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
     char cgroup_pids[RUNDIR_PATH_MAX];           /* as struct cgroup's */
+    char cgroup_devices[RUNDIR_PATH_MAX];        /* the same */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
     int start_code;                              /* with start_error */
 };
@@ -77,7 +82,8 @@ int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, s
 int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct error *err);
 int rundir_parse_name(const char *name, struct worker_key *ret);
 
-/* The directory, how->work, how->token and launch.json. E_ALREADY_EXISTS if it was ever made. */
+/* The directory, how->work, how->token, how->secrets and launch.json. E_ALREADY_EXISTS if it was
+ * ever made. */
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err);
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err);

@@ -18,7 +18,9 @@
 
 #include "agent/supervisor/cgroup.h"
 #include "agent/supervisor/exit_text.h"
+#include "agent/supervisor/mask.h"
 #include "agent/supervisor/output.h"
+#include "agent/supervisor/private_file.h"
 #include "agent/supervisor/rundir.h"
 #include "agent/supervisor/tree.h"
 #include "common/base/args.h"
@@ -49,6 +51,9 @@ struct shim {
     struct run_launch run;
     struct cgroup cgroup;
     struct output_writer output;
+    struct mask mask; /* the job's secrets */
+    struct mask_stream masked[OUTPUT_STREAMS];
+    struct buf clean; /* of one read */
     int signal_fd;
     int pipes[OUTPUT_STREAMS]; /* read ends; -1 when ended */
     pid_t worker;
@@ -164,20 +169,62 @@ static bool pin(const char *cores, cpu_set_t *ret_own)
     return false;
 }
 
+static bool names_secret(const struct launch *launch, const char *variable)
+{
+    size_t size = strcspn(variable, "=");
+    for (int i = 0; i < launch->secrets_count; i++)
+        if (strlen(launch->secrets[i].name) == size &&
+            strncmp(launch->secrets[i].name, variable, size) == 0)
+            return true;
+    return false;
+}
+
+/* The environment with the secrets, which no file of the run has; they are masked from now on. */
+static int add_secrets(struct shim *shim, const char *const **ret_envp, struct error *err)
+{
+    struct launch *launch = &shim->run.launch;
+    size_t count = 0, at = 0;
+    *ret_envp = launch->envp;
+    if (!launch->secrets_count)
+        return 0;
+    int rc = private_secrets_read(&shim->run, &shim->disk, &shim->arena, err);
+    if (rc)
+        return rc;
+    while (launch->envp[count])
+        count++;
+    const char **envp =
+        arena_array(&shim->arena, count + (size_t)launch->secrets_count + 1, sizeof(*envp));
+    for (size_t i = 0; envp && i < count; i++)
+        if (!names_secret(launch, launch->envp[i]))
+            envp[at++] = launch->envp[i];
+    for (int i = 0; envp && i < launch->secrets_count; i++) {
+        const struct launch_secret *secret = &launch->secrets[i];
+        envp[at] = arena_printf(&shim->arena, "%s=%s", secret->name, secret->value);
+        if (!envp[at++] || !mask_add(&shim->mask, secret->value))
+            envp = NULL;
+    }
+    if (!envp)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for secrets");
+    *ret_envp = envp;
+    return 0;
+}
+
 static int spawn(struct shim *shim, struct proc *ret, struct error *err)
 {
     int ends[OUTPUT_STREAMS] = {-1, -1};
     const struct launch *launch = &shim->run.launch;
     const struct launch_user *user = launch->user;
-    int rc = open_output(shim, ends, err);
+    const char *const *envp;
+    int rc = add_secrets(shim, &envp, err);
+    if (!rc)
+        rc = open_output(shim, ends, err);
     if (rc)
         return rc;
-    int procs_fd = cgroup_procs_fd(&shim->cgroup), pids_fd = cgroup_pids_fd(&shim->cgroup);
     struct proc_fd fds[] = {{ends[OUTPUT_STDOUT], 1}, {ends[OUTPUT_STDERR], 2}};
     struct proc_spawn how = {
         .path = launch->argv[0],
         .argv = launch->argv,
-        .envp = launch->envp,
+        .envp = envp,
         .cwd = launch->workdir[0] ? launch->workdir : shim->run.work,
         .fds = fds,
         .fd_count = 2,
@@ -189,10 +236,9 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         .gid = user ? user->gid : 0,
         .groups = user ? user->groups : NULL,
         .group_count = user ? (size_t)user->groups_count : 0,
-        .cgroup_procs_fd = procs_fd > 0 ? procs_fd : 0,
-        .cgroup_pids_fd = pids_fd > 0 ? pids_fd : 0,
         .oom_score_min = WORKER_OOM_SCORE,
     };
+    cgroup_enter_fds(&shim->cgroup, how.cgroup_fds);
     cpu_set_t own;
     bool pinned = pin(launch->cores, &own);
     rc = proc_spawn(&how, ret, err);
@@ -202,10 +248,7 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
         (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);
     close(ends[OUTPUT_STDERR]);
-    if (procs_fd >= 0)
-        close(procs_fd);
-    if (pids_fd >= 0)
-        close(pids_fd);
+    cgroup_close_fds(how.cgroup_fds);
     return rc;
 }
 
@@ -220,7 +263,7 @@ static int start(struct shim *shim, struct error *err)
         rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
                         (unsigned long long)launch->key.uid, (int)getpid());
     if (!rc) {
-        struct cgroup_limits limits = {launch->memory_bytes, launch->processes};
+        struct cgroup_limits limits = {launch->memory_bytes, launch->processes, shim->run.job_gpus};
         cgroup_create(&shim->run.home, name, &limits, &shim->cgroup);
         if (shim->cgroup.why[0])
             dprintf(STDERR_FILENO, "%s\n", shim->cgroup.why);
@@ -228,6 +271,7 @@ static int start(struct shim *shim, struct error *err)
     }
     if (rc) {
         cgroup_remove(&shim->cgroup);
+        private_secrets_forget(&shim->run);
         (void)str_copy(record.start_error, sizeof(record.start_error), err->text);
         record.start_code = agent_start_code(rc);
         (void)rundir_write_worker(&shim->dir, &record, NULL);
@@ -238,6 +282,7 @@ static int start(struct shim *shim, struct error *err)
     record.process.pid = proc.pid;
     (void)str_copy(record.cgroup, sizeof(record.cgroup), shim->cgroup.path);
     (void)str_copy(record.cgroup_pids, sizeof(record.cgroup_pids), shim->cgroup.pids);
+    (void)str_copy(record.cgroup_devices, sizeof(record.cgroup_devices), shim->cgroup.devices);
     proc_close(&proc);
     return rundir_write_worker(&shim->dir, &record, err);
 }
@@ -294,16 +339,27 @@ static bool take_output(struct shim *shim, int stream)
         shim->pipes[stream] = -1;
         return false;
     }
-    output_write(&shim->output, (enum output_stream)stream, shim->bytes, (size_t)size,
-                 wall_ms(shim));
+    buf_clear(&shim->clean);
+    mask_take(&shim->mask, &shim->masked[stream], shim->bytes, (size_t)size, &shim->clean);
+    output_write(&shim->output, (enum output_stream)stream, buf_cstr(&shim->clean),
+                 shim->clean.size, wall_ms(shim));
     return true;
 }
 
-static void drain(struct shim *shim)
+/* `last`: nothing of the worker lives. Before that a value may still be half printed. */
+static void drain(struct shim *shim, bool last)
 {
     for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
         for (int round = 0; round < DRAIN_ROUNDS_MAX && take_output(shim, stream); round++)
             ;
+    for (int stream = 0; stream < OUTPUT_STREAMS; stream++) {
+        if (!last && shim->pipes[stream] >= 0)
+            continue;
+        buf_clear(&shim->clean);
+        mask_flush(&shim->mask, &shim->masked[stream], &shim->clean);
+        output_write(&shim->output, (enum output_stream)stream, buf_cstr(&shim->clean),
+                     shim->clean.size, wall_ms(shim));
+    }
     output_flush(&shim->output, wall_ms(shim));
 }
 
@@ -377,7 +433,7 @@ static void end_tree(struct shim *shim, struct worker_exit *exit)
 {
     bool ended = tree_end_own(&shim->cgroup, STUCK_MS, ROUND_MS);
     while (!ended) {
-        drain(shim);
+        drain(shim, false);
         output_last(&shim->output, exit->last_output);
         record_stuck(shim, exit);
         ended = tree_end_own(&shim->cgroup, 0, STUCK_ROUND_MS);
@@ -389,9 +445,10 @@ static int finish(struct shim *shim, struct error *err)
     struct worker_exit exit;
     describe(shim, &exit); /* at once: the time of the first failure is what people look for */
     end_tree(shim, &exit);
-    drain(shim);
+    drain(shim, true);
     output_last(&shim->output, exit.last_output);
     cgroup_remove(&shim->cgroup);
+    private_secrets_forget(&shim->run);
     output_writer_fini(&shim->output);
     return rundir_write_exit(&shim->dir, &exit, err);
 }

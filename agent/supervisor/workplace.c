@@ -11,7 +11,8 @@
 
 enum { WORK_MODE = 0711, TMP_MODE = 0700, JOB_TMP_MODE = 01777 };
 
-static const char suffix[] = ".token";
+static const char *const suffixes[] = {".token", ".secrets"};
+enum { TOKEN, SECRETS, SUFFIXES };
 
 int workplace_init(struct workplace *place, const char *work, const char *tmp)
 {
@@ -43,27 +44,47 @@ int workplace_work(const struct workplace *place, const struct worker_key *key,
     return rc ? rc : join(ret, place->work, name, err);
 }
 
-int workplace_token(struct run_launch *record, char token[RUNDIR_PATH_MAX], struct arena *arena,
-                    struct error *err)
+static int add_variable(struct launch *launch, const char *name, const char *value,
+                        struct arena *arena, struct error *err)
 {
-    struct launch *launch = &record->launch;
     size_t count = 0;
-    if (!launch->token || !launch->token[0])
-        return 0;
-    if (str_printf(token, RUNDIR_PATH_MAX, "%s%s", record->work, suffix))
-        return error_set(err, E_OUT_OF_RANGE, "path is too long: %s", record->work);
     while (launch->envp[count])
         count++;
     const char **envp = arena_array(arena, count + 2, sizeof(*envp));
-    if (!envp)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's environment");
-    memcpy(envp, launch->envp, count * sizeof(*envp));
-    envp[count] = arena_printf(arena, "MUSTER_WORKER_TOKEN_FILE=%s", token);
-    if (!envp[count])
+    if (envp) {
+        memcpy(envp, launch->envp, count * sizeof(*envp));
+        envp[count] = arena_printf(arena, "%s=%s", name, value);
+    }
+    if (!envp || !envp[count])
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's environment");
     launch->envp = envp;
-    record->token = token;
     return 0;
+}
+
+static int private_path(const struct run_launch *record, int which, struct arena *arena,
+                        const char **ret, struct error *err)
+{
+    if (strlen(record->work) + strlen(suffixes[which]) >= RUNDIR_PATH_MAX)
+        return error_set(err, E_OUT_OF_RANGE, "path is too long: %s", record->work);
+    *ret = arena_printf(arena, "%s%s", record->work, suffixes[which]);
+    return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a path");
+}
+
+int workplace_private(struct run_launch *record, struct arena *arena, struct error *err)
+{
+    struct launch *launch = &record->launch;
+    int rc = 0;
+    if (launch->token && launch->token[0]) {
+        rc = private_path(record, TOKEN, arena, &record->token, err);
+        if (!rc)
+            rc = add_variable(launch, "MUSTER_WORKER_TOKEN_FILE", record->token, arena, err);
+    }
+    if (!rc && launch->secrets_count) {
+        rc = private_path(record, SECRETS, arena, &record->secrets, err);
+        if (!rc)
+            rc = add_variable(launch, "MUSTER_SECRETS", record->secrets, arena, err);
+    }
+    return rc;
 }
 
 /* Nobody else comes near it: the folder above is root's alone. */
@@ -118,11 +139,14 @@ static void remove_in(struct workplace *place, const char *folder, const char *n
 
 void workplace_remove_worker(struct workplace *place, const struct worker_key *key)
 {
-    char name[RUNDIR_PATH_MAX], token[RUNDIR_PATH_MAX];
-    if (rundir_name(key, name, NULL) || str_printf(token, sizeof(token), "%s%s", name, suffix))
+    char name[RUNDIR_PATH_MAX], private[RUNDIR_PATH_MAX + 16];
+    if (rundir_name(key, name, NULL))
         return;
     remove_in(place, place->work, name);
-    remove_in(place, place->work, token);
+    for (int i = 0; i < SUFFIXES; i++) {
+        (void)str_printf(private, sizeof(private), "%s%s", name, suffixes[i]);
+        remove_in(place, place->work, private);
+    }
 }
 
 void workplace_remove_job(struct workplace *place, const char *job)
@@ -138,8 +162,9 @@ static bool is_known_work(const char *name,
     struct worker_key key;
     if (str_copy(plain, sizeof(plain), name))
         return false;
-    if (str_ends(plain, suffix))
-        plain[strlen(plain) - strlen(suffix)] = '\0';
+    for (int i = 0; i < SUFFIXES; i++)
+        if (str_ends(plain, suffixes[i]))
+            plain[strlen(plain) - strlen(suffixes[i])] = '\0';
     return rundir_parse_name(plain, &key) == 0 && known(arg, &key, false);
 }
 

@@ -2,6 +2,7 @@
  *
  *   DATA/work/<job>.<uid>        the worker's own folder (0700, its user's); made by rundir_create
  *   DATA/work/<job>.<uid>.token  its token (0400, its user's)
+ *   DATA/work/<job>.<uid>.secrets  the secrets of its job (0700, a file each, its user's)
  *   DATA/tmp/<job>               what all workers of the job see as /tmp, in namespaces of their
  * own
  *
@@ -28,10 +29,9 @@ int workplace_make(const struct workplace *place, struct error *err);
 int workplace_work(const struct workplace *place, const struct worker_key *key,
                    char ret[RUNDIR_PATH_MAX], struct error *err);
 
-/* Where record->launch has a token: `token` becomes its file's path, and the environment, in
- * `arena`, names it. */
-int workplace_token(struct run_launch *record, char token[RUNDIR_PATH_MAX], struct arena *arena,
-                    struct error *err);
+/* Where record->launch has a token or secrets: the paths of their file and folder, and variables
+ * that name them, in `arena`. */
+int workplace_private(struct run_launch *record, struct arena *arena, struct error *err);
 
 /* Made if need be. */
 int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDIR_PATH_MAX],

@@ -8,6 +8,8 @@
 
 #include "common/base/error.h"
 
+#define STEP_MAX 9007199254740991ULL /* of training; 2^53 - 1, exact in JSON and on the page */
+
 /* One X per limit: enum word, number, name in /metrics, what is counted, what to do. */
 #define LIMITS(X)                                                                                  \
     X(STRANGER_CALL_BYTES, 1024, stranger_call_bytes, "bytes of a call that needs no token",       \
@@ -65,6 +67,10 @@
       "bytes of answers that callers "                                                             \
       "leave unread",                                                                              \
       "the largest holders are hung up on")                                                        \
+    X(SECRET_BYTES, 64 << 10, secret_bytes, "bytes of a secret",                                   \
+      "keep what is larger on a file system that the nodes share")                                 \
+    X(JOB_SECRETS_BYTES, 256 << 10, job_secrets_bytes, "bytes of all secrets of a job",            \
+      "keep what is larger on a file system that the nodes share")                                 \
     X(PLAN_CALLS, 8, plan_calls, "plans that one token waits for", "ask again after one")          \
     X(PLANS_CALLS, 64, plans_calls, "plans that are waited for", "try again in a second")
 

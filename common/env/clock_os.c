@@ -9,10 +9,15 @@ static int64_t read_ms(clockid_t id)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+int64_t clock_os_now_ms(void)
+{
+    return read_ms(CLOCK_MONOTONIC);
+}
+
 static int64_t now_ms(void *self)
 {
     (void)self;
-    return read_ms(CLOCK_MONOTONIC);
+    return clock_os_now_ms();
 }
 
 static int64_t wall_ms(void *self)

@@ -5,5 +5,6 @@
 #include "common/env/env.h"
 
 struct clock clock_os(void);
+int64_t clock_os_now_ms(void); /* its now_ms; any thread */
 
 #endif

@@ -8,11 +8,11 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/assert.h"
 #include "common/base/list.h"
+#include "common/env/clock_os.h"
 #include "common/loop/loop.h"
 
 enum { EVENTS_AT_ONCE = 64, LOOK_MS = 500, READ_BYTES = 8 << 10 };
@@ -51,13 +51,6 @@ struct handshakes {
     struct worker workers[NET_HANDSHAKE_THREADS_MAX];
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void one_free(struct one *it)
 {
     list_remove(&it->link);
@@ -85,8 +78,10 @@ static void deliver(void *arg)
     all->posted = false;
     bool silenced = all->silenced;
     pthread_mutex_unlock(&all->lock);
-    if (silenced)
+    if (silenced) { /* whoever silenced it emptied it */
         handshakes_release(all);
+        return;
+    }
     while ((it = list_first(&batch, struct one, link))) {
         int fd = it->fd;
         struct tls_session *session = it->session;
@@ -167,7 +162,7 @@ static void begin(struct worker *worker, struct one *it)
         drop(worker, oldest);
     list_push_back(&worker->open, &it->link);
     worker->count++;
-    it->began_ms = now_ms();
+    it->began_ms = clock_os_now_ms();
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = it};
     if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, it->fd, &event) < 0)
         drop(worker, it);
@@ -192,7 +187,7 @@ static void take_fresh(struct worker *worker)
 static void drop_late(struct worker *worker)
 {
     struct one *it;
-    int64_t before_ms = now_ms() - NET_HANDSHAKE_MS;
+    int64_t before_ms = clock_os_now_ms() - NET_HANDSHAKE_MS;
     while ((it = list_first(&worker->open, struct one, link)) && it->began_ms < before_ms)
         drop(worker, it);
 }
@@ -298,7 +293,7 @@ static void start_threads(struct handshakes *all)
     for (int i = running; i < all->workers_count; i++)
         worker_fini(&all->workers[i]);
     all->workers_count = running;
-    all->started = running > 0;
+    all->started = true;
 }
 
 void handshakes_free(struct handshakes *all)

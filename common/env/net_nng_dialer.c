@@ -5,22 +5,17 @@
 
 #include <nng/protocol/reqrep0/req.h>
 
-#include "common/base/assert.h"
-#include "common/base/map.h"
 #include "common/base/str.h"
+#include "common/env/net_calls.h"
 #include "common/loop/loop.h"
 
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 1000,
-    CONNECT_WAIT_MS = 250, /* a call made while not connected waits this long for it */
-    SILENCE_MS = 5000,     /* a call this long that expires in silence ends its connection */
-    REVIVE_MIN_MS = 5000,  /* not connected for so long: the endpoint is replaced */
+    REVIVE_MIN_MS = 5000, /* not connected for so long: the endpoint is replaced */
     REVIVE_MAX_MS = 60000,
     ANSWERS_UNREAD_MAX = 1024, /* then the dialer stops reading until the loop caught up */
 };
-
-static const uint32_t request_id_mark = 0x80000000u; /* SP: the last id of a header has it */
 
 struct nng_dialing {
     struct net_nng *net;
@@ -32,29 +27,21 @@ struct nng_dialing {
     struct loop_timer revive;
     int64_t revive_ms;          /* until the next look whether it connected */
     uint64_t revive_connection; /* the count at the last look */
-    bool closed;                /* loop thread, as all above and the next three */
-    struct map calls;           /* request id -> struct call: every call that is not complete */
-    uint32_t last_id;
-    int64_t heard_ms;     /* loop time of the last sign of life */
-    pthread_mutex_t lock; /* of what follows */
-    struct list queue;    /* calls not yet handed to NNG */
-    bool sending;         /* send_aio is in use */
-    uint32_t pipe;        /* 0 while not connected */
-    uint64_t connection;  /* counts connections, 0 = never connected */
-    int unread;           /* answers in the inbox */
-    bool paused;          /* reading stopped because of them */
+    struct net_calls calls;     /* loop thread, as all above */
+    pthread_mutex_t lock;       /* of what follows */
+    struct list queue;          /* calls not yet handed to NNG */
+    bool sending;               /* send_aio is in use */
+    uint32_t pipe;              /* 0 while not connected */
+    uint64_t connection;        /* counts connections, 0 = never connected */
+    int unread;                 /* answers in the inbox */
+    bool paused;                /* reading stopped because of them */
 };
 
 struct call {
-    struct nng_dialing *dialer;
-    uint32_t id;
-    int64_t started_ms, deadline_ms;
-    struct loop_timer timer;
-    net_answer_fn on_answer;
-    void *arg;
-    struct list link;    /* in the queue; under the dialer's lock, as the next two */
-    nng_msg *message;    /* NULL once handed to NNG */
-    uint64_t connection; /* it was handed over on */
+    struct net_call call; /* first */
+    struct list link;     /* in the queue; under the dialer's lock, as the next two */
+    nng_msg *message;     /* NULL once handed to NNG */
+    uint64_t connection;  /* it was handed over on */
 };
 
 struct lost {
@@ -69,20 +56,63 @@ struct answer {
     nng_msg *message;
 };
 
-static void call_complete(struct call *call, int code, const void *bytes, size_t size)
+static struct nng_dialing *dialer_of(struct net_calls *calls)
 {
-    struct nng_dialing *d = call->dialer;
-    loop_timer_cancel(d->net->loop, &call->timer);
-    map_remove(&d->calls, call->id);
+    return list_entry(calls, struct nng_dialing, calls);
+}
+
+static bool is_connected(struct net_calls *calls)
+{
+    struct nng_dialing *d = dialer_of(calls);
     pthread_mutex_lock(&d->lock);
-    list_remove(&call->link);
-    nng_msg *unsent = call->message;
+    bool connected = d->pipe != 0;
+    pthread_mutex_unlock(&d->lock);
+    return connected;
+}
+
+static bool was_sent(const struct net_call *call)
+{
+    struct nng_dialing *d = dialer_of(call->calls);
+    pthread_mutex_lock(&d->lock);
+    bool sent = !((const struct call *)call)->message;
+    pthread_mutex_unlock(&d->lock);
+    return sent;
+}
+
+static void withdraw(struct net_call *call)
+{
+    struct call *it = (struct call *)call;
+    struct nng_dialing *d = dialer_of(call->calls);
+    pthread_mutex_lock(&d->lock);
+    list_remove(&it->link);
+    nng_msg *unsent = it->message;
     pthread_mutex_unlock(&d->lock);
     if (unsent)
         nng_msg_free(unsent);
-    call->on_answer(call->arg, code, bytes, size);
+}
+
+static void release(struct net_call *call)
+{
     free(call);
 }
+
+static void cut(struct net_calls *calls)
+{
+    struct nng_dialing *d = dialer_of(calls);
+    pthread_mutex_lock(&d->lock);
+    uint32_t pipe = d->pipe;
+    pthread_mutex_unlock(&d->lock);
+    if (pipe)
+        nng_pipe_close((nng_pipe){.id = pipe});
+}
+
+static const struct net_calls_owner owner = {
+    .connected = is_connected,
+    .sent = was_sent,
+    .withdraw = withdraw,
+    .release = release,
+    .cut = cut,
+};
 
 /* Any thread: hand the next queued call to NNG, if connected and none is on its way. */
 static void dialer_send_next(struct nng_dialing *d)
@@ -131,14 +161,14 @@ static void dialer_answered(struct happening *self)
     pthread_mutex_unlock(&d->lock);
     if (resume)
         nng_recv_aio(d->socket, d->receive_aio);
-    d->heard_ms = loop_now_ms(d->net->loop);
+    d->calls.heard_ms = loop_now_ms(d->net->loop);
     uint32_t id;
-    struct call *call = NULL;
-    if (!d->closed && nng_msg_header_len(message) == sizeof(id) &&
+    struct net_call *call = NULL;
+    if (!d->calls.closed && nng_msg_header_len(message) == sizeof(id) &&
         nng_msg_header_chop_u32(message, &id) == 0)
-        call = map_get(&d->calls, id);
+        call = net_calls_find(&d->calls, id);
     if (call)
-        call_complete(call, 0, nng_msg_body(message), nng_msg_len(message));
+        net_call_complete(call, 0, nng_msg_body(message), nng_msg_len(message));
     nng_msg_free(message);
 }
 
@@ -179,27 +209,24 @@ static void dialer_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
     dialer_send_next(d);
 }
 
+/* Handed over on that connection or one before, or not handed over and there is none. */
+static bool is_over(const struct net_call *call, uint64_t connection)
+{
+    const struct call *it = (const struct call *)call;
+    struct nng_dialing *d = dialer_of(call->calls);
+    pthread_mutex_lock(&d->lock);
+    bool over = it->message ? d->pipe == 0 : it->connection <= connection;
+    pthread_mutex_unlock(&d->lock);
+    return over;
+}
+
 static void dialer_lost(struct happening *self)
 {
     struct lost *lost = list_entry(self, struct lost, happening);
     struct nng_dialing *d = lost->dialer;
     uint64_t connection = lost->connection;
     free(lost);
-    if (d->closed)
-        return;
-    uint64_t next = 0;
-    struct map_entry *entry;
-    while ((entry = map_at_least(&d->calls, next))) {
-        struct call *call = entry->value;
-        next = entry->key + 1;
-        pthread_mutex_lock(&d->lock);
-        bool over = call->message ? d->pipe == 0 : call->connection <= connection;
-        pthread_mutex_unlock(&d->lock);
-        if (over)
-            call_complete(call, E_UNAVAILABLE, NULL, 0);
-        if (d->closed)
-            return;
-    }
+    net_calls_lose(&d->calls, is_over, connection);
 }
 
 static void dialer_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
@@ -224,29 +251,6 @@ static void dialer_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
         free(lost);
 }
 
-static void call_due(void *arg)
-{
-    struct call *call = arg;
-    struct nng_dialing *d = call->dialer;
-    int64_t now_ms = loop_now_ms(d->net->loop);
-    pthread_mutex_lock(&d->lock);
-    uint32_t pipe = d->pipe;
-    bool handed = !call->message;
-    pthread_mutex_unlock(&d->lock);
-    if (now_ms < call->deadline_ms) {
-        if (handed || pipe)
-            loop_timer_set(d->net->loop, &call->timer, call->deadline_ms, call_due, call);
-        else
-            call_complete(call, E_UNAVAILABLE, NULL, 0);
-        return;
-    }
-    /* A cut without a word leaves a connection that TCP would keep for minutes. */
-    if (handed && pipe && now_ms - call->started_ms >= SILENCE_MS &&
-        now_ms - d->heard_ms >= SILENCE_MS)
-        nng_pipe_close((nng_pipe){.id = pipe});
-    call_complete(call, pipe || handed ? E_DEADLINE_EXCEEDED : E_UNAVAILABLE, NULL, 0);
-}
-
 static int call_new(struct nng_dialing *d, const void *bytes, size_t size, struct call **ret)
 {
     struct call *call = calloc(1, sizeof(*call));
@@ -255,14 +259,10 @@ static int call_new(struct nng_dialing *d, const void *bytes, size_t size, struc
         return E_RESOURCE_EXHAUSTED;
     }
     list_init(&call->link);
-    call->dialer = d;
-    do
-        call->id = request_id_mark | ++d->last_id;
-    while (map_get(&d->calls, call->id));
+    call->call.id = net_calls_number(&d->calls);
     if (size)
         memcpy(nng_msg_body(call->message), bytes, size);
-    if (nng_msg_header_append_u32(call->message, call->id) != 0 ||
-        map_set(&d->calls, call->id, call, NULL) != 0) {
+    if (nng_msg_header_append_u32(call->message, call->call.id) != 0) {
         nng_msg_free(call->message);
         free(call);
         return E_RESOURCE_EXHAUSTED;
@@ -274,26 +274,22 @@ static int call_new(struct nng_dialing *d, const void *bytes, size_t size, struc
 int nng_dialing_call(struct nng_dialing *d, const void *bytes, size_t size, int64_t timeout_ms,
                      net_answer_fn on_answer, void *arg, struct error *err)
 {
-    insist(on_answer);
-    if (d->closed)
-        return error_set(err, E_CANCELLED, "the connection is closed");
-    if (size > NET_MESSAGE_MAX_BYTES)
-        return error_set(err, E_OUT_OF_RANGE, "a message of %zu bytes is too large", size);
-    struct call *call;
-    if (call_new(d, bytes, size, &call) != 0)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", size);
-    call->on_answer = on_answer;
-    call->arg = arg;
-    call->started_ms = loop_now_ms(d->net->loop);
-    call->deadline_ms = call->started_ms + (timeout_ms > 0 ? timeout_ms : 0);
+    struct net_call_how how = {timeout_ms, on_answer, arg};
+    struct call *call = NULL;
+    int rc = net_calls_check(&d->calls, size, err);
+    if (rc != 0)
+        return rc;
+    rc = call_new(d, bytes, size, &call);
+    if (rc == 0 && net_calls_add(&d->calls, &call->call, &how) != 0) {
+        nng_msg_free(call->message);
+        free(call);
+        rc = E_RESOURCE_EXHAUSTED;
+    }
+    if (rc != 0)
+        return error_set(err, rc, "no memory for a message of %zu bytes", size);
     pthread_mutex_lock(&d->lock);
-    bool connected = d->pipe != 0;
     list_push_back(&d->queue, &call->link);
     pthread_mutex_unlock(&d->lock);
-    int64_t due_ms = call->deadline_ms;
-    if (!connected && due_ms > call->started_ms + CONNECT_WAIT_MS)
-        due_ms = call->started_ms + CONNECT_WAIT_MS;
-    loop_timer_set(d->net->loop, &call->timer, due_ms, call_due, call);
     dialer_send_next(d);
     return 0;
 }
@@ -370,9 +366,10 @@ int nng_dialing_new(struct net_nng *net, const char *url, struct nng_dialing **r
     d->revive_ms = REVIVE_MIN_MS;
     pthread_mutex_init(&d->lock, NULL);
     list_init(&d->queue);
+    net_calls_init(&d->calls, &owner, net->loop);
     int rv = dialer_start(d);
     if (rv != 0) {
-        d->closed = true; /* and kept: nng_close may wait for ever */
+        d->calls.closed = true; /* and kept: nng_close may wait for ever */
         d->net->used = true;
         return net_nng_fail(err, rv, "cannot connect to", url);
     }
@@ -385,12 +382,10 @@ int nng_dialing_new(struct net_nng *net, const char *url, struct nng_dialing **r
 
 void nng_dialing_close(struct nng_dialing *d)
 {
-    if (d->closed)
+    if (d->calls.closed)
         return;
-    d->closed = true;
+    d->calls.closed = true;
     loop_timer_cancel(d->net->loop, &d->revive);
-    struct map_entry *entry;
-    while ((entry = map_first(&d->calls)))
-        call_complete(entry->value, E_CANCELLED, NULL, 0);
+    net_calls_close(&d->calls);
     nng_dialer_close(d->dialer);
 }

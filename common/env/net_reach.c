@@ -6,27 +6,20 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "common/env/net_url.h"
 
 enum { ANSWER_BYTES = 16 };
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static bool wait_ready(int fd, short events, int64_t end_ms)
 {
     struct pollfd wait = {.fd = fd, .events = events};
     for (;;) {
-        int64_t left_ms = end_ms - now_ms();
+        int64_t left_ms = end_ms - clock_os_now_ms();
         int count = poll(&wait, 1, left_ms > 0 ? (int)left_ms : 0);
         if (count >= 0 || errno != EINTR)
             return count > 0;
@@ -76,7 +69,8 @@ static int connect_path(const char *url, int64_t wait_ms, int *ret_fd, struct er
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (str_copy(address.sun_path, sizeof(address.sun_path), net_url_path(url)) != 0)
         return error_set(err, E_INVALID_ARGUMENT, "%s: the path is too long", url);
-    *ret_fd = connect_until((struct sockaddr *)&address, sizeof(address), now_ms() + wait_ms);
+    *ret_fd =
+        connect_until((struct sockaddr *)&address, sizeof(address), clock_os_now_ms() + wait_ms);
     return *ret_fd < 0 ? explain(url, wait_ms, err) : 0;
 }
 
@@ -89,7 +83,7 @@ static int connect_port(const char *url, int64_t wait_ms, int *ret_fd, struct er
         return E_INVALID_ARGUMENT;
     }
     struct addrinfo wanted = {.ai_socktype = SOCK_STREAM}, *found;
-    int64_t end_ms = now_ms() + wait_ms;
+    int64_t end_ms = clock_os_now_ms() + wait_ms;
     int failed = getaddrinfo(host, port, &wanted, &found);
     if (failed)
         return error_set(err, E_UNAVAILABLE, "the host '%s' of %s is unknown: %s", host, url,
@@ -132,7 +126,7 @@ static ssize_t answer_to(const char *url, const void *words, size_t size, int64_
     if (connect_to(url, wait_ms, &fd, &ignored) != 0)
         return -1;
     if (send(fd, words, size, MSG_NOSIGNAL) == (ssize_t)size &&
-        wait_ready(fd, POLLIN, now_ms() + wait_ms))
+        wait_ready(fd, POLLIN, clock_os_now_ms() + wait_ms))
         got = recv(fd, ret, ANSWER_BYTES, 0);
     close(fd);
     return got;

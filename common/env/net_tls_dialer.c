@@ -131,9 +131,9 @@ static void take_answer(struct tls_dialer *d, const struct sp_message *message)
     if (message->trace_bytes != sizeof(uint32_t))
         return;
     uint32_t id = (uint32_t)t[0] << 24 | (uint32_t)t[1] << 16 | (uint32_t)t[2] << 8 | t[3];
-    struct tls_call *call = map_get(&d->calls, id);
-    if (call && call->sent)
-        tls_call_complete(call, 0, message->body, message->body_bytes);
+    struct net_call *call = net_calls_find(&d->calls, id);
+    if (call && tls_calls_owner.sent(call))
+        net_call_complete(call, 0, message->body, message->body_bytes);
 }
 
 static void greeted(struct tls_dialer *d)
@@ -203,7 +203,7 @@ static bool open_bytes(struct tls_dialer *d)
     }
     if (!any)
         return true;
-    d->heard_ms = loop_now_ms(d->loop);
+    d->calls.heard_ms = loop_now_ms(d->loop);
     return take_received(d);
 }
 
@@ -254,7 +254,7 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
         return true;
     bool before = d->state == CONNECTED;
     bool good = open_bytes(d);
-    if (d->closed)
+    if (d->calls.closed)
         return false;
     if (good && !before && d->state == CONNECTED)
         keep_ticket(d);
@@ -421,7 +421,7 @@ static void connect_soon(struct tls_dialer *d)
 {
     uint32_t random;
     struct rng_source rng = rng_os();
-    if (d->closed)
+    if (d->calls.closed)
         return;
     rng.fill(rng.self, &random, sizeof(random));
     d->again_ms = d->again_ms ? d->again_ms * 2 : RECONNECT_MIN_MS;
@@ -439,6 +439,7 @@ int tls_dialer_new(struct loop *loop, const struct net_address *address, struct 
     d->loop = loop;
     d->fd = -1;
     list_init(&d->queue);
+    net_calls_init(&d->calls, &tls_calls_owner, loop);
     buf_init(&d->received,
              NET_MESSAGE_MAX_BYTES + SP_HEAD_MAX_BYTES + SP_TRACE_MAX_BYTES + 2 * TLS_READ_BYTES);
     (void)str_copy(d->url, sizeof(d->url), address->url);
@@ -475,17 +476,15 @@ int tls_dialer_problem(const struct tls_dialer *d, struct error *ret)
 
 void tls_dialer_close(struct tls_dialer *d)
 {
-    struct map_entry *entry;
-    if (d->closed)
+    if (d->calls.closed)
         return;
-    d->closed = true;
+    d->calls.closed = true; /* also for what hang_up calls */
     loop_timer_cancel(d->loop, &d->again);
     if (d->resolving)
         d->resolving->dialer = NULL;
     d->resolving = NULL;
     hang_up(d);
-    while ((entry = map_first(&d->calls)))
-        tls_call_complete(entry->value, E_CANCELLED, NULL, 0);
+    net_calls_close(&d->calls);
 }
 
 void tls_dialer_free(struct tls_dialer *d)
@@ -495,7 +494,7 @@ void tls_dialer_free(struct tls_dialer *d)
     tls_dialer_close(d);
     if (d->addresses)
         freeaddrinfo(d->addresses);
-    map_fini(&d->calls);
+    net_calls_fini(&d->calls);
     buf_fini(&d->ticket);
     tls_identity_free(d->identity);
     free(d);

@@ -6,7 +6,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/list.h"
-#include "common/base/map.h"
+#include "common/env/net_calls.h"
 #include "common/env/net_tls_dialer.h"
 #include "common/env/net_url.h"
 #include "common/loop/loop.h"
@@ -27,7 +27,6 @@ struct tls_dialer {
     char pins[NET_PINS_TEXT_MAX];
     struct tls_identity *identity;
     enum tls_dialer_state state;
-    bool closed;
     struct resolving *resolving;
     struct addrinfo *addresses, *at; /* found, and the one that is tried */
     int fd;                          /* -1 before CONNECTING */
@@ -35,27 +34,20 @@ struct tls_dialer {
     struct buf ticket;   /* to resume by; empty if there is none */
     struct buf received; /* of the program, not taken yet */
     struct loop_timer again, late, go_on;
-    int64_t again_ms, heard_ms;
+    int64_t again_ms;
     struct error problem;
-    struct map calls;  /* id -> struct tls_call: all that are not complete */
+    struct net_calls calls;
     struct list queue; /* those not sent yet */
-    uint32_t last_id;
 };
 
 struct tls_call {
-    struct tls_dialer *dialer;
-    uint32_t id;
-    int64_t started_ms, deadline_ms;
-    struct loop_timer timer;
-    net_answer_fn on_answer;
-    void *arg;
-    struct list link; /* in the queue */
-    struct buf frame; /* empty once sent */
+    struct net_call call; /* first */
+    struct list link;     /* in the queue */
+    struct buf frame;     /* empty once sent */
     bool sent;
 };
 
-/* Takes the call out, tells its caller and frees it. */
-void tls_call_complete(struct tls_call *call, int code, const void *bytes, size_t size);
+extern const struct net_calls_owner tls_calls_owner;
 /* Every call that was sent is E_UNAVAILABLE. */
 void tls_calls_lost(struct tls_dialer *dialer);
 

@@ -12,7 +12,7 @@
 
 #include "common/base/error.h"
 
-enum { PROC_FDS_MAX = 16, PROC_GROUPS_MAX = 64, PROC_DESCENDANTS_MAX = 4096 };
+enum { PROC_FDS_MAX = 16, PROC_CGROUPS_MAX = 3, PROC_GROUPS_MAX = 64, PROC_DESCENDANTS_MAX = 4096 };
 
 struct proc { /* one process, from proc_spawn or proc_open; released by proc_close */
     pid_t pid;
@@ -45,9 +45,9 @@ struct proc_spawn {
      * an errno. Async-signal-safe. NULL: nothing. */
     int (*confine)(void *arg);
     void *confine_arg;
-    int cgroup_procs_fd; /* > 0: the open cgroup.procs file the child enters before exec */
-    int cgroup_pids_fd;  /* > 0: the same of one more hierarchy */
-    int oom_score_min;   /* > 0: a lower /proc/self/oom_score_adj is raised to this, if it can be */
+    int cgroup_fds[PROC_CGROUPS_MAX]; /* > 0: open cgroup.procs files, one of each hierarchy, that
+                                         the child enters before exec */
+    int oom_score_min; /* > 0: a lower /proc/self/oom_score_adj is raised to this, if it can be */
 };
 
 /* Returns once exec has succeeded or failed; on failure no child is left. Signal mask and handlers

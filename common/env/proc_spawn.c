@@ -175,9 +175,9 @@ _Noreturn static void become(struct child *child)
 {
     const struct proc_spawn *how = child->how;
     default_signals();
-    if ((how->cgroup_procs_fd > 0 && write(how->cgroup_procs_fd, "0", 1) < 0) ||
-        (how->cgroup_pids_fd > 0 && write(how->cgroup_pids_fd, "0", 1) < 0))
-        give_up(child, STEP_CGROUP);
+    for (int i = 0; i < PROC_CGROUPS_MAX; i++)
+        if (how->cgroup_fds[i] > 0 && write(how->cgroup_fds[i], "0", 1) < 0)
+            give_up(child, STEP_CGROUP);
     if (how->oom_score_min > 0)
         raise_oom_score(how->oom_score_min);
     if (how->confine && (errno = how->confine(how->confine_arg)))

@@ -31,11 +31,12 @@ static const char *const reserved[] = {
     "MUSTER_RESUME_FROM",
     "MUSTER_NODE_RANK",
     "MUSTER_CORES",
+    "MUSTER_SECRETS",
 };
 
 /* Read by the command line and by libworker, and no settings. */
 static const char *const others[] = {"MUSTER_ADDR", "MUSTER_TOKEN", "MUSTER_CONFIG",
-                                     "MUSTER_KERNELS"};
+                                     "MUSTER_SECRETS_KEY", "MUSTER_KERNELS"};
 
 enum {
     RESERVED = sizeof(reserved) / sizeof(reserved[0]),

@@ -93,6 +93,8 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
         "Requests answered as the same one before was, without a call.", stats->shared);
     one(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
         stats->open);
+    one(out, "muster_metrics_memory_bytes", "gauge", "Series of metrics held in memory.",
+        stats->metrics_memory_bytes);
     head(out, "muster_limit", "gauge", "What callers may hold at the doors.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         (void)buf_printf(out, "muster_limit{name=\"%s\"} %d\n", limit_name((enum limit)i),

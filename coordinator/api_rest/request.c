@@ -199,6 +199,10 @@ static int call_message(const struct http_request *request, const struct route_m
         rc = tree_map_set(arena, map, "rank", tree_integer(arena, -1));
     const struct http_pair *query = http_query(request, &count);
     for (int i = 0; rc == 0 && i < count; i++)
+        if (route->secret && strcmp(query[i].key, route->secret) == 0)
+            rc = error_set(err, E_INVALID_ARGUMENT, "%s goes into the body, not into the address",
+                           route->secret);
+    for (int i = 0; rc == 0 && i < count; i++)
         rc = add_parameter(type, &query[i], arena, map, err);
     if (rc == 0 && match->field[0])
         rc = tree_map_set(arena, map, match->field, tree_string(arena, match->value));

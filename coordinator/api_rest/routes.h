@@ -39,9 +39,10 @@ struct route {
     enum route_stream stream; /* given to those who accept text/event-stream */
     struct {
         const char *field, *value;
-    } constant;  /* put into the request message */
-    bool open;   /* needs no token */
-    int status;  /* of success; 0 = 200 */
+    } constant;         /* put into the request message */
+    const char *secret; /* a field that the address may not have: addresses are written down */
+    bool open;          /* needs no token */
+    int status;         /* of success; 0 = 200 */
     bool shared; /* the answer depends on nothing but the address, who asks, and what is stored or
                     shown of jobs and nodes: it is kept until something changes */
     const char *summary;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "common/base/str.h"
 #include "common/rpc/spec.h"
 #include "common/rpc/training.h"
@@ -39,6 +40,15 @@ static void intake_env(const Muster__JobSpec *message, struct pair *pairs, struc
         pairs[i] = (struct pair){message->env[i]->key, message->env[i]->value};
     input->env = pairs;
     input->env_count = (int)message->n_env;
+}
+
+static void intake_secrets(const Muster__JobSpec *message, struct pair *pairs,
+                           struct spec_input *input)
+{
+    for (size_t i = 0; i < message->n_secrets; i++)
+        pairs[i] = (struct pair){message->secrets[i]->key, message->secrets[i]->value};
+    input->secrets = pairs;
+    input->secrets_count = (int)message->n_secrets;
 }
 
 static int intake_training(const Muster__Training *message, struct arena *arena,
@@ -97,7 +107,8 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
     const Muster__JobSpec *message = what->message;
     struct pair *constraints = arena_array(arena, message->n_constraints, sizeof *constraints);
     struct pair *env = arena_array(arena, message->n_env, sizeof *env);
-    if (!constraints || !env)
+    struct pair *secrets = arena_array(arena, message->n_secrets, sizeof *secrets);
+    if (!constraints || !env || !secrets)
         return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
     struct spec_input input = {
         .json = what->json,
@@ -115,6 +126,7 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
     };
     intake_constraints(message, constraints, &input);
     intake_env(message, env, &input);
+    intake_secrets(message, secrets, &input);
     intake_parts(message, &input);
     int rc = intake_training(message->training, arena, &input, err);
     if (rc == 0)
@@ -127,10 +139,10 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
 static int check_counts(const Muster__JobSpec *message, struct error *err)
 {
     if (message->n_command > SPEC_ARGS_MAX || message->n_env > SPEC_ENV_MAX ||
-        message->n_constraints > SPEC_LABELS_MAX)
+        message->n_constraints > SPEC_LABELS_MAX || message->n_secrets > SPEC_SECRETS_MAX)
         return error_set(err, E_INVALID_ARGUMENT,
-                         "spec: at most %d words of command, %d of env, %d constraints",
-                         SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX);
+                         "spec: at most %d words of command, %d of env, %d constraints, %d secrets",
+                         SPEC_ARGS_MAX, SPEC_ENV_MAX, SPEC_LABELS_MAX, SPEC_SECRETS_MAX);
     return 0;
 }
 
@@ -337,6 +349,12 @@ static const struct collective_wait *intake_wait(const Muster__Wait *from, struc
     return ret;
 }
 
+/* Agents refuse a step beyond it; one of an older version does not. */
+static uint64_t possible_step(uint64_t step)
+{
+    return step < STEP_MAX ? step : STEP_MAX;
+}
+
 static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
                          struct worker_report *ret, struct error *err)
 {
@@ -350,8 +368,8 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         .pid = from->pid,
         .generation = from->generation,
         .joining = from->joining,
-        .step = from->step,
-        .total_steps = from->total_steps,
+        .step = possible_step(from->step),
+        .total_steps = possible_step(from->total_steps),
         .broken = from->broken,
         .endpoint = from->endpoint,
         .aware = from->aware,
@@ -422,7 +440,7 @@ int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret,
         return error_set(err, E_INVALID_ARGUMENT, "checkpoint: missing");
     if (!*message->path || str_copy(ret->path, sizeof ret->path, message->path) < 0)
         return too_much("checkpoint.path", "empty or too long", err);
-    if (message->size_bytes > INT64_MAX || message->world > INT32_MAX)
+    if (message->size_bytes > INT64_MAX || message->world > INT32_MAX || message->step > STEP_MAX)
         return too_much("checkpoint", "out of range", err);
     ret->step = message->step;
     ret->generation = message->generation;

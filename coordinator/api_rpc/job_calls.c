@@ -110,7 +110,9 @@ void call_submit_job(struct service *service, struct service_call *call,
         return;
     }
     service_trace(call, NULL, spec->name);
-    if (!submitted_before(service, spec, key) && quota_allows_job(call, spec, &err) < 0) {
+    if (!submitted_before(service, spec, key) &&
+        (quota_allows_job(call, spec, &err) < 0 ||
+         service_check_secrets(service, &wanted, &err) < 0)) {
         spec_release(spec);
         service_fail(call, &err);
         return;

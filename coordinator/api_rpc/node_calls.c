@@ -1,14 +1,19 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/limits.h"
 #include "common/base/str.h"
+#include "coordinator/api_rpc/folders.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/join.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"
 
-enum { REPORT_ARENA_MAX_BYTES = 128 << 20 }; /* what the largest RPC message can unpack to */
+enum {
+    REPORT_ARENA_MAX_BYTES = 128 << 20, /* what the largest RPC message can unpack to */
+    CLOCK_AHEAD_MAX_MS = 86400000,      /* of a worker's clock; one further ahead is wrong */
+};
 
 static void step(struct service *service, struct event *event)
 {
@@ -169,8 +174,8 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
 static int keep_samples(struct service *service, const struct job *job,
                         const struct metric_sample *samples, int count, struct error *err)
 {
-    int rc = metrics_append(service->metrics, job->id, samples, count,
-                            quota_metrics_of(service, job), err);
+    struct metrics_job of = quota_metrics_of(service, job);
+    int rc = metrics_append(service->metrics, &of, samples, count, err);
     if (rc == 0)
         kept_set(service->kept, job->spec->tenant, job->id, -1,
                  metrics_size(service->metrics, job->id));
@@ -183,16 +188,20 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
     struct metric_sample *samples = arena_array(arena, message->n_metrics, sizeof *samples);
     if (!samples)
         return error_set(err, E_RESOURCE_EXHAUSTED, "metrics: the report is too large");
+    const int64_t now = service_wall_ms(service);
     /* Runs of the same job go in one write. */
     for (size_t i = 0; i < message->n_metrics;) {
         const char *job = message->metrics[i]->job;
         int count = 0;
         for (; i < message->n_metrics && strcmp(message->metrics[i]->job, job) == 0; i++) {
             const Muster__MetricSample *from = message->metrics[i];
+            bool timed = from->wall_ms > 0 && from->wall_ms <= now + CLOCK_AHEAD_MAX_MS;
+            if (from->step > STEP_MAX)
+                continue;
             samples[count++] = (struct metric_sample){.name = from->name,
                                                       .generation = from->generation,
                                                       .step = from->step,
-                                                      .wall_ms = from->wall_ms,
+                                                      .wall_ms = timed ? from->wall_ms : now,
                                                       .value = from->value};
         }
         const struct job *known = cluster_job(service_cluster(service), job);
@@ -277,7 +286,10 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
         error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
     else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
              service_speaker(call, message->node, message->incarnation, &err)) {
-        step(service, &event);
+        if (folders_allow_commit(service, message->job, message->checkpoint->path, &err) == 0)
+            step(service, &event);
+        else
+            service_refuse(call, &err);
         return;
     }
     service_fail(call, &err);

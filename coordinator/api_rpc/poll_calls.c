@@ -65,6 +65,25 @@ static bool takes(struct poll *poll, const ProtobufCMessage *part)
     return true;
 }
 
+/* Values go to nodes that have a worker of the job, when they are new there. */
+static bool share_secrets(struct poll *poll, const Muster__JobHeld *held,
+                          const Muster__JobSpec *spec, Muster__JobShared *ret)
+{
+    uint64_t version = service_secrets_version(poll->service, spec);
+    if (!version || (held && held->secrets == version))
+        return true;
+    Muster__JobShared told = *ret;
+    told.spec = NULL;
+    if (!service_give_secrets(poll->service, spec, poll->arena, &told))
+        return false;
+    if (takes(poll, &told.base)) {
+        told.spec = ret->spec;
+        told.secrets_version = version;
+        *ret = told;
+    }
+    return true;
+}
+
 /* Assignments come job by job. */
 static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
 {
@@ -83,6 +102,8 @@ static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
     Muster__JobSpec *spec = service_spec(poll->service, job);
     if (!held && takes(poll, &spec->base))
         ret->spec = spec;
+    if (!share_secrets(poll, held, spec, ret))
+        return NULL;
     poll->last = job;
     poll->last_generation = held ? held->generation : 0;
     answer->shared[answer->n_shared++] = ret;

@@ -5,8 +5,8 @@
 
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/api_rpc/folders.h"
 #include "coordinator/api_rpc/service_internal.h"
-#include "coordinator/model/folder.h"
 
 enum { MINUTE_MS = 60000 };
 
@@ -86,8 +86,12 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
         return kept_output(service->kept, tenant->name);
     case QUOTA_METRICS_BYTES:
         return kept_metrics(service->kept, tenant->name);
+    case QUOTA_METRICS_MEMORY_BYTES:
+        return metrics_memory(service->metrics, tenant->name);
     case QUOTA_TOKENS:
         return good_tokens(service, tenant->name);
+    case QUOTA_SECRETS:
+        return secrets_count(service->secrets, tenant->name);
     case QUOTA_PRIORITY:
     case QUOTA_COUNT:
         break;
@@ -140,52 +144,6 @@ static int check_cluster(const struct cluster *cluster, struct error *err)
     return E_RESOURCE_EXHAUSTED;
 }
 
-static bool below_any(const char *path, const struct store_tenant *tenant)
-{
-    char prefixes[STORE_PREFIXES_MAX + 1], *at = prefixes, *prefix;
-    (void)str_copy(prefixes, sizeof prefixes, tenant->checkpoint_prefixes);
-    while ((prefix = strsep(&at, "\n")))
-        if (*prefix && folder_below(path, prefix))
-            return true;
-    return false;
-}
-
-static int not_its_folder(const char *path, const char *whose, const char *hint, struct error *err)
-{
-    error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", path, whose);
-    error_field(err, "checkpoint.dir");
-    error_hint(err, "%s", hint);
-    return E_PERMISSION_DENIED;
-}
-
-/* A folder belongs to the tenant below whose prefixes it is; where nobody has it by prefix, to the
- * tenant of the newest job that is remembered in it. */
-static int check_folder(struct service *service, const struct store_tenant *tenant,
-                        const struct spec *spec, struct error *err)
-{
-    static const char choose[] = "choose a folder of this tenant's; `muster tenant show` tells its "
-                                 "prefixes";
-    char path[2048];
-    const char *dir = spec->checkpoint_dir;
-    if (!dir[0] || (dir[0] != '/' && spec->workdir[0] != '/') ||
-        folder_clean(spec->workdir, dir, path, sizeof path) < 0)
-        return 0;
-    if (below_any(path, tenant))
-        return 0;
-    if (tenant->checkpoint_prefixes[0])
-        return not_its_folder(path, "is below none of its tenant's checkpoint prefixes", choose,
-                              err);
-    for (const struct store_tenant *other = access_first_tenant(service->access); other;
-         other = access_next_tenant(service->access, other))
-        if (other != tenant && below_any(path, other))
-            return not_its_folder(path, "belongs to another tenant", choose, err);
-    const struct job *newest = cluster_first_in_folder(service_cluster(service), spec);
-    if (newest && strcmp(newest->spec->tenant, spec->tenant) != 0)
-        return not_its_folder(path, "another tenant's job keeps its checkpoints there", choose,
-                              err);
-    return 0;
-}
-
 int quota_allows_job(struct service_call *call, const struct spec *spec, struct error *err)
 {
     struct service *service = call->service;
@@ -196,7 +154,7 @@ int quota_allows_job(struct service_call *call, const struct spec *spec, struct 
     if (rc == 0)
         rc = check_priority(tenant, spec, err);
     if (rc == 0)
-        rc = check_folder(service, tenant, spec, err);
+        rc = folders_allow_job(service, tenant, spec, err);
     if (rc == 0)
         rc = over(service, tenant, QUOTA_WAITING_JOBS, 1, err);
     if (rc == 0)
@@ -226,19 +184,29 @@ int64_t quota_output_of(struct service *service, const struct job *job)
                               kept_output_of(service->kept, job->id));
 }
 
-int64_t quota_metrics_of(struct service *service, const struct job *job)
+struct metrics_job quota_metrics_of(struct service *service, const struct job *job)
 {
     const struct store_tenant *tenant = access_tenant(service->access, job->spec->tenant);
-    return !tenant ? 0
-                   : left_for(quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES),
+    struct metrics_job ret = {.id = job->id, .tenant = job->spec->tenant};
+    if (!tenant)
+        return ret;
+    ret.file_bytes = left_for(quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES),
                               kept_metrics(service->kept, tenant->name),
                               kept_metrics_of(service->kept, job->id));
+    ret.memory_bytes = quota_limit(&tenant->quotas, QUOTA_METRICS_MEMORY_BYTES);
+    return ret;
 }
 
 int quota_allows_token(struct service *service, const char *tenant, struct error *err)
 {
     const struct store_tenant *known = access_tenant(service->access, tenant);
     return known ? over(service, known, QUOTA_TOKENS, 1, err) : 0;
+}
+
+int quota_allows_secret(struct service *service, const char *tenant, struct error *err)
+{
+    const struct store_tenant *known = access_tenant(service->access, tenant);
+    return known ? over(service, known, QUOTA_SECRETS, 1, err) : 0;
 }
 
 /* What retention asks */

@@ -7,6 +7,7 @@
 
 #include "coordinator/model/cluster.h"
 #include "coordinator/model/quota.h"
+#include "coordinator/store/metrics.h"
 
 struct service;
 struct service_call;
@@ -23,11 +24,13 @@ void quota_rates_free(struct quota_rates *rates); /* NULL is fine */
 int quota_allows_job(struct service_call *call, const struct spec *spec, struct error *err);
 
 int quota_allows_token(struct service *service, const char *tenant, struct error *err);
+int quota_allows_secret(struct service *service, const char *tenant, struct error *err);
 
 /* How many bytes may be kept of this job: what its tenant's other jobs leave, a mebibyte at least.
  */
 int64_t quota_output_of(struct service *service, const struct job *job);
-int64_t quota_metrics_of(struct service *service, const struct job *job);
+/* The same of its metrics, beside what its tenant may have in memory. */
+struct metrics_job quota_metrics_of(struct service *service, const struct job *job);
 
 /* What is used of it now. */
 int64_t quota_used(struct service *service, const struct store_tenant *tenant, enum quota quota);

@@ -1,5 +1,6 @@
 #include "coordinator/api_rpc/service.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,19 @@ static void keep_text(char *ret, size_t size, const char *text)
     (void)str_copy(ret, size, text ? text : "");
 }
 
+static int secrets_begin(struct service *service, struct error *err)
+{
+    char path[PATH_MAX];
+    const struct service_options *options = &service->options;
+    struct secrets_options how = {options->env, options->secrets_key_path, options->secrets_key};
+    if (!how.key_path) {
+        if (str_printf(path, sizeof path, "%s/secrets.key", options->data_dir) < 0)
+            return error_set(err, E_INVALID_ARGUMENT, "the data directory's path is too long");
+        how.key_path = path;
+    }
+    return secrets_new(&how, &service->secrets, err);
+}
+
 int service_new(const struct service_options *options, struct service **ret, struct error *err)
 {
     struct service *service = calloc(1, sizeof *service);
@@ -65,6 +79,8 @@ int service_new(const struct service_options *options, struct service **ret, str
         rc = board_new(&service->board, err);
     if (rc == 0)
         rc = access_new(&service->access, err);
+    if (rc == 0)
+        rc = secrets_begin(service, err);
     if (rc < 0)
         service_free(service);
     else
@@ -119,6 +135,7 @@ void service_free(struct service *service)
     map_fini(&service->peers);
     strmap_fini(&service->rooms);
     access_free(service->access);
+    secrets_free(service->secrets);
     loop_timer_cancel(service->options.loop, &service->uses);
     strmap_fini(&service->links);
     strmap_fini(&service->late);

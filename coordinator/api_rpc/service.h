@@ -39,12 +39,15 @@ enum {
 
 /* What is written beside core's jobs, nodes and events. */
 struct change {
-    enum change_kind { CHANGE_TOKEN, CHANGE_TENANT, CHANGE_AUDIT } kind;
+    enum change_kind { CHANGE_TOKEN, CHANGE_TENANT, CHANGE_SECRET, CHANGE_AUDIT } kind;
     uint64_t request; /* told by service_written once it is on disk; 0 = nobody waits */
     bool folded;      /* an audit entry that was counted with others: nothing is written */
     union {
         struct store_token token;
         struct store_tenant tenant;
+        struct { /* is written as it is when the turn ends: service_store_secret */
+            char tenant[STORE_TENANT_MAX + 1], name[STORE_SECRET_NAME_MAX + 1];
+        } secret;
         struct store_audit audit;
     };
 };
@@ -71,6 +74,8 @@ struct service_options {
     const char *data_dir, *version, *commit, *cluster_id;
     int64_t restored_wall_ms; /* when the store began with a backup; 0 = it did not */
     bool keyed;               /* connections prove keys: a node is who has its key, not its token */
+    const char *secrets_key_path; /* absolute; NULL = DATA/secrets.key */
+    const char *secrets_key;      /* keys in place of that file; NULL, "" = none */
     const char *pin; /* of the cluster's key, handed out with tokens; NULL or "" = it has none */
     const struct log *log;
 };
@@ -137,6 +142,9 @@ void service_set_pin(struct service *service, const char *pin); /* as options.pi
  * nothing. */
 bool service_audit(struct service *service, const struct action *action, struct store_audit *ret);
 
+/* From the driver, while it commits: write a changed secret, or that it is gone. */
+int service_store_secret(struct service *service, const struct change *change, struct error *err);
+
 /* From the driver, after a commit. */
 void service_perform(struct service *service, const struct action *action);
 void service_written(struct service *service, const struct change *change);
@@ -171,6 +179,7 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
 struct service_stats {
     uint64_t calls, failures, events_recorded;
     uint32_t open, waiting;
+    uint64_t metrics_memory_bytes;
     uint64_t shared;         /* answers of REST that a call before gave; filled by it */
     const uint64_t *refused; /* [LIMIT_COUNT]: calls that a limit turned away */
 };

@@ -15,7 +15,8 @@ struct access *service_access(struct service *service)
 
 int service_load_access(struct service *service, struct error *err)
 {
-    return access_load(service->access, service->options.store, err);
+    int rc = access_load(service->access, service->options.store, err);
+    return rc < 0 ? rc : secrets_load(service->secrets, service->options.store, err);
 }
 
 static void store_use(void *arg, const struct store_token *token)
@@ -25,24 +26,40 @@ static void store_use(void *arg, const struct store_token *token)
     service->options.host.write(service->options.host.self, &change);
 }
 
+static void store_secret_use(void *arg, const struct store_secret *secret)
+{
+    struct service *service = arg;
+    struct change change = {.kind = CHANGE_SECRET};
+    (void)str_copy(change.secret.tenant, sizeof change.secret.tenant, secret->tenant);
+    (void)str_copy(change.secret.name, sizeof change.secret.name, secret->name);
+    service->options.host.write(service->options.host.self, &change);
+}
+
 static void store_uses(void *arg)
 {
     struct service *service = arg;
+    secrets_flush_uses(service->secrets, store_secret_use, service);
     service->uses_armed = access_flush_uses(service->access, 1, store_use, service);
     if (service->uses_armed)
         loop_timer_set(service->options.loop, &service->uses,
                        service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
 }
 
+void service_store_uses(struct service *service)
+{
+    if (service->uses_armed)
+        return;
+    service->uses_armed = true;
+    loop_timer_set(service->options.loop, &service->uses,
+                   service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
+}
+
 int service_identify(struct service *service, const char *token, const struct store_token **ret,
                      struct error *err)
 {
     int rc = access_identify(service->access, token, service_wall_ms(service), ret, err);
-    if (rc == 0 && !service->uses_armed) {
-        service->uses_armed = true;
-        loop_timer_set(service->options.loop, &service->uses,
-                       service_now_ms(service) + USES_STORED_EVERY_MS, store_uses, service);
-    }
+    if (rc == 0)
+        service_store_uses(service);
     return rc;
 }
 

@@ -12,6 +12,7 @@
 #include "coordinator/api_rpc/board.h"
 #include "coordinator/api_rpc/audit_fold.h"
 #include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/secrets.h"
 #include "coordinator/api_rpc/budget.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/store/kept.h"
@@ -82,6 +83,7 @@ struct service_trace {
     char carrier[8], peer[64];
     char object[256], detail[256]; /* what it is done to; never a secret */
     char plain[TOKEN_TEXT_MAX];    /* of a token being made: for its answer only */
+    uint32_t counts[2];            /* for its answer only */
     bool written;                  /* the audit trail has it */
 };
 
@@ -119,6 +121,7 @@ struct service {
     struct audit_folds *audit_folds;
     struct loop_timer audit_minute;
     struct quota_rates *quota_rates;
+    struct secrets *secrets;
     struct board *board;
     struct strmap nodes_shown; /* name -> struct node_shown (node_list.c) */
     uint64_t nodes_version;    /* of the newest change; its high half is poll_epoch's */
@@ -250,6 +253,28 @@ void written_new_token(struct service *, struct service_call *);
 void call_revoke_token(struct service *, struct service_call *, const struct service_request *);
 void written_token(struct service *, struct service_call *);
 void call_list_audit(struct service *, struct service_call *, bool last_chance);
+
+/* secret_calls.c */
+void call_list_secrets(struct service *, struct service_call *, bool last_chance);
+void call_set_secret(struct service *, struct service_call *, const struct service_request *);
+void call_remove_secret(struct service *, struct service_call *, const struct service_request *);
+void written_secret(struct service *, struct service_call *);
+void call_rekey_secrets(struct service *, struct service_call *, const struct service_request *);
+void written_rekey(struct service *, struct service_call *);
+
+/* secret_delivery.c */
+/* Are the secrets that it names there, and not too large? `spec->tenant` is chosen.
+ * E_INVALID_ARGUMENT naming the variable and the secret. */
+int service_check_secrets(struct service *service, const Muster__JobSpec *spec, struct error *err);
+/* Another number after any of the job's secrets was changed; 0 = it has none. */
+uint64_t service_secrets_version(struct service *service, const Muster__JobSpec *spec);
+/* Fill the secrets of `ret`, values or why not, in the arena; they count as used. False without
+ * memory. */
+bool service_give_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
+                          Muster__JobShared *ret);
+
+/* service_admit.c: uses of tokens and secrets are stored within a minute from now. */
+void service_store_uses(struct service *service);
 
 /* backup_call.c */
 void call_backup(struct service *, struct service_call *, const struct service_request *);

@@ -105,4 +105,5 @@ void service_stats(const struct service *service, struct service_stats *ret)
     *ret = service->stats;
     ret->open = (uint32_t)service->calls.count;
     ret->refused = service->budgets.refused;
+    ret->metrics_memory_bytes = (uint64_t)metrics_memory(service->metrics, NULL);
 }

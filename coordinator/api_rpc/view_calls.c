@@ -161,8 +161,9 @@ void call_get_metrics(struct service *service, struct service_call *call, bool l
         .after_step = message->after_step,
         .max_points = message->max_points,
     };
+    struct metrics_job of = job ? quota_metrics_of(service, job) : (struct metrics_job){0};
     if (job)
-        (void)metrics_read(service->metrics, job->id, &query, &arena, &series, &count, &err);
+        (void)metrics_read(service->metrics, &of, &query, &arena, &series, &count, &err);
     if (err.code) {
         service_fail(call, &err);
     } else {

@@ -7,6 +7,8 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
+enum { CLOCK_AHEAD_MAX_MS = 86400000 }; /* of a worker's clock; one further ahead is wrong */
+
 /* What another tenant has is not told: only that it is there. */
 static int refuse_writer(const struct job *job, bool own, struct error *err)
 {
@@ -190,7 +192,7 @@ void checkpoint_commit(struct step *step)
     }
     const char **paths = NULL;
     if (step->event->checkpoint.done) {
-        if (!checkpoint.wall_ms)
+        if (checkpoint.wall_ms <= 0 || checkpoint.wall_ms > step->wall_ms + CLOCK_AHEAD_MAX_MS)
             checkpoint.wall_ms = step->wall_ms;
         if (!is_known(step, job)) {
             forget_spare(job);

@@ -142,7 +142,7 @@ struct node {
     int labels_count;
     struct gpu gpus[NODE_GPUS_MAX];
     int gpus_count;
-    char unenforced[256]; /* limits of workers that it cannot enforce, and why; "" = none */
+    char unenforced[512]; /* limits of workers that it cannot enforce, and why; "" = none */
     bool connected;       /* its connection stands; false = a hint, not a verdict */
     bool gone;            /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* what the administrator set; survives restarts */

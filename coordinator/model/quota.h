@@ -23,7 +23,10 @@
       "kept")                                                                                      \
     X(METRICS_BYTES, metrics_bytes, INT64_C(4) << 30, 1 << 20, INT64_C(1) << 50,                   \
       "bytes of metrics kept")                                                                     \
-    X(TOKENS, tokens, 100, 0, 10000, "good tokens")
+    X(METRICS_MEMORY_BYTES, metrics_memory_bytes, 128 << 20, 1 << 20, INT64_C(1) << 40,            \
+      "bytes of metrics that the coordinator has in memory")                                       \
+    X(TOKENS, tokens, 100, 0, 10000, "good tokens")                                                \
+    X(SECRETS, secrets, 100, 0, 10000, "secrets")
 
 enum quota {
 #define X(upper, lower, fallback, least, most, about) QUOTA_##upper,

@@ -360,16 +360,21 @@ static int check_variable(const struct spec_input *in, const struct pair *pair, 
     return check_setting((enum setting)setting, pair->value, field, err);
 }
 
+bool spec_is_variable(const char *name)
+{
+    bool ok = given(name) && !(name[0] >= '0' && name[0] <= '9');
+    for (const char *c = name; ok && *c; c++)
+        ok = is_lower_or_digit(*c) || (*c >= 'A' && *c <= 'Z') || *c == '_';
+    return ok;
+}
+
 static int check_env(const struct spec_input *in, struct error *err)
 {
     if (in->env_count > SPEC_ENV_MAX)
         return bad(err, "env", "512 at most", "too many variables");
     for (int i = 0; i < in->env_count; i++) {
         const char *key = in->env[i].key;
-        bool ok = given(key) && !(key[0] >= '0' && key[0] <= '9');
-        for (const char *c = key; ok && *c; c++)
-            ok = is_lower_or_digit(*c) || (*c >= 'A' && *c <= 'Z') || *c == '_';
-        if (!ok) {
+        if (!spec_is_variable(key)) {
             error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no variable's name", key);
             error_field(err, "env.%.80s", key);
             error_hint(err, "letters, digits and '_', first no digit");
@@ -472,6 +477,8 @@ static int validate(const struct spec_input *in, struct spec *spec, struct error
     if (rc == 0)
         rc = check_env(in, err);
     if (rc == 0)
+        rc = spec_check_secrets(in, err);
+    if (rc == 0)
         rc = check_training(in, spec, err);
     if (rc == 0)
         rc = spec_check_world(in, spec, err);
@@ -491,11 +498,11 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
 {
     const char *said[SETTINGS_COUNT];
     struct finding found[FINDINGS_MAX];
-    char untold[ACCELERATE_TEXT_MAX];
+    char untold[ACCELERATE_TEXT_MAX], secret[SPEC_WARNING_MAX];
     int count = 0;
     collect_given(in, said);
     int all = settings_judge(said, JUDGE_JOB, found);
-    spec->warnings = arena_array(arena, (size_t)all + 3, sizeof *spec->warnings);
+    spec->warnings = arena_array(arena, (size_t)all + 4, sizeof *spec->warnings);
     insist(spec->warnings);
     for (int i = 0; i < all; i++)
         if (!found[i].refused) /* but of one stored by other rules */
@@ -503,6 +510,8 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
     accelerate_untold(said, untold);
     if (*untold && accelerate_may_run(in->command, in->command_count))
         spec->warnings[count++] = keep(arena, untold);
+    if (spec_secret_warning(in, secret))
+        spec->warnings[count++] = keep(arena, secret);
     if (spec_world_warning(spec))
         spec->warnings[count++] = keep(arena, spec_world_warning(spec));
     spec->warnings_count = count;

@@ -14,6 +14,7 @@ enum {
     SPEC_NAME_MAX = 63,
     SPEC_ARGS_MAX = 1024,
     SPEC_ENV_MAX = 512,
+    SPEC_SECRETS_MAX = 32,
     SPEC_LABELS_MAX = 32,
     SPEC_TEXT_MAX_BYTES = 256 << 10, /* of the whole spec as JSON */
     SPEC_NODES_MAX = 10000,
@@ -58,7 +59,7 @@ struct spec {
     int constraints_count;
     const char *topology;  /* "" = any */
     bool resumes;          /* says itself which checkpoint to start from */
-    const char **warnings; /* what it says to no effect, a sentence each */
+    const char **warnings; /* what it says to no effect or would better not say, a sentence each */
     int warnings_count;
 };
 
@@ -85,6 +86,8 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
     const char *topology;
     const struct pair *env;
     int env_count;
+    const struct pair *secrets; /* variable -> name of a secret */
+    int secrets_count;
     const struct pair *training; /* names of common/settings/setting.h and values as text */
     int training_count;
     bool stored; /* was accepted once, perhaps by other rules: settings and env are not judged */

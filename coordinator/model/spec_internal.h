@@ -19,4 +19,15 @@ const char *spec_world_warning(const struct spec *spec); /* NULL = none */
 /* elastic: off goes with one number of nodes. */
 int spec_check_fixed(const struct spec_input *in, struct spec *spec, struct error *err);
 
+/* Letters, digits and '_', first no digit. */
+bool spec_is_variable(const char *name);
+
+/* spec_secrets.c: names of variables and of secrets; whether they are there is not known here.
+ * E_INVALID_ARGUMENT. */
+int spec_check_secrets(const struct spec_input *in, struct error *err);
+/* One sentence for all variables of `env` that look like secrets, without their values. False: none
+ * does. */
+enum { SPEC_WARNING_MAX = 768 };
+bool spec_secret_warning(const struct spec_input *in, char ret[SPEC_WARNING_MAX]);
+
 #endif

@@ -83,5 +83,6 @@ void spec_meaning(const struct spec *spec, const struct spec_input *in, struct b
     put(out, "checkpoint.every", in->checkpoint_every);
     put_pairs(out, "constraints", spec->constraints, spec->constraints_count);
     put_pairs(out, "env", in->env, in->env_count);
+    put_pairs(out, "secrets", in->secrets, in->secrets_count);
     put_pairs(out, "training", in->training, in->training_count);
 }

@@ -7,31 +7,38 @@
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster.h"
 #include "coordinator/store/kept.h"
+#include "coordinator/store/series.h"
 
-struct series {
-    struct metric_point *points; /* METRICS_POINTS_MAX of them */
-    int count;
-    uint64_t stride; /* steps between points kept: doubles with each thinning */
-    uint64_t generation;
-    struct metric_point last; /* the newest sample, kept or not */
-    bool has_last;
+/* Of a tenant: its jobs in memory, those with their points and those without, the least used first.
+ */
+struct owner {
+    struct list whole, dropped;
+    int64_t bytes;
+    int jobs;
 };
 
 struct job_metrics {
+    char id[JOB_ID_MAX + 1];
+    struct owner *owner;
+    struct list link;
     struct strmap series;
     size_t file_bytes;
-    uint64_t used; /* when it was last touched, in calls */
+    int64_t bytes; /* in memory, as counted for its owner */
+    bool dropped;  /* its series have no points: they are read from the file when asked for */
 };
 
 struct metrics {
     struct disk disk;
     char *dir;
     struct strmap jobs;
-    uint64_t calls;
+    struct strmap owners; /* tenant -> struct owner */
+    int64_t bytes;
 };
 
 int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **ret,
@@ -47,13 +54,11 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
     return 0;
 }
 
-static void job_free(struct job_metrics *job)
+/* Of a job that no owner counts, or whose owner has been told. */
+static void free_job(struct job_metrics *job)
 {
-    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e)) {
-        struct series *series = e->value;
-        free(series->points);
-        free(series);
-    }
+    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
+        series_free(e->value);
     strmap_fini(&job->series);
     free(job);
 }
@@ -63,8 +68,11 @@ void metrics_free(struct metrics *metrics)
     if (!metrics)
         return;
     for (struct map_entry *e = strmap_first(&metrics->jobs); e; e = map_next(e))
-        job_free(e->value);
+        free_job(e->value);
+    for (struct map_entry *e = strmap_first(&metrics->owners); e; e = map_next(e))
+        free(e->value);
     strmap_fini(&metrics->jobs);
+    strmap_fini(&metrics->owners);
     free(metrics->dir);
     free(metrics);
 }
@@ -81,49 +89,13 @@ static struct series *series_of(struct job_metrics *job, const char *name)
     struct series *series = strmap_get(&job->series, name);
     if (series || strmap_count(&job->series) >= METRICS_SERIES_MAX)
         return series;
-    series = calloc(1, sizeof *series);
-    if (series)
-        series->points = calloc(METRICS_POINTS_MAX, sizeof *series->points);
-    if (!series || !series->points || strmap_set(&job->series, name, series, NULL) < 0) {
-        if (series)
-            free(series->points);
-        free(series);
+    series = series_new();
+    if (!series || strmap_set(&job->series, name, series, NULL) < 0) {
+        series_free(series);
         return NULL;
     }
-    series->stride = 1;
+    series->dropped = job->dropped;
     return series;
-}
-
-/* Keep every second point: the series stays even, and the first point stays. */
-static void thin(struct series *series)
-{
-    int kept = 0;
-    for (int i = 0; i < series->count; i += 2)
-        series->points[kept++] = series->points[i];
-    series->count = kept;
-    series->stride *= 2;
-}
-
-/* False if the sample is a repeat. */
-static bool series_add(struct series *series, const struct metric_sample *sample)
-{
-    if (series->has_last && sample->step <= series->last.step) {
-        if (sample->generation <= series->generation)
-            return false;
-        while (series->count > 0 && series->points[series->count - 1].step >= sample->step)
-            series->count--;
-    }
-    if (series->has_last && sample->generation < series->generation)
-        return false; /* a stale worker's */
-    series->generation = sample->generation;
-    series->last = (struct metric_point){sample->step, sample->value, sample->wall_ms};
-    series->has_last = true;
-    if (series->count > 0 && sample->step - series->points[series->count - 1].step < series->stride)
-        return true;
-    if (series->count == METRICS_POINTS_MAX)
-        thin(series);
-    series->points[series->count++] = series->last;
-    return true;
 }
 
 static const char stride_mark[] = "# stride ";
@@ -207,44 +179,130 @@ static int load(struct metrics *metrics, const char *id, struct job_metrics *job
     return whole ? 0 : metrics->disk.append_file(metrics->disk.self, path, "\n", 1, err);
 }
 
-static void forget_least_used(struct metrics *metrics)
+static void count_bytes(struct metrics *metrics, struct job_metrics *job)
 {
-    struct map_entry *oldest = strmap_first(&metrics->jobs);
-    for (struct map_entry *e = oldest; e; e = map_next(e))
-        if (((struct job_metrics *)e->value)->used < ((struct job_metrics *)oldest->value)->used)
-            oldest = e;
-    if (oldest)
-        job_free(strmap_remove(&metrics->jobs, oldest->name));
+    int64_t bytes = (int64_t)sizeof *job;
+    for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
+        bytes += (int64_t)series_bytes(e->value);
+    metrics->bytes += bytes - job->bytes;
+    job->owner->bytes += bytes - job->bytes;
+    job->bytes = bytes;
 }
 
-static int open_job(struct metrics *metrics, const char *id, struct job_metrics **ret,
-                    struct error *err)
+static void touch(struct job_metrics *job)
 {
-    struct job_metrics *job = strmap_get(&metrics->jobs, id);
-    if (!job) {
-        if (strmap_count(&metrics->jobs) >= METRICS_JOBS_MAX)
-            forget_least_used(metrics);
-        job = calloc(1, sizeof *job);
-        int rc = job ? load(metrics, id, job, err)
-                     : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-        if (rc == 0 && strmap_set(&metrics->jobs, id, job, NULL) < 0)
-            rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-        if (rc < 0) {
-            if (job)
-                job_free(job);
-            return error_wrap(err, "metrics of job %s", id);
-        }
-    }
-    job->used = ++metrics->calls;
-    *ret = job;
-    return 0;
+    list_remove(&job->link);
+    list_push_back(job->dropped ? &job->owner->dropped : &job->owner->whole, &job->link);
 }
 
 static void forget_job(struct metrics *metrics, const char *id)
 {
     struct job_metrics *job = strmap_remove(&metrics->jobs, id);
-    if (job)
-        job_free(job);
+    if (!job)
+        return;
+    list_remove(&job->link);
+    metrics->bytes -= job->bytes;
+    job->owner->bytes -= job->bytes;
+    job->owner->jobs--;
+    free_job(job);
+}
+
+/* False if there is nothing left to take from it. */
+static bool take_least_used(struct metrics *metrics, struct owner *owner)
+{
+    struct job_metrics *whole = list_first(&owner->whole, struct job_metrics, link);
+    struct job_metrics *dropped = list_first(&owner->dropped, struct job_metrics, link);
+    if (!whole) {
+        if (dropped)
+            forget_job(metrics, dropped->id);
+        return dropped;
+    }
+    for (struct map_entry *e = strmap_first(&whole->series); e; e = map_next(e))
+        series_drop(e->value);
+    whole->dropped = true;
+    touch(whole);
+    count_bytes(metrics, whole);
+    return true;
+}
+
+static struct owner *largest(const struct metrics *metrics)
+{
+    struct owner *ret = NULL;
+    for (struct map_entry *e = strmap_first(&metrics->owners); e; e = map_next(e))
+        if (!ret || ((struct owner *)e->value)->bytes > ret->bytes)
+            ret = e->value;
+    return ret;
+}
+
+/* A tenant beyond what it may have gives of its own; where all together have too much, the one with
+ * most. What goes from memory is still in the file. */
+static void settle(struct metrics *metrics, const struct metrics_job *of)
+{
+    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    struct owner *owner = job ? job->owner : NULL;
+    if (!job)
+        return;
+    count_bytes(metrics, job);
+    while (owner->jobs > METRICS_JOBS_MAX && take_least_used(metrics, owner))
+        ;
+    while (of->memory_bytes > 0 && owner->bytes > of->memory_bytes &&
+           take_least_used(metrics, owner))
+        ;
+    while (metrics->bytes > METRICS_MEMORY_MAX_BYTES && take_least_used(metrics, largest(metrics)))
+        ;
+}
+
+static struct owner *owner_of(struct metrics *metrics, const char *tenant)
+{
+    struct owner *owner = strmap_get(&metrics->owners, tenant);
+    if (owner)
+        return owner;
+    owner = calloc(1, sizeof *owner);
+    if (!owner || strmap_set(&metrics->owners, tenant, owner, NULL) < 0) {
+        free(owner);
+        return NULL;
+    }
+    list_init(&owner->whole);
+    list_init(&owner->dropped);
+    return owner;
+}
+
+static int read_job(struct metrics *metrics, const struct metrics_job *of, struct error *err)
+{
+    struct owner *owner = owner_of(metrics, of->tenant);
+    struct job_metrics *job = owner ? calloc(1, sizeof *job) : NULL;
+    int rc = job && str_copy(job->id, sizeof job->id, of->id) == 0
+                 ? load(metrics, of->id, job, err)
+                 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc == 0 && strmap_set(&metrics->jobs, of->id, job, NULL) < 0)
+        rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+    if (rc < 0) {
+        if (job)
+            free_job(job);
+        return error_wrap(err, "metrics of job %s", of->id);
+    }
+    job->owner = owner;
+    owner->jobs++;
+    list_init(&job->link);
+    count_bytes(metrics, job);
+    return 0;
+}
+
+/* With its points if `whole`; else without them is enough. */
+static int open_job(struct metrics *metrics, const struct metrics_job *of, bool whole,
+                    struct job_metrics **ret, struct error *err)
+{
+    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    if (job && job->dropped && whole) {
+        forget_job(metrics, of->id);
+        job = NULL;
+    }
+    int rc = job ? 0 : read_job(metrics, of, err);
+    if (rc < 0)
+        return rc;
+    *ret = strmap_get(&metrics->jobs, of->id);
+    touch(*ret);
+    return 0;
 }
 
 static void print_point(struct buf *out, const char *name, uint64_t generation,
@@ -274,7 +332,7 @@ static void thin_beyond(struct job_metrics *job, int count)
 {
     for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
         if (((struct series *)e->value)->count > count)
-            thin(e->value);
+            series_thin(e->value);
 }
 
 static int rewrite(struct metrics *metrics, const char *path, struct job_metrics *job,
@@ -312,13 +370,30 @@ int64_t metrics_size(const struct metrics *metrics, const char *id)
                : (int64_t)kept_measure(&metrics->disk, path, METRICS_FILE_MAX_BYTES);
 }
 
-static int write_samples(struct metrics *metrics, const char *id, struct job_metrics *job,
+/* A file that would grow too large is written anew from memory; points that are not there are read
+ * first, and samples that are not in the file yet come to them. */
+static int write_anew(struct metrics *metrics, const struct metrics_job *of, const struct buf *out,
+                      size_t max_bytes, struct error *err)
+{
+    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    char path[PATH_MAX];
+    int rc = path_of(metrics, of->id, path);
+    if (rc == 0 && job->dropped) {
+        rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
+        if (rc == 0)
+            rc = open_job(metrics, of, true, &job, err);
+    }
+    return rc < 0 ? rc : rewrite(metrics, path, job, max_bytes, err);
+}
+
+static int write_samples(struct metrics *metrics, const struct metrics_job *of,
                          const struct buf *out, size_t max_bytes, struct error *err)
 {
+    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
     char path[PATH_MAX];
-    int rc = path_of(metrics, id, path);
+    int rc = path_of(metrics, of->id, path);
     if (rc == 0 && job->file_bytes + out->size > max_bytes)
-        return rewrite(metrics, path, job, max_bytes, err);
+        return write_anew(metrics, of, out, max_bytes, err);
     if (rc == 0 && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
     if (rc == 0)
@@ -328,33 +403,48 @@ static int write_samples(struct metrics *metrics, const char *id, struct job_met
     return rc;
 }
 
-int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
-                   int count, int64_t max_bytes, struct error *err)
+static void add_samples(struct job_metrics *job, const struct metric_sample *samples,
+                        int samples_count, struct buf *out)
+{
+    for (int i = 0; i < samples_count; i++) {
+        const struct metric_sample *sample = &samples[i];
+        struct series *series = name_good(sample->name) ? series_of(job, sample->name) : NULL;
+        if (series && sample->step <= INT64_MAX && sample->generation <= INT64_MAX &&
+            series_add(series, sample))
+            print_point(out, sample->name, sample->generation, &series->last);
+    }
+}
+
+int metrics_append(struct metrics *metrics, const struct metrics_job *of,
+                   const struct metric_sample *samples, int samples_count, struct error *err)
 {
     struct job_metrics *job;
-    size_t max = max_bytes > 0 && max_bytes < METRICS_FILE_MAX_BYTES ? (size_t)max_bytes
-                                                                     : METRICS_FILE_MAX_BYTES;
-    int rc = open_job(metrics, id, &job, err);
+    size_t max = of->file_bytes > 0 && of->file_bytes < METRICS_FILE_MAX_BYTES
+                     ? (size_t)of->file_bytes
+                     : METRICS_FILE_MAX_BYTES;
+    int rc = open_job(metrics, of, false, &job, err);
     if (rc < 0)
         return rc;
     struct buf out;
     buf_init(&out, BUF_DEFAULT_MAX_BYTES);
-    for (int i = 0; i < count; i++) {
-        const struct metric_sample *sample = &samples[i];
-        struct series *series = name_good(sample->name) ? series_of(job, sample->name) : NULL;
-        if (!series || sample->step > INT64_MAX || sample->generation > INT64_MAX ||
-            !series_add(series, sample))
-            continue;
-        print_point(&out, sample->name, sample->generation, &series->last);
-    }
+    add_samples(job, samples, samples_count, &out);
     if (buf_failed(&out))
-        rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", id);
+        rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", of->id);
     else if (out.size > 0)
-        rc = write_samples(metrics, id, job, &out, max, err);
+        rc = write_samples(metrics, of, &out, max, err);
     buf_fini(&out);
     if (rc < 0)
-        forget_job(metrics, id); /* memory must not hold what the file lost: repeats will come */
+        forget_job(metrics,
+                   of->id); /* memory must not hold what the file lost: repeats will come */
+    else
+        settle(metrics, of);
     return rc;
+}
+
+int64_t metrics_memory(const struct metrics *metrics, const char *tenant)
+{
+    const struct owner *owner = tenant ? strmap_get(&metrics->owners, tenant) : NULL;
+    return tenant ? owner ? owner->bytes : 0 : metrics->bytes;
 }
 
 int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
@@ -407,25 +497,27 @@ static bool asked_for(const struct metrics_query *query, const char *name)
     return !by_name && !by_list;
 }
 
-int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
-                 struct arena *arena, struct metric_series **ret, int *ret_count, struct error *err)
+int metrics_read(struct metrics *metrics, const struct metrics_job *of,
+                 const struct metrics_query *query, struct arena *arena, struct metric_series **ret,
+                 int *ret_count, struct error *err)
 {
     struct job_metrics *job;
-    int rc = open_job(metrics, id, &job, err), count = 0;
+    int rc = open_job(metrics, of, true, &job, err), found = 0;
     if (rc < 0)
         return rc;
     struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof *list);
     for (struct map_entry *e = strmap_first(&job->series); list && e; e = map_next(e)) {
         if (!asked_for(query, e->name))
             continue;
-        list[count].name = arena_strdup(arena, e->name);
-        if (!list[count].name || !pick(e->value, query, arena, &list[count]))
+        list[found].name = arena_strdup(arena, e->name);
+        if (!list[found].name || !pick(e->value, query, arena, &list[found]))
             list = NULL;
-        count++;
+        found++;
     }
+    settle(metrics, of);
     if (!list)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", id);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", of->id);
     *ret = list;
-    *ret_count = count;
+    *ret_count = found;
     return 0;
 }

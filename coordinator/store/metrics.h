@@ -1,8 +1,10 @@
 /* Numbers a training program tells (loss, tokens_per_second, ...): per job and name a series by
  * step in memory, thinned evenly to METRICS_POINTS_MAX, and an append-only file
- * DATA/metrics/<job>.csv from which it is read again after a restart. A sample of a newer
- * generation at or before the last step means the job went on from a checkpoint: points from that
- * step on are replaced. A repeat within a generation is ignored.
+ * DATA/metrics/<job>.csv from which it is read again after a restart, and when it was taken from
+ * memory. Memory is counted by tenants: one that has more than it may gives up the points of its
+ * own least used jobs; where all together have too much, the one with most does. A sample of a
+ * newer generation at or before the last step means the job went on from a checkpoint: points from
+ * that step on are replaced. A repeat within a generation is ignored.
  *
  * Owned by the service; loop thread only.
  */
@@ -20,12 +22,19 @@ enum {
     METRICS_POINTS_MIN = 64,   /* per series, where little may be kept */
     METRICS_SERIES_MAX = 128,  /* per job */
     METRICS_NAME_MAX = 63,
-    METRICS_FILE_MAX_BYTES = 64 << 20, /* then it is written anew, thinned as memory is */
-    METRICS_JOBS_MAX = 256,            /* held in memory; others are read when asked for */
+    METRICS_FILE_MAX_BYTES = 64 << 20,  /* then it is written anew, thinned as memory is */
+    METRICS_JOBS_MAX = 256,             /* of a tenant in memory; others are read when asked for */
+    METRICS_MEMORY_MAX_BYTES = 1 << 30, /* of all tenants */
     METRICS_READ_DEFAULT_POINTS = 1000,
 };
 
 struct metrics;
+
+struct metrics_job {
+    const char *id, *tenant;
+    int64_t file_bytes;   /* at most, on disk; 0, or more: METRICS_FILE_MAX_BYTES */
+    int64_t memory_bytes; /* that its tenant may have; 0 = any number */
+};
 
 struct metric_sample {
     const char *name;
@@ -57,10 +66,12 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
                 struct error *err);
 void metrics_free(struct metrics *metrics);
 
-/* `id` is the job's. Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are
- * dropped. The file is thinned beyond `max_bytes` (0, or more: METRICS_FILE_MAX_BYTES). */
-int metrics_append(struct metrics *metrics, const char *id, const struct metric_sample *samples,
-                   int count, int64_t max_bytes, struct error *err);
+/* Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
+int metrics_append(struct metrics *metrics, const struct metrics_job *job,
+                   const struct metric_sample *samples, int samples_count, struct error *err);
+
+/* Bytes that a tenant has in memory; NULL: all tenants. */
+int64_t metrics_memory(const struct metrics *metrics, const char *tenant);
 
 /* Bytes that are kept of a job on disk. */
 int64_t metrics_size(const struct metrics *metrics, const char *id);
@@ -69,8 +80,8 @@ int64_t metrics_size(const struct metrics *metrics, const char *id);
 int metrics_forget(struct metrics *metrics, const char *id, struct error *err);
 
 /* Series by name, in `arena`. The first and the last point are always among those given. */
-int metrics_read(struct metrics *metrics, const char *id, const struct metrics_query *query,
-                 struct arena *arena, struct metric_series **ret, int *ret_count,
-                 struct error *err);
+int metrics_read(struct metrics *metrics, const struct metrics_job *job,
+                 const struct metrics_query *query, struct arena *arena, struct metric_series **ret,
+                 int *ret_count, struct error *err);
 
 #endif

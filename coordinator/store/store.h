@@ -36,6 +36,8 @@ enum {
     STORE_TOKEN_NAME_MAX = 63,
     STORE_TENANT_MAX = 63,
     STORE_PREFIXES_MAX = 1023,
+    STORE_SECRETS_MAX = 20000,
+    STORE_SECRET_NAME_MAX = 63,
     STORE_META_KEY_MAX = 79,
     STORE_META_VALUE_MAX = 255,
     STORE_PAST_PAGE_MAX = 1000,
@@ -84,6 +86,17 @@ struct store_tenant {
      * other tenant has. */
     char checkpoint_prefixes[STORE_PREFIXES_MAX + 1];
     int64_t created_wall_ms;
+};
+
+struct store_secret { /* a named value of a tenant, sealed (common/env/seal.h) */
+    char tenant[STORE_TENANT_MAX + 1];
+    char name[STORE_SECRET_NAME_MAX + 1];
+    char created_by[STORE_TOKEN_NAME_MAX + 1]; /* names of tokens */
+    char changed_by[STORE_TOKEN_NAME_MAX + 1];
+    int64_t created_wall_ms, changed_wall_ms;
+    int64_t used_wall_ms;  /* about, 0 = never */
+    const uint8_t *sealed; /* borrowed for the call */
+    size_t sealed_bytes;
 };
 
 struct store_audit { /* proto AuditEntry; numbers rise by one from 1 */
@@ -145,6 +158,7 @@ typedef void (*store_past_fn)(void *arg, const struct store_past *past);
 typedef void (*store_event_fn)(void *arg, const struct store_event *event);
 typedef void (*store_token_fn)(void *arg, const struct store_token *token);
 typedef void (*store_tenant_fn)(void *arg, const struct store_tenant *tenant);
+typedef void (*store_secret_fn)(void *arg, const struct store_secret *secret);
 typedef void (*store_audit_fn)(void *arg, const struct store_audit *entry);
 
 struct store;
@@ -161,6 +175,11 @@ struct store_verbs {
     /* A token with the same hash, a tenant with the same name is replaced. */
     int (*put_token)(struct store *store, const struct store_token *token, struct error *err);
     int (*put_tenant)(struct store *store, const struct store_tenant *tenant, struct error *err);
+    /* One of the same tenant and name is replaced. Secrets have no past: what is replaced or
+     * removed is in no history. */
+    int (*put_secret)(struct store *store, const struct store_secret *secret, struct error *err);
+    int (*remove_secret)(struct store *store, const char *tenant, const char *name,
+                         struct error *err); /* 0 also if there is none */
     int (*put_audit)(struct store *store, const struct store_audit *entry, struct error *err);
     int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
     int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
@@ -175,6 +194,7 @@ struct store_verbs {
                        store_event_fn fn, void *arg, struct error *err);
     int (*list_tokens)(struct store *store, store_token_fn fn, void *arg, struct error *err);
     int (*list_tenants)(struct store *store, store_tenant_fn fn, void *arg, struct error *err);
+    int (*list_secrets)(struct store *store, store_secret_fn fn, void *arg, struct error *err);
     /* `job` of the query is not used. */
     int (*list_audit)(struct store *store, const struct store_events_query *query,
                       store_audit_fn fn, void *arg, struct error *err);

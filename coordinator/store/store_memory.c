@@ -28,6 +28,7 @@ static void forget_pending(struct store_memory *self)
         free(pending->value);
         free(pending->event);
         free(pending->audit);
+        free(pending->secret);
         free(pending);
     }
     self->last = &self->first;
@@ -127,6 +128,30 @@ static int put_tenant(struct store *store, const struct store_tenant *tenant, st
     pending->kind = PENDING_TENANT;
     pending->tenant = *tenant;
     return 0;
+}
+
+static int add_secret(struct store *store, const struct store_secret *secret, bool gone,
+                      struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    if (!pending || !(pending->secret = store_memory_secret_copy(secret)))
+        return out_of_memory(err);
+    pending->kind = gone ? PENDING_NO_SECRET : PENDING_SECRET;
+    return 0;
+}
+
+static int put_secret(struct store *store, const struct store_secret *secret, struct error *err)
+{
+    return add_secret(store, secret, false, err);
+}
+
+static int remove_secret(struct store *store, const char *tenant, const char *name,
+                         struct error *err)
+{
+    struct store_secret secret = {0};
+    (void)str_copy(secret.tenant, sizeof secret.tenant, tenant);
+    (void)str_copy(secret.name, sizeof secret.name, name);
+    return add_secret(store, &secret, true, err);
 }
 
 static int put_audit(struct store *store, const struct store_audit *entry, struct error *err)
@@ -233,6 +258,12 @@ static int apply(struct store_memory *self, struct pending *pending)
         return apply_token(self, &pending->token);
     case PENDING_TENANT:
         return apply_tenant(self, &pending->tenant);
+    case PENDING_SECRET:
+    case PENDING_NO_SECRET: {
+        struct store_secret *secret = pending->secret;
+        pending->secret = NULL;
+        return store_memory_apply_secret(self, secret, pending->kind == PENDING_NO_SECRET);
+    }
     case PENDING_AUDIT:
         rc = map_set(&self->audit, pending->audit->seq, pending->audit, NULL);
         break;
@@ -432,6 +463,7 @@ static void close_store(struct store *store)
         free(e->value);
     for (struct map_entry *e = map_first(&self->audit); e; e = map_next(e))
         free(e->value);
+    store_memory_free_secrets(self);
     store_memory_past_fini(self);
     map_fini(&self->audit);
     map_fini(&self->jobs);
@@ -454,6 +486,8 @@ static const struct store_verbs memory_verbs = {
     .put_node = put_node,
     .put_token = put_token,
     .put_tenant = put_tenant,
+    .put_secret = put_secret,
+    .remove_secret = remove_secret,
     .put_audit = put_audit,
     .put_meta = put_meta,
     .record = record,
@@ -463,6 +497,7 @@ static const struct store_verbs memory_verbs = {
     .list_events = list_events,
     .list_tokens = list_tokens,
     .list_tenants = list_tenants,
+    .list_secrets = store_memory_list_secrets,
     .list_audit = list_audit,
     .list_past = store_memory_list_past,
     .past_range = store_memory_past_range,

@@ -61,6 +61,7 @@ struct store *store_memory_copy(struct store *store)
     copy_numbered(&from->audit, sizeof(struct store_audit), &to->audit);
     copy_numbered(&from->digests, sizeof(uint64_t), &to->digests);
     copy_history(&from->history, &to->history);
+    store_memory_copy_secrets(from, to);
     to->tokens_count = from->tokens_count;
     to->tokens = copy_of(from->tokens, sizeof *from->tokens * (size_t)from->tokens_count);
     to->tenants_count = from->tenants_count;

@@ -18,6 +18,8 @@ struct pending { /* one write of the open transaction */
         PENDING_NODE,
         PENDING_TOKEN,
         PENDING_TENANT,
+        PENDING_SECRET,
+        PENDING_NO_SECRET,
         PENDING_AUDIT,
         PENDING_META,
         PENDING_EVENT,
@@ -28,6 +30,7 @@ struct pending { /* one write of the open transaction */
     char *value;
     struct store_token token;
     struct store_tenant tenant;
+    struct store_secret *secret;
     struct store_audit *audit;
     struct store_event *event;
     struct pending *next;
@@ -49,6 +52,7 @@ struct store_memory {
     int tokens_count;
     struct store_tenant tenants[STORE_TENANTS_MAX];
     int tenants_count;
+    struct strmap secrets;    /* store_memory_secrets.c */
     struct map events, audit; /* by number */
     struct map history;       /* struct change, in order */
     struct map digests;       /* event -> digest of the state as long as it was the newest */
@@ -64,6 +68,13 @@ static inline struct store_memory *self_of(struct store *store)
 {
     return (struct store_memory *)store;
 }
+
+/* store_memory_secrets.c: a copy is freed with free; apply takes over what it is given. */
+struct store_secret *store_memory_secret_copy(const struct store_secret *from);
+int store_memory_apply_secret(struct store_memory *self, struct store_secret *secret, bool gone);
+void store_memory_copy_secrets(const struct store_memory *from, struct store_memory *to);
+void store_memory_free_secrets(struct store_memory *self);
+int store_memory_list_secrets(struct store *, store_secret_fn, void *arg, struct error *);
 
 /* store_memory_past.c: within commit; `old` is NULL where there was nothing */
 void store_memory_change_job(struct store_memory *self, uint64_t sequence,

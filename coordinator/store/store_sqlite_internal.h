@@ -70,6 +70,13 @@
     X(FORGET_SETTINGS, "DELETE FROM tenant_settings WHERE tenant = ?1")                            \
     X(PUT_SETTING, "INSERT INTO tenant_settings (tenant, name, value) VALUES (?1,?2,?3)")          \
     X(SETTINGS, "SELECT name, value FROM tenant_settings WHERE tenant = ?1 ORDER BY name")         \
+    X(PUT_SECRET, "INSERT INTO secrets (tenant, name, created_by, changed_by, created_wall_ms,"    \
+                  " changed_wall_ms, used_wall_ms, sealed) VALUES (?1,?2,?3,?4,?5,?6,?7,?8)"       \
+                  " ON CONFLICT (tenant, name) DO UPDATE SET created_by = ?3, changed_by = ?4,"    \
+                  " created_wall_ms = ?5, changed_wall_ms = ?6, used_wall_ms = ?7, sealed = ?8")   \
+    X(REMOVE_SECRET, "DELETE FROM secrets WHERE tenant = ?1 AND name = ?2")                        \
+    X(SECRETS, "SELECT tenant, name, created_by, changed_by, created_wall_ms, changed_wall_ms,"    \
+               " used_wall_ms, sealed FROM secrets ORDER BY tenant, name")                         \
     X(HISTORY_BEFORE, "SELECT number, seq FROM history WHERE number <= ?1"                         \
                       " ORDER BY number DESC LIMIT 1")                                             \
     X(HISTORY_LAST, "SELECT number, total FROM history ORDER BY number DESC LIMIT 1")              \
@@ -204,6 +211,12 @@ int store_sqlite_past_range(struct store *, int64_t wall_ms, struct store_past_r
 /* Within a transaction: fold what is beyond `kept_bytes` into the oldest state that can be rebuilt,
  * a bounded part at a time. self->folds_on tells whether the next commit is to go on. */
 int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err);
+
+/* store_sqlite_secrets.c */
+int store_sqlite_put_secret(struct store *, const struct store_secret *, struct error *);
+int store_sqlite_remove_secret(struct store *, const char *tenant, const char *name,
+                               struct error *);
+int store_sqlite_list_secrets(struct store *, store_secret_fn, void *arg, struct error *);
 
 /* store_sqlite_access.c */
 int store_sqlite_put_token(struct store *, const struct store_token *, struct error *);

@@ -29,6 +29,7 @@ static const struct {
     {"audit", "seq", true},
     {"tenants", "name", false},
     {"tenant_settings", "tenant", false},
+    {"secrets", "tenant", false},
     {"tokens", "hash", false},
     {"nodes", "rowid", true},
     {"jobs", "sequence", true},

@@ -36,8 +36,9 @@ def make_shared(open_folder):
         pytest.skip("only root runs workers as other users")
     made = []
 
-    def make(*options):
+    def make(*options, agent_prefix=()):
         cluster = Cluster(open_folder)
+        cluster.agent_prefix = list(agent_prefix)
         made.append(cluster)
         cluster.start_coordinator()
         cluster.start_agent("node1", "--slots", "6", *(options or ("--worker-uids", RANGE)))

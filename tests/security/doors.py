@@ -2,7 +2,7 @@
 import os
 import time
 
-from localcluster import Cluster, processes
+from localcluster import HANG_SECONDS, Cluster, processes
 import http.client
 
 
@@ -24,17 +24,19 @@ def shared_cluster(tmp_path_factory, slots=1, nodes=1):
         assert all(agent.poll() is None for agent in cluster.agents.values()), "an agent ended"
     finally:
         cluster.stop()
-    end = time.monotonic() + 20
+    end = time.monotonic() + HANG_SECONDS
     while left := [line for pid, (_, line) in processes().items() if str(cluster.folder) in line and pid != os.getpid()]:
         assert time.monotonic() < end, f"left running: {left}"
         time.sleep(0.05)
 
 
-def sse_lines(cluster, path, token):
-    """Lines of a stream that is open when this returns, until the other end closes it."""
-    connection = http.client.HTTPConnection(cluster.http, timeout=60)
+def sse_lines(cluster, path, token, refused_with=None):
+    """Lines of a stream that is open when this returns, until the other end closes it; None: it was refused so."""
+    connection = http.client.HTTPConnection(cluster.http, timeout=HANG_SECONDS)
     connection.request("GET", path, headers={"Accept": "text/event-stream", "Authorization": f"Bearer {token}"})
     answer = connection.getresponse()
+    if answer.status == refused_with:
+        return None
     assert answer.status == 200, answer.read()
 
     def lines():

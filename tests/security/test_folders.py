@@ -14,7 +14,7 @@ def shared(make_cluster):
 
 
 def submit(cluster, tenant, folder, **more):
-    return cluster.rest("POST", "/v1/jobs", {"command": ["/bin/sleep", "60"], "checkpoint": {"dir": folder}, **more}, token=cluster.tokens[tenant])
+    return cluster.rest("POST", "/v1/jobs", {"command": ["/bin/sleep", "3600"], "checkpoint": {"dir": folder}, **more}, token=cluster.tokens[tenant])
 
 
 def refused(answer):

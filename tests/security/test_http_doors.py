@@ -2,9 +2,9 @@
 import resource
 import select
 import socket
-import time
 
 import pytest
+from localcluster import HANG_SECONDS, wait_for
 
 
 @pytest.fixture
@@ -14,13 +14,12 @@ def server(make_cluster):
 
 def dial(cluster):
     host, port = cluster.http.rsplit(":", 1)
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=HANG_SECONDS)
 
 
-def ask(cluster, head, body=b"", timeout=10):
+def ask(cluster, head, body=b""):
     """The status of the answer to these bytes; None: hung up without one."""
     with dial(cluster) as sock:
-        sock.settimeout(timeout)
         sock.sendall(head.replace(b"\n", b"\r\n").replace(b"TOKEN", cluster.token.encode()) + b"\r\n\r\n" + body)
         answer = b""
         try:
@@ -34,8 +33,14 @@ def ask(cluster, head, body=b"", timeout=10):
         return int(answer.split()[1]) if answer else None
 
 
+def ended(sock):
+    state = select.poll()
+    state.register(sock, select.POLLHUP | select.POLLRDHUP)
+    return bool(state.poll(0))
+
+
 def healthy(cluster):
-    return ask(cluster, b"GET /healthz HTTP/1.1\nHost: localhost\nConnection: close", timeout=5) == 200
+    return ask(cluster, b"GET /healthz HTTP/1.1\nHost: localhost\nConnection: close") == 200
 
 
 def test_m4_connections_that_drip_leave_room_for_others(server):
@@ -49,21 +54,18 @@ def test_m4_connections_that_drip_leave_room_for_others(server):
             sockets.append(sock)
             if i % 500 == 499:
                 assert healthy(server), f"with {i + 1} of them"
-        end = time.monotonic() + 14
-        while time.monotonic() < end:
-            for sock in sockets:
+        drips = list(sockets)
+
+        def over():
+            for sock in drips:
                 try:
                     sock.send(b"x")
                 except OSError:
                     pass
             assert healthy(server)
-            time.sleep(1)
-        open_still = len(sockets)
-        for sock in sockets:
-            ended = select.poll()
-            ended.register(sock, select.POLLHUP | select.POLLRDHUP)
-            open_still -= bool(ended.poll(0))
-        assert open_still == 0, f"{open_still} drip after their time"
+            drips[:] = [sock for sock in drips if not ended(sock)]
+            return not drips
+        wait_for("none that drips to stay after its time", 14, over, every=1)
     finally:
         for sock in sockets:
             sock.close()

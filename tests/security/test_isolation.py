@@ -228,13 +228,17 @@ os.makedirs(f"{home}/checkpoints/step-00000001", exist_ok=True)
 leave(f"{home}/checkpoints/step-00000001/manifest.json", 0o666)
 segment = libc.shmget(0x4d555354, 4096, 0o1666)  # everybody may attach it
 print(f"segment={segment}", flush=True)
-pair = socket.socket(socket.AF_UNIX)
-pair.bind("\\0red-socket-JOB")
+sockets = []
+for path in ("/tmp/red-socket-JOB", home + "/socket"):
+    os.umask(0o077 if path.startswith("/tmp") else 0)
+    sockets.append(socket.socket(socket.AF_UNIX))
+    sockets[-1].bind(path)
+    sockets[-1].listen()
 """
 
 # Prints NAME no or NAME YES for each thing that is tried.
 BLUE = """
-import ctypes, os, signal, subprocess
+import ctypes, errno, os, signal, socket, subprocess
 pid, shim, agent, job, node, segment, home = {pid}, {shim}, {agent}, {job!r}, {node!r}, {segment}, {home!r}
 libc = ctypes.CDLL(None, use_errno=True)
 def attempt(name, act):
@@ -260,6 +264,29 @@ attempt("ptrace", trace)
 attempt("memory", lambda: read(f"/proc/{{pid}}/maps"))
 attempt("descriptors", lambda: os.listdir(f"/proc/{{pid}}/fd"))
 attempt("root", lambda: os.readlink(f"/proc/{{pid}}/root"))
+def write_memory():
+    with open(f"/proc/{{pid}}/mem", "r+b") as file:
+        return True
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(path)
+        return True
+def take_descriptor():
+    PIDFD_OPEN, PIDFD_GETFD = 434, 438
+    own = libc.syscall(PIDFD_OPEN, pid, 0)
+    return libc.syscall(PIDFD_GETFD, own, 3, 0) >= 0
+def gpu():
+    own = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        return os.open("/dev/nvidia0" if own == "GPU-0" else "/dev/nvidia1", os.O_RDWR) >= 0 # minor numbers count down
+    except OSError as error:
+        return error.errno == errno.ENXIO # it came to the driver
+attempt("write memory", write_memory)
+attempt("own socket", lambda: connect(f"/tmp/red-socket-{{job}}"))
+attempt("socket in its home", lambda: connect(f"{{home}}/socket"))
+attempt("descriptor of it", take_descriptor)
+attempt("hub", lambda: os.unlink(os.environ["MUSTER_WORKER_SOCKET"].removeprefix("ipc://")) or True)
+attempt("gpu", gpu)
 attempt("checkpoint", lambda: read(f"{{home}}/checkpoints/step-00000001/manifest.json"))
 attempt("overwrite", lambda: open(f"{{home}}/checkpoints/step-00000001/manifest.json", "w"))
 for folder in ("/tmp", "/dev/shm"):
@@ -286,10 +313,27 @@ attempt("seen", lambda: str(pid) in os.listdir("/proc"))
 attempt("agent", lambda: [p for p in os.listdir("/proc") if p.isdigit() and b"--token" + b"-file" in read(f"/proc/{{p}}/cmdline")] != [])
 """
 
+# The twelve things of the promise ("two tenants on one node"), by what is tried of each.
+TWELVE = {
+    "env": {"env"},
+    "token": {"token", "link", "uids"},
+    "secret": {"secret"},
+    "output": {"output"},
+    "files": {"files", "home", "own /tmp", "open /tmp", "beneath", "works", "job's tmp", "as the agent"},
+    "signals": {"term", "probe", "shim", "stop the agent", "cgroup"},
+    "ptrace": {"ptrace", "memory", "write memory"},
+    "/proc": {"descriptors", "root", "cmdline", "seen", "agent", "namespaces", "shim's memory", "agent's files"},
+    "sockets": {"own socket", "socket in its home", "descriptor of it", "hub"},
+    "GPUs": {"gpu"},
+    "checkpoint": {"checkpoint", "overwrite"},
+    "shared memory": {"own /dev/shm", "open /dev/shm", "sysv"},
+}
 ALWAYS = {"env", "token", "secret", "output", "files", "home", "term", "probe", "ptrace", "memory", "descriptors", "root", "checkpoint", "overwrite",
           "own /tmp", "own /dev/shm", "beneath", "namespaces", "shim", "shim's memory", "stop the agent", "agent's files", "as the agent", "uids", "works",
-          "job's tmp", "cgroup", "link"}
-IN_NAMESPACES = {"open /tmp", "open /dev/shm", "sysv", "cmdline", "seen", "agent"}
+          "job's tmp", "cgroup", "link", "write memory", "own socket", "socket in its home", "descriptor of it", "hub", "gpu"}
+# What red has left open to everybody, or the kernel shows of it; the words of the node where it stays open.
+IN_NAMESPACES = {"open /tmp": "/tmp", "open /dev/shm": "/dev/shm", "sysv": "System V shared memory", "cmdline": "the list of processes",
+                 "seen": "the list of processes", "agent": "the list of processes"}
 
 
 @pytest.fixture
@@ -300,15 +344,45 @@ def red_leavings():
     for folder in ("/tmp", "/dev/shm"):
         for name in ("own", "open"):
             Path(f"{folder}/red-{name}-j1").unlink(missing_ok=True)
+    Path("/tmp/red-socket-j1").unlink(missing_ok=True)
+
+
+# A /dev of the agent's own with two GPUs, of a driver that is not there: who may open them hears ENXIO.
+GPU_MACHINE = ["unshare", "-m", "--propagation", "slave", "sh", "-ec", textwrap.dedent("""
+    umask 0
+    dev=$(mktemp -d)
+    mount -t tmpfs -o mode=755 dev $dev
+    for node in null:1:3 zero:1:5 full:1:7 random:1:8 urandom:1:9 tty:5:0 nvidia0:195:0 nvidia1:195:1 nvidiactl:195:255; do
+        mknod -m 666 $dev/${node%%:*} c $(echo ${node#*:} | tr : ' ')
+    done
+    ln -s /proc/self/fd $dev/fd
+    mkdir -m 1777 $dev/shm
+    mount --move $dev /dev
+    rmdir $dev
+    exec "$@"
+    """), "sh"]
+
+
+def gpu_machine(monkeypatch):
+    """Words that run an agent on a machine with two GPUs; None where that cannot be had."""
+    library = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
+    if not library.exists() or subprocess.run([*GPU_MACHINE, "true"], capture_output=True).returncode:
+        return None
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    monkeypatch.setenv("FAKE_NVML_GPUS", "2")
+    return GPU_MACHINE
 
 
 @pytest.mark.parametrize("namespaces", ["auto", "off"])
-def test_what_one_tenant_tries_on_another_on_one_node(make_shared, red_leavings, namespaces):
-    cluster = make_shared("--worker-uids", RANGE, "--namespaces", namespaces)
+def test_what_one_tenant_tries_on_another_on_one_node(make_shared, monkeypatch, red_leavings, namespaces):
+    gpus = gpu_machine(monkeypatch)
+    cluster = make_shared("--worker-uids", RANGE, "--namespaces", namespaces, "--slots", "2", agent_prefix=gpus or ())
     nodes = cluster.muster("nodes", check=True).stdout
     private = namespaces == "auto" and "not private" not in nodes
     if namespaces == "off":
-        assert "not private: /tmp, /dev/shm, the list of processes" in nodes, nodes
+        lacks = nodes.split("not private: ")[1].split(" (--namespaces off)")[0].split(", ")
+        assert set(lacks) == set(IN_NAMESPACES.values()), nodes
+    told_gpus = "a job can open GPUs of others" in nodes
     job, pid = start_red(cluster, also=RED.replace("JOB", "j1"))
     assert job == "j1"
     segment = wait_for("red's memory", 20, lambda: [line for line in as_tenant(cluster, "red", "logs", job).stdout.splitlines() if "segment=" in line])
@@ -317,13 +391,14 @@ def test_what_one_tenant_tries_on_another_on_one_node(make_shared, red_leavings,
     shim = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     facts = {"pid": pid, "shim": shim, "agent": cluster.agents["node1"].pid, "job": job, "node": str(node), "segment": int(segment[0].split("=")[1]), "home": str(node / f"home/{uid}")}
     said = dict(line.rsplit(" ", 1) for line in run(cluster, "blue", BLUE.format(**facts)).strip().splitlines())
-    assert set(said) == ALWAYS | IN_NAMESPACES, said
+    assert set(said) == ALWAYS | set(IN_NAMESPACES) == set.union(*TWELVE.values()) and len(TWELVE) == 12, said
     worked = {name for name, word in said.items() if word == "YES"}
-    assert not worked & ALWAYS, worked
+    assert not worked & ALWAYS or (told_gpus and worked & ALWAYS == {"gpu"}), (worked, nodes)
+    worked -= ALWAYS
     # Without namespaces, what red left open to everybody is open, and the node says so; a kernel that refuses
     # only some of them (in a chroot: mounts) leaves a part.
     if private or namespaces == "off":
-        assert worked == (set() if private else IN_NAMESPACES), (worked, nodes)
+        assert worked == (set() if private else set(IN_NAMESPACES)), (worked, nodes)
     assert cluster.job(job)["state"] == "running" and int(cluster.job(job).get("restarts") or 0) == 0
     if private:
         assert not Path("/tmp/red-open-j1").exists() and not Path("/dev/shm/red-open-j1").exists()
@@ -386,22 +461,61 @@ def test_a_worker_in_namespaces_outlives_its_agent(make_shared):
     assert str(cluster.folder) not in Path("/proc/mounts").read_text()
 
 
-def test_a_job_is_given_its_own_gpus_and_cannot_name_others(make_shared, monkeypatch):
-    library = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
-    if not library.exists():
-        pytest.skip("the fake NVML is not built")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
-    monkeypatch.setenv("FAKE_NVML_GPUS", "2")
-    cluster = make_shared("--worker-uids", RANGE, "--slots", "2", "--cpus", "4")
-    script = "import os, time; print('has', os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(600)"
-    has = []
+def make_gpu_machine(make_shared, monkeypatch, *options):
+    prefix = gpu_machine(monkeypatch)
+    if not prefix:
+        pytest.skip("no fake NVML, or no mounts of one's own")
+    return make_shared("--worker-uids", RANGE, "--slots", "2", "--cpus", "4", *options, agent_prefix=prefix)
+
+
+OPEN_GPUS = """
+import errno, os, time
+said = ["has", os.environ["CUDA_VISIBLE_DEVICES"]]
+for node in ("nvidia0", "nvidia1", "nvidiactl"):
+    try:
+        os.close(os.open(f"/dev/{node}", os.O_RDWR))
+        said.append(f"{node}=reached")
+    except OSError as error:
+        said.append(f"{node}=" + {errno.ENXIO: "reached", errno.EPERM: "refused", errno.EACCES: "refused"}.get(error.errno, str(error)))
+print(*said, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("cgroup", ["auto", "off"])
+@pytest.mark.parametrize("namespaces", ["auto", "off"])
+def test_a_job_opens_its_own_gpus_and_no_others(make_shared, monkeypatch, namespaces, cgroup):
+    cluster = make_gpu_machine(make_shared, monkeypatch, "--namespaces", namespaces, "--cgroup", cgroup)
+    nodes = cluster.muster("nodes", check=True).stdout
+    told = "a job can open GPUs of others" in nodes
+    if namespaces == cgroup == "off":
+        assert told and "switched off by --cgroup off" in nodes, nodes
+    elif told:
+        pytest.skip(nodes.splitlines()[-1])
+    has = {}
     for tenant in ("red", "blue"):
-        job = submit(cluster, tenant, script)
-        has += wait_for("it says its GPUs", 30, lambda: as_tenant(cluster, tenant, "logs", job).stdout.split()[-1:])
-    assert sorted(has) == ["GPU-0", "GPU-1"], has
-    assert "a job can open GPUs of others" in cluster.muster("nodes", check=True).stdout
-    refused = as_tenant(cluster, "blue", "submit", "--env", f"CUDA_VISIBLE_DEVICES={has[0]}", "--", "/bin/true")
+        job = submit(cluster, tenant, OPEN_GPUS)
+        line = wait_for("it says its GPUs", 30, lambda: [line for line in as_tenant(cluster, tenant, "logs", job).stdout.splitlines() if line.startswith("has ")])
+        has[tenant] = line[0].split()[1:]
+    assert {has["red"][0], has["blue"][0]} == {"GPU-0", "GPU-1"}, has
+    for gpu, *seen in has.values():
+        own = {"GPU-0": "nvidia1", "GPU-1": "nvidia0"}[gpu]  # minor numbers count down
+        expected = [f"{node}={'reached' if told or node in (own, 'nvidiactl') else 'refused'}" for node in ("nvidia0", "nvidia1", "nvidiactl")]
+        assert seen == expected, (has, nodes)
+
+
+def test_a_job_cannot_name_gpus_of_others(make_shared, monkeypatch):
+    cluster = make_gpu_machine(make_shared, monkeypatch)
+    refused = as_tenant(cluster, "blue", "submit", "--env", "CUDA_VISIBLE_DEVICES=GPU-0", "--", "/bin/true")
     assert refused.returncode == 2 and "CUDA_VISIBLE_DEVICES" in refused.stderr, refused
+
+
+def test_a_node_that_cannot_tell_gpus_apart_says_so(make_shared, monkeypatch):
+    monkeypatch.setenv("FAKE_NVML_NO_MINOR", "1")
+    cluster = make_gpu_machine(make_shared, monkeypatch)
+    assert "a job can open GPUs of others: NVML tells no minor numbers" in cluster.muster("nodes", check=True).stdout
+    said = submit(cluster, "red", OPEN_GPUS)
+    assert wait_for("it says its GPUs", 30, lambda: "nvidia0=reached nvidia1=reached" in as_tenant(cluster, "red", "logs", said).stdout)
 
 
 def test_m13_a_worker_is_bounded_and_ends_before_what_matters(make_shared):

@@ -4,6 +4,7 @@ import time
 
 import pytest
 from localcluster import wait_for
+from test_lies import LIAR
 
 TRUE = ["/bin/true"]
 
@@ -109,7 +110,7 @@ def test_jobs_that_never_started_are_forgotten_first(make_cluster):
     cluster = make_cluster(nodes=1)
     ran = cluster.submit("--", "/bin/true")
     cluster.wait_state(ran, "succeeded")
-    cluster.submit("--slots", "1", "--", "/bin/sleep", "60")
+    cluster.submit("--slots", "1", "--", "/bin/sleep", "3600")
     waiting = [cluster.submit("--", "/bin/true") for _ in range(30)]
     for job in waiting:
         cluster.muster("cancel", job, check=True)
@@ -154,6 +155,43 @@ def test_output_and_metrics_of_a_tenant_have_a_sum(make_cluster):
     on_disk = sum(path.stat().st_size for path in (cluster.data / "logs").glob("*/*"))
     assert on_disk <= limit, on_disk
     assert "2999" in cluster.output(jobs[-1]), "the newest is kept"
+
+
+def test_m16_metrics_of_a_tenant_have_a_sum_in_memory_and_on_disk(make_cluster):
+    cluster = make_cluster(nodes=1, slots=8)
+    cluster.muster("tenant", "create", "red", check=True)
+    cluster.muster("tenant", "set", "default", "--quota", "metrics_memory_bytes=1MiB", "--quota", "metrics_bytes=2MiB", check=True)
+    flood = LIAR + """
+for first in range(1, 2049, 64):  # 16 series of 2048 numbers: 768 KiB in memory
+    ask("Progress", number(3, generation) + number(4, first) + b"".join(
+        text(6, number(3, at) + number(4, 1) + text(5, f"s{name}") + bytes([0x31]) + struct.pack("<d", at)) for at in range(first, first + 64) for name in range(16)))
+    time.sleep(0.2)
+told([])
+"""
+    spec = {"command": ["/usr/bin/python3", "-c", flood], "resources": {"slots": 1, "cpus": 0.1}}
+    red = cluster.rest("POST", "/v1/jobs", {**spec, "tenant": "red"})[1]["id"]
+    jobs = [cluster.rest("POST", "/v1/jobs", spec)[1]["id"] for _ in range(3)]
+
+    def last(job, name):
+        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name={name}")[1].get("series", [])
+        return int(series[0]["points"][-1]["step"]) if series else 0
+    for job in (red, *jobs):
+        for name in ("s0", "s15"):
+            wait_for(f"{name} of {job}", 60, lambda: last(job, name) == 2048)
+            (used, limit), reds = quotas(cluster, "default")["metrics_memory_bytes"], quotas(cluster, "red")["metrics_memory_bytes"]
+            assert 0 < used <= limit == 1 << 20 and reds[1] == 128 << 20, (used, limit, reds)
+    assert reds[0] > 768 << 10, "another tenant keeps its own"
+    text_of = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+    total = int(text_of.split("\nmuster_metrics_memory_bytes ")[1].split()[0])
+    assert reds[0] < total <= reds[0] + (1 << 20), (total, reds)
+    for job in jobs:
+        cluster.muster("cancel", job, check=True)
+        cluster.wait_state(job, "cancelled")
+    cluster.kill_coordinator()
+    cluster.start_coordinator()
+    wait_for("series on disk are trimmed to the sum", 60, lambda: 0 < quotas(cluster, "default")["metrics_bytes"][0] <= 2 << 20)
+    assert sum((cluster.data / "metrics" / f"{job}.csv").stat().st_size for job in jobs if (cluster.data / "metrics" / f"{job}.csv").exists()) <= 2 << 20
+    assert last(red, "s0") == 2048
 
 
 def test_tokens_of_a_tenant_are_counted(shared):

@@ -310,7 +310,7 @@ def test_a_clock_that_jumped_while_no_coordinator_ran_deletes_nothing(make_clust
 def test_a_coordinator_killed_on_a_full_disk_starts_to_read(make_cluster, tmp_path):
     cluster = make_cluster(nodes=0, coordinator=False)
     cluster.data.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", cluster.data], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m,mode=0700", "none", cluster.data], check=True)
     try:
         cluster.start_coordinator()
         job = cluster.submit(*SLEEPER)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
-from localcluster import secure  # noqa: E402
+from localcluster import HANG_SECONDS, secure  # noqa: E402
 
 MESSAGE_MAX = 8 << 20
 CODES = {0: "OK", 3: "INVALID_ARGUMENT", 5: "NOT_FOUND", 7: "PERMISSION_DENIED", 8: "RESOURCE_EXHAUSTED", 10: "ABORTED", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED"}
@@ -64,7 +64,7 @@ class Peer:
     """One connection. `url` is a coordinator's tcp:// or an agent's ipc://; `source`: the address it comes from."""
     ids = itertools.count(1)
 
-    def __init__(self, url, timeout=20, keys=None, source=""):
+    def __init__(self, url, timeout=HANG_SECONDS, keys=None, source=""):
         scheme, place = url.split("://", 1)
         self.local = scheme == "ipc"
         if self.local:

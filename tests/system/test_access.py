@@ -124,7 +124,7 @@ def test_a_browser_session_is_its_tokens(cluster):
 
 def test_scale_and_top(make_cluster):
     cluster = make_cluster(nodes=2, slots=1)
-    job = cluster.submit("--", "sleep", "60")
+    job = cluster.submit("--", "sleep", "3600")
     cluster.wait_state(job, "running")
     done = cluster.muster("scale", job, "1-2", "--reason", "more", check=True)
     assert "1..2 nodes" in done.stdout

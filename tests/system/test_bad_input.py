@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from localcluster import Cluster, secure, wait_for
+from localcluster import HANG_SECONDS, Cluster, secure, wait_for
 
 
 def submit_text(cluster, folder, text, name="job.yaml"):
@@ -155,7 +155,7 @@ def test_too_deep_and_too_large_specs(cluster, tmp_path):
 
 def send(address, data, read=True, tls=False):
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=HANG_SECONDS) as connection:
         connection.settimeout(2)
         try:
             connection = secure(connection) if tls else connection
@@ -168,7 +168,7 @@ def send(address, data, read=True, tls=False):
 
 
 def test_garbage_and_truncated_bodies_on_both_ports(cluster):
-    running = cluster.submit("--", "sleep", "60")
+    running = cluster.submit("--", "sleep", "3600")
     cluster.wait_state(running, "running")
     garbage = random.Random(1).randbytes(1 << 20)
     rpc = cluster.rpc.split("//")[1]
@@ -199,7 +199,7 @@ def test_tokens_are_asked_for(cluster):
     assert status == 403, answer
     for name in ("admin.token", "agent.token"):
         assert (cluster.data / name).stat().st_mode & 0o777 == 0o600
-    done = subprocess.run([cluster.muster_path, "ps"], capture_output=True, text=True, timeout=30,
+    done = subprocess.run([cluster.muster_path, "ps"], capture_output=True, text=True, timeout=HANG_SECONDS,
                           env={**os.environ, "MUSTER_ADDR": cluster.rpc, "MUSTER_TOKEN": "mst_admin_wrong", "HOME": str(cluster.folder)})
     assert done.returncode == 3 and "token" in done.stderr
 
@@ -218,14 +218,14 @@ def test_unknown_things_are_named(cluster):
 
 
 def test_nobody_answers(tmp_path):
-    done = subprocess.run([str(Cluster(tmp_path).muster_path), "ps"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([str(Cluster(tmp_path).muster_path), "ps"], capture_output=True, text=True, timeout=HANG_SECONDS,
                           env={**os.environ, "MUSTER_ADDR": "tcp://127.0.0.1:1", "MUSTER_TOKEN": "x", "HOME": str(tmp_path)})
     assert done.returncode == 3 and "127.0.0.1:1" in done.stderr
 
 
 def test_a_second_coordinator_on_the_same_folder_is_refused(cluster):
     done = subprocess.run([cluster.muster_path, "coordinator", "--data", str(cluster.data), "--rpc", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0"],
-                          capture_output=True, text=True, timeout=20)
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 3
     assert str(cluster.coordinator.pid) in done.stderr, done.stderr
     still_fine(cluster)
@@ -236,7 +236,7 @@ def test_a_full_disk_loses_nothing_acknowledged(make_cluster, tmp_path):
         pytest.skip("needs root to mount a small file system")
     cluster = make_cluster(nodes=0, coordinator=False)
     cluster.data.mkdir(parents=True)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(cluster.data)], capture_output=True).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(cluster.data)], capture_output=True).returncode:
         pytest.skip("mounting a tmpfs is not allowed here")
     try:
         cluster.start_coordinator()
@@ -271,8 +271,8 @@ def test_connections_are_not_bounded_by_the_shell_s_limit_of_descriptors(make_cl
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     host, port = cluster.rpc.split("://")[1].rsplit(":", 1)
-    strangers = [socket.create_connection((host, int(port)), timeout=5) for _ in range(300)]
-    still = cluster.muster("nodes", timeout=10)
+    strangers = [socket.create_connection((host, int(port)), timeout=HANG_SECONDS) for _ in range(300)]
+    still = cluster.muster("nodes")
     assert still.returncode == 0, still.stderr
     for stranger in map(secure, strangers):
         assert stranger.recv(8) == b"\0SP\0\0\x31\0\0"

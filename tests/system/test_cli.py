@@ -13,7 +13,7 @@ from localcluster import HANG_SECONDS, MUSTER, wait_for
 
 
 def test_figures_that_nobody_told_are_null(cluster):
-    job = cluster.submit("--name", "quiet", "--", "sleep", "60")
+    job = cluster.submit("--name", "quiet", "--", "sleep", "3600")
     now = cluster.wait_state(job, "running")
     assert [now[key] for key in ("step", "loss", "tokens_per_second", "total_steps", "exit_code", "last_recovery_ms")] == [None] * 6, now
     assert now["workers"][0]["state"] == "running" and now["workers"][0]["step"] is None, now["workers"]
@@ -40,7 +40,7 @@ def test_run_ends_with_the_programs_exit_code_when_asked(cluster):
     assert (done.returncode, done.stderr) == (3, "")
     done = run("exit 7")
     assert done.returncode == 1 and "exit code 7" in done.stderr, done.stderr
-    done = run("sleep 60", "--exit-code", "--max-runtime", "1s")
+    done = run("sleep 3600", "--exit-code", "--max-runtime", "1s")
     assert done.returncode == 125 and "exit code 125: ran longer" in done.stderr and "exit code 1:" not in done.stderr, (done.returncode, done.stderr)
     assert "starting" in done.stderr and "world 0" not in done.stderr, done.stderr
 
@@ -55,7 +55,7 @@ def test_with_exit_code_musters_own_failures_are_125(cluster):
 
 
 def test_the_first_ranks_exit_code_counts(cluster):
-    script = "[ $RANK = 1 ] && exit 9; sleep 60"
+    script = "[ $RANK = 1 ] && exit 9; sleep 3600"
     done = cluster.muster("run", "--exit-code", "--restarts", "0", "-w", "2", "--", "/bin/sh", "-c", script)
     assert done.returncode == 9, done.stderr
 
@@ -291,7 +291,7 @@ def test_events_carry_the_reasons_of_administrators(cluster):
     assert ("cordoned", "a noisy fan") in told(), told()
     cluster.muster("uncordon", "node1", "--reason", "the fan is new", check=True)
     assert ("ready", "the fan is new") in told(), told()
-    job = cluster.submit("--", "sleep", "60")
+    job = cluster.submit("--", "sleep", "3600")
     cluster.wait_state(job, "running")
     cluster.muster("drain", "node1", "--reason", "it gets memory", check=True)
     wait_for("it is empty", 20, lambda: ("drained", "emptied: it gets memory") in told())
@@ -320,7 +320,7 @@ def test_q_ends_top_and_leaves_the_terminal_as_it_was(cluster):
 
 def test_ps_tells_who_where_since_when_and_how_long(make_cluster):
     cluster = make_cluster(nodes=2, slots=1)
-    job = cluster.submit("-N", "2", "--", "sleep", "60")
+    job = cluster.submit("-N", "2", "--", "sleep", "3600")
     cluster.wait_state(job, "running")
     waits = cluster.submit("--", "/bin/true")
     lines = cluster.muster("ps", check=True).stdout.splitlines()
@@ -339,7 +339,7 @@ def test_ps_tells_who_where_since_when_and_how_long(make_cluster):
 
 
 def test_run_tells_what_a_job_waits_for(cluster):
-    holder = cluster.submit("--slots", "4", "--", "sleep", "60")
+    holder = cluster.submit("--slots", "4", "--", "sleep", "3600")
     cluster.wait_state(holder, "running")
     follower = subprocess.Popen([cluster.muster_path, "run", "--", "/bin/true"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=cluster.environment())
     try:

@@ -126,7 +126,7 @@ def test_an_agent_with_a_token_of_another_role_ends_and_is_not_started_again(clu
 
 
 def test_an_agent_whose_token_is_taken_back_keeps_its_workers_and_tries_again(cluster):
-    job = cluster.submit("--", "sleep", "60")
+    job = cluster.submit("--", "sleep", "3600")
     cluster.wait_state(job, "running")
     agent_token = next(t for t in json.loads(cluster.muster("token", "list", "-o", "json", check=True).stdout)["tokens"] if t["role"] == "agent")
     cluster.muster("token", "revoke", agent_token["id"], check=True)

@@ -37,7 +37,7 @@ def test_every_worker_finds_its_place(make_cluster):
 
 def test_a_gang_waits_whole_and_says_why(make_cluster):
     cluster = make_cluster(nodes=2, slots=1)
-    first = cluster.submit("--name", "holder", "--", "sleep", "60")
+    first = cluster.submit("--name", "holder", "--", "sleep", "3600")
     cluster.wait_state(first, "running")
     gang = cluster.submit("--name", "gang", "-N", "2", "--", "/bin/true")
     why = cluster.muster("why", gang, check=True).stdout
@@ -64,7 +64,7 @@ def test_children_left_behind_by_a_worker_are_ended(cluster):
 
 
 def test_a_killed_worker_is_told_as_killed_and_restarted(cluster):
-    job = cluster.submit("--restarts", "2", "--", "/bin/sh", "-c", "echo try $TORCHELASTIC_RESTART_COUNT; sleep 60")
+    job = cluster.submit("--restarts", "2", "--", "/bin/sh", "-c", "echo try $TORCHELASTIC_RESTART_COUNT; sleep 3600")
     cluster.wait_state(job, "running")
     pid = int(wait_for("its process id", 5, lambda: int(cluster.job(job)["workers"][0].get("pid") or 0)))
     os.kill(pid, signal.SIGKILL)

@@ -63,9 +63,9 @@ def test_a_crash_is_still_tried_again(cluster, tmp_path):
 
 def test_who_gave_way_says_so_while_it_waits(make_cluster):
     cluster = make_cluster(nodes=1, slots=1)
-    low = cluster.submit("--name", "low", "--priority", "low", "--", "sleep", "60")
+    low = cluster.submit("--name", "low", "--priority", "low", "--", "sleep", "3600")
     cluster.wait_state(low, "running")
-    high = cluster.submit("--name", "high", "--priority", "high", "--", "sleep", "60")
+    high = cluster.submit("--name", "high", "--priority", "high", "--", "sleep", "3600")
     waiting = cluster.wait_state(low, "queued")
     assert waiting["preempted_by"] == high and int(waiting["preempted_wall_ms"]) > 0
     told = cluster.muster("why", low, check=True).stdout
@@ -81,7 +81,7 @@ def test_who_gave_way_says_so_while_it_waits(make_cluster):
 
 def test_an_emptied_node_says_that_it_is(make_cluster):
     cluster = make_cluster(nodes=1, slots=1)
-    job = cluster.submit("--", "sleep", "60")
+    job = cluster.submit("--", "sleep", "3600")
     cluster.wait_state(job, "running")
     cluster.muster("drain", "node1", check=True)
 

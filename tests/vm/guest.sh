@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs as root in a freshly booted Debian 12 with systemd as its init; /t has muster and the units.
+# Runs as root in a freshly booted Debian 12 with systemd as its init; /t has muster, the units and a fake NVML.
 # One line per fact: "ok NAME" or "FAIL NAME: what was seen".
 PATH=/usr/local/bin:$PATH
 export MUSTER_ADDR=tcp://127.0.0.1:7440
@@ -17,6 +17,7 @@ until_true() { # SECONDS COMMAND...
     while ! "$@" >/dev/null 2>&1; do
         left=$((left - 1))
         [ "$left" -gt 0 ] || { "$@"; return 1; }
+        echo "# waiting for $*" > /dev/ttyS0 # the run ends when nothing is printed
         sleep 1
     done
 }
@@ -43,6 +44,11 @@ check coordinator_serves until_true 60 test -s /var/lib/muster/agent.token
 export MUSTER_TOKEN=$(cat /var/lib/muster/admin.token)
 install -m 600 /var/lib/muster/agent.token /etc/muster/agent.token
 echo 'OPTIONS=--coordinator tcp://127.0.0.1:7440 --token-file /etc/muster/agent.token --name vm --slots 2' > /etc/muster/agent.env
+mkdir -p /etc/systemd/system/muster-agent.service.d
+printf '[Service]\nEnvironment=LD_LIBRARY_PATH=/t\n' > /etc/systemd/system/muster-agent.service.d/gpus.conf
+systemctl daemon-reload
+for gpu in 0 1; do mknod -m 666 /dev/nvidia$gpu c 195 $gpu; done
+mknod -m 666 /dev/nvidiactl c 195 255
 systemctl start muster-agent
 check node_is_ready until_true 60 node_has vm "node['state'] == 'ready'"
 check node_enforces_memory node_has vm "node['labels']['cgroup'] == 'v2' and not node.get('unenforced')"
@@ -54,6 +60,7 @@ pid=$(worker_pid "$long")
 group=$V2$(cut -d: -f3 "/proc/$pid/cgroup")
 check worker_lives_below_its_unit sh -c "echo $group; case $group in $WORKERS/muster.*) ;; *) exit 1 ;; esac"
 check worker_has_its_limit same "$(cat "$group/memory.max")" 104857600
+check worker_has_its_limit_of_processes same "$(cat "$group/pids.max")" 8192
 check worker_is_a_user_made_for_its_tenant sh -c "[ $(stat -c %u "/proc/$pid") -ge 1900000000 ]"
 check worker_is_not_protected same "$(cat "/proc/$pid/oom_score_adj")" 500
 check agent_is_protected same "$(cat "/proc/$(main_pid muster-agent)/oom_score_adj")" -900
@@ -71,6 +78,35 @@ check its_limit_stands same "$(cat "$group/memory.max")" 104857600
 
 muster run -n greedy --memory 64MiB --restarts 0 -- tail /dev/zero > /tmp/greedy 2>&1
 check memory_is_enforced sh -c "cat /tmp/greedy; muster why greedy | tee -a /tmp/greedy | grep -qi 'out of memory'"
+
+# What a job says. The long job has the first GPU, whose minor is 1: the fake NVML counts them down. The probe has the other.
+said_by() { muster run -n probe --restarts 0 -- sh -c "$1" 2>&1 | tee -a /tmp/said; }
+gpus='for n in 0 1 ctl; do (: < /dev/nvidia$n) 2>&1 | sed "s/.*: /$n=/"; done | tr "\n" " "; '
+check processes_of_others_are_hidden sh -c "$(said_by 'ls -d /proc/1 2>/dev/null || echo hidden=$(ls /proc | grep -c "^[0-9]")' | grep -q 'hidden=[1-9]' && echo true || echo "cat /tmp/said; false")"
+check gpus_of_others_are_covered sh -c "$(said_by "$gpus" | grep '1=Permission denied' | grep -v '0=Permission' | grep -qv 'ctl=Permission' && echo true || echo "cat /tmp/said; false")"
+sed -i 's/^OPTIONS=/OPTIONS=--namespaces off --worker-processes 40 /' /etc/muster/agent.env
+systemctl restart muster-agent
+check agent_without_namespaces until_true 60 node_has vm "node['state'] == 'ready' and 'not private' in node['unenforced']"
+check gpus_of_others_are_refused_by_the_cgroup sh -c "$(said_by "$gpus" | grep '1=Operation not permitted' | grep -v '0=Operation' | grep -qv 'ctl=Operation' && echo true || echo "cat /tmp/said; false")"
+check and_so_the_node_does_not_complain node_has vm "'GPU' not in node['unenforced']"
+check processes_are_limited sh -c "$(said_by 'for i in $(seq 60); do sleep 30 & done; echo all of them' | grep -q 'Cannot fork' && echo true || echo "cat /tmp/said; false")"
+
+install -m 644 /t/systemd/muster-coordinator.socket /etc/systemd/system/
+systemctl daemon-reload
+systemctl stop muster-coordinator
+systemctl start muster-coordinator.socket
+check the_port_is_systemds python3 -c "import socket; socket.create_connection(('127.0.0.1', 7440), 30).close()"
+check a_call_starts_the_coordinator until_true 60 muster nodes
+check it_is_on_that_port sh -c "[ $(systemctl is-active muster-coordinator) = active ]"
+check worker_outlived_the_agents_options same "$(worker_pid "$long")" "$pid"
+check node_is_back until_true 60 node_has vm "node['state'] == 'ready'"
+before=$(main_pid muster-coordinator)
+(sleep 1; muster nodes > /tmp/meanwhile 2>&1; echo $? > /tmp/meanwhile.rc) &
+systemctl restart muster-coordinator
+check a_call_meanwhile_is_served until_true 60 sh -c "cat /tmp/meanwhile; grep '^0$' /tmp/meanwhile.rc"
+check it_is_another_coordinator sh -c "[ $before != $(main_pid muster-coordinator) ]"
+check node_is_ready_after_that until_true 60 node_has vm "node['state'] == 'ready'"
+check worker_did_not_notice_that_either sh -c "muster events --job $long | tail -20; muster show -o json $long | grep '\"pid\": *\"*$pid'"
 
 agent_of_its_own() { # NAME COMMAND...: an agent as a user might start one
     name=$1

@@ -189,7 +189,7 @@ def test_a_live_loss_chart_timeline_and_ledger(browser, cluster):
 
 
 def test_the_output_is_bounded_filtered_and_followed(browser, cluster):
-    job = cluster.submit("--name", "talks", "--restarts", "0", "--", "/bin/sh", "-c", "seq -f 'line %g' 1 5000; sleep 60")
+    job = cluster.submit("--name", "talks", "--restarts", "0", "--", "/bin/sh", "-c", "seq -f 'line %g' 1 5000; sleep 3600")
     cluster.wait_state(job, "running")
     sign_in(browser, cluster)
     show(browser, cluster, f"/jobs/{job}")
@@ -375,7 +375,7 @@ def test_a_change_is_heard_of_and_what_is_quiet_is_left_alone(browser, cluster):
     before = browser.execute_script(REQUESTS)
     wait(browser, lambda b: b.execute_script("return ticks") >= 6)
     assert browser.execute_script(REQUESTS) - before <= 4, "asked by the clock though the stream is open"
-    job = cluster.submit("--name", "heard-of", "--", "sleep", "60")
+    job = cluster.submit("--name", "heard-of", "--", "sleep", "3600")
     text_of(browser, job)
     cluster.muster("cancel", job, check=True)
     assert not errors(browser)

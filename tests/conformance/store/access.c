@@ -85,6 +85,71 @@ void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world)
     cr_assert_eq(seen.created_wall_ms, 5);
 }
 
+struct secrets {
+    int count;
+    struct store_secret all[4];
+    uint8_t sealed[4][8];
+};
+
+static void see_secret(void *arg, const struct store_secret *secret)
+{
+    struct secrets *ret = arg;
+    cr_assert_leq(secret->sealed_bytes, sizeof ret->sealed[0]);
+    memcpy(ret->sealed[ret->count], secret->sealed, secret->sealed_bytes);
+    ret->all[ret->count++] = *secret;
+}
+
+static struct secrets secrets_of(struct store_world *world)
+{
+    struct secrets ret = {0};
+    cr_assert_eq(world->store->verbs->list_secrets(world->store, see_secret, &ret, NULL), 0);
+    return ret;
+}
+
+static void put_secret(struct store_world *world, const char *tenant, const char *name,
+                       const char *sealed)
+{
+    struct store_secret secret = {.created_by = "ann", .changed_by = "bob"};
+    (void)str_copy(secret.tenant, sizeof secret.tenant, tenant);
+    (void)str_copy(secret.name, sizeof secret.name, name);
+    secret.created_wall_ms = 3;
+    secret.changed_wall_ms = 4;
+    secret.used_wall_ms = 5;
+    secret.sealed = (const uint8_t *)sealed;
+    secret.sealed_bytes = strlen(sealed);
+    cr_assert_eq(world->store->verbs->put_secret(world->store, &secret, NULL), 0);
+}
+
+/* The same name in two tenants are two secrets; what is undone was never there. */
+void secrets_are_replaced_and_removed(struct store_world *world)
+{
+    store_world_begin(world);
+    put_secret(world, "vision", "hf", "one");
+    put_secret(world, "audio", "hf", "other");
+    put_secret(world, "vision", "wandb", "w");
+    store_world_commit(world);
+    store_world_begin(world);
+    put_secret(world, "vision", "hf", "two\xff");
+    cr_assert_eq(world->store->verbs->remove_secret(world->store, "vision", "wandb", NULL), 0);
+    cr_assert_eq(world->store->verbs->remove_secret(world->store, "vision", "absent", NULL), 0);
+    store_world_commit(world);
+    store_world_begin(world);
+    put_secret(world, "vision", "hf", "three");
+    cr_assert_eq(world->store->verbs->remove_secret(world->store, "audio", "hf", NULL), 0);
+    world->store->verbs->rollback(world->store);
+    world->reopen(world);
+    struct secrets seen = secrets_of(world);
+    cr_assert_eq(seen.count, 2);
+    cr_assert_str_eq(seen.all[0].tenant, "audio");
+    cr_assert_str_eq(seen.all[1].tenant, "vision");
+    cr_assert_str_eq(seen.all[1].name, "hf");
+    cr_assert_str_eq(seen.all[1].created_by, "ann");
+    cr_assert_str_eq(seen.all[1].changed_by, "bob");
+    cr_assert(seen.all[1].created_wall_ms == 3 && seen.all[1].changed_wall_ms == 4);
+    cr_assert_eq(seen.all[1].used_wall_ms, 5);
+    cr_assert(seen.all[1].sealed_bytes == 4 && memcmp(seen.sealed[1], "two\xff", 4) == 0);
+}
+
 struct entries {
     int count;
     uint64_t seqs[8];

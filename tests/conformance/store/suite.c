@@ -483,6 +483,7 @@ void store_suite(void (*make)(struct store_world *ret))
         events_are_numbered_without_gaps,
         tokens_and_words_stay,
         tokens_and_tenants_are_replaced_not_doubled,
+        secrets_are_replaced_and_removed,
         the_audit_trail_is_numbered_without_gaps,
         forgotten_jobs_are_gone_and_their_events_stay,
         past_states_come_back,

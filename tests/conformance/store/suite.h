@@ -29,6 +29,7 @@ void store_world_commit(struct store_world *world);
 void past_states_come_back(struct store_world *world);
 void tokens_and_words_stay(struct store_world *world);
 void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world);
+void secrets_are_replaced_and_removed(struct store_world *world);
 void the_audit_trail_is_numbered_without_gaps(struct store_world *world);
 
 /* Runs everything; asserts. */

@@ -1,5 +1,7 @@
 /* A libnvidia-ml.so.1 for machines without GPUs. Behaves as NVML's reference says. It has two, or
- * FAKE_NVML_GPUS; the one with the index FAKE_NVML_LOST has fallen off the bus. */
+ * FAKE_NVML_GPUS; the one with the index FAKE_NVML_LOST has fallen off the bus. Minor numbers go
+ * the other way round than indexes, as on some boards; with FAKE_NVML_NO_MINOR they cannot be had.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +19,14 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device);
 EXPORT int nvmlDeviceGetName(void *device, char *name, unsigned int size);
 EXPORT int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int size);
 EXPORT int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory);
+EXPORT int nvmlDeviceGetMinorNumber(void *device, unsigned int *minor);
 
-enum { GPUS_MAX = 8, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_GPU_IS_LOST = 15 };
+enum {
+    GPUS_MAX = 8,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_GPU_IS_LOST = 15,
+};
 static char devices[GPUS_MAX];
 
 static unsigned int number(const char *name, unsigned int otherwise)
@@ -69,4 +77,11 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
     (void)device;
     *memory = (struct memory){.total = 150ull << 30};
     return 0;
+}
+
+int nvmlDeviceGetMinorNumber(void *device, unsigned int *minor)
+{
+    unsigned int index = (unsigned int)((char *)device - devices);
+    *minor = number("FAKE_NVML_GPUS", 2) - 1 - index;
+    return getenv("FAKE_NVML_NO_MINOR") ? NVML_ERROR_NOT_SUPPORTED : 0;
 }

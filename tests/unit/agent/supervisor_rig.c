@@ -30,6 +30,7 @@ static void on_found(void *arg, const struct worker_found *found)
     struct rig_worker *worker = rig_worker(arg, found->key.uid);
     worker->found = true;
     worker->adopted = *found;
+    worker->key = found->key;
     worker->pid = found->pid;
 }
 

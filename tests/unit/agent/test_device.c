@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,6 +51,12 @@ Test(inventory, gpus_become_slots_and_a_label)
     cr_expect_str_eq(inventory.gpus[1].model, "NVIDIA H200");
     cr_expect_eq(inventory.gpus[1].memory_bytes, 150ull << 30);
     cr_expect_str_eq(inventory_label_value(&inventory, "gpu.model"), "H200");
+    cr_expect(inventory.gpus[0].minor == 1 && inventory.gpus[1].minor == 0, "as NVML says it");
+    cr_expect_gt(inventory.gpu_major, 0);
+    setenv("FAKE_NVML_NO_MINOR", "1", 1);
+    cr_assert_eq(inventory_read(&inventory, NULL), 0);
+    cr_expect(inventory.gpus_count == 2 && inventory.gpus[0].minor == -1);
+    cr_expect_eq(inventory.gpu_major, 0, "nothing is kept from anybody by guesses");
 }
 
 Test(inventory, labels_are_sorted_replaced_and_bounded)

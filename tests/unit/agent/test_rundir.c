@@ -37,8 +37,10 @@ static struct run_launch how = {.launch = {.key = {.job = "j7", .uid = 3},
                                            .memory_bytes = UINT64_C(3) << 40,
                                            .cores = "0-3,8",
                                            .user = &user,
+                                           .gpus = {195, 1, {3}},
                                            .master_port = 29400,
-                                           .master_addr = "10.0.0.1"}};
+                                           .master_addr = "10.0.0.1"},
+                                .job_gpus = {195, 2, {0, 3}}};
 
 static void begin(void)
 {
@@ -88,6 +90,8 @@ Test(rundir, a_launch_comes_back_and_is_made_once)
     cr_expect_str_eq(b->cores, a->cores);
     cr_expect_str_eq(b->master_addr, a->master_addr);
     cr_expect(b->memory_bytes == a->memory_bytes && b->master_port == a->master_port);
+    cr_expect_eq(memcmp(&b->gpus, &a->gpus, sizeof(a->gpus)), 0);
+    cr_expect_eq(memcmp(&back.job_gpus, &how.job_gpus, sizeof(how.job_gpus)), 0);
     cr_expect(b->user && b->user->uid == user.uid && b->user->gid == user.gid);
     cr_expect(b->user->groups_count == 2 && b->user->groups[1] == 1004);
     cr_expect_eq(rundir_create(&dir, &how, NULL), E_ALREADY_EXISTS);
@@ -115,7 +119,7 @@ Test(rundir, the_first_claim_counts_and_leaves_nothing_else)
 
 Test(rundir, records_come_back)
 {
-    struct run_worker worker = {{31, 32, "b"}, "/cg", "/pids", "no such program", 127},
+    struct run_worker worker = {{31, 32, "b"}, "/cg", "/pids", "/devices", "no such program", 127},
                       worker_back = {0};
     struct worker_exit exit = {7, 9, true, true, 1234, "killed", "last\nwords\n"}, exit_back = {0};
     struct worker_memory memory = {.aware = true, .generation = 4, .step = 8, .total_steps = 9},

@@ -1,4 +1,4 @@
-/* Browser sessions on a disk that is full. */
+/* Browser sessions: on a disk that is full, and when there are many. */
 #include <criterion/criterion.h>
 
 #include <errno.h>
@@ -119,4 +119,73 @@ Test(sessions, those_of_administrators_give_way_to_their_own_only)
     }
     cr_expect_str_eq(session_token(sessions, admin), "admin");
     cr_expect_str_eq(session_token(sessions, id), "viewer");
+}
+
+/* In memory only: a thousand files would take their time. */
+static void begin_anew(void)
+{
+    sessions_free(sessions);
+    cr_assert_eq(sessions_new(&env, NULL, &sessions, NULL), 0);
+}
+
+static int open_many(const char *token_id, bool admin, int count)
+{
+    char id[SESSION_ID_MAX];
+    int rc = 0;
+    for (int i = 0; i < count && rc == 0; i++)
+        rc = open_one("token", token_id, admin, id);
+    return rc;
+}
+
+Test(sessions, a_token_that_opens_many_loses_its_own_only)
+{
+    char first[SESSION_ID_MAX], other[SESSION_ID_MAX];
+    begin_anew();
+    cr_assert_eq(open_one("two", "a2", false, other), 0);
+    cr_assert_eq(open_one("one", "a1", false, first), 0);
+    cr_assert_eq(open_many("a1", false, SESSIONS_OF_TOKEN_MAX - 1), 0);
+    cr_expect_not_null(session_token(sessions, first));
+    cr_assert_eq(open_many("a1", false, SESSIONS_OF_TOKEN_MAX), 0);
+    cr_expect_null(session_token(sessions, first));
+    cr_expect_str_eq(session_token(sessions, other), "two");
+}
+
+/* As many tokens as it takes to fill all places, twice. */
+static void open_viewers(void)
+{
+    for (int i = 0; i < 2 * SESSIONS_MAX / SESSIONS_OF_TOKEN_MAX; i++) {
+        char token_id[16];
+        snprintf(token_id, sizeof token_id, "v%d", i);
+        cr_assert_eq(open_many(token_id, false, SESSIONS_OF_TOKEN_MAX), 0);
+    }
+}
+
+Test(sessions, many_viewers_push_out_no_administrator_and_none_that_has_few, .timeout = 120)
+{
+    char admin[SESSION_ID_MAX], one[SESSION_ID_MAX], later[SESSION_ID_MAX];
+    begin_anew();
+    cr_assert_eq(open_one("admin", "a1", true, admin), 0);
+    cr_assert_eq(open_one("one", "a2", false, one), 0);
+    open_viewers();
+    cr_expect_str_eq(session_token(sessions, admin), "admin");
+    cr_expect_str_eq(session_token(sessions, one), "one");
+    cr_assert_eq(open_one("later", "a3", true, later), 0);
+    cr_expect_str_eq(session_token(sessions, later), "later");
+}
+
+Test(sessions, administrators_that_have_all_places_keep_them, .timeout = 120)
+{
+    char id[SESSION_ID_MAX], token_id[16];
+    begin_anew();
+    int rc = 0;
+    for (int i = 0; i < SESSIONS_MAX && rc == 0; i++) {
+        snprintf(token_id, sizeof token_id, "a%d", i / SESSIONS_OF_TOKEN_MAX);
+        rc = open_one("admin", token_id, true, id);
+    }
+    cr_assert_eq(rc, 0);
+    struct error err = {0};
+    struct session_owner viewer = {"viewer", "v1", false};
+    struct session_keys keys;
+    cr_expect_eq(session_open(sessions, &viewer, &keys, &err), E_RESOURCE_EXHAUSTED);
+    cr_expect_str_eq(session_token(sessions, id), "admin");
 }

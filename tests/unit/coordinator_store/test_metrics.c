@@ -10,6 +10,7 @@
 static char dir[64];
 static struct disk disk;
 static struct metrics *metrics;
+static const struct metrics_job job_one = {.id = "j1", .tenant = "red"};
 
 static void reopen(void)
 {
@@ -41,7 +42,7 @@ static void add(const char *name, uint64_t generation, uint64_t step, double val
                                    .wall_ms = (int64_t)step * 10,
                                    .value = value};
     struct error err = {0};
-    cr_assert_eq(metrics_append(metrics, "j1", &sample, 1, 0, &err), 0, "%s", err.text);
+    cr_assert_eq(metrics_append(metrics, &job_one, &sample, 1, &err), 0, "%s", err.text);
 }
 
 static struct arena arena;
@@ -52,7 +53,7 @@ static struct metric_series *read_all(struct metrics_query query, int *ret_count
     struct error err = {0};
     arena_fini(&arena);
     arena_init(&arena, 64 << 20);
-    cr_assert_eq(metrics_read(metrics, "j1", &query, &arena, &series, ret_count, &err), 0, "%s",
+    cr_assert_eq(metrics_read(metrics, &job_one, &query, &arena, &series, ret_count, &err), 0, "%s",
                  err.text);
     return series;
 }
@@ -102,7 +103,7 @@ Test(metrics, long_series_are_thinned_evenly_and_keep_their_ends)
     for (int i = 0; i < STEPS; i++)
         samples[i] = (struct metric_sample){
             .name = "loss", .generation = 1, .step = (uint64_t)i + 1, .value = i};
-    cr_assert_eq(metrics_append(metrics, "j1", samples, STEPS, 0, NULL), 0);
+    cr_assert_eq(metrics_append(metrics, &job_one, samples, STEPS, NULL), 0);
     int count;
     struct metric_series *series = read_all((struct metrics_query){.max_points = 100}, &count);
     cr_assert_eq(count, 1);
@@ -134,7 +135,7 @@ Test(metrics, a_file_that_is_full_goes_on_thinned)
                                                 .wall_ms = 1700000000000 + (int64_t)step,
                                                 .value = (double)step};
         }
-        cr_assert_eq(metrics_append(metrics, "j1", samples, EACH, 0, &err), 0, "%s", err.text);
+        cr_assert_eq(metrics_append(metrics, &job_one, samples, EACH, &err), 0, "%s", err.text);
     }
     reopen();
     for (uint64_t more = 1; more <= 2; more++) { /* what is read goes on as it was */
@@ -164,4 +165,103 @@ Test(metrics, nan_and_infinity_are_numbers_too)
     reopen();
     struct metric_series *series = read_all((struct metrics_query){0}, &count);
     cr_assert(isnan(series[0].points[0].value) && isinf(series[0].points[1].value));
+}
+
+/* Enough samples that the series of one job take about 200 KiB. */
+static void fill(const struct metrics_job *of, int series_count)
+{
+    enum { STEPS = 4096 };
+    static struct metric_sample samples[STEPS];
+    for (int series = 0; series < series_count; series++) {
+        char name[32];
+        struct error err = {0};
+        snprintf(name, sizeof name, "series_%d", series);
+        for (int i = 0; i < STEPS; i++)
+            samples[i] = (struct metric_sample){
+                .name = name, .generation = 1, .step = (uint64_t)i + 1, .value = i};
+        cr_assert_eq(metrics_append(metrics, of, samples, STEPS, &err), 0, "%s", err.text);
+    }
+}
+
+static int points_of(const struct metrics_job *of, const char *name)
+{
+    struct metric_series *series;
+    struct metrics_query query = {.name = name, .max_points = METRICS_POINTS_MAX};
+    struct error err = {0};
+    int count;
+    arena_fini(&arena);
+    arena_init(&arena, 64 << 20);
+    cr_assert_eq(metrics_read(metrics, of, &query, &arena, &series, &count, &err), 0, "%s",
+                 err.text);
+    return count == 1 ? series[0].count : -1;
+}
+
+static struct metrics_job job_of(const char *tenant, int number, char id[16])
+{
+    snprintf(id, 16, "j%d%c", number, tenant[0]);
+    return (struct metrics_job){.id = id, .tenant = tenant, .memory_bytes = 1 << 20};
+}
+
+Test(metrics, a_tenant_beyond_its_memory_gives_up_its_own_and_loses_no_number)
+{
+    enum { JOBS = 20, SERIES = 2 };
+    char id[16];
+    struct metrics_job blue = job_of("blue", 1, id);
+    char other[16];
+    fill(&blue, SERIES);
+    int64_t blues = metrics_memory(metrics, "blue");
+    cr_assert_gt(blues, SERIES * 4096 * (int64_t)sizeof(struct metric_point) - 1);
+    for (int i = 0; i < JOBS; i++) {
+        struct metrics_job red = job_of("red", i, other);
+        fill(&red, SERIES);
+        cr_expect_leq(metrics_memory(metrics, "red"), 1 << 20, "after job %d", i);
+    }
+    cr_expect_eq(metrics_memory(metrics, "blue"), blues, "another tenant's never");
+    cr_expect_eq(metrics_memory(metrics, NULL), blues + metrics_memory(metrics, "red"));
+    for (int round = 0; round < 2; round++) /* from memory, or read again */
+        for (int i = 0; i < JOBS; i++) {
+            struct metrics_job red = job_of("red", i, other);
+            cr_expect_eq(points_of(&red, "series_1"), 4096, "job %d", i);
+            cr_expect_leq(metrics_memory(metrics, "red"), 1 << 20);
+        }
+    cr_expect_eq(points_of(&blue, "series_0"), 4096);
+}
+
+/* What is left in memory of a series tells a repeat from news. */
+Test(metrics, a_job_whose_points_were_given_up_goes_on)
+{
+    char id[16], other[16];
+    struct metrics_job first = job_of("red", 1, id);
+    fill(&first, 1);
+    int64_t size = metrics_size(metrics, first.id);
+    for (int i = 2; i < 20; i++) {
+        struct metrics_job red = job_of("red", i, other);
+        fill(&red, 2);
+    }
+    struct metric_sample more[] = {
+        {.name = "series_0", .generation = 1, .step = 4096, .value = -1}, /* a repeat */
+        {.name = "series_0", .generation = 1, .step = 4097, .value = 7},
+        {.name = "new", .generation = 1, .step = 1, .value = 8},
+        {.name = "series_0", .generation = 2, .step = 4000, .value = 9}, /* from a checkpoint */
+    };
+    int64_t before = metrics_memory(metrics, "red");
+    cr_assert_eq(metrics_append(metrics, &first, more, 4, NULL), 0);
+    cr_expect_lt(metrics_memory(metrics, "red"), before + 8192, "its points are not read for that");
+    cr_expect_lt(metrics_size(metrics, first.id), size + 200);
+    cr_expect_eq(points_of(&first, "series_0"), 4000);
+    cr_expect_eq(points_of(&first, "new"), 1);
+    reopen();
+    cr_expect_eq(points_of(&first, "series_0"), 4000);
+}
+
+Test(metrics, small_jobs_take_little_memory)
+{
+    char id[16];
+    for (int i = 0; i < 200; i++) {
+        struct metrics_job red = job_of("red", i, id);
+        struct metric_sample sample = {.name = "loss", .generation = 1, .step = 1, .value = 1};
+        cr_assert_eq(metrics_append(metrics, &red, &sample, 1, NULL), 0);
+    }
+    cr_expect_leq(metrics_memory(metrics, "red"), 1 << 20);
+    cr_expect_geq(metrics_memory(metrics, "red"), 200 * 1000, "and none was given up");
 }

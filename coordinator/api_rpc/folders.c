@@ -1,0 +1,121 @@
+#include "coordinator/api_rpc/folders.h"
+
+#include <string.h>
+
+#include "common/base/str.h"
+#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/model/folder.h"
+
+enum { FOLDER_MAX = 2048 }; /* two paths of a spec and what stands between */
+
+static bool below_any(const char *path, const struct store_tenant *tenant)
+{
+    char prefixes[STORE_PREFIXES_MAX + 1], *at = prefixes, *prefix;
+    (void)str_copy(prefixes, sizeof prefixes, tenant->checkpoint_prefixes);
+    while ((prefix = strsep(&at, "\n")))
+        if (*prefix && folder_below(path, prefix))
+            return true;
+    return false;
+}
+
+static bool climbs(const char *path)
+{
+    for (const char *at = path; *at; at += strspn(at, "/")) {
+        size_t part = strcspn(at, "/");
+        if (part == 2 && at[0] == '.' && at[1] == '.')
+            return true;
+        at += part;
+    }
+    return false;
+}
+
+/* Whose folder `path` is not; NULL if the tenant may use it. */
+static const char *whose(struct service *service, const struct store_tenant *tenant,
+                         const char *path)
+{
+    if (below_any(path, tenant))
+        return NULL;
+    if (tenant->checkpoint_prefixes[0])
+        return "is below none of its tenant's checkpoint prefixes";
+    for (const struct store_tenant *other = access_first_tenant(service->access); other;
+         other = access_next_tenant(service->access, other))
+        if (other != tenant && below_any(path, other))
+            return "belongs to another tenant";
+    return NULL;
+}
+
+static const char *whose_spec(struct service *service, const struct store_tenant *tenant,
+                              const struct spec *spec, const char *path)
+{
+    const char *ret = whose(service, tenant, path);
+    if (ret || below_any(path, tenant))
+        return ret;
+    const struct job *newest = cluster_first_in_folder(service_cluster(service), spec);
+    return newest && strcmp(newest->spec->tenant, spec->tenant) != 0
+               ? "another tenant's job keeps its checkpoints there"
+               : NULL;
+}
+
+int folders_allow_job(struct service *service, const struct store_tenant *tenant,
+                      const struct spec *spec, struct error *err)
+{
+    char path[FOLDER_MAX];
+    const char *dir = spec->checkpoint_dir, *why = NULL;
+    bool placed = dir[0] == '/' || spec->workdir[0] == '/';
+    if (!placed && climbs(dir))
+        why = "leads out of the folder that the job starts in";
+    else if (placed && dir[0] && folder_clean(spec->workdir, dir, path, sizeof path) == 0)
+        why = whose_spec(service, tenant, spec, path);
+    if (!why)
+        return 0;
+    error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", placed ? path : dir, why);
+    error_field(err, "checkpoint.dir");
+    error_hint(err, "choose a folder of this tenant's; `muster tenant show` tells its prefixes");
+    return E_PERMISSION_DENIED;
+}
+
+/* `path` ends with the parts of `dir` and something below them. */
+static bool goes_through(const char *path, const char *dir)
+{
+    size_t length = strlen(dir);
+    for (const char *at = path; (at = strstr(at, dir)); at++)
+        if (at[length] == '/')
+            return true;
+    return false;
+}
+
+/* Of a job that starts in a folder of its node's own nobody knows here where `dir` is: a relative
+ * path begins with it, an absolute one goes through it. */
+static bool below_own(const struct spec *spec, const char *path)
+{
+    char dir[FOLDER_MAX], clean[FOLDER_MAX];
+    bool placed = spec->checkpoint_dir[0] == '/' || spec->workdir[0] == '/';
+    if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof dir) < 0 ||
+        folder_clean(spec->workdir, path, clean, sizeof clean) < 0)
+        return false;
+    if (!placed && (climbs(path) || (path[0] == '/' && goes_through(clean, dir))))
+        return !climbs(path);
+    return folder_below(clean, dir) && strcmp(clean, dir) != 0;
+}
+
+int folders_allow_commit(struct service *service, const char *id, const char *path,
+                         struct error *err)
+{
+    char clean[FOLDER_MAX];
+    const struct job *job = cluster_job(service_cluster(service), id);
+    const struct spec *spec = job ? job->spec : NULL;
+    const struct store_tenant *tenant = spec ? access_tenant(service->access, spec->tenant) : NULL;
+    const char *why = NULL;
+    if (spec && spec->checkpoint_dir[0])
+        why = below_own(spec, path) ? NULL : "is not below its job's checkpoint.dir";
+    else if (tenant && path[0] != '/' && spec->workdir[0] != '/')
+        why = climbs(path) ? "leads out of the folder that the job starts in" : NULL;
+    else if (tenant && folder_clean(spec->workdir, path, clean, sizeof clean) == 0)
+        why = whose(service, tenant, clean);
+    if (!why)
+        return 0;
+    error_set(err, E_PERMISSION_DENIED, "checkpoint %.300s: %s", path, why);
+    error_field(err, "checkpoint.path");
+    error_hint(err, "write it below the folder that MUSTER_CHECKPOINT_DIR names");
+    return E_PERMISSION_DENIED;
+}
