@@ -2,6 +2,7 @@
 
 #include <criterion/criterion.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -208,4 +209,39 @@ bool rig_output_has(struct rig *rig, uint64_t uid, const char *text)
             rig_turn(rig, 10);
     }
     return has;
+}
+
+void rig_expect_output(struct rig *rig, uint64_t uid, const char *expected)
+{
+    char *output = rig_output(rig, uid);
+    cr_expect_str_eq(output, expected, "%s", output);
+    free(output);
+}
+
+/* The number in a line "name=123" of its output, waited for. */
+int64_t rig_number(struct rig *rig, uint64_t uid, const char *name)
+{
+    cr_assert(rig_output_has(rig, uid, name), "no %s", name);
+    char *output = rig_output(rig, uid);
+    int64_t number = atoll(strstr(output, name) + strlen(name));
+    free(output);
+    return number;
+}
+
+struct rundir rig_run_dir(struct rig *rig, uint64_t uid)
+{
+    struct rundir dir;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/runs/job.%d", rig->dir, (int)uid);
+    cr_assert_eq(rundir_init(&dir, &rig->env.disk, path, NULL), 0);
+    return dir;
+}
+
+pid_t rig_shim(struct rig *rig, uint64_t uid)
+{
+    struct rundir dir = rig_run_dir(rig, uid);
+    struct run_process shim;
+    struct error err;
+    cr_assert_eq(rundir_read_shim(&dir, &shim, &err), 0, "%s", err.text);
+    return (pid_t)shim.pid;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "agent/supervisor/launcher_shim.h"
+#include "agent/supervisor/rundir.h"
 #include "common/base/buf.h"
 
 enum { RIG_WORKERS_MAX = 8, RIG_PATIENCE_MS = 300000 };
@@ -52,6 +53,15 @@ bool rig_until(struct rig *rig, const bool *flag); /* with RIG_PATIENCE_MS */
 /* All lines so far as "o text\n"; the caller frees. Nothing is acknowledged. */
 char *rig_output(struct rig *rig, uint64_t uid);
 bool rig_output_has(struct rig *rig, uint64_t uid, const char *text); /* waits for it */
+
+void rig_expect_output(struct rig *rig, uint64_t uid, const char *expected);
+
+/* The number in a line "name=123" of its output, waited for. */
+int64_t rig_number(struct rig *rig, uint64_t uid, const char *name);
+
+/* Of a worker of job "job". */
+struct rundir rig_run_dir(struct rig *rig, uint64_t uid);
+pid_t rig_shim(struct rig *rig, uint64_t uid);
 
 extern const char *const rig_environment[];
 
