@@ -1,0 +1,142 @@
+/* What nodes are told, and what they tell. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/rpc/message.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/driver.h"
+#include "coordinator/store/store_memory.h"
+#include "tests/unit/coordinator_api/world.h"
+
+TestSuite(nodes, .init = world_open, .fini = world_close);
+
+static void submit(const char *name, const char *key, struct answer *ret)
+{
+    submit_true(name, world.admin, key, ret);
+}
+
+static void register_node(uint64_t incarnation)
+{
+    register_node_of(incarnation, 2);
+}
+
+static void expect_refused(const struct call *call, int code)
+{
+    struct answer answer;
+    call_now(&world, call, &answer);
+    cr_assert_eq(answer.err.code, code, "%s: got %s: %s", call->method, error_name(answer.err.code),
+                 answer.err.text);
+}
+
+Test(nodes, nodes_are_told_what_to_run_when_it_changes)
+{
+    struct answer polled, waiting, submitted;
+    register_node(7);
+    Muster__NodePollRequest message = poll_message(0);
+    const Muster__NodePollAnswer *got = agent(&world, "Poll", &message, &polled);
+    cr_assert_eq(got->n_assignments, 0);
+    message = poll_message(got->version);
+    struct call call = {.service = &muster__nodes__descriptor,
+                        .method = "Poll",
+                        .message = &message.base,
+                        .token = world.agent,
+                        .timeout_ms = 30000};
+    call_start(&world, &call, &waiting);
+    world_run(&world, 1000);
+    cr_assert_not(waiting.done, "answered although nothing changed");
+    submit("a", NULL, &submitted);
+    cr_assert(waiting.done && waiting.message, "%s", waiting.err.text);
+    got = (void *)waiting.message;
+    cr_assert_eq(got->n_assignments, 1);
+    const Muster__Assignment *assignment = got->assignments[0];
+    cr_assert_str_eq(assignment->job, ((Muster__Job *)submitted.message)->id);
+    cr_assert_eq(got->n_shared, 1);
+    cr_assert_str_eq(got->shared[0]->spec->command[0], "true");
+    cr_assert(strncmp(assignment->token, "mst_worker_", 11) == 0);
+    cr_assert_eq(assignment->secret.len, 32u);
+    cr_assert_str_eq(assignment->master_addr, "127.0.0.1");
+    cr_assert(assignment->master_port >= 30000 && assignment->master_port <= 30010);
+    cr_assert_eq(assignment->world, 1u);
+    answer_fini(&polled);
+    answer_fini(&waiting);
+    answer_fini(&submitted);
+}
+
+/* A number of an earlier run must not be taken for one of this. */
+Test(nodes, a_poll_from_before_a_restart_is_answered_at_once)
+{
+    struct answer before, after;
+    register_node(7);
+    Muster__NodePollRequest message = poll_message(0);
+    const Muster__NodePollAnswer *got = agent(&world, "Poll", &message, &before);
+    message = poll_message(got->version);
+    world_restart(&world);
+    int64_t start_ms = world.now_ms;
+    agent(&world, "Poll", &message, &after);
+    cr_assert_lt(world.now_ms - start_ms, 10);
+    answer_fini(&before);
+    answer_fini(&after);
+}
+
+Test(nodes, another_incarnation_is_fenced_and_a_stranger_must_register)
+{
+    struct answer answer;
+    Muster__NodePollRequest message = poll_message(0);
+    struct call call = {.service = &muster__nodes__descriptor,
+                        .method = "Poll",
+                        .message = &message.base,
+                        .token = world.agent};
+    expect_refused(&call, E_NOT_FOUND);
+    register_node(7);
+    register_node(8);
+    expect_refused(&call, E_ABORTED);
+    (void)answer;
+}
+
+Test(nodes, a_connection_that_ends_takes_its_node_with_it)
+{
+    struct answer answer;
+    Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
+    register_node(7);
+    service_peer_gone(coordinator_service(world.coordinator), 99); /* somebody else */
+    const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
+    cr_assert_eq(got->nodes[0]->state, MUSTER__NODE__STATE__ready);
+    answer_fini(&answer);
+    service_peer_gone(coordinator_service(world.coordinator), 1);
+    got = client(&world, "ListNodes", &list, &answer);
+    cr_assert_eq(got->nodes[0]->state, MUSTER__NODE__STATE__unreachable, "state %d",
+                 got->nodes[0]->state);
+    answer_fini(&answer);
+}
+
+static void expect_uses(const Muster__Node *node)
+{
+    cr_assert_eq(node->n_uses, 2);
+    cr_assert_eq(node->slots_used, 2);
+    for (int i = 0; i < 2; i++) {
+        cr_expect_str_eq(node->uses[i]->name, i ? "b" : "a");
+        cr_expect_str_eq(node->uses[i]->job, node->jobs[i]);
+        cr_expect_eq(node->uses[i]->slots, 1);
+    }
+}
+
+Test(nodes, nodes_tell_what_each_job_uses)
+{
+    struct answer first, second, answer;
+    Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
+    Muster__SetNodeRequest cordon = MUSTER__SET_NODE_REQUEST__INIT;
+    register_node(7);
+    submit("a", NULL, &first);
+    submit("b", NULL, &second);
+    const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
+    expect_uses(got->nodes[0]);
+    answer_fini(&answer);
+    cordon.name = "n1";
+    cordon.action = "cordon";
+    expect_uses(client(&world, "SetNode", &cordon, &answer));
+    answer_fini(&answer);
+    answer_fini(&first);
+    answer_fini(&second);
+}
