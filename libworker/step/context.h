@@ -246,6 +246,11 @@ int context_meet(struct wk_context *ctx, struct error *err);
  * All ranks call it, with prepared objects. WK_EMISMATCH on all, naming the first that differs. */
 int alike_check(struct wk_context *ctx, struct error *err);
 
+/* scarce.c: whether all ranks have the memory `what` ("gather metrics") needs. All ranks call it,
+ * before a collective whose buffers one of them may lack. WK_ENOMEM on all where one lacks it, or
+ * the code of a collective. */
+int memory_agree(struct wk_context *ctx, bool has, const char *what, struct error *err);
+
 /* kernels.c: give every unit the best kernels that all ranks have; says so where this rank has
  * better ones. All ranks call it, with prepared objects. */
 int kernels_agree(struct wk_context *ctx, struct error *err);

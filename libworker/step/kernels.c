@@ -31,14 +31,16 @@ int kernels_agree(struct wk_context *ctx, struct error *err)
 {
     int64_t own = level_of(ctx->kernels);
     int64_t *all = calloc((size_t)ctx->world, sizeof(*all));
-    if (!all)
-        return error_set(err, WK_ENOMEM, "no memory to compare the CPUs of %d ranks", ctx->world);
-    int rc = wk_all_gather(ctx->comm, &own, all, 1, WK_I64, NULL);
-    int least = 0;
+    int rc = memory_agree(ctx, all, "compare the ranks' CPUs", err), least = 0;
+    if (rc) {
+        free(all);
+        return rc;
+    }
+    rc = wk_all_gather(ctx->comm, &own, all, 1, WK_I64, NULL);
     for (int rank = 1; rank < ctx->world && !rc; rank++)
         if (all[rank] < all[least])
             least = rank;
-    const struct kernel_table *common = kernel_cpu_variant((int)all[least]);
+    const struct kernel_table *common = rc ? NULL : kernel_cpu_variant((int)all[least]);
     free(all);
     if (rc || !common)
         return error_set(err, rc ? rc : WK_EMISMATCH, "%s",

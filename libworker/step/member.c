@@ -126,13 +126,12 @@ int member_gather(struct wk_context *ctx, struct member **ret, struct error *err
 {
     struct member own = describe(ctx), *members;
     members = calloc((size_t)ctx->world, sizeof(*members));
-    if (!members)
-        return error_set(err, WK_ENOMEM, "no memory to compare %d members", ctx->world);
-    int rc = wk_all_gather(ctx->comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64, NULL);
-    if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
-    else
-        rc = check_alike(ctx, members, err);
+    int rc = memory_agree(ctx, members, "compare the members", err);
+    if (!rc) {
+        rc = wk_all_gather(ctx->comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64, NULL);
+        rc = rc ? error_set(err, rc, "%s", wk_comm_error(ctx->comm))
+                : check_alike(ctx, members, err);
+    }
     if (rc)
         free(members);
     else

@@ -82,17 +82,12 @@ static struct neighbour neighbour_of(const struct memory_limit *limit)
     return (struct neighbour){(int32_t)machine, (int32_t)group};
 }
 
-/* Those of all ranks; the caller frees. WK_ENOMEM is all ranks' where it is one's, so that nobody
- * waits for a rank that has no memory to ask the others. */
+/* Those of all ranks; the caller frees. */
 static int neighbours(struct wk_context *ctx, struct neighbour own, struct neighbour **ret,
                       struct error *err)
 {
     struct neighbour *all = calloc((size_t)ctx->world, sizeof(*all));
-    int32_t lacks = !all;
-    int rc = ctx->comm ? wk_all_reduce(ctx->comm, &lacks, 1, WK_I32, WK_MAX, NULL) : 0;
-    if (!rc && lacks)
-        rc = error_set(err, WK_ENOMEM, "no memory%s to ask %d ranks", all ? " on another rank" : "",
-                       ctx->world);
+    int rc = memory_agree(ctx, all, "ask the others", err);
     if (!rc && ctx->comm)
         rc = wk_all_gather(ctx->comm, &own, all, 2, WK_I32, NULL);
     else if (!rc)

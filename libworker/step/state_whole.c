@@ -129,8 +129,8 @@ static void add_arrays(const struct unit *unit, struct arrays *arrays)
     }
 }
 
-/* malloc'd list, the caller frees. */
-static int state_arrays(const struct wk_context *ctx, struct arrays *ret, struct error *err)
+/* malloc'd list, the caller frees. False without memory. */
+static bool state_arrays(const struct wk_context *ctx, struct arrays *ret)
 {
     const struct unit *unit;
     size_t most = 0;
@@ -139,10 +139,10 @@ static int state_arrays(const struct wk_context *ctx, struct arrays *ret, struct
                         (size_t)unit->model->n_params;
     *ret = (struct arrays){.list = calloc(most, sizeof(*ret->list))};
     if (!ret->list)
-        return error_set(err, WK_ENOMEM, "no memory for a table of %zu arrays", most);
+        return false;
     units_each(unit, ctx)
         add_arrays(unit, ret);
-    return 0;
+    return true;
 }
 
 /* How a rank takes part while the source sends. Whoever may be needed as the next source must not
@@ -159,36 +159,49 @@ struct transfer {
     int source;
     enum part part;
     float *aside; /* LISTEN: one piece; STAGE: everything, array after array */
+    struct arrays arrays;
 };
 
+static void transfer_fini(struct transfer *transfer)
+{
+    free(transfer->arrays.list);
+    free(transfer->aside);
+}
+
+/* False without memory for what this part needs. One that has no room aside for a whole state takes
+ * what comes in place. */
+static bool take_aside(struct wk_context *ctx, const struct member *members, struct transfer *ret)
+{
+    size_t all = 0;
+    const struct member *own = &members[ctx->rank];
+    for (int i = 0; i < ret->arrays.count; i++)
+        all += ret->arrays.list[i].count;
+    size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
+    if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
+        ret->aside = malloc(wanted * sizeof(float));
+    if (ret->part == PART_STAGE && !ret->aside) {
+        context_notice(ctx, "no memory to keep step %lld until step %lld has come",
+                       (long long)own->step, (long long)members[ret->source].step);
+        ret->part = PART_FILL;
+    }
+    return ret->part != PART_LISTEN || ret->aside;
+}
+
+/* On success transfer_fini is the caller's. */
 static int transfer_init(struct wk_context *ctx, const struct member *members, int source,
                          struct transfer *ret, struct error *err)
 {
-    struct arrays arrays;
-    int rc = state_arrays(ctx, &arrays, err);
-    if (rc)
-        return rc;
-    size_t all = 0;
-    for (int i = 0; i < arrays.count; i++)
-        all += arrays.list[i].count;
-    free(arrays.list);
-    *ret = (struct transfer){.comm = ctx->comm, .source = source, .part = PART_FILL};
     const struct member *own = &members[ctx->rank];
+    *ret = (struct transfer){.comm = ctx->comm, .source = source, .part = PART_FILL};
     if (ctx->rank == source)
         ret->part = PART_SEND;
     else if (own->has_state)
         ret->part = own->windows == members[source].windows ? PART_LISTEN : PART_STAGE;
-    size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
-    if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
-        ret->aside = malloc(wanted * sizeof(float));
-    if (ret->part == PART_LISTEN && !ret->aside)
-        return error_set(err, WK_ENOMEM, "no memory for a piece of the state");
-    if (ret->part == PART_STAGE && !ret->aside) {
-        context_notice(ctx, "no memory to keep step %lld until step %lld has come",
-                       (long long)own->step, (long long)members[source].step);
-        ret->part = PART_FILL;
-    }
-    return 0;
+    bool has = state_arrays(ctx, &ret->arrays) && take_aside(ctx, members, ret);
+    int rc = memory_agree(ctx, has, "take over the state", err);
+    if (rc)
+        transfer_fini(ret);
+    return rc;
 }
 
 static int transfer_run(const struct transfer *transfer, const struct array *arrays, int count)
@@ -218,20 +231,16 @@ static void take_staged(const struct transfer *transfer, const struct array *arr
 
 static int send_tensors(struct wk_context *ctx, const struct transfer *transfer, struct error *err)
 {
-    struct arrays arrays;
-    int rc = state_arrays(ctx, &arrays, err);
-    if (rc)
-        return rc;
+    const struct arrays *arrays = &transfer->arrays;
     if (transfer->part == PART_FILL) {
         ctx->has_state = false;
         ctx->is_partial = true;
     }
-    rc = transfer_run(transfer, arrays.list, arrays.count);
+    int rc = transfer_run(transfer, arrays->list, arrays->count);
     if (rc)
         error_set(err, rc, "%s", wk_comm_error(ctx->comm));
     else if (transfer->part == PART_STAGE)
-        take_staged(transfer, arrays.list, arrays.count);
-    free(arrays.list);
+        take_staged(transfer, arrays->list, arrays->count);
     return rc;
 }
 
@@ -256,7 +265,7 @@ static int spread(struct wk_context *ctx, const struct member *members, int sour
         rc = error_set(err, word.code, "%s", word.text);
     else
         rc = send_tensors(ctx, &transfer, err);
-    free(transfer.aside);
+    transfer_fini(&transfer);
     if (rc)
         return rc;
     member_take_word(ctx, &word);

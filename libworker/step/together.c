@@ -106,9 +106,11 @@ int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch, 
     size_t row = (size_t)(most * width);
     float *own = calloc(row + 1, sizeof(*own));
     float *all = calloc(row * (size_t)ctx->world + 1, sizeof(*all));
-    int rc = own && all ? 0 : error_set(&err, WK_ENOMEM, "no memory to gather metrics");
-    if (rc) {
+    int rc = memory_agree(ctx, own && all, "gather metrics", &err);
+    if (rc == WK_ENOMEM) {
         rc = context_fail(ctx, &err);
+    } else if (rc) {
+        rc = done(ctx, rc);
     } else {
         if (batch->samples)
             memcpy(own, values, (size_t)(batch->samples * width) * sizeof(*own));
