@@ -11,7 +11,10 @@
 #include "cli/table.h"
 #include "common/rpc/message.h"
 
-enum { REASON_COLUMNS = 60 }; /* on a terminal */
+enum {
+    REASON_COLUMNS = 60, /* on a terminal */
+    JOBS_SHOWN = 100,    /* of lists that ended jobs are in */
+};
 
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
@@ -29,8 +32,8 @@ static const struct args_option options[] = {
      .type = ARGS_INTEGER,
      .min = 1,
      .max = 1000,
-     .fallback = "100",
-     .help = "at most so many"},
+     .help = "at most so many, the newest; without it all that have not ended, or with --all or "
+             "--state the newest 100"},
     {0},
 };
 static const char *const examples[] = {"muster ps",
@@ -144,10 +147,13 @@ static int run(const struct args *args)
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
     Muster__ListJobsAnswer *answer = NULL;
     const char *state = args_text(args, "state"), *tenant = args_text(args, "tenant");
-    bool all = args_flag(args, "all");
+    bool all = args_flag(args, "all"), limited = args_given(args, "limit");
+    bool whole = !limited && !all && (!state || strcmp(state, "active") == 0);
     request.state = (char *)(state ? state : all ? "" : "active");
     request.tenant = (char *)(tenant ? tenant : "");
-    request.limit = (uint32_t)args_integer(args, "limit");
+    request.limit = limited ? (uint32_t)args_integer(args, "limit")
+                    : whole ? UINT32_MAX
+                            : JOBS_SHOWN;
     int code = ask_pages(args, &request, &answer);
     if (code != 0)
         return code;
@@ -164,7 +170,10 @@ static int run(const struct args *args)
         for (size_t i = 0; args_flag(args, "verbose") && i < answer->n_jobs; i++)
             whole_reason(answer->jobs[i]);
         if (answer->next_cursor[0])
-            fprintf(stderr, "more: `--limit` shows up to 1000\n");
+            fprintf(stderr,
+                    "there are more: these are the newest %zu; `--limit` shows up to 1000, "
+                    "`--state` and `--tenant` choose\n",
+                    answer->n_jobs);
     }
     rpc_message_free(answer);
     return EXIT_DONE;

@@ -28,6 +28,22 @@ def test_figures_that_nobody_told_are_null(cluster):
     assert isinstance(ended["exit_code"], int), ended
 
 
+def test_ps_shows_a_running_job_behind_many_that_wait(make_cluster):
+    cluster = make_cluster(nodes=1, slots=1)
+    first = cluster.submit("--name", "first", "--", "sleep", "600")
+    cluster.wait_state(first, "running")
+    for i in range(1010):  # more than a page
+        status, _ = cluster.rest("POST", "/v1/jobs", {"name": f"waits-{i}", "command": ["/bin/true"]})
+        assert status == 201
+    table = cluster.muster("ps", check=True)
+    assert len(table.stdout.splitlines()) == 1012 and table.stdout.splitlines()[-1].split()[0] == first and "more" not in table.stderr, table.stderr
+    jobs = json.loads(cluster.muster("ps", "-o", "json", check=True).stdout)
+    assert len({job["id"] for job in jobs["jobs"]}) == 1011 and not jobs.get("next_cursor"), jobs.get("next_cursor")
+    few = cluster.muster("ps", "--limit", "10", check=True)
+    assert len(few.stdout.splitlines()) == 11 and "there are more: these are the newest 10" in few.stderr, few.stderr
+    assert "there are more" in cluster.muster("ps", "-a", check=True).stderr
+
+
 def test_run_ends_with_the_programs_exit_code_when_asked(cluster):
     def run(script, *options):
         return cluster.muster("run", *options, "--restarts", "0", "--", "/bin/sh", "-c", script)
