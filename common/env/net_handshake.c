@@ -201,10 +201,12 @@ static void *work(void *arg)
         bool fresh = false;
         int count = epoll_wait(worker->epoll, events, EVENTS_AT_ONCE, LOOK_MS);
         for (int i = 0; i < count; i++) {
-            if (events[i].data.ptr)
-                go_on(worker, events[i].data.ptr);
-            else
+            if (!events[i].data.ptr)
                 fresh = true;
+            else if (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+                drop(worker, events[i].data.ptr); /* its client has given up */
+            else
+                go_on(worker, events[i].data.ptr);
         }
         if (fresh)
             take_fresh(worker);

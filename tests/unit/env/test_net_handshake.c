@@ -68,30 +68,71 @@ static bool shakes_hands(struct loop *loop, struct handshakes *all, const char *
     return ready > before;
 }
 
-Test(net_handshake, threads_that_cannot_start_now_start_with_a_later_connection)
+/* A server of its own key. */
+struct side {
+    struct loop *loop;
+    struct tls_identity *identity;
+    struct tls_facts facts;
+    struct handshakes *all;
+};
+
+static void side_init(struct side *side)
 {
     char folder[] = "/tmp/muster-handshake-XXXXXX", cluster[PATH_BYTES], server[PATH_BYTES];
-    struct tls_facts facts;
-    struct tls_identity *identity;
-    struct handshakes *all;
-    struct loop *loop;
     cr_assert_not_null(mkdtemp(folder));
     snprintf(cluster, sizeof(cluster), "%s/cluster.pem", folder);
     snprintf(server, sizeof(server), "%s/server.pem", folder);
     cr_assert_eq(tls_make_cluster_key(cluster, NULL, NULL), 0);
     cr_assert_eq(tls_make_server_key(server, cluster, NULL, NULL), 0);
-    cr_assert_eq(tls_read_facts(server, &facts, NULL), 0);
-    cr_assert_eq(tls_identity_new(server, &identity, NULL), 0);
+    cr_assert_eq(tls_read_facts(server, &side->facts, NULL), 0);
+    cr_assert_eq(tls_identity_new(server, &side->identity, NULL), 0);
     unlink(cluster);
     unlink(server);
     rmdir(folder);
-    cr_assert_eq(loop_new(&loop, NULL), 0);
-    cr_assert_eq(handshakes_new(loop, identity, on_ready, NULL, &all, NULL), 0);
+    cr_assert_eq(loop_new(&side->loop, NULL), 0);
+    cr_assert_eq(handshakes_new(side->loop, side->identity, on_ready, NULL, &side->all, NULL), 0);
+}
+
+static void side_fini(struct side *side)
+{
+    handshakes_free(side->all);
+    loop_free(side->loop);
+    tls_identity_free(side->identity);
+}
+
+Test(net_handshake, threads_that_cannot_start_now_start_with_a_later_connection)
+{
+    struct side side;
+    side_init(&side);
     no_threads = true;
-    cr_expect_not(shakes_hands(loop, all, facts.signer));
+    cr_expect_not(shakes_hands(side.loop, side.all, side.facts.signer));
     no_threads = false;
-    cr_expect(shakes_hands(loop, all, facts.signer));
-    handshakes_free(all);
-    loop_free(loop);
-    tls_identity_free(identity);
+    cr_expect(shakes_hands(side.loop, side.all, side.facts.signer));
+    side_fini(&side);
+}
+
+/* Its answer would cost a signature. */
+Test(net_handshake, one_that_has_given_up_is_not_answered)
+{
+    struct side side;
+    struct sockaddr_storage address = {0};
+    struct tls_identity *nobody;
+    struct tls_session *client;
+    char byte;
+    int pair[2];
+    side_init(&side);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    cr_assert_eq(tls_identity_new(NULL, &nobody, NULL), 0);
+    cr_assert_eq(tls_client_new(nobody, side.facts.signer, &client, NULL), 0);
+    (void)tls_handshake(client, NULL);
+    struct buf *out = tls_out(client);
+    cr_assert_eq(send(pair[0], out->data, out->size, MSG_NOSIGNAL), (ssize_t)out->size);
+    buf_clear(out);
+    cr_assert_eq(shutdown(pair[0], SHUT_WR), 0);
+    handshakes_add(side.all, pair[1], &address);
+    cr_expect_leq(recv(pair[0], &byte, 1, 0), 0);
+    close(pair[0]);
+    tls_session_free(client);
+    tls_identity_free(nobody);
+    side_fini(&side);
 }
