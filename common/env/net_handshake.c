@@ -335,7 +335,9 @@ void handshakes_add(struct handshakes *all, int fd, const struct sockaddr_storag
     list_init(&it->link);
     struct worker *worker = &all->workers[all->next++ % all->workers_count];
     pthread_mutex_lock(&worker->lock);
+    bool first = list_empty(&worker->fresh);
     list_push_back(&worker->fresh, &it->link);
     pthread_mutex_unlock(&worker->lock);
-    (void)!write(worker->wake, &once, sizeof(once));
+    if (first) /* else it has been woken and has not looked */
+        (void)!write(worker->wake, &once, sizeof(once));
 }

@@ -21,7 +21,7 @@
 
 enum {
     PEERS_LEAVING_MAX = 64,  /* places for some that were hung up on and are not gone yet */
-    ACCEPTS_PER_TURN = 1024, /* a quarter of the backlog, so that strangers do not fill it */
+    ACCEPTS_PER_TURN = 8192, /* more than the backlog: what strangers fill is empty each turn */
     ACCEPT_AGAIN_MS = 100,   /* when there is no descriptor left for another connection */
 };
 
@@ -76,6 +76,11 @@ static void name_peer(const struct sockaddr_storage *address, char ret[NET_PEER_
 static void welcome(struct sp_listener *l, int fd, struct tls_session *tls,
                     const struct sockaddr_storage *address)
 {
+    int on = 1;
+    if (!l->unix_socket) { /* not before its handshake: most connections of a flood have none */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    }
     struct peer *p = peer_new(l, fd, tls);
     if (!p)
         return;
@@ -111,14 +116,9 @@ static void welcome_secure(void *arg, int fd, struct tls_session *tls,
 
 static void accepted(struct sp_listener *l, int fd, const struct sockaddr_storage *address)
 {
-    int on = 1;
     if (!l->handshakes && !has_place(l)) {
         close(fd);
         return;
-    }
-    if (!l->unix_socket) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     }
     if (l->handshakes)
         handshakes_add(l->handshakes, fd, address);
