@@ -166,7 +166,7 @@ class Scene:
     def __init__(self, seconds, folder, lane, seed):
         self.seconds, self.folder, self.lane, self.seed = seconds, Path(folder), lane, seed
         self.cluster = Cluster(self.folder)
-        self.attackers, self.results = [], {}
+        self.attackers, self.worker_jobs, self.results = [], [], {}
 
     def start(self):
         cluster = self.cluster
@@ -277,7 +277,8 @@ class Scene:
         return path, told["result"]
 
     def submit_blue(self, *command, name):
-        status, job = self.cluster.rest("POST", "/v1/jobs", {"name": name, "command": list(command)}, token=self.cluster.tokens["blue"])
+        again = {"max": 1000, "backoff": "1s..1s", "on_no_progress": "retry", "on_failure": "retry"}  # an attack may cost its own job a restart
+        status, job = self.cluster.rest("POST", "/v1/jobs", {"name": name, "command": list(command), "restart": again}, token=self.cluster.tokens["blue"])
         assert status == 201, job
         self.cluster.wait_state(job["id"], {"starting", "running"}, HANG_SECONDS)  # "starting" as long as it speaks to its agent and joins nobody
         return job["id"]
@@ -292,7 +293,7 @@ class Scene:
             waiting.append((f"{role} {copy}", result))
             command = ["/usr/bin/python3", str(self.bin / "attack.py"), role, str(path)]
             if role == "worker":
-                self.submit_blue(*command, name="blue-worker")
+                self.worker_jobs.append(self.submit_blue(*command, name="blue-worker"))
             else:
                 user = {"user": 65534, "group": 65534, "extra_groups": []} if role == "local" and os.geteuid() == 0 else {}
                 log = open(self.folder / f"{role}.log", "ab")
@@ -309,10 +310,16 @@ class Scene:
         self.computed, self.waited = (after - before for before, after in zip(loop, loop_times(self.cluster.coordinator.pid)))
         self.steps_done, self.cpu = len(self.steps()) - self.steps_before, cpu_seconds(self.cluster.coordinator.pid) - self.cpu_before
         for role, result in waiting:
-            wait_for(f"what the {role} saw", HANG_SECONDS, Path(result).exists, 0.2)
+            wait_for(f"what the {role} saw", HANG_SECONDS, lambda: Path(result).exists() or self.ended_workers(), 0.2)
             self.results[role] = json.loads(Path(result).read_text())
         for attacker in self.attackers:
             attacker.wait(HANG_SECONDS)
+
+    def ended_workers(self):
+        """A worker that attacks goes on until its time: what ended it else is told."""
+        for job in map(self.cluster.job, self.worker_jobs):
+            if job["state"] in ("failed", "cancelled"):
+                raise RuntimeError(f"{job['id']} is {job['state']}: {job['reason']}, {job['restarts']} restarts")
 
     def events(self):
         """All events of nodes and of the training."""
@@ -396,7 +403,8 @@ def judge_attackers(scene):
     for role, result in scene.results.items():
         assert not result["mistakes"] and not result["stuck"], (role, result["mistakes"], result["stuck"])
         for name, attack in result["attacks"].items():
-            assert attack["attempts"] or attack["cut"] or scene.seconds < 60, f"{role} {name} did nothing"
+            began = attack["attempts"] or attack["cut"] or role.startswith("worker")  # one that was restarted has begun anew
+            assert began or scene.seconds < 60, f"{role} {name} did nothing"
             assert not attack["unnamed"], (role, name, attack["unnamed"])
 
 
