@@ -24,10 +24,10 @@ static ssize_t without_nul(char *bytes, ssize_t size)
     return size;
 }
 
-__attribute__((visibility("default"))) ssize_t recv(int fd, void *bytes, size_t max, int flags)
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-    ssize_t size = syscall(SYS_recvfrom, fd, bytes, max, flags, NULL, NULL);
-    return watched == WIRE_PLAIN ? without_nul(bytes, size) : size;
+    ssize_t size = syscall(SYS_recvfrom, fd, buf, n, flags, NULL, NULL);
+    return watched == WIRE_PLAIN ? without_nul(buf, size) : size;
 }
 
 struct gnutls_session_int;
