@@ -15,7 +15,6 @@
 | a key that was taken back, with a poll open | SetNode rekey | it is told nothing more |
 | a name of two machines: letters of another case, dots, spaces | RegisterNode | refused |
 | an expired or revoked token, and those of other roles | RegisterNode | refused |
-| a thousand half registrations a second | RegisterNode | one entry of the trail, nodes as before |
 """
 import json
 import re
