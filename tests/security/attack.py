@@ -52,6 +52,7 @@ class Attack:
         return self.random.choice(sources)
 
     def peer(self, keys=None, url=None, timeout=15):
+        self.go_on()
         return Peer(url or self.place["rpc"], timeout=timeout, keys=keys, source="" if url else self.source())
 
     def noted(self, code, told):
@@ -80,7 +81,12 @@ class Attack:
             while not self.over():
                 self.calls(peer, requests, batch)
 
+    def go_on(self):
+        if self.over():
+            raise OSError("its time is over")
+
     def dial(self, timeout=15):
+        self.go_on()
         host, port = self.place["http"].rsplit(":", 1)
         return socket.create_connection((host, int(port)), timeout, (self.source(), 0))
 
