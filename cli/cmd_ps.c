@@ -101,7 +101,7 @@ static void whole_reason(const Muster__Job *job)
 static bool append(Muster__ListJobsAnswer *all, Muster__ListJobsAnswer *page)
 {
     char *cursor = all->next_cursor;
-    Muster__Job **jobs = realloc(all->jobs, sizeof *jobs * (all->n_jobs + page->n_jobs + 1));
+    Muster__Job **jobs = realloc(all->jobs, sizeof(void *) * (all->n_jobs + page->n_jobs + 1));
     if (!jobs)
         return false;
     all->jobs = jobs;
