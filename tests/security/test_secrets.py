@@ -196,11 +196,11 @@ def test_workers_that_start_later_have_the_value_of_then_and_agents_may_be_resta
     agent = cluster.agents.pop("node1")
     agent.kill()
     agent.wait()
-    set_secret(cluster, "red", "hf", "new-value-of-it")
     cluster.start_agent("node1")
     cluster.wait_nodes(1)
     cluster.wait_state(job, "running")
     assert cluster.job(job)["restarts"] == 0
+    set_secret(cluster, "red", "hf", "new-value-of-it")
     kill(int(first.split("pid=")[1].split()[0]), 9)
     text = wait_for("it was started again", 60, lambda: (said := as_tenant(cluster, "red", "logs", job).stdout).count("pid=") == 2 and said)
     digests = [line.split()[1] for line in text.splitlines() if line.startswith("digest")]
@@ -367,3 +367,17 @@ def test_the_command_line_takes_a_value_from_a_terminal_without_showing_it(make_
     assert cluster.muster("secret", "set", "f", "--from-file", path.parent / "absent").returncode == 2
     assert cluster.muster("secret", "set", "f", input="").returncode == 2
     assert cluster.muster("secret", "rm", "f", check=True).stdout.startswith("secret f of tenant default is removed")
+
+
+def test_files_with_values_go_with_the_worker_also_where_no_agent_runs(make_shared):
+    cluster = make_shared()
+    job = start(cluster)
+    pid = int(wait_output(cluster, job).split("pid=")[1].split()[0])
+    private = cluster.folder / f"nodes/node1/work/{job}.1.secrets"
+    agent = cluster.agents.pop("node1")
+    agent.kill()
+    agent.wait()
+    assert sorted(path.name for path in private.iterdir()) == ["DEPLOY_KEY", "HF_TOKEN"]
+    kill(pid, 9)
+    wait_for("the private folder is gone", 60, lambda: not private.exists())
+    cluster.start_agent("node1")
