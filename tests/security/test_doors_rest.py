@@ -219,7 +219,7 @@ def routes():
 
 
 OPEN = {"/v1/version", "/healthz", "/readyz", "/openapi.json", "/v1/login", "/v1/logout"}
-OF_ADMINS = {("POST", "/v1/tenants"), ("PUT", "/v1/tenants/{name}"), ("GET", "/v1/tokens"), ("POST", "/v1/tokens"), ("POST", "/v1/tokens/{id}:revoke"), ("GET", "/v1/audit"), ("POST", "/v1/backup"), ("GET", "/v1/events/replay")}
+OF_ADMINS = {("POST", "/v1/tenants"), ("PUT", "/v1/tenants/{name}"), ("GET", "/v1/tokens"), ("POST", "/v1/tokens"), ("POST", "/v1/tokens/{id}:revoke"), ("GET", "/v1/audit"), ("POST", "/v1/backup"), ("GET", "/v1/events/replay"), ("POST", "/v1/secrets:rekey")}
 
 
 def test_every_route_asks_who_it_is(cluster):
@@ -233,7 +233,7 @@ def test_every_route_asks_who_it_is(cluster):
         kind = {"Content-Type": "application/json"}
         stranger = ask(cluster, method, address, kind, body)[0]
         assert (stranger == 401) != (path in OPEN), (method, path, stranger)
-        for token, refused in ((cluster.viewer, method != "GET" and path != "/v1/plan" or (method, path) in OF_ADMINS), (cluster.tokens["red"], (method, path) in OF_ADMINS or "nodes/" in path), (cluster.operator, (method, path) in OF_ADMINS or path.startswith("/v1/jobs") and method == "POST"),
+        for token, refused in ((cluster.viewer, method != "GET" and path != "/v1/plan" or (method, path) in OF_ADMINS), (cluster.tokens["red"], (method, path) in OF_ADMINS or "nodes/" in path), (cluster.operator, (method, path) in OF_ADMINS or path.startswith(("/v1/jobs", "/v1/secrets")) and method != "GET"),
                                (agent, True)):
             if path in OPEN:
                 continue

@@ -60,7 +60,7 @@ def cluster():
     folder.chmod(0o711)
     wire = folder / "wire"
     wire.mkdir(mode=0o755)
-    (wire / "localcluster.py").write_text("secure = None\n")
+    (wire / "localcluster.py").write_text("secure = None\nHANG_SECONDS = 300\n")
     shutil.copy(HERE / "wire.py", wire / "wire.py")
     for path in wire.iterdir():
         path.chmod(0o644)
