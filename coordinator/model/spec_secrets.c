@@ -105,7 +105,7 @@ static bool looks_secret(const struct pair *pair)
 static void secret_name(const char *variable, char ret[SECRET_NAME_MAX + 1])
 {
     size_t size = 0;
-    for (; variable[size] && size < SECRET_NAME_MAX; size++) {
+    for (; size < SECRET_NAME_MAX && variable[size]; size++) {
         char c = variable[size];
         ret[size] = (char)(c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }

@@ -236,16 +236,16 @@ static struct owner *largest(const struct metrics *metrics)
 
 /* A tenant beyond what it may have gives of its own; where all together have too much, the one with
  * most. What goes from memory is still in the file. */
-static void settle(struct metrics *metrics, const struct metrics_job *of)
+static void settle(struct metrics *metrics, const struct metrics_job *of_job)
 {
-    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     struct owner *owner = job ? job->owner : NULL;
     if (!job)
         return;
     count_bytes(metrics, job);
     while (owner->jobs > METRICS_JOBS_MAX && take_least_used(metrics, owner))
         ;
-    while (of->memory_bytes > 0 && owner->bytes > of->memory_bytes &&
+    while (of_job->memory_bytes > 0 && owner->bytes > of_job->memory_bytes &&
            take_least_used(metrics, owner))
         ;
     while (metrics->bytes > METRICS_MEMORY_MAX_BYTES && take_least_used(metrics, largest(metrics)))
@@ -267,19 +267,19 @@ static struct owner *owner_of(struct metrics *metrics, const char *tenant)
     return owner;
 }
 
-static int read_job(struct metrics *metrics, const struct metrics_job *of, struct error *err)
+static int read_job(struct metrics *metrics, const struct metrics_job *of_job, struct error *err)
 {
-    struct owner *owner = owner_of(metrics, of->tenant);
+    struct owner *owner = owner_of(metrics, of_job->tenant);
     struct job_metrics *job = owner ? calloc(1, sizeof *job) : NULL;
-    int rc = job && str_copy(job->id, sizeof job->id, of->id) == 0
-                 ? load(metrics, of->id, job, err)
+    int rc = job && str_copy(job->id, sizeof job->id, of_job->id) == 0
+                 ? load(metrics, of_job->id, job, err)
                  : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && strmap_set(&metrics->jobs, of->id, job, NULL) < 0)
+    if (rc == 0 && strmap_set(&metrics->jobs, of_job->id, job, NULL) < 0)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc < 0) {
         if (job)
             free_job(job);
-        return error_wrap(err, "metrics of job %s", of->id);
+        return error_wrap(err, "metrics of job %s", of_job->id);
     }
     job->owner = owner;
     owner->jobs++;
@@ -289,18 +289,18 @@ static int read_job(struct metrics *metrics, const struct metrics_job *of, struc
 }
 
 /* With its points if `whole`; else without them is enough. */
-static int open_job(struct metrics *metrics, const struct metrics_job *of, bool whole,
+static int open_job(struct metrics *metrics, const struct metrics_job *of_job, bool whole,
                     struct job_metrics **ret, struct error *err)
 {
-    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     if (job && job->dropped && whole) {
-        forget_job(metrics, of->id);
+        forget_job(metrics, of_job->id);
         job = NULL;
     }
-    int rc = job ? 0 : read_job(metrics, of, err);
+    int rc = job ? 0 : read_job(metrics, of_job, err);
     if (rc < 0)
         return rc;
-    *ret = strmap_get(&metrics->jobs, of->id);
+    *ret = strmap_get(&metrics->jobs, of_job->id);
     touch(*ret);
     return 0;
 }
@@ -372,28 +372,28 @@ int64_t metrics_size(const struct metrics *metrics, const char *id)
 
 /* A file that would grow too large is written anew from memory; points that are not there are read
  * first, and samples that are not in the file yet come to them. */
-static int write_anew(struct metrics *metrics, const struct metrics_job *of, const struct buf *out,
-                      size_t max_bytes, struct error *err)
+static int write_anew(struct metrics *metrics, const struct metrics_job *of_job,
+                      const struct buf *out, size_t max_bytes, struct error *err)
 {
-    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     char path[PATH_MAX];
-    int rc = path_of(metrics, of->id, path);
+    int rc = path_of(metrics, of_job->id, path);
     if (rc == 0 && job->dropped) {
         rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
         if (rc == 0)
-            rc = open_job(metrics, of, true, &job, err);
+            rc = open_job(metrics, of_job, true, &job, err);
     }
     return rc < 0 ? rc : rewrite(metrics, path, job, max_bytes, err);
 }
 
-static int write_samples(struct metrics *metrics, const struct metrics_job *of,
+static int write_samples(struct metrics *metrics, const struct metrics_job *of_job,
                          const struct buf *out, size_t max_bytes, struct error *err)
 {
-    struct job_metrics *job = strmap_get(&metrics->jobs, of->id);
+    struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     char path[PATH_MAX];
-    int rc = path_of(metrics, of->id, path);
+    int rc = path_of(metrics, of_job->id, path);
     if (rc == 0 && job->file_bytes + out->size > max_bytes)
-        return write_anew(metrics, of, out, max_bytes, err);
+        return write_anew(metrics, of_job, out, max_bytes, err);
     if (rc == 0 && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
     if (rc == 0)
@@ -415,29 +415,30 @@ static void add_samples(struct job_metrics *job, const struct metric_sample *sam
     }
 }
 
-int metrics_append(struct metrics *metrics, const struct metrics_job *of,
+int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
                    const struct metric_sample *samples, int samples_count, struct error *err)
 {
     struct job_metrics *job;
-    size_t max = of->file_bytes > 0 && of->file_bytes < METRICS_FILE_MAX_BYTES
-                     ? (size_t)of->file_bytes
+    size_t max = of_job->file_bytes > 0 && of_job->file_bytes < METRICS_FILE_MAX_BYTES
+                     ? (size_t)of_job->file_bytes
                      : METRICS_FILE_MAX_BYTES;
-    int rc = open_job(metrics, of, false, &job, err);
+    int rc = open_job(metrics, of_job, false, &job, err);
     if (rc < 0)
         return rc;
     struct buf out;
     buf_init(&out, BUF_DEFAULT_MAX_BYTES);
     add_samples(job, samples, samples_count, &out);
     if (buf_failed(&out))
-        rc = error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", of->id);
+        rc =
+            error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many at once", of_job->id);
     else if (out.size > 0)
-        rc = write_samples(metrics, of, &out, max, err);
+        rc = write_samples(metrics, of_job, &out, max, err);
     buf_fini(&out);
     if (rc < 0)
         forget_job(metrics,
-                   of->id); /* memory must not hold what the file lost: repeats will come */
+                   of_job->id); /* memory must not hold what the file lost: repeats will come */
     else
-        settle(metrics, of);
+        settle(metrics, of_job);
     return rc;
 }
 
@@ -497,12 +498,12 @@ static bool asked_for(const struct metrics_query *query, const char *name)
     return !by_name && !by_list;
 }
 
-int metrics_read(struct metrics *metrics, const struct metrics_job *of,
+int metrics_read(struct metrics *metrics, const struct metrics_job *of_job,
                  const struct metrics_query *query, struct arena *arena, struct metric_series **ret,
                  int *ret_count, struct error *err)
 {
     struct job_metrics *job;
-    int rc = open_job(metrics, of, true, &job, err), found = 0;
+    int rc = open_job(metrics, of_job, true, &job, err), found = 0;
     if (rc < 0)
         return rc;
     struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof *list);
@@ -514,9 +515,9 @@ int metrics_read(struct metrics *metrics, const struct metrics_job *of,
             list = NULL;
         found++;
     }
-    settle(metrics, of);
+    settle(metrics, of_job);
     if (!list)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", of->id);
+        return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", of_job->id);
     *ret = list;
     *ret_count = found;
     return 0;

@@ -67,7 +67,7 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
 void metrics_free(struct metrics *metrics);
 
 /* Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
-int metrics_append(struct metrics *metrics, const struct metrics_job *job,
+int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
                    const struct metric_sample *samples, int samples_count, struct error *err);
 
 /* Bytes that a tenant has in memory; NULL: all tenants. */
@@ -80,7 +80,7 @@ int64_t metrics_size(const struct metrics *metrics, const char *id);
 int metrics_forget(struct metrics *metrics, const char *id, struct error *err);
 
 /* Series by name, in `arena`. The first and the last point are always among those given. */
-int metrics_read(struct metrics *metrics, const struct metrics_job *job,
+int metrics_read(struct metrics *metrics, const struct metrics_job *of_job,
                  const struct metrics_query *query, struct arena *arena, struct metric_series **ret,
                  int *ret_count, struct error *err);
 
