@@ -48,7 +48,7 @@ static void lacks(const struct rank *r, bool now)
     scarce_size = r->scarcity->size;
 }
 
-static void prepare(struct wk_context *ctx, struct wk_loader **ret)
+static void prepare(struct wk_context *ctx, struct wk_source **source, struct wk_loader **ret)
 {
     static const char text[] = "in the beginning was the word, and the word was with us, all day";
     static const struct wk_buffer buffers[BUFFERS] = {{.name = "a", .dims = 1, .shape = {3}},
@@ -56,20 +56,19 @@ static void prepare(struct wk_context *ctx, struct wk_loader **ret)
                                                       {.name = "c", .dims = 1, .shape = {3}},
                                                       {.name = "d", .dims = 1, .shape = {3}},
                                                       {.name = "e", .dims = 1, .shape = {3}}};
-    static struct wk_source *source[RANKS];
-    CHECK(wk_source_bytes(ctx, text, sizeof(text), &source[wk_rank(ctx)]) == 0);
-    *ret = wk_loader_in(
-        ctx, NULL,
-        &(struct wk_loader_options){.source = source[wk_rank(ctx)], .length = 4, .batch = 6});
+    CHECK(wk_source_bytes(ctx, text, sizeof(text), source) == 0);
+    *ret = wk_loader_in(ctx, NULL,
+                        &(struct wk_loader_options){.source = *source, .length = 4, .batch = 6});
     CHECK(wk_custom_in(ctx, &(struct wk_custom_options){.count = BUFFERS, .buffers = buffers}));
     CHECK(wk_adamw_in(ctx, &(struct wk_adamw_options){.rate = 1}));
 }
 
 static void run_short(struct rank *r, struct wk_context *ctx)
 {
+    struct wk_source *source;
     struct wk_loader *loader;
     struct wk_batch batch;
-    prepare(ctx, &loader);
+    prepare(ctx, &source, &loader);
     lacks(r, !r->scarcity->of_metrics);
     r->status = wk_prepare(ctx, NULL, 0);
     if (r->scarcity->of_metrics) {
@@ -84,6 +83,7 @@ static void run_short(struct rank *r, struct wk_context *ctx)
     (void)snprintf(r->error, sizeof(r->error), "%s", wk_last_error(ctx));
     (void)pthread_barrier_wait(r->all_returned);
     wk_close(ctx);
+    wk_source_free(source);
 }
 
 static void *rank_thread(void *arg)
