@@ -2,10 +2,12 @@
 
 #include <criterion/criterion.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
@@ -157,6 +159,12 @@ void rig_fini(struct rig *rig)
     launcher_shim_free(rig->shims);
     loop_free(rig->loop);
     rig->env.disk.remove_tree(rig->env.disk.self, rig->dir, NULL);
+}
+
+void rig_end(struct rig *rig)
+{
+    rig_fini(rig);
+    cr_expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a zombie is left");
 }
 
 int rig_launch(struct rig *rig, const struct launch *launch, struct error *err)

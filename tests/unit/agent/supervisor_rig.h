@@ -38,6 +38,7 @@ struct rig {
 
 void rig_init(struct rig *rig);
 void rig_fini(struct rig *rig);    /* ends what still runs, removes everything */
+void rig_end(struct rig *rig);     /* rig_fini, and no child of this process is left */
 void rig_restart(struct rig *rig); /* the agent dies, another one starts: the diary is empty */
 
 void rig_as_user(struct rig *rig, uid_t uid, gid_t gid); /* restarts; for workers from now on */

@@ -28,14 +28,6 @@ static void register_node(uint64_t incarnation)
     register_node_of(incarnation, 2);
 }
 
-static void expect_refused(const struct call *call, int code)
-{
-    struct answer answer;
-    call_now(&world, call, &answer);
-    cr_assert_eq(answer.err.code, code, "%s: got %s: %s", call->method, error_name(answer.err.code),
-                 answer.err.text);
-}
-
 Test(service, each_role_has_its_methods)
 {
     Muster__ListJobsRequest list = MUSTER__LIST_JOBS_REQUEST__INIT;

@@ -226,6 +226,14 @@ Muster__JobSpec spec_of(const char *name)
     return spec;
 }
 
+void expect_refused(const struct call *call, int code)
+{
+    struct answer answer;
+    call_now(&world, call, &answer);
+    cr_assert_eq(answer.err.code, code, "%s: got %s: %s", call->method, error_name(answer.err.code),
+                 answer.err.text);
+}
+
 void submit_true(const char *name, const char *token, const char *key, struct answer *ret)
 {
     Muster__JobSpec spec = spec_of(name);

@@ -62,6 +62,9 @@ void call_start(struct world *world, const struct call *call, struct answer *ret
 /* Start, and run turns until it is done. */
 void call_now(struct world *world, const struct call *call, struct answer *ret);
 
+/* `world` refuses the call with this code. */
+void expect_refused(const struct call *call, int code);
+
 /* A client's or an agent's call with the right token; aborts the test if it fails. */
 const void *client(struct world *world, const char *method, const void *message,
                    struct answer *ret);
