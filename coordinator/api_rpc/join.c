@@ -22,14 +22,12 @@ static int refuse_other_name(const char *owner, const char *name, struct error *
 static int refuse_taken_key(const struct node *known, const struct node *facts, struct error *err)
 {
     if (known->incarnation == facts->incarnation || node_was_told_by(known, facts->incarnation))
-        return error_set(err, E_ABORTED,
-                         "fenced: an administrator gave the name '%s' to another "
-                         "key",
+        return error_set(err, E_ABORTED, "fenced: `muster rekey %s` gave the name to another key",
                          known->name);
-    error_set(err, E_PERMISSION_DENIED,
-              "an administrator's `muster rekey %s` took the name from this key", known->name);
+    error_set(err, E_PERMISSION_DENIED, "`muster rekey %s` took the name from this key",
+              known->name);
     error_hint(err, "give this machine another --name; if it is meant after all, remove its "
-                    "node.pem and let an administrator say rekey once more");
+                    "node.pem and let an administrator or operator say rekey once more");
     return E_PERMISSION_DENIED;
 }
 
@@ -37,8 +35,8 @@ static int refuse_other_key(const struct node *known, struct error *err)
 {
     error_set(err, E_PERMISSION_DENIED, "node '%s' is known by another key", known->name);
     error_hint(err,
-               "if its machine was set up anew, an administrator says `muster rekey %s`; else "
-               "give this machine another --name",
+               "if its machine was set up anew, an administrator or operator says "
+               "`muster rekey %s`; else give this machine another --name",
                known->name);
     return E_PERMISSION_DENIED;
 }

@@ -1,7 +1,7 @@
 /* Which agent may be which node. A node is who has its key. A name that is not taken goes to the
  * first key that comes with a token of role agent; of a name that is taken, also of a node from
- * before nodes had keys, the key decides. A key that an administrator took from a node (rekey)
- * never is that node again. Where connections prove no keys (ipc) the token decides each time.
+ * before nodes had keys, the key decides. A key that was taken from a node (rekey) never is that
+ * node again. Where connections prove no keys (ipc) the token decides each time.
  *
  * Each new key (without keys: each new name) counts as a use of its token, in the transaction of
  * its registration. Loop thread only.
