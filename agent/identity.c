@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
@@ -22,8 +23,8 @@ static int take_key(const char *dir, const char *name, struct identity *ret, str
     int rc = tls_read_facts(ret->key, &facts, err);
     if (rc != 0)
         error_hint(err,
-                   "put it back from a backup; or remove it, and let an administrator say "
-                   "`muster rekey %s`",
+                   "put it back from a backup; or remove it, and let an administrator or operator "
+                   "say `muster rekey %s`",
                    name);
     return rc;
 }
@@ -94,9 +95,25 @@ int identity_open(const char *dir, const char *name, const char *token, struct i
     return rc == 0 ? take_key(dir, name, ret, err) : rc;
 }
 
+/* Who can read it can bring nodes of their own in; so could the jobs of this node. Pipes and such
+ * have no other readers. */
+static int check_mode(FILE *file, const char *path, struct error *err)
+{
+    struct stat status;
+    if (fstat(fileno(file), &status) < 0 || !S_ISREG(status.st_mode) || !(status.st_mode & 077))
+        return 0;
+    error_set(err, E_PERMISSION_DENIED, "token file %s is open to others than its owner", path);
+    error_hint(err, "chmod 600 %s, and revoke the token if others may have read it", path);
+    return E_PERMISSION_DENIED;
+}
+
 static int read_first_line(const char *path, char ret[IDENTITY_TOKEN_MAX], struct error *err)
 {
     FILE *file = fopen(path, "re");
+    if (file && check_mode(file, path, err) != 0) {
+        fclose(file);
+        return E_PERMISSION_DENIED;
+    }
     bool read = file && fgets(ret, IDENTITY_TOKEN_MAX, file);
     int problem = errno;
     if (file)

@@ -81,8 +81,9 @@ static int check_mode(const char *path, struct error *err)
     struct stat status;
     if (stat(path, &status) < 0 || !(status.st_mode & 077))
         return 0;
+    error_set(err, E_PERMISSION_DENIED, "%s can be read by others than its owner", path);
     error_hint(err, "chmod 600 %s, and `muster secret rekey` if others may have read it", path);
-    return error_set(err, E_PERMISSION_DENIED, "%s can be read by others than its owner", path);
+    return E_PERMISSION_DENIED;
 }
 
 int seal_keys_read(const struct disk *disk, const char *path, struct seal_keys *ret,

@@ -23,22 +23,24 @@ struct store_backup {
     sqlite3 *to;
     sqlite3_backup *copy;
     char path[PATH_MAX], partial[PATH_MAX + 16];
+    bool made; /* the partial file is ours */
 };
 
 /* Says why, which SQLite does not, and as what the asker can mend: the coordinator is well. */
 static int make_empty(const char *path, struct error *err)
 {
-    (void)unlink(path); /* of a try that was killed */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) {
         close(fd);
         return 0;
     }
+    bool there = errno == EEXIST;
     (void)error_errno(err, errno, "cannot write the backup %s", path);
     if (err)
         err->code = E_FAILED_PRECONDITION;
     error_field(err, "path");
-    error_hint(err, "name a file in a folder the coordinator's user may write");
+    error_hint(err, there ? "remove it if a backup that was killed left it, or name another file"
+                          : "name a file in a folder the coordinator's user may write");
     return E_FAILED_PRECONDITION;
 }
 
@@ -97,6 +99,7 @@ int store_sqlite_backup_begin(struct store *store, const char *path, struct erro
         (void)error_set(err, rc, "the path is too long");
     else
         rc = store_sqlite_open_new(backup->partial, &backup->to, err);
+    backup->made = backup->to;
     if (rc == 0) {
         backup->copy = sqlite3_backup_init(backup->to, "main", self->db, "main");
         if (!backup->copy)
@@ -139,7 +142,7 @@ void store_sqlite_backup_end(struct store *store)
     if (backup->copy)
         sqlite3_backup_finish(backup->copy);
     sqlite3_close(backup->to);
-    if (backup->partial[0])
+    if (backup->made)
         (void)unlink(backup->partial);
     free(backup);
     self->backup = NULL;
@@ -252,6 +255,7 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
         rc = error_set(err, E_ALREADY_EXISTS, "%s exists", path);
         error_hint(err, "restore into an empty data directory");
     } else {
+        (void)unlink(partial); /* in the folder that we have locked: of a restore that was killed */
         rc = copy_checked(backup, partial, err);
     }
     if (rc == 0)

@@ -251,9 +251,9 @@ int store_sqlite_salvage(const char *from, const char *to, struct store_salvage 
     int rc = open_from(from, &copy.from, err);
     if (rc == 0 && access(to, F_OK) == 0)
         rc = error_set(err, E_ALREADY_EXISTS, "%s exists", to);
-    bool made = rc == 0;
     if (rc == 0)
         rc = store_sqlite_open_new(to, &copy.to, err);
+    bool made = copy.to;
     (void)str_printf(mark, sizeof mark, "PRAGMA application_id = %d", STORE_APPLICATION_ID);
     if (rc == 0)
         rc = store_sqlite_exec(copy.to, mark, err);

@@ -7,8 +7,9 @@
 | a link of another user's to a folder of root's | coordinator, agent --data | not started, and the folder keeps its mode |
 | the folder for the hub's socket, made before | XDG_RUNTIME_DIR, /tmp/muster-UID | not started, and what a link leads to keeps its mode |
 | a umask of 0 | every file that is made | nothing is readable or writable by others but what must be |
-| `.partial` of a backup: a link, a FIFO, a folder | POST /v1/backup | nothing of it is written through |
-| the backup's name: a link that leads nowhere | POST /v1/backup | refused, and nothing is made there |
+| `.partial` of a backup: a link, a FIFO, a folder, a file | POST /v1/backup | refused; it stays, and nothing of it is written through |
+| the backup's name, a salvage's: a link that leads nowhere | POST /v1/backup, store salvage | refused, the link stays, and nothing is made there |
+| a token file that others can read | agent --token-file | not started |
 | a FIFO as the audit file, also put there by a rotation | --audit-file | not waited for |
 | a FIFO, a device or a folder as a store | store check, restore | an error at once |
 """
@@ -138,11 +139,11 @@ def test_a_backup_is_not_written_through_what_lies_there(make_cluster, tmp_path,
     else:
         partial.touch(mode=0o666)
         opened = open(partial, "rb")  # who holds it open reads nothing of the copy
+    before = partial.lstat()
     status, answer = cluster.rest("POST", "/v1/backup", {"path": str(copy)})
-    assert status in ((200,) if planted != "folder" else (412,)), answer
-    assert precious.read_text() == "precious"
-    if status == 200:
-        assert stat.S_IMODE(copy.stat().st_mode) == 0o600 and stat.S_ISREG(copy.lstat().st_mode)
+    assert status == 412 and str(partial) in answer["error"]["message"] and not copy.exists(), answer
+    after = partial.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode) and precious.read_text() == "precious"
     if planted == "file":
         assert opened.read() == b""
         opened.close()
@@ -150,7 +151,27 @@ def test_a_backup_is_not_written_through_what_lies_there(make_cluster, tmp_path,
     nowhere.symlink_to(tmp_path / "made")
     status, answer = cluster.rest("POST", "/v1/backup", {"path": str(nowhere)})
     assert status in (409, 412, 500, 503) and not (tmp_path / "made").exists(), answer
+    assert not (tmp_path / "nowhere.partial").exists()
     assert cluster.rest("GET", "/readyz", raw=True)[0] == 200
+    free = tmp_path / "free.db"
+    assert cluster.rest("POST", "/v1/backup", {"path": str(free)})[0] == 200
+    assert stat.S_IMODE(free.stat().st_mode) == 0o600 and not (tmp_path / "free.db.partial").exists()
+    code, said = start("store", "salvage", free, nowhere)
+    assert code not in (None, 0) and str(nowhere) in said and nowhere.is_symlink() and not (tmp_path / "made").exists(), (code, said)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_token_that_others_can_read_is_not_used(tmp_path, mode):
+    """The node's jobs are such others: with the token they bring in a node of their own."""
+    file = tmp_path / "agent.token"
+    file.write_text("mst_x." + "A" * 43 + "\n")
+    file.chmod(mode)
+    words = ("agent", "--data", tmp_path / "a", "--name", "n", "--coordinator", "tcp://127.0.0.1:9", "--slots", "1", "--allow-root-workers", "--token-file", file)
+    code, said = start(*words, seconds=10)
+    assert code not in (None, 0) and str(file) in said and "chmod 600" in said, (code, said)
+    file.chmod(0o600)
+    code, said = start(*words, seconds=5)
+    assert code is None and "token file" not in said, (code, said)  # it runs, and dials on
 
 
 def test_an_audit_file_that_is_a_fifo_is_not_waited_for(make_cluster, tmp_path):
