@@ -104,6 +104,8 @@ def cgroups(pids):
             if "/muster." in path:
                 root = Path("/sys/fs/cgroup") / controllers if controllers else Path("/sys/fs/cgroup")
                 found |= {root / path.lstrip("/"), Path("/sys/fs/cgroup/unified") / path.lstrip("/")}
+        # A shim is not in the cgroups that it made, and which have its number.
+        found |= {group for root in Path("/sys/fs/cgroup").glob("*") for group in root.glob(f"muster.*.{pid}")}
     return found
 
 

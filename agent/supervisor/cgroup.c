@@ -379,14 +379,31 @@ void cgroup_open(const char *path, const char *pids, const char *devices, struct
 {
     char text[TEXT_BYTES];
     *ret = (struct cgroup){.kind = CGROUP_NONE};
+    (void)str_copy(ret->pids, sizeof(ret->pids), pids);
+    (void)str_copy(ret->devices, sizeof(ret->devices), devices);
     if (!path[0] || str_copy(ret->path, sizeof(ret->path), path) ||
         !read_file(ret, "cgroup.procs", text)) {
         ret->path[0] = '\0';
         return;
     }
     ret->kind = read_file(ret, "memory.oom_control", text) ? CGROUP_V1 : CGROUP_V2;
-    (void)str_copy(ret->pids, sizeof(ret->pids), pids);
-    (void)str_copy(ret->devices, sizeof(ret->devices), devices);
+}
+
+static void path_in(const char *home, const char *name, char ret[CGROUP_PATH_MAX])
+{
+    if (!home[0] || str_printf(ret, CGROUP_PATH_MAX, "%s/muster.%s", home, name))
+        ret[0] = '\0';
+}
+
+void cgroup_open_named(const struct cgroup_home *home, const char *name, struct cgroup *ret)
+{
+    char path[CGROUP_PATH_MAX], pids[CGROUP_PATH_MAX] = "", devices[CGROUP_PATH_MAX] = "";
+    path_in(home->path, name, path);
+    if (home->kind == CGROUP_V1) {
+        path_in(home->pids, name, pids);
+        path_in(home->devices, name, devices);
+    }
+    cgroup_open(path, pids, devices, ret);
 }
 
 static int open_procs(const char *folder)
@@ -422,12 +439,23 @@ void cgroup_close_fds(const int fds[PROC_CGROUPS_MAX])
             close(fds[i]);
 }
 
+/* One that has left the first, or has not come to it yet, is in the other still. */
+static bool read_processes(const struct cgroup *cgroup, char ret[TEXT_BYTES])
+{
+    char path[CGROUP_PATH_MAX];
+    if (cgroup->kind != CGROUP_NONE && read_file(cgroup, "cgroup.procs", ret) && ret[0])
+        return true;
+    return cgroup->pids[0] &&
+           str_printf(path, sizeof(path), "%s/cgroup.procs", cgroup->pids) == 0 &&
+           read_text(path, ret);
+}
+
 int cgroup_list(const struct cgroup *cgroup, pid_t *ret, int max)
 {
     char text[TEXT_BYTES];
     struct str rest, line;
     int count = 0;
-    if (cgroup->kind == CGROUP_NONE || !read_file(cgroup, "cgroup.procs", text))
+    if (!read_processes(cgroup, text))
         return 0;
     rest = str_of(text);
     while (str_next(&rest, '\n', &line) && count < CGROUP_PROCS_MAX) {
@@ -478,12 +506,14 @@ uint64_t cgroup_peak_bytes(const struct cgroup *cgroup)
     return strtoull(text, NULL, 10);
 }
 
-void cgroup_remove(const struct cgroup *cgroup)
+static bool remove_folder(const char *path)
 {
-    if (cgroup->kind != CGROUP_NONE)
-        rmdir(cgroup->path);
-    if (cgroup->pids[0])
-        rmdir(cgroup->pids);
-    if (cgroup->devices[0])
-        rmdir(cgroup->devices);
+    return !path[0] || rmdir(path) == 0 || errno == ENOENT;
+}
+
+bool cgroup_remove(const struct cgroup *cgroup)
+{
+    bool gone = remove_folder(cgroup->kind == CGROUP_NONE ? "" : cgroup->path);
+    gone = remove_folder(cgroup->pids) && gone;
+    return remove_folder(cgroup->devices) && gone;
 }

@@ -73,8 +73,10 @@ int cgroup_home_shims_fd(const struct cgroup_home *home);
 void cgroup_create(const struct cgroup_home *home, const char *name,
                    const struct cgroup_limits *limits, struct cgroup *ret);
 
-/* One that was made earlier, by its paths; CGROUP_NONE if it is gone. */
+/* One that was made earlier, by its paths, or by its name as cgroup_create's; CGROUP_NONE if it is
+ * gone. What is left of it in other hierarchies can still be removed. */
 void cgroup_open(const char *path, const char *pids, const char *devices, struct cgroup *ret);
+void cgroup_open_named(const struct cgroup_home *home, const char *name, struct cgroup *ret);
 
 /* From now on its processes open these GPUs and no others; what is open stays open. */
 int cgroup_set_gpus(const struct cgroup *cgroup, const struct launch_gpus *gpus, struct error *err);
@@ -91,6 +93,6 @@ int cgroup_kill(const struct cgroup *cgroup, pid_t *ret, int max);
 
 uint64_t cgroup_oom_kills(const struct cgroup *cgroup); /* 0 without one */
 uint64_t cgroup_peak_bytes(const struct cgroup *cgroup);
-void cgroup_remove(const struct cgroup *cgroup); /* when empty; else it stays */
+bool cgroup_remove(const struct cgroup *cgroup); /* when empty; false: some of it stays */
 
 #endif

@@ -16,10 +16,33 @@
 enum {
     FREE_STEP_BYTES = 1 << 20,
     FREE_ALIGN_BYTES = 4096,
+    REMOVALS_MAX = 100, /* of an orphan's cgroup: a second */
 };
+
+/* Of a shim that was killed before it had recorded it: its pid is in the name. Another process that
+ * has this pid now may be another agent's shim. */
+static bool find_unrecorded(const struct run *run, struct cgroup *ret)
+{
+    struct run_process shim = {0};
+    struct run_launch launch;
+    struct arena arena = {0};
+    char name[RUNDIR_PATH_MAX];
+    uint64_t ticks = 0;
+    bool found =
+        rundir_read_shim(&run->dir, &shim, NULL) == 0 && shim.pid > 0 &&
+        (proc_start_ticks((pid_t)shim.pid, &ticks, NULL) != 0 || ticks == shim.start_ticks) &&
+        rundir_read_launch(&run->dir, &arena, &launch, NULL) == 0 &&
+        run_cgroup_name(&run->key, shim.pid, name) == 0;
+    if (found)
+        cgroup_open_named(&launch.home, name, ret);
+    arena_fini(&arena);
+    return found;
+}
 
 void run_cgroup(const struct run *run, struct cgroup *ret)
 {
+    if (run->orphaned && !run->worker.cgroup[0] && find_unrecorded(run, ret))
+        return;
     cgroup_open(run->worker.cgroup, run->worker.cgroup_pids, run->worker.cgroup_devices, ret);
 }
 
@@ -34,8 +57,11 @@ bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret
         *ret_stuck = left;
         return false;
     }
-    exit.oom = cgroup_oom_kills(&cgroup) > 0;
-    cgroup_remove(&cgroup);
+    exit.oom = run->oom = run->oom || cgroup_oom_kills(&cgroup) > 0;
+    if (!cgroup_remove(&cgroup) && run->removals++ < REMOVALS_MAX) {
+        *ret_stuck = left; /* who was just killed leaves its cgroups one after another */
+        return false;
+    }
     (void)str_copy(exit.text, sizeof(exit.text), run->orphaned);
     (void)rundir_write_exit(&run->dir, &exit, NULL);
     *ret = exit;

@@ -24,6 +24,8 @@ struct run {
     struct worker_stuck stuck; /* as it was told last */
     const char *orphaned;      /* why its shim is gone without a record; NULL = it is not */
     int64_t orphaned_ms;       /* since when */
+    int removals;              /* how often its cgroup was tried to remove, with orphaned */
+    bool oom;                  /* its cgroup said so before it was removed */
     int pending_signal;        /* for the shim, as soon as it can take it; 0 = none */
     int kills;                 /* how often its end was demanded */
     int watch;                 /* of inotify, -1 = none */
@@ -47,7 +49,7 @@ int run_adopt(struct run *run, struct worker_found *ret, struct error *err);
  * there is none. */
 const struct run *run_beside(const struct run *runs, const struct run *run);
 
-/* The worker's, with started. */
+/* The worker's, with started or orphaned. */
 void run_cgroup(const struct run *run, struct cgroup *ret);
 
 /* Its shim is gone without a record (run->orphaned says why): SIGKILL to what is left. When nothing

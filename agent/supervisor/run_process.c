@@ -1,9 +1,11 @@
 /* Which process is meant by what a run directory says. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/supervisor/rundir.h"
+#include "common/base/str.h"
 #include "common/env/proc.h"
 
 static void read_boot_id(char ret[BOOT_ID_BYTES])
@@ -27,6 +29,11 @@ int run_process_of(pid_t pid, struct run_process *ret, struct error *err)
     read_boot_id(process.boot);
     *ret = process;
     return 0;
+}
+
+int run_cgroup_name(const struct worker_key *key, int64_t shim, char ret[RUNDIR_PATH_MAX])
+{
+    return str_printf(ret, RUNDIR_PATH_MAX, "%s.%" PRIu64 ".%" PRId64, key->job, key->uid, shim);
 }
 
 bool run_process_alive(const struct run_process *process)

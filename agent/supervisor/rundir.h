@@ -115,4 +115,7 @@ int rundir_file(const struct rundir *dir, const char *name, char ret[RUNDIR_PATH
 int run_process_of(pid_t pid, struct run_process *ret, struct error *err);
 bool run_process_alive(const struct run_process *process);
 
+/* Of the cgroup of a worker whose shim has this pid, for cgroup_create. */
+int run_cgroup_name(const struct worker_key *key, int64_t shim, char ret[RUNDIR_PATH_MAX]);
+
 #endif

@@ -260,8 +260,7 @@ static int start(struct shim *shim, struct error *err)
     const struct launch *launch = &shim->run.launch;
     int rc = launch->master_port ? check_port(launch->master_port, err) : 0;
     if (!rc)
-        rc = str_printf(name, sizeof(name), "%s.%llu.%d", launch->key.job,
-                        (unsigned long long)launch->key.uid, (int)getpid());
+        rc = run_cgroup_name(&launch->key, getpid(), name);
     if (!rc) {
         struct cgroup_limits limits = {launch->memory_bytes, launch->processes, shim->run.job_gpus};
         cgroup_create(&shim->run.home, name, &limits, &shim->cgroup);

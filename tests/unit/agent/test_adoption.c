@@ -138,6 +138,39 @@ Test(adoption, without_its_shim_a_worker_that_was_found_again_ends_too)
     expect_end_without_shim(true);
 }
 
+/* Killed between making it and recording it: neither it nor who is in it stays. */
+Test(adoption, a_cgroup_that_its_shim_did_not_record_goes_with_it)
+{
+    const char *const argv[] = {"sh", "-c", "echo me=$$; exec env -i sleep 1000", NULL};
+    struct launch launch = {.key = {.job = "job", .uid = 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .processes = 100};
+    struct error err;
+    struct run_worker record;
+    char path[RUNDIR_PATH_MAX];
+    cr_assert_eq(rig_launch(&rig, &launch, &err), 0, "%s", err.text);
+    int64_t pid = rig_number(&rig, 1, "me=");
+    struct rundir dir = rig_run_dir(&rig, 1);
+    cr_assert_eq(rundir_read_worker(&dir, &record, NULL), 0);
+    if (!record.cgroup[0])
+        cr_skip_test("no cgroups here");
+    cr_assert_eq(access(record.cgroup, F_OK), 0);
+    cr_assert_eq(rundir_file(&dir, "worker.json", path, NULL), 0);
+    pid_t shim = rig_shim(&rig, 1);
+    kill(shim, SIGKILL);
+    unlink(path);
+    waitpid(shim, NULL, 0);
+    rig_restart(&rig);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    cr_assert(w->adopted.exited || rig_until(&rig, &w->ended));
+    expect_gone(pid);
+    cr_expect_neq(access(record.cgroup, F_OK), 0, "%s stays", record.cgroup);
+    if (record.cgroup_pids[0])
+        cr_expect_neq(access(record.cgroup_pids, F_OK), 0, "%s stays", record.cgroup_pids);
+}
+
 Test(adoption, a_worker_outlives_its_agent_and_is_found_again)
 {
     struct rig_worker *w = rig_sh(&rig, 1,
