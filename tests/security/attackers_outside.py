@@ -50,7 +50,7 @@ def taken_names(attack):
 
 def new_nodes(attack):
     """Nodes that do not exist, each with a key of its own, that take work and then are silent."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(suffix=attack.place["mark"]) as folder:
         n = 0
         while not attack.over():
             n += 1
@@ -346,7 +346,7 @@ def guessed_names(attack):
         for folder in ("/tmp", "/dev/shm", "/var/tmp"):
             for i in range(100):
                 name = attack.random.choice(["muster", "muster-", f"muster.{attack.place['victim']}", f"muster-{attack.place['victim']}.1-", "worker-", "sem.muster"])
-                path = f"{folder}/{name}{i}"
+                path = f"{folder}/{name}{i}{attack.place['mark']}"
                 attack.attempts += 1
                 try:
                     attack.random.choice([lambda: os.symlink("/etc/passwd", path), lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666)), lambda: os.mkdir(path)])()

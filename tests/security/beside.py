@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from leavings import MARK
 from localcluster import HANG_SECONDS, ROOT, Cluster, wait_for
 from wire import Peer, cpu_seconds
 
@@ -257,7 +258,7 @@ class Scene:
         private += [self.folder / "nodes/node1" / name for name in ("node.pem", "uids", "agent.lock", "runs/j1.1/output", "work/j1.1.token")]
         told = {
             "seed": f"{self.seed} {role} {copy}", "go": str(self.folder / "go"), "rpc": self.cluster.rpc, "http": self.cluster.http, "muster": self.cluster.muster_path,
-            "result": str(self.drop / f"{role}.{time.monotonic_ns()}"), "job": job, "victim": self.training, "folder": str(self.shared),
+            "result": str(self.drop / f"{role}.{time.monotonic_ns()}"), "job": job, "victim": self.training, "mark": MARK, "folder": str(self.shared),
             "sources": [] if role == "local" else [f"127.2.{self.lane}.{n}" for n in range(1, 9)]}
         if role == "viewer":
             told["viewer"] = self.viewer

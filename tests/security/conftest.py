@@ -2,7 +2,6 @@
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,23 @@ system = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(system)
 make_cluster, cluster = system.make_cluster, system.cluster
 
+from leavings import marked_folder, sweep  # noqa: E402
 from localcluster import Cluster  # noqa: E402
 
 RANGE = "1900000000-1900999999"
 
 
+def pytest_sessionstart():
+    sweep()
+
+
+def pytest_sessionfinish():
+    sweep()
+
+
 @pytest.fixture
 def open_folder():
-    folder = Path(tempfile.mkdtemp(prefix="ms", dir="/var/tmp"))  # jobs get a /tmp of their own
-    folder.chmod(0o711)
+    folder = marked_folder()
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 

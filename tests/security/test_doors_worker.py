@@ -26,11 +26,11 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
+from leavings import marked_folder
 from localcluster import Cluster, processes, wait_for
 
 HERE = Path(__file__).resolve().parent
@@ -56,8 +56,7 @@ def cluster():
     """One node that red and blue share, each as a user of its own, for all attacks of this file."""
     if os.geteuid() != 0:
         pytest.skip("only root runs workers as other users")
-    folder = Path(tempfile.mkdtemp(prefix="ms", dir="/var/tmp"))  # jobs get a /tmp of their own
-    folder.chmod(0o711)
+    folder = marked_folder()
     wire = folder / "wire"
     wire.mkdir(mode=0o755)
     (wire / "localcluster.py").write_text("secure = None\nHANG_SECONDS = 300\n")

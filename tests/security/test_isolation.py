@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from leavings import MARK
 from localcluster import MUSTER, ROOT, wait_for
 
 HIDDEN = 1900000000  # the first uid that is made for tenants
@@ -221,15 +222,15 @@ def leave(path, mode):
     os.write(descriptor, b"red-secret")
     os.close(descriptor)
 for folder in ("/tmp", "/dev/shm"):
-    leave(f"{folder}/red-own-JOB", 0o600)
-    leave(f"{folder}/red-open-JOB", 0o666)
+    leave(f"{folder}/red-own-JOBMARK", 0o600)
+    leave(f"{folder}/red-open-JOBMARK", 0o666)
 home = os.environ["HOME"]
 os.makedirs(f"{home}/checkpoints/step-00000001", exist_ok=True)
 leave(f"{home}/checkpoints/step-00000001/manifest.json", 0o666)
 segment = libc.shmget(0x4d555354, 4096, 0o1666)  # everybody may attach it
 print(f"segment={segment}", flush=True)
 sockets = []
-for path in ("/tmp/red-socket-JOB", home + "/socket"):
+for path in ("/tmp/red-socket-JOBMARK", home + "/socket"):
     os.umask(0o077 if path.startswith("/tmp") else 0)
     sockets.append(socket.socket(socket.AF_UNIX))
     sockets[-1].bind(path)
@@ -239,7 +240,7 @@ for path in ("/tmp/red-socket-JOB", home + "/socket"):
 # Prints NAME no or NAME YES for each thing that is tried.
 BLUE = """
 import ctypes, errno, os, signal, socket, subprocess
-pid, shim, agent, job, node, segment, home = {pid}, {shim}, {agent}, {job!r}, {node!r}, {segment}, {home!r}
+pid, shim, agent, job, node, segment, home, mark = {pid}, {shim}, {agent}, {job!r}, {node!r}, {segment}, {home!r}, {mark!r}
 libc = ctypes.CDLL(None, use_errno=True)
 def attempt(name, act):
     try:
@@ -255,6 +256,10 @@ def trace():
 attempt("env", lambda: read(f"/proc/{{pid}}/environ"))
 attempt("token", lambda: read(f"{{node}}/work/{{job}}.1.token"))
 attempt("secret", lambda: read(f"{{node}}/runs/{{job}}.1/launch.json"))
+attempt("tenant's secret", lambda: read(f"{{node}}/work/{{job}}.1.secrets/HF_KEY"))
+attempt("tenant's secrets", lambda: os.listdir(f"{{node}}/work/{{job}}.1.secrets"))
+attempt("secret overwritten", lambda: open(f"{{node}}/work/{{job}}.1.secrets/HF_KEY", "w"))
+attempt("secret by root", lambda: read(f"/proc/{{pid}}/root{{node}}/work/{{job}}.1.secrets/HF_KEY"))
 attempt("output", lambda: read(f"{{node}}/runs/{{job}}.1/output"))
 attempt("files", lambda: os.listdir(f"{{node}}/work/{{job}}.1"))
 attempt("home", lambda: os.listdir(home))
@@ -282,7 +287,7 @@ def gpu():
     except OSError as error:
         return error.errno == errno.ENXIO # it came to the driver
 attempt("write memory", write_memory)
-attempt("own socket", lambda: connect(f"/tmp/red-socket-{{job}}"))
+attempt("own socket", lambda: connect(f"/tmp/red-socket-{{job}}{{mark}}"))
 attempt("socket in its home", lambda: connect(f"{{home}}/socket"))
 attempt("descriptor of it", take_descriptor)
 attempt("hub", lambda: os.unlink(os.environ["MUSTER_WORKER_SOCKET"].removeprefix("ipc://")) or True)
@@ -290,10 +295,10 @@ attempt("gpu", gpu)
 attempt("checkpoint", lambda: read(f"{{home}}/checkpoints/step-00000001/manifest.json"))
 attempt("overwrite", lambda: open(f"{{home}}/checkpoints/step-00000001/manifest.json", "w"))
 for folder in ("/tmp", "/dev/shm"):
-    attempt(f"own {{folder}}", lambda: read(f"{{folder}}/red-own-{{job}}"))
-    attempt(f"open {{folder}}", lambda: read(f"{{folder}}/red-open-{{job}}"))
+    attempt(f"own {{folder}}", lambda: read(f"{{folder}}/red-own-{{job}}{{mark}}"))
+    attempt(f"open {{folder}}", lambda: read(f"{{folder}}/red-open-{{job}}{{mark}}"))
 def beneath():
-    script = f"umount /proc; umount /tmp; cat /tmp/red-own-{{job}} /proc/{{pid}}/environ"
+    script = f"umount /proc; umount /tmp; cat /tmp/red-own-{{job}}{{mark}} /proc/{{pid}}/environ"
     return subprocess.run(["unshare", "-Urm", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30).stdout
 attempt("beneath", beneath)
 attempt("namespaces", lambda: os.open("/proc/1/ns/mnt", os.O_RDONLY))
@@ -317,7 +322,7 @@ attempt("agent", lambda: [p for p in os.listdir("/proc") if p.isdigit() and b"--
 TWELVE = {
     "env": {"env"},
     "token": {"token", "link", "uids"},
-    "secret": {"secret"},
+    "secret": {"secret", "tenant's secret", "tenant's secrets", "secret overwritten", "secret by root"},
     "output": {"output"},
     "files": {"files", "home", "own /tmp", "open /tmp", "beneath", "works", "job's tmp", "as the agent"},
     "signals": {"term", "probe", "shim", "stop the agent", "cgroup"},
@@ -328,7 +333,7 @@ TWELVE = {
     "checkpoint": {"checkpoint", "overwrite"},
     "shared memory": {"own /dev/shm", "open /dev/shm", "sysv"},
 }
-ALWAYS = {"env", "token", "secret", "output", "files", "home", "term", "probe", "ptrace", "memory", "descriptors", "root", "checkpoint", "overwrite",
+ALWAYS = {"env", "token", "secret", "tenant's secret", "tenant's secrets", "secret overwritten", "secret by root", "output", "files", "home", "term", "probe", "ptrace", "memory", "descriptors", "root", "checkpoint", "overwrite",
           "own /tmp", "own /dev/shm", "beneath", "namespaces", "shim", "shim's memory", "stop the agent", "agent's files", "as the agent", "uids", "works",
           "job's tmp", "cgroup", "link", "write memory", "own socket", "socket in its home", "descriptor of it", "hub", "gpu"}
 # What red has left open to everybody, or the kernel shows of it; the words of the node where it stays open.
@@ -343,8 +348,8 @@ def red_leavings():
     ctypes.CDLL(None).shmctl(ctypes.CDLL(None).shmget(0x4d555354, 4096, 0), 0, None)
     for folder in ("/tmp", "/dev/shm"):
         for name in ("own", "open"):
-            Path(f"{folder}/red-{name}-j1").unlink(missing_ok=True)
-    Path("/tmp/red-socket-j1").unlink(missing_ok=True)
+            Path(f"{folder}/red-{name}-j1{MARK}").unlink(missing_ok=True)
+    Path(f"/tmp/red-socket-j1{MARK}").unlink(missing_ok=True)
 
 
 # A /dev of the agent's own with two GPUs, of a driver that is not there: who may open them hears ENXIO.
@@ -383,13 +388,19 @@ def test_what_one_tenant_tries_on_another_on_one_node(make_shared, monkeypatch, 
         lacks = nodes.split("not private: ")[1].split(" (--namespaces off)")[0].split(", ")
         assert set(lacks) == set(IN_NAMESPACES.values()), nodes
     told_gpus = "a job can open GPUs of others" in nodes
-    job, pid = start_red(cluster, also=RED.replace("JOB", "j1"))
+    secret = subprocess.run([cluster.muster_path, "secret", "set", "hf"], input="red-tenant-secret", capture_output=True, text=True, timeout=60,
+                            env={**cluster.environment(), "MUSTER_TOKEN": cluster.tokens["red"]}, cwd="/")
+    assert secret.returncode == 0, secret.stderr
+    job, pid = start_red(cluster, "--secret", "HF_KEY=hf", also=RED.replace("JOB", "j1").replace("MARK", MARK))
     assert job == "j1"
+    refused = as_tenant(cluster, "blue", "submit", "--secret", "HF_KEY=hf", "--", "/bin/true")
+    assert refused.returncode != 0 and "red-tenant-secret" not in refused.stdout + refused.stderr, refused
     segment = wait_for("red's memory", 20, lambda: [line for line in as_tenant(cluster, "red", "logs", job).stdout.splitlines() if "segment=" in line])
     node = cluster.folder / "nodes/node1"
     uid = (node / f"work/{job}.1.token").stat().st_uid
     shim = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    facts = {"pid": pid, "shim": shim, "agent": cluster.agents["node1"].pid, "job": job, "node": str(node), "segment": int(segment[0].split("=")[1]), "home": str(node / f"home/{uid}")}
+    assert (node / f"work/{job}.1.secrets/HF_KEY").read_text() == "red-tenant-secret"
+    facts = {"mark": MARK, "pid": pid, "shim": shim, "agent": cluster.agents["node1"].pid, "job": job, "node": str(node), "segment": int(segment[0].split("=")[1]), "home": str(node / f"home/{uid}")}
     said = dict(line.rsplit(" ", 1) for line in run(cluster, "blue", BLUE.format(**facts)).strip().splitlines())
     assert set(said) == ALWAYS | set(IN_NAMESPACES) == set.union(*TWELVE.values()) and len(TWELVE) == 12, said
     worked = {name for name, word in said.items() if word == "YES"}
@@ -401,7 +412,7 @@ def test_what_one_tenant_tries_on_another_on_one_node(make_shared, monkeypatch, 
         assert worked == (set() if private else set(IN_NAMESPACES)), (worked, nodes)
     assert cluster.job(job)["state"] == "running" and int(cluster.job(job).get("restarts") or 0) == 0
     if private:
-        assert not Path("/tmp/red-open-j1").exists() and not Path("/dev/shm/red-open-j1").exists()
+        assert not Path(f"/tmp/red-open-j1{MARK}").exists() and not Path(f"/dev/shm/red-open-j1{MARK}").exists()
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled")
     wait_for("nothing of it is left", 30, lambda: not list((node / "work").iterdir()) and not list((node / "tmp").iterdir()))
