@@ -209,8 +209,17 @@ static void start_placed(struct placing *placing)
     }
 }
 
-/* A pass ends when nothing is left to give; those who wait keep their reason, new jobs need their
- * first. */
+/* Room is sought no more, but those in front of the queue say what they wait for now, from `job`
+ * on. */
+static void tell_front(struct placing *placing, struct job *job)
+{
+    struct reason reason;
+    for (; job && pass_tell(&placing->pass, job, &reason); job = pass_next(&placing->pass))
+        if (pass_is_ready(&placing->pass, job))
+            say_what_for(placing->step, job, &reason);
+}
+
+/* Those farther back keep the reason of an earlier pass; new jobs need their first. */
 static void tell_new(struct placing *placing)
 {
     const struct spec *told = NULL;
@@ -325,8 +334,10 @@ void place_waiting(struct step *step)
     placing->first_new = cluster_begin_pass(step->cluster);
     pass_init(&placing->pass, step->cluster, step->now_ms);
     struct view *view = &placing->pass.view;
-    for (struct job *job; (job = pass_next(&placing->pass)) && pass_goes_on(&placing->pass);)
-        try_place(placing, job);
+    struct job *next;
+    while ((next = pass_next(&placing->pass)) && pass_goes_on(&placing->pass))
+        try_place(placing, next);
+    tell_front(placing, next);
     preempt_perform(step, placing->pass.given, placing->pass.given_count);
     start_placed(placing);
     for (struct job *job = cluster_first_flexible_job(step->cluster); job;

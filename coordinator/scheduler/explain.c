@@ -15,8 +15,9 @@ enum { NAMED_MAX = 3 };
 
 struct census { /* how many nodes pass each filter, each among those that pass the ones before */
     int registered, matching, large, together, there, open, roomy, free;
-    const struct pair *unmet;             /* a constraint that turned a node away */
-    const struct node *largest;           /* of the matching ones */
+    const struct pair *unmet;   /* a constraint that turned a node away */
+    const struct node *closest; /* of the matching ones: it lacks least */
+    double closest_share;
     const struct node *absent[NAMED_MAX]; /* large ones that are not there: the first */
     int short_cpus, short_memory;         /* of the open ones: too little of it is free */
     uint64_t held_for;                    /* the job a roomy node is kept for */
@@ -38,6 +39,21 @@ static int64_t memory_bytes_of(const struct spec *spec)
     return spec->workers_per_node * spec->resources.memory_bytes;
 }
 
+static double part(int64_t has, int64_t wanted)
+{
+    return has < wanted ? (double)has / (double)wanted : 1;
+}
+
+/* How much the node has of what it has least of, of what is asked for; 1 = it is large enough. */
+static double share_of(const struct node *node, const struct spec *spec)
+{
+    double slots = part(node->slots, slots_of(spec));
+    double cpus = part(node->cpus_milli, cpus_milli_of(spec));
+    double memory = part(node->memory_bytes, memory_bytes_of(spec));
+    double least = slots < cpus ? slots : cpus;
+    return least < memory ? least : memory;
+}
+
 static void count_node(const struct view_node *at, const struct request *request,
                        struct census *census)
 {
@@ -49,8 +65,11 @@ static void count_node(const struct view_node *at, const struct request *request
     if (unmet)
         return;
     census->matching++;
-    if (!census->largest || census->largest->slots < node->slots)
-        census->largest = node;
+    double share = share_of(node, request->spec);
+    if (!census->closest || census->closest_share < share) {
+        census->closest = node;
+        census->closest_share = share;
+    }
     if (!node_large_enough(node, request->spec))
         return;
     census->large++;
@@ -188,13 +207,13 @@ static void explain_size(const struct request *request, const struct census *cen
                          struct reason *ret)
 {
     const struct spec *spec = request->spec;
-    const struct node *node = census->largest;
+    const struct node *node = census->closest;
     struct buf wanted, has;
     buf_init(&wanted, sizeof ret->text);
     buf_init(&has, sizeof ret->text);
     put_size(&wanted, slots_of(spec), cpus_milli_of(spec), memory_bytes_of(spec));
     put_size(&has, node->slots, node->cpus_milli, node->memory_bytes);
-    reason_set(ret, REASON_TOO_LARGE, "%d worker%s need%s %s on one node; the largest, %s, has %s",
+    reason_set(ret, REASON_TOO_LARGE, "%d worker%s need%s %s on one node; the closest, %s, has %s",
                spec->workers_per_node, plural(spec->workers_per_node),
                spec->workers_per_node == 1 ? "s" : "", buf_cstr(&wanted), node->name,
                buf_cstr(&has));

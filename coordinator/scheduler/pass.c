@@ -119,6 +119,29 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
 }
 
+bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
+{
+    struct request request;
+    if (pass->refused > PASS_TOLD_MAX)
+        return false;
+    pass->refused++;
+    make_request(pass, job, &request);
+    if (queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request.nodes_max) <
+        request.nodes_min) {
+        refuse_limit(pass, job, ret);
+        queue_unclaim(&pass->queue, job);
+        return true;
+    }
+    const struct reason *before = refused_before(pass, &request);
+    if (before) {
+        *ret = *before;
+        return true;
+    }
+    explain_refusal(&pass->view, &request, ret);
+    remember(pass, &request, ret);
+    return true;
+}
+
 void pass_note_given(struct pass *pass, const struct concession *given)
 {
     if (pass->given_count == pass->given_capacity) {

@@ -2,8 +2,8 @@
  * reservation; what is left then makes gangs larger. core performs what it says; `why` and `plan`
  * only look. Pure.
  *
- *   pass_init -> { pass_next -> pass_try -> preempt_try }* -> pass_extend for those placed
- *             -> pass_fini
+ *   pass_init -> { pass_next -> pass_try -> preempt_try }* -> { pass_tell -> pass_next }*
+ *             -> pass_extend for those placed -> pass_fini
  *
  * Nothing is changed in the cluster before all have had their turn: what is asked of others is
  * gathered in `given`.
@@ -21,6 +21,7 @@ enum {
     PASS_DEPTH_MAX = 1000,      /* jobs looked at behind the first that must wait */
     PASS_TRIES_MAX = 4,         /* jobs in front for which room was sought in vain */
     PASS_ROOMS_MAX = 16,        /* jobs in front for which others make room */
+    PASS_TOLD_MAX = 100,        /* jobs in front that have their reason from the last pass */
 };
 
 struct refusal { /* the view only shrinks within a pass: what was refused once stays refused */
@@ -80,6 +81,8 @@ bool pass_goes_on(struct pass *pass);
 bool pass_is_ready(const struct pass *pass, const struct job *job);
 /* Place the job's smallest gang, or say why not and reserve. */
 void pass_try(struct pass *pass, const struct job *job, struct verdict *ret);
+/* Only say why it waits, after pass_goes_on has said no; false: enough jobs have been told. */
+bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret);
 /* Somebody gives way; and the job now has what it waits for, once they have. */
 void pass_note_given(struct pass *pass, const struct concession *given);
 void pass_note_room(struct pass *pass, const struct job *job);

@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "common/base/str.h"
 #include "coordinator/scheduler/scheduler.h"
 #include "tests/unit/coordinator_core/story.h"
 
@@ -90,6 +91,36 @@ Test(scheduler, a_reason_names_what_is_short)
     cr_expect(strstr(reason.text, "needs 1 node with 4 free slots; 0 of"), "%s", reason.text);
 }
 
+/* With nothing left to give a pass seeks room for the first few only. The others must not go on
+ * saying who was in their way before. */
+Test(scheduler, those_in_front_of_the_queue_say_what_they_wait_for_now)
+{
+    enum { WAITING = 12 };
+    struct reason now;
+    char id[JOB_ID_MAX + 1];
+    story_node_up(&s, "a", 4);
+    story_node_up(&s, "b", 4);
+    story_submit(&s,
+                 &(struct story_spec){.name = "stays", .nodes_min = 1, .slots = 4, .priority = 10});
+    story_submit(&s, &(struct story_spec){.name = "ends", .nodes_min = 1, .slots = 4});
+    story_follow(&s);
+    story_submit(&s,
+                 &(struct story_spec){
+                     .name = "gang", .nodes_min = 2, .nodes_max = 2, .slots = 4, .priority = 1});
+    for (int i = 0; i < WAITING; i++)
+        story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1, .slots = 1 + i % 4});
+    story_exit(&s, "j2", 0, 0);
+    story_follow(&s);
+    for (int i = 0; i < WAITING; i++) {
+        (void)str_printf(id, sizeof id, "j%d", 4 + i);
+        const struct job *job = story_job(&s, id);
+        cr_assert_eq(job->state, JOB_QUEUED);
+        cr_assert(core_why(s.cluster, job, &now, 1) == 1);
+        cr_expect_str_eq(job->reason.text, now.text);
+        cr_expect_str_eq(job->reason.kind, "behind", "%s: %s", id, job->reason.text);
+    }
+}
+
 Test(scheduler, a_reason_names_the_nodes_that_are_away)
 {
     static const char *const names[] = {"a", "b", "c", "d", "e"};
@@ -121,7 +152,7 @@ Test(scheduler, what_can_never_run_is_refused_with_what_would_fit)
     story_node_label(&s, "b", "rack", "r2");
     story_node_up(&s, "b", 2);
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .slots = 8}, "resources",
-                   "1 worker needs 8 slots and 1 CPU on one node; the largest, a, has 4 slots, ");
+                   "1 worker needs 8 slots and 1 CPU on one node; the closest, a, has 4 slots, ");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 3, .nodes_max = 3}, "nodes.min",
                    "needs 3 nodes; 2 could run it");
     expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .constraint = "H200"},
@@ -130,6 +161,15 @@ Test(scheduler, what_can_never_run_is_refused_with_what_would_fit)
         &(struct story_spec){.name = "x", .nodes_min = 2, .nodes_max = 2, .topology = "rack"},
         "topology", "same rack");
     cr_expect_eq(cluster_jobs_count(s.cluster), 0);
+}
+
+Test(scheduler, a_gang_too_large_for_all_nodes_is_told_the_one_that_lacks_least)
+{
+    story_node_up(&s, "a", 16);
+    story_node_up(&s, "b", 4);
+    cluster_node(s.cluster, "a")->cpus_milli = 2000;
+    expect_refused(&(struct story_spec){.name = "x", .nodes_min = 1, .workers = 8}, "resources",
+                   "8 workers need 8 slots and 8 CPUs on one node; the closest, b, has 4 slots, ");
 }
 
 Test(scheduler, a_topology_puts_the_gang_under_one_value)
