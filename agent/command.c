@@ -408,14 +408,16 @@ static void on_member(void *arg, const struct agent_membership *member)
 {
     struct program *p = arg;
     struct error err = {0};
-    char path[DIR_BYTES + 16], line[AGENT_CLUSTER_MAX + 64];
-    struct disk *disk = &p->env.disk;
+    char path[DIR_BYTES + 16];
+    struct buf line = {0};
     member_path(p, path);
-    (void)str_printf(line, sizeof(line), "%s %" PRIu64 " %" PRId64 "\n", member->cluster,
-                     member->event, member->restored_wall_ms);
-    if (disk->write_file(disk->self, path, line, strlen(line), 0600, &err))
+    (void)buf_printf(&line, "%s %" PRIu64 " %" PRId64 "\n", member->cluster, member->event,
+                     member->restored_wall_ms);
+    /* What it protects, workers, does not outlive the machine. */
+    if (buf_failed(&line) || disk_replace(path, &line, 0600, &err))
         log_warn(&p->log, "which cluster this node belongs to could not be kept",
                  log_str("reason", err.text));
+    buf_fini(&line);
 }
 
 /* What the agent before us knew; nothing, if its file cannot be read as one. */

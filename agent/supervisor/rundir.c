@@ -15,6 +15,7 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/env/disk_os.h"
 
 enum {
     FILE_MODE = 0600, /* tokens, and what a tenant's program wrote */
@@ -61,25 +62,6 @@ int rundir_file(const struct rundir *dir, const char *name, char ret[RUNDIR_PATH
     return 0;
 }
 
-/* As disk.write_file without its syncs: for what matters only while these processes live. */
-static int replace_file(const char *path, const struct buf *text, int mode, struct error *err)
-{
-    char temporary[RUNDIR_PATH_MAX + 16];
-    (void)str_printf(temporary, sizeof(temporary), "%s.new", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", path);
-    ssize_t written = write(fd, buf_cstr(text), text->size);
-    int problem = written == (ssize_t)text->size ? 0 : (written < 0 ? errno : ENOSPC);
-    close(fd);
-    if (!problem && rename(temporary, path))
-        problem = errno;
-    if (!problem)
-        return 0;
-    unlink(temporary);
-    return error_errno(err, problem, "cannot write %s", path);
-}
-
 enum { DURABLE = 1 << 16 }; /* beside the mode: must it survive a crash of the machine? */
 
 static int write_tree(const struct rundir *dir, const char *name, const struct tree *tree, int mode,
@@ -94,7 +76,7 @@ static int write_tree(const struct rundir *dir, const char *name, const struct t
         rc = dir->disk->write_file(dir->disk->self, path, buf_cstr(&text), text.size,
                                    mode & ~DURABLE, err);
     else if (!rc)
-        rc = replace_file(path, &text, mode, err);
+        rc = disk_replace(path, &text, mode, err);
     buf_fini(&text);
     return rc;
 }
@@ -204,7 +186,21 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     put_home(&w, &how->home);
     put_gpus(&w, "gpus", &launch->gpus);
     put_gpus(&w, "job_gpus", &how->job_gpus);
-    return record_store(&w, dir, "launch.json", FILE_MODE | DURABLE, err);
+    return record_store(&w, dir, "launch.json", FILE_MODE, err);
+}
+
+int rundir_settle(const struct rundir *dir, struct error *err)
+{
+    char path[RUNDIR_PATH_MAX], *data;
+    size_t size;
+    int rc = rundir_file(dir, "launch.json", path, err);
+    if (!rc)
+        rc = dir->disk->read_file(dir->disk->self, path, RUNDIR_FILE_MAX_BYTES, &data, &size, err);
+    if (rc)
+        return rc;
+    rc = dir->disk->write_file(dir->disk->self, path, data, size, FILE_MODE, err);
+    free(data);
+    return rc;
 }
 
 static void get_home(const struct tree *map, struct cgroup_home *ret)

@@ -3,7 +3,8 @@
  * by one of the two.
  *
  *   launch.json  agent  what to start (secret: the worker's token is in it); its presence means
- *                       that this key is used up
+ *                       that this key is used up.
+ *                       Made durable by the shim, before the worker starts
  *   shim.json    shim   its pid and start time, created exclusively: the shim that makes it goes
  *                       on. An agent that adopts a directory without one makes a void one, so
  *                       that a late shim never starts the worker
@@ -83,8 +84,11 @@ int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct 
 int rundir_parse_name(const char *name, struct worker_key *ret);
 
 /* The directory, how->work, how->token, how->secrets and launch.json. E_ALREADY_EXISTS if it was
- * ever made. */
+ * ever made. Waits for no disk: the agent's loop calls it. */
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err);
+
+/* launch.json survives a crash of the machine from here on. Waits for the disk: for shims. */
+int rundir_settle(const struct rundir *dir, struct error *err);
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err);
 

@@ -258,7 +258,9 @@ static int start(struct shim *shim, struct error *err)
     struct run_worker record = {0};
     char name[CGROUP_PATH_MAX];
     const struct launch *launch = &shim->run.launch;
-    int rc = launch->master_port ? check_port(launch->master_port, err) : 0;
+    int rc = rundir_settle(&shim->dir, err);
+    if (!rc && launch->master_port)
+        rc = check_port(launch->master_port, err);
     if (!rc)
         rc = run_cgroup_name(&launch->key, getpid(), name);
     if (!rc) {

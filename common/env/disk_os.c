@@ -123,23 +123,28 @@ static int sync_folder_of(const char *path)
     return problem;
 }
 
-static int write_and_sync(int fd, const void *data, size_t size, int mode)
+struct content {
+    const void *data;
+    size_t size;
+    int mode;
+    bool durable; /* survives a crash of the machine, for the price of waiting for the disk */
+};
+
+static int write_content(int fd, const struct content *content)
 {
-    int problem = fchmod(fd, (mode_t)mode) < 0 ? errno : 0;
+    int problem = fchmod(fd, (mode_t)content->mode) < 0 ? errno : 0;
     if (problem == 0)
-        problem = write_all(fd, data, size);
-    if (problem == 0 && fsync(fd) < 0)
+        problem = write_all(fd, content->data, content->size);
+    if (problem == 0 && content->durable && fsync(fd) < 0)
         problem = errno;
     if (close(fd) < 0 && problem == 0)
         problem = errno;
     return problem;
 }
 
-static int write_file(void *self, const char *path, const void *data, size_t size, int mode,
-                      struct error *err)
+static int replace(const char *path, const struct content *content, struct error *err)
 {
     char temporary[PATH_MAX];
-    (void)self;
     int rc = check_path(path, err);
     if (rc)
         return rc;
@@ -148,15 +153,29 @@ static int write_file(void *self, const char *path, const void *data, size_t siz
     int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return error_errno(err, errno, "%s", path);
-    int problem = write_and_sync(fd, data, size, mode);
+    int problem = write_content(fd, content);
     if (problem == 0 && rename(temporary, path) < 0)
         problem = errno;
     if (problem) {
         unlink(temporary);
         return error_errno(err, problem, "cannot write %s", path);
     }
-    problem = sync_folder_of(path);
+    problem = content->durable ? sync_folder_of(path) : 0;
     return problem ? error_errno(err, problem, "cannot make %s durable", path) : 0;
+}
+
+static int write_file(void *self, const char *path, const void *data, size_t size, int mode,
+                      struct error *err)
+{
+    struct content content = {data, size, mode, .durable = true};
+    (void)self;
+    return replace(path, &content, err);
+}
+
+int disk_replace(const char *path, const struct buf *text, int mode, struct error *err)
+{
+    struct content content = {buf_cstr(text), text->size, mode, .durable = false};
+    return replace(path, &content, err);
 }
 
 static int append_file(void *self, const char *path, const void *data, size_t size,

@@ -4,8 +4,14 @@
 #ifndef ENV_DISK_OS_H
 #define ENV_DISK_OS_H
 
+#include "common/base/buf.h"
 #include "common/env/env.h"
 
 struct disk disk_os(void);
+
+/* As its write_file, without the syncs: whole or as it was for every process, not after a crash of
+ * the machine. For the agent's loop: a sync takes seconds while others fill the disk, and a node
+ * that is silent for its lease is lost. */
+int disk_replace(const char *path, const struct buf *text, int mode, struct error *err);
 
 #endif

@@ -55,6 +55,23 @@ Test(supervisor, exit_code_and_output_are_recorded)
     cr_expect(!record.cgroup[0] || access(record.cgroup, F_OK) != 0, "%s is left", record.cgroup);
 }
 
+static int never_write(void *self, const char *path, const void *data, size_t size, int mode,
+                       struct error *err)
+{
+    (void)self, (void)data, (void)size, (void)mode;
+    return error_set(err, E_UNAVAILABLE, "the loop waits for the disk at %s", path);
+}
+
+/* A disk that others fill makes a sync take seconds; a node that is silent so long is lost. */
+Test(supervisor, a_start_does_not_wait_for_the_disk)
+{
+    rig.env.disk.write_file = never_write;
+    rig_restart(&rig);
+    struct rig_worker *w = rig_sh(&rig, 1, "exit 3");
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 3);
+}
+
 Test(supervisor, output_is_told_once)
 {
     struct rig_worker *w = rig_sh(&rig, 1, "echo once; sleep 0.2");

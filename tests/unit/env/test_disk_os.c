@@ -56,6 +56,26 @@ Test(disk_os, a_written_file_reads_back_with_its_mode_and_no_temporary_stays)
     cr_assert_eq(count_names(dir.path), 1);
 }
 
+Test(disk_os, a_replaced_file_has_its_mode_and_no_temporary_stays)
+{
+    const char *path = tmpdir_path(&dir, "state");
+    struct buf text = {0};
+    char *data;
+    size_t size;
+    struct stat st;
+    cr_assert_eq(buf_str(&text, "new"), 0);
+    cr_assert_eq(disk.write_file(disk.self, path, "older", 5, 0640, &err), 0);
+    cr_assert_eq(disk_replace(path, &text, 0600, &err), 0, "%s", err.text);
+    cr_assert_eq(disk_replace("state", &text, 0600, &err), E_INVALID_ARGUMENT);
+    cr_assert_eq(disk.read_file(disk.self, path, 3, &data, &size, &err), 0);
+    cr_assert_str_eq(data, "new");
+    free(data);
+    buf_fini(&text);
+    stat(path, &st);
+    cr_assert_eq(st.st_mode & 07777, 0600);
+    cr_assert_eq(count_names(dir.path), 1);
+}
+
 Test(disk_os, a_failed_write_leaves_the_old_content)
 {
     const char *path = tmpdir_path(&dir, "state");
