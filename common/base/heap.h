@@ -1,6 +1,7 @@
 /* Min-heap of nodes embedded in their owners: smallest key first, equal keys in the order of their
  * sequence, which the caller chooses (usually a counter), so that every order is decided. The heap
- * owns only its array of pointers. One thread at a time.
+ * owns only its array, which has a copy of each key: comparing reads no node, since those of a
+ * large heap are cold. One thread at a time.
  */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H
@@ -15,8 +16,14 @@ struct heap_node { /* zeroed memory is a node in no heap */
     size_t index; /* 1-based place in the heap, 0 = in none */
 };
 
+struct heap_slot {
+    int64_t key;
+    uint64_t sequence;
+    struct heap_node *node;
+};
+
 struct heap { /* zeroed memory is an empty heap */
-    struct heap_node **nodes;
+    struct heap_slot *slots;
     size_t count;
     size_t capacity;
 };

@@ -145,7 +145,7 @@ void loop_timer_cancel(struct loop *loop, struct loop_timer *timer)
     struct heap_node *node = &timer->node;
     if (!heap_contains(node))
         return;
-    bool firing = node->index <= loop->due.count && loop->due.nodes[node->index - 1] == node;
+    bool firing = node->index <= loop->due.count && loop->due.slots[node->index - 1].node == node;
     heap_remove(firing ? &loop->due : &loop->timers, node);
 }
 

@@ -36,10 +36,13 @@ Test(heap, equal_keys_come_out_in_sequence_order)
 static void check_order(const struct heap *heap)
 {
     for (size_t i = 1; i < heap->count; i++) {
-        const struct heap_node *parent = heap->nodes[(i - 1) / 2], *child = heap->nodes[i];
+        const struct heap_node *parent = heap->slots[(i - 1) / 2].node;
+        const struct heap_node *child = heap->slots[i].node;
         cr_assert(parent->key < child->key ||
                   (parent->key == child->key && parent->sequence < child->sequence));
         cr_assert_eq(child->index, i + 1);
+        cr_assert_eq(heap->slots[i].key, child->key);
+        cr_assert_eq(heap->slots[i].sequence, child->sequence);
     }
 }
 
