@@ -20,6 +20,7 @@ struct tls_session {
     bool server;
     struct buf in, out;
     size_t in_at;
+    bool drained; /* the last read took all that was decrypted */
     char pins[TLS_PINS_TEXT_MAX]; /* a client accepts */
     char peer_pin[TLS_PIN_MAX];
 };
@@ -309,10 +310,11 @@ int tls_handshake(struct tls_session *s, struct error *err)
  * asked where there is nothing to say: that costs as much as a record. */
 int64_t tls_read(struct tls_session *s, void *ret, size_t max)
 {
-    if (s->in.size == s->in_at && gnutls_record_check_pending(s->tls) == 0)
+    if (s->in.size == s->in_at && (s->drained || gnutls_record_check_pending(s->tls) == 0))
         return 0;
     for (;;) {
         ssize_t size = gnutls_record_recv(s->tls, ret, max);
+        s->drained = size > 0 && (size_t)size < max;
         if (size > 0)
             return size;
         if (size == 0)
