@@ -57,6 +57,10 @@ struct net {
     int64_t (*peer_uid)(struct net_listener *listener, uint64_t peer);
     /* The key that it proved to own, as its pin (tls_key.h); "" where none was. May be NULL. */
     void (*peer_key)(struct net_listener *listener, uint64_t peer, char ret[NET_PEER_KEY_MAX]);
+    /* A place for one pointer of the program's own beside the connection, NULL at first. It goes
+     * with the connection, what it points to is the program's to free. NULL where there is no such
+     * connection. May be NULL. */
+    void **(*peer_note)(struct net_listener *listener, uint64_t peer);
     /* A call of this peer was good, or (NET_STRANGER) refused for its token: how much the peer may
      * hold, and how long it may stay, follows from it. After some refusals it is hung up on. From
      * the first such word on (peer 0 is none) all peers are strangers at first. May be NULL. */

@@ -294,6 +294,12 @@ void sp_listener_peer_key(const struct sp_listener *l, uint64_t number, char ret
     (void)str_copy(ret, NET_PEER_KEY_MAX, p ? p->key : "");
 }
 
+void **sp_listener_peer_note(const struct sp_listener *l, uint64_t number)
+{
+    struct peer *p = peer_of(l, number);
+    return p ? &p->note : NULL;
+}
+
 void sp_listener_close(struct sp_listener *l)
 {
     struct peer *p;

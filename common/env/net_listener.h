@@ -52,6 +52,8 @@ void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
 /* As net.peer_key says. */
 void sp_listener_peer_key(const struct sp_listener *listener, uint64_t number,
                           char ret[NET_PEER_KEY_MAX]);
+/* As net.peer_note says. */
+void **sp_listener_peer_note(const struct sp_listener *listener, uint64_t number);
 /* Closes all connections without a word; no callback after it. May be called from a callback. */
 void sp_listener_close(struct sp_listener *listener);
 

@@ -58,6 +58,7 @@ struct peer {
     bool greeted;
     bool ended; /* its end was told: what it sent before is read, and nothing waited for */
     uint64_t number;
+    void *note;       /* the program's (net.peer_note) */
     int64_t since_ms; /* it was accepted, or what is unsent last became less */
     int64_t begun_ms; /* what is received began, or was last not asked for more */
     enum net_standing standing;

@@ -68,6 +68,11 @@ static void peer_key(struct net_listener *l, uint64_t peer, char ret[NET_PEER_KE
     sp_listener_peer_key(l->sp, peer, ret);
 }
 
+static void **peer_note(struct net_listener *l, uint64_t peer)
+{
+    return sp_listener_peer_note(l->sp, peer);
+}
+
 static void judge(struct net_listener *l, uint64_t peer, enum net_standing standing)
 {
     sp_listener_judge(l->sp, peer, standing);
@@ -147,6 +152,7 @@ int net_os_init(struct net *ret, struct loop *loop, struct error *err)
                         .peer_uid = peer_uid,
                         .judge = judge,
                         .peer_key = peer_key,
+                        .peer_note = peer_note,
                         .close_listener = close_listener,
                         .dial = net_dial,
                         .call = net_call,

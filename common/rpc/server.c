@@ -161,6 +161,12 @@ static void peer_key(const struct rpc_server *server, uint64_t peer, char ret[NE
         net->peer_key(server->listener, peer, ret);
 }
 
+static void **peer_note(const struct rpc_server *server, uint64_t peer)
+{
+    const struct net *net = &server->env->net;
+    return net->peer_note ? net->peer_note(server->listener, peer) : NULL;
+}
+
 static int admit(struct rpc_server *server, const struct method *method, uint64_t peer,
                  const Muster__RpcRequest *envelope, void **ret_caller, struct error *err)
 {
@@ -168,6 +174,7 @@ static int admit(struct rpc_server *server, const struct method *method, uint64_
     peer_key(server, peer, key);
     struct rpc_knock knock = {
         .key = key,
+        .note = peer_note(server, peer),
         .arg = method->arg,
         .method = method->name,
         .token = envelope->token,
@@ -394,6 +401,11 @@ void rpc_call_peer_name(const struct rpc_call *call, char ret[NET_PEER_NAME_MAX]
 void rpc_call_peer_key(const struct rpc_call *call, char ret[NET_PEER_KEY_MAX])
 {
     peer_key(call->server, call->peer, ret);
+}
+
+void **rpc_call_note(const struct rpc_call *call)
+{
+    return peer_note(call->server, call->peer);
 }
 
 int64_t rpc_call_peer_uid(const struct rpc_call *call)

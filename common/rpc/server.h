@@ -57,6 +57,7 @@ struct rpc_knock {
     const char *token;  /* "" if none */
     uint64_t peer;      /* as in rpc_gone_fn */
     const char *key;    /* that the connection proved, as net.peer_key says; "" = none */
+    void **note;        /* of the connection, as net.peer_note says; NULL = it has none */
     size_t payload_bytes;
 };
 
@@ -103,6 +104,7 @@ void rpc_call_peer_name(const struct rpc_call *call,
                         char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
 void rpc_call_peer_key(const struct rpc_call *call,
                        char ret[NET_PEER_KEY_MAX]);        /* "" = it proved none */
+void **rpc_call_note(const struct rpc_call *call);         /* as rpc_knock.note */
 int64_t rpc_call_peer_uid(const struct rpc_call *call);    /* of a Unix socket, else -1 */
 uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
 int64_t rpc_call_deadline_ms(const struct rpc_call *call); /* loop time */

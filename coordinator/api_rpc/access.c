@@ -147,7 +147,12 @@ void access_forget_nodes(struct access *access)
 const struct store_token *access_node(const struct access *access, const char *key)
 {
     const struct store_token *known = strmap_get(&access->nodes, key);
-    return known && !known->revoked_wall_ms ? known : NULL;
+    return known && access_keeps_node(known) ? known : NULL;
+}
+
+bool access_keeps_node(const struct store_token *node)
+{
+    return !node->revoked_wall_ms;
 }
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err)

@@ -72,6 +72,7 @@ int access_put_node(struct access *access, const char *key, const char *node, st
 void access_forget_node(struct access *access, const char *key);
 void access_forget_nodes(struct access *access); /* all of them */
 const struct store_token *access_node(const struct access *access, const char *key);
+bool access_keeps_node(const struct store_token *node); /* its key was not taken back */
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);
 const struct store_tenant *access_tenant(const struct access *access, const char *name);

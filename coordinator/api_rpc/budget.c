@@ -91,17 +91,11 @@ static struct budget *tenant_of(struct budgets *budgets, const struct budget_ask
     return tenant;
 }
 
-static struct budget *caller_of(struct budgets *budgets, const struct budget_ask *ask,
-                                struct error *err)
+static struct budget *caller_new(struct budgets *budgets, const struct budget_ask *ask,
+                                 uint64_t key, struct error *err)
 {
-    if (!ask->caller)
-        return &budgets->kinds[BUDGET_STRANGERS];
-    uint64_t key = key_of(ask);
-    struct budget *caller = map_get(&budgets->callers, key);
-    if (caller)
-        return caller;
     struct budget *above = tenant_of(budgets, ask);
-    caller = above ? malloc(sizeof *caller) : NULL;
+    struct budget *caller = above ? malloc(sizeof *caller) : NULL;
     if (!caller || map_set(&budgets->callers, key, caller, NULL) < 0) {
         free(caller);
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
@@ -110,12 +104,29 @@ static struct budget *caller_of(struct budgets *budgets, const struct budget_ask
     budget_init(caller, limit_of(ask->role), above);
     caller->key = key;
     caller->agent = ask->role == ACCESS_AGENT;
+    caller->stays = ask->node;
+    return caller;
+}
+
+static struct budget *caller_of(struct budgets *budgets, const struct budget_ask *ask,
+                                struct error *err)
+{
+    if (!ask->caller)
+        return &budgets->kinds[BUDGET_STRANGERS];
+    if (ask->known && *ask->known)
+        return *ask->known;
+    uint64_t key = key_of(ask);
+    struct budget *caller = map_get(&budgets->callers, key);
+    if (!caller)
+        caller = caller_new(budgets, ask, key, err);
+    if (caller && caller->stays && ask->known)
+        *ask->known = caller;
     return caller;
 }
 
 static void forget_idle(struct budgets *budgets, struct budget *caller)
 {
-    if (!caller->key || caller->open > 0)
+    if (!caller->key || caller->open > 0 || caller->stays)
         return;
     map_remove(&budgets->callers, caller->key);
     list_remove(&caller->turn);

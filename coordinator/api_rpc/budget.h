@@ -34,6 +34,7 @@ struct budget { /* of one caller, one tenant or one kind */
     int open, plans;
     uint64_t key;     /* of a caller, in budgets->callers; 0 = it is no caller */
     bool agent;       /* its turns are those of agents */
+    bool stays;       /* kept while nothing is open, too: of a node */
     struct list turn; /* in budgets->turns or ->now while calls are ready */
     struct list ready;
 };
@@ -55,7 +56,8 @@ struct budget_ask {
     const struct store_token *caller; /* NULL = anybody */
     unsigned role;
     uint64_t peer;
-    bool node; /* the caller is one node's own, by its key; else agents share tokens */
+    bool node;             /* the caller is one node's own, by its key; else agents share tokens */
+    struct budget **known; /* where the budget of a node is remembered; NULL = nowhere */
     bool plan, forwarded;
 };
 

@@ -79,6 +79,15 @@ static int check_belongs(const struct service *service, const Muster__RegisterNo
     return E_FAILED_PRECONDITION;
 }
 
+static void link_agent(struct service *service, const struct service_request *request,
+                       const char *node, uint64_t incarnation)
+{
+    struct connection *connection =
+        connection_get(&service->connections, request->peer, request->note);
+    if (connection)
+        connection_link(&service->connections, connection, node, incarnation);
+}
+
 void call_register_node(struct service *service, struct service_call *call,
                         const struct service_request *request)
 {
@@ -112,7 +121,7 @@ void call_register_node(struct service *service, struct service_call *call,
         step(service, &event);
         const struct node *node = cluster_node(service_cluster(service), facts->name);
         if (node && node->incarnation == facts->incarnation) {
-            service_link_agent(service, request->peer, facts->name, facts->incarnation);
+            link_agent(service, request, facts->name, facts->incarnation);
             if (node->key[0])
                 (void)access_put_node(service->access, node->key, node->name, NULL);
             join_count(call, &join, node, detail);
@@ -235,7 +244,7 @@ void call_report(struct service *service, struct service_call *call,
         arena_fini(&arena);
         return;
     }
-    service_link_agent(service, request->peer, message->node, message->incarnation);
+    link_agent(service, request, message->node, message->incarnation);
     /* A full disk must not hide what happens to workers: only the acknowledgement is withheld. */
     int kept = keep_logs(service, message, &arena, &err);
     if (kept == 0)

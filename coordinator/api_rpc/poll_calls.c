@@ -233,7 +233,8 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
         service_fail(call, &err);
         return;
     }
-    service_link_agent(service, call->peer, node->name, node->incarnation);
+    if (call->connection)
+        connection_link(&service->connections, call->connection, node->name, node->incarnation);
     uint64_t version = service->poll_epoch | (node->desired_version & UINT32_MAX);
     if (message->version != version || message->incomplete || last_chance) {
         answer_poll(service, call, node, version);

@@ -123,21 +123,15 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->audit_minute);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         call_free(e->value);
-    for (struct map_entry *e = map_first(&service->callers); e; e = map_next(e))
-        free(e->value);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = strmap_first(&service->links); e; e = map_next(e))
         free(e->value);
     forget_specs(service);
     map_fini(&service->calls);
-    map_fini(&service->callers);
-    map_fini(&service->peers);
+    connections_fini(&service->connections);
     strmap_fini(&service->rooms);
     access_free(service->access);
     secrets_free(service->secrets);
     loop_timer_cancel(service->options.loop, &service->uses);
-    strmap_fini(&service->links);
     strmap_fini(&service->late);
     strmap_fini(&service->had);
     forget_nodes_shown(service);
@@ -153,22 +147,17 @@ void service_free(struct service *service)
 
 /* One call from its start to its answer */
 
-/* Reads end with their caller, orders do not (forget_caller). 0 is nobody's connection: REST knows
- * itself who hung up. */
-static int remember_caller(struct service *service, struct service_call *call)
+/* Reads end with their connection, orders do not (service_peer_gone). 0 is nobody's connection:
+ * REST knows itself who hung up. */
+static int remember_connection(struct service *service, struct service_call *call,
+                               const struct service_request *request)
 {
-    if (call->peer == 0 || !call->method->read)
+    if (request->peer == 0 || !call->method->read)
         return 0;
-    struct list *calls = map_get(&service->callers, call->peer);
-    if (!calls) {
-        calls = malloc(sizeof *calls);
-        if (!calls || map_set(&service->callers, call->peer, calls, NULL) < 0) {
-            free(calls);
-            return E_RESOURCE_EXHAUSTED;
-        }
-        list_init(calls);
-    }
-    list_push_back(calls, &call->whose);
+    call->connection = connection_get(&service->connections, request->peer, request->note);
+    if (!call->connection)
+        return E_RESOURCE_EXHAUSTED;
+    list_push_back(&call->connection->reads, &call->whose);
     return 0;
 }
 
@@ -195,7 +184,6 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->caller = request->caller;
     call->role = call->caller ? access_role(call->caller->role) : 0;
     call->deadline_ms = request->deadline_ms;
-    call->peer = request->peer;
     call->answer = request->answer;
     call->arg = request->arg;
     call->tag = request->tag;
@@ -204,7 +192,8 @@ static struct service_call *call_new(struct service *service, const struct servi
     if (service_audits(method) && (call->trace = calloc(1, sizeof *call->trace)))
         service_trace_init(call->trace, request);
     if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
-        remember_caller(service, call) < 0 || map_set(&service->calls, call->id, call, NULL) < 0) {
+        remember_connection(service, call, request) < 0 ||
+        map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         budget_close(&service->budgets, budget, method->plans);
         list_remove(&call->whose);
@@ -511,43 +500,14 @@ void service_fail_request(struct service *service, uint64_t request, const struc
         service_fail(call, err);
 }
 
-/* Which connection speaks for which node */
-
-void service_link_agent(struct service *service, uint64_t peer, const char *node,
-                        uint64_t incarnation)
-{
-    if (peer == 0)
-        return;
-    struct agent_link *link = strmap_get(&service->links, node);
-    if (!link) {
-        link = calloc(1, sizeof *link);
-        if (!link || strmap_set(&service->links, node, link, NULL) < 0) {
-            free(link); /* the lease still tells of its end, only later */
-            return;
-        }
-        (void)str_copy(link->node, sizeof link->node, node);
-    }
-    link->incarnation = incarnation;
-    if (link->peer == peer)
-        return;
-    if (map_get(&service->peers, link->peer) == link)
-        map_remove(&service->peers, link->peer);
-    link->peer = peer;
-    if (map_set(&service->peers, peer, link, NULL) < 0)
-        link->peer = 0;
-}
-
 /* Nobody waits for what was only asked; what was ordered goes on. */
-static void forget_caller(struct service *service, uint64_t peer)
+static void end_reads(struct connection *connection)
 {
-    struct list *calls = map_remove(&service->callers, peer), left;
     struct error err;
-    if (!calls)
-        return;
+    struct list left;
     error_set(&err, E_CANCELLED, "its connection is gone");
     list_init(&left);
-    list_splice_back(&left, calls);
-    free(calls);
+    list_splice_back(&left, &connection->reads);
     while (!list_empty(&left)) {
         struct service_call *call = list_first(&left, struct service_call, whose);
         list_remove(&call->whose);
@@ -557,11 +517,14 @@ static void forget_caller(struct service *service, uint64_t peer)
 
 void service_peer_gone(struct service *service, uint64_t peer)
 {
-    forget_caller(service, peer);
-    struct agent_link *link = map_remove(&service->peers, peer);
-    if (!link || link->peer != peer)
+    const struct agent_link *link = NULL;
+    struct connection *connection = connection_remove(&service->connections, peer, &link);
+    if (!connection)
         return;
-    link->peer = 0;
+    end_reads(connection);
+    free(connection);
+    if (!link)
+        return;
     struct event event = {
         .kind = EVENT_NODE_GONE,
         .node_gone = {.node = link->node, .incarnation = link->incarnation},

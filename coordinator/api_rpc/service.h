@@ -96,6 +96,7 @@ struct service_request {
     const char *idempotency_key; /* "" = none */
     int64_t deadline_ms;         /* loop time */
     uint64_t peer;               /* connection, 0 if it has none */
+    void **note;                 /* of the connection (net.peer_note); NULL = it has none */
     const char *carrier;         /* "rpc" or "rest" */
     const char *peer_address;    /* "" or NULL = not known */
     const char *peer_key;        /* that the connection proved (net.peer_key); "" or NULL = none */

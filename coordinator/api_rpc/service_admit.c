@@ -86,6 +86,22 @@ static int authorise(struct service *service, const struct service_method *metho
     return rc;
 }
 
+/* The entry of the node that has this key, NULL if there is none. */
+static const struct store_token *node_of(struct service *service,
+                                         const struct service_request *request, const char *key)
+{
+    struct connection *connection =
+        connection_find(&service->connections, request->peer, request->note);
+    if (connection && connection->node && access_keeps_node(connection->node))
+        return connection->node;
+    const struct store_token *node = access_node(service->access, key);
+    if (node && !connection)
+        connection = connection_get(&service->connections, request->peer, request->note);
+    if (node && connection)
+        connection->node = node;
+    return node;
+}
+
 /* An agent is who has its node's key; a token only lets a new node in. */
 static int authorise_agent(struct service *service, const struct service_method *method,
                            const struct service_request *request, const struct store_token **ret,
@@ -100,7 +116,7 @@ static int authorise_agent(struct service *service, const struct service_method 
         error_hint(err, "agents make one at their first start; this one is of an older version");
         return E_UNAUTHENTICATED;
     }
-    *ret = access_node(service->access, key);
+    *ret = node_of(service, request, key);
     if (*ret)
         return 0;
     if (strcmp(method->name, "RegisterNode") == 0)
@@ -146,12 +162,16 @@ static int check_size(struct service *service, const struct service_method *meth
 static struct budget_ask ask_of(const struct service *service, const struct service_method *method,
                                 const struct service_request *request)
 {
+    struct connection *connection =
+        connection_find(&service->connections, request->peer, request->note);
+    bool node = service->options.keyed && method->roles == ACCESS_AGENT &&
+                strcmp(method->name, "RegisterNode") != 0;
     return (struct budget_ask){
         .caller = request->caller,
         .role = request->caller ? access_role(request->caller->role) : 0,
         .peer = request->peer,
-        .node = service->options.keyed && method->roles == ACCESS_AGENT &&
-                strcmp(method->name, "RegisterNode") != 0,
+        .node = node,
+        .known = node && connection ? &connection->budget : NULL,
         .plan = method->plans,
         .forwarded = method->forwarded,
     };

@@ -14,6 +14,7 @@
 #include "coordinator/api_rpc/quota.h"
 #include "coordinator/api_rpc/secrets.h"
 #include "coordinator/api_rpc/budget.h"
+#include "coordinator/api_rpc/connection.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/store/kept.h"
 #include "coordinator/store/logs.h"
@@ -63,7 +64,7 @@ struct service_call {
     unsigned role;
     ProtobufCMessage *request; /* own copy, of reads only */
     int64_t deadline_ms;
-    uint64_t peer;
+    struct connection *connection; /* of a read that came over one, else NULL */
     service_answer_fn answer;
     void *arg;
     uint64_t tag;
@@ -71,7 +72,7 @@ struct service_call {
     struct list link;  /* in a waiting room */
     struct budget *budget;
     struct budget_ready ready;
-    struct list whose; /* in service->callers: those that came over the same connection */
+    struct list whose; /* in connection->reads */
     struct loop_timer timer;
     struct service *service;
     char key[160];               /* of the waiting room it is in, "" if none */
@@ -87,11 +88,6 @@ struct service_trace {
     bool written;                  /* the audit trail has it */
 };
 
-struct agent_link { /* which connection speaks for a node */
-    uint64_t peer, incarnation;
-    char node[NODE_NAME_MAX + 1];
-};
-
 struct service {
     struct service_options options;
     char *data_dir;
@@ -99,8 +95,7 @@ struct service {
     char pin[TOKEN_PIN_LENGTH + 1];
     uint64_t poll_epoch; /* high half of Poll versions: another start never meets an old number */
     uint64_t next_id;
-    struct map calls;   /* by id */
-    struct map callers; /* peer -> struct list of its calls */
+    struct map calls; /* by id */
     struct access *access;
     struct loop_timer backup; /* next step of the backup under way */
     uint64_t backup_call;     /* who waits for it; 0 = none is under way */
@@ -109,9 +104,8 @@ struct service {
     struct strmap rooms; /* waiting key -> struct list of calls */
     struct budgets budgets;
     struct loop_timer again; /* armed while calls are ready and nothing else may happen */
-    struct strmap links;     /* node -> struct agent_link */
-    struct map peers;        /* peer -> struct agent_link (borrowed from links) */
-    struct strmap specs;     /* job id -> Muster__JobSpec: specs never change */
+    struct connections connections;
+    struct strmap specs; /* job id -> Muster__JobSpec: specs never change */
     struct strmap
         late; /* ended job -> when output of it came (wall ms, as a pointer-sized number) */
     struct strmap had; /* "job node" -> whether the node had a worker of the job (reporter.c) */
@@ -201,10 +195,6 @@ int64_t service_wall_ms(const struct service *service);
  */
 void service_late_output(struct service *service, const struct job *job);
 int64_t service_settled_wall_ms(const struct service *service, const struct job *job);
-
-/* Remember that this connection speaks for that node. */
-void service_link_agent(struct service *service, uint64_t peer, const char *node,
-                        uint64_t incarnation);
 
 /* job_calls.c */
 void call_submit_job(struct service *, struct service_call *, const struct service_request *);
