@@ -20,7 +20,7 @@ struct tls_session {
     bool server;
     struct buf in, out;
     size_t in_at;
-    bool drained; /* the last read took all that was decrypted */
+    bool drained;                 /* the last read took all that was decrypted */
     char pins[TLS_PINS_TEXT_MAX]; /* a client accepts */
     char peer_pin[TLS_PIN_MAX];
 };

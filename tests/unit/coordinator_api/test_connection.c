@@ -1,4 +1,4 @@
-/* What is known of a connection, found by its note as over TCP and by its number as in simulation. */
+/* What is known of a connection, found by its note as over TCP, by its number as in simulation. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
