@@ -210,7 +210,9 @@ bool resize_may_grow(const struct job *job);
 int resize_least(const struct job *job); /* nodes more, or none */
 /* There is room for so many nodes more, 0 = none: it starts again with them when that is due. */
 void resize_found_room(struct step *step, struct job *job, int nodes);
-int64_t resize_due(const struct job *job); /* 0 = no room was seen */
+int64_t resize_due(const struct job *job);                 /* 0 = no room was seen */
+bool resize_is_due(const struct job *job, int64_t now_ms); /* it starts again where there is room */
+bool resize_under_way(const struct job *job); /* it ends to start again with more nodes */
 /* No job that was refused in this pass could take its nodes from it. */
 bool resize_is_safe(const struct step *step, const struct job *job, const struct pass *pass);
 void resize_shrink(struct step *step, struct job *job); /* to what was asked for */

@@ -20,6 +20,7 @@ struct placing {
     struct job *first_new; /* submitted since the last pass; NULL = none */
     struct placed *placed;
     int count, capacity;
+    bool restarts; /* a gang ends to start again with more nodes: what is free is for it */
 };
 
 const char *place_topology_value(const struct cluster *cluster, const struct job *job)
@@ -181,6 +182,7 @@ static void try_place(struct placing *placing, struct job *job)
     struct step *step = placing->step;
     struct verdict verdict;
     bool ready = pass_is_ready(&placing->pass, job);
+    placing->restarts |= resize_under_way(job);
     pass_try(&placing->pass, job, &verdict);
     expect_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
@@ -292,13 +294,22 @@ static void try_resize(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
     struct step *step = placing->step;
-    if (!resize_may_grow(job))
-        return;
-    bool room = pass_grow(&placing->pass, job, resize_least(job),
+    bool room = resize_is_safe(step, job, &placing->pass) &&
+                pass_grow(&placing->pass, job, resize_least(job),
                           place_topology_value(step->cluster, job), &placement);
-    resize_found_room(step, job,
-                      room && resize_is_safe(step, job, &placing->pass) ? placement.count : 0);
+    resize_found_room(step, job, room ? placement.count : 0);
+    placing->restarts |= resize_under_way(job);
     placement_fini(&placement);
+}
+
+/* Growth that is due goes before spares, growth that is not goes after them. */
+static void try_resize_all(struct placing *placing, bool due)
+{
+    struct step *step = placing->step;
+    for (struct job *job = cluster_first_flexible_job(step->cluster); job;
+         job = cluster_next_flexible_job(step->cluster, job))
+        if (resize_may_grow(job) && resize_is_due(job, step->now_ms) == due)
+            try_resize(placing, job);
 }
 
 static void try_spare(struct placing *placing, struct job *job)
@@ -343,12 +354,12 @@ void place_waiting(struct step *step)
     for (struct job *job = cluster_first_flexible_job(step->cluster); job;
          job = cluster_next_flexible_job(step->cluster, job))
         try_grow(placing, job);
-    for (struct job *job = cluster_first_flexible_job(step->cluster); job;
-         job = cluster_next_flexible_job(step->cluster, job))
-        try_resize(placing, job);
-    for (struct job *job = cluster_first_flexible_job(step->cluster); job && view->available > 0;
+    try_resize_all(placing, true);
+    for (struct job *job = cluster_first_flexible_job(step->cluster);
+         job && view->available > 0 && !placing->restarts;
          job = cluster_next_flexible_job(step->cluster, job))
         try_spare(placing, job);
+    try_resize_all(placing, false);
     tell_new(placing);
     pass_fini(&placing->pass);
     free(placing->placed);

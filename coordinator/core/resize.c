@@ -6,8 +6,11 @@
  * that comes and goes: there has been room for RESIZE_ROOM_MS, the gang has run for
  * RESIZE_SETTLE_MS, and each growth makes the next one wait for twice as long, unless none was due
  * for GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once. While it ends its nodes are free:
- * so not while a job waits that could use them.
+ * so not while a job waits that could use them. Until it is due other gangs may take the room for
+ * spares; while it ends no spare is added (place.c).
  */
+#include <string.h>
+
 #include "common/base/assert.h"
 #include "coordinator/core/internal.h"
 #include "coordinator/scheduler/filter.h"
@@ -48,6 +51,17 @@ int64_t resize_due(const struct job *job)
     if (due_ms < job->current.since_ms + RESIZE_SETTLE_MS)
         due_ms = job->current.since_ms + RESIZE_SETTLE_MS;
     return due_ms < job->grow_after_ms ? job->grow_after_ms : due_ms;
+}
+
+bool resize_is_due(const struct job *job, int64_t now_ms)
+{
+    return job->grow_now || (job->room_since_ms && now_ms >= resize_due(job));
+}
+
+bool resize_under_way(const struct job *job)
+{
+    return job->state == JOB_RESTARTING &&
+           strcmp(job->reason.kind, reason_name(REASON_GROWING)) == 0;
 }
 
 static bool could_run_there(const struct step *step, const struct job *job, const struct spec *spec)

@@ -180,3 +180,70 @@ Test(spares, a_plan_counts_on_them)
                      "b drained administrator\nj1 running all_joined\n");
     cr_expect_eq(story_job(&s, "j1")->current.world, 2);
 }
+
+/* A gang of `min` nodes, of the first of a and b, that starts again to grow; and one on x and y
+ * that keeps a spare; v and w are cordoned. */
+static void beside_one_that_grows(int min, int max)
+{
+    nodes(min);
+    story_submit(&s,
+                 &(struct story_spec){
+                     .name = "grows", .nodes_min = min, .nodes_max = max, .elastic = "restart"});
+    story_follow(&s);
+    for (const char *const *name = (const char *const[]){"x", "y", "v", "w", NULL}; *name; name++) {
+        story_node_up(&s, *name, 1);
+        story_node_set(&s, *name, NODE_CORDON);
+    }
+    submit("gang", 2, 2, 1);
+    story_node_set(&s, "x", NODE_UNCORDON);
+    story_node_set(&s, "y", NODE_UNCORDON);
+    story_wait(&s, RESIZE_SETTLE_MS);
+    cr_assert_eq(story_job(&s, "j1")->current.nodes, min, "%s", s.trace);
+    cr_assert_eq(story_job(&s, "j2")->current.nodes, 2, "%s", s.trace);
+    s.trace[0] = 0;
+}
+
+Test(spares, one_is_kept_though_another_gang_is_to_grow_later)
+{
+    beside_one_that_grows(1, 2);
+    story_node_set(&s, "v", NODE_UNCORDON);
+    cr_expect_str_eq(kept("j2"), "v");
+    story_wait(&s, 2 * RESIZE_SETTLE_MS);
+    story_expect(&s, "v ready reported\n");
+    cr_expect_str_eq(kept("j2"), "v", "it stays where it is");
+}
+
+/* What is free while it ends is for it, beyond what it needs, too. */
+Test(spares, none_is_kept_while_a_gang_starts_again_to_grow)
+{
+    beside_one_that_grows(2, 2);
+    story_scale(&s, "j1", 2, 4);
+    cr_assert_eq(s.error.code, 0, "%s", s.error.text);
+    s.trace[0] = 0;
+    story_node_set(&s, "v", NODE_UNCORDON);
+    story_node_set(&s, "w", NODE_UNCORDON);
+    cr_expect_str_empty(kept("j2"));
+    story_follow(&s);
+    story_expect(&s, "v ready reported\nj1 restarting growing\nw ready reported\n"
+                     "j1 starting placed\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 4);
+    cr_expect_str_empty(kept("j2"));
+    story_scale(&s, "j1", 2, 3);
+    story_follow(&s);
+    cr_expect_neq(kept("j2")[0], 0, "one is kept again where nothing grows");
+}
+
+Test(spares, a_gang_that_is_to_have_more_nodes_takes_its_spare_first)
+{
+    nodes(4);
+    submit("gang", 2, 2, 1);
+    cr_expect_str_eq(kept("j1"), "c");
+    story_node_set(&s, "d", NODE_CORDON);
+    s.trace[0] = 0;
+    story_scale(&s, "j1", 3, 3);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    story_follow(&s);
+    story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(story_job(&s, "j1")->current.nodes, 3);
+    cr_expect_str_empty(kept("j1"));
+}
