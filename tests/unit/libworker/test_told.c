@@ -8,9 +8,20 @@
 #include <unistd.h>
 
 #include "tests/lib/rounding.h"
+#include "tests/lib/tmpdir.h"
 #include "tests/unit/libworker/small.h"
 
 static struct wk_batch batch;
+
+/* A clock of which each look takes a third of a millisecond, for those who count by nanoseconds. */
+static int64_t fast_ns;
+
+int64_t __real_context_now_ns(void);
+int64_t __wrap_context_now_ns(void);
+int64_t __wrap_context_now_ns(void)
+{
+    return fast_ns ? (fast_ns += 333333) : __real_context_now_ns();
+}
 
 static const char *nothing(void *arg, const char *name)
 {
@@ -321,6 +332,41 @@ Test(told, which_rank_could_not_open)
     cr_expect(strstr(text, "rank 1: 127.0.0.1:1: rank 0 did not answer in 100 ms") == text, "%s",
               text);
     wk_close(ctx);
+}
+
+static void pass(struct small *s);
+
+/* Some steps begin and end within one millisecond; log_file has what is reported of each. */
+Test(told, how_many_tokens_a_second_fast_steps_make)
+{
+    struct tmpdir dir = tmpdir_make();
+    char setting[300], line[256];
+    struct small s;
+    int steps = 0;
+    double rate;
+    const char *path = tmpdir_path(&dir, "log.jsonl");
+    snprintf(setting, sizeof(setting), "log_file=%s", path);
+    fast_ns = 1;
+    small_open(&s, (const char *const[]){setting, "log_every=1", "total_steps=9", NULL});
+    cr_assert_eq(small_prepare(&s), 0, "%s", wk_last_error(s.ctx));
+    for (int step = 0; step < 9; step++) {
+        pass(&s);
+        cr_assert_eq(wk_step(s.optimizer), 0);
+    }
+    small_close(&s);
+    fast_ns = 0;
+    FILE *file = fopen(path, "r");
+    cr_assert(file);
+    while (fgets(line, sizeof(line), file)) {
+        const char *found = strstr(line, "\"tokens_per_second\",\"value\":");
+        if (!found || sscanf(strrchr(found, ':') + 1, "%lf", &rate) != 1)
+            continue;
+        steps++;
+        cr_expect_float_eq(rate, 2 * 8 / 333333e-9, 1, "%s", line);
+    }
+    fclose(file);
+    cr_expect_eq(steps, 9);
+    tmpdir_remove(&dir);
 }
 
 static void pass(struct small *s)
