@@ -236,6 +236,19 @@ Test(jobs, a_stall_outlives_the_coordinator_until_each_rank_was_heard)
     expect_stalls(1, 1);
 }
 
+/* Its patience counts from the last step, not from the coordinator's start. */
+Test(jobs, a_stall_becomes_a_hang_though_the_coordinator_starts_again)
+{
+    four_train();
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    expect_stalls(1, 0);
+    story_restart(&s, s.now_ms);
+    story_wait(&s, LEDGER_HANG_MIN_MS - 2000);
+    cr_expect(story_job(&s, "j1")->ledger.hangs);
+    expect_stalls(1, 0);
+}
+
 Test(jobs, figures_of_an_earlier_life_are_not_shown_as_those_of_now)
 {
     four_train();
