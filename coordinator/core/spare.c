@@ -115,7 +115,7 @@ void spare_use(struct step *step, struct job *job, const struct newcomer *newcom
         for (int n = 0; n < count && is_kept(worker); n++)
             if (strcmp(worker->node, newcomers[n].node) == 0 && worker->slot == newcomers[n].slot) {
                 if (worker->local_rank == 0)
-                    tell(step, job, worker->node, "takes the place of one that was lost");
+                    tell(step, job, worker->node, "becomes a member");
                 let_go(step, job, worker);
             }
     }

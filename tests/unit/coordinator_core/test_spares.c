@@ -245,5 +245,6 @@ Test(spares, a_gang_that_is_to_have_more_nodes_takes_its_spare_first)
     story_follow(&s);
     story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
     cr_expect_eq(story_job(&s, "j1")->current.nodes, 3);
+    cr_expect_str_eq(story_records(&s, "spare")->newest.reason.text, "node c becomes a member");
     cr_expect_str_empty(kept("j1"));
 }
