@@ -284,6 +284,40 @@ def test_a_coordinator_that_is_silent_is_not_live(browser, cluster):
     errors(browser)
 
 
+# The page's clock stands still, and its ticks are the test's: no slow machine makes it late.
+OWN_CLOCK = """
+    const now = Date.now(), each = window.setInterval, ask = window.fetch;
+    window.clock = { ahead_ms: 0, ticks: [], answers: 0 };
+    Date.now = () => now + clock.ahead_ms;
+    window.setInterval = (call, ms) => (ms === 1000 ? clock.ticks.push(call) : each(call, ms));
+    window.fetch = (...words) => ask(...words).finally(() => clock.answers++);"""
+TICK = "const before = clock.answers; clock.ahead_ms += arguments[0]; clock.ticks.forEach((tick) => tick()); return before"
+STALE_S = 5
+
+
+def test_a_page_says_live_for_no_longer_than_five_seconds_of_silence(browser, cluster):
+    """The coordinator is stopped for a while."""
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": OWN_CLOCK})
+    try:
+        sign_in(browser, cluster)
+        text_of(browser, "slots in use")
+        link = browser.find_element(By.ID, "link")
+        cluster.coordinator.send_signal(signal.SIGSTOP)
+        answers = -1
+        while answers != browser.execute_script("return clock.answers"):  # what was on its way has come
+            answers = browser.execute_script(TICK, 0)
+            wait(browser, lambda b: link.text)
+            for _ in range(STALE_S):
+                browser.execute_script(TICK, 1000)
+        assert link.text.endswith("no answer"), link.text
+        cluster.coordinator.send_signal(signal.SIGCONT)
+        wait(browser, lambda b: [b.execute_script(TICK, 1000), link.text.endswith("live")][1])
+    finally:
+        cluster.coordinator.send_signal(signal.SIGCONT)
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+    errors(browser)
+
+
 def test_a_restart_of_the_coordinator_signs_nobody_out(browser, cluster):
     """Last: it is killed."""
     sign_in(browser, cluster)
