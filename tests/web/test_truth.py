@@ -1,6 +1,7 @@
 """What the page says is so: counts, places, stalls, silence, refusals, sessions; and it holds long names and many ranks."""
 import json
 import os
+import re
 import signal
 import time
 
@@ -96,8 +97,13 @@ def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
     try:
         wait(browser, lambda b: int(cluster.job(job)["stalled_wall_ms"]) > 0)
         assert cluster.job(job)["state"] == "running" and cluster.job(job)["tokens_per_second"] is None
-        ps = cluster.muster("ps", check=True).stdout
-        assert "stalled" in next(line for line in ps.splitlines() if job in line)
+        for words in (["ps"], ["ps", "--state", "stalled"], ["top"]):
+            said = cluster.muster(*words, check=True).stdout
+            assert "stalled" in next(line for line in said.splitlines() if job in line), said
+        said = cluster.muster("show", job, check=True).stdout
+        assert re.search(r"^ *state +stalled: ", said, re.MULTILINE), said
+        metrics = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+        assert "\nmuster_jobs_stalled 1\n" in metrics
         sign_in(browser, cluster)
         text_of(browser, "Needs attention")
         assert "stalled" in find(browser, "section[aria-label='Needs attention']").text
