@@ -367,6 +367,13 @@ static int start_rest(struct program *program, const struct args *args, struct e
     return rc;
 }
 
+/* What this turn has yet to write is committed at its end. */
+static void leave(struct program *program)
+{
+    coordinator_stop(program->coordinator);
+    loop_stop(program->loop);
+}
+
 static void await_halt(void *arg)
 {
     struct program *program = arg;
@@ -374,7 +381,7 @@ static void await_halt(void *arg)
     int living = coordinator_living(program->coordinator);
     if (living == 0 || now_ms >= program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("living", living));
-        loop_stop(program->loop);
+        leave(program);
         return;
     }
     loop_timer_set(program->loop, &program->halt_timer, now_ms + HALT_LOOK_MS, await_halt, program);
@@ -389,7 +396,7 @@ static void on_signal(void *arg, int fd, uint32_t events)
         return;
     if (!program->stop_jobs || program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("signal", info.ssi_signo));
-        loop_stop(program->loop);
+        leave(program);
         return;
     }
     log_info(&program->log, "ending jobs before leaving",

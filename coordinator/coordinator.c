@@ -291,6 +291,11 @@ void coordinator_set_pin(struct coordinator *coordinator, const char *pin)
             log_warn(coordinator->driver.log, err.text, log_str("role", roles[i]));
 }
 
+void coordinator_stop(struct coordinator *coordinator)
+{
+    service_stop(coordinator->service);
+}
+
 void coordinator_halt(struct coordinator *coordinator)
 {
     struct service_host host = driver_host(&coordinator->driver);

@@ -50,6 +50,9 @@ void coordinator_free(struct coordinator *coordinator);
 void coordinator_halt(struct coordinator *coordinator);
 int coordinator_living(const struct coordinator *coordinator); /* workers that have not ended */
 
+/* The last turn before an orderly end: writes the counts of the audit trail. */
+void coordinator_stop(struct coordinator *coordinator);
+
 /* The pin that tokens are handed out with from now on, if it had one. The files of those in DATA
  * follow. */
 void coordinator_set_pin(struct coordinator *coordinator, const char *pin);

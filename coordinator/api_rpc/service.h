@@ -163,6 +163,9 @@ void service_forget_output(struct service *service, const char *id);
 int service_keep_jobs(struct service *service, const char *name, int fallback);
 int64_t service_spec_quota(struct service *service, const char *name);
 void service_turn_end(struct service *service);
+
+/* The last turn: what the audit trail has counted in this minute becomes entries. */
+void service_stop(struct service *service);
 void service_everything_changed(struct service *service); /* the cluster was loaded anew */
 /* What readers see may have changed, and nobody has been told yet. */
 void service_changed(struct service *service);

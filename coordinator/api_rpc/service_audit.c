@@ -28,6 +28,12 @@ static void minute_over(void *arg)
     audit_folds_flush(service->audit_folds, service_wall_ms(service), write_entry, service);
 }
 
+void service_stop(struct service *service)
+{
+    loop_timer_cancel(service->options.loop, &service->audit_minute);
+    minute_over(service);
+}
+
 static bool fold(struct service *service, const struct store_audit *entry)
 {
     bool folded = audit_fold(service->audit_folds, entry);
