@@ -1,7 +1,10 @@
 """A caller cannot starve the rest: the doors of the coordinator and of an agent."""
 import json
+import os
 import resource
+import select
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -260,17 +263,41 @@ def test_h3_who_tries_tokens_is_hung_up_on(cluster):
         assert set(codes) == {"UNAUTHENTICATED"} and len(codes) <= 8, codes
 
 
+def keep_connected(cluster, count, over):
+    """As many connections as the other end lets stay, without a break: each that ends is followed by another."""
+    peers = []
+    while not over.is_set():
+        gone = set(select.select([peer.socket for peer in peers], [], [], 0)[0])  # nothing is asked for: what can be read is its end
+        for peer in peers:
+            if peer.socket in gone:
+                peer.close()
+        peers = [peer for peer in peers if peer.socket not in gone]
+        try:
+            if len(peers) < count:
+                peers.append(Peer(cluster.rpc, timeout=5))
+            else:
+                over.wait(0.05)
+        except OSError:
+            pass
+    for peer in peers:
+        peer.close()
+
+
 def test_m5_descriptors_are_left_for_agents_rest_and_output(cluster, viewer):
     pid = cluster.coordinator.pid
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (256, 256))
-    peers = []
+    over, held = threading.Event(), []
+
+    def count():
+        while not over.wait(0.02):
+            held.append(len(os.listdir(f"/proc/{pid}/fd")))
+    attackers = [threading.Thread(target=keep_connected, args=(cluster, 50, over)) for _ in range(8)] + [threading.Thread(target=count)]
+    for attacker in attackers:
+        attacker.start()
     try:
-        for _ in range(400):
-            try:
-                peers.append(Peer(cluster.rpc, timeout=5))
-            except OSError:
-                pass
-        assert cluster.rest("GET", "/v1/jobs")[0] == 200
+        wait_for("most of the descriptors to be taken", 30, lambda: max(held, default=0) > 150)
+        for _ in range(20):
+            assert cluster.rest("GET", "/v1/jobs")[0] == 200
         with Peer(cluster.rpc) as peer:
             assert peer.call("Coordinator.WhoAmI", token=viewer)[0] == "OK"
         job = cluster.submit("--", "/bin/echo", "said")
@@ -281,5 +308,7 @@ def test_m5_descriptors_are_left_for_agents_rest_and_output(cluster, viewer):
         cluster.start_agent("node1")
         cluster.wait_nodes(1)
     finally:
-        for peer in peers:
-            peer.close()
+        over.set()
+        for attacker in attackers:
+            attacker.join()
+    assert max(held) < 240, "without a reserve each of the 256 is taken, and whoever comes waits for one to be given back"
