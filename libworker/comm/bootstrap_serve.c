@@ -12,7 +12,12 @@
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/endpoint.h"
 
-enum { CALLERS_MAX = COMM_WORLD_MAX + 32, NAMES_MAX = 8, CALLER_MS = 5000 };
+enum {
+    CALLERS_MAX = COMM_WORLD_MAX + 32,
+    NAMES_MAX = 8,
+    CALLER_MS = 5000,
+    CALLER_LEAST_MS = 100, /* to say who it is, where others wait for the place */
+};
 
 struct caller {
     int fd;
@@ -65,15 +70,35 @@ static int waiting_for(const struct office *office, char *ret_names, size_t byte
     return missing;
 }
 
+/* Who came first of those that have had time to say who they are, and have not; -1: there is none.
+ */
+static int find_idle(const struct office *office)
+{
+    int first = -1;
+    for (int i = 0; i < office->count; i++)
+        if (!entered(&office->callers[i]) &&
+            (first < 0 || office->callers[i].deadline_ms < office->callers[first].deadline_ms))
+            first = i;
+    int64_t came_ms = first < 0 ? 0 : office->callers[first].deadline_ms - CALLER_MS;
+    return first >= 0 && comm_now_us() / 1000 >= came_ms + CALLER_LEAST_MS ? first : -1;
+}
+
+static bool is_full(const struct office *office)
+{
+    return office->count == CALLERS_MAX && find_idle(office) < 0;
+}
+
 static void let_in(struct office *office, int listen_fd)
 {
-    while (office->count < CALLERS_MAX) {
-        struct caller *caller = &office->callers[office->count];
+    while (!is_full(office)) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             office->starved |= endpoint_starved(errno);
             return;
         }
+        if (office->count == CALLERS_MAX)
+            drop(office, find_idle(office));
+        struct caller *caller = &office->callers[office->count];
         *caller = (struct caller){.fd = fd, .deadline_ms = comm_now_us() / 1000 + CALLER_MS};
         bootstrap_greet(&caller->greeting, office->options);
         if (send(fd, &caller->greeting, sizeof(caller->greeting), MSG_NOSIGNAL | MSG_DONTWAIT) ==
@@ -147,7 +172,7 @@ static void wait_for_news(struct office *office, int listen_fd)
     for (int i = 0; i < office->count; i++)
         fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
     /* Who waits without a descriptor to be had would be news all the time. */
-    bool closed = office->starved || office->count == CALLERS_MAX;
+    bool closed = office->starved || is_full(office);
     fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
     (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
 }

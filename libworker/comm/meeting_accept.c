@@ -1,4 +1,5 @@
-/* Accepting: several strangers at once, none of whom may hold the others up. */
+/* Accepting: several strangers at once, none of whom may hold the others up. Where they are more
+ * than there are places, those that said nothing at once make room: a rank says hello at once. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,8 +12,9 @@
 #include "libworker/comm/meeting.h"
 
 enum {
-    STRANGERS_MAX = 64,
-    STRANGER_MS = 2000, /* to say hello */
+    STRANGERS_MAX = 128,
+    STRANGER_MS = 2000,      /* to say hello */
+    STRANGER_LEAST_MS = 100, /* of it where others wait for the place */
     LOOK_MS = 20,
     NAMES_MAX = 8,
 };
@@ -50,9 +52,33 @@ static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
     return n;
 }
 
+/* Who came first of those that have had their time; NULL while there is none. */
+static struct stranger *find_idle(struct door *door)
+{
+    struct stranger *first = &door->strangers[0];
+    for (int i = 1; i < door->count; i++)
+        if (door->strangers[i].deadline_ms < first->deadline_ms)
+            first = &door->strangers[i];
+    int64_t came_ms = first->deadline_ms - STRANGER_MS;
+    return comm_now_us() / 1000 >= came_ms + STRANGER_LEAST_MS ? first : NULL;
+}
+
+static bool is_full(struct door *door)
+{
+    return door->count == STRANGERS_MAX && !find_idle(door);
+}
+
+static void add(struct door *door, const struct stranger *stranger)
+{
+    struct stranger *idle = door->count == STRANGERS_MAX ? find_idle(door) : NULL;
+    if (idle)
+        close(idle->fd);
+    *(idle ? idle : &door->strangers[door->count++]) = *stranger;
+}
+
 static void let_in(struct door *door, int listen_fd, bool by_name)
 {
-    while (door->count < STRANGERS_MAX) {
+    while (!is_full(door)) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             door->starved |= endpoint_starved(errno);
@@ -66,7 +92,7 @@ static void let_in(struct door *door, int listen_fd, bool by_name)
         ok = ok && send(fd, &stranger.challenge, sizeof(stranger.challenge),
                         MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(stranger.challenge);
         if (ok)
-            door->strangers[door->count++] = stranger;
+            add(door, &stranger);
         else
             close(fd);
     }
@@ -134,7 +160,7 @@ static int wait_at(struct door *door, struct error *err)
 {
     const struct comm_listener *listener = door->meeting->listener;
     struct pollfd fds[STRANGERS_MAX + 2];
-    bool full = door->count == STRANGERS_MAX || door->starved;
+    bool full = is_full(door) || door->starved;
     for (int i = 0; i < door->count; i++)
         fds[i] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
     fds[door->count] = (struct pollfd){.fd = full ? -1 : listener->tcp_fd, .events = POLLIN};

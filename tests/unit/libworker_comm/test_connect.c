@@ -228,6 +228,34 @@ Test(connect, strangers_do_not_hold_it_up)
     side_fini(&b);
 }
 
+/* As many as wait at a port at most. If each kept its place as long as it may, the rank that comes
+ * after them would be served half a minute later. */
+Test(connect, more_silent_strangers_than_places_do_not_hold_it_up)
+{
+    enum { STRANGERS = 1000, PATIENCE_MS = 15000 };
+    struct rlimit files = {STRANGERS + 500, STRANGERS + 500};
+    struct side a, b;
+    static int fds[STRANGERS];
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        cr_skip_test("not that many descriptors");
+    side_init(&a, 0, 1, two_hosts);
+    side_init(&b, 1, 1, two_hosts);
+    b.options.connect_timeout_ms = PATIENCE_MS;
+    for (int i = 0; i < STRANGERS; i++)
+        fds[i] = stranger(endpoints[0], "x", (size_t)i % 2);
+    start(&a);
+    start(&b);
+    finish(&b);
+    if (b.rc != 0) /* a would wait for longer */
+        cr_assert_fail("%s", b.err.text);
+    finish(&a);
+    expect_sum(&a, &b);
+    for (int i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    side_fini(&a);
+    side_fini(&b);
+}
+
 /* A rank 1 that has the secret and ends behind its welcome. */
 static void welcomed_and_gone(const struct side *a)
 {
