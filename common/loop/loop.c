@@ -25,6 +25,7 @@ struct watcher {
 struct loop {
     struct clock clock;
     int64_t now_ms;
+    uint64_t turns;
     int64_t hear_until_ms; /* timers are late and wait until then; 0 = they are not */
     struct heap timers;    /* armed */
     struct heap due;       /* taken out of `timers` by the turn that is firing them */
@@ -123,6 +124,16 @@ int64_t loop_now_ms(const struct loop *loop)
     return loop->now_ms;
 }
 
+int64_t loop_clock_ms(const struct loop *loop)
+{
+    return loop->clock.now_ms(loop->clock.self);
+}
+
+uint64_t loop_turns(const struct loop *loop)
+{
+    return loop->turns;
+}
+
 void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg)
 {
     loop->turn_end = fn;
@@ -214,6 +225,7 @@ static size_t turn(struct loop *loop, int wait_ms)
         insist(count >= 0 || errno == EINTR);
     }
     loop->now_ms = loop->clock.now_ms(loop->clock.self);
+    loop->turns++;
     bool hears = hears_first(loop);
     size_t ran = loop->hear_until_ms ? mailbox_run(&loop->box) : 0;
     ran += hears ? 0 : fire_timers(loop);

@@ -55,6 +55,8 @@ void loop_free(struct loop *loop);
 
 /* Read once per turn; constant during a turn. */
 int64_t loop_now_ms(const struct loop *loop);
+int64_t loop_clock_ms(const struct loop *loop); /* of this moment: what a turn has taken so far */
+uint64_t loop_turns(const struct loop *loop);   /* how many have begun: a number of this one */
 
 /* Run turns until loop_stop. Real loops only. A loop_stop before loop_run ends it at once. */
 void loop_run(struct loop *loop);
