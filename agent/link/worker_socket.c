@@ -7,6 +7,7 @@
 #include "agent/link/guest.h"
 #include "agent/link/wire.h"
 #include "common/base/limits.h"
+#include "common/base/murmur3.h"
 #include "common/base/str.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
@@ -37,12 +38,14 @@ static int on_knock(void *arg, const struct rpc_knock *knock, void **ret_caller,
     struct worker_socket *socket = arg;
     struct worker_key key;
     struct guest *guest;
+    uint64_t whose[2];
     int rc = socket->events.identify(socket->events.arg, knock->token, &key, err);
     if (rc == E_UNAUTHENTICATED)
-        rpc_server_judge(socket->server, knock->peer, NET_STRANGER);
+        rpc_server_judge(socket->server, knock->peer, NET_STRANGER, 0);
     if (rc)
         return rc;
-    rpc_server_judge(socket->server, knock->peer, NET_CALLER);
+    murmur3(knock->token, strlen(knock->token), whose);
+    rpc_server_judge(socket->server, knock->peer, NET_CALLER, whose[0]);
     if (knock->payload_bytes > MAX_WORKER_CALL_BYTES)
         return limit_refuse(LIMIT_WORKER_CALL_BYTES, err);
     rc = guest_enter(&socket->guests, &key, &guest, err);

@@ -63,8 +63,10 @@ struct net {
     void **(*peer_note)(struct net_listener *listener, uint64_t peer);
     /* A call of this peer was good, or (NET_STRANGER) refused for its token: how much the peer may
      * hold, and how long it may stay, follows from it. After some refusals it is hung up on. From
-     * the first such word on (peer 0 is none) all peers are strangers at first. May be NULL. */
-    void (*judge)(struct net_listener *listener, uint64_t peer, enum net_standing standing);
+     * the first such word on (peer 0 is none) all peers are strangers at first. Peers that are the
+     * same one's (`whose`, 0 = nobody else's) share the time that one has. May be NULL. */
+    void (*judge)(struct net_listener *listener, uint64_t peer, enum net_standing standing,
+                  uint64_t whose);
     /* Refuse new requests; memory is kept for life (see docs: NNG 1.5.2 cannot close safely). */
     void (*close_listener)(struct net_listener *listener);
 

@@ -38,8 +38,11 @@ static void resume(void *arg)
     struct peer *p;
     list_init(&turn);
     list_splice_back(&turn, &l->resting);
-    while ((p = list_first(&turn, struct peer, resting)))
-        peer_go_on(p);
+    while ((p = list_first(&turn, struct peer, resting))) {
+        p->ready_ms = p->begun_ms = loop_now_ms(l->loop);
+        list_remove(&p->resting);
+        peer_ready(p);
+    }
 }
 
 void listener_resume_soon(struct sp_listener *l)
@@ -173,7 +176,7 @@ static bool is_stuck(const struct sp_listener *l, const struct peer *p, int64_t 
         return true;
     if (p->unsent.size > 0)
         return now_ms - p->since_ms > patience->answer_ms;
-    return p->received.size > 0 && list_empty(&p->resting) &&
+    return p->received.size > 0 && list_empty(&p->resting) && list_empty(&p->turn) &&
            now_ms - p->begun_ms > patience->message_ms;
 }
 
@@ -216,6 +219,25 @@ static int listen_at(struct sp_listener *l, const struct net_address *address, s
     return rc == 0 ? watch(l, err) : rc;
 }
 
+static void go_on(void *arg, struct list *turn)
+{
+    struct peer *p = list_entry(turn, struct peer, turn);
+    (void)arg;
+    p->begun_ms += loop_now_ms(p->listener->loop) - p->ready_ms; /* the waiting was not its doing */
+    peer_go_on(p);
+}
+
+static void begin_fair(struct sp_listener *l)
+{
+    static const int64_t turn_ms[NET_STANDINGS] = {
+        [NET_STRANGER] = NET_STRANGERS_TURN_MS,
+        [NET_CALLER] = NET_CALLERS_TURN_MS,
+        [NET_AGENT] = NET_AGENTS_TURN_MS,
+    };
+    for (int i = 0; i < NET_STANDINGS; i++)
+        fair_init(&l->fairs[i], l->loop, turn_ms[i], go_on, l);
+}
+
 int sp_listener_new(struct loop *loop, const struct net_address *address,
                     const struct net_service *service, struct sp_listener **ret, struct error *err)
 {
@@ -228,6 +250,7 @@ int sp_listener_new(struct loop *loop, const struct net_address *address,
     l->fd = -1;
     list_init(&l->peers);
     list_init(&l->resting);
+    begin_fair(l);
     int rc = listen_at(l, address, err);
     if (rc != 0) {
         sp_listener_free(l);
@@ -268,7 +291,8 @@ void sp_listener_peer_name(const struct sp_listener *l, uint64_t number,
     (void)str_copy(ret, NET_PEER_NAME_MAX, p ? p->name : "");
 }
 
-void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing standing)
+void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing standing,
+                       uint64_t whose)
 {
     struct peer *p = peer_of(l, number);
     l->judges = true;
@@ -276,6 +300,7 @@ void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing
         return;
     if (standing != NET_STRANGER) {
         p->refusals = 0;
+        p->whose = whose ? whose : number;
         standing_change(p, standing);
     } else if (++p->refusals >= MAX_STRANGER_REFUSALS) {
         p->doomed = true; /* once this one is answered */
@@ -309,6 +334,8 @@ void sp_listener_close(struct sp_listener *l)
     loop_timer_cancel(l->loop, &l->sweep);
     loop_timer_cancel(l->loop, &l->resume);
     loop_timer_cancel(l->loop, &l->accept);
+    for (int i = 0; i < NET_STANDINGS; i++)
+        fair_fini(&l->fairs[i]);
     if (l->fd < 0)
         return;
     loop_unwatch(l->loop, l->fd);

@@ -5,9 +5,12 @@
  *
  *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written
  *         │                      │ resting: not read from while max_in_flight requests are open, or
- *         │                      │ its own answers are not all written, or others have their turn
+ *         │                      │ its own answers are not all written
  *         └──(10 s)──► closed ◄──┴──(gone; no message; 60 s for a message that is not whole; 30 s
  *                                    without reading an answer)
+ *
+ * Messages are served in turns (loop/fair.h): agents, callers and strangers each have some time of
+ * every turn of the loop, shared between those whose the connections are, whatever their number.
  *
  * Loop thread only. Each connection is one descriptor watched edge-triggered; memory of one that
  * sends nothing is some hundred bytes.
@@ -23,6 +26,12 @@
 struct loop;
 struct net_address;
 struct sp_listener;
+
+enum { /* of each turn of the loop: the messages of each kind of peers */
+       NET_STRANGERS_TURN_MS = 5,
+       NET_CALLERS_TURN_MS = 10,
+       NET_AGENTS_TURN_MS = 25,
+};
 
 struct net_service { /* whom requests go to; as net.listen says */
     int max_in_flight;
@@ -45,7 +54,8 @@ void sp_listener_set_patience(struct sp_listener *listener, const struct net_pat
 const char *sp_listener_url(const struct sp_listener *listener); /* tls+tcp://, tcp://, ipc:// */
 void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,
                         size_t size);
-void sp_listener_judge(struct sp_listener *listener, uint64_t number, enum net_standing standing);
+void sp_listener_judge(struct sp_listener *listener, uint64_t number, enum net_standing standing,
+                       uint64_t whose);
 int64_t sp_listener_peer_uid(const struct sp_listener *listener, uint64_t number);
 void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
                            char ret[NET_PEER_NAME_MAX]);

@@ -73,9 +73,9 @@ static void **peer_note(struct net_listener *l, uint64_t peer)
     return sp_listener_peer_note(l->sp, peer);
 }
 
-static void judge(struct net_listener *l, uint64_t peer, enum net_standing standing)
+static void judge(struct net_listener *l, uint64_t peer, enum net_standing standing, uint64_t whose)
 {
-    sp_listener_judge(l->sp, peer, standing);
+    sp_listener_judge(l->sp, peer, standing, whose);
 }
 
 static int64_t peer_uid(struct net_listener *l, uint64_t peer)

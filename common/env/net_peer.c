@@ -35,6 +35,7 @@ void peer_hang_up(struct peer *p)
         free(request);
     }
     list_remove(&p->resting);
+    list_remove(&p->turn);
     loop_unwatch(p->listener->loop, p->fd);
     close(p->fd);
     p->fd = -1;
@@ -189,10 +190,19 @@ static void peer_rest(struct peer *p)
     list_push_back(&p->listener->resting, &p->resting);
 }
 
-/* Others have their turn; an agent speaks for many. */
 static bool had_its_turn(const struct peer *p)
 {
-    return p->taken >= PEER_MESSAGES_MAX && p->standing != NET_AGENT;
+    return p->taken >= PEER_MESSAGES_MAX ||
+           (p->taken > 0 && loop_clock_ms(p->listener->loop) >= p->slice_until_ms);
+}
+
+/* Agents, callers and strangers each have time of their own. */
+void peer_ready(struct peer *p)
+{
+    struct sp_listener *l = p->listener;
+    if (list_empty(&p->turn))
+        p->ready_ms = loop_now_ms(l->loop);
+    fair_ready(&l->fairs[l->judges ? p->standing : NET_CALLER], p->whose, &p->turn);
 }
 
 /* Who does not read its answers is not asked for more, and a full program takes no more. */
@@ -315,24 +325,24 @@ void peer_go_on(struct peer *p)
         return;
     }
     p->taken = 0;
-    if (!list_empty(&p->resting))
-        p->begun_ms = loop_now_ms(l->loop);
+    p->slice_until_ms = loop_clock_ms(l->loop) + PEER_SLICE_MS;
     list_remove(&p->resting);
     bool good = p->received.size == 0 || peer_take_received(p);
     if (good && p->tls && p->fd >= 0)
         good = peer_take_opened(p);
     for (int reads = 0; good && p->fd >= 0; reads++) {
         if (p->greeted && !may_take(p)) {
+            if (had_its_turn(p)) {
+                peer_ready(p);
+                return;
+            }
             if (p->ended)
                 break; /* whoever sent the rest waits for no answer */
             peer_rest(p);
-            if (had_its_turn(p))
-                listener_resume_soon(l);
             return;
         }
         if (reads == PEER_READS_MAX) {
-            peer_rest(p);
-            listener_resume_soon(l);
+            peer_ready(p);
             return;
         }
         ssize_t size = recv(p->fd, l->bytes, sizeof(l->bytes), 0);
@@ -356,7 +366,7 @@ static void peer_event(void *arg, int fd, uint32_t events)
         peer_flush(p);
     if (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR))
         p->ended = true;
-    peer_go_on(p);
+    peer_ready(p);
 }
 
 struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
@@ -374,6 +384,7 @@ struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
                        .since_ms = loop_now_ms(l->loop),
                        .accepted_ms = loop_now_ms(l->loop)};
     list_init(&p->resting);
+    list_init(&p->turn);
     list_init(&p->requests);
     list_push_back(&l->peers, &p->link);
     buf_init(&p->received,

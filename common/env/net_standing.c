@@ -1,10 +1,12 @@
 #include "common/env/net_standing.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "common/base/limits.h"
+#include "common/base/murmur3.h"
 #include "common/base/str.h"
 
 enum { PEERS_MAX = 65536 };
@@ -33,6 +35,9 @@ bool standing_enter(struct peer *p)
         }
         (void)str_copy(origin->name, sizeof(origin->name), p->name);
     }
+    uint64_t digest[2];
+    murmur3(p->name, strlen(p->name), digest);
+    p->whose = digest[0];
     p->origin = origin;
     origin->peers++;
     origin->strangers++;

@@ -310,10 +310,11 @@ void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg)
     server->gone_arg = arg;
 }
 
-void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing)
+void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing,
+                      uint64_t whose)
 {
     if (server->env->net.judge)
-        server->env->net.judge(server->listener, peer, standing);
+        server->env->net.judge(server->listener, peer, standing, whose);
 }
 
 void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
@@ -321,7 +322,7 @@ void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_l
 {
     server->on_knock = on_knock;
     server->on_leave = on_leave;
-    rpc_server_judge(server, 0, NET_STRANGER);
+    rpc_server_judge(server, 0, NET_STRANGER, 0);
     server->knock_arg = arg;
 }
 

@@ -67,8 +67,10 @@ typedef int (*rpc_admit_fn)(void *arg, const struct rpc_knock *knock, void **ret
 /* A call that was admitted is over: answered, expired, dropped, or its payload was malformed. */
 typedef void (*rpc_leave_fn)(void *arg, void *caller);
 
-/* Of the peer of a call that was admitted, or (NET_STRANGER) refused for its token. */
-void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing);
+/* Of the peer of a call that was admitted, or (NET_STRANGER) refused for its token; as net.judge
+ * says. */
+void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing,
+                      uint64_t whose);
 
 /* Without it every call is admitted. `on_leave` may be NULL. From then on peers are strangers to
  * the transport until rpc_server_judge says otherwise. */

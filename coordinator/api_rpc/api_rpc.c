@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/murmur3.h"
 #include "common/rpc/server.h"
 #include "coordinator/api_rpc/service_internal.h"
 
@@ -34,6 +35,19 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
         rpc_call_answer(call, answer);
 }
 
+/* Of a caller that is let in; an agent's time is its node's own. */
+static void judge(struct api_rpc *api, const struct rpc_knock *knock,
+                  const struct store_token *caller)
+{
+    uint64_t digest[2] = {0};
+    bool agent = access_role(caller->role) == ACCESS_AGENT;
+    if (!agent)
+        digest[0] = budget_whose(caller);
+    else if (knock->key && *knock->key)
+        murmur3(knock->key, strlen(knock->key), digest);
+    rpc_server_judge(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);
+}
+
 /* From the envelope alone: what a stranger sends is never unpacked. */
 static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, struct error *err)
 {
@@ -58,11 +72,9 @@ static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, st
     if (rc < 0)
         service_count_refusal(api->service);
     if (rc == E_UNAUTHENTICATED)
-        rpc_server_judge(api->server, knock->peer, NET_STRANGER);
+        rpc_server_judge(api->server, knock->peer, NET_STRANGER, 0);
     else if (rc == 0 && request.caller)
-        rpc_server_judge(api->server, knock->peer,
-                         access_role(request.caller->role) == ACCESS_AGENT ? NET_AGENT
-                                                                           : NET_CALLER);
+        judge(api, knock, request.caller);
     return rc;
 }
 

@@ -1,7 +1,9 @@
 #include "coordinator/api_rpc/budget.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/murmur3.h"
 #include "coordinator/api_rpc/access.h"
 
 enum { AGENTS, OTHERS };
@@ -122,6 +124,14 @@ static struct budget *caller_of(struct budgets *budgets, const struct budget_ask
     if (caller && caller->stays && ask->known)
         *ask->known = caller;
     return caller;
+}
+
+uint64_t budget_whose(const struct store_token *caller)
+{
+    uint64_t digest[2];
+    const char *name = access_role_bound(access_role(caller->role)) ? caller->tenant : caller->id;
+    murmur3(name, strlen(name), digest);
+    return digest[0] | 1;
 }
 
 static void forget_idle(struct budgets *budgets, struct budget *caller)

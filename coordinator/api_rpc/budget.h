@@ -70,6 +70,9 @@ struct budget_ready { /* embedded in a call: its place among its caller's ready 
 void budgets_init(struct budgets *budgets);
 void budgets_fini(struct budgets *budgets); /* every call was closed */
 
+/* Who shares the loop's time: a tenant, or one token of others. Never 0. */
+uint64_t budget_whose(const struct store_token *caller);
+
 /* May it open one more call? E_RESOURCE_EXHAUSTED naming the limit; counted. */
 int budget_check(struct budgets *budgets, const struct budget_ask *ask, struct error *err);
 

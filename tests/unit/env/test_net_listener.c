@@ -15,12 +15,13 @@
 #include <unistd.h>
 
 #include "common/env/net_listener.h"
+#include "common/env/net_listener_internal.h"
 #include "common/env/net_url.h"
 #include "common/env/net_sp.h"
 #include "common/env/tls_key.h"
 #include "common/loop/loop.h"
 
-enum { SEEN_MAX = 64 };
+enum { SEEN_MAX = 128 };
 
 static const uint8_t greeting[] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 
@@ -32,15 +33,21 @@ static struct {
     size_t sizes[SEEN_MAX];
     int seen, gone;
     bool echo, closes;
+    bool judges; /* "7 slow" is of owner 7; a slow one takes longer than one may at once */
     int port;
 } w;
 
 static void on_request(void *arg, uint64_t request, uint64_t peer, const void *bytes, size_t size)
 {
-    (void)arg, (void)peer;
+    (void)arg;
     w.requests[w.seen % SEEN_MAX] = request;
     w.sizes[w.seen % SEEN_MAX] = size;
     snprintf(w.texts[w.seen++ % SEEN_MAX], 16, "%.*s", (int)size, (const char *)bytes);
+    const char *text = bytes;
+    if (w.judges)
+        sp_listener_judge(w.listener, peer, NET_CALLER, (uint64_t)(text[0] - '0'));
+    if (w.judges && size > 2 && text[2] == 's')
+        usleep((PEER_SLICE_MS + 1) * 1000);
     if (w.echo)
         sp_listener_answer(w.listener, request, bytes, size);
     if (w.closes)
@@ -168,6 +175,66 @@ Test(net_listener, many_messages_come_at_once)
     await(w.seen == 40);
     for (int i = 0; i < 40; i++)
         cr_assert_eq((int)strtol(w.texts[i], NULL, 10), i);
+}
+
+static int where(const char *text)
+{
+    for (int i = 0; i < w.seen; i++)
+        if (strcmp(w.texts[i], text) == 0)
+            return i;
+    return -1;
+}
+
+Test(net_listener, others_have_their_turn_between_slow_messages)
+{
+    listen_at("tcp://127.0.0.1:0", SEEN_MAX);
+    w.judges = true;
+    int busy = dial(), other = dial();
+    say(busy, greeting, sizeof(greeting));
+    say(other, greeting, sizeof(greeting));
+    for (int i = 0; i < 30; i++)
+        ask(busy, "1 slow");
+    ask(other, "2 quick");
+    await(w.seen == 31);
+    cr_assert_lt(where("2 quick"), 10, "it was served after %d slow ones", where("2 quick"));
+}
+
+Test(net_listener, an_owner_of_many_connections_has_no_more_time_than_one_of_one)
+{
+    enum { MANY = 20 };
+    int many[MANY];
+    listen_at("tcp://127.0.0.1:0", SEEN_MAX);
+    w.judges = true;
+    int other = dial();
+    say(other, greeting, sizeof(greeting));
+    ask(other, "2 quick");
+    for (int i = 0; i < MANY; i++) {
+        many[i] = dial();
+        say(many[i], greeting, sizeof(greeting));
+        ask(many[i], "1 quick");
+    }
+    await(w.seen == 1 + MANY); /* from here on it is known whose they are */
+    for (int i = 0; i < MANY; i++) {
+        ask(many[i], "1 slow");
+        ask(many[i], "1 slow");
+    }
+    ask(other, "2 last");
+    await(w.seen == 1 + MANY + 2 * MANY + 1);
+    int before = where("2 last") - 1 - MANY;
+    cr_assert_lt(before, MANY / 2, "it was served after %d of the others", before);
+}
+
+Test(net_listener, what_came_before_an_end_is_served_in_several_turns_too)
+{
+    listen_at("tcp://127.0.0.1:0", SEEN_MAX);
+    w.judges = true;
+    int fd = dial();
+    say(fd, greeting, sizeof(greeting));
+    for (int i = 0; i < 12; i++)
+        ask(fd, "1 slow");
+    close(fd);
+    await(w.gone == 1);
+    cr_assert_eq(w.seen, 12);
 }
 
 Test(net_listener, who_speaks_something_else_is_hung_up_on)
