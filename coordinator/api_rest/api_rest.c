@@ -536,6 +536,12 @@ static void handle(void *arg, struct http_request *request)
     }
 }
 
+static uint64_t whose(void *arg, const struct http_request *request)
+{
+    struct api_rest *api = arg;
+    return visitor_whose(api->sessions, coordinator_service(api->coordinator), request);
+}
+
 int api_rest_new(const struct api_rest_options *options, struct env *env, struct loop *loop,
                  struct coordinator *coordinator, struct api_rest **ret, struct error *err)
 {
@@ -549,8 +555,10 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     api->hosts = options->hosts;
     list_init(&api->exchanges);
     list_init(&api->reads);
-    struct http_options http = {
-        .address = options->address, .tls = options->tls, .handler = handle, .arg = api};
+    struct http_options http = {.address = options->address, .tls = options->tls};
+    http.handler = handle;
+    http.whose = whose;
+    http.arg = api;
     int rc = sessions_new(env, options->data_dir, &api->sessions, err);
     if (rc == 0)
         rc = http_new(loop, &http, &api->http, err);

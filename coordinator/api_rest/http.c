@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/murmur3.h"
 #include "common/base/str.h"
 #include "coordinator/api_rest/http_address.h"
 #include "coordinator/api_rest/http_framing.h"
@@ -50,6 +51,7 @@ static struct http_request *request_new(struct http *http, struct MHD_Connection
     request->http = http;
     request->connection = connection;
     request->references = 1;
+    list_init(&request->turn);
     arena_init(&request->arena, REQUEST_ARENA_MAX_BYTES);
     buf_init(&request->body, HTTP_BODY_MAX_BYTES);
     buf_init(&request->stream, HTTP_STREAM_BACKLOG_MAX_BYTES);
@@ -96,11 +98,28 @@ static enum MHD_Result add_header(void *arg, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
+static void handle(void *arg, struct list *turn)
+{
+    struct http_request *request = list_entry(turn, struct http_request, turn);
+    (void)arg;
+    request->epoch = http_shared_epoch(&request->http->shared);
+    request->http->handler(request->http->arg, request);
+}
+
+static uint64_t whose(struct http_request *request)
+{
+    struct http *http = request->http;
+    uint64_t owner = http->whose ? http->whose(http->arg, request) : 0, digest[2];
+    if (owner)
+        return owner;
+    murmur3(request->peer, strlen(request->peer), digest);
+    return digest[0];
+}
+
 static void handle_on_loop(void *arg)
 {
     struct http_request *request = arg;
-    request->epoch = http_shared_epoch(&request->http->shared);
-    request->http->handler(request->http->arg, request);
+    fair_ready(&request->http->fair, whose(request), &request->turn);
 }
 
 static enum MHD_Result send_content(const struct http_request *request,
@@ -481,6 +500,8 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->loop = loop;
     http->handler = options->handler;
     http->arg = options->arg;
+    http->whose = options->whose;
+    fair_init(&http->fair, loop, HTTP_TURN_MS, handle, NULL);
     list_init(&http->requests);
     pthread_mutex_init(&http->mutex, NULL);
     guard_init(&http->guard);
@@ -514,6 +535,7 @@ void http_free(struct http *http)
         wake(request);
     pthread_mutex_unlock(&http->mutex);
     loop_timer_cancel(http->loop, &http->sweep);
+    fair_fini(&http->fair);
     MHD_stop_daemon(http->daemon);
     while (!list_empty(&http->requests)) { /* what the loop thread held */
         request = list_first(&http->requests, struct http_request, link);

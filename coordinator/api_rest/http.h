@@ -4,9 +4,12 @@
  * thread feeds.
  *
  *     HTTP thread: receive ─► loop_post ─┐          ┌─► send
- *     loop thread:                 http_handler ─► http_reply
+ *     loop thread:       (in turns) http_handler ─► http_reply
  *                                              └─► http_stream, http_stream_write..., _end
  *     HTTP thread: receive ─► answered before, and nothing has changed since ─► send
+ *
+ * The handler has HTTP_TURN_MS of each turn of the loop, shared between those whose requests they
+ * are (loop/fair.h).
  *
  * Who owns: a request is the handler's until it replied, or ended its stream. Everything below is
  * for the loop thread. Malformed requests never reach the handler.
@@ -32,6 +35,7 @@ enum {
     HTTP_IDLE_TIMEOUT_S = 30,
     HTTP_FIELDS_MAX = 64, /* query parameters, or headers, of a request; more are refused */
     HTTP_PATH_MAX = 1024,
+    HTTP_TURN_MS = 10,                       /* of each turn of the loop: handling requests */
     HTTP_STREAM_BACKLOG_MAX_BYTES = 4 << 20, /* unread by the client: then we hang up */
     HTTP_UNREAD_MAX_BYTES = 512 << 20,       /* of all whole answers that clients have yet to read;
                                                  beyond it requests are answered with 503 */
@@ -43,6 +47,8 @@ struct http_options {
     const char *address; /* "127.0.0.1:7480", "[::1]:0", "localhost:0" */
     http_handler handler;
     void *arg;
+    /* Whose time the request takes; 0: its address's. NULL: that of all. Loop thread. */
+    uint64_t (*whose)(void *arg, const struct http_request *request);
     const char *tls;         /* file of the key to show (tls_key.h); NULL: plain HTTP */
     size_t unread_max_bytes; /* 0 = HTTP_UNREAD_MAX_BYTES */
 };

@@ -9,6 +9,7 @@
 #include "common/base/arena.h"
 #include "common/base/buf.h"
 #include "common/base/list.h"
+#include "common/loop/fair.h"
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/http.h"
 #include "coordinator/api_rest/http_content.h"
@@ -18,6 +19,8 @@
 struct http {
     struct loop *loop;
     http_handler handler;
+    uint64_t (*whose)(void *arg, const struct http_request *request);
+    struct fair fair;
     void *arg;
     struct MHD_Daemon *daemon;
     char url[96];
@@ -57,7 +60,8 @@ struct http_request {
     struct buf stream;
     size_t stream_sent;
     /* Loop thread. */
-    uint64_t epoch; /* in which it was let in */
+    struct list turn; /* in http->fair, until it is handled */
+    uint64_t epoch;   /* in which it was let in */
     void (*on_gone)(void *arg);
     void *on_gone_arg;
 };

@@ -12,7 +12,10 @@
 #include "common/rpc/transcode.h"
 #include "proto/client.pb-c.h"
 
-enum { REQUEST_TREE_MAX_BYTES = 32 << 20 };
+enum {
+    REQUEST_TREE_MAX_BYTES = 32 << 20,
+    REQUEST_VALUES_MAX = 16384, /* a spec has room for a fifth of it; the loop reads the rest */
+};
 
 static int too_large(struct error *err)
 {
@@ -28,7 +31,10 @@ static int parse_body(const struct http_request *request, struct arena *arena, s
     if (http_body_too_large(request))
         return too_large(err);
     struct tree_input input = {
-        .text = text, .size = size, .limits = {.bytes = HTTP_BODY_MAX_BYTES}};
+        .text = text,
+        .size = size,
+        .limits = {.bytes = HTTP_BODY_MAX_BYTES, .nodes = REQUEST_VALUES_MAX},
+    };
     int rc = tree_parse_json(&input, arena, ret, err);
     if (rc < 0) {
         if (err->code == E_RESOURCE_EXHAUSTED) /* beyond our limits: the client's doing */

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "coordinator/api_rpc/budget.h"
+#include "coordinator/api_rpc/service.h"
 
 enum { HOST_MAX = 256 };
 
@@ -55,6 +57,18 @@ int visitor_token(struct sessions *sessions, const struct http_request *request,
         return err->code;
     *ret = token;
     return 0;
+}
+
+uint64_t visitor_whose(struct sessions *sessions, struct service *service,
+                       const struct http_request *request)
+{
+    const struct store_token *caller;
+    const char *token;
+    struct error err = {0};
+    if (visitor_token(sessions, request, &token, &err) < 0 ||
+        service_identify(service, token, &caller, &err) < 0)
+        return 0;
+    return budget_whose(caller);
 }
 
 int visitor_check_form(const struct http_request *request, struct error *err)

@@ -1,5 +1,5 @@
 /* Who a request comes from, and whether a browser was led here by another page. Pure but for the
- * table of sessions. Loop thread only.
+ * tables of sessions and tokens. Loop thread only.
  *
  * A session has two halves. The cookie is HttpOnly, but goes to every port of the host it was set
  * by (RFC 6265, 8.5): a tenant's own server on another port sees it. The other half is told in the
@@ -12,10 +12,13 @@
 #define API_REST_VISITOR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/error.h"
 #include "coordinator/api_rest/http.h"
 #include "coordinator/api_rest/session.h"
+
+struct service;
 
 extern const char visitor_cookie[]; /* "muster_session" */
 
@@ -29,6 +32,10 @@ bool visitor_session(const struct http_request *request, char ret[SESSION_ID_MAX
  * X-Muster-Request. */
 int visitor_token(struct sessions *sessions, const struct http_request *request, const char **ret,
                   struct error *err);
+
+/* Who shares the loop's time with this request (budget_whose); 0: it carries no good token. */
+uint64_t visitor_whose(struct sessions *sessions, struct service *service,
+                       const struct http_request *request);
 
 /* E_PERMISSION_DENIED without X-Muster-Request: 1; E_INVALID_ARGUMENT for a body that is not said
  * to be JSON. A form of a foreign page can do neither. For login and logout. */
