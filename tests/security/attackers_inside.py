@@ -225,7 +225,7 @@ FORK = "import os, time\nfor _ in range(300):\n  try:\n    if os.fork() == 0: ti
 FILL = "import os\nfor _ in range(20):\n  f = open('fill', 'wb')\n  for _ in range(64): f.write(os.urandom(1 << 20)); f.flush()\n  f.close(); os.unlink('fill')"
 DEAF = "import signal, time\nfor n in (1, 2, 3, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(600)"
 SHARED_MEMORY = "import mmap, time\nm = mmap.mmap(-1, 256 << 20)\nm[::4096] = b'x' * len(m[::4096])\ntime.sleep(5)"
-YIELD = "import os\nos.nice(10)\ntry: open('/proc/self/autogroup', 'w').write('10')\nexcept OSError: pass\n"  # as attack.py does
+YIELD = "import os\nos.nice(19)\ntry: open('/proc/self/autogroup', 'w').write('19')\nexcept OSError: pass\n"  # as attack.py does
 WORKERS = {"print": PRINT, "fork": FORK, "fill": FILL, "deaf": DEAF, "memory": SHARED_MEMORY, "exit": "import os; os._exit(3)",
            "kill": "import os, signal\nos.kill(-1, signal.SIGKILL)"}
 

@@ -1,5 +1,10 @@
 """What goes on beside an attack: a training of tenant red on two nodes, a prober of red's that asks for it all the time, a
-watch on the coordinator; and what must hold of them afterwards."""
+watch on the coordinator; and what must hold of them afterwards.
+
+In life only the local user has the coordinator's processors; viewers, members, agents and strangers come over a network from machines
+of their own, and workers run on nodes. Here all are on one machine. So those that come over a network are in a cgroup of their own, which
+has a tenth of the share of any other (processors.py); workers, whose cgroups are their agent's, and all of them where no cgroup can be made,
+run with nice 19. The local user has the same weight as everybody."""
 import http.client
 import itertools
 import json
@@ -13,6 +18,7 @@ from pathlib import Path
 
 from leavings import MARK
 from localcluster import HANG_SECONDS, ROOT, Cluster, wait_for
+from processors import OtherMachines
 from wire import Peer, cpu_seconds
 
 HERE = Path(__file__).resolve().parent
@@ -168,6 +174,7 @@ class Scene:
         self.seconds, self.folder, self.lane, self.seed = seconds, Path(folder), lane, seed
         self.cluster = Cluster(self.folder)
         self.attackers, self.worker_jobs, self.results = [], [], {}
+        self.elsewhere = OtherMachines(f"muster-attack{MARK}")
 
     def start(self):
         cluster = self.cluster
@@ -259,6 +266,7 @@ class Scene:
         told = {
             "seed": f"{self.seed} {role} {copy}", "go": str(self.folder / "go"), "rpc": self.cluster.rpc, "http": self.cluster.http, "muster": self.cluster.muster_path,
             "result": str(self.drop / f"{role}.{time.monotonic_ns()}"), "job": job, "victim": self.training, "mark": MARK, "folder": str(self.shared),
+            "yields": role == "worker" or role != "local" and not self.elsewhere.folder,
             "sources": [] if role == "local" else [f"127.2.{self.lane}.{n}" for n in range(1, 9)]}
         if role == "viewer":
             told["viewer"] = self.viewer
@@ -300,6 +308,8 @@ class Scene:
                 log = open(self.folder / f"{role}.log", "ab")
                 self.attackers.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True, **user))
                 log.close()
+                if role != "local":
+                    self.elsewhere.move(self.attackers[-1].pid)
         for role, result in waiting:
             wait_for(f"{role} to begin", HANG_SECONDS, Path(result + ".here").exists, 0.05)
         self.steps_before, self.cpu_before = len(self.steps()), cpu_seconds(self.cluster.coordinator.pid)
@@ -364,6 +374,7 @@ class Scene:
             if attacker.poll() is None:
                 attacker.kill()
             attacker.wait()
+        self.elsewhere.end()
         self.cluster.stop()
 
 
