@@ -85,6 +85,9 @@ static int check_owner(sqlite3 *db, int *ret_version, struct error *err)
         return rc;
     if (application != STORE_APPLICATION_ID && (application != 0 || tables != 0))
         return error_set(err, E_FAILED_PRECONDITION, "the file belongs to another application");
+    if (*ret_version < 0)
+        return error_set(err, E_DATA_LOSS, "the file has schema version %d, which there never was",
+                         *ret_version);
     int newest = store_sqlite_schema();
     if (*ret_version > newest) {
         error_set(err, E_FAILED_PRECONDITION,
