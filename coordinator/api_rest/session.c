@@ -26,12 +26,14 @@ struct session {
     char owner[OWNER_MAX]; /* id of the token, no secret */
     bool admin;
     int64_t until_wall_ms;
+    uint64_t number; /* in the order of their opening, in this life of the coordinator */
 };
 
 struct sessions {
     struct env *env;
-    char path[PATH_MAX];  /* "" = kept in memory only */
-    struct strmap all;    /* by hash of the id, in hex */
+    char path[PATH_MAX]; /* "" = kept in memory only */
+    struct strmap all;   /* by hash of the id, in hex */
+    uint64_t last_number;
     int64_t write_due_ms; /* the file is not as it should be; 0 = it is */
 };
 
@@ -189,14 +191,20 @@ static int count_of(const struct sessions *sessions, const char *owner)
     return count;
 }
 
+static bool ends_before(const struct session *a, const struct session *b)
+{
+    if (a->until_wall_ms != b->until_wall_ms)
+        return a->until_wall_ms < b->until_wall_ms;
+    return a->number < b->number;
+}
+
 /* Of this token, the one that ends soonest. */
 static void drop_one(struct sessions *sessions, const char *owner)
 {
     const struct map_entry *first = NULL;
     for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
         const struct session *session = e->value;
-        if (strcmp(session->owner, owner) == 0 &&
-            (!first || session->until_wall_ms < ((struct session *)first->value)->until_wall_ms))
+        if (strcmp(session->owner, owner) == 0 && (!first || ends_before(session, first->value)))
             first = e;
     }
     if (first)
@@ -248,6 +256,7 @@ int session_open(struct sessions *sessions, const struct session_owner *owner,
 {
     char id[SESSION_ID_MAX], name[SHA256_HEX_BYTES];
     struct session session = {.until_wall_ms = wall_ms(sessions) + SESSION_LIFE_MS,
+                              .number = ++sessions->last_number,
                               .admin = owner->admin};
     if (make_room(sessions, owner, err) < 0)
         return err->code;
