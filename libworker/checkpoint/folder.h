@@ -113,7 +113,8 @@ int checkpoint_read(struct checkpoint_reader *reader, struct checkpoint_range ra
 int checkpoint_verify(const char *path, struct error *err);
 
 /* Steps of the folders in `dir` that have a manifest, ascending; malloc'd, the caller frees. 0 of
- * them if `dir` is absent. */
+ * them if `dir` is absent. A folder that may not be searched is one of them: loading it says why
+ * it cannot be read. */
 int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err);
 
 /* "<dir>/step-00000200". WK_EINVAL if too long. */

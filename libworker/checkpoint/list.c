@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <worker/error.h>
@@ -57,11 +58,18 @@ int64_t checkpoint_step_of(const char *path)
     return step_of_name(slash ? slash + 1 : path);
 }
 
-static bool has_manifest(const char *dir, const char *name)
+enum found { ABSENT, PRESENT, UNKNOWN };
+
+/* UNKNOWN where the folder may not be searched or its disk fails: a checkpoint may be there. */
+static enum found manifest_of(const char *dir, const char *name)
 {
     char path[CHECKPOINT_PATH_MAX];
-    return !str_printf(path, sizeof(path), "%s/%s/manifest.json", dir, name) &&
-           access(path, F_OK) == 0;
+    struct stat st;
+    if (str_printf(path, sizeof(path), "%s/%s/manifest.json", dir, name))
+        return ABSENT;
+    if (stat(path, &st) == 0)
+        return PRESENT;
+    return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? ABSENT : UNKNOWN;
 }
 
 static int by_step(const void *a, const void *b)
@@ -72,10 +80,12 @@ static int by_step(const void *a, const void *b)
 
 static int add_step(int64_t **steps, int *count, int64_t step, struct error *err)
 {
+    if (*count >= CHECKPOINTS_MAX)
+        return error_set(err, WK_ENOMEM, "more than %d checkpoints", CHECKPOINTS_MAX);
     if ((*count & (*count - 1)) == 0) {
         size_t size = *count ? 2 * (size_t)*count : 1;
         int64_t *more = realloc(*steps, size * sizeof(*more));
-        if (!more || *count >= CHECKPOINTS_MAX)
+        if (!more)
             return error_set(err, WK_ENOMEM, "no memory for %d checkpoints", *count);
         *steps = more;
     }
@@ -83,7 +93,9 @@ static int add_step(int64_t **steps, int *count, int64_t step, struct error *err
     return 0;
 }
 
-int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err)
+/* `unknown`: with those that may be checkpoints. */
+static int list(const char *dir, bool unknown, int64_t **ret_steps, int *ret_count,
+                struct error *err)
 {
     int64_t *steps = NULL;
     int count = 0, rc = 0;
@@ -93,7 +105,8 @@ int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct
     const struct dirent *entry;
     while (folder && !rc && (entry = readdir(folder))) {
         int64_t step = step_of_name(entry->d_name);
-        if (step >= 0 && has_manifest(dir, entry->d_name))
+        enum found found = step >= 0 ? manifest_of(dir, entry->d_name) : ABSENT;
+        if (found == PRESENT || (found == UNKNOWN && unknown))
             rc = add_step(&steps, &count, step, err);
     }
     if (folder)
@@ -107,6 +120,11 @@ int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct
     *ret_steps = steps;
     *ret_count = count;
     return 0;
+}
+
+int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err)
+{
+    return list(dir, true, ret_steps, ret_count, err);
 }
 
 int checkpoint_remove(const char *path, struct error *err)
@@ -170,7 +188,7 @@ int checkpoint_prune(const char *dir, int64_t newest, int keep, struct error *er
     int count;
     if (keep <= 0)
         return 0;
-    int rc = checkpoint_list(dir, &steps, &count, err);
+    int rc = list(dir, false, &steps, &count, err);
     if (rc)
         return rc;
     while (count && steps[count - 1] > newest)

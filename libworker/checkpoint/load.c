@@ -50,7 +50,7 @@ static int open_manifest(struct load *load, const char *path, struct error *err)
         return error_set(err, WK_ENOTFOUND, "there is no folder");
     if (load->folder < 0)
         return file_unreadable(err, errno, "its folder");
-    if (faccessat(load->folder, "manifest.json", F_OK, 0))
+    if (faccessat(load->folder, "manifest.json", F_OK, AT_EACCESS) && errno == ENOENT)
         return refuse_folder(path, err);
     char *text;
     size_t size;

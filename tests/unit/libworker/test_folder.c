@@ -388,6 +388,46 @@ Test(folder, listing_and_pruning_see_only_whole_ones)
     tmpdir_remove(&dir);
 }
 
+/* Loading step 20 as a user who may not search its folder. */
+static void expect_listed_and_refused(struct tmpdir *dir, mode_t mode)
+{
+    struct error err = {0};
+    struct train_numbers back;
+    const char *folder = tmpdir_path(dir, "step-00000020");
+    int64_t *steps;
+    int count;
+    bool root = geteuid() == 0;
+    cr_assert_eq(chmod(folder, mode), 0);
+    cr_assert(!root || seteuid(65534) == 0);
+    cr_assert_eq(checkpoint_list(dir->path, &steps, &count, &err), 0);
+    cr_assert_eq(count, 2, "mode %o: %d are listed", (unsigned)mode, count);
+    cr_expect_eq(steps[1], 20);
+    free(steps);
+    cr_expect_eq(load(dir->path, 20, &back, &err), WK_EIO);
+    cr_expect(strstr(err.text, "Permission denied"), "mode %o: %s", (unsigned)mode, err.text);
+    cr_assert(!root || seteuid(0) == 0);
+}
+
+Test(folder, one_that_may_not_be_searched_is_listed_and_not_pruned)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct error err = {0};
+    cr_assert_eq(chmod(dir.path, 0777), 0);
+    cr_assert_eq(write_step(dir.path, 10, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(write_step(dir.path, 20, NULL, &err), 0, "%s", err.text);
+    cr_assert_eq(chmod(tmpdir_path(&dir, "step-00000010"), 0755), 0);
+    expect_listed_and_refused(&dir, 0);
+    expect_listed_and_refused(&dir, 0444);
+
+    bool root = geteuid() == 0;
+    cr_assert(!root || seteuid(65534) == 0);
+    cr_expect_eq(checkpoint_prune(dir.path, 30, 1, &err), 0, "%s", err.text);
+    cr_assert(!root || seteuid(0) == 0);
+    cr_assert_eq(chmod(tmpdir_path(&dir, "step-00000020"), 0755), 0);
+    cr_expect_eq(load(dir.path, 20, &(struct train_numbers){0}, &err), 0, "%s", err.text);
+    tmpdir_remove(&dir);
+}
+
 Test(folder, steps_are_read_from_names)
 {
     cr_assert_eq(checkpoint_step_of("/a/b/step-00000200"), 200);
