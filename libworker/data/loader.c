@@ -3,12 +3,31 @@
 #include "libworker/data/loader.h"
 #include "libworker/data/split.h"
 
+static int check(const struct wk_loader_options *o, struct error *err)
+{
+    if (!o)
+        return error_set(err, WK_EINVAL, "a loader's options are NULL");
+    if (!o->source)
+        return error_set(err, WK_EINVAL, "a loader needs a source, and it is NULL");
+    const struct {
+        const char *name;
+        int64_t value, min;
+    } bounds[] = {{"length", o->length, 1},
+                  {"batch", o->batch, 1},
+                  {"epochs", o->epochs, 0},
+                  {"batches", o->batches, 0}};
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        if (bounds[i].value < bounds[i].min)
+            return error_set(err, WK_EINVAL, "%s is %lld: it must be at least %lld", bounds[i].name,
+                             (long long)bounds[i].value, (long long)bounds[i].min);
+    return 0;
+}
+
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
 {
-    if (!options->source || options->length < 1 || options->batch < 1 || options->epochs < 0 ||
-        options->batches < 0)
-        return error_set(err, WK_EINVAL,
-                         "a loader needs a source, a length and a batch of at least 1");
+    int rc = check(options, err);
+    if (rc)
+        return rc;
     int64_t samples = (options->source->count - 1) / options->length;
     if (samples < 1)
         return error_set(err, WK_EINVAL, "%lld tokens hold no sample of %lld and its successor",

@@ -91,6 +91,8 @@ static int map_file(struct wk_source *source, const char *path, struct error *er
 int source_open(const char *path, enum wk_source_format format, struct wk_source **ret,
                 struct error *err)
 {
+    if (!path)
+        return error_set(err, WK_EINVAL, "data without a path");
     struct wk_source *source = calloc(1, sizeof(*source));
     if (!source)
         return error_set(err, WK_ENOMEM, "no memory for data %s", path);
@@ -110,6 +112,8 @@ int source_bytes(const void *data, size_t size, struct wk_source **ret, struct e
 {
     if (!size)
         return error_set(err, WK_EINVAL, "a text without a byte has no samples");
+    if (!data)
+        return error_set(err, WK_EINVAL, "the text of %zu bytes is NULL", size);
     struct wk_source *source = calloc(1, sizeof(*source));
     if (source)
         source->copy = malloc(size);

@@ -78,6 +78,8 @@ static void add_params(struct wk_model *model, const struct lm_shape *s)
 
 static int check(const struct wk_llama_config *c, struct error *err)
 {
+    if (!c)
+        return error_set(err, WK_EINVAL, "a model's config is NULL");
     const struct {
         const char *name;
         int64_t value, max;

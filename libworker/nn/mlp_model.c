@@ -301,6 +301,8 @@ static void add_params(struct wk_model *model, const struct wk_mlp_config *c)
 
 static int check(const struct wk_mlp_config *c, struct error *err)
 {
+    if (!c)
+        return error_set(err, WK_EINVAL, "a model's config is NULL");
     const struct {
         const char *name;
         int64_t value, max;

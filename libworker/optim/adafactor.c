@@ -93,7 +93,9 @@ static const struct optimizer_ops adafactor_ops = {
 
 static int check(const struct wk_adafactor_options *a, struct error *err)
 {
-    int rc = optimizer_rate_check(a->rate, a->weight_decay, err);
+    int rc = optimizer_options_check(a, err);
+    if (!rc)
+        rc = optimizer_rate_check(a->rate, a->weight_decay, err);
     if (rc)
         return rc;
     if (!(a->decay_power > 0) || !(a->decay_power <= 1))

@@ -76,7 +76,9 @@ static int new_of(const struct optimizer_ops *ops, const struct wk_adamw_options
                   struct wk_optimizer **ret_optimizer)
 {
     struct error err = {0};
-    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    int rc = optimizer_options_check(options, &err);
+    if (!rc)
+        rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
     if (!rc)
         rc = adam_moments_check(options, &err);
     if (rc)

@@ -26,7 +26,9 @@ static const struct optimizer_ops lion_ops = {
 int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer)
 {
     struct error err = {0};
-    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    int rc = optimizer_options_check(options, &err);
+    if (!rc)
+        rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
     if (!rc)
         rc = optimizer_beta_check("beta1", options->beta1, &err);
     if (!rc)

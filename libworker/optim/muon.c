@@ -158,7 +158,9 @@ static const struct optimizer_ops muon_ops = {
 int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer)
 {
     struct error err = {0};
-    int rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
+    int rc = optimizer_options_check(options, &err);
+    if (!rc)
+        rc = optimizer_rate_check(options->rate, options->weight_decay, &err);
     if (!rc)
         rc = optimizer_beta_check("momentum", options->momentum, &err);
     if (!rc && adam_moments_check(&options->others, &err))

@@ -47,6 +47,11 @@ const char *optimizer_state_name(const struct wk_optimizer *o, int i)
     return i >= 0 && i < o->ops->n_states ? o->ops->state_names[i] : NULL;
 }
 
+int optimizer_options_check(const void *options, struct error *err)
+{
+    return options ? 0 : error_set(err, WK_EINVAL, "an optimizer's options are NULL");
+}
+
 int optimizer_rate_check(double rate, double weight_decay, struct error *err)
 {
     if (!(rate > 0) || !isfinite(rate))

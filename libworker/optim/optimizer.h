@@ -163,6 +163,7 @@ bool optimizer_decays(const struct wk_optimizer *optimizer, const struct param *
 
 /* For implementations: 0 for numbers one can train with, else WK_EINVAL with the one that is not.
  */
+int optimizer_options_check(const void *options, struct error *err); /* NULL is refused */
 int optimizer_rate_check(double rate, double weight_decay, struct error *err);
 int optimizer_beta_check(const char *name, double beta, struct error *err);
 

@@ -148,6 +148,8 @@ static int check_simple(const struct wk_schedule_options *o, struct error *err)
 
 int schedule_check(const struct wk_schedule_options *o, struct error *err)
 {
+    if (!o)
+        return error_set(err, WK_EINVAL, "a schedule's options are NULL");
     if (o->kind != WK_SCHEDULE_PRODUCT && o->kind != WK_SCHEDULE_SEQUENCE)
         return check_simple(o, err);
     if (!o->parts)

@@ -30,7 +30,9 @@ static const struct optimizer_ops sgd_momentum_ops = {
 
 static int check(const struct wk_sgd_options *s, struct error *err)
 {
-    int rc = optimizer_rate_check(s->rate, s->weight_decay, err);
+    int rc = optimizer_options_check(s, err);
+    if (!rc)
+        rc = optimizer_rate_check(s->rate, s->weight_decay, err);
     if (!rc)
         rc = optimizer_beta_check("momentum", s->momentum, err);
     if (!rc && s->nesterov && !(s->momentum > 0))

@@ -81,10 +81,15 @@ static int new_optimizer(const char *kind, const struct wk_optimizer_options *op
 int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *options,
                      struct wk_optimizer **ret_optimizer)
 {
+    struct error err = {0};
     *ret_optimizer = NULL;
+    if (!ctx)
+        return tell(
+            ctx, error_set(&err, WK_EINVAL, "wk_optimizer_new in NULL instead of a context"), &err);
     if (ctx->error.code)
         return ctx->error.code;
-    struct error err = {0};
+    if (optimizer_options_check(options, &err))
+        return tell(ctx, err.code, &err);
     const char *kind = settings_text(&ctx->settings, SETTING_OPTIMIZER);
     int rc = new_optimizer(kind, options, ret_optimizer);
     if (rc)

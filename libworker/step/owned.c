@@ -145,14 +145,14 @@ static void *keep(struct wk_context *ctx, int rc, struct wk_object object)
 struct wk_loader *wk_loader_in(struct wk_context *ctx, const char *path,
                                const struct wk_loader_options *options)
 {
-    struct wk_loader_options found = *options;
+    struct wk_loader_options found = options ? *options : (struct wk_loader_options){0};
     struct wk_source *opened = NULL;
     struct wk_loader *loader = NULL;
-    if (!may_make(ctx) || (path && wk_source_open(ctx, path, options->format, &opened)))
+    if (!may_make(ctx) || (path && options && wk_source_open(ctx, path, found.format, &opened)))
         return NULL;
     if (opened)
         found.source = opened;
-    if (wk_loader_new(ctx, &found, &loader)) {
+    if (wk_loader_new(ctx, options ? &found : NULL, &loader)) {
         wk_source_free(opened);
         return NULL;
     }
@@ -204,11 +204,18 @@ static void describe(const struct wk_custom_options *options, struct wk_buffer *
 
 static int new_custom(const struct wk_custom_options *options, struct wk_model **ret)
 {
-    if (options->buffers || options->count < 1 || !options->sizes)
+    struct error err = {0};
+    if (!options)
+        (void)error_set(&err, WK_EINVAL, "a model's options are NULL");
+    else if (options->count > 0 && !options->buffers && !options->sizes)
+        (void)error_set(&err, WK_EINVAL, "a model of %d parameters needs its buffers or its sizes",
+                        options->count);
+    if (err.code)
+        return error_keep_of(WK_OBJECT_MODEL, &err);
+    if (options->buffers || options->count < 1)
         return wk_custom_new(options->buffers, options->count, ret);
     struct wk_buffer *buffers = calloc((size_t)options->count, sizeof(*buffers));
     char(*numbers)[NUMBER_TEXT_MAX] = calloc((size_t)options->count, sizeof(*numbers));
-    struct error err = {0};
     int rc;
     if (buffers && numbers) {
         describe(options, buffers, numbers);

@@ -161,6 +161,12 @@ int wk_prepare(struct wk_context *ctx, const struct wk_object *objects, int n_ob
     }
     if (ctx->error.code)
         return ctx->error.code;
+    if (n_objects < 0)
+        (void)error_set(&err, WK_EINVAL, "prepare: n_objects is %d", n_objects);
+    else if (n_objects && !objects)
+        (void)error_set(&err, WK_EINVAL, "prepare: the list of %d objects is NULL", n_objects);
+    if (err.code)
+        return context_misuse(ctx, &err);
     if (n_objects == 0) {
         objects = ctx->owned;
         n_objects = ctx->n_owned;

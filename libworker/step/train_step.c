@@ -565,6 +565,10 @@ int wk_reduce_value(struct wk_context *ctx, double *value, enum wk_op op)
 
 double wk_batch_mean(struct wk_context *ctx, const struct wk_batch *batch, double mean)
 {
+    if (!batch) {
+        (void)fail(ctx, WK_EINVAL, "wk_batch_mean was given no batch");
+        return mean;
+    }
     double sum = batch->samples ? mean * (double)batch->samples : 0;
     if (idle(ctx) || ctx->cut_short || !batch->global_samples || wk_reduce_value(ctx, &sum, WK_SUM))
         return mean;

@@ -60,8 +60,8 @@ WK_API struct wk_model *wk_mlp_in(struct wk_context *ctx, const struct wk_mlp_co
 
 /* wk_custom_new, wk_bind_parameters and wk_mean_of_share in one. What parameters there are is said
  * by `buffers`, or for a program that keeps arrays of pointers and sizes by those: parameter i has
- * sizes[i] elements, one dimension, its initial values at data[i], takes no part in weight decay
- * and is named names[i], without names i ("0", "1", …). */
+ * sizes[i] elements, one dimension, its initial values at data[i] (NULL: zeros), takes no part in
+ * weight decay and is named names[i], without names i ("0", "1", …). */
 struct wk_custom_options {
     int count;                       /* parameters */
     const struct wk_buffer *buffers; /* [count], or NULL: as `sizes` says */

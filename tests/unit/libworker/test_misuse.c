@@ -469,6 +469,29 @@ Test(misuse, a_constructor_without_a_context_leaves_its_reason)
     wk_optimizer_free(optimizer);
 }
 
+Test(misuse, what_is_null_where_something_is_read_is_refused)
+{
+    struct wk_source *source = NULL;
+    struct wk_optimizer *optimizer = NULL;
+    struct small s;
+    cr_expect_eq(wk_source_open(NULL, NULL, WK_SOURCE_TEXT, &source), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "data without a path");
+    cr_expect_eq(wk_source_bytes(NULL, NULL, 16, &source), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "the text of 16 bytes is NULL");
+    cr_expect_eq(wk_optimizer_new(NULL, &(struct wk_optimizer_options){.rate = 1}, &optimizer),
+                 WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(NULL), "wk_optimizer_new in NULL instead of a context");
+    small_open(&s, NULL);
+    cr_expect_eq(wk_prepare(s.ctx, NULL, 3), WK_EINVAL);
+    cr_expect_str_eq(wk_last_error(s.ctx), "prepare: the list of 3 objects is NULL");
+    small_close(&s);
+    small_open(&s, NULL);
+    cr_assert_eq(small_prepare(&s), 0);
+    cr_expect_float_eq(wk_batch_mean(s.ctx, NULL, 2), 2, 0);
+    cr_expect_str_eq(wk_last_error(s.ctx), "wk_batch_mean was given no batch");
+    small_close(&s);
+}
+
 /* It is no reason to end a training, but must not pass without a word. */
 Test(misuse, a_metric_of_no_name_is_left_out)
 {

@@ -95,6 +95,85 @@ Test(owned, a_reason_is_the_contexts_error_and_stays_the_first)
     cr_expect_eq(wk_finish(NULL), 1);
 }
 
+#define WITHOUT(name, call)                                                                        \
+    static const void *without_##name(struct wk_context *ctx)                                      \
+    {                                                                                              \
+        return call;                                                                               \
+    }
+WITHOUT(gpt, wk_gpt_in(ctx, NULL))
+WITHOUT(llama, wk_llama_in(ctx, NULL))
+WITHOUT(mlp, wk_mlp_in(ctx, NULL))
+WITHOUT(custom, wk_custom_in(ctx, NULL))
+WITHOUT(loader, wk_loader_in(ctx, NULL, NULL))
+WITHOUT(file, wk_loader_in(ctx, "text", NULL))
+WITHOUT(adam, wk_adam_in(ctx, NULL))
+WITHOUT(adamw, wk_adamw_in(ctx, NULL))
+WITHOUT(sgd, wk_sgd_in(ctx, NULL))
+WITHOUT(lion, wk_lion_in(ctx, NULL))
+WITHOUT(adafactor, wk_adafactor_in(ctx, NULL))
+WITHOUT(muon, wk_muon_in(ctx, NULL))
+WITHOUT(optimizer, wk_optimizer_in(ctx, NULL))
+WITHOUT(schedule, wk_scheduler_in(ctx, wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 1}), NULL))
+
+Test(owned, options_that_are_null_are_refused)
+{
+    static const struct {
+        const void *(*make)(struct wk_context *ctx);
+        const char *words;
+    } rows[] = {
+        {without_gpt, "a model's config is NULL"},
+        {without_llama, "a model's config is NULL"},
+        {without_mlp, "a model's config is NULL"},
+        {without_custom, "a model's options are NULL"},
+        {without_loader, "a loader's options are NULL"},
+        {without_file, "a loader's options are NULL"},
+        {without_adam, "an optimizer's options are NULL"},
+        {without_adamw, "an optimizer's options are NULL"},
+        {without_sgd, "an optimizer's options are NULL"},
+        {without_lion, "an optimizer's options are NULL"},
+        {without_adafactor, "an optimizer's options are NULL"},
+        {without_muon, "an optimizer's options are NULL"},
+        {without_optimizer, "an optimizer's options are NULL"},
+        {without_schedule, "a schedule's options are NULL"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct wk_context *ctx = opened();
+        cr_expect_null(rows[i].make(ctx), "row %zu", i);
+        cr_expect_eq(wk_status(ctx), WK_EINVAL, "row %zu", i);
+        cr_expect_str_eq(wk_last_error(ctx), rows[i].words, "row %zu", i);
+        cr_expect_null(rows[i].make(NULL), "row %zu", i);
+        cr_expect_eq(wk_close(ctx), WK_EXIT_CONFIG);
+    }
+}
+
+Test(owned, a_reason_names_the_option_that_is_missing)
+{
+    static const struct {
+        struct wk_loader_options options;
+        const char *words;
+    } rows[] = {
+        {{.batch = 2}, "length is 0: it must be at least 1"},
+        {{.length = 4}, "batch is 0: it must be at least 1"},
+        {{.length = 4, .batch = 2, .epochs = -1}, "epochs is -1: it must be at least 0"},
+        {{.length = 4, .batch = 2, .batches = -1}, "batches is -1: it must be at least 0"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct wk_context *ctx = opened();
+        struct wk_loader_options options = rows[i].options;
+        struct wk_source *source = NULL;
+        cr_assert_eq(wk_source_bytes(ctx, "in the beginning", 16, &source), 0);
+        options.source = source;
+        cr_expect_null(wk_loader_in(ctx, NULL, &options));
+        cr_expect_str_eq(wk_last_error(ctx), rows[i].words);
+        (void)wk_close(ctx);
+        wk_source_free(source);
+    }
+    struct wk_context *ctx = opened();
+    cr_expect_null(wk_custom_in(ctx, &(struct wk_custom_options){.count = 2}));
+    cr_expect_str_eq(wk_last_error(ctx), "a model of 2 parameters needs its buffers or its sizes");
+    (void)wk_close(ctx);
+}
+
 Test(owned, a_file_that_is_not_there_is_named)
 {
     struct wk_context *ctx = opened();
