@@ -274,7 +274,8 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (!*path)
             return error_set(err, WK_ENOTFOUND,
                              "no checkpoint to go back to: a part of the state is gone with its "
-                             "rank, and none has been committed");
+                             "rank, and none has been committed; checkpoint.dir and "
+                             "checkpoint.every make them, mesh.dp_replicate keeps replicas");
         if (failed.code)
             context_notice(ctx, "%s; taking the one before it, step %lld", failed.text,
                            (long long)checkpoint_step_of(path));

@@ -147,6 +147,7 @@ static void without_a_checkpoint_a_lost_shard_is_an_error_that_says_so(void)
     for (int i = 0; i < 3; i += 2) {
         CHECK(scene.toys[i].status == WK_ENOTFOUND && scene.toys[i].exit_code == 1);
         CHECK(strstr(scene.toys[i].error, "no checkpoint to go back to"));
+        CHECK(strstr(scene.toys[i].error, "mesh.dp_replicate keeps replicas"));
     }
     close_scene(&scene);
 }
