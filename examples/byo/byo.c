@@ -153,7 +153,6 @@ int main(int argc, char **argv)
     struct wk_loader *held_out = wk_loader_in(ctx, held_out_path, &look);
     wk_custom_in(ctx, &own);
     struct wk_optimizer *sgd = wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = RATE});
-    wk_prepare(ctx, NULL, 0);
 
     for (struct wk_batch batch; wk_next(train, &batch);) {
         int step = (int)wk_steps(ctx);

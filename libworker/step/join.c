@@ -15,10 +15,28 @@ static bool add_up(struct wk_context *ctx, double weight, double *ret_total)
     return !rc;
 }
 
+/* Prepared, if need be with what the context owns. */
+static bool ready(struct wk_context *ctx)
+{
+    struct error err = {0};
+    if (!ctx) {
+        (void)error_set(&err, WK_EINVAL, "wk_join in NULL instead of a context");
+        (void)error_keep(&err);
+        return false;
+    }
+    if (!ctx->n_units && ctx->n_owned)
+        (void)wk_prepare(ctx, NULL, 0);
+    if (ctx->n_units)
+        return true;
+    (void)error_set(&err, WK_ESTATE, "wk_join before wk_prepare");
+    (void)context_misuse(ctx, &err);
+    return false;
+}
+
 bool wk_join(struct wk_context *ctx, double weight)
 {
     double total;
-    if (!ctx->n_units)
+    if (!ready(ctx))
         return false;
     if (!(weight >= 0) || !isfinite(weight)) {
         struct error err = {0};

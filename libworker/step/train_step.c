@@ -79,9 +79,20 @@ static bool end_of(struct wk_loader *loader)
     return false;
 }
 
+/* Where wk_prepare was not called the context that owns the loader prepares what it owns. */
+static struct wk_context *prepared_of(struct wk_loader *loader)
+{
+    if (!loader->owner && loader->owned_by) {
+        struct wk_context *maker = loader->maker;
+        if (maker == loader->owned_by && !maker->n_units)
+            (void)wk_prepare(maker, NULL, 0);
+    }
+    return loader->owner;
+}
+
 bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
 {
-    struct wk_context *ctx = loader ? loader->owner : NULL;
+    struct wk_context *ctx = loader ? prepared_of(loader) : NULL;
     if (!ctx) {
         refuse_loader(loader);
         return false;

@@ -4,7 +4,6 @@
  *     struct wk_loader *loader = wk_loader_in(ctx, "text.txt", &deal);
  *     struct wk_model *model = wk_gpt_in(ctx, &config);
  *     struct wk_optimizer *adamw = wk_adamw_in(ctx, &options);
- *     wk_prepare(ctx, NULL, 0);
  *     while (wk_next(loader, &batch))
  *         …
  *     return wk_finish(ctx);
@@ -12,6 +11,8 @@
  * Each constructor does what the one of its name does (wk_gpt_new, …) and gives the object itself.
  * It gives NULL where that fails: then the reason is the context's error, so what follows does
  * nothing, and a program needs no check. In a context that has an error, or NULL, it makes nothing.
+ * A program that does not call wk_prepare leaves it to its first wk_next or wk_join, which prepares
+ * what the context owns.
  * What a context owns goes with wk_close and no sooner: wk_model_free and its like do nothing to it
  * before, and the program neither uses nor frees it after.
  *

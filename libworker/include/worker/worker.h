@@ -168,7 +168,8 @@ inline wk_object wk_object_of(wk_scheduler *scheduler)
  * state, every rank the same start (a checkpoint's, or rank 0's). With several models each
  * optimizer has said which it is over (wk_optimizer_over): the order of arguments is no sign of it.
  * One that has none is only read, as a teacher is, under strategy ddp. Preparing the same objects
- * again changes nothing. With n_objects 0 it prepares what the context owns (worker/owned.h).
+ * again changes nothing. With n_objects 0 it prepares what the context owns (worker/owned.h), which
+ * the first wk_next of a loader that the context owns, or wk_join, does where nothing is prepared.
  *
  * A step: it begins with a batch and is over when every optimizer has stepped in it, or when the
  * next batch is asked for of a loader that has given its own in it, all gradients taken: asking
@@ -204,15 +205,15 @@ template <typename... Objects> inline int wk_prepare_all(wk_context *ctx, const 
 #endif
 
 /* This rank's share of the next global batch. false at the end (of the epochs, of total_steps),
- * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given is
- * WK_ESTATE, the error of the context that it was made in; where that is none or closed,
- * wk_last_error(NULL) has the sentence. Of a training loader it is where everything that happens
- * between steps happens: checkpoints, stop requests, new generations. Of an evaluation loader all
- * ranks call it alike, and under zero1, zero2 and fsdp in step with each other: a stop or a new
- * generation ends it for all before the same batch. Of several training loaders the one asked first
- * begins the step, the others take part in it; a loop asks them in the same order in every step. In
- * a broken generation all but that one give a batch that comes to nothing, so that the step begins
- * again where it did. */
+ * when asked to stop, after an error and for NULL. A loader that wk_prepare was not given, nor
+ * prepared so, is WK_ESTATE, the error of the context that it was made in; where that is none or
+ * closed, wk_last_error(NULL) has the sentence. Of a training loader it is where everything that
+ * happens between steps happens: checkpoints, stop requests, new generations. Of an evaluation
+ * loader all ranks call it alike, and under zero1, zero2 and fsdp in step with each other: a stop
+ * or a new generation ends it for all before the same batch. Of several training loaders the one
+ * asked first begins the step, the others take part in it; a loop asks them in the same order in
+ * every step. In a broken generation all but that one give a batch that comes to nothing, so that
+ * the step begins again where it did. */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
 /* Halve the loader's batch until every rank's memory holds its share of it. All ranks call it

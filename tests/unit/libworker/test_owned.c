@@ -17,13 +17,18 @@ static const char *nothing(void *arg, const char *name)
     return NULL;
 }
 
-static struct wk_context *opened(void)
+static struct wk_context *opened_with(const struct wk_options *options)
 {
     static const struct environment empty = {.get = nothing};
     const struct context_seams seams = {.environment = &empty, .quiet = true};
     struct wk_context *ctx;
-    cr_assert_eq(context_open(NULL, &seams, &ctx), 0);
+    cr_assert_eq(context_open(options, &seams, &ctx), 0);
     return ctx;
+}
+
+static struct wk_context *opened(void)
+{
+    return opened_with(NULL);
 }
 
 Test(owned, every_kind_is_made_prepared_and_freed)
@@ -93,6 +98,74 @@ Test(owned, a_reason_is_the_contexts_error_and_stays_the_first)
     cr_expect_null(wk_gpt_in(NULL, &shape));
     cr_expect_eq(wk_prepare(NULL, NULL, 0), WK_EINVAL);
     cr_expect_eq(wk_finish(NULL), 1);
+}
+
+static const struct wk_loader_options short_deal = {.length = 4, .batch = 2, .batches = 2};
+
+/* A context with a model, an optimizer and a loader of its own over `source`. */
+static struct wk_context *filled(struct wk_source **ret_source, struct wk_loader **ret_loader)
+{
+    struct wk_context *ctx = opened();
+    struct wk_loader_options deal = short_deal;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text) - 1, ret_source), 0);
+    deal.source = *ret_source;
+    *ret_loader = wk_loader_in(ctx, NULL, &deal);
+    cr_assert(wk_gpt_in(ctx, &shape));
+    cr_assert(wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.1}));
+    return ctx;
+}
+
+Test(owned, what_a_context_owns_is_prepared_by_the_first_wk_next)
+{
+    struct wk_source *source = NULL;
+    struct wk_loader *loader = NULL;
+    struct wk_batch batch;
+    struct wk_context *ctx = filled(&source, &loader);
+    struct wk_model *model = ctx->owned[1].object;
+    struct wk_optimizer *sgd = ctx->owned[2].object;
+    for (int i = 0; i < 2; i++) {
+        cr_assert(wk_next(loader, &batch), "%s", wk_last_error(ctx));
+        cr_expect_eq(wk_forward(model, &batch, NULL), 0);
+        cr_expect_eq(wk_backward(model), 0);
+        cr_expect_eq(wk_step(sgd), 0, "%s", wk_last_error(ctx));
+    }
+    cr_expect_not(wk_next(loader, &batch));
+    cr_expect_eq(wk_steps(ctx), 2);
+    struct wk_loader *late = wk_loader_in(ctx, NULL, &(struct wk_loader_options){source, 4, 2});
+    cr_expect_not(wk_next(late, &batch));
+    cr_expect_str_eq(wk_last_error(ctx), "wk_next of a loader that wk_prepare was not given");
+    wk_close(ctx);
+    wk_source_free(source);
+}
+
+Test(owned, what_a_context_owns_is_prepared_by_the_first_wk_join)
+{
+    struct wk_source *source = NULL;
+    struct wk_loader *loader = NULL;
+    struct wk_context *ctx = filled(&source, &loader);
+    cr_expect(wk_join(ctx, 1), "%s", wk_last_error(ctx));
+    wk_close(ctx);
+    wk_source_free(source);
+}
+
+Test(owned, what_cannot_be_prepared_ends_the_loop_with_the_reason)
+{
+    struct wk_source *source = NULL;
+    struct wk_batch batch;
+    struct wk_context *ctx = opened();
+    struct wk_loader_options deal = short_deal;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text) - 1, &source), 0);
+    deal.source = source;
+    cr_expect_not(wk_next(wk_loader_in(ctx, NULL, &deal), &batch));
+    cr_expect_str_eq(wk_last_error(ctx), "prepare: there is no model to train");
+    cr_expect_eq(wk_close(ctx), WK_EXIT_CONFIG);
+    wk_source_free(source);
+    ctx = opened();
+    cr_expect_not(wk_join(ctx, 1));
+    cr_expect_str_eq(wk_last_error(ctx), "wk_join before wk_prepare");
+    wk_close(ctx);
+    cr_expect_not(wk_join(NULL, 1));
+    cr_expect_str_eq(wk_last_error(NULL), "wk_join in NULL instead of a context");
 }
 
 #define WITHOUT(name, call)                                                                        \
