@@ -303,6 +303,19 @@ static void forget_loaders(struct wk_context *ctx)
     }
 }
 
+/* A loop that forgot the passes, or wk_step, ends as one that has trained does. */
+static void remark_untrained(struct wk_context *ctx)
+{
+    if (ctx->error.code || ctx->rank != 0 || wk_steps(ctx))
+        return;
+    for (int i = 0; i < ctx->n_loaders; i++)
+        if (!ctx->loaders[i]->options.evaluation && ctx->loaders[i]->cursor > 0) {
+            context_notice(ctx, "the training ends without a step, though batches were dealt: the "
+                                "loop has no wk_step (or wk_update)");
+            return;
+        }
+}
+
 int wk_close(struct wk_context *ctx)
 {
     if (!ctx)
@@ -312,6 +325,7 @@ int wk_close(struct wk_context *ctx)
     /* Where each rank holds a part, a loop left early may have been left by this rank alone, unless
      * all were told to. */
     window_end_step(ctx);
+    remark_untrained(ctx);
     if (!code && (!ctx->is_sharded || ctx->all_triggered) && save_last(ctx, &err)) {
         (void)context_fail(ctx, &err);
         code = exit_code(ctx);

@@ -168,6 +168,31 @@ Test(owned, what_cannot_be_prepared_ends_the_loop_with_the_reason)
     cr_expect_str_eq(wk_last_error(NULL), "wk_join in NULL instead of a context");
 }
 
+static void keep_notice(void *arg, const char *sentence)
+{
+    (void)snprintf(arg, 256, "%s", sentence);
+}
+
+Test(owned, a_loop_that_never_steps_is_told_so)
+{
+    char last[256] = "";
+    struct wk_options options = {.notice = keep_notice, .notice_arg = last};
+    struct wk_context *ctx = opened_with(&options);
+    struct wk_source *source = NULL;
+    struct wk_batch batch;
+    struct wk_loader_options deal = short_deal;
+    cr_assert_eq(wk_source_bytes(ctx, text, sizeof(text) - 1, &source), 0);
+    deal.source = source;
+    struct wk_loader *loader = wk_loader_in(ctx, NULL, &deal);
+    cr_assert(wk_gpt_in(ctx, &shape));
+    cr_assert(wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.1}));
+    while (wk_next(loader, &batch))
+        ;
+    cr_expect_eq(wk_close(ctx), 0);
+    cr_expect(strstr(last, "without a step"), "%s", last);
+    wk_source_free(source);
+}
+
 #define WITHOUT(name, call)                                                                        \
     static const void *without_##name(struct wk_context *ctx)                                      \
     {                                                                                              \
