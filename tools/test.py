@@ -105,9 +105,9 @@ def ctest(preset, *selection, env=None):
     return count - skipped, 0, skipped
 
 
-def pytest_file(path, lane, **more):
-    """(exit code, output); `lane` keeps its ports apart from those of other lanes, see localcluster.py."""
-    return run([PYTHON, "-m", "pytest", "-q", "-rs", "-x", "--durations=5", "-p", "no:cacheprovider", str(path)],
+def pytest_file(path, lane, stop=True, **more):
+    """(exit code, output); `lane` keeps its ports apart from those of other lanes, see localcluster.py. `stop`: at the first failure."""
+    return run([PYTHON, "-m", "pytest", "-q", "-rs", *(["-x"] if stop else []), "--durations=5", "-p", "no:cacheprovider", str(path)],
                env={**os.environ, "TEST_LANE": str(lane), **more})
 
 
@@ -141,18 +141,22 @@ def pytest(folders, *lanes):
 
 
 def attacks():
-    """Everything that each role can do, for three minutes each, and of all roles at once for eight: a row each of what was seen."""
-    passed = 0
+    """Everything that each role can do, for three minutes each, and of all roles at once for eight: a row each of what was seen.
+    MUSTER_ATTACK_S: another number of seconds, to try the command itself; TEST_LANE: another lane."""
+    passed, failures = 0, []
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table"
-        several = {"MUSTER_ATTACK_TABLE": str(table), "MUSTER_ATTACK_COPIES": "2"}
-        for name, more in (("test_everything_at_once.py", {"MUSTER_ATTACK_S": "180"}), ("test_everything_from_outside.py", {"MUSTER_ATTACK_S": "180"}),
-                           ("test_everything_together.py", {"MUSTER_ATTACK_S": "480", "MUSTER_ATTACK_ALL": "1"})):
-            code, out = pytest_file(ROOT / "tests/security" / name, SYSTEM_LANES, **several, **more)
-            if code:
-                raise Failed(out[-12000:])
+        for name, seconds, more in (("test_everything_at_once.py", "180", {}), ("test_everything_from_outside.py", "180", {}),
+                                    ("test_everything_together.py", "480", {"MUSTER_ATTACK_ALL": "1"})):
+            wanted = {"MUSTER_ATTACK_TABLE": str(table), "MUSTER_ATTACK_COPIES": "2", "MUSTER_ATTACK_S": os.environ.get("MUSTER_ATTACK_S", seconds)}
+            shown = table.read_text() if table.exists() else ""
+            code, out = pytest_file(ROOT / "tests/security" / name, os.environ.get("TEST_LANE", SYSTEM_LANES), stop=False, **wanted, **more)
+            print(table.read_text()[len(shown):] if table.exists() else "", end="", flush=True)
             passed += sum(map(int, re.findall(r"(\d+) passed", out.splitlines()[-1])))
-        print(table.read_text(), end="")
+            if code:
+                failures.append(out[-12000:])
+    if failures:
+        raise Failed("\n".join(failures))
     return passed, 0, 0
 
 
