@@ -7,7 +7,7 @@
 #include "common/base/str.h"
 
 struct budget {
-    size_t left;
+    size_t left, parts;
     bool exceeded;
 };
 
@@ -15,12 +15,14 @@ struct budget {
 static void *counted_alloc(void *data, size_t size)
 {
     struct budget *budget = data;
-    if (budget && size > budget->left) {
+    if (budget && (size > budget->left || budget->parts == 0)) {
         budget->exceeded = true;
         return NULL;
     }
-    if (budget)
+    if (budget) {
         budget->left -= size;
+        budget->parts--;
+    }
     return malloc(size ? size : 1);
 }
 
@@ -90,9 +92,20 @@ int rpc_message_unpack(const ProtobufCMessageDescriptor *type, const void *bytes
 int rpc_envelope_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t size,
                         ProtobufCMessage **ret, struct error *err)
 {
-    struct budget budget = {.left = RPC_UNPACKED_MAX_BYTES};
+    return rpc_message_unpack_parts(type, &(struct rpc_bytes){bytes, size}, SIZE_MAX, ret, err);
+}
+
+int rpc_message_unpack_parts(const ProtobufCMessageDescriptor *type, const struct rpc_bytes *from,
+                             size_t parts_max, ProtobufCMessage **ret, struct error *err)
+{
+    struct budget budget = {.left = RPC_UNPACKED_MAX_BYTES, .parts = parts_max};
+    const void *bytes = from->data;
+    size_t size = from->size;
     ProtobufCAllocator allocator = {counted_alloc, counted_free, &budget};
     ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, size, bytes);
+    if (!message && budget.exceeded && budget.parts == 0)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "%s has more than %zu parts", type->short_name,
+                         parts_max);
     if (!message && budget.exceeded)
         return error_set(err, E_RESOURCE_EXHAUSTED, "%s needs more than %d bytes of memory",
                          type->short_name, RPC_UNPACKED_MAX_BYTES);

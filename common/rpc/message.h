@@ -26,6 +26,16 @@ enum {
 int rpc_message_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t size,
                        ProtobufCMessage **ret, struct error *err);
 
+struct rpc_bytes {
+    const void *data;
+    size_t size;
+};
+
+/* As rpc_message_unpack but for the packed size, and with at most so many parts: messages, texts
+ * and lists, each of which costs time too. E_RESOURCE_EXHAUSTED beyond it. */
+int rpc_message_unpack_parts(const ProtobufCMessageDescriptor *type, const struct rpc_bytes *from,
+                             size_t parts_max, ProtobufCMessage **ret, struct error *err);
+
 /* As rpc_message_unpack, for frames, which bound their packed size themselves. */
 int rpc_envelope_unpack(const ProtobufCMessageDescriptor *type, const void *bytes, size_t size,
                         ProtobufCMessage **ret, struct error *err);

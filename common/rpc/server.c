@@ -167,22 +167,17 @@ static void **peer_note(const struct rpc_server *server, uint64_t peer)
     return net->peer_note ? net->peer_note(server->listener, peer) : NULL;
 }
 
-static int admit(struct rpc_server *server, const struct method *method, uint64_t peer,
-                 const Muster__RpcRequest *envelope, void **ret_caller, struct error *err)
+static int admit(struct rpc_server *server, struct rpc_knock *knock, void **ret_caller,
+                 struct error *err)
 {
     char key[NET_PEER_KEY_MAX];
-    peer_key(server, peer, key);
-    struct rpc_knock knock = {
-        .key = key,
-        .note = peer_note(server, peer),
-        .arg = method->arg,
-        .method = method->name,
-        .token = envelope->token,
-        .peer = peer,
-        .payload_bytes = envelope->payload.len,
-    };
+    peer_key(server, knock->peer, key);
+    knock->key = key;
+    knock->note = peer_note(server, knock->peer);
     *ret_caller = NULL;
-    return server->on_knock ? server->on_knock(server->knock_arg, &knock, ret_caller, err) : 0;
+    int rc = server->on_knock ? server->on_knock(server->knock_arg, knock, ret_caller, err) : 0;
+    knock->key = NULL;
+    return rc;
 }
 
 /* On success the call owns the envelope. */
@@ -194,11 +189,25 @@ static int call_open(struct rpc_server *server, uint64_t peer, Muster__RpcReques
         return method_unknown(server, envelope->method, err);
     ProtobufCMessage *message;
     void *caller;
-    int rc = admit(server, method, peer, envelope, &caller, err);
+    size_t parts_max = SIZE_MAX;
+    struct rpc_bytes payload = {envelope->payload.data, envelope->payload.len};
+    struct rpc_knock knock = {
+        .arg = method->arg,
+        .method = method->name,
+        .token = envelope->token,
+        .peer = peer,
+        .payload_bytes = payload.size,
+        .ret_parts_max = &parts_max,
+    };
+    int rc = admit(server, &knock, &caller, err);
     if (rc != 0)
         return rc;
-    rc = rpc_message_unpack(method->descriptor->input, envelope->payload.data,
-                            envelope->payload.len, &message, err);
+    if (payload.size > RPC_PAYLOAD_MAX_BYTES)
+        rc = error_set(err, E_RESOURCE_EXHAUSTED, "a message of %zu bytes is above the %d allowed",
+                       payload.size, RPC_PAYLOAD_MAX_BYTES);
+    else
+        rc =
+            rpc_message_unpack_parts(method->descriptor->input, &payload, parts_max, &message, err);
     if (rc != 0) {
         let_go(server, caller);
         error_wrap(err, "%s", method->name);

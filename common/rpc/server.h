@@ -59,6 +59,7 @@ struct rpc_knock {
     const char *key;    /* that the connection proved, as net.peer_key says; "" = none */
     void **note;        /* of the connection, as net.peer_note says; NULL = it has none */
     size_t payload_bytes;
+    size_t *ret_parts_max; /* of the payload (message.h); may be made less */
 };
 
 /* 0 admits the call, and rpc_call_caller is *ret_caller; else the caller is told `err`. */

@@ -7,6 +7,8 @@
 #include "common/rpc/server.h"
 #include "coordinator/api_rpc/service_internal.h"
 
+enum { CALL_PARTS_MAX = 16384 }; /* of a call but an agent's: a spec has room for a quarter of it */
+
 struct row { /* handed to the server as the handler's arg */
     struct api_rpc *api;
     const ProtobufCServiceDescriptor *service;
@@ -68,6 +70,8 @@ static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, st
         .peer_address = peer,
     };
     int rc = service_admit(api->service, &request, knock->payload_bytes, err);
+    if (row->row->roles != ACCESS_AGENT)
+        *knock->ret_parts_max = CALL_PARTS_MAX;
     *ret_caller = (void *)(uintptr_t)request.caller;
     if (rc < 0)
         service_count_refusal(api->service);

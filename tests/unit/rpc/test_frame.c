@@ -125,6 +125,25 @@ Test(message, few_bytes_cannot_ask_for_much_memory)
     free(bytes);
 }
 
+Test(message, few_bytes_cannot_ask_for_many_parts)
+{
+    enum { WORDS = 1000 };
+    uint8_t bytes[2 * WORDS]; /* JobSpec.command: empty texts of two bytes each */
+    for (int i = 0; i < WORDS; i++) {
+        bytes[2 * i] = 3 << 3 | 2;
+        bytes[2 * i + 1] = 0;
+    }
+    struct error err;
+    ProtobufCMessage *message;
+    const ProtobufCMessageDescriptor *type = &muster__job_spec__descriptor;
+    struct rpc_bytes from = {bytes, sizeof(bytes)};
+    cr_assert_eq(rpc_message_unpack_parts(type, &from, WORDS, &message, &err),
+                 E_RESOURCE_EXHAUSTED);
+    cr_assert_str_eq(err.text, "JobSpec has more than 1000 parts");
+    cr_assert_eq(rpc_message_unpack_parts(type, &from, WORDS + 64, &message, &err), 0);
+    rpc_message_free(message);
+}
+
 Test(message, text_that_is_not_utf8_is_refused_and_named)
 {
     static const uint8_t good[] = {0x0a, 3, 0xe2, 0x82, 0xac}, bad[] = {0x0a, 3, 0xe2, 0x82, 'x'};
