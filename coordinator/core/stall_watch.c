@@ -50,8 +50,16 @@ void stall_end(struct step *step, struct job *job)
     reason_set(&reason, REASON_STALL_OVER, "it stood still for %" PRId64 " s",
                still_ms > 0 ? still_ms / 1000 : 0);
     job->stalled_wall_ms = 0;
+    job->went_on_at_ms = step->now_ms;
     step_record(step, "stall_over", job, NULL, &reason);
     step_store(step, job);
+}
+
+/* A rank tells of its wait now and then: after a stall it still seems to wait as it did before. */
+static bool is_too_long(const struct step *step, const struct job *job, int64_t waited_ms)
+{
+    bool after = !job->went_on_at_ms || step->now_ms - waited_ms >= job->went_on_at_ms;
+    return after && waited_ms >= patience_ms(job);
 }
 
 void stall_settle(struct step *step, struct job *job)
@@ -65,7 +73,7 @@ void stall_settle(struct step *step, struct job *job)
         step_store(step, job);
     if (job->stalled_wall_ms && !waits && !hung && is_heard(job))
         stall_end(step, job);
-    if (job->stalled_wall_ms || !(hung || (waits && waited_ms >= patience_ms(job))))
+    if (job->stalled_wall_ms || !(hung || (waits && is_too_long(step, job, waited_ms))))
         return;
     if (!waits)
         stall_of_all(job, &reason);

@@ -309,6 +309,7 @@ struct job {
     struct tenant *tenant;
     int64_t progress_at_ms; /* its step rose or a worker finished */
     int64_t stepped_at_ms;  /* its step rose */
+    int64_t went_on_at_ms;  /* its last stall ended; 0 = it had none */
     int64_t starts_at_ms;   /* while it waits: when it is expected to start; 0 = nobody can say */
     int64_t starts_wall_ms; /* the same by the calendar */
     int64_t moved_at_ms;    /* a part of it moved to make room */

@@ -214,6 +214,24 @@ Test(jobs, a_step_ends_a_stall_though_somebody_waits_again)
     expect_stalls(1, 1);
 }
 
+/* The rank that was stopped tells of a step before the others tell that they wait no more. */
+Test(jobs, a_wait_from_before_a_stall_ended_begins_no_other)
+{
+    four_train();
+    waits(0, "world", 7, 2);
+    story_wait(&s, 3000);
+    expect_stalls(1, 0);
+    story_progress(&s, "j1", 1011);
+    story_report(&s, "a");
+    expect_stalls(1, 1);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = 0;
+    story_wait(&s, STALL_MIN_MS + 3000);
+    waits(0, "world", 9, 2); /* a new one, for 12 s */
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = STALL_MIN_MS;
+    story_wait(&s, 1000);
+    expect_stalls(2, 1);
+}
+
 Test(jobs, a_stall_outlives_the_coordinator_until_each_rank_was_heard)
 {
     four_train();
