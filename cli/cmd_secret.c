@@ -149,8 +149,8 @@ static const char *when(int64_t wall_ms, char ret[FORMAT_MAX])
 
 static void print_secrets(Muster__Secret *const *secrets, size_t count)
 {
-    static const char *const titles[] = {"NAME", "TENANT", "CREATED", "CHANGED",
-                                         "BY",   ">USED",  "",        NULL};
+    static const char *const titles[] = {"NAME",  "TENANT", "CREATED", "CHANGED", "BY",
+                                         ">USED", ">JOBS",  "",        NULL};
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < count; i++) {
@@ -163,6 +163,7 @@ static void print_secrets(Muster__Secret *const *secrets, size_t count)
         table_cell(&table, "%s", secret->changed_by);
         table_cell(&table, "%s",
                    secret->used_wall_ms ? age_text(secret->used_wall_ms, time) : "never");
+        table_cell(&table, "%u", secret->jobs_count);
         table_cell(&table, "%s", secret->lost ? "its key is not here" : "");
     }
     table_print(&table, stdout, "no secrets");

@@ -13,6 +13,7 @@ import { jobsView } from "./jobs.js";
 import { jobView } from "./job.js";
 import { nodesView } from "./nodes.js";
 import { tenantsView } from "./tenants.js";
+import { secretsView } from "./secrets.js";
 import { eventsView } from "./events.js";
 import { auditView } from "./audit.js";
 
@@ -33,9 +34,10 @@ let missed = false; // a change was heard while a refresh was under way
 let soon = 0; // the timer of a refresh
 let asked = 0; // when the last one began
 let fresh = 0; // when the page last showed the truth
+let unanswered = false; // the last one
 let known = false; // who looks at it: signed in
 
-const VIEWS = { overview, jobs: jobsView, nodes: nodesView, tenants: tenantsView, events: eventsView, audit: auditView };
+const VIEWS = { overview, jobs: jobsView, nodes: nodesView, tenants: tenantsView, secrets: secretsView, events: eventsView, audit: auditView };
 const changes = new Changes(changed);
 
 // What a part of the address says; one that is no text says itself.
@@ -166,9 +168,11 @@ async function refresh() {
   try {
     await shown.refresh();
     fresh = Date.now();
+    unanswered = false;
     showLink(null);
   } catch (error) {
     if (shown !== current) return;
+    unanswered = true;
     if (error.status === undefined) throw error; // a fault of the page: the console tells
     if (error.status === 401) askLogin();
     else if (error.status === 403) showLogin(error.message);
@@ -194,7 +198,7 @@ function follow() {
 
 function tick() {
   if (busy && current && known && !document.hidden && Date.now() - asked >= SILENT_MS) showLink({ message: "The coordinator does not answer" });
-  if (!changes.open || (Date.now() - asked >= SLOW_MS && !current?.isOver?.())) refresh();
+  if (unanswered || !changes.open || (Date.now() - asked >= SLOW_MS && !current?.isOver?.())) refresh();
 }
 
 function navigate() {

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const PLACES = { o: ["#/", "Overview"], j: ["#/jobs", "Jobs"], n: ["#/nodes", "Nodes"], t: ["#/tenants", "Tenants"], e: ["#/events", "Events"], a: ["#/audit", "Audit, for administrators"] };
+const PLACES = { o: ["#/", "Overview"], j: ["#/jobs", "Jobs"], n: ["#/nodes", "Nodes"], t: ["#/tenants", "Tenants"], s: ["#/secrets", "Secrets"], e: ["#/events", "Events"], a: ["#/audit", "Audit, for administrators"] };
 const OTHERS = [["/", "to the filter of this view"], ["↑ ↓", "from row to row of a table"], ["f", "follow the output of a job, or not"], ["?", "this help"], ["Esc", "close, or leave a field"]];
 
 function help() {

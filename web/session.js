@@ -13,4 +13,5 @@ export async function learn() {
 export const who = () => me;
 export const isAdmin = () => me.role === "admin";
 export const mayChangeJobs = () => ["admin", "member"].includes(me.role);
+export const maySetSecrets = mayChangeJobs;
 export const mayKeepNodes = () => ["admin", "operator"].includes(me.role);

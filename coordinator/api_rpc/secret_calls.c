@@ -3,10 +3,13 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
+
+enum { SECRET_JOBS_TOLD = 8 }; /* of each secret; others are counted */
 
 static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
 {
@@ -32,6 +35,64 @@ static void wire_secret(const struct secrets *secrets, const struct store_secret
     ret->changed_by = text(secret->changed_by);
     ret->used_wall_ms = secret->used_wall_ms;
     ret->lost = secrets_lost(secrets, secret);
+}
+
+/* One more job that names the secret; false without memory. */
+static bool note_job(struct arena *arena, const struct job *job, Muster__Secret *secret)
+{
+    secret->jobs_count++;
+    if (!secret->jobs)
+        secret->jobs = wire_pointers(arena, SECRET_JOBS_TOLD);
+    if (!secret->jobs)
+        return false;
+    if (secret->n_jobs == SECRET_JOBS_TOLD)
+        return true;
+    Muster__Secret__Use *use = arena_alloc(arena, sizeof *use);
+    if (!use)
+        return false;
+    muster__secret__use__init(use);
+    use->job = text(job->id);
+    use->name = text(job->spec->name);
+    secret->jobs[secret->n_jobs++] = use;
+    return true;
+}
+
+/* A job may give one secret to several variables. */
+static bool is_named_before(const Muster__JobSpec *spec, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(spec->secrets[i]->value, spec->secrets[at]->value) == 0)
+            return true;
+    return false;
+}
+
+/* The jobs that have not ended, at each of the secrets listed that they name. */
+static bool note_jobs(struct service *service, const Muster__ListSecretsAnswer *answer,
+                      struct arena *arena)
+{
+    char key[STORE_TENANT_MAX + STORE_SECRET_NAME_MAX + 2];
+    struct strmap listed = {0};
+    bool whole = true;
+    for (size_t i = 0; whole && i < answer->n_secrets; i++) {
+        Muster__Secret *secret = answer->secrets[i];
+        (void)str_printf(key, sizeof key, "%s/%s", secret->tenant, secret->name);
+        whole = strmap_set(&listed, key, secret, NULL) == 0;
+    }
+    const struct cluster *cluster = service_cluster(service);
+    for (const struct job *job = cluster_first_active_job(cluster); whole && job;
+         job = cluster_next_active_job(cluster, job)) {
+        if (job->spec->secrets_count == 0)
+            continue;
+        const Muster__JobSpec *spec = service_spec(service, job);
+        for (size_t i = 0; whole && i < spec->n_secrets; i++) {
+            (void)str_printf(key, sizeof key, "%s/%s", job->spec->tenant, spec->secrets[i]->value);
+            Muster__Secret *secret = strmap_get(&listed, key);
+            if (secret && !is_named_before(spec, i))
+                whole = note_job(arena, job, secret);
+        }
+    }
+    strmap_fini(&listed);
+    return whole;
 }
 
 void call_list_secrets(struct service *service, struct service_call *call, bool last_chance)
@@ -63,6 +124,7 @@ void call_list_secrets(struct service *service, struct service_call *call, bool 
             answer.secrets[answer.n_secrets++] = one;
         }
     }
+    whole = whole && note_jobs(service, &answer, &arena);
     service_answer_whole(call, whole, &answer.base);
     arena_fini(&arena);
 }

@@ -548,7 +548,7 @@ static int check_workdir(const struct spec_input *in, struct error *err)
 
 int spec_build(const struct spec_input *input, struct spec **ret, struct error *err)
 {
-    struct spec spec = {.references = 1};
+    struct spec spec = {.references = 1, .secrets_count = input->secrets_count};
     int rc = validate(input, &spec, err);
     if (rc < 0)
         return rc;

@@ -57,6 +57,7 @@ struct spec {
     int checkpoint_keep;        /* 0 = all */
     struct pair *constraints;
     int constraints_count;
+    int secrets_count;     /* that it names; which ones is in json */
     const char *topology;  /* "" = any */
     bool resumes;          /* says itself which checkpoint to start from */
     const char **warnings; /* what it says to no effect or would better not say, a sentence each */

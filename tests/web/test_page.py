@@ -325,7 +325,7 @@ def test_tenants_tokens_and_what_a_viewer_may(browser, cluster):
 def test_the_keyboard_reaches_every_view(browser, cluster):
     sign_in(browser, cluster)
     body = browser.find_element(By.TAG_NAME, "body")
-    for key, title in (("n", "Nodes"), ("t", "Tenants"), ("e", "Events"), ("j", "Jobs"), ("o", "Overview")):
+    for key, title in (("n", "Nodes"), ("t", "Tenants"), ("s", "Secrets"), ("e", "Events"), ("j", "Jobs"), ("o", "Overview")):
         body.send_keys(key)
         wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "nav a[aria-current]").text == title)
         wait(browser, lambda b: b.execute_script("return document.querySelector('h1').textContent") == title)
@@ -341,7 +341,7 @@ def test_narrow_screens_do_not_scroll_sideways(browser, cluster):
     cluster.wait_state(job, "failed")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True})
     try:
-        for place, what in (("/", "slots in use"), ("/jobs", job), (f"/jobs/{job}", "Why it failed"), ("/nodes", "Details"), ("/tenants", "Tokens"), ("/events", "accepted")):
+        for place, what in (("/", "slots in use"), ("/jobs", job), (f"/jobs/{job}", "Why it failed"), ("/nodes", "Details"), ("/tenants", "Tokens"), ("/secrets", "Secrets"), ("/events", "accepted")):
             show(browser, cluster, place)
             text_of(browser, what)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= 360, place
