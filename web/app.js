@@ -218,6 +218,7 @@ function navigate() {
 }
 
 async function enter() {
+  if (!api.hasSession()) return showLogin();
   try {
     await session.learn();
     isOut(false);

@@ -12,7 +12,7 @@ import { Logs } from "./logs.js";
 import { askWhatIf } from "./plan.js";
 import { ranksTable } from "./ranks.js";
 import { mayChangeJobs } from "./session.js";
-import { bands, Timeline } from "./timeline.js";
+import { bands, begun, Timeline } from "./timeline.js";
 
 const EVENTS_PAGE = 1000, EVENTS_KEPT = 3000, EVENTS_SHOWN = 100, CHECKPOINTS_SHOWN = 50;
 const WHY_MS = 3000;
@@ -134,7 +134,7 @@ export function jobView(root, id) {
       const job = await api.getJob(id);
       const { checkpoints = [] } = await api.getCheckpoints(job.id);
       await Promise.all([past.refresh(job.id), why.refresh(job)]);
-      const generations = bands(past.events, job, Date.now()).filter((b) => b.state === "running");
+      const generations = begun(bands(past.events, job, Date.now()));
       over = ended(job.state) && was?.version === job.version;
       was = job;
       document.title = `${job.spec?.name}: ${Number(job.stalled_wall_ms) ? "stalled" : job.state} · Muster`;

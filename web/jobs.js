@@ -25,7 +25,7 @@ export function jobsView(root) {
   const body = h("div"), pages = h("p", { class: "pages" }), tabs = h("div", { class: "tabs", role: "group", "aria-label": "State" });
   const query = new URLSearchParams(location.hash.split("?")[1] || "");
   const chosen = query.get("state") || "", tenant = query.get("tenant") || "";
-  const cursors = query.get("cursor") ? [undefined, query.get("cursor")] : [undefined]; // of this page, behind those before it
+  const cursors = [undefined, ...(query.get("cursor")?.split(",") || [])]; // of this page, behind those before it
   const filter = h("input", { type: "search", placeholder: "Filter this page", value: query.get("q") || "", "aria-label": "Filter the jobs of this page by text", "data-shortcut": "/", oninput: () => {
     remember();
     draw();
@@ -37,7 +37,7 @@ export function jobsView(root) {
     const text = new URLSearchParams(Object.entries({ state, tenant, ...more }).filter(([, v]) => v)).toString();
     return text ? `#/jobs?${text}` : "#/jobs";
   };
-  const remember = () => history.replaceState(null, "", place(chosen, { cursor: cursors.at(-1), q: filter.value.trim() }));
+  const remember = () => history.replaceState(null, "", place(chosen, { cursor: cursors.slice(1).join(","), q: filter.value.trim() }));
 
   function drawTabs(counts) {
     const words = [...STATES, ...BETWEEN].filter((word) => STATES.includes(word) ? word !== "stalled" || counts.stalled || chosen === word : counts[word] || chosen === word);

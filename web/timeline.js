@@ -26,6 +26,9 @@ export function bands(events, job, now) {
   return found.filter((b) => b.to > b.from).slice(-BANDS_MAX);
 }
 
+// The first band of each generation in which it ran.
+export const begun = (bands) => bands.filter((b) => b.state === "running").filter((b, i, all) => b.generation !== all[i - 1]?.generation);
+
 // What is drawn over the bands: checkpoints as ticks, failures as signs.
 export function marks(events) {
   const ticks = events.filter((e) => e.kind === "checkpoint");

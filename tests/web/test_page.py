@@ -68,6 +68,8 @@ def gpt(cluster, *options):
 def test_signing_in(browser, cluster):
     browser.get(f"http://{cluster.http}/")
     text_of(browser, "Sign in")
+    refused = [entry for entry in cluster.rest("GET", "/v1/audit")[1].get("entries", []) if entry["result"] != "OK"]
+    assert not refused, "a page that nobody has signed in to asks for nothing that is refused"
     field = browser.find_element(By.CSS_SELECTOR, "input[name=token]")
     field.send_keys("mst_admin_wrong")
     field.submit()

@@ -126,6 +126,11 @@ def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
         os.kill(pid, signal.SIGCONT)
     wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "h1 .state").text.endswith("running"))
     assert "it stood still for" in text_of(browser, "it stood still for")
+    asked = "return Chart.getChart(document.querySelector('canvas')).marks"
+    steps = "return Chart.getChart(document.querySelector('canvas')).data.datasets[0].data.at(-1).x"
+    before = browser.execute_script(steps)
+    wait(browser, lambda b: b.execute_script(steps) > before)
+    assert [mark["generation"] for mark in browser.execute_script(asked)] == [1], "a stall begins no generation"
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled")
     assert not errors(browser)
@@ -168,6 +173,48 @@ def test_an_ended_job_is_asked_for_no_more(browser, cluster):
         return b.execute_script(asked) == before
     wait(browser, settled)
     errors(browser)
+
+
+def test_an_ended_job_is_asked_for_again_after_an_answer_that_did_not_come(browser, cluster):
+    job = cluster.submit("--name", "over-too", "--", "echo", "done")
+    cluster.wait_state(job, "succeeded")
+    sign_in(browser, cluster)
+    show(browser, cluster, f"/jobs/{job}")
+    link = browser.find_element(By.ID, "link")
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/jobs/')).length"
+    def settled(b):
+        before = b.execute_script(asked)
+        time.sleep(5)
+        return b.execute_script(asked) == before
+    wait(browser, settled)
+    browser.execute_script("""
+        window.real = window.fetch;
+        window.fetch = () => Promise.reject(new TypeError("no network"));
+        document.dispatchEvent(new Event("visibilitychange"));""")
+    wait(browser, lambda b: link.text.endswith("no answer"))
+    browser.execute_script("window.fetch = window.real")
+    wait(browser, lambda b: link.text.endswith("live"))
+    errors(browser)
+
+
+def test_a_page_of_jobs_keeps_its_number_and_the_way_back(browser, cluster):
+    made = [cluster.rest("POST", "/v1/jobs", {"name": "paged", "command": ["true"], "resources": {"slots": 4}, "constraints": {"node": "node1"}})[1]["id"]
+            for _ in range(205)]
+    sign_in(browser, cluster)
+    show(browser, cluster, "/jobs")
+    first = wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "main tbody tr").get_attribute("data-key"))
+    for page in (2, 3):
+        wait(browser, lambda b: b.find_element(By.XPATH, "//button[contains(., 'older')]")).click()
+        text_of(browser, f"page {page}, ")
+    browser.refresh()
+    text_of(browser, "page 3, ")
+    for page in (2, 1):
+        browser.find_element(By.XPATH, "//button[contains(., 'newer')]").click()
+        text_of(browser, f"page {page}, ")
+    assert browser.find_element(By.CSS_SELECTOR, "main tbody tr").get_attribute("data-key") == first
+    for job in made:
+        cluster.rest("POST", f"/v1/jobs/{job}:cancel", {})
+    assert not errors(browser)
 
 
 def test_what_is_refused_is_said_and_is_no_lost_coordinator(browser, cluster):
