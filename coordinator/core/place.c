@@ -216,8 +216,8 @@ static void start_placed(struct placing *placing)
 static void tell_front(struct placing *placing, struct job *job)
 {
     struct reason reason;
-    for (; job && pass_tell(&placing->pass, job, &reason); job = pass_next(&placing->pass))
-        if (pass_is_ready(&placing->pass, job))
+    for (; job && pass_tells(&placing->pass); job = pass_next(&placing->pass))
+        if (pass_tell(&placing->pass, job, &reason) && pass_is_ready(&placing->pass, job))
             say_what_for(placing->step, job, &reason);
 }
 

@@ -119,12 +119,15 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
 }
 
+bool pass_tells(struct pass *pass)
+{
+    pass->refused++;
+    return pass->refused <= PASS_TOLD_MAX;
+}
+
 bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
 {
     struct request request;
-    if (pass->refused > PASS_TOLD_MAX)
-        return false;
-    pass->refused++;
     make_request(pass, job, &request);
     if (queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request.nodes_max) <
         request.nodes_min) {
@@ -137,6 +140,9 @@ bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
         *ret = *before;
         return true;
     }
+    pass->explained++;
+    if (pass->explained > PASS_EXPLAINED_MAX)
+        return false;
     explain_refusal(&pass->view, &request, ret);
     remember(pass, &request, ret);
     return true;

@@ -21,7 +21,8 @@ enum {
     PASS_DEPTH_MAX = 1000,      /* jobs looked at behind the first that must wait */
     PASS_TRIES_MAX = 4,         /* jobs in front for which room was sought in vain */
     PASS_ROOMS_MAX = 16,        /* jobs in front for which others make room */
-    PASS_TOLD_MAX = 100,        /* jobs in front that have their reason from the last pass */
+    PASS_TOLD_MAX = 1000,       /* jobs in front that have their reason from the last pass */
+    PASS_EXPLAINED_MAX = 64,    /* different requests explained to those that are only told */
 };
 
 struct refusal { /* the view only shrinks within a pass: what was refused once stays refused */
@@ -49,6 +50,7 @@ struct pass {
     const struct job *reserved[PASS_RESERVATIONS_MAX]; /* and nobody makes room for them, in the
                                                         * order of the queue */
     int reserved_count;
+    int explained;       /* to jobs that were only told */
     int refused, looked; /* jobs behind the first that must wait; with nothing left to give */
     int tries;           /* to make room for a job in front, in vain */
     const struct job *rooms[PASS_ROOMS_MAX]; /* who starts when those who leave have */
@@ -81,7 +83,9 @@ bool pass_goes_on(struct pass *pass);
 bool pass_is_ready(const struct pass *pass, const struct job *job);
 /* Place the job's smallest gang, or say why not and reserve. */
 void pass_try(struct pass *pass, const struct job *job, struct verdict *ret);
-/* Only say why it waits, after pass_goes_on has said no; false: enough jobs have been told. */
+/* After pass_goes_on has said no, asked once for each: is the job to be told why it waits? */
+bool pass_tells(struct pass *pass);
+/* Why it waits, without a place sought; false: too many different requests were explained. */
 bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret);
 /* Somebody gives way; and the job now has what it waits for, once they have. */
 void pass_note_given(struct pass *pass, const struct concession *given);

@@ -95,7 +95,7 @@ Test(scheduler, a_reason_names_what_is_short)
  * saying who was in their way before. */
 Test(scheduler, those_in_front_of_the_queue_say_what_they_wait_for_now)
 {
-    enum { WAITING = 12 };
+    enum { WAITING = 150 };
     struct reason now;
     char id[JOB_ID_MAX + 1];
     story_node_up(&s, "a", 4);
