@@ -33,6 +33,16 @@ static int64_t now_ms(void *self)
     return 1000 + later_ms;
 }
 
+/* Each session is opened at a time of its own: of those of one millisecond any may be the oldest.
+ */
+static int64_t wall_ms(void *self)
+{
+    static int64_t now;
+    if (!now)
+        now = clock_os().wall_ms(self);
+    return ++now;
+}
+
 static void restart(void)
 {
     sessions_free(sessions);
@@ -45,6 +55,7 @@ static void begin(void)
     real = disk_os();
     env = (struct env){.clock = clock_os(), .rng = rng_os(), .disk = real};
     env.clock.now_ms = now_ms;
+    env.clock.wall_ms = wall_ms;
     env.disk.write_file = write_unless_full;
     restart();
 }
