@@ -225,9 +225,10 @@ def test_what_can_be_known_of_a_coordinator_is_said_at_once(cluster, tmp_path):
 
 
 def test_a_silent_coordinator_is_told_from_one_that_refuses(tmp_path):
-    with listening() as address:
-        said, _ = ask(tmp_path, address)
-    assert "takes connections but has not answered" in said, said
+    with listening(backlog=64) as address:
+        for words in (), ("submit", "--", "/bin/true"):  # the second waits for longer than a connection may take to be made
+            said, _ = ask(tmp_path, address, *words)
+            assert "takes connections but has not answered" in said, said
     with listening(backlog=0) as address, contextlib.ExitStack() as held:
         host, port = address.removeprefix("tcp://").split(":")
         for _ in range(4):  # the queue is full then, and the kernel answers nobody
