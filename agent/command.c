@@ -554,7 +554,7 @@ int agent_main(int argc, char **argv)
     struct error err = {0};
     struct program *p = calloc(1, sizeof(*p));
     if (!p || args_parse(&command, argc, argv, &p->args, &err)) {
-        fprintf(stderr, "muster agent: %s\n", err.text);
+        fprintf(stderr, "%s\n", p ? err.text : "muster agent: no memory");
         if (err.hint[0])
             fprintf(stderr, "  %s\n", err.hint);
         free(p);

@@ -41,6 +41,11 @@ static int read_all(FILE *file, const char *name, struct buf *ret, struct error 
     return ferror(file) ? error_errno(err, errno, "%s", name) : 0;
 }
 
+static const char *shown_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 static int parse_file(struct input *in, const char *path)
 {
     bool standard = strcmp(path, "-") == 0;
@@ -50,7 +55,7 @@ static int parse_file(struct input *in, const char *path)
         return E_INVALID_ARGUMENT;
     }
     struct buf text = {0};
-    const char *name = standard ? "standard input" : path;
+    const char *name = shown_name(path);
     int rc = read_all(file, name, &text, in->err);
     if (!standard)
         fclose(file);
@@ -387,7 +392,8 @@ static int build(struct input *in, Muster__JobSpec **ret)
     rc = spec_from_tree(&in->arena, in->spec, ret, in->err);
     bool from_file = file || word_is_file;
     if (rc != 0 && str_starts(in->err->text, "line "))
-        (void)error_wrap(in->err, "%s", from_file ? (file ? file : in->args->words[0]) : "options");
+        (void)error_wrap(in->err, "%s",
+                         from_file ? shown_name(file ? file : in->args->words[0]) : "options");
     return rc;
 }
 
@@ -437,7 +443,8 @@ void job_input_blame(const struct job_input *input, struct error *err)
     while (!(node = tree_find(input->written, path)) && strrchr(path, '.'))
         *strrchr(path, '.') = '\0';
     if (node && node->line > 0)
-        (void)error_wrap(err, "%s: line %d, column %d", input->file, node->line, node->column);
+        (void)error_wrap(err, "%s: line %d, column %d", shown_name(input->file), node->line,
+                         node->column);
 }
 
 bool job_input_given(const struct args *args)

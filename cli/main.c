@@ -148,8 +148,10 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         const struct verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
-        if (verb && !verb->main)
+        if (verb)
             return run_verb(verb, 1, (char *[]){(char *)"--help", NULL});
+        if (argc > 2)
+            return unknown_verb(argv[2]);
         print_help(argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_DONE : EXIT_USAGE;
     }

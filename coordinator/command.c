@@ -519,9 +519,9 @@ int coordinator_main(int argc, char **argv)
     struct args args;
     struct error err = {0};
     if (args_parse(&command, argc, argv, &args, &err) < 0) {
-        fprintf(stderr, "muster coordinator: %s\n", err.text);
+        fprintf(stderr, "%s\n", err.text);
         if (err.hint[0])
-            fprintf(stderr, "%s\n", err.hint);
+            fprintf(stderr, "  %s\n", err.hint);
         return EXIT_BAD_USAGE;
     }
     int code = EXIT_OK;

@@ -489,7 +489,7 @@ int shim_main(int argc, char **argv)
     char path[RUNDIR_PATH_MAX];
     int status = 2;
     if (!shim || args_parse(&command, argc, argv, &args, &err)) {
-        dprintf(STDERR_FILENO, "muster shim: %s\n", err.text);
+        dprintf(STDERR_FILENO, "%s\n", shim ? err.text : "muster shim: no memory");
         free(shim);
         return status;
     }

@@ -290,6 +290,15 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
     return rc;
 }
 
+/* What other systems call a slot; the nearest of our own names, cpus, would mislead. */
+static void hint_gpus(struct error *err)
+{
+    const char *dot = err ? strrchr(err->field, '.') : NULL;
+    const char *key = dot ? dot + 1 : err ? err->field : "";
+    if (strcmp(key, "gpu") == 0 || strcmp(key, "gpus") == 0)
+        error_hint(err, "a slot is a GPU, on a node that has some: resources: {slots: N}");
+}
+
 int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret, struct error *err)
 {
     int rc = spec_widen(arena, tree, err);
@@ -300,6 +309,8 @@ int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret
     rc = transcode_from_tree(tree, &muster__job_spec__descriptor, &options, &message, err);
     if (rc == 0)
         *ret = (Muster__JobSpec *)message;
+    else
+        hint_gpus(err);
     return rc;
 }
 

@@ -407,7 +407,7 @@ static int field_unknown(const struct input *in, const struct tree *node,
         size_t used = strlen(list);
         str_printf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", names[i]);
     }
-    tree_fail(node, in->err, "\"%.*s\" is no field of %s", SHOWN_MAX, node->key, type->short_name);
+    tree_fail(node, in->err, "unknown key \"%.*s\"", SHOWN_MAX, node->key);
     if (!meant_hint(in->err, node->key, names) && list[0])
         error_hint(in->err, "known: %s", list);
     return E_INVALID_ARGUMENT;

@@ -250,6 +250,26 @@ def test_an_address_is_written_without_its_encryption(tmp_path):
     assert "tcp://host:port" in said and "tls" not in said, said
 
 
+def test_help_of_a_verb_is_its_own(tmp_path):
+    def said(*words):
+        return subprocess.run([str(MUSTER), *words], capture_output=True, text=True, timeout=HANG_SECONDS, env={**os.environ, "HOME": str(tmp_path)})
+    for verb in "run", "agent", "coordinator":
+        done = said("help", verb)
+        assert done.returncode == 0 and done.stdout == said(verb, "--help").stdout and f"usage: muster {verb}" in done.stdout, done
+    done = said("help", "shwo")
+    assert done.returncode == 2 and "'shwo' is not a verb; did you mean 'show'?" in done.stderr and not done.stdout, done
+    for verb in "run", "agent", "coordinator", "shim":
+        done = said(verb, "--nonsense")
+        assert done.returncode == 2 and done.stderr.count("muster " + verb + ":") == 1, done
+
+
+def test_a_spec_from_standard_input_is_called_so(cluster):
+    done = cluster.muster("submit", "-f", "-", input="command: ['true']\ntenant: nobody\n")
+    assert done.returncode == 2 and done.stderr.startswith("muster: standard input: line 2"), done
+    done = cluster.muster("submit", "-f", "-", input="command: ['true']\nfoo: 1\n")
+    assert done.returncode == 2 and done.stderr.startswith('muster: standard input: line 2, column 1: unknown key "foo"'), done
+
+
 def test_words_of_other_tools_lead_to_the_verb(tmp_path):
     def said(word):
         done = subprocess.run([str(MUSTER), word], capture_output=True, text=True, timeout=HANG_SECONDS, env={**os.environ, "HOME": str(tmp_path)})

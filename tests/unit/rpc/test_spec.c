@@ -304,8 +304,10 @@ Test(spec, a_job_without_a_name_is_called_after_its_program)
 
 Test(spec, refusals_name_file_line_path_and_the_nearest_name)
 {
-    says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: \"comand\" is no field of JobSpec",
-         "comand", "did you mean command?");
+    says("name: x\ncomand: [a]\n", "job.yaml: line 2, column 1: unknown key \"comand\"", "comand",
+         "did you mean command?");
+    says("resources: {gpus: 2}\n", "unknown key \"gpus\"", "resources.gpus", "slots: N}");
+    says("gpu: 1\n", "unknown key \"gpu\"", "gpu", "slots: N}");
     says("name: x\nresources:\n  slots: many\n", "line 3, column 3", "resources.slots", "");
     says("nodes: -1\n", "job.yaml: line 1, column 1: the number must be in 0..", "nodes.min", "");
     says("nodes: a few\n", "expected a number of nodes", "nodes", "");
