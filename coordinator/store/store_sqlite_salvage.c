@@ -242,6 +242,16 @@ static int open_from(const char *path, sqlite3 **ret, struct error *err)
     return rc < 0 ? error_wrap(err, "%s", file) : 0;
 }
 
+/* Also a store without a job has rows: its cluster's name, its tokens. */
+static int refuse_nothing(const char *from, struct error *err)
+{
+    error_set(err, E_DATA_LOSS,
+              "nothing of %s can be read: the pages that say where its tables lie are damaged",
+              from);
+    error_hint(err, "begin with a backup: muster coordinator --data NEW --restore BACKUP");
+    return E_DATA_LOSS;
+}
+
 int store_sqlite_salvage(const char *from, const char *to, struct store_salvage *ret,
                          struct error *err)
 {
@@ -259,6 +269,8 @@ int store_sqlite_salvage(const char *from, const char *to, struct store_salvage 
         rc = store_sqlite_exec(copy.to, mark, err);
     if (rc == 0)
         rc = copy_tables(&copy, err);
+    if (rc == 0 && ret->jobs + ret->events + ret->others == 0)
+        rc = refuse_nothing(from, err);
     sqlite3_close(copy.from);
     sqlite3_close(copy.to);
     if (rc < 0 && made)
