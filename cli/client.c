@@ -269,14 +269,6 @@ static bool unanswered(int rc)
     return rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED;
 }
 
-/* Each try may end with the connection's own time limit, before the call's. */
-static bool only_silent(const struct client *client, const struct error *err)
-{
-    return !client->reached &&
-           (err->code == E_DEADLINE_EXCEEDED ||
-            (err->code == E_UNAVAILABLE && net_reach(client->url, CONNECT_MS, NULL) == 0));
-}
-
 static int call_and_wait(struct client *client, const char *method, const void *request,
                          const struct rpc_options *options, struct one_call *call,
                          struct error *err)
@@ -292,8 +284,8 @@ static int call_and_wait(struct client *client, const char *method, const void *
     if (rc != 0 || call->err.code == 0)
         return rc;
     *err = call->err;
-    if (only_silent(client, err))
-        error_set(err, E_DEADLINE_EXCEEDED,
+    if (err->code == E_DEADLINE_EXCEEDED && !client->reached)
+        error_set(err, err->code,
                   "%s takes connections but has not answered for %s: it is busy or stopped, or no "
                   "coordinator",
                   client->url, format_duration(options->timeout_ms, time));

@@ -75,7 +75,8 @@ static void failed(struct tls_dialer *d, const struct error *why)
 static void failed_errno(struct tls_dialer *d, int number)
 {
     struct error why = {0};
-    error_set(&why, E_UNAVAILABLE, "cannot connect to %s: %s", d->url, strerror(number));
+    error_set(&why, number == ETIMEDOUT ? E_DEADLINE_EXCEEDED : E_UNAVAILABLE,
+              "cannot connect to %s: %s", d->url, strerror(number));
     failed(d, &why);
 }
 

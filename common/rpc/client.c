@@ -118,7 +118,8 @@ static void explain_transport(const struct pending *call, int code, struct error
     switch (code) {
     case E_UNAVAILABLE:
         if (client->env->net.dial_problem && client->env->net.dial_problem(client->dialer, err)) {
-            err->code = code;
+            if (err->code != E_DEADLINE_EXCEEDED) /* it does not answer, whoever is asked */
+                err->code = code;
             return;
         }
         error_set(err, code, "cannot reach %s, or the connection was lost", client->url);

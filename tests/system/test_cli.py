@@ -217,10 +217,12 @@ def test_what_can_be_known_of_a_coordinator_is_said_at_once(cluster, tmp_path):
     assert "the host 'no.such.host.invalid'" in said and "unknown" in said, said
     said, http_s = ask(tmp_path, "tcp://" + cluster.http)
     assert "speaks HTTP" in said, said
+    said, key_s = ask(tmp_path, cluster.environment()["MUSTER_ADDR"])  # with the pin of another cluster
+    assert "is not the coordinator that is known" in said and "take a new token" in said, said
     with listening(greeting=b"220 mail ESMTP\r\n") as address:
         said, other_s = ask(tmp_path, address)
     assert "is no coordinator" in said, said
-    waited = refused_s, run_s, socket_s, unknown_s, http_s, other_s
+    waited = refused_s, run_s, socket_s, unknown_s, http_s, key_s, other_s
     assert max(waited) < 5, f"{waited}: less than a call may take"
 
 
