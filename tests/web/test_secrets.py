@@ -5,6 +5,7 @@ import json
 from selenium.webdriver.common.by import By
 
 from test_page import errors, find, shot, show, sign_in, text_of, wait
+from test_truth import size
 
 VALUE = "-----BEGIN-----\nzq7-not-to-be-seen\n-----END-----"
 OTHER = "zq8-not-to-be-seen-either"
@@ -111,8 +112,14 @@ def test_members_set_their_own_and_viewers_see_names(browser, cluster):
     closed(browser)
     assert wait(browser, lambda b: row(b, "hf"))["Tenant"] == "vision" and not row(browser, "theirs")
     for n in range(10):
-        cluster.submit("--tenant", "vision", "--name", f"waits-{n}", "--secret", "HF_TOKEN=hf", "--slots", "4", "--", "sleep", "3600")
+        cluster.submit("--tenant", "vision", "--name", f"waits-{n}-{'x' * 50}", "--secret", "HF_TOKEN=hf", "--slots", "4", "--", "sleep", "3600")
     wait(browser, lambda b: row(b, "hf")["Named by"].endswith("and 2 more"))
+    size(browser, 360)
+    try:
+        fits = "return [...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
+        assert browser.execute_script("return innerWidth") == 360 and browser.execute_script(fits), "long names are cut"
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     find(browser, "input[type=search]").send_keys("waits-3")
     wait(browser, lambda b: row(b, "hf"))
     find(browser, "input[type=search]").send_keys("-none")
