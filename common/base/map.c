@@ -68,9 +68,11 @@ static struct map_entry *rotate(struct map *map, struct map_entry *entry, int to
     return top;
 }
 
+/* From `entry` up, as far as heights change. */
 static void rebalance(struct map *map, struct map_entry *entry)
 {
     while (entry) {
+        int was = entry->height;
         int lean = height(entry->left) - height(entry->right);
         if (lean > 1) {
             if (height(entry->left->left) < height(entry->left->right))
@@ -83,6 +85,8 @@ static void rebalance(struct map *map, struct map_entry *entry)
         } else {
             measure(entry);
         }
+        if (entry->height == was)
+            break;
         entry = entry->parent;
     }
 }
@@ -216,6 +220,7 @@ static void unlink_entry(struct map *map, struct map_entry *entry)
         replace(map, entry, successor);
         successor->left = entry->left;
         successor->right = entry->right;
+        successor->height = entry->height;
         if (successor->left)
             successor->left->parent = successor;
         if (successor->right)

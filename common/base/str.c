@@ -180,8 +180,24 @@ size_t utf8_encode(uint32_t code_point, char ret[4])
     return length;
 }
 
+/* How many bytes of ASCII it begins with, in whole words. */
+static size_t ascii_words(const char *s, size_t size)
+{
+    uint64_t word;
+    size_t at = 0;
+    for (; at + sizeof(word) <= size; at += sizeof(word)) {
+        memcpy(&word, s + at, sizeof(word));
+        if (word & UINT64_C(0x8080808080808080))
+            break;
+    }
+    return at;
+}
+
 bool utf8_valid(const char *s, size_t size)
 {
+    size_t ascii = ascii_words(s, size);
+    s += ascii;
+    size -= ascii;
     while (size) {
         size_t length = utf8_decode(s, size, NULL);
         if (!length)

@@ -154,6 +154,8 @@ static void settle_state(struct step *step, struct node *node, const char *why)
         state = settle_wish(node, why, &reason);
     else if (*why)
         reason_set(&reason, REASON_ADMINISTRATOR, "%s", why);
+    else if (node->state == NODE_READY && !own_reason(&node->reason))
+        return; /* as with nearly every report */
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
     node_set_state(step, node, state, &reason);

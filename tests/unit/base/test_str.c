@@ -117,5 +117,13 @@ Test(utf8, malformed_sequences_are_refused)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         cr_assert_not(utf8_valid(bad[i], strlen(bad[i])), "%zu", i);
     cr_assert(utf8_valid("", 0));
+    for (size_t at = 0; at < 24; at++) { /* wherever it stands among plain letters */
+        char text[] = "abcdefghijklmnopqrstuvwxyz";
+        memcpy(text + at, "\xc3\xa9", 2);
+        cr_assert(utf8_valid(text, strlen(text)), "%zu", at);
+        text[at + 1] = 'x';
+        cr_assert_not(utf8_valid(text, strlen(text)), "%zu", at);
+        cr_assert_not(utf8_valid(text, at + 1), "%zu", at);
+    }
     cr_assert_eq(utf8_columns("a\xc3\xa9\xf0\x9f\x8c\x8d"), 3);
 }
