@@ -15,6 +15,7 @@
 
 struct method {
     char name[FRAME_METHOD_MAX + 1];
+    size_t name_bytes;
     const ProtobufCMethodDescriptor *descriptor;
     rpc_handler fn;
     void *arg;
@@ -137,9 +138,12 @@ static void call_expired(void *arg)
 
 static const struct method *method_find(const struct rpc_server *server, const char *name)
 {
-    for (size_t i = 0; i < server->method_count; i++)
-        if (strcmp(server->methods[i].name, name) == 0)
-            return &server->methods[i];
+    size_t bytes = strlen(name);
+    for (size_t i = 0; i < server->method_count; i++) {
+        const struct method *method = &server->methods[i];
+        if (method->name_bytes == bytes && memcmp(method->name, name, bytes) == 0)
+            return method;
+    }
     return NULL;
 }
 
@@ -307,6 +311,7 @@ int rpc_server_add(struct rpc_server *server, const ProtobufCServiceDescriptor *
         return rc;
     if (method_find(server, slot->name))
         return error_set(err, E_ALREADY_EXISTS, "%s has a handler already", slot->name);
+    slot->name_bytes = strlen(slot->name);
     slot->fn = fn;
     slot->arg = arg;
     server->method_count++;

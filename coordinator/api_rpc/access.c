@@ -28,7 +28,7 @@ static int out_of_memory(struct error *err)
 unsigned access_role(const char *name)
 {
 #define X(upper, bit, lower, bound)                                                                \
-    if (strcmp(name, #lower) == 0)                                                                 \
+    if (name[0] == #lower[0] && strcmp(name, #lower) == 0)                                         \
         return bit;
     ACCESS_ROLES(X)
 #undef X
