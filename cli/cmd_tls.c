@@ -1,4 +1,5 @@
 /* muster tls: the keys of a cluster, on the coordinator's machine */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -243,15 +244,26 @@ static int show_authorities(const struct files *files, struct error *err)
     return rc;
 }
 
+static int check_made(const struct files *files, struct error *err)
+{
+    if (access(files->server, F_OK) == 0 || errno != ENOENT || access(files->cluster, F_OK) == 0 ||
+        errno != ENOENT)
+        return 0;
+    error_set(err, E_NOT_FOUND, "no coordinator has keys in %s", files->data);
+    error_hint(err, "--data names a coordinator's folder; its first start, or `muster tls init`, "
+                    "makes them");
+    return E_NOT_FOUND;
+}
+
 static int run(const struct args *args)
 {
     struct files files;
     struct error err = {0};
     const char *action = args_text(args, "action");
     int rc = find_files(args, &files, &err);
-    if (rc == 0 && strcmp(action, "init") == 0)
-        rc = init(&files, &err);
-    else if (rc == 0 && strcmp(action, "rotate") == 0)
+    if (rc == 0)
+        rc = strcmp(action, "init") == 0 ? init(&files, &err) : check_made(&files, &err);
+    if (rc == 0 && strcmp(action, "rotate") == 0)
         rc = rotate(&files, args, &err);
     if (rc == 0)
         rc = strcmp(action, "ca") == 0 ? show_authorities(&files, &err) : show(&files, &err);

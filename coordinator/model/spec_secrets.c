@@ -133,9 +133,9 @@ bool spec_secret_warning(const struct spec_input *in, char ret[SPEC_WARNING_MAX]
         return false;
     secret_name(first, name);
     (void)str_printf(ret, SPEC_WARNING_MAX,
-                     "env: %s%s look%s like secret%s, and env is stored and shown in clear: "
+                     "env: %s%s look%s like %ssecret%s, and env is stored and shown in clear: "
                      "`muster secret set %s`, then `muster submit --secret %.80s=%s`",
                      names, found > NAMED_MAX ? ", ..." : "", found == 1 ? "s" : "",
-                     found == 1 ? "" : "s", name, first, name);
+                     found == 1 ? "a " : "", found == 1 ? "" : "s", name, first, name);
     return true;
 }

@@ -265,6 +265,13 @@ def test_help_of_a_verb_is_its_own(tmp_path):
         assert done.returncode == 2 and done.stderr.count("muster " + verb + ":") == 1, done
 
 
+def test_keys_that_are_not_there_are_said_to_be_missing(tmp_path):
+    for action in "show", "ca", "rotate":
+        done = subprocess.run([str(MUSTER), "tls", action], capture_output=True, text=True, timeout=HANG_SECONDS,
+                              env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
+        assert done.returncode == 2 and "no coordinator has keys in" in done.stderr and "--data" in done.stderr, done
+
+
 def test_a_spec_from_standard_input_is_called_so(cluster):
     done = cluster.muster("submit", "-f", "-", input="command: ['true']\ntenant: nobody\n")
     assert done.returncode == 2 and done.stderr.startswith("muster: standard input: line 2"), done
