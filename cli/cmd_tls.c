@@ -1,8 +1,10 @@
 /* muster tls: the keys of a cluster, on the coordinator's machine */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -186,9 +188,18 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
-static int rotate(const struct files *files, const struct args *args, struct error *err)
+/* A rotation of the cluster key that was cut off has left a key that nobody was shown. */
+static bool is_unshown(const struct files *files)
 {
-    bool cluster_key = args_flag(args, "cluster-key");
+    struct tls_facts server, cluster;
+    return tls_read_facts(files->server, &server, NULL) == 0 &&
+           tls_read_facts(files->cluster, &cluster, NULL) == 0 &&
+           strcmp(server.signer, cluster.pin) != 0;
+}
+
+static int rotate_alone(const struct files *files, const struct args *args, struct error *err)
+{
+    bool cluster_key = args_flag(args, "cluster-key") && !is_unshown(files);
     if (access(files->cluster, R_OK) != 0) {
         error_set(err, E_NOT_FOUND, "%s: there is no cluster key that could sign a new one",
                   files->cluster);
@@ -199,6 +210,23 @@ static int rotate(const struct files *files, const struct args *args, struct err
     if (rc == 0 && cluster_key)
         rc = tls_make_cluster_key(files->cluster, files->cluster, err);
     return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
+}
+
+/* One at a time: else a server key could be signed by a cluster key that another one replaces. */
+static int rotate(const struct files *files, const struct args *args, struct error *err)
+{
+    char path[PATH_MAX + 16];
+    (void)str_printf(path, sizeof(path), "%s/tls.lock", files->data);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) < 0) {
+        (void)error_errno(err, errno, "cannot lock %s", path);
+        if (fd >= 0)
+            close(fd);
+        return err->code;
+    }
+    int rc = rotate_alone(files, args, err);
+    close(fd);
+    return rc;
 }
 
 /* As curl takes it: base64 with padding, in the other alphabet. */
