@@ -211,17 +211,27 @@ static void drop_one(struct sessions *sessions, const char *owner)
         free(strmap_remove(&sessions->all, first->name));
 }
 
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
 /* The token with the most sessions among those that may lose one; NULL = none may. */
 static const char *most_open(const struct sessions *sessions, bool of_admins)
 {
-    const char *most = NULL;
-    int count = 0;
+    const char *owners[SESSIONS_MAX], *most = NULL;
+    size_t count = 0, longest = 0, run = 0;
     for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
         const struct session *session = e->value;
-        int of_this = session->admin && !of_admins ? 0 : count_of(sessions, session->owner);
-        if (of_this > count) {
-            most = session->owner;
-            count = of_this;
+        if ((of_admins || !session->admin) && count < SESSIONS_MAX)
+            owners[count++] = session->owner;
+    }
+    qsort(owners, count, sizeof *owners, by_name);
+    for (size_t i = 0; i < count; i++) {
+        run = i > 0 && strcmp(owners[i], owners[i - 1]) == 0 ? run + 1 : 1;
+        if (run > longest) {
+            longest = run;
+            most = owners[i];
         }
     }
     return most;
