@@ -36,6 +36,8 @@
     X(WORKER_CALLS, 64, worker_calls, "open calls of one worker at its agent", CLOSE_SOME)         \
     X(WORKER_FORWARDS, 32, worker_forwards, "calls of one worker that its agent passes on",        \
       "wait for answers before asking the board again")                                            \
+    X(BOARD_BYTES, 16 << 20, board_bytes, "bytes on the board of one generation",                  \
+      "leave large data in files")                                                                 \
     X(TENANT_BOARD_BYTES, 64 << 20, tenant_board_bytes,                                            \
       "bytes on the boards of one tenant's jobs", "leave large data in files")                     \
     X(WORKER_CALL_BYTES, 1 << 20, worker_call_bytes, "bytes of a worker's call",                   \

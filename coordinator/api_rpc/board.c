@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/limits.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/model/cluster.h"
@@ -156,8 +155,7 @@ int board_set(struct board *board, const struct board_place *place, const struct
     struct entry *old = strmap_get(&generation->entries, place->key);
     size_t before = held_bytes(board, place), after = entry_bytes(key_size, value->size);
     if (generation->bytes - before + after > BOARD_JOB_MAX_BYTES)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "board: more than %d bytes in one generation",
-                         BOARD_JOB_MAX_BYTES);
+        return limit_refuse(LIMIT_BOARD_BYTES, err);
     struct entry *entry = malloc(sizeof *entry + value->size);
     size_t all = tenant_bytes(board, place->tenant) - before + after;
     if (!entry || tenant_count(board, place->tenant, all) < 0) {

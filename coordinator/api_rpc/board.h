@@ -10,12 +10,13 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/limits.h"
 
 enum {
     BOARD_KEY_MAX = 256,
     BOARD_VALUE_MAX_BYTES = 64 << 10,
-    BOARD_ENTRY_BYTES = 128,        /* what an entry counts beside its key and value */
-    BOARD_JOB_MAX_BYTES = 16 << 20, /* of one generation */
+    BOARD_ENTRY_BYTES = 128,               /* what an entry counts beside its key and value */
+    BOARD_JOB_MAX_BYTES = MAX_BOARD_BYTES, /* of one generation */
 };
 
 struct board;

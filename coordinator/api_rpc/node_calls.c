@@ -355,6 +355,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
         rc = budget_refuse(&service->budgets, LIMIT_TENANT_BOARD_BYTES, &err);
     } else if (rc == 0 && message->set) {
         rc = board_set(service->board, &place, &value, &err);
+        service->budgets.refused[LIMIT_BOARD_BYTES] += rc == E_RESOURCE_EXHAUSTED;
         if (rc == 0)
             service_wake(service, key);
         answer.found = true;

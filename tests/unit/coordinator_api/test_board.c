@@ -5,12 +5,14 @@
 #include "common/base/limits.h"
 #include "coordinator/api_rpc/board.h"
 
+static struct error why; /* the last refusal of set */
+
 static int set(struct board *board, uint64_t generation, const char *key, size_t size)
 {
     static char data[BOARD_VALUE_MAX_BYTES + 1];
     struct board_place place = {.tenant = "red", .job = "j1", .generation = generation, .key = key};
     struct board_value value = {.data = data, .size = size};
-    return board_set(board, &place, &value, NULL);
+    return board_set(board, &place, &value, &why);
 }
 
 static bool has(struct board *board, uint64_t generation, const char *key)
@@ -52,6 +54,7 @@ Test(board, has_limits)
         rc = set(board, 1, key, BOARD_VALUE_MAX_BYTES);
     }
     cr_assert_eq(rc, E_RESOURCE_EXHAUSTED);
+    cr_assert_not_null(strstr(why.text, "limit board_bytes"), "%s", why.text);
     cr_assert_leq(count, BOARD_JOB_MAX_BYTES / BOARD_VALUE_MAX_BYTES + 1);
     cr_assert_eq(set(board, 1, "key-0", BOARD_VALUE_MAX_BYTES), 0, "replacing takes no more room");
     cr_assert_eq(set(board, 2, "key-0", 10), 0);
