@@ -2,9 +2,9 @@
 watch on the coordinator; and what must hold of them afterwards.
 
 In life only the local user has the coordinator's processors; viewers, members, agents and strangers come over a network from machines
-of their own, and workers run on nodes. Here all are on one machine. So those that come over a network are in a cgroup of their own, which
-has a tenth of the share of any other (processors.py); workers, whose cgroups are their agent's, and all of them where no cgroup can be made,
-run with nice 19. The local user has the same weight as everybody."""
+of their own, and workers run on nodes. Here all are on one machine. So the coordinator has the weight of its systemd unit, and those that come over
+a network are together in one cgroup of the usual weight (processors.py); workers, whose cgroups are their agent's, and all of them where no
+cgroup can be made, run with nice 19. The local user's programs and red's training have the weight of any program."""
 import http.client
 import itertools
 import json
@@ -18,11 +18,12 @@ from pathlib import Path
 
 from leavings import MARK
 from localcluster import HANG_SECONDS, ROOT, Cluster, wait_for
-from processors import OtherMachines
+from processors import USUAL, Share
 from wire import Peer, cpu_seconds
 
 HERE = Path(__file__).resolve().parent
 RANGE = "1900000000-1900999999"
+COORDINATOR_WEIGHT = int(re.search(r"^CPUWeight=(\d+)$", (ROOT / "deploy/systemd/muster-coordinator.service").read_text(), re.M)[1])
 STEPS = 100_000_000  # more than any run does
 SLOW_S = 1.0  # p99 of REST, where the machine has room
 COMPUTING_S = 0.5  # and where it has none: p99 of what the loop computes between a question and its answer
@@ -174,11 +175,13 @@ class Scene:
         self.seconds, self.folder, self.lane, self.seed = seconds, Path(folder), lane, seed
         self.cluster = Cluster(self.folder)
         self.attackers, self.worker_jobs, self.results = [], [], {}
-        self.elsewhere = OtherMachines(f"muster-attack{MARK}")
+        self.elsewhere = Share(f"muster-attack{MARK}", USUAL)
+        self.unit = Share(f"muster-coordinator{MARK}", COORDINATOR_WEIGHT)
 
     def start(self):
         cluster = self.cluster
         cluster.start_coordinator()
+        self.unit.move(cluster.coordinator.pid)
         self.users = ("--worker-uids", RANGE) if os.geteuid() == 0 else ()
         for name in ("node1", "node2"):
             cluster.start_agent(name, "--slots", "12", "--cpus", "64", *self.users)
@@ -376,6 +379,7 @@ class Scene:
             attacker.wait()
         self.elsewhere.end()
         self.cluster.stop()
+        self.unit.end()
 
 
 def everything_at_once(folder, roles):

@@ -1,10 +1,12 @@
-"""A cgroup with a small share of the processors: for processes that stand for other machines."""
+"""A cgroup with a share of the processors of its own: the coordinator's, as its systemd unit gives it, and that of processes that stand
+for other machines."""
 import os
 from pathlib import Path
 
 from localcluster import wait_for
 
 V1, V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+USUAL = 100  # the weight of any group that says none; one of cgroup v1 is 1024 shares
 
 
 def make(folder, file, weight):
@@ -14,18 +16,19 @@ def make(folder, file, weight):
     except OSError:
         return None
     try:
-        (folder / file).write_text(weight)
+        (folder / file).write_text(str(weight))
         return folder
     except OSError:
         folder.rmdir()
         return None
 
 
-class OtherMachines:
-    """`folder` is None where no cgroup can be made. Everything beside it has ten times its share."""
+class Share:
+    """`weight` as CPUWeight of systemd. `folder` is None where no cgroup can be made."""
 
-    def __init__(self, name):
-        self.folder = make(V1 / name, "cpu.shares", "102") if (V1 / "cpu.shares").exists() else make(V2 / name, "cpu.weight", "10")
+    def __init__(self, name, weight):
+        v1 = (V1 / "cpu.shares").exists()
+        self.folder = make(V1 / name, "cpu.shares", 1024 * weight // USUAL) if v1 else make(V2 / name, "cpu.weight", weight)
 
     def move(self, pid):
         """With all that it begins from now on."""
