@@ -200,12 +200,21 @@ static void pass_due(void *arg)
     (void)arg; /* the turn's end makes it */
 }
 
+/* When the next pass is to be made: INT64_MAX = none is wanted. */
+static int64_t pass_due_ms(const struct driver *driver)
+{
+    if (driver->refusing)
+        return INT64_MAX;
+    int64_t due_ms =
+        cluster_wants_pass(driver->cluster) ? 0 : cluster_front_due_ms(driver->cluster);
+    return due_ms > driver->pass_after_ms ? due_ms : driver->pass_after_ms;
+}
+
 static void make_pass(struct driver *driver)
 {
     const struct clock *clock = &driver->env->clock;
     struct event event = {.kind = EVENT_TICK};
-    if (driver->refusing || !cluster_wants_pass(driver->cluster) ||
-        now_ms(driver) < driver->pass_after_ms)
+    if (now_ms(driver) < pass_due_ms(driver))
         return;
     int64_t begun_ms = clock->now_ms(clock->self);
     step_now(driver, &event);
@@ -215,10 +224,12 @@ static void make_pass(struct driver *driver)
 
 static void await_pass(struct driver *driver)
 {
-    if (driver->refusing || !cluster_wants_pass(driver->cluster))
+    int64_t due_ms = pass_due_ms(driver);
+    if (due_ms == INT64_MAX)
         loop_timer_cancel(driver->loop, &driver->pass);
-    else if (!loop_timer_armed(&driver->pass))
-        loop_timer_set(driver->loop, &driver->pass, driver->pass_after_ms, pass_due, driver);
+    else if (!loop_timer_armed(&driver->pass) || due_ms != driver->pass_awaited_ms)
+        loop_timer_set(driver->loop, &driver->pass, due_ms, pass_due, driver);
+    driver->pass_awaited_ms = due_ms;
 }
 
 static void write_change(void *self, const struct change *change)

@@ -42,8 +42,9 @@ struct driver {
     struct change *changes; /* to be written beside them */
     int changes_count, changes_capacity;
     struct loop_timer tick, retry, pass, look;
-    int64_t pass_after_ms; /* the next one over the queue is not made before */
-    int pass_gap_ms;       /* at least so long between two, however fast they are; 0 = none */
+    int64_t pass_after_ms;   /* the next one over the queue is not made before */
+    int64_t pass_awaited_ms; /* when `pass` is due, if it is armed */
+    int pass_gap_ms;         /* at least so long between two, however fast they are; 0 = none */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool stepped;         /* in this turn: what people see may have changed */

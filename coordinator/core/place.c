@@ -212,10 +212,12 @@ static void start_placed(struct placing *placing)
 }
 
 /* Room is sought no more, but those in front of the queue say what they wait for now, from `job`
- * on. */
+ * on: a thousand, so not in each of many passes. */
 static void tell_front(struct placing *placing, struct job *job)
 {
     struct reason reason;
+    if (!job || !cluster_tells_front(placing->step->cluster, FRONT_TOLD_MS))
+        return;
     for (; job && pass_tells(&placing->pass); job = pass_next(&placing->pass))
         if (pass_tell(&placing->pass, job, &reason) && pass_is_ready(&placing->pass, job))
             say_what_for(placing->step, job, &reason);

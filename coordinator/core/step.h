@@ -28,6 +28,7 @@ enum {
     PUNCTUAL_MS = 50,             /* a verdict later than this first hears who waits to be heard */
     LAST_WORD_MS = 250,           /* for so long */
     EVIDENCE_MS = LEASE_MS,       /* steps of its gang speak for a silent node so long */
+    FRONT_TOLD_MS = 1000,         /* all in front of the queue say what they wait for so often */
     STOP_GRACE_MS = 10000,        /* between SIGTERM and SIGKILL */
     STOP_SLACK_MS = 30000,        /* a worker that outlives grace and this is named in the reason */
     JOIN_TIMEOUT_MS = 30000,      /* members whose peers gave them up must join within this */

@@ -148,11 +148,28 @@ struct node *cluster_next_node(const struct cluster *cluster, const struct node 
 void cluster_want_pass(struct cluster *cluster, bool wanted)
 {
     cluster->pass_wanted = wanted;
+    if (!wanted && cluster->front_due_ms <= cluster->now_ms)
+        cluster->front_due_ms = 0;
 }
 
 bool cluster_wants_pass(const struct cluster *cluster)
 {
-    return cluster->pass_wanted;
+    return cluster->pass_wanted || cluster_front_due_ms(cluster) <= cluster->now_ms;
+}
+
+bool cluster_tells_front(struct cluster *cluster, int64_t every_ms)
+{
+    int64_t next_ms = cluster->front_told_ms ? cluster->front_told_ms + every_ms : 0;
+    bool may = next_ms <= cluster->now_ms;
+    if (may)
+        cluster->front_told_ms = cluster->now_ms;
+    cluster->front_due_ms = may ? 0 : next_ms;
+    return may;
+}
+
+int64_t cluster_front_due_ms(const struct cluster *cluster)
+{
+    return cluster->front_due_ms ? cluster->front_due_ms : INT64_MAX;
 }
 
 struct job *cluster_begin_pass(struct cluster *cluster)

@@ -423,6 +423,11 @@ bool cluster_halted(const struct cluster *cluster);
 /* Whether a pass over the queue is still to be made: what is free or who waits has changed. */
 void cluster_want_pass(struct cluster *cluster, bool wanted);
 bool cluster_wants_pass(const struct cluster *cluster);
+/* May the pass at work tell all in front of the queue what they wait for? Once in `every_ms`; where
+ * it may not, a pass is wanted when the next one may. */
+bool cluster_tells_front(struct cluster *cluster, int64_t every_ms);
+/* When a pass is wanted for that: INT64_MAX = it is not. */
+int64_t cluster_front_due_ms(const struct cluster *cluster);
 /* One is made now. Returns the first job submitted since the one before; NULL: none was. */
 struct job *cluster_begin_pass(struct cluster *cluster);
 uint64_t cluster_passes(const struct cluster *cluster); /* made in this life of the coordinator */

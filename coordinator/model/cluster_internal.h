@@ -21,7 +21,8 @@ struct cluster {
     struct heap job_timers, node_timers;
     bool halted;
     bool pass_wanted;
-    uint64_t passes, passed_below; /* made; the last one knew the jobs below this number */
+    int64_t front_told_ms, front_due_ms; /* the front of the queue was told; is to be; 0 = not */
+    uint64_t passes, passed_below;       /* made; the last one knew the jobs below this number */
     uint64_t next_sequence;
     struct rng rng;
 };
