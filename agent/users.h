@@ -3,7 +3,7 @@
  * its own. docs/adr/0012 has why. Reads the system's users and one file of its own; loop thread.
  *
  *   --worker-users FILE   a line per tenant: TENANT USER. "*" as tenant: any other. "*" as user:
- * the user named like the tenant, if it is not one of the system's own
+ *                         the user named like the tenant, if it is not one of the system's own
  *   --worker-uids A-B     tenants that the file does not name get a uid of this range, which stays
  *                         theirs: DATA/uids remembers it
  *   --worker-user USER    all tenants share one user

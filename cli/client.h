@@ -2,9 +2,13 @@
  * shows failures to people, prints answers in the form asked for. One thread.
  *
  * Where address and token come from, first wins, each on its own:
- *   --addr, --token   MUSTER_ADDR, MUSTER_TOKEN   ~/.config/muster/config.yaml (addr, token)
+ *
+ *   --addr, --token
+ *   MUSTER_ADDR, MUSTER_TOKEN
+ *   ~/.config/muster/config.yaml (addr, token)
  *   the newest cluster of `muster up` that runs (clusters.h)
- * The coordinator must prove the key whose pin stands behind the token (or in MUSTER_PIN).
+ *
+ * The coordinator must prove its key. The key's pin follows the token, or is in MUSTER_PIN.
  */
 #ifndef CLI_CLIENT_H
 #define CLI_CLIENT_H

@@ -1,18 +1,22 @@
-/* Puts the pure core into the world: events in, one transaction per turn of the loop, then answers.
+/* Connects the pure core to the world: events in, one transaction per turn of the loop, then
+ * answers.
  *
  *     driver_step ─► coordinator_step ─► actions ─┐   (any number of events in a turn)
  *     turn's end: one pass over the queue for all ┤
  *                 all STORE and RECORD ─► commit ─┴─► answers, wake-ups, reads
- *                                    └─ fails: nobody is answered but with the error; the cluster
- * is loaded anew from the store (as a restart would), changes are refused and the store is tried
- * again every second
+ *                                           └─ fails ─► every caller gets the error
+ *                                                       the cluster is loaded from the store again
+ *                                                       changes are refused
+ *                                                       every second: the store is tried again
  *
- * A pass may cost a tenth of a second where the cluster is large, and thousands of slots may come
- * free in one. So after a pass others have the loop for as long as it took, at least: then no more
- * than half of the time goes into passes, and who comes into a quiet queue is placed at once.
+ * Clients therefore never see what is not on disk. After a full disk has room again no operator is
+ * needed.
  *
- * So what clients see is never ahead of the disk, and a disk that is full and then is not needs no
- * operator. Owned by the coordinator; loop thread only.
+ * A pass can cost 100 ms in a large cluster, and one pass can free thousands of slots. After a pass
+ * the next one waits at least as long as it took, so passes use at most half of the time. A job
+ * that is submitted to a quiet queue is placed at once.
+ *
+ * Owned by the coordinator; loop thread only.
  */
 #ifndef COORDINATOR_DRIVER_H
 #define COORDINATOR_DRIVER_H

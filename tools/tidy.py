@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """House rules as a test: formatting, include arrows, fences around outside libraries, banned
-functions, sizes, header contracts, files that no CMakeLists names, clang-tidy and cppcheck.
+functions, sizes, header contracts, drawings, plain words (tools/words.py), files that no CMakeLists
+names, clang-tidy and cppcheck.
 
     tools/tidy.py [--fast] [--fix]     --fast leaves clang-tidy and cppcheck out; --fix formats
 
@@ -12,6 +13,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import words
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOMS = ["common", "coordinator", "agent", "libworker", "cli", "examples", "bench", "tests"]
@@ -174,6 +177,20 @@ def check_header(path, raw):
         yield 1, f"include guard should be {stem}_H, or with more of the path before it"
 
 
+def check_drawings(raw):
+    """A drawing or list in a comment ends with an empty line. Prose right under it at the comment's
+    margin, or an arrow in a line that starts there, is what a tool that reflows comments leaves."""
+    lines = raw.split("\n")
+    for number, (above, line) in enumerate(zip(lines, lines[1:]), 2):
+        if not re.match(r"\s*\* [^\s/]", line):
+            continue
+        indented = re.match(r"\s*\* {3,}\S", above) and line.find("*") == above.find("*")
+        if indented and not re.match(r"\s*\* ([-*]|\d+\.) ", line):
+            yield number, "a drawing was reflowed here: indent the line like the one above, or put ' *' between"
+        elif re.match(r"\s*\* \S.*[─►▲▼│└┘┌┐┤├]", line):
+            yield number, "a line of a drawing starts at the margin: indent it by two or more"
+
+
 def check_built(files):
     """Every .c stands in some CMakeLists of its own folder or one above it."""
     lists = {f: (ROOT / f).read_text() for f in files if f.endswith("CMakeLists.txt")}
@@ -243,9 +260,11 @@ def main():
         text = strip(raw)
         findings += [(path, n, w) for n, w in check_arrows(path, raw, rooms)]
         findings += [(path, n, w) for n, w in check_text(path, raw, text)]
+        findings += [(path, n, w) for n, w in check_drawings(raw)]
         if path.endswith(".h"):
             findings += [(path, n, w) for n, w in check_header(path, raw)]
     findings += [(p, 1, w) for p, w in check_built(files)]
+    findings += list(words.findings())
     if not fast and not fix:
         findings += list(check_deep(code))
     for path, number, what in sorted(set(findings)):

@@ -1,29 +1,32 @@
-/* The run directory of one worker, DATA/runs/<job>.<uid>: all that the agent and the shim tell each
- * other, and the proof that this worker was started once. Small JSON files, each written atomically
- * by one of the two.
+/* The run directory of one worker, DATA/runs/<job>.<uid>. Agent and shim exchange all data through
+ * it, and it proves that this worker was started once. Its small JSON files are written atomically,
+ * each by one side.
  *
- *   launch.json  agent  what to start (secret: the worker's token is in it); its presence means
- *                       that this key is used up.
- *                       Made durable by the shim, before the worker starts
- *   shim.json    shim   its pid and start time, created exclusively: the shim that makes it goes
- *                       on. An agent that adopts a directory without one makes a void one, so
- *                       that a late shim never starts the worker
+ *   launch.json  agent  what to start (secret: contains the worker's token); its presence means
+ *                       that this key is used up; the shim makes it durable before the worker
+ *                       starts
+ *   shim.json    shim   its pid and start time, created exclusively: the shim that creates it
+ *                       continues. An agent that adopts a directory without one creates an empty
+ *                       one, so that a late shim never starts the worker
  *   worker.json  shim   the worker's pid, start time and cgroup; or why it could not be started
  *   output       shim   lines, see output.h; the agent frees the acknowledged part
  *   stuck.json   shim   processes of the worker that SIGKILL did not end
- *   exit.json    shim   how the worker ended, after all it left behind has ended too; by the agent
+ *   exit.json    shim   how the worker ended, after all its processes ended too; by the agent
  *                       when the shim itself was killed
  *   memory.json  agent  worker_memory (secret)
  *   acked.json   agent  how far the output was acknowledged
- *   shim.log     shim   its complaints
+ *   shim.log     shim   its errors
  *
- * Files and directory are the agent's user's alone (0600, 0700): other tenants' programs run on the
- * same machine. What belongs to the worker's user lies apart from it: DATA/work/<job>.<uid> (0700),
- * where the command starts if the job names no folder, and DATA/work/<job>.<uid>.token (0400),
- * which MUSTER_WORKER_TOKEN_FILE names: a process's environment is shown in more places than a
- * file. DATA/work/<job>.<uid>.secrets (0700) has the secrets of its job, a file (0400) each; no
- * other file has their values. The shim reads them when it starts the worker, and removes them when
- * the worker has ended.
+ * Only the agent's user can open the directory and its files (0700, 0600), because programs of
+ * other tenants run on the same machine. The files of the worker's user are elsewhere:
+ *
+ *   DATA/work/<job>.<uid>          0700  where the command starts if the job names no folder
+ *   DATA/work/<job>.<uid>.token    0400  MUSTER_WORKER_TOKEN_FILE names it: a process's
+ *                                        environment can be read in more places than a file
+ *   DATA/work/<job>.<uid>.secrets  0700  the secrets of the job, one file (0400) each
+ *
+ * No other file has the secrets' values. The shim reads them when it starts the worker, and removes
+ * them after the worker ended.
  */
 #ifndef SUPERVISOR_RUNDIR_H
 #define SUPERVISOR_RUNDIR_H

@@ -3,8 +3,8 @@
  *   DATA/work/<job>.<uid>        the worker's own folder (0700, its user's); made by rundir_create
  *   DATA/work/<job>.<uid>.token  its token (0400, its user's)
  *   DATA/work/<job>.<uid>.secrets  the secrets of its job (0700, a file each, its user's)
- *   DATA/tmp/<job>               what all workers of the job see as /tmp, in namespaces of their
- * own
+ *   DATA/tmp/<job>               what all workers of the job see as /tmp, in their
+ *                                own mount namespaces
  *
  * Everything is removed with the run, or by the next agent: moved to DATA/tmp/.removed.* at once,
  * and emptied on a side thread, for a worker may have left millions of files. Loop thread.

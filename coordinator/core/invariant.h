@@ -6,11 +6,15 @@
 #include "coordinator/model/cluster.h"
 
 /* 0, or E_INTERNAL with the first broken rule and where:
- *   a slot has one owner and what nodes count as used is what living workers use, within their
- * size; a gang is whole: a group has ranks 0..world-1, each a different worker, whole nodes; no
- * published, unbroken group has a member on a lost node; forming ones never; generations only rise:
- * current < forming < next;  states and groups agree; ended jobs run nothing; no two active jobs
- * hold one port of one address; the begun jobs are those that are neither queued nor ended. */
+ *
+ *   slots        a slot has one owner; a node's used counts are the sum of its living workers, and
+ *                within its size
+ *   gangs        a group has ranks 0..world-1, each a different worker
+ *   lost nodes   no forming group has a member there, nor has a published, unbroken one
+ *   generations  only rise: current < forming < next
+ *   states       a job's state and its groups agree; ended jobs run nothing
+ *   ports        no two active jobs have the same port of one address
+ *   begun        the begun jobs are those that are neither queued nor ended */
 int invariant_check(const struct cluster *cluster, struct error *err);
 
 /* Across steps: what was true before (`memory`) still is: ended states stay, generations and

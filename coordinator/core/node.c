@@ -1,14 +1,17 @@
-/* One machine.
+/* The states of one machine. `allowed` below has every move; these are the usual ones:
  *
- *            register            its old workers have gone                         nothing runs
- * there (new) ──────────► joining ─────────────────────────────► ready ◄─► cordoned ◄─► draining
- * ──► drained ▲                                     │           │           │ │ reports again
- * connection gone, or the coordinator restarted │                                     ▼           ▼
- * ▼ lost ◄─────────────────────────── unreachable (its workers go on) lease expired, or its peers
- * lost it
+ *         registers          its old workers ended                             nothing runs there
+ *   (new) ─────────► joining ─────────────────────► ready ◄─► cordoned ◄─► draining ─────► drained
+ *                       ▲                             │           │            │              │
+ *                       │                             └───────────┴─────┬──────┴──────────────┘
+ *                       │                                               │ connection gone, or the
+ *                       │ reports again                                 ▼ coordinator restarted
+ *                      lost ◄───────────────────────────────────── unreachable (its workers go on)
+ *                             lease expired, or its peers lost it
  *
- * lost -> joining: what it still runs nobody wants any more; it gets new workers once that ended.
- */
+ * An unreachable node that reports again returns to the state that its administrator set. A lost
+ * node that reports again first ends the workers it still runs, then gets new ones. An uncordoned
+ * node is ready from each of cordoned, draining and drained. */
 #include <stdlib.h>
 #include <string.h>
 

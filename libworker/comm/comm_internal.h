@@ -1,17 +1,27 @@
 /* The inside of a communicator, for the files of this folder and their tests.
  *
- *     collective.c   where an operation goes: shared.c, two_level.c or by_links.c; ways.c  the
- * table shared.c       in place, where all ranks share a host; board.c  posts, arena.c  memory
- *     by_links.c     plans: what each rank sends, reduces and receives; rows.c  of unequal lengths
- *     transfer.c     carries a plan out over the links
- *     wait.c         spins, then sleeps; control.c  who died, who failed, goodbye
- *     work.c         queue, progress thread; calls.c  the public calls; status.c  for watchers
- *     connect.c      makes all of it from endpoints (handshake.c, segment.c, link_*.c)
+ *   making it
+ *     bootstrap*.c   rank 0 collects the ranks' endpoints where Muster does not
+ *     endpoint.c     where a rank can be reached; handshake.c proves the generation's secret
+ *     meeting*.c     dials the lower ranks, accepts the higher ones
+ *     connect.c      makes links (link_shm.c, link_tcp.c) and a segment (segment.c) of the sockets
  *     group.c        communicators of some of the ranks
+ *   running an operation
+ *     calls.c        the public calls, which become a request; object.c, rows.c: unequal lengths
+ *     work.c         queue and progress thread
+ *     collective.c   where a request runs: shared.c, two_level.c or by_links.c (ways.c: the table)
+ *     shared.c       in place, where all ranks share a host (board.c: posts, arena.c: memory)
+ *     two_level.c    all-reduce along a chain of hosts
+ *     by_links.c     plans: what each rank sends, reduces and receives
+ *     transfer.c     carries out a plan over the links; reduce.c adds
+ *   watching it
+ *     wait.c         spins, then sleeps
+ *     control.c      which ranks died, failed or said goodbye
+ *     status.c       what others may see of the operation in progress
  *
- * One thread at a time runs an operation (who is through the gate, work.c); it alone uses links,
- * plans and the epoll. Failing is open to all: `failure` is set once, under fail_lock. Lock order:
- * lock, control_lock, fail_lock, a child's.
+ * Threads: one at a time runs an operation (the one through the gate of work.c). Only that thread
+ * uses links, plans and the epoll. Any thread may fail the communicator: `failure` is set once,
+ * under fail_lock. Lock order: lock, control_lock, fail_lock, a child's locks.
  */
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H

@@ -1,11 +1,12 @@
-/* Operations of ranks that share a host, without sending anything: each looks at the others' data
- * where it lies. S is the whole vector, N the ranks; "moves" counts bytes read and written by all.
+/* Operations of ranks that share a host, without sending: each rank reads the others' data in
+ * place. S is the whole vector, N the ranks.
  *
- *     small    data stands in the posts; one meeting, everybody does all it needs: 1 step
- *     in place buffers lie in arenas; a second meeting, so that nobody changes a buffer that
- *              is still looked at: 2 steps; all-reduces above 1 KiB, the rest above a post
- *     else     through the rings (by_links.c): copies in and out, 9 S for an all-reduce of two
- * ranks
+ *     small      1 step    the data is in the posts; after one meeting each rank does all it needs
+ *     in place   2 steps   buffers are in arenas; a second meeting keeps a rank from changing a
+ *                          buffer that others still read. All-reduces above 1 KiB, other operations
+ *                          above a post
+ *     else       by_links.c, through the rings: copies in and out; 9 S bytes are read and written
+ *                          for an all-reduce of two ranks
  */
 #include <string.h>
 

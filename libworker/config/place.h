@@ -1,19 +1,19 @@
-/* Where this process stands among its fellows, read from the environment that started it. The
- * first that applies counts:
+/* The place of this process among the ranks, read from the environment that its launcher made. The
+ * first row that applies counts:
  *
- * - MUSTER_WORKER_SOCKET, MUSTER_JOB: a Muster session; RANK is only a first word
- * - RANK, WORLD_SIZE: torchrun and its kin, with MASTER_ADDR and MASTER_PORT
- * - SLURM_PROCID, SLURM_STEP_NUM_TASKS: srun (SLURM_NTASKS where the step says nothing)
- * - OMPI_COMM_WORLD_RANK, _SIZE: Open MPI's mpirun
- * - PMI_RANK, PMI_SIZE: MPICH, Intel MPI
- * - MV2_COMM_WORLD_RANK, _SIZE: MVAPICH
- * - nothing: alone, rank 0 of 1
+ *   MUSTER_WORKER_SOCKET, MUSTER_JOB      a Muster session; RANK is only a first value
+ *   RANK, WORLD_SIZE                      torchrun and the like, with MASTER_ADDR and MASTER_PORT
+ *   SLURM_PROCID, SLURM_STEP_NUM_TASKS    srun (SLURM_NTASKS where the step has no count)
+ *   OMPI_COMM_WORLD_RANK, _SIZE           Open MPI's mpirun
+ *   PMI_RANK, PMI_SIZE                    MPICH, Intel MPI
+ *   MV2_COMM_WORLD_RANK, _SIZE            MVAPICH
+ *   nothing                               alone: rank 0 of 1
  *
- * The run is what the launcher calls this start of all ranks, so that ranks of two trainings with
- * one MASTER_PORT pass each other by: TORCHELASTIC_RUN_ID, the job and step of Slurm, the namespace
- * of Open MPI. RANK and WORLD_SIZE set by hand, MPICH and MVAPICH have none.
+ * `run` is the launcher's name for this start of all ranks. With it the ranks of two trainings that
+ * share a MASTER_PORT ignore each other. It is TORCHELASTIC_RUN_ID, the job and step of Slurm, or
+ * the namespace of Open MPI. RANK and WORLD_SIZE set by hand, MPICH and MVAPICH have no run.
  *
- * Pure but for the environment callback; any thread. Source of the names: the launchers' manuals.
+ * Pure except for the environment callback; any thread. The names are from the launchers' manuals.
  */
 #ifndef CONFIG_PLACE_H
 #define CONFIG_PLACE_H
