@@ -1,12 +1,13 @@
-/* Settings: every one of them can come from code, the environment, a config file or its default,
- * in that order of strength, and each remembers where its value came from.
+/* Settings. A setting's value is from code, the environment, a config file or its default, in that
+ * order of strength. Each setting remembers its source.
  *
- * A setting is named with dots ("checkpoint.every"). In the environment it is MUSTER_ and the name
- * in capitals with the dots as underscores (MUSTER_CHECKPOINT_EVERY); in a YAML file it is the path
- * of keys. MUSTER_CONFIG names the file when the program does not. A job spec may serve as config
- * file: its `training` and `checkpoint` are read. Keys that are not settings are refused with their
- * line and the nearest name. What was said and counts for nothing (fsdp.prefetch under strategy
- * ddp, a variable MUSTER_STRATGEY) is a notice of wk_open on rank 0.
+ * A setting has a dotted name ("checkpoint.every"). In the environment it is MUSTER_ and the name
+ * in capitals with underscores for dots (MUSTER_CHECKPOINT_EVERY). In a YAML file it is the path of
+ * keys. MUSTER_CONFIG names the file if the program does not.
+ *
+ * A job spec can serve as config file: its `training` and `checkpoint` are read. An unknown key is
+ * refused with its line and the nearest name. On rank 0 wk_open gives a notice for each value
+ * without effect (fsdp.prefetch under strategy ddp, a variable MUSTER_STRATGEY).
  */
 #ifndef WORKER_CONFIG_H
 #define WORKER_CONFIG_H
@@ -21,21 +22,21 @@ extern "C" {
 
 struct wk_context;
 
-/* A value given by the program. Texts are copied by wk_open. */
+/* A value from the program. wk_open copies the texts. */
 struct wk_setting {
     const char *name;  /* "gradient_accumulation_steps" */
-    const char *value; /* as it would stand in the environment: "4" */
+    const char *value; /* as in the environment: "4" */
 };
 
-/* WK_FROM_JOB: the job's `training`, `checkpoint` or `env`, as strong as the environment, by which
- * it comes. */
+/* WK_FROM_JOB: from the job's `training`, `checkpoint` or `env`. It has the environment's strength,
+ * because it arrives through the environment. */
 enum wk_origin { WK_FROM_DEFAULT, WK_FROM_FILE, WK_FROM_ENVIRONMENT, WK_FROM_CODE, WK_FROM_JOB };
 
-/* The value as text, or NULL for a name that is no setting. Valid until wk_close. */
+/* The value as text, or NULL for an unknown name. Valid until wk_close. */
 WK_API const char *wk_config_value(const struct wk_context *ctx, const char *name);
 WK_API enum wk_origin wk_config_origin(const struct wk_context *ctx, const char *name);
 
-/* One line per setting: name, value and where it comes from. WK_EIO when `out` refuses it. */
+/* Print one line per setting: name, value and source. WK_EIO if `out` refuses it. */
 WK_API int wk_config_print(const struct wk_context *ctx, FILE *out);
 
 #ifdef __cplusplus

@@ -1,7 +1,6 @@
-/* Error codes of libworker: gRPC's numbers where one fits (so a failure of the control plane passes
- * through unchanged), its own from -32 on. A call returns 0 or one of these; wk_last_error(ctx)
- * explains in a sentence.
- */
+/* Error codes of libworker. A call returns 0 or one of these; wk_last_error(ctx) has a sentence.
+ * Codes that gRPC has use its numbers, so failures of the control plane pass unchanged. Codes of
+ * libworker start at -32. */
 #ifndef WORKER_ERROR_H
 #define WORKER_ERROR_H
 

@@ -1,8 +1,8 @@
-/* Models: what is trained. A model is a table of named parameters and the code of its forward and
- * backward passes; it owns no parameter memory of its own, wk_prepare decides where that lies.
+/* Models. A model is a table of named parameters and the code of its forward and backward passes.
+ * It has no parameter memory of its own: wk_prepare decides where that is.
  *
- * One thread at a time per model; two models are independent. Functions return 0 or a negative
- * enum wk_error.
+ * One thread at a time per model; two models are independent. Functions return 0 or a negative enum
+ * wk_error.
  */
 #ifndef WORKER_NN_H
 #define WORKER_NN_H
@@ -35,14 +35,12 @@ struct wk_gpt_config {
 };
 
 /* A model without memory. The caller frees it with wk_model_free, after the context it was prepared
- * in. WK_EINVAL for a shape outside the limits above, which wk_last_error(NULL) names, WK_ENOMEM.
- */
+ * in. WK_EINVAL for a shape outside the limits above (wk_last_error(NULL) names it), WK_ENOMEM. */
 WK_API int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_model);
 
-/* Llama's shape: RMS norms, rotary positions, keys and values shared by heads / kv_heads heads
- * each, SwiGLU. Names and layout are those of HuggingFace's checkpoints: linear weights are [out,
- * in].
- */
+/* Llama's shape: RMS norms, rotary positions, SwiGLU. heads / kv_heads heads share one set of keys
+ * and values. Names and layout are those of HuggingFace's checkpoints: linear weights are [out,
+ * in]. */
 struct wk_llama_config {
     int layers;          /* 1 … 1024 */
     int heads;           /* divides width; width / heads is even */
@@ -78,32 +76,30 @@ WK_API size_t wk_model_count(const struct wk_model *model);
 WK_API int wk_model_parameters(const struct wk_model *model);
 
 /* GPT-2's initial values: normal(0, 0.02), residual projections divided by sqrt(2 * layers), norms
- * 1, biases 0. Each value depends on the seed, the parameter's name and its index only, so every
- * rank of every world gets the same. Before wk_prepare, where the seed is kept until there is
- * memory: WK_ESTATE afterwards. Source: Radford et al. 2019, section 2.3.
- */
+ * 1, biases 0. Each value depends only on the seed, the parameter's name and its index, so it is
+ * the same on every rank of every world. Call it before wk_prepare (WK_ESTATE after it); the values
+ * are computed when there is memory. Source: Radford et al. 2019, section 2.3. */
 WK_API int wk_model_init(struct wk_model *model, uint64_t seed);
 
 /* Spread a share of every target over the whole vocabulary: in [0, 1), 0 at first. WK_EINVAL. */
 WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
 
-/* While training, drop this share of the embeddings and of what each half of a layer adds to the
- * stream (Srivastava et al. 2014): in [0, 1), 0 at first; wk_evaluate and wk_generate never drop,
- * wk_forward does in an evaluation too. What is dropped depends on the seed, the global batch's
- * position and the sample's tokens, so it is the same however samples are dealt to ranks.
- * WK_EINVAL; WK_EUNSUPPORTED for a model without it.
- */
+/* Drop this share of the embeddings and of what each half of a layer adds to the stream (Srivastava
+ * et al. 2014), in training only. The share is in [0, 1), initially 0. wk_evaluate and wk_generate
+ * never drop; wk_forward drops in an evaluation too. The choice depends on the seed, the global
+ * batch's position and the sample's tokens, so it does not depend on how samples are dealt to
+ * ranks. WK_EINVAL; WK_EUNSUPPORTED for a model without dropout. */
 WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
 
-/* Keep only each layer's input from forward to backward and compute the rest again: the same bits
- * for about a third more time and a fraction of the memory. Models without layers ignore it. The
- * setting `recompute` turns it on for all models of a context while they are prepared.
- */
+/* Keep only each layer's input between forward and backward, and compute the rest again. The bits
+ * are the same, at about a third more time and a fraction of the memory. Models without layers
+ * ignore it. The setting `recompute` turns it on for all models of a context while they are
+ * prepared. */
 WK_API void wk_model_recompute(struct wk_model *model, bool on);
 
-/* What wk_evaluate (worker/worker.h) writes of a batch besides its loss, each in memory of the
- * program's, and NULL where it is not wanted. A position is a token of a sample; what stands there
- * is about its successor. */
+/* What wk_evaluate (worker/worker.h) writes for a batch besides its loss. Each field is the
+ * program's memory, or NULL to skip it. A position is a token of a sample; the values there are
+ * about the token after it. */
 struct wk_outputs {
     float *losses;      /* [samples, length], of each position: 0 where its target is WK_IGNORED */
     int32_t *likeliest; /* [samples, length]: the token with the largest logit */
@@ -114,17 +110,20 @@ struct wk_generate_options {
     const int32_t
         *prompt; /* [prompt_length] token numbers; NULL with length 0 starts with token 0 */
     int64_t prompt_length;
-    double temperature; /* 0 takes the likeliest token each time */
+    double temperature; /* 0 chooses the likeliest token each time */
     int top_k;          /* choose among the k likeliest; 0 among all */
     uint64_t seed;      /* same seed, same text */
 };
 
-/* Continue the prompt by `count` tokens into ret_tokens[count]. Sees the last `context` tokens.
- * Under fsdp, where each rank holds a part of the model, all ranks call it with the same arguments
- * and get the same text; elsewhere any rank may alone. Disturbs a forward pass waiting for its
- * backward, so call it between steps. WK_ESTATE before wk_prepare, WK_EINVAL for a token out of
- * range (no error of the context's, whose training goes on), WK_EPEER and the like where a rank did
- * not take part.
+/* Continue the prompt by `count` tokens into ret_tokens[count]. The model sees the last `context`
+ * tokens. Call it between steps, because it disturbs a forward pass that waits for its backward
+ * pass.
+ *
+ * Under fsdp each rank has a part of the model. All ranks then call it with the same arguments and
+ * get the same text. Under other strategies any rank may call it alone.
+ *
+ * WK_ESTATE before wk_prepare, WK_EINVAL for a token out of range (not an error of the context),
+ * WK_EPEER and similar if a rank did not take part.
  */
 WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
                        int64_t count, int32_t *ret_tokens);

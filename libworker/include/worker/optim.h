@@ -1,12 +1,12 @@
-/* Optimizers and learning-rate schedules, as a program names them before wk_prepare.
+/* Optimizers and learning-rate schedules, made by a program before wk_prepare.
  *
- * Handles belong to the caller and are freed by it, the scheduler before its optimizer, both after
- * the context they were prepared in. One thread at a time per handle.
+ * Handles belong to the caller, which frees them after the context they were prepared in, the
+ * scheduler before its optimizer. One thread at a time per handle. Constructors return WK_EINVAL
+ * for a value out of range, which wk_last_error(NULL) names, or WK_ENOMEM.
  *
- * Weight decay applies to tensors of two or more dimensions only, in our models and in a program's
- * own, unless a group or a buffer's `decay` or `no_decay` (parallel.h) says otherwise; wk_prepare
- * gives a notice if it touches no parameter of a model. A constructor gives WK_EINVAL for a value
- * out of range, which wk_last_error(NULL) names, WK_ENOMEM.
+ * Weight decay applies only to tensors of two or more dimensions, in our models and in a program's
+ * own. A group, or a buffer's `decay` or `no_decay` (parallel.h), changes that. If weight decay
+ * applies to no parameter of a model, wk_prepare gives a notice.
  */
 #ifndef WORKER_OPTIM_H
 #define WORKER_OPTIM_H
@@ -25,9 +25,8 @@ struct wk_model;
 struct wk_optimizer;
 struct wk_scheduler;
 
-/* Adam adds decay to the gradient (Kingma and Ba 2015, algorithm 1), AdamW takes it off the
- * parameter (Loshchilov and Hutter 2019, algorithm 2).
- */
+/* Adam adds decay to the gradient (Kingma and Ba 2015, algorithm 1). AdamW subtracts it from the
+ * parameter (Loshchilov and Hutter 2019, algorithm 2). */
 struct wk_adamw_options {
     double rate;         /* 3e-4 is usual; > 0 */
     double beta1, beta2; /* 0.9, 0.95 or 0.999; in [0, 1) */
@@ -55,9 +54,8 @@ struct wk_lion_options {
 };
 WK_API int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer);
 
-/* Shazeer and Stern 2018, algorithms 4 to 6, without first moment: a matrix costs rows + columns of
- * state. Works on whole parameters only: not under ZeRO or FSDP, which cut them.
- */
+/* Shazeer and Stern 2018, algorithms 4 to 6, without first moment. A matrix costs rows + columns of
+ * state. It needs whole parameters, so it does not run under ZeRO or FSDP, which cut them. */
 struct wk_adafactor_options {
     double rate;         /* relative to the parameter's size if `relative`; 1e-2, else 1e-3 */
     double decay_power;  /* 0.8: the moment's decay at step t is 1 - t^-decay_power */
@@ -70,11 +68,10 @@ struct wk_adafactor_options {
 WK_API int wk_adafactor_new(const struct wk_adafactor_options *options,
                             struct wk_optimizer **ret_optimizer);
 
-/* Jordan et al. 2024: the momentum of each matrix is made nearly orthogonal by five Newton-Schulz
- * steps and scaled by 0.2 sqrt(larger side), which makes AdamW's rates fit (Liu et al. 2025,
- * section 2.2). Vectors, embeddings, heads and groups marked `elementwise` go by `others`, at the
- * same rate. Works on whole parameters only.
- */
+/* Jordan et al. 2024. Five Newton-Schulz steps make the momentum of each matrix nearly orthogonal.
+ * A factor of 0.2 sqrt(larger side) lets it use AdamW's rates (Liu et al. 2025, section 2.2).
+ * Vectors, embeddings, heads and groups marked `elementwise` use `others` at the same rate. It
+ * needs whole parameters. */
 struct wk_muon_options {
     double rate;                    /* 3e-4 … 2e-3 */
     double momentum;                /* 0.95 */
@@ -84,9 +81,8 @@ struct wk_muon_options {
 };
 WK_API int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer);
 
-/* The one that the setting `optimizer` names, with the usual values of all that is not given here:
- * momentum 0.9 for SGD, fixed rates for Adafactor. WK_EINVAL, WK_ENOMEM.
- */
+/* The optimizer that the setting `optimizer` names. Options not listed here have the usual values:
+ * momentum 0.9 for SGD, fixed rates for Adafactor. WK_EINVAL, WK_ENOMEM. */
 struct wk_optimizer_options {
     double rate, weight_decay;
     double beta2; /* of Adam, AdamW and Muon's others; 0 = 0.999 */
@@ -96,23 +92,22 @@ WK_API int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_op
 
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
 
-/* Say which model's parameters it updates. Before wk_prepare, which needs to know where it is given
- * several models. WK_EINVAL for NULL, WK_ESTATE afterwards. */
+/* Set the model whose parameters the optimizer updates. wk_prepare requires it if there are several
+ * models. WK_EINVAL for NULL, WK_ESTATE after wk_prepare. */
 WK_API int wk_optimizer_over(struct wk_optimizer *optimizer, const struct wk_model *model);
 
 /* The rate the next step uses: the option's rate times the schedule's factor. */
 WK_API double wk_optimizer_rate(const struct wk_optimizer *optimizer);
 
-/* Parameters that go by other numbers, chosen by name ("*.bias", "h.0.*", as fnmatch). The first
- * group added that matches counts. Before wk_prepare: WK_ESTATE afterwards, WK_ENOMEM beyond
- * WK_GROUPS_MAX.
- */
+/* Parameters with their own options, chosen by name ("*.bias", "h.0.*", as fnmatch). The first
+ * matching group applies. Call it before wk_prepare: WK_ESTATE after it, WK_ENOMEM beyond
+ * WK_GROUPS_MAX. */
 enum { WK_GROUPS_MAX = 32, WK_PATTERN_MAX = 96 };
 struct wk_group {
     const char *pattern; /* copied; below WK_PATTERN_MAX bytes */
-    double rate_scale;   /* of the optimizer's rate; 0 leaves them as they are */
+    double rate_scale;   /* of the optimizer's rate; 0 freezes the parameters */
     double weight_decay; /* instead of the optimizer's, vectors too; negative: the usual rule */
-    bool elementwise;    /* Muon: by `others` */
+    bool elementwise;    /* Muon: use `others` */
 };
 WK_API int wk_optimizer_group(struct wk_optimizer *optimizer, const struct wk_group *group);
 

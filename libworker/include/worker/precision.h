@@ -1,6 +1,5 @@
-/* Number formats narrower than float: converting arrays, and what a loss scaler is told.
- * Pure functions on the caller's memory; any thread.
- */
+/* Number formats narrower than float: converting arrays, and the options of a loss scaler. Pure
+ * functions on the caller's memory; any thread. */
 #ifndef WORKER_PRECISION_H
 #define WORKER_PRECISION_H
 
@@ -38,13 +37,13 @@ WK_API const char *wk_format_name(enum wk_format format);
 WK_API int wk_narrow(void *out, enum wk_format format, const float *x, size_t count);
 WK_API int wk_widen(float *out, enum wk_format format, const void *x, size_t count);
 
-/* To bf16, each element up or down with a chance by its distance, so that the mean is exact (Gupta
- * et al. 2015). Element i uses the random number at (seed, first + i): the same whatever the cuts.
- */
+/* Round to bf16 stochastically: up or down with a probability by distance, so that the mean is
+ * exact (Gupta et al. 2015). Element i uses the random number at (seed, first + i), so the result
+ * does not depend on how an array is cut. */
 WK_API void wk_narrow_stochastic(uint16_t *out, const float *x, size_t count, uint64_t seed,
                                  uint64_t first);
 
-/* Dynamic loss scaling of f16 (Micikevicius et al. 2018). Zeroed fields take the usual values. */
+/* Dynamic loss scaling for f16 (Micikevicius et al. 2018). A zeroed field gets the default. */
 struct wk_scaler_options {
     double initial;   /* 65536 */
     double growth;    /* 2: after `interval` steps without overflow */

@@ -1,6 +1,5 @@
-/* Vocabulary that several rooms of libworker share: element types, reductions, a batch.
- * Plain data, no ownership, any thread.
- */
+/* Types that several rooms of libworker share: element types, reductions, a batch. Plain data
+ * without ownership; any thread. */
 #ifndef WORKER_TYPES_H
 #define WORKER_TYPES_H
 
@@ -30,15 +29,15 @@ enum wk_dtype {
 };
 
 /* MEAN divides the sum by the world; integers truncate toward zero. Integer sums wrap. MAX and MIN
- * keep a NaN once one rank brought it. */
+ * are NaN if any rank's value is NaN. */
 enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
 
 /* Bytes of one element, and "f32"; 0 and "?" for a number outside the enum. */
 WK_API size_t wk_dtype_bytes(enum wk_dtype dtype);
 WK_API const char *wk_dtype_name(enum wk_dtype dtype);
 
-/* One rank's share of a global batch: of its global_samples in order, those that wk_split gives
- * this rank (pad false). The arrays stay the loader's, valid until its next batch. */
+/* One rank's share of a global batch: the samples that wk_split (pad false) assigns to this rank,
+ * in order. The loader owns the arrays; they are valid until its next batch. */
 struct wk_batch {
     const int32_t *tokens;  /* [samples, length] */
     const int32_t *targets; /* [samples, length] */
@@ -46,8 +45,8 @@ struct wk_batch {
     int64_t length;
     int64_t position;       /* global sample number of the global batch's first sample */
     int64_t global_samples; /* of all ranks together */
-    /* What the summed loss is divided by; 0 = samples * length. Of a loader: the tokens of the
-     * global batch, or with accumulate_by_tokens the mean over the batches of its step. */
+    /* Divisor of the summed loss; 0 = samples * length. A loader sets it to the tokens of the
+     * global batch, or with accumulate_by_tokens to the mean over the batches of its step. */
     double denominator;
 };
 
