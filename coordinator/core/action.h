@@ -1,21 +1,20 @@
-/* Everything the coordinator may ask the world to do. A step appends actions to a list; the driver
+/* All that the coordinator may ask of the world. A step appends actions to a list. The driver
  * performs a turn's lists in this order: all STORE and RECORD in one transaction, then the rest in
- * order. If the transaction fails nothing else is performed and the coordinator stops (its state
- * in memory is ahead of the disk): a restart loads what was acknowledged.
- */
+ * order. If the transaction fails, nothing else is performed and the cluster is loaded from the
+ * store again, because memory is ahead of the disk. */
 #ifndef CORE_ACTION_H
 #define CORE_ACTION_H
 
 #include "coordinator/model/cluster.h"
 
 enum action_kind {
-    ACTION_STORE_JOB,    /* write job `job` as it is now (once per turn is enough) */
-    ACTION_STORE_NODE,   /* write node `node` as it is now */
+    ACTION_STORE_JOB,    /* write job `job` in its present state (once per turn is enough) */
+    ACTION_STORE_NODE,   /* write node `node` in its present state */
     ACTION_RECORD,       /* append `record` to the event log */
-    ACTION_ANSWER,       /* to `request`: code 0 and the job/node named, or the error */
-    ACTION_NODE_CHANGED, /* what should run on `node` changed: answer its Poll */
-    ACTION_JOB_CHANGED,  /* answer those who watch `job` */
-    ACTION_WAKE_AT,      /* deliver EVENT_TICK at `at_ms` (the earliest asked for counts) */
+    ACTION_ANSWER,       /* answer `request`: code 0 and the job or node, or the error */
+    ACTION_NODE_CHANGED, /* the assignments of `node` changed: answer its Poll */
+    ACTION_JOB_CHANGED,  /* answer the requests that watch `job` */
+    ACTION_WAKE_AT,      /* deliver EVENT_TICK at `at_ms` (the earliest one counts) */
 };
 
 struct record { /* proto Event without its number */
@@ -37,12 +36,12 @@ struct action {
     int64_t at_ms;
     struct record *record; /* owned by the list */
     struct error *error;   /* owned by the list; NULL = success */
-    bool repeated;         /* ANSWER to a submit whose idempotency key was seen before */
+    bool repeated;         /* ANSWER to a submit with an idempotency key seen before */
     const char *const
         *prune; /* ANSWER to checkpoint done: NULL-terminated paths, owned by the list */
 };
 
-struct actions { /* a growing list; actions_clear frees what the entries own */
+struct actions { /* a growing list; actions_clear frees the entries' memory */
     struct action *items;
     int count, capacity;
 };
@@ -51,9 +50,6 @@ void actions_init(struct actions *actions);
 void actions_fini(struct actions *actions);
 void actions_clear(struct actions *actions);
 struct action *actions_add(struct actions *actions,
-                           enum action_kind kind); /* never NULL: aborts on no memory */
-
-/* core/step.h: void coordinator_step(struct cluster *, const struct event *, struct actions *ret);
- */
+                           enum action_kind kind); /* never NULL: aborts if memory is out */
 
 #endif

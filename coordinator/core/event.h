@@ -1,27 +1,26 @@
-/* Everything that can happen to the coordinator. api_rpc, api_rest and the loop's timers make
- * events; coordinator_step consumes them. Pointers in an event are borrowed for the step only.
- */
+/* All events of the coordinator. api_rpc, api_rest and the loop's timers make them;
+ * coordinator_step consumes them. Pointers in an event are borrowed for that step only. */
 #ifndef CORE_EVENT_H
 #define CORE_EVENT_H
 
 #include "coordinator/model/cluster.h"
 
 enum event_kind {
-    EVENT_TICK,     /* the time that was asked for has come, or that of a pass put off */
+    EVENT_TICK,     /* the time of ACTION_WAKE_AT, or of a postponed pass */
     EVENT_RESTORED, /* once, after the store was loaded */
     EVENT_NODE_REGISTER,
     EVENT_NODE_REPORT,
-    EVENT_NODE_GONE, /* its connection is gone */
+    EVENT_NODE_GONE, /* its connection is closed */
     EVENT_NODE_SET,  /* cordon, drain, uncordon */
     EVENT_JOB_SUBMIT,
     EVENT_JOB_CANCEL,
     EVENT_CHECKPOINT, /* a worker wants to commit, or has committed */
     EVENT_JOB_SCALE,  /* another number of nodes */
-    EVENT_HALT,       /* the cluster is being stopped: what runs saves and ends, nothing starts */
-    EVENT_TENANT_SET, /* weight, guarantee, limit; the answer names nothing */
+    EVENT_HALT,       /* the cluster stops: running jobs save and end, nothing starts */
+    EVENT_TENANT_SET, /* weight, guarantee, limit; the answer has no name */
 };
 
-struct worker_report { /* proto WorkerStatus in the model's words */
+struct worker_report { /* proto WorkerStatus in the model's types */
     const char *job;
     uint64_t uid;
     enum worker_state state;
@@ -31,14 +30,14 @@ struct worker_report { /* proto WorkerStatus in the model's words */
     bool aware;
     const uint32_t *lost_ranks;
     int lost_ranks_count;
-    const struct collective_wait *wait; /* NULL = it goes on */
+    const struct collective_wait *wait; /* NULL = not waiting */
     const struct exit_info *exit;       /* with WORKER_EXITED; or with stuck_count */
-    const int64_t *stuck_pids;          /* what SIGKILL did not end */
+    const int64_t *stuck_pids;          /* processes that SIGKILL did not end */
     int stuck_count;
-    const char *start_error;        /* "" = none */
-    double loss, tokens_per_second; /* newest metrics of those names; NAN = none in this report */
-    double saved_s; /* how long each step since the last report stood still to save, on average */
-    int saved_samples; /* that say so */
+    const char *start_error;        /* "" = no error */
+    double loss, tokens_per_second; /* latest metrics of those names; NAN = none in this report */
+    double saved_s;    /* mean pause for saving, over the steps since the last report */
+    int saved_samples; /* number of steps in that mean */
 };
 
 enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };
@@ -46,8 +45,8 @@ enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };
 struct event {
     enum event_kind kind;
     int64_t now_ms, wall_ms;
-    bool pass_later;  /* others may come at once: the pass over the queue waits for one without */
-    uint64_t request; /* who waits for ACTION_ANSWER; 0 = nobody */
+    bool pass_later;  /* more events of this moment follow: leave the pass over the queue to them */
+    uint64_t request; /* the caller that waits for ACTION_ANSWER; 0 = none */
     union {
         struct {
             const struct node *facts; /* name, incarnation, address, sizes, labels, gpus, ports */
@@ -70,10 +69,10 @@ struct event {
             const char *reason;
         } node_set;
         struct {
-            struct spec *spec; /* borrowed; core holds its own reference */
+            struct spec *spec; /* borrowed; core takes its own reference */
             const char *idempotency_key;
             const uint8_t *secret; /* SECRET_BYTES of randomness for the new job */
-            const char *user;      /* who submits it; NULL = nobody says */
+            const char *user;      /* the submitter; NULL = unknown */
         } job_submit;
         struct {
             const char *id;

@@ -1,5 +1,5 @@
-/* What the files of core share: the step in progress and their verbs. No other room includes this.
- */
+/* The interface between the files of core: the step in progress and its functions. No other room
+ * includes this. */
 #ifndef CORE_INTERNAL_H
 #define CORE_INTERNAL_H
 
@@ -14,16 +14,16 @@ struct step {
     const struct event *event;
     struct actions *ret;
     int64_t now_ms, wall_ms;
-    struct map settle;     /* jobs to look at, by sequence */
-    struct map stored;     /* jobs that changed in what a restart must know */
-    struct map shown;      /* jobs that changed in what people see */
+    struct map settle;     /* jobs to settle, by sequence */
+    struct map stored;     /* jobs whose durable state changed */
+    struct map shown;      /* jobs whose visible state changed */
     struct strmap nodes;   /* nodes to store */
     struct strmap desired; /* nodes whose assignments changed */
     bool place;            /* free resources or waiting jobs changed */
 };
 
-/* marks.c: what is to be done at the end of the step, and what is said in it. Calls
- * no other file of core. */
+/* marks.c: the work for the end of the step, and the step's answers. Calls no other file of core.
+ */
 void step_settle(struct step *step, struct job *job); /* and store it */
 void step_look(struct step *step, struct job *job);   /* settle without storing */
 void step_store(struct step *step, struct job *job);
@@ -31,7 +31,7 @@ void step_show(struct step *step, struct job *job);
 void step_store_node(struct step *step, struct node *node);
 void step_desired(struct step *step, const char *node);
 void step_desired_group(struct step *step, const struct job *job, const struct group *group);
-/* An entry of the event log about a job (may be NULL) and a node (may be NULL). */
+/* Append to the event log, about a job (may be NULL) and a node (may be NULL). */
 struct record *step_record(struct step *step, const char *kind, const struct job *job,
                            const char *node, const struct reason *reason);
 void step_answer_job(struct step *step, const struct job *job, bool repeated);
@@ -44,19 +44,18 @@ void node_report(struct step *step);
 void node_gone(struct step *step);
 void node_command(struct step *step);
 void node_restored(struct step *step, struct node *node);
-/* The same state for another reason is news where a process that cannot be killed is one of the
- * two.
- */
+/* A change of reason without a change of state is recorded if one of the two reasons is a process
+ * that cannot be killed, or a node fault. */
 void node_set_state(struct step *step, struct node *node, enum node_state state,
                     const struct reason *reason);
 void node_lease_due(struct step *step, struct node *node);
 void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms);
 void node_lose(struct step *step, struct node *node, const struct reason *reason);
-/* Peers say they lost its ranks: with the connection gone that is a verdict. */
+/* Peers reported its ranks lost: together with a closed connection the node is lost. */
 bool node_peers_lost_it(const struct node *node);
-/* A worker could not be started on it, and not for what the worker is. */
+/* A worker could not be started on the node, for a cause in the node, not in the worker. */
 void node_cannot_start(struct step *step, const char *name, const char *why);
-bool node_usable(const struct node *node); /* its workers may go on */
+bool node_usable(const struct node *node); /* its workers may continue */
 
 /* worker.c */
 void workers_take(struct step *step, struct node *node, const struct worker_report *reports,
@@ -72,8 +71,9 @@ int job_living(const struct job *job); /* workers that have not ended */
 void job_submit(struct step *step);
 void job_cancel(struct step *step);
 void job_restored(struct step *step, struct job *job);
-bool job_gang_ends(const struct job *job); /* all are told to stop: nothing forms any more */
-void job_resumed(struct step *step, struct job *job); /* the coordinator itself stood still */
+bool job_gang_ends(const struct job *job); /* all workers are asked to stop: no group forms any more
+                                            */
+void job_resumed(struct step *step, struct job *job); /* the coordinator itself was paused */
 void job_settle(struct step *step, struct job *job);
 void job_set_state(struct step *step, struct job *job, enum job_state state,
                    const struct reason *reason);
@@ -81,24 +81,24 @@ void job_set_reason(struct step *step, struct job *job, const struct reason *rea
 void job_stop(struct step *step, struct job *job, enum job_state ending,
               const struct reason *reason);
 
-/* runtime.c: what max_runtime counts */
+/* runtime.c: the time that max_runtime limits */
 void runtime_count(struct step *step, struct job *job); /* it runs, or is started again */
-void runtime_pause(struct step *step, struct job *job); /* it holds nothing any more */
+void runtime_pause(struct step *step, struct job *job); /* it has no slots any more */
 void runtime_restored(struct step *step, struct job *job);
-void runtime_settle(struct step *step, struct job *job); /* ends it when its time is over */
+void runtime_settle(struct step *step, struct job *job); /* ends the job when its time is over */
 
 /* group.c */
 struct newcomer { /* a worker to be started */
     const char *node;
     int slot, local_rank;
-    int rank; /* it takes over, -1 = any hole */
+    int rank; /* the rank it replaces, -1 = any free rank */
 };
 struct formation { /* the next group: survivors and newcomers */
     const struct rank_request *kept;
     int kept_count;
     const struct newcomer *newcomers;
     int newcomers_count;
-    bool open; /* survivors are told at once */
+    bool open; /* survivors are notified at once */
     bool held; /* newcomers wait for the job's backoff */
 };
 void group_form(struct step *step, struct job *job, const struct formation *formation);
@@ -108,118 +108,122 @@ void group_finished_reason(const struct group *group, struct reason *ret);
 int64_t group_wake_at(const struct job *job);
 bool group_all_finished(const struct job *job, const struct group *group);
 
-/* patience.c: how long a group may take; INT64_MAX = no end */
+/* patience.c: time limits of a group; INT64_MAX = none */
 int64_t group_join_deadline(const struct job *job, const struct group *group);
 /* It has not asked to join, and at now_ms its time for that is over. */
 bool group_waits_for(const struct job *job, const struct group *group, const struct worker *worker,
                      int64_t now_ms);
-int64_t group_patience_ends(const struct job *job); /* broken though nobody died; some finished */
+int64_t group_patience_ends(const struct job *job); /* deadline of a broken group in which no worker
+                                                     * died, or of one where some finished */
 
-/* stall.c: see core_stalled. Ranks of a running job wait in a collective; how long the first has.
- */
+/* stall.c: see core_stalled. True if ranks of a running job wait in a collective; also how long the
+ * first one has waited. */
 bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret_waited_ms);
-/* No rank says that it waits, yet no step comes. */
+/* No rank reports a wait, but no step completes. */
 void stall_of_all(const struct job *job, struct reason *ret);
 
 /* stall_watch.c */
 void stall_settle(struct step *step, struct job *job);
-void stall_end(struct step *step, struct job *job); /* fine for a job that goes on */
+void stall_end(struct step *step, struct job *job); /* allowed for a job that is not stalled */
 
 /* restart.c */
-struct failure { /* why the gang cannot go on as it is */
+struct failure { /* why the gang cannot continue unchanged */
     struct reason reason;
     bool charged;     /* costs a restart */
-    bool hopeless;    /* it would fail again: no restart is tried */
-    bool own;         /* the program's own doing, as far as is known (budget.c) */
+    bool hopeless;    /* it would fail again: do not restart */
+    bool own;         /* caused by the program itself, as far as is known (budget.c) */
     bool excused;     /* another rank was lost or killed from outside */
-    bool lost;        /* nobody knows how it ended: with its node, or without a trace */
+    bool lost;        /* its end is unknown: lost with its node, or without a trace */
     bool whole;       /* no survivor may stay: the whole gang starts again */
-    bool growth_only; /* only newcomers of a growing gang are affected */
-    char cause[64];   /* equal for equal causes */
+    bool growth_only; /* only new workers of a growing gang are affected */
+    char cause[64];   /* equal text for equal causes */
     int64_t wall_ms;
-    int64_t lived_ms; /* from the start of what failed */
+    int64_t lived_ms; /* time since the failed worker's start */
     int exit_code;
 };
 bool restart_find_failure(struct step *step, const struct job *job, struct failure *ret);
 void restart_recover(struct step *step, struct job *job, struct failure *failure);
-/* The whole gang ends, and starts again where there is room. */
+/* End the whole gang and start it again when there is room. */
 void restart_again(struct step *step, struct job *job, const struct reason *reason);
-/* reform.c: survivors go on in place. False if that cannot be; then nothing was changed. */
+/* reform.c: survivors continue in place. False if that is impossible; nothing was changed then. */
 bool reform(struct step *step, struct job *job, const struct failure *failure);
 void restart_abandon_growth(struct step *step, struct job *job, const struct reason *reason);
 void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker);
 void restart_settle(struct step *step, struct job *job); /* in JOB_RESTARTING */
 bool restart_ready(const struct job *job, int64_t now_ms);
 
-/* budget.c: what a failure costs */
-/* Charge it, if it is to be charged. False: the job ends with failure->reason. */
+/* budget.c: the cost of a failure */
+/* Charge the failure if it is chargeable. False: the job ends with failure->reason. */
 bool budget_charge(struct step *step, struct job *job, struct failure *failure);
-/* The cause stays; its kind becomes what follows from it. */
+/* Keep the cause, but replace its kind by the consequence. */
 void budget_verdict(struct reason *reason, enum reason_kind kind, const struct job *job);
-/* Peers said that they lost a rank, and this is how it ended: true if the job is to end of it after
- * all. A hint is added then. */
+/* Peers reported this rank lost, and this is how it ended. True if the job must end because of it;
+ * a hint is added then. */
 bool budget_ends(struct job *job, const struct exit_info *exit, struct reason *reason);
-/* Who ends like this was ended: with its node, by a peer, from outside, or it never began. */
+/* Such an end came from elsewhere: from its node, a peer or outside, or the worker never began. */
 bool budget_excuses(const struct exit_info *exit);
-/* It ended by our own signal: SIGTERM, or SIGKILL when its grace was over. */
+/* The worker ended by our own signal: SIGTERM, or SIGKILL after its grace time. */
 bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker);
 /* The job's program failed, or its peers lost each other, and now this worker turns out to have
- * been ended. */
+ * been killed. */
 void budget_hear(struct step *step, struct job *job, const struct worker *worker);
-/* All have ended: whether such a job starts again after all; then that is charged. */
+/* All workers ended: true if the job starts again after all; that restart is then charged. */
 bool budget_forgive(struct step *step, struct job *job);
-/* It has told steps, or will: progress is a new one. Of others it is time. */
+/* The program has reported steps, or will: for it progress is a new step. For others progress is
+ * time. */
 bool budget_counts_steps(const struct job *job);
 
 /* place.c */
 void place_waiting(struct step *step);
-/* What a topology has pinned: the value the living workers' nodes share; NULL = anything. */
+/* The topology value that the living workers' nodes share, which pins the job; NULL = any. */
 const char *place_topology_value(const struct cluster *cluster, const struct job *job);
 
-/* preempt.c: jobs that wait get what others must give; what a gang gives to one stands together */
+/* preempt.c: evicts gangs and frees nodes for waiting jobs. The concessions of one gang for one job
+ * are adjacent in `given`. */
 struct concession;
 struct pass;
 void preempt_perform(struct step *step, const struct concession *given, int count);
 void preempt_settle(struct step *step, struct job *job); /* in JOB_PREEMPTING */
 void preempt_all(struct step *step);                     /* by EVENT_HALT */
 
-/* spare.c: nodes kept beside a gang that has its full size; used first when it has less */
+/* spare.c: nodes kept beside a gang of full size, which replace nodes that it loses */
 void spare_end(struct step *step, struct job *job, struct worker *worker, const char *why);
-/* What it keeps where it may not, or no longer asks for, is given back. */
+/* Release spare nodes that the job may not keep any longer or no longer asks for. */
 void spare_settle(struct step *step, struct job *job);
-/* So many nodes it lacks, 0 if it is not to have any now. */
+/* Number of missing spare nodes; 0 if the job may have none now. */
 int spare_wanted(const struct job *job);
 void spare_add(struct step *step, struct job *job, const struct placement *placement);
-/* Newcomers on at most `nodes` nodes it keeps; returns how many nodes. They are kept until
- * spare_use: nothing is placed in between. */
+/* New workers on at most `nodes` of its spare nodes; returns the number of nodes. They stay
+ * reserved until spare_use: nothing is placed in between. */
 int spare_find(struct step *step, const struct job *job, int nodes, struct newcomer *ret,
                int *ret_count);
 void spare_use(struct step *step, struct job *job, const struct newcomer *newcomers, int count);
 
 /* scale.c */
 void job_scale(struct step *step);
-/* The numbers of nodes that were asked for last, as far as what runs now allows. */
+/* Apply the last requested node counts, as far as the running gang allows. */
 void scale_apply(struct step *step, struct job *job);
 
-/* What runs has more nodes than was asked for: they are given back as soon as that can be. */
+/* Give back the nodes above the requested count as soon as possible. */
 void scale_settle(struct step *step, struct job *job);
 
-/* resize.c: another size by starting again */
-bool resize_restarts(const struct job *job); /* it runs, and changes its size in no other way */
+/* resize.c: a change of size by a restart */
+bool resize_restarts(const struct job *job); /* it runs, and can change its size only by a restart
+                                              */
 bool resize_may_grow(const struct job *job);
-int resize_least(const struct job *job); /* nodes more, or none */
-/* There is room for so many nodes more, 0 = none: it starts again with them when that is due. */
+int resize_least(const struct job *job); /* the least number of additional nodes, or 0 */
+/* There is room for this many more nodes, 0 = none. The job restarts with them when that is due. */
 void resize_found_room(struct step *step, struct job *job, int nodes);
 int64_t resize_due(const struct job *job);                 /* 0 = no room was seen */
-bool resize_is_due(const struct job *job, int64_t now_ms); /* it starts again where there is room */
-bool resize_under_way(const struct job *job); /* it ends to start again with more nodes */
-/* No job that was refused in this pass could take its nodes from it. */
+bool resize_is_due(const struct job *job, int64_t now_ms); /* it restarts now if there is room */
+bool resize_under_way(const struct job *job); /* it is ending in order to restart with more nodes */
+/* No job refused in this pass could take its nodes from it. */
 bool resize_is_safe(const struct step *step, const struct job *job, const struct pass *pass);
-void resize_shrink(struct step *step, struct job *job); /* to what was asked for */
+void resize_shrink(struct step *step, struct job *job); /* to the requested size */
 
 /* ledger.c */
-/* Charge what has passed since the job was last touched; true if it is in another phase now, which
- * a restart must know. */
+/* Charge the time since the job was last touched. True if its phase changed, which must be stored.
+ */
 bool ledger_follow(struct job *job, int64_t now_ms);
 void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms);
 
@@ -228,8 +232,8 @@ void tenant_set(struct step *step);
 
 /* checkpoint.c */
 void checkpoint_commit(struct step *step);
-/* E_FAILED_PRECONDITION while a job that has not ended writes into this one's folder, and where one
- * that has ended left checkpoints, unless this one says what it resumes from. */
+/* E_FAILED_PRECONDITION if an unfinished job writes into this job's checkpoint folder. Also if a
+ * finished job left checkpoints there, unless this job names what it resumes from. */
 int checkpoint_folder_free(const struct cluster *cluster, const struct spec *spec,
                            struct error *err);
 

@@ -1,5 +1,5 @@
-/* What must hold for the whole cluster between steps. Costs O(workers): the driver runs it after
- * every step in debug builds, tests/sim always. */
+/* The invariants of the whole cluster between steps. A check costs O(workers). The driver runs it
+ * after every step in debug builds, tests/sim always. */
 #ifndef CORE_INVARIANT_H
 #define CORE_INVARIANT_H
 
@@ -17,15 +17,15 @@
  *   begun        the begun jobs are those that are neither queued nor ended */
 int invariant_check(const struct cluster *cluster, struct error *err);
 
-/* Across steps: what was true before (`memory`) still is: ended states stay, generations and
- * versions never fall, jobs never vanish. `memory` is opaque; NULL at first. */
+/* Invariants across steps, compared with `memory`: ended states stay, generations and versions
+ * never fall, jobs never vanish. `memory` is opaque and empty at first. */
 struct invariant_memory;
 struct invariant_memory *invariant_memory_new(void);
 void invariant_memory_free(struct invariant_memory *memory);
 int invariant_check_since(struct invariant_memory *memory, const struct cluster *cluster,
                           struct error *err);
-/* A job that was there and is not, 0 = none; and that it went as it may (coordinator/retention.h).
- */
+/* A job that existed and is gone, 0 = none. The caller checks that it was allowed to go
+ * (coordinator/retention.h) and then calls invariant_forget. */
 uint64_t invariant_vanished(const struct invariant_memory *memory, const struct cluster *cluster);
 void invariant_forget(struct invariant_memory *memory, uint64_t sequence);
 

@@ -1,8 +1,9 @@
-/* Room for a gang that waits though enough slots are free in sum: parts of elastic gangs move to
- * other nodes. A move costs the gang that makes it a re-forming, no step: the rest of it goes on in
- * place, and newcomers elsewhere take over. So it is only asked of gangs of two nodes and more that
- * have no node to spare (others shrink, preempt.h), never for a job of a lower priority, and never
- * twice within DEFRAG_REST_MS. Pure.
+/* Makes room for a waiting gang when enough slots are free but scattered: parts of elastic gangs
+ * move to other nodes. A move costs its gang a re-forming, but no step. The rest of the gang
+ * continues in place, and new workers elsewhere replace the moved ones. Pure.
+ *
+ * Only gangs of two or more nodes without a spare node are moved; others shrink (preempt.h). A gang
+ * never moves for a job of a lower priority, and never twice within DEFRAG_REST_MS.
  */
 #ifndef SCHEDULER_DEFRAG_H
 #define SCHEDULER_DEFRAG_H
@@ -10,16 +11,16 @@
 #include "coordinator/scheduler/preempt.h"
 
 enum {
-    DEFRAG_MOVES_MAX = 4,   /* that one job is worth */
-    DEFRAG_NODES_MAX = 128, /* looked at for one job */
+    DEFRAG_MOVES_MAX = 4,   /* at most, for one job */
+    DEFRAG_NODES_MAX = 128, /* examined for one job */
     DEFRAG_REST_MS = 600000,
 };
 
-/* True: the moves are at the end of pass->given, in the order in which they are to be made; false:
- * moving would not help, or not be worth it. */
+/* True: the moves are at the end of pass->given, in the order of execution. False: moving would not
+ * help, or costs too much. */
 bool defrag_plan(struct pass *pass, const struct job *job);
 
-/* Loop time from which a part of the gang may move again; 0 = none has moved. */
+/* Loop time after which a part of the gang may move again; 0 = none has moved. */
 int64_t defrag_rest_ends(const struct job *job);
 
 #endif

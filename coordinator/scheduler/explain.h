@@ -1,15 +1,14 @@
-/* Why a request could not be placed, in words a person can act on. Pure. */
+/* Why a request could not be placed, as reasons that a person can act on. Pure. */
 #ifndef SCHEDULER_EXPLAIN_H
 #define SCHEDULER_EXPLAIN_H
 
 #include "coordinator/scheduler/scheduler.h"
 
-/* The first blocker: what would still be missing if everything before it in this list were mended:
- * no_nodes, constraint_unmet, too_large, topology_unmet, too_few_nodes, behind, waiting_for_slots.
- */
+/* The first blocker that would remain if all before it in this list were solved: no_nodes,
+ * constraint_unmet, too_large, topology_unmet, too_few_nodes, behind, waiting_for_slots. */
 void explain_refusal(struct view *view, const struct request *request, struct reason *ret);
 
-/* All of them, at most `max`; returns how many. */
+/* All blockers, at most `max`; returns their number. */
 int explain_all(struct view *view, const struct request *request, struct reason *ret, int max);
 
 #endif

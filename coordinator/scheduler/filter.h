@@ -1,23 +1,23 @@
-/* Can this node, by itself: labels, size, what is free. Pure. */
+/* Tests of one node for a request: labels, size, free resources. Pure. */
 #ifndef SCHEDULER_FILTER_H
 #define SCHEDULER_FILTER_H
 
 #include "coordinator/scheduler/scheduler.h"
 
-/* The node's label, NULL if it has none of that name. "node" is its own name. */
+/* The value of the node's label, or NULL. The label "node" is the node's name. */
 const char *node_label(const struct node *node, const char *key);
 
-/* NULL if all constraints hold, else the first that does not. */
+/* The first constraint that the node does not meet, or NULL. */
 const struct pair *unmet_constraint(const struct node *node, const struct spec *spec);
 
 /* Large enough for workers_per_node workers when empty. */
 bool node_large_enough(const struct node *node, const struct spec *spec);
 
-/* Room for workers_per_node workers in what is free; their first slots to ret_slots (may be NULL).
- */
+/* True if workers_per_node workers fit into the free resources. ret_slots (may be NULL) gets their
+ * first slots. */
 bool node_has_room(const struct view_node *node, const struct spec *spec, int *ret_slots);
 
-/* The request does not want this node: its job is there already. */
+/* True if the request excludes this node, because its job is already there. */
 bool node_is_avoided(const struct view_node *node, const struct request *request);
 
 #endif

@@ -1,6 +1,5 @@
-/* Who is on which node, for one pass: found once, where a look at each node's jobs would go through
- * large gangs once for every node. Pure.
- */
+/* The workers on each node, computed once per pass. Asking the jobs of each node instead would read
+ * a large gang once per node. Pure. */
 #ifndef SCHEDULER_PARTS_H
 #define SCHEDULER_PARTS_H
 
@@ -9,18 +8,18 @@
 struct part { /* a worker that has not ended */
     const struct job *job;
     const struct worker *worker;
-    int slot; /* the first of its slots */
+    int slot; /* its first slot */
     bool leaving;
 };
 
 struct parts {
-    struct part *all; /* NULL: not found yet */
-    int *first;       /* those on node i of the view: all[first[i]] up to all[first[i + 1]] */
+    struct part *all; /* NULL: not computed yet */
+    int *first;       /* workers on node i of the view: all[first[i]] up to all[first[i + 1]] */
     int *places; /* the node of each worker, -1 = none, in the order of begun jobs and workers */
 };
 
-/* Zeroed memory. The view's nodes keep their places from now on, and jobs their workers; what it
- * makes absent is in it. */
+/* Starts from zeroed memory. From now on the view's nodes and the jobs' workers must keep their
+ * places. Workers that the view makes absent are included. */
 void parts_find(struct parts *parts, const struct view *view);
 void parts_fini(struct parts *parts);
 

@@ -1,43 +1,49 @@
-/* Who gives way so that a job that waits can start. Pure.
+/* Chooses victims so that a waiting job can start. Pure. In this order:
  *
- *   0. those below give what they keep spare
- *   1. elastic gangs above their minimum give nodes back, to any job of their own or a higher
- *      priority: what they had beyond it was idle capacity, lent
- *   2. whole gangs of a lower priority end, those with the least work since their last checkpoint
- *      first
- *   3. what a tenant is guaranteed is reclaimed in the same two ways from tenants that use more
- *      than they are guaranteed, whatever the priority
+ *     0. gangs of lower priority give up their spare nodes
+ *     1. elastic gangs above their minimum give nodes back, to any job of their own or a higher
+ *        priority: the nodes above the minimum were idle capacity, lent
+ *     2. whole gangs of a lower priority end, those with the least work since their last checkpoint
+ *        first
+ *     3. a tenant's guarantee is reclaimed in the same two ways from tenants that use more than
+ *        their guarantee, whatever the priority
  *
- * What its tenant's guarantee covers a gang gives to nobody but its own tenant: it does not end,
- * nor has it fewer nodes than that. One with more that cannot shrink in place (its program does not
- * speak with us, or it is not elastic in place) ends as in 2 and 3, but only if it finds a place
- * with fewer nodes at once.
+ * A victim keeps what its tenant's guarantee covers, unless the waiting job belongs to that tenant:
+ * it is neither ended nor shrunk below that. Some gangs cannot shrink in place, because they are
+ * not elastic in place or their program does not use libworker. They end as in 2 and 3, but only if
+ * they find a place with fewer nodes at once.
  *
- * Nobody gives anything if that would not be enough, if those who already leave are enough, or if
- * somebody else would take it (trial.h).
+ * Nothing is taken if the result would not be enough, if workers that are already leaving are
+ * enough, or if another job would get the room (trial.h).
+ *
+ * Example: tenants A and B are guaranteed 4 nodes each of 8, and all jobs have one priority. An
+ * elastic gang of A runs on all 8, with a minimum of 2. A job of B needs 4 nodes, which B's
+ * guarantee covers. A uses 4 more than its own guarantee, so the gang gives back 4 in place and
+ * keeps 4.
  */
 #ifndef SCHEDULER_PREEMPT_H
 #define SCHEDULER_PREEMPT_H
 
 #include "coordinator/scheduler/pass.h"
 
-/* Others give way so that the job, the next in the order of the queue, can start, or it is found
- * that those who leave already are enough: then it is among pass->rooms. Returns how many
- * concessions are new at the end of pass->given. For PASS_ROOMS_MAX jobs a pass, as long as no more
- * than PASS_TRIES_MAX were tried in vain. Each counts with what those before it get and give, and a
- * gang that ends for one is asked by no other. The time this takes is near linear in nodes, workers
- * and what is given. */
+/* Find victims so that the job, the next in queue order, can start; or find that workers already
+ * leaving are enough, and add it to pass->rooms. Returns the number of new concessions at the end
+ * of pass->given.
+ *
+ * At most PASS_ROOMS_MAX jobs per pass get room, and at most PASS_TRIES_MAX attempts may fail. Each
+ * plan includes what earlier jobs get and give; a gang that ends for one job is taken by no other.
+ * The time is near linear in nodes, workers and concessions.
+ */
 int preempt_try(struct pass *pass, const struct job *job);
 
-/* For those who look for room too (defrag.h): the job could use this node, and nobody before it has
- * first call on it. */
+/* True if the job could use this node and no job before it has a claim on it. Also for defrag.h. */
 bool preempt_is_useful(const struct pass *pass, const struct job *job,
                        const struct view_node *node);
 
-/* It may go on in place with fewer nodes than it has, right now. */
+/* True if it can continue in place right now with fewer nodes. */
 bool preempt_may_shrink(const struct job *job);
 
-/* Slot-milliseconds it would do again. */
+/* Slot-milliseconds of work that it would repeat. */
 int64_t preempt_lost_work(const struct job *job, int64_t wall_ms);
 
 #endif

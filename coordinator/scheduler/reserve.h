@@ -4,10 +4,11 @@
 
 #include "coordinator/scheduler/parts.h"
 
-/* Keep from all that come after it what `job` will start on: the nodes that are free earliest if
- * those who use them end with their max_runtime, of one topology value. If nobody can say when
- * enough of them will be free, all it could use are kept. Nothing is kept for what cannot run on
- * the nodes that are there. Returns when it starts, INT64_MAX = unknown, 0 = not at all. */
+/* Reserve the nodes on which `job` will start, against all later jobs. These are the nodes of one
+ * topology value that are free earliest, if their users end with their max_runtime. If it is
+ * unknown when enough of them will be free, all nodes it could use are reserved. A job that cannot
+ * run on the existing nodes gets no reservation. Returns the start, INT64_MAX = unknown, 0 = never.
+ */
 int64_t scheduler_reserve(struct view *view, const struct parts *parts, const struct job *job,
                           const struct request *request);
 

@@ -1,22 +1,22 @@
-/* The nodes as they will be once the room that is being made is there. Pure.
+/* The nodes as they will be when the room for some jobs has been made. Pure.
  *
- * Several gangs may get room in one pass: each counts with what those before it will have taken.
+ * Several gangs may get room in one pass: each plan includes what the earlier ones will use.
  */
 #ifndef SCHEDULER_ROOM_H
 #define SCHEDULER_ROOM_H
 
 #include "coordinator/scheduler/pass.h"
 
-/* It will not be there: it was told to end, or its node is being given back. */
+/* True if the worker will be gone: it was asked to stop, or its node is being given back. */
 bool room_is_left(const struct worker *worker);
 
-/* A copy of the pass's view (view_fini) as if those who leave had left, those who were asked in
- * this pass had given, and those it was for had started; what is kept for these is kept no more.
- * The pass's parts have been found. */
+/* A copy of the pass's view (view_fini) in the future: leaving workers have ended, the concessions
+ * of this pass are given, and the jobs they are for have started. Reservations for these jobs are
+ * gone. Requires the pass's parts. */
 void room_view(const struct pass *pass, struct view *ret);
 
-/* The job starts when those who leave have: what it then starts on is kept for it, and the pass
- * goes on to make room for others like it. `view` is as it will be then. */
+/* The job starts when the leaving workers have ended. Reserve its nodes; the pass may then make
+ * room for equal jobs. `view` is the future view. */
 void room_note(struct pass *pass, const struct job *job, struct view *view);
 
 #endif

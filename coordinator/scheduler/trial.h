@@ -1,14 +1,15 @@
-/* The proof before somebody gives way: a pass over things as they will be then. Who ends waits in
- * the queue again, its tenant uses less, and both may change who goes first; without the proof a
- * gang could end for another, find its own place free, and end again. Pure. */
+/* The dry run before an eviction: a pass over the cluster as it will be then. A victim that ends
+ * waits in the queue again and its tenant uses less. Both can change the order of the queue.
+ * Without the dry run a gang could end for another, find its own place free, start, and end again.
+ * Pure. */
 #ifndef SCHEDULER_TRIAL_H
 #define SCHEDULER_TRIAL_H
 
 #include "coordinator/scheduler/preempt.h"
 
-/* Once those who leave already, those who were asked in this pass and those who are to give way
- * have, the job is placed, and so are those that room was made for before and each that `returns`.
- * `pass` is the one at work, its parts have been found; it is not changed. */
+/* True if the job is placed after the eviction. The leaving workers, the concessions of this pass
+ * and those in `given` are then done. Jobs that got room earlier, and each victim that `returns`,
+ * must be placed too. `pass` is the running pass, with its parts; it does not change. */
 bool trial_places(const struct pass *pass, const struct job *job, const struct concession *given,
                   int count);
 

@@ -1,4 +1,4 @@
-/* A pass over things as they would be: jobs gone, nodes drained or added. Pure; for plan.c. */
+/* A pass over a changed state: jobs removed, nodes drained or added. Pure; for plan.c. */
 #ifndef SCHEDULER_WHAT_IF_H
 #define SCHEDULER_WHAT_IF_H
 
@@ -7,20 +7,20 @@
 struct displaced { /* a gang that a drain ends: it waits in the queue as this copy of its job */
     struct job copy;
     const struct job *job;
-    bool again; /* it finds a place at once */
+    bool again; /* it is placed at once */
     struct displaced *next;
 };
 
-struct altered { /* what the pass borrows while it is at work */
+struct altered { /* borrowed by the running pass */
     struct absence absent;
-    struct displaced *displaced, *last; /* by number; at most one for each slot of those nodes */
+    struct displaced *displaced, *last; /* by number; at most one per slot of those nodes */
     struct map by_sequence;             /* the same */
     struct node *added[WHAT_IF_ADDED_MAX];
     int added_count;
 };
 
-/* Before the first pass_next. Effects on gangs that shrink and move go to `ret`. `altered` is
- * zeroed; altered_fini after the pass, whatever this returned. */
+/* Call before the first pass_next. Effects on gangs that shrink and move are added to `ret`.
+ * `altered` is zeroed; call altered_fini after the pass, whatever the result. */
 int what_if_apply(struct pass *pass, const struct what_if *what_if, struct altered *altered,
                   struct forecast *ret, struct error *err);
 void altered_fini(struct altered *altered);

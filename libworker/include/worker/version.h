@@ -1,8 +1,8 @@
-/* The version of libworker: of these headers by macro, of the library that runs by call.
+/* The version of libworker: of these headers by macro, of the loaded library by call. Any thread.
  *
- * A release that keeps MAJOR.MINOR while MAJOR is 0, later MAJOR, runs programs that were compiled
- * with an earlier one of it; the library's SONAME (libworker.so.0.1) says the same to the linker.
- * Any thread.
+ * A release runs programs compiled with an earlier release of the same MAJOR.MINOR while MAJOR is
+ * 0, later of the same MAJOR. The library's SONAME (libworker.so.0.1) has the same meaning for the
+ * linker.
  */
 #ifndef WORKER_VERSION_H
 #define WORKER_VERSION_H
