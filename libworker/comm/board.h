@@ -1,48 +1,49 @@
-/* How ranks of one host meet: each posts what it brings into its own segment and looks at the posts
- * of the others. An operation takes one post of each rank and, where ranks touched each other's
- * buffers, one `done` of each.
+/* Meetings of the ranks on one host. Each rank posts its data into its own segment and reads the
+ * others' posts. An operation uses one post of each rank. If ranks touched each other's buffers it
+ * also uses one `done` of each.
  *
- * A post may be overwritten two operations later: its owner then has seen everybody's next post,
- * which they write after reading this one. So two places are enough.
+ * A post may be overwritten two operations later. By then its owner has seen the next post of every
+ * rank, which each writes after reading this one. Two places are therefore enough.
  *
- * Sleeping: a rank sets `asleep`, has the kernel put a barrier into every other process
- * (membarrier, 2 us), looks once more and sleeps; so posting needs no fence, only a look at
- * `asleep`. Where the kernel cannot, posting fences.
+ * Sleeping: a rank sets `asleep`, has the kernel execute a barrier in every other process
+ * (membarrier, 2 us), looks once more and sleeps. Posting therefore needs no fence, only a read of
+ * `asleep`. Where membarrier is unavailable, posting fences.
  *
- * For the runner of a communicator.
+ * Only the thread that runs an operation calls these.
  */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
 #include "libworker/comm/comm_internal.h"
 
-/* Where a rank's buffers lie in its arenas: what follows the header of a post without data. */
+/* Offsets of a rank's buffers in its arenas. They follow the header of a post without data. */
 struct located {
-    uint32_t in_arena, out_arena; /* 0: in none */
+    uint32_t in_arena, out_arena; /* 0: not in an arena */
     uint64_t in_offset, out_offset;
 };
 
-/* Once, in a process that has a communicator: false when posting has to fence. */
+/* Call once in a process with communicators. False: posting must use fences. */
 bool board_prepare(void);
 
-/* Post data[bytes] with comm->header as this rank's next. All at once and the first line last: who
- * looks at it meanwhile takes it away, and getting it back costs as much as the whole meeting. */
+/* Post data[bytes] with comm->header as this rank's next post. The first line is written last and
+ * all at once. A rank that reads it earlier takes the cache line away, and getting it back costs as
+ * much as the whole meeting. */
 void board_post(struct wk_comm *comm, const void *data, size_t bytes);
 
-/* Until every rank of this host has posted; headers must agree with comm->header. 0 or the failure.
- */
+/* Wait until every rank of this host has posted; headers must agree with comm->header. 0 or the
+ * failure. */
 int board_gather(struct wk_comm *comm);
 const struct post *board_post_of(const struct wk_comm *comm, int rank);
 
-/* Whether `rank` of this host waits for us in a meeting that this rank has not come to: it goes on
- * only once we have posted. */
+/* True if `rank` of this host waits for us in a meeting that we have not reached. It continues only
+ * after we have posted. */
 bool board_awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header);
 
-/* This rank is through with the buffers of others; until all are. */
+/* Declare that this rank no longer uses others' buffers, and wait until all ranks have done so. */
 int board_finish(struct wk_comm *comm, const struct share *share);
 
-/* The communicator has failed: wait a moment for the living ranks of this host to let go of our
- * arenas. False when one may still write to them. */
+/* After a failure: wait a moment until the living ranks of this host no longer use our arenas.
+ * False if one may still write to them. */
 bool board_quiesce(struct wk_comm *comm);
 
 #endif

@@ -46,7 +46,7 @@ enum {
     COMM_QUEUE_MAX = 4096,
     COMM_ARENAS_MAX = 64,
     COMM_TCP_MAX = 4,    /* data connections of a pair */
-    LEFT_GRACE_MS = 100, /* for a control socket to say why a data socket ended */
+    LEFT_GRACE_MS = 100, /* for a control socket to explain the end of a data socket */
     DESCRIPTION_BYTES = 128,
     SLICE_ELEMENTS = 64, /* slices are whole cache lines, whatever the type */
 };
@@ -79,24 +79,24 @@ enum kind {
 enum { KINDS = 0 KIND_LIST(X) };
 #undef X
 
-/* What a caller asked for. */
+/* The arguments of a call. */
 struct request {
     enum kind kind;
     enum wk_dtype dtype;
     enum wk_op op;
     int root;
     size_t count;
-    const void *in; /* what others get to see of this rank; broadcast: as `out` */
+    const void *in; /* this rank's input as others see it; broadcast: as `out` */
     void *out;
     int to, from; /* send, recv, send_recv */
     bool finishes;
     struct wk_reduce_options finish;
     struct wk_rows rows; /* of rows_kind */
-    size_t *row_space;   /* what the arrays of `rows` lie in, or NULL; freed with the request */
+    size_t *row_space;   /* memory of the arrays in `rows`, or NULL; freed with the request */
 };
 
-/* Goes ahead of every operation from each rank to each other. Little endian, as is all we run on.
- */
+/* Sent before every operation from each rank to each other. Little endian, like all supported
+ * machines. */
 struct header {
     uint16_t magic;
     uint8_t place; /* of `in` and `out`; may differ between ranks */
@@ -112,7 +112,8 @@ struct header {
 };
 
 enum { PLACE_IN = 1, PLACE_OUT = 2 };
-/* Above them the way + 1, if it was forced: ranks that force different ones would wait for ever. */
+/* The bits above these have the way + 1 if it was forced. Ranks that force different ways would
+ * otherwise wait for ever. */
 enum {
     FINISH_ACTIVE = 1,
     FINISH_CONVERTS = 2,
@@ -121,7 +122,7 @@ enum {
     FINISH_WAY_SHIFT = 4
 };
 
-/* Bytes to send: as far as *ready when that is given, since they are still being made. */
+/* Bytes to send. If `ready` is set, only *ready of them exist so far. */
 struct out {
     const char *data;
     size_t bytes;
@@ -141,7 +142,7 @@ struct control_message {
     uint32_t kind;
     int32_t code;
     int32_t lost;   /* rank, or -1 */
-    uint32_t arena; /* its number from 1; its memory comes along */
+    uint32_t arena; /* its number from 1; its memory is sent along */
     char text[COMM_TEXT_BYTES];
 };
 
@@ -152,17 +153,17 @@ struct mapping {
 
 struct peer {
     struct link *link;
-    bool remote; /* over TCP: goodbye may overtake data */
+    bool remote; /* over TCP: a goodbye may overtake data */
     int control_fd;
     struct segment_handles handles;
-    struct segment_head *head; /* of a rank of this host, else NULL */
-    /* Its arenas as it numbers them; set once, under control_lock, by whoever hears of them */
+    struct segment_head *head; /* of a rank on this host, else NULL */
+    /* Its arenas by its numbers; set once, under control_lock, by the thread that receives one */
     struct mapping arenas[COMM_ARENAS_MAX + 1];
-    uint64_t messages_out, messages_in; /* send and recv with it */
+    uint64_t messages_out, messages_in; /* send and recv with this peer */
 
     /* of the operation in progress */
     struct header ours, expected, header;
-    bool expects; /* a header from it */
+    bool expects; /* still expects its header */
     size_t header_bytes;
     struct out outs[COMM_OUTS_MAX];
     int out_count, out_at;
@@ -170,9 +171,9 @@ struct peer {
     int in_count, in_at;
     bool ended; /* its stream has ended */
     int64_t ended_ms;
-    _Atomic bool wanted; /* the operation stands still for want of its bytes */
+    _Atomic bool wanted; /* the operation is blocked until its bytes arrive */
 
-    /* under control_lock; the flags are read by all */
+    /* under control_lock; all threads read the flags */
     size_t control_got;
     int control_memory_fd;
     struct control_message control;
@@ -180,7 +181,7 @@ struct peer {
     _Atomic bool dead;
 };
 
-/* A look at the operation in progress for other threads: `version` is odd while it changes. */
+/* A snapshot of the operation in progress for other threads: `version` is odd during a change. */
 struct present {
     _Atomic uint64_t version;
     _Atomic uint64_t words[sizeof(struct header) / 8];
@@ -193,11 +194,11 @@ struct counter {
     _Atomic uint64_t calls, bytes, wait_us;
 };
 
-/* An arena as this communicator knows it. */
+/* An arena that this communicator knows. */
 struct registered {
     struct wk_arena *arena;
-    uint64_t version; /* of its memory when it was announced */
-    uint32_t number;  /* 0: not yet */
+    uint64_t version; /* of its memory when announced */
+    uint32_t number;  /* 0: not announced yet */
 };
 
 struct summand;
@@ -209,16 +210,17 @@ struct wk_comm {
     uint8_t secret[COMM_SECRET_BYTES];
     char bind_host[80]; /* for the listeners of groups */
     int *hosts;         /* [world] */
-    int *origins;       /* of a group: [world] ranks in the communicator that is no group */
+    int *origins;       /* of a group: [world] ranks in the communicator above all groups */
     int timeout_ms;
     int tcp_connections;
     int spin_us;
-    int crowded;        /* waits to come that do not yield: others compute on this core (wait.c) */
+    int crowded;        /* number of next waits without yielding, because others compute on this
+                         * core (wait.c) */
     struct peer *peers; /* [world]; the own one unused */
     struct segment segment;
     bool has_segment;
-    bool has_remote; /* some peer is reached over TCP */
-    bool fences;     /* the kernel cannot: see board.h */
+    bool has_remote; /* at least one peer is reached over TCP */
+    bool fences;     /* membarrier is unavailable: see board.h */
     int locals, local_index;
     int *local_ranks; /* [locals], ascending, with this one */
     struct ways ways;
@@ -234,14 +236,14 @@ struct wk_comm {
 
     uint64_t sequence;
     struct header header;
-    bool arrived; /* everybody, at the operation in progress */
+    bool arrived; /* all ranks have arrived at the operation in progress */
     struct present present;
     struct counter counters[KINDS];
     _Atomic uint64_t in_place;
 
     struct wk_comm *parent;
     struct wk_comm *first_child, *next_sibling; /* under the parent's fail_lock */
-    struct wk_comm_status connecting; /* under fail_lock: who is missing in a group; or zeroed */
+    struct wk_comm_status connecting; /* under fail_lock: the ranks missing in a group; or zeroed */
     uint64_t splits;
 
     _Atomic int failure; /* WK_E..., 0 while it works */
@@ -266,21 +268,21 @@ void comm_release(struct wk_comm *comm);
 
 /* --- control.c */
 
-/* Fail the communicator unless it has failed already, tell the others, wake the runner. Returns the
- * code that stands. `lost` is the rank at fault, or -1. Any thread. */
+/* Fail the communicator unless it has failed already, inform the others, wake the runner. Returns
+ * the code that counts: the first. `lost` is the failed rank, or -1. Any thread. */
 int comm_fail(struct wk_comm *comm, int code, int lost, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Read what rank `peer` says on its control socket; marks it left or dead, may fail the
+/* Read the message of rank `peer` on its control socket. Marks it left or dead; may fail the
  * communicator. Any thread. */
 void control_read(struct wk_comm *comm, int peer);
 
-/* As a look at its pidfd: its process has ended. Any thread. */
+/* As if its pidfd had reported it: the peer's process has ended. Any thread. */
 void control_process_ended(struct wk_comm *comm, int peer);
 void control_goodbye(struct wk_comm *comm);
 void control_sweep(struct wk_comm *comm);
 
-/* Hand an arena's memory to the ranks of this host. 0 or WK_E... */
+/* Send an arena's memory to the ranks of this host. 0 or WK_E... */
 int control_announce(struct wk_comm *comm, uint32_t number, int memory_fd);
 
 /* --- wait.c */
@@ -288,38 +290,38 @@ int control_announce(struct wk_comm *comm, uint32_t number, int memory_fd);
 struct wait {
     int64_t started_us, deadline_ms;
     int64_t spin_start_us;    /* 0: not yet */
-    int64_t waiting_since_us; /* the same, but sleeping does not end it */
-    unsigned turns;           /* looks since something moved */
+    int64_t waiting_since_us; /* the same, but sleeping does not reset it */
+    unsigned turns;           /* turns since something moved */
     unsigned moves;           /* turns that moved something */
-    bool yields;              /* spinning has come to letting others run */
-    bool astray;              /* a rank that is needed waits elsewhere: one more look */
-    bool armed;               /* asleep is set: one more look, then sleep */
+    bool yields;              /* spinning has turned into yielding the core */
+    bool astray;              /* a needed rank waits in another operation: one more turn */
+    bool armed;               /* `asleep` is set: one more turn, then sleep */
 };
 
 int64_t comm_now_us(void);
 int comm_spin_us(const struct comm_options *options);
 
-/* Add what a peer can be heard through to the epoll; once, when connected. 0 or WK_E... */
+/* Add a peer's descriptors to the epoll, once, when it is connected. 0 or WK_E... */
 int wait_watch(struct wk_comm *comm, int peer);
 int wait_watch_data(struct wk_comm *comm, int peer, int data_fd);
 
-/* Hear what was said since the last operation; returns the failure, 0 if there is none. */
+/* Handle all messages since the last operation; returns the failure, or 0. */
 int wait_look(struct wk_comm *comm);
 
-/* The same in the midst of long work, for a few nanoseconds: what ranks of this host have said. */
+/* The same within long work: only messages of ranks on this host, in a few nanoseconds. */
 int wait_glance(struct wk_comm *comm);
 void wait_begin(struct wk_comm *comm, struct wait *wait);
 
 /* The last turn moved something. */
 void wait_moved(struct wk_comm *comm, struct wait *wait);
 
-/* Nothing moved: spin, or sleep till something may. 0, or the code of the failure. */
+/* Nothing moved: spin, or sleep until something can move. 0, or the code of the failure. */
 int wait_more(struct wk_comm *comm, struct wait *wait);
 void wait_end(struct wk_comm *comm, struct wait *wait);
 
 /* --- transfer.c */
 
-/* What is summed, in this order: at `data`, or the next bytes that come from `peer`. */
+/* One operand of a sum, in order: at `data`, or the next bytes from `peer`. */
 struct summand {
     const char *data;
     int peer;
@@ -327,28 +329,29 @@ struct summand {
 
 struct reduce_plan {
     const struct summand *summands;
-    const struct reduction *reduction; /* its `sources` says how many */
+    const struct reduction *reduction; /* its `sources` is their number */
     char *dst;
     size_t dst_size; /* bytes of an element there */
     size_t count, done;
-    size_t ready;    /* bytes of dst that are final: what gated outs follow */
-    bool rest_apart; /* what is to be received comes from other peers than the summands */
+    size_t ready;    /* bytes of dst that are final: gated outs may send them */
+    bool rest_apart; /* the remaining receives are from other peers than the summands */
 };
 
-/* Every operation over links begins with it: headers to and from all others. */
+/* Start a plan: headers to and from all others. Every operation over links begins with it. */
 void plan_begin(struct wk_comm *comm);
 
-/* Nobody sends or expects anything; headers are added by plan_header. */
+/* An empty plan: this rank sends and expects nothing, not even headers. */
 void plan_clear(struct wk_comm *comm);
 void plan_send(struct wk_comm *comm, int peer, const void *data, size_t bytes);
 void plan_send_gated(struct wk_comm *comm, int peer, struct out out);
 struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes);
 
-/* Everybody's data in rank order, our own from memory. */
+/* The sum of all ranks' data in rank order, this rank's from memory. */
 struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
                                    const void *own);
 
-/* Headers, then the reduction (may be NULL), then what is to be received, while sending. */
+/* Carry out the plan: headers, then the reduction (may be NULL), then the receives, while sending.
+ */
 int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction);
 int transfer_mismatch(struct wk_comm *comm, int peer, const struct header *theirs);
 
@@ -358,20 +361,20 @@ struct slice {
     size_t first, count; /* elements */
 };
 
-/* Share `part` of `count` elements among `parts`: equal, whole cache lines; the last may get less
- * or nothing. */
+/* Share `part` of `count` elements among `parts`: equal shares of whole cache lines. The last share
+ * may be smaller or empty. */
 struct slice slice_of(size_t count, int parts, int part);
 
 int collective_run(struct wk_comm *comm, const struct request *rq);
 
-/* The way of an all-reduce that is not done in place: the same on every rank. */
+/* The way of an all-reduce that cannot run in place: the same on every rank. */
 enum way collective_way(const struct wk_comm *comm, const struct request *rq);
 
-/* The header of this rank's next operation; takes its sequence number. */
+/* The header of this rank's next operation; uses up its sequence number. */
 void collective_head(struct wk_comm *comm, const struct request *rq);
 bool header_agrees(const struct header *a, const struct header *b);
 
-/* Inline: small operations ask several times, and a tenth of a microsecond is all they have. */
+/* Inline: small operations call it several times, and their whole budget is 0.1 us. */
 static inline size_t dtype_bytes(enum wk_dtype dtype)
 {
     static const uint8_t bytes[] = {
@@ -419,7 +422,7 @@ static inline bool request_tallies(const struct request *rq)
 struct reduction request_reduction(const struct wk_comm *comm, const struct request *rq,
                                    struct tally *tally);
 
-/* All ranks' shares of the tally, summed in rank order, to where the caller wants them. */
+/* The sum of all ranks' shares of the tally, in rank order, stored where the caller asked. */
 struct share {
     double squares;
     uint64_t nonfinite;
@@ -435,12 +438,12 @@ int shared_run(struct wk_comm *comm, const struct request *rq);
 int two_level_run(struct wk_comm *comm, const struct request *rq);
 int chain_run(struct wk_comm *comm, const struct request *rq);
 
-/* rows.c: kinds whose rows differ in length; headers are planned. */
+/* rows.c: kinds with rows of different lengths; headers are planned. */
 bool rows_kind(enum kind kind);
 int rows_run(struct wk_comm *comm, const struct request *rq);
 int rows_alone(struct wk_comm *comm, const struct request *rq);
 
-/* --- calls.c: 0, or what is wrong with the arguments. */
+/* --- calls.c: 0, or the error in the arguments. */
 int request_check(struct wk_comm *comm, const struct request *rq);
 
 /* --- work.c */
@@ -448,26 +451,26 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
 int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What a call on NULL returns, as wk_communicator gives in a broken generation; the sentence stays
- * with the thread. */
+/* The result of a call on NULL, which wk_communicator returns in a broken generation. The sentence
+ * is stored for the thread. */
 int comm_missing(void);
 
 /* --- group.c */
 
-/* What each rank tells the others at a split. */
+/* The facts each rank sends the others at a split. */
 struct group_seat {
     int32_t color, key, rank, host;
     char endpoint[COMM_ENDPOINT_BYTES];
 };
 
-/* Out of the parent's list, and no child of ours has a parent any more. */
+/* Remove this group from the parent's list and detach its own groups. */
 void group_leave(struct wk_comm *comm);
 
 /* --- status.c */
 void present_set(struct wk_comm *comm, const struct request *rq);
 void present_clear(struct wk_comm *comm);
 
-/* Names of peers whose `wanted` is set, at most a few; returns how many there are. */
+/* Names of a few peers whose `wanted` is set; returns the number of such peers. */
 int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes);
 
 #endif

@@ -1,6 +1,5 @@
-/* Where a rank can be reached: "tcp://HOST:PORT#NAME", NAME an abstract unix socket for ranks of
- * the same host. Sockets made here are close-on-exec and non-blocking. Any thread.
- */
+/* The address of a rank: "tcp://HOST:PORT#NAME". NAME is an abstract unix socket for ranks of the
+ * same host. Sockets made here are close-on-exec and non-blocking. Any thread. */
 #ifndef COMM_ENDPOINT_H
 #define COMM_ENDPOINT_H
 
@@ -11,7 +10,7 @@
 struct endpoint {
     char host[80]; /* without the brackets of an IPv6 address */
     char port[8];
-    char name[32]; /* "" if it has none */
+    char name[32]; /* "" without one */
 };
 
 struct comm_listener {
@@ -22,12 +21,13 @@ struct comm_listener {
 
 int endpoint_parse(const char *text, struct endpoint *ret, struct error *err);
 
-/* Begin to connect; *ret_fd is writable once it is decided (SO_ERROR). 0 or a positive errno:
- * ECONNREFUSED and EAGAIN are worth another try. */
+/* Start to connect. *ret_fd becomes writable when the result is known (SO_ERROR). 0 or a positive
+ * errno; ECONNREFUSED and EAGAIN are worth another attempt. */
 int endpoint_dial(const struct endpoint *endpoint, bool by_name, int *ret_fd);
 
-/* Whether accept failed with this errno for want of descriptors or memory: the connection stays at
- * the door, so that polling for it does not wait. For sentences, what it is then called. */
+/* True if accept failed with this errno because descriptors or memory ran out. The connection then
+ * stays in the queue, so polling for it would not wait. ENDPOINT_STARVED is the text for messages.
+ */
 bool endpoint_starved(int error);
 #define ENDPOINT_STARVED                                                                           \
     ": connections wait for which there are no more file descriptors (ulimit -n)"

@@ -1,8 +1,8 @@
-/* Bytes between this rank and one other: a reliable, ordered stream in each direction that never
- * blocks. Two implementations: a ring in shared memory (link_shm) and a TCP connection (link_tcp).
+/* A byte stream between this rank and one other: reliable, ordered, in both directions, never
+ * blocking. Two implementations: a ring in shared memory (link_shm) and TCP connections (link_tcp).
  *
- * A link belongs to its communicator and is used by whoever runs the present operation. Waiting is
- * the communicator's (wait.h): both kinds end in something its epoll watches.
+ * A link belongs to its communicator; the thread that runs the present operation uses it. The
+ * communicator does the waiting (wait.c): both kinds have a descriptor in its epoll.
  */
 #ifndef COMM_LINK_H
 #define COMM_LINK_H
@@ -15,18 +15,18 @@
 struct link;
 
 struct link_ops {
-    /* Takes as much as fits now of `parts` in order; returns the bytes taken, 0 when full, -1 when
-     * the other side is gone. */
+    /* Send as much as fits now of `parts` in order. Returns the number of bytes, 0 when full, -1
+     * when the other side is gone. */
     ssize_t (*send)(struct link *link, const struct iovec *parts, int count);
-    /* Shows what has arrived without taking it: returns the bytes at *ret_data, contiguous, 0 if
-     * none, -1 when the other side is gone and nothing is left. More may show at the next call.
-     * The data stays where it is until consumed. */
+    /* Show arrived bytes without consuming them. Returns the number of contiguous bytes at
+     * *ret_data, 0 if none, -1 when the other side is gone and nothing is left. The next call may
+     * show more. The data stays valid until consumed. */
     ssize_t (*peek)(struct link *link, const void **ret_data);
-    /* Takes `bytes` of what was shown. */
+    /* Consume `bytes` of the shown data. */
     void (*consume)(struct link *link, size_t bytes);
-    /* Moves what has arrived, up to `bytes`, to `data`; returns as peek. */
+    /* Move up to `bytes` of arrived data to `data`; returns as peek. */
     ssize_t (*recv)(struct link *link, void *data, size_t bytes);
-    /* The other side should look at its control socket before its next operation. Any thread. */
+    /* Ask the other side to read its control socket before its next operation. Any thread. */
     void (*alert)(struct link *link);
     void (*free)(struct link *link);
 };

@@ -12,25 +12,25 @@
 
 enum {
     REDUCE_SOURCES_MAX = 257, /* every rank, or a partial sum and the ranks of a host */
-    REDUCE_BLOCK = 2048,      /* elements: what a block reads and writes stays in the first cache */
+    REDUCE_BLOCK = 2048,      /* elements: a block's reads and writes stay in the first cache */
     REDUCE_SCRATCH_BYTES = 2 * REDUCE_BLOCK * 8,
     TALLY_LANES = 16,
 };
 
-/* What is learned of the results on the way. Element i is added to lane i mod TALLY_LANES, so the
- * sum of squares does not depend on the blocks the elements came in. */
+/* Statistics of the results, collected during the reduction. Element i is added to lane i mod
+ * TALLY_LANES, so the sum of squares does not depend on the cut into blocks. */
 struct tally {
     double lanes[TALLY_LANES];
     size_t at; /* elements so far */
     bool nonfinite;
 };
 
-/* What is done to the results, floats only; zeroed: nothing. */
+/* Work on the results, floats only; zeroed: none. */
 struct finish {
     bool active;
-    enum wk_dtype out;   /* results are converted to it: see finish_valid */
-    double scale;        /* results are multiplied by it; 0 and 1: left alone */
-    struct tally *tally; /* NULL: nothing is learned; else what is asked for: */
+    enum wk_dtype out;   /* results are converted to this type: see finish_valid */
+    double scale;        /* results are multiplied by it; 0 and 1: unchanged */
+    struct tally *tally; /* NULL: no statistics; else those asked for: */
     bool squares, nonfinite;
 };
 
@@ -50,7 +50,7 @@ struct reduction {
  * Pointers may be unaligned; `dst` may be one of the sources unless the finish converts. */
 void reduce(const struct reduction *reduction, const void *const *sources, void *dst, size_t count);
 
-/* The same results at two places, written together: a second pass over `dst` would cost a third of
+/* The same results in two places, written together: a second pass over `dst` would cost a third of
  * the time. `also` may be a source too, or NULL. */
 void reduce_to_both(const struct reduction *reduction, const void *const *sources, void *dst,
                     void *also, size_t count);
@@ -58,7 +58,7 @@ void reduce_to_both(const struct reduction *reduction, const void *const *source
 /* Bytes of an element of the running sum of `dtype`. */
 size_t reduce_partial_bytes(enum wk_dtype dtype);
 
-/* f32, f16 and bf16 convert to each other, f64 stays what it is; others cannot be finished. */
+/* True for f32, f16 and bf16 into each other, and f64 into f64; other types cannot be finished. */
 bool finish_valid(enum wk_dtype from, enum wk_dtype to);
 
 double tally_squares(const struct tally *tally);

@@ -1,14 +1,15 @@
-/* The shared memory a rank offers to the ranks of its host: a doorbell word, what it posts
- * (board.h) and one incoming ring per rank. It is a sealed memfd without a name, handed over a unix
- * socket: when the last process that maps it ends, it is gone.
+/* The shared memory that a rank offers to the ranks of its host: a doorbell word, its posts
+ * (board.h) and one incoming ring per rank. It is a sealed memfd without a name, sent over a unix
+ * socket. It disappears when the last process that maps it ends.
  *
- *     owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
- *     head: asleep | alert | done | posts | ring_ends[world]
- *     then, page aligned: ring 0, ring 1, ... ring world-1
+ *       owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
+ *       head: asleep | alert | done | posts | ring_ends[world]
+ *       then, page aligned: ring 0, ring 1, ... ring world-1
  *
- * Sleeping (Dekker's way, all accesses sequentially consistent): the owner sets `asleep`, looks at
- * its rings once more, then waits for its bell (an eventfd the peers hold too). A peer publishes,
- * then rings if `asleep` was set. The same with `starved` for a writer that found a ring full.
+ * Sleeping (Dekker's algorithm, all accesses sequentially consistent): the owner sets `asleep`,
+ * reads its rings once more, then waits for its bell, an eventfd that the peers have too. A peer
+ * publishes, then rings if `asleep` was set. A writer that finds a ring full uses `starved` in the
+ * same way.
  */
 #ifndef COMM_SEGMENT_H
 #define COMM_SEGMENT_H
@@ -23,45 +24,45 @@
 struct ring_ends {
     _Alignas(64) _Atomic uint64_t head;    /* written by the writer */
     _Alignas(64) _Atomic uint64_t tail;    /* written by the reader */
-    _Alignas(64) _Atomic uint32_t starved; /* the writer waits for room */
+    _Alignas(64) _Atomic uint32_t starved; /* the writer waits for space */
 };
 
 enum { POST_HEAD_WORDS = 4, POST_TAIL_BYTES = 24, POST_MORE_BYTES = 8192 - 64 };
 
-/* What a rank brings to an operation; `sequence` is written last. The first line holds what small
- * operations need. */
+/* A rank's post for an operation; `sequence` is written last. The first line is enough for small
+ * operations. */
 struct post {
     _Alignas(64) _Atomic uint64_t sequence;
     uint64_t header[POST_HEAD_WORDS];
     char data[POST_TAIL_BYTES + POST_MORE_BYTES];
 };
 
-/* That a rank is through with everybody's buffers, and its part of the tally. */
+/* A rank no longer uses others' buffers; with its share of the tally. */
 struct done {
     _Alignas(64) _Atomic uint64_t sequence;
     double squares;
     uint64_t nonfinite;
-    _Atomic uint32_t quiet; /* it has failed and touches nobody's memory any more */
+    _Atomic uint32_t quiet; /* after a failure: it touches no other rank's memory any more */
 };
 
 struct segment_head {
     uint64_t magic;
     uint32_t world;
-    uint32_t ring_bytes; /* power of two, whole pages; for whoever attaches to compare */
+    uint32_t ring_bytes; /* power of two, whole pages; compared when attaching */
     struct done done;
-    struct post posts[2]; /* the second while others still read the first */
+    struct post posts[2]; /* the second is used while others still read the first */
     _Alignas(64) _Atomic uint32_t asleep;
-    _Alignas(64) _Atomic uint32_t alert; /* the owner should look at its control sockets */
+    _Alignas(64) _Atomic uint32_t alert; /* the owner should read its control sockets */
     struct ring_ends rings[];            /* [world], by the writer's rank */
 };
 
 struct segment {
     struct segment_head *head;
-    size_t head_bytes, ring_bytes; /* not to be read from the head: peers can write there */
+    size_t head_bytes, ring_bytes; /* never read these from the head: peers can write there */
     int memory_fd;
 };
 
-/* What a peer needs of a rank of its host. */
+/* The descriptors that a peer on the same host needs. */
 struct segment_handles {
     int memory_fd;
     int bell_fd;
@@ -70,13 +71,12 @@ struct segment_handles {
 
 int segment_new(struct segment *segment, int world, struct error *err);
 
-/* Map another rank's. The descriptor stays the caller's. WK_EIO when it is not what it should be.
- */
+/* Map another rank's segment. The caller keeps the descriptor. WK_EIO if it is invalid. */
 int segment_attach(struct segment *segment, int memory_fd, int world, struct error *err);
 void segment_fini(struct segment *segment);
 
-/* The ring written by `writer`, mapped twice in a row so that any ring_bytes of it are contiguous;
- * NULL when there is no room. */
+/* The ring written by `writer`, mapped twice in a row so that any ring_bytes of it are contiguous.
+ * NULL if address space or memory is out. */
 char *segment_map_ring(const struct segment *segment, int memory_fd, int writer);
 void segment_unmap_ring(const struct segment *segment, char *ring);
 

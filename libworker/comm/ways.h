@@ -1,8 +1,8 @@
-/* Which way an all-reduce or a broadcast goes that is not done in place: from a table that was
- * measured (ways.c), by where the ranks are, how many they are and how many bytes there are; or as
- * comm_options.ways says.
+/* Chooses the way of an all-reduce or a broadcast that cannot run in place. The choice is from a
+ * measured table (ways.c), by placement of the ranks, their number and the number of bytes; or from
+ * comm_options.ways.
  *
- * Every rank must come to the same answer, so it depends on nothing else. Pure, any thread.
+ * Every rank must get the same answer, so it depends on nothing else. Pure, any thread.
  */
 #ifndef COMM_WAYS_H
 #define COMM_WAYS_H
@@ -15,25 +15,25 @@
 
 enum placement {
     PLACED_TOGETHER, /* all on one host */
-    PLACED_EVENLY,   /* hosts of the same number of consecutive ranks, at least 2 */
-    PLACED_APART,    /* a host each */
+    PLACED_EVENLY,   /* hosts with the same number of consecutive ranks, at least 2 */
+    PLACED_APART,    /* one host each */
     PLACED_OTHERWISE,
 };
 
 struct ways {
     struct way_step steps[WAY_STEPS_MAX];
     int count;
-    size_t broadcast_direct_bytes; /* up to here the root sends everything to everybody */
+    size_t broadcast_direct_bytes; /* up to here the root sends the whole to each rank */
     int tcp_connections;           /* of a pair */
-    bool forced;                   /* by hand */
+    bool forced;                   /* set by comm_options.ways */
 };
 
 /* From the table. */
 struct ways ways_measured(enum placement placement, int world);
 
-/* "direct:8K sliced:1M chain": ways of an all-reduce, each up to so many bytes but the last. One
- * that is not possible for this placement is left out, since a world may re-form elsewhere. Changes
- * *ways. WK_EINVAL with what is wrong. */
+/* Parse "direct:8K sliced:1M chain": the ways of an all-reduce, each up to its number of bytes, the
+ * last without limit. A way that is impossible in this placement is skipped, because a world may
+ * re-form elsewhere. Changes *ways. WK_EINVAL with the reason. */
 int ways_parse(const char *text, enum placement placement, struct ways *ways, struct error *err);
 
 enum way ways_at(const struct ways *ways, size_t bytes);

@@ -1,7 +1,7 @@
-/* Making objects ready. Private to step/.
+/* Preparing objects. Private to step/.
  *
- * prepare_settings.c reads what the settings ask for, prepare_objects.c takes the objects apart
- * into units, prepare.c gives them memory and brings them to one state.
+ * prepare_settings.c reads the settings, prepare_objects.c sorts the objects into units, prepare.c
+ * allocates their memory and brings all ranks to one state.
  */
 #ifndef STEP_PREPARE_H
 #define STEP_PREPARE_H
@@ -15,28 +15,28 @@
 
 struct wk_context;
 
-/* Settings that this build cannot honour or that contradict each other are refused, never ignored:
- * WK_EUNSUPPORTED, WK_EINVAL. */
+/* Refuse settings that this build cannot honour or that contradict each other; they are never
+ * ignored. WK_EUNSUPPORTED, WK_EINVAL. */
 int prepare_check_settings(const struct wk_context *ctx, struct error *err);
 
-/* Whether parts of the state are on different ranks, and which. */
+/* True if the state is distributed over the ranks, and how. */
 bool prepare_sharding(const struct wk_context *ctx, enum sharding *ret_sharding);
 
 enum hook_kind prepare_hook(const struct wk_context *ctx);
 const char *prepare_offload(const struct wk_context *ctx); /* the folder, or NULL */
 
-/* Fill the context's units, loaders and schedulers, and check that they fit. After a failure the
+/* Fill the context's units, loaders and schedulers, and check that they match. On failure the
  * context has none. WK_EINVAL, WK_EUNSUPPORTED, WK_ESTATE. */
 int prepare_take(struct wk_context *ctx, const struct wk_object *objects, int n_objects,
                  struct error *err);
 
-/* Notices, on rank 0, about what was prepared and may be not what was meant. */
+/* Notices, on rank 0, about prepared objects that are probably a mistake. */
 void prepare_remark(struct wk_context *ctx);
 
-/* Whether an object is one of those. */
+/* True for an object that was prepared here. */
 bool prepare_knows(const struct wk_context *ctx, const void *object);
 
-/* Objects become unprepared again and the arenas are freed. */
+/* Make the objects unprepared again and free the arenas. */
 void prepare_undo(struct wk_context *ctx);
 
 #endif

@@ -1,8 +1,10 @@
-/* How much memory may be taken on trial. A control group kills a process that takes too much, where
- * a limit of the process refuses. So while batches are tried the process' RLIMIT_DATA is what it
- * has and its part of what its groups have left: what it would be killed for is refused then, to
- * our models and to a program's passes alike. Without limits of groups nothing changes. Any thread;
- * the limit holds for all threads of the process, and of several searches the lowest one.
+/* How much memory a trial may use. Above its limit a control group kills the process, while a limit
+ * of the process refuses the memory. During a search the process's RLIMIT_DATA is therefore its
+ * present use plus its share of what its groups have left. Our models and a program's passes then
+ * get a refusal instead of a kill. Without group limits nothing changes.
+ *
+ * Any thread. The limit applies to all threads of the process; with several searches the lowest
+ * limit applies.
  */
 #ifndef STEP_ROOM_H
 #define STEP_ROOM_H
@@ -14,12 +16,12 @@
 struct wk_context;
 
 struct room {
-    bool is_limited; /* by this search too */
+    bool is_limited; /* also by this search */
 };
 
-/* Between steps, on all ranks: those of one machine divide what a group that they share has left.
- * Memory of gradients and optimizers is touched before, so that the groups count it. The code of a
- * collective, whose sentence is the communicator's, or WK_ENOMEM on all ranks with one. */
+/* All ranks call it between steps: ranks of one machine divide what a common group has left. The
+ * memory of gradients and optimizers is touched first, so that the groups count it. The code of a
+ * collective (the communicator has the sentence), or WK_ENOMEM on all ranks with a sentence. */
 int room_begin(struct wk_context *ctx, struct room *ret, struct error *err);
 void room_end(const struct room *room);
 
