@@ -15,23 +15,26 @@ struct cluster {
     struct strmap jobs_by_name;   /* the newest of each */
     struct strmap jobs_by_key;    /* "tenant\nkey" */
     struct strmap jobs_by_folder; /* the newest of each folder of checkpoints */
-    struct strmap ports;          /* "address:port" -> job that holds it */
+    struct strmap ports;          /* "address:port" -> the job that uses it */
     struct strmap tenants;
-    int64_t now_ms, wall_ms; /* of the step at work */
+    int64_t now_ms, wall_ms; /* of the present step */
     struct heap job_timers, node_timers;
     bool halted;
     bool pass_wanted;
-    int64_t front_told_ms, front_due_ms; /* the front of the queue was told; is to be; 0 = not */
-    uint64_t passes, passed_below;       /* made; the last one knew the jobs below this number */
+    int64_t front_told_ms,
+        front_due_ms;              /* last new reasons for the front of the queue; the next; 0 =
+                                          * none */
+    uint64_t passes, passed_below; /* number of passes; the last one knew the jobs below
+                                    * `passed_below` */
     uint64_t next_sequence;
     struct rng rng;
 };
 
-/* Take or give back what a living worker uses on its node. */
+/* Occupy or free a living worker's resources on its node. */
 void worker_take(struct cluster *cluster, struct job *job, const struct worker *worker);
 void worker_give(struct cluster *cluster, struct job *job, const struct worker *worker);
 
-/* Into and out of the chain of jobs_by_folder. */
+/* Add to or remove from the chain of jobs_by_folder. */
 void folder_add(struct cluster *cluster, struct job *job);
 void folder_remove(struct cluster *cluster, struct job *job);
 
@@ -40,15 +43,15 @@ void group_take_port(struct cluster *cluster, struct job *job, const struct grou
 void group_give_port(struct cluster *cluster, struct job *job, const struct group *group);
 void group_fini(struct group *group);
 
-/* A job that is remembered counts for its tenant: by 1 when it is added, by -1 when it is
- * forgotten; when it ends it moves from one count to the other. */
+/* Count a remembered job for its tenant: 1 when it is added, -1 when it is forgotten.
+ * tenant_end_job moves it from the active count to the ended one. */
 void tenant_count_job(const struct job *job, int by);
 void tenant_end_job(const struct job *job);
 
-struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the one there is */
+struct tenant *tenant_add(struct cluster *cluster, const char *name); /* or the existing one */
 void tenant_take(struct cluster *cluster, struct tenant *tenant,
-                 int slots); /* below 0: gives back */
-/* The same for the job's part of it. */
+                 int slots); /* below 0: frees slots */
+/* The same for the job's share of it. */
 void job_take(const struct cluster *cluster, struct job *job, int slots);
 void tenants_fini(struct cluster *cluster);
 

@@ -1,6 +1,5 @@
-/* What a tenant may have at most, so that its flood takes nobody else's places, disk or history.
- * One table: names, defaults and ranges; store, messages and command line derive from it.
- */
+/* A tenant's quotas, so that its flood cannot take other tenants' places, disk or history. One
+ * table has names, defaults and ranges; store, messages and command line derive from it. */
 #ifndef MODEL_QUOTA_H
 #define MODEL_QUOTA_H
 
@@ -37,13 +36,13 @@ enum quota {
 
 struct quotas { /* zeroed memory: all defaults */
     int64_t limit[QUOTA_COUNT];
-    bool set[QUOTA_COUNT]; /* else the default counts */
+    bool set[QUOTA_COUNT]; /* false: the default applies */
 };
 
 const char *quota_name(enum quota quota);
 const char *quota_about(enum quota quota);
 
-/* E_INVALID_ARGUMENT naming them all. */
+/* E_INVALID_ARGUMENT with all names. */
 int quota_find(const char *name, enum quota *ret, struct error *err);
 
 int64_t quota_limit(const struct quotas *quotas, enum quota quota);

@@ -1,4 +1,4 @@
-/* The stable words of `struct reason.kind`, each once: docs, REST and tests refer to them. */
+/* The stable words of `struct reason.kind`, each once. Docs, REST and tests refer to them. */
 #ifndef MODEL_REASON_H
 #define MODEL_REASON_H
 
@@ -73,22 +73,22 @@ enum reason_kind {
 
 const char *reason_name(enum reason_kind kind); /* "no_nodes" */
 
-/* Fill with no node, no rank, no hint, no output. A text that does not fit is cut. */
+/* Fill, with no node, rank, hint or output. A text that does not fit is cut. */
 void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void reason_hint(struct reason *ret, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A name of `job` (its id, or what it is called) as a text holds it: between marks, with its
- * tenant, so that reason_show can keep it from others, also when the job is forgotten. A NULL job
- * is nobody's: only those who see all read its name. */
+/* Write a name of `job` (its id or its name) for use in a text: between marks and with its tenant.
+ * reason_show can then hide it from other tenants, also after the job is forgotten. The name of a
+ * NULL job belongs to no tenant: only readers that see all jobs can read it. */
 enum { REASON_NAME_MAX = 2 * NODE_NAME_MAX + 4 };
 const char *reason_name_job(const struct job *job, const char *name, char ret[REASON_NAME_MAX]);
 
-/* `text` for a reader of `tenant` (NULL = one who sees all): names without their marks, those of
- * other tenants' jobs as `others`. A mark that was cut is hidden as a whole one. */
+/* Write `text` for a reader of `tenant` (NULL = one that sees all). Names appear without marks,
+ * names of other tenants' jobs as `others`. A mark that was cut is hidden like a whole one. */
 void reason_show(const char *text, const char *tenant, const char *others, struct buf *out);
 
-/* The last whole lines of `output` (UTF-8) that fit; of a line that does not, its end. */
+/* Keep the last whole lines of `output` (UTF-8) that fit; of a line that is too long, its end. */
 void reason_output(struct reason *ret, const char *output);
 
 #endif

@@ -1,7 +1,6 @@
-/* A job as its submitter wants it, validated and in canonical units. Immutable after
- * spec_finish; shared by reference count between the job and those who read it on the loop thread.
- * Strings live in the spec's own allocation.
- */
+/* A job's specification, validated and in canonical units. Immutable after spec_build. The job and
+ * its readers on the loop thread share it by reference count. Strings are in the spec's own
+ * allocation. */
 #ifndef MODEL_SPEC_H
 #define MODEL_SPEC_H
 
@@ -34,7 +33,7 @@ struct pair {
 struct resources { /* of one worker */
     int slots;
     int cpus_milli;
-    int64_t memory_bytes; /* 0 = not limited */
+    int64_t memory_bytes; /* 0 = no limit */
 };
 
 struct spec {
@@ -42,16 +41,16 @@ struct spec {
     const char *json; /* the whole spec, normalised, as proto3 JSON of JobSpec: stored and shown */
     const char *name, *tenant, *workdir;
     int nodes_min, nodes_max, workers_per_node;
-    int spares;     /* nodes kept beside a gang that has nodes_max */
+    int spares;     /* extra nodes reserved for a gang that has nodes_max */
     int mesh_fixed; /* cp x tp x pp, which divides the workers of nodes_min */
-    int world_max;  /* workers it may have, 0 = any number */
+    int world_max;  /* limit on its workers, 0 = none */
     struct resources resources;
     int priority;
-    int64_t max_runtime_ms; /* 0 = not limited */
+    int64_t max_runtime_ms; /* 0 = no limit */
     int restart_max;
     int64_t backoff_min_ms, backoff_max_ms;
     bool stop_without_progress;
-    bool stop_on_failure; /* of the program itself: it is not tried again */
+    bool stop_on_failure; /* a failure of the program itself is not retried */
     enum elastic elastic;
     const char *checkpoint_dir; /* "" = none */
     int checkpoint_keep;        /* 0 = all */
@@ -59,8 +58,8 @@ struct spec {
     int constraints_count;
     int secrets_count;     /* that it names; which ones is in json */
     const char *topology;  /* "" = any */
-    bool resumes;          /* says itself which checkpoint to start from */
-    const char **warnings; /* what it says to no effect or would better not say, a sentence each */
+    bool resumes;          /* names the checkpoint to start from */
+    const char **warnings; /* one sentence for each part without effect, or not advisable */
     int warnings_count;
 };
 
@@ -91,19 +90,20 @@ struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL,
     int secrets_count;
     const struct pair *training; /* names of common/settings/setting.h and values as text */
     int training_count;
-    bool stored; /* was accepted once, perhaps by other rules: settings and env are not judged */
+    bool stored; /* it was accepted once, perhaps under other rules: settings and env are not
+                  * checked */
 };
 
 /* Validate and convert. Copies everything; the caller gets one reference. E_INVALID_ARGUMENT with
  * the field's path in the proto ("nodes.min", "restart.backoff") and a hint. */
 int spec_build(const struct spec_input *input, struct spec **ret, struct error *err);
 
-/* What it asks for, as text: equal for two that ask for the same, in whatever order and with
- * defaults said or left out. `in` is what `spec` was built from. */
+/* The spec's meaning as text: equal for specs that ask for the same, in any order and with or
+ * without defaults. `in` is the input of `spec`. */
 struct buf;
 void spec_meaning(const struct spec *spec, const struct spec_input *in, struct buf *out);
 
-/* The same with another number of nodes; its json still says what was submitted. */
+/* A copy with another number of nodes; its json stays the submitted one. */
 struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max);
 
 /* Workers of a gang on `nodes` nodes. */
@@ -113,6 +113,6 @@ static inline int spec_world(const struct spec *spec, int nodes)
 }
 
 struct spec *spec_hold(struct spec *spec);
-void spec_release(struct spec *spec); /* NULL is fine */
+void spec_release(struct spec *spec); /* NULL is allowed */
 
 #endif
