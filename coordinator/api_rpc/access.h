@@ -1,11 +1,11 @@
-/* Who may do what: the tokens and tenants there are, in memory as the store holds them.
+/* Permissions: the tokens and tenants, in memory as stored.
  *
- *     admin     everything                      agent   the Nodes service, and nothing else
- *     operator  nodes; reads everything         worker  is known to its agent, never here
- *     member    jobs of its tenant              viewer  reads its tenant's jobs
+ *       admin     everything                      agent   the Nodes service, and nothing else
+ *       operator  nodes; reads everything         worker  is known to its agent, never here
+ *       member    jobs of its tenant              viewer  reads its tenant's jobs
  *
- * Tokens once seen keep their place in memory until access_free, so that open calls may point at
- * theirs; a revoked or expired one is no longer good. Owned by the service; loop thread only.
+ * A token keeps its place in memory until access_free, so open calls may point at theirs. A revoked
+ * or expired token is no longer valid. Owned by the service; loop thread only.
  */
 #ifndef API_RPC_ACCESS_H
 #define API_RPC_ACCESS_H
@@ -24,7 +24,7 @@ struct access;
     X(VIEWER, 8, viewer, true)                                                                     \
     X(AGENT, 16, agent, false)
 
-enum access_role { /* bits, so that a method can say which may call it */
+enum access_role { /* bits, so that a method can list the roles that may call it */
 #define X(upper, bit, lower, bound) ACCESS_##upper = bit,
                    ACCESS_ROLES(X)
 #undef X
@@ -32,29 +32,29 @@ enum access_role { /* bits, so that a method can say which may call it */
                            ACCESS_ADMIN | ACCESS_OPERATOR | ACCESS_MEMBER | ACCESS_VIEWER,
 };
 
-/* 0 if there is no such role. */
+/* 0 for an unknown role. */
 unsigned access_role(const char *name);
-bool access_role_bound(unsigned role); /* belongs to one tenant */
+bool access_role_bound(unsigned role); /* true if it belongs to one tenant */
 
 /* "admin, operator or member": for messages. */
 void access_role_names(unsigned roles, char *ret, size_t size);
 
 int access_new(struct access **ret, struct error *err);
-void access_free(struct access *access); /* NULL is fine */
+void access_free(struct access *access); /* NULL is allowed */
 
-/* Make it what the store holds. Tokens the store does not hold are good no more. */
+/* Load all from the store. Tokens that are not in the store become invalid. */
 int access_load(struct access *access, struct store *store, struct error *err);
 
-/* The token of that plain text: E_UNAUTHENTICATED if it is none of ours, revoked or expired. Takes
- * note of the use. */
+/* The token with that plain text, noting its use. E_UNAUTHENTICATED if it is unknown, revoked or
+ * expired. */
 int access_identify(struct access *access, const char *plain, int64_t wall_ms,
                     const struct store_token **ret, struct error *err);
 bool access_good(const struct store_token *token, int64_t wall_ms);
 
-/* Copied; one with the same hash is replaced. E_RESOURCE_EXHAUSTED beyond STORE_TOKENS_MAX. */
+/* Copies; replaces one with the same hash. E_RESOURCE_EXHAUSTED beyond STORE_TOKENS_MAX. */
 int access_put_token(struct access *access, const struct store_token *token, struct error *err);
 
-/* By id, or by name among the good ones. NULL if there is none. */
+/* By id, or by name among the valid ones. NULL if there is none. */
 const struct store_token *access_token(const struct access *access, const char *id,
                                        int64_t wall_ms);
 int access_count_good(const struct access *access, unsigned role, int64_t wall_ms);
@@ -62,28 +62,29 @@ int access_count_good(const struct access *access, unsigned role, int64_t wall_m
 /* Fill hash and id from the plain text. */
 void access_name_token(const char *plain, struct store_token *ret);
 
-/* All, oldest first: an array of access_tokens_count pointers the caller frees. NULL: no memory. */
+/* All, oldest first: an array of access_tokens_count pointers that the caller frees. NULL: memory
+ * is out. */
 const struct store_token **access_tokens(const struct access *access);
 int access_tokens_count(const struct access *access);
 
-/* Nodes are known by the key that their agents prove. Each stands as a token of role agent that has
- * the node's name and no secret; one key speaks for one node. E_RESOURCE_EXHAUSTED. */
+/* Nodes are identified by the key that their agents prove. Each node has an entry of role agent
+ * with the node's name and no secret; one key belongs to one node. E_RESOURCE_EXHAUSTED. */
 int access_put_node(struct access *access, const char *key, const char *node, struct error *err);
 void access_forget_node(struct access *access, const char *key);
 void access_forget_nodes(struct access *access); /* all of them */
 const struct store_token *access_node(const struct access *access, const char *key);
-bool access_keeps_node(const struct store_token *node); /* its key was not taken back */
+bool access_keeps_node(const struct store_token *node); /* its key was not removed */
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);
 const struct store_tenant *access_tenant(const struct access *access, const char *name);
 const struct store_tenant *access_first_tenant(const struct access *access);
 const struct store_tenant *access_next_tenant(const struct access *access,
                                               const struct store_tenant *tenant);
-/* E_NOT_FOUND naming the nearest. */
+/* E_NOT_FOUND with the nearest name. */
 int access_no_tenant(const struct access *access, const char *name, struct error *err);
 
-/* Tokens whose last use is newer than what the store holds by at least `by_ms`: `fn` for each, and
- * they count as stored. True if there are others still to come. */
+/* Call `fn` for each token whose last use is at least `by_ms` newer than stored; it then counts as
+ * stored. True if others remain. */
 bool access_flush_uses(struct access *access, int64_t by_ms, store_token_fn fn, void *arg);
 
 #endif

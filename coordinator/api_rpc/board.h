@@ -1,7 +1,6 @@
-/* The key-value board of a generation: what its workers leave for one another. In memory, gone with
- * the generation or the coordinator; a worker that needs a value sets it again when it joins anew.
- * Loop thread only.
- */
+/* The key-value board of a generation, through which its workers exchange small values. In memory,
+ * lost with the generation or the coordinator. A worker that needs a value sets it again when it
+ * joins. Loop thread only. */
 #ifndef API_RPC_BOARD_H
 #define API_RPC_BOARD_H
 
@@ -15,7 +14,7 @@
 enum {
     BOARD_KEY_MAX = 256,
     BOARD_VALUE_MAX_BYTES = 64 << 10,
-    BOARD_ENTRY_BYTES = 128,               /* what an entry counts beside its key and value */
+    BOARD_ENTRY_BYTES = 128, /* added to key and value when an entry's size is counted */
     BOARD_JOB_MAX_BYTES = MAX_BOARD_BYTES, /* of one generation */
 };
 
@@ -27,7 +26,7 @@ struct board_value {
 };
 
 struct board_place {
-    const char *tenant, *job; /* whose job it is */
+    const char *tenant, *job; /* the owner of the job */
     uint64_t generation;
     const char *key;
 };
@@ -35,18 +34,19 @@ struct board_place {
 int board_new(struct board **ret, struct error *err);
 void board_free(struct board *board);
 
-/* Its tenant's boards hold at most MAX_TENANT_BOARD_BYTES with this one: ask before board_set. */
+/* True if the tenant's boards stay within MAX_TENANT_BOARD_BYTES with this entry. Call it before
+ * board_set. */
 bool board_has_room(const struct board *board, const struct board_place *place,
                     const struct board_value *value);
 
-/* Replaces. E_INVALID_ARGUMENT, E_RESOURCE_EXHAUSTED. */
+/* Set or replace. E_INVALID_ARGUMENT, E_RESOURCE_EXHAUSTED. */
 int board_set(struct board *board, const struct board_place *place, const struct board_value *value,
               struct error *err);
 
 /* False if there is no such key. `ret` is valid until the next change. */
 bool board_get(const struct board *board, const struct board_place *place, struct board_value *ret);
 
-/* Forget what this job left in generations below `oldest` (UINT64_MAX: all of it). */
+/* Forget the job's entries in generations below `oldest` (UINT64_MAX: all). */
 void board_forget(struct board *board, const char *job, uint64_t oldest);
 
 #endif

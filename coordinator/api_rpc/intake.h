@@ -1,6 +1,5 @@
-/* Wire to model: what clients and agents say, bounded and validated before core hears it. Borrowed
- * strings live as long as the message. Pure.
- */
+/* Wire to model: requests of clients and agents, bounded and validated before core gets them.
+ * Borrowed strings live as long as the message. Pure. */
 #ifndef API_RPC_INTAKE_H
 #define API_RPC_INTAKE_H
 
@@ -20,22 +19,21 @@ enum {
 /* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */
 int intake_name(const char *name, const char *field, struct error *err);
 
-/* Validates by spec_build, names by its command what has no name, and keeps the message's JSON in
- * it. The caller gets one reference. */
+/* Validate by spec_build, name an unnamed job after its command, and store the message's JSON in
+ * the spec. The caller gets one reference. */
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err);
 
-/* The same from the JSON it was stored as. */
+/* The same from the stored JSON. */
 int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
                        struct error *err);
 
-/* The two ask for the same job, whatever today's rules say of either. */
+/* True if both ask for the same job, whatever today's rules accept. */
 bool intake_same(const Muster__JobSpec *a, const Muster__JobSpec *b);
 
 /* Fill `ret` (zeroed by the caller). */
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
 
-/* Reports in `arena`. Metrics of their jobs named loss and tokens_per_second are put beside them.
- */
+/* Reports in `arena`. Their jobs' metrics named loss and tokens_per_second are added to them. */
 struct intake_workers {
     Muster__WorkerStatus *const *workers;
     size_t workers_count;

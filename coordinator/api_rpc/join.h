@@ -1,6 +1,6 @@
-/* Which agent may be which node. A node is who has its key. A name that is not taken goes to the
- * first key that comes with a token of role agent; of a name that is taken, also of a node from
- * before nodes had keys, the key decides. A key that was taken from a node (rekey) never is that
+/* Which agent may register as which node. A node is identified by its key. A free name goes to the
+ * first key that arrives with a token of role agent. For a used name the key decides, also if the
+ * node is from before nodes had keys. A key removed from a node (rekey) is never accepted for that
  * node again. Where connections prove no keys (ipc) the token decides each time.
  *
  * Each new key (without keys: each new name) counts as a use of its token, in the transaction of
@@ -15,17 +15,17 @@
 struct service_call;
 
 struct join {
-    const struct store_token *caller; /* the token, or what stands for the node's key */
+    const struct store_token *caller; /* the token, or the entry of the node's key */
     bool is_new;                      /* set by join_check */
 };
 
-/* Before the registration's step. Gives `facts` its key. E_PERMISSION_DENIED and
- * E_UNAUTHENTICATED, which end an agent at its start, or E_ABORTED, which ends one that runs. */
+/* Call before the registration's step. Sets the key in `facts`. E_PERMISSION_DENIED and
+ * E_UNAUTHENTICATED end an agent at its start; E_ABORTED ends a running one. */
 int join_check(struct service *service, struct join *join, const char *key, struct node *facts,
                struct error *err);
 
-/* After it, in the same turn, if `node` is what was asked for. `detail` is what the audit trail
- * says of the registration; the use is added to it. */
+/* Call after it, in the same turn, if `node` is the requested one. `detail` is the audit trail's
+ * text about the registration; the use is added to it. */
 void join_count(struct service_call *call, const struct join *join, const struct node *node,
                 const char *detail);
 

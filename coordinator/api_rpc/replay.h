@@ -1,6 +1,5 @@
-/* A page of the state as it was when an event was the newest, as messages. Reads the store only: no
- * running coordinator is needed. Any one thread.
- */
+/* A page of the state after a past event, as messages. Reads the store only: no coordinator has to
+ * run. Any one thread. */
 #ifndef API_RPC_REPLAY_H
 #define API_RPC_REPLAY_H
 
@@ -11,15 +10,15 @@
 enum { REPLAY_PAGE_MAX = STORE_PAST_PAGE_MAX };
 
 struct replay_page {
-    Muster__ReplayAnswer answer; /* borrows the rest */
+    Muster__ReplayAnswer answer; /* borrows the other fields */
     struct arena arena;
     struct job *jobs[REPLAY_PAGE_MAX];
     ProtobufCMessage *specs[REPLAY_PAGE_MAX];
     int jobs_count;
 };
 
-/* E_OUT_OF_RANGE for an event whose state cannot be rebuilt, E_INVALID_ARGUMENT for a cursor that
- * is none. On failure too the page is to be finished. */
+/* E_OUT_OF_RANGE if the state at the event cannot be rebuilt, E_INVALID_ARGUMENT for an invalid
+ * cursor. Call replay_page_fini on failure too. */
 int replay_page_read(struct store *store, const Muster__ReplayRequest *request,
                      struct replay_page *ret, struct error *err);
 void replay_page_fini(struct replay_page *page);

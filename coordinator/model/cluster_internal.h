@@ -21,9 +21,8 @@ struct cluster {
     struct heap job_timers, node_timers;
     bool halted;
     bool pass_wanted;
-    int64_t front_told_ms,
-        front_due_ms;              /* last new reasons for the front of the queue; the next; 0 =
-                                          * none */
+    /* last new reasons for the front of the queue, and the next ones; 0 = none */
+    int64_t front_told_ms, front_due_ms;
     uint64_t passes, passed_below; /* number of passes; the last one knew the jobs below
                                     * `passed_below` */
     uint64_t next_sequence;
