@@ -1,7 +1,6 @@
-/* The agent of one node: keeps what runs here equal to what the coordinator wants, gives workers a
- * socket to speak to, and reports. The only file that connects core, link and launcher; the same
- * object runs in production and under tests/sim, only env and launcher differ. Loop thread only.
- */
+/* The agent of one node. It keeps the running workers equal to what the coordinator wants, gives
+ * workers a socket, and reports. Only this file connects core, link and launcher. The same object
+ * runs in production and under tests/sim; only env and launcher differ. Loop thread only. */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
 
@@ -22,45 +21,45 @@ struct agent_core;
 struct namespaces;
 struct users;
 
-/* Why agent_options.on_end was called. */
+/* Argument of agent_options.on_end. */
 enum agent_end {
-    AGENT_END_NONE,    /* it was not */
-    AGENT_END_FENCED,  /* a newer agent of this name runs: leave, touch no worker */
-    AGENT_END_STOPPED, /* agent_stop_workers has ended them all, and the coordinator knows */
-    AGENT_END_REFUSED, /* its token or key is not good for this node: touch no worker */
+    AGENT_END_NONE,    /* not called yet */
+    AGENT_END_FENCED,  /* a newer agent of this name runs: leave without touching a worker */
+    AGENT_END_STOPPED, /* agent_stop_workers has ended all workers, and the coordinator knows */
+    AGENT_END_REFUSED, /* its token or key is not valid for this node: touch no worker */
 };
 
-struct agent_options {       /* all borrowed until agent_new returns, `log` for life */
+struct agent_options {       /* borrowed until agent_new returns, `log` for life */
     const char *name;        /* [a-z0-9][a-z0-9.-]{0,62} */
     const char *coordinator; /* URL */
     const char *token;       /* of role agent */
-    const char *hub_url;     /* where workers reach it: "ipc:///.../hub.sock" */
-    const char *address;     /* where other nodes reach this one */
+    const char *hub_url;     /* address for workers: "ipc:///.../hub.sock" */
+    const char *address;     /* address for other nodes */
     const char *version;
     uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
-    struct cores cores;             /* workers are pinned to, by their slots; copied */
+    struct cores cores;             /* for pinning workers by their slots; copied */
     struct inventory inventory;     /* slots, cpus, memory, labels, gpus; copied */
-    uint32_t worker_processes;      /* and threads of a worker at most; 0 = not limited */
+    uint32_t worker_processes;      /* limit per worker, with threads; 0 = none */
     const char *const *environment; /* NULL-terminated "NAME=value" workers inherit (PATH, HOME) */
     const struct namespaces
-        *namespaces;       /* of workers of other users; borrowed for life, NULL = none
-                            */
-    struct users *users;   /* borrowed for life; NULL = workers run as we do */
+        *namespaces;       /* for workers of other users; borrowed for life, NULL = none */
+    struct users *users;   /* borrowed for life; NULL = workers run as the agent's user */
     const struct log *log; /* NULL = silent */
-    void (*on_end)(void *arg, enum agent_end why); /* once; the agent must not be freed inside */
+    void (*on_end)(void *arg, enum agent_end why); /* called once; the agent must not be freed
+                                                    * inside */
     void *on_end_arg;
-    struct membership_watch membership; /* as an earlier agent was told; copied */
+    struct membership_watch membership; /* from an earlier agent; copied */
 };
 
-/* Opens the hub, adopts what the launcher finds, registers in the background. */
+/* Open the hub, adopt the launcher's existing workers, register in the background. */
 int agent_new(const struct agent_options *options, struct env *env, struct loop *loop,
               struct launcher *launcher, struct agent **ret, struct error *err);
 
-/* As a crash would: nothing is flushed, no worker is touched; the launcher is closed. */
+/* Like a crash: nothing is flushed, no worker is touched; the launcher is closed. */
 void agent_free(struct agent *agent);
 
-/* SIGTERM, grace, SIGKILL to all, asked again SIGKILL at once; on_end(AGENT_END_STOPPED) when they
- * are gone. */
+/* SIGTERM, grace, SIGKILL to all workers; a second call sends SIGKILL at once.
+ * on_end(AGENT_END_STOPPED) follows when they have ended. */
 void agent_stop_workers(struct agent *agent);
 
 const char *agent_hub_url(const struct agent *agent);

@@ -1,6 +1,5 @@
-/* Starts that were refused while a step's actions were performed: each becomes an event once that
- * step is over. A list, newest first; the owner frees what it takes. Loop thread only.
- */
+/* Starts refused while a step's actions were performed. Each becomes an event after that step. A
+ * list, newest first; the owner frees the entries it removes. Loop thread only. */
 #ifndef AGENT_REFUSED_H
 #define AGENT_REFUSED_H
 
@@ -16,6 +15,6 @@ struct refused_start {
 
 void refused_add(struct refused_start **list, const struct worker_key *key,
                  const struct error *err);
-struct refused_start *refused_take(struct refused_start **list); /* NULL = there is none */
+struct refused_start *refused_take(struct refused_start **list); /* NULL = empty */
 
 #endif

@@ -1,6 +1,5 @@
-/* Turns an assignment into a worker: whom it runs as, its environment, its cores and GPUs, its
- * memory; then the launcher starts it. Loop thread; everything is borrowed.
- */
+/* Turns an assignment into a worker: its user, environment, cores, GPUs and memory; then the
+ * launcher starts it. Loop thread; everything is borrowed. */
 #ifndef AGENT_STARTER_H
 #define AGENT_STARTER_H
 
@@ -16,17 +15,20 @@ struct starter {
     const struct inventory *inventory;
     const struct cores *cores;
     const char *const *inherited;        /* NULL-terminated "NAME=value" */
-    uint32_t processes;                  /* and threads of a worker at most; 0 = not limited */
-    const struct namespaces *namespaces; /* of workers of other users; NULL = none */
+    uint32_t processes;                  /* limit per worker, with threads; 0 = none */
+    const struct namespaces *namespaces; /* for workers of other users; NULL = none */
     struct users *users;                 /* NULL = workers run as the agent */
     const char *socket;                  /* URL of the worker hub */
     struct launcher *launcher;
 };
 
-/* As launcher.start; E_NOT_FOUND or E_UNAVAILABLE for a job whose secrets are not to be
- * had; E_PERMISSION_DENIED for a tenant without a user on this node,
- * E_INVALID_ARGUMENT for a job whose program, folder or checkpoints lie where it has a folder of
- * its own: they would not be found, or be gone with it. */
+/* As launcher.start, and these errors:
+ *
+ *   E_NOT_FOUND, E_UNAVAILABLE  the job's secrets are not available
+ *   E_PERMISSION_DENIED         the tenant has no user on this node
+ *   E_INVALID_ARGUMENT          the job's program, folder or checkpoints are below a folder that
+ *                               the job's namespace replaces: hidden, or lost with it
+ */
 int starter_start(const struct starter *starter, const struct assignment *a, struct error *err);
 
 #endif

@@ -1,6 +1,5 @@
-/* Everything an agent may ask the world to do. A step appends actions; agent/agent.c performs them
- * in order.
- */
+/* All that an agent may ask of the world. A step appends actions; agent/agent.c performs them in
+ * order. */
 #ifndef AGENT_ACTION_H
 #define AGENT_ACTION_H
 
@@ -9,8 +8,8 @@
 #include "common/base/error.h"
 
 enum agent_action_kind {
-    AGENT_ACTION_REGISTER,  /* tell the coordinator who we are and what runs here */
-    AGENT_ACTION_REPORT,    /* something people wait for has changed: report at once */
+    AGENT_ACTION_REGISTER,  /* send the coordinator our identity and what runs here */
+    AGENT_ACTION_REPORT,    /* a change that people wait for: report at once */
     AGENT_ACTION_START,     /* `assignment`; answered by EVENT_STARTED or EVENT_START_FAILED */
     AGENT_ACTION_TERMINATE, /* SIGTERM to the worker's process group */
     AGENT_ACTION_KILL,      /* SIGKILL to its whole tree */
@@ -18,7 +17,7 @@ enum agent_action_kind {
     AGENT_ACTION_FORGET,    /* remove its run directory */
     AGENT_ACTION_ANSWER,    /* `answer` to `request` */
     AGENT_ACTION_REFUSE,    /* `error` to `request` */
-    AGENT_ACTION_WAKE_AT,   /* deliver EVENT_TICK at `at_ms`; the earliest asked for counts */
+    AGENT_ACTION_WAKE_AT,   /* deliver EVENT_TICK at `at_ms`; the earliest one counts */
     AGENT_ACTION_LEAVE,     /* end this agent without touching a worker */
 };
 
@@ -40,7 +39,7 @@ struct agent_answer {
 struct agent_action {
     enum agent_action_kind kind;
     struct worker_key key;
-    struct assignment *assignment; /* held by the list; START, ANSWER */
+    struct assignment *assignment; /* the list has a reference; START, ANSWER */
     struct worker_memory memory;
     uint64_t request;
     struct agent_answer answer;
@@ -48,14 +47,14 @@ struct agent_action {
     int64_t at_ms;
 };
 
-struct agent_actions { /* a growing list; zeroed memory is an empty one */
+struct agent_actions { /* a growing list; zeroed memory is empty */
     struct agent_action *items;
     int count, capacity;
 };
 
 void agent_actions_fini(struct agent_actions *actions);
-void agent_actions_clear(struct agent_actions *actions); /* releases what the entries hold */
-/* Zeroed but for the kind; valid until the next add. Never NULL: aborts without memory. */
+void agent_actions_clear(struct agent_actions *actions); /* releases the entries' memory */
+/* Zeroed except the kind; valid until the next add. Never NULL: aborts if memory is out. */
 struct agent_action *agent_actions_add(struct agent_actions *actions, enum agent_action_kind kind);
 
 #endif

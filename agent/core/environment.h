@@ -1,10 +1,10 @@
 /* The environment of a worker (docs/agent.md has the table): pure arithmetic on its assignment.
  *
- * Names come in this order, later ones replace earlier ones: what the agent passes on (PATH, HOME,
- * ...), what the system sets, the `env` of the job. The job may not set what says who the worker is
- * (RANK, MASTER_ADDR, MUSTER_JOB, CUDA_VISIBLE_DEVICES ...): that is refused with the name
- * (common/settings/variable.h has them). MUSTER_JOB_SETTINGS lists the variables of settings that
- * the job has said, so that libworker can tell them from those of the machine.
+ * Names are set in this order, later ones replace earlier ones: the agent's own variables that are
+ * inherited (PATH, HOME, ...), the system's, the `env` of the job. The job may not set the worker's
+ * identity (RANK, MASTER_ADDR, MUSTER_JOB, CUDA_VISIBLE_DEVICES ...): that is refused with the name
+ * (list in common/settings/variable.h). MUSTER_JOB_SETTINGS lists the variables of settings from
+ * the job, so that libworker can distinguish them from the machine's.
  *
  * Sources: torch.distributed.run's documented environment; Accelerate's launch utilities;
  * libworker's table of settings (MUSTER_<SETTING>).
@@ -20,18 +20,18 @@
 
 enum { ENVIRONMENT_NAMES_MAX = 1024 };
 
-struct environment_facts {          /* of this node */
+struct environment_facts {          /* about this node */
     const char *const *inherited;   /* NULL-terminated "NAME=value"; NULL = none */
-    const struct launch_user *user; /* whose HOME, USER, LOGNAME and SHELL they are; NULL = as they
-                                       are inherited */
+    const struct launch_user *user; /* source of HOME, USER, LOGNAME and SHELL; NULL = inherited
+                                     * ones */
     const char *socket;             /* URL of the worker hub */
-    const char *cores;              /* the worker is pinned to; "" = none */
-    const char *const *gpus;        /* UUIDs by slot; NULL = slots are no GPUs */
+    const char *cores;              /* for pinning the worker; "" = none */
+    const char *const *gpus;        /* UUIDs by slot; NULL = slots are not GPUs */
     uint32_t gpus_count;
 };
 
-/* NULL-terminated "NAME=value" in byte order, in `arena`. E_INVALID_ARGUMENT for a name of the job
- * that is none, or one it may not set; E_RESOURCE_EXHAUSTED. */
+/* NULL-terminated "NAME=value" in byte order, in `arena`. E_INVALID_ARGUMENT for an invalid name in
+ * the job, or one it may not set; E_RESOURCE_EXHAUSTED. */
 int environment_build(const struct assignment *assignment, const struct environment_facts *facts,
                       struct arena *arena, const char *const **ret, struct error *err);
 

@@ -1,8 +1,6 @@
-/* Everything that can happen to an agent. agent/link and agent/supervisor make events, agent_step
- * consumes them. Pointers in an event are borrowed for the step only; assignments are held by the
- * core where it keeps them. Calls of workers arrive here only with a token that
- * agent_core_authorize accepted.
- */
+/* All events of an agent. agent/link and agent/supervisor make them, agent_step consumes them.
+ * Pointers in an event are borrowed for that step only; core takes its own references to
+ * assignments. Calls of workers arrive only with a token that agent_core_authorize accepted. */
 #ifndef AGENT_EVENT_H
 #define AGENT_EVENT_H
 
@@ -11,9 +9,9 @@
 #include "agent/core/wait.h"
 
 enum agent_event_kind {
-    AGENT_EVENT_TICK,         /* the time that was asked for has come */
+    AGENT_EVENT_TICK,         /* the requested time has come */
     AGENT_EVENT_FOUND,        /* at start: a run directory of an earlier agent */
-    AGENT_EVENT_REGISTERED,   /* the coordinator knows this incarnation */
+    AGENT_EVENT_REGISTERED,   /* the coordinator accepted this incarnation */
     AGENT_EVENT_UNREGISTERED, /* the coordinator does not know us (any more) */
     AGENT_EVENT_FENCED,       /* a newer agent of this name has taken over */
     AGENT_EVENT_DESIRED,      /* all assignments of this node */
@@ -27,16 +25,16 @@ enum agent_event_kind {
     AGENT_EVENT_WATCH,
     AGENT_EVENT_PROGRESS,
     AGENT_EVENT_LOST_PEERS,
-    AGENT_EVENT_STOP_ALL, /* the agent is asked to end its workers before it leaves */
-    AGENT_EVENT_KILL_ALL, /* and again: at once */
+    AGENT_EVENT_STOP_ALL, /* the agent must end its workers before it leaves */
+    AGENT_EVENT_KILL_ALL, /* the same again: at once */
 };
 
 struct agent_event {
     enum agent_event_kind kind;
     int64_t now_ms;
-    struct worker_key key; /* of the events about one worker */
+    struct worker_key key; /* for events about one worker */
     uint64_t request;      /* a call that waits for AGENT_ACTION_ANSWER or _REFUSE; 0 = none */
-    int64_t deadline_ms;   /* of the call: answered before it, with "nothing yet" if need be */
+    int64_t deadline_ms;   /* of the call: answered before it, if necessary with "nothing yet" */
     union {
         const struct worker_found *found;
         struct {
@@ -61,7 +59,7 @@ struct agent_event {
         } watch;
         struct {
             uint64_t generation, step, total_steps;
-            const struct worker_wait *wait; /* NULL = it goes on */
+            const struct worker_wait *wait; /* NULL = not waiting */
         } progress;
         struct {
             uint64_t generation;

@@ -1,4 +1,4 @@
-/* One measurement of a worker on its way to the coordinator: proto MetricSample in our words. */
+/* One measurement of a worker for the coordinator: proto MetricSample in the agent's types. */
 #ifndef AGENT_METRIC_H
 #define AGENT_METRIC_H
 

@@ -1,20 +1,20 @@
-/* The agent's decisions: pure. What should run (assignments of the coordinator) is held against
- * what does (workers), and the difference becomes actions. No clock, file, process or socket is
- * touched here; one thread.
+/* The agent's decisions: pure. It compares the desired workers (assignments of the coordinator)
+ * with the actual ones, and the difference becomes actions. It touches no clock, file, process or
+ * socket; one thread.
  *
- *     its slots are free: START      Join answered
- *   (new) ───────────► starting ───────────────────► joined ◄─┐ newer generation joined
- *     │                   │  │ stop or absent          │  └───┘
- *     │ stop before it    │  └──────────► stopping ◄───┘
- *     │ ever ran          │ exit, or        │ exit
- *     └──────────────►  exited ◄────────────┘
- *                         │ no longer desired, and its output shipped
- *                         ▼
- *                     forgotten (never started again: uids are not reused)
+ *       its slots are free: START      Join answered
+ *     (new) ───────────► starting ───────────────────► joined ◄─┐ newer generation joined
+ *       │                   │  │ stop or absent          │  └───┘
+ *       │ stop before it    │  └──────────► stopping ◄───┘
+ *       │ ever ran          │ exit, or        │ exit
+ *       └──────────────►  exited ◄────────────┘
+ *                           │ no longer desired, and its output shipped
+ *                           ▼
+ *                       forgotten (never started again: uids are not reused)
  *
- * Stop escalates: SIGTERM, after the grace of its assignment SIGKILL to the tree, repeated each
- * AGENT_KILL_AGAIN_MS until the launcher says it has ended. A worker that the launcher calls stuck
- * is stopping until then, however long that takes, and keeps its slots.
+ * A stop escalates: SIGTERM, after the assignment's grace SIGKILL to the tree, repeated every
+ * AGENT_KILL_AGAIN_MS until the launcher reports the end. A worker that the launcher reports as
+ * stuck is stopping until then, without a time limit, and keeps its slots.
  */
 #ifndef AGENT_STEP_H
 #define AGENT_STEP_H
@@ -26,12 +26,12 @@
 #include "common/base/error.h"
 
 enum {
-    AGENT_WORKERS_MAX = 4096,       /* known at once, exited ones included */
-    AGENT_LOST_RANKS_MAX = 1024,    /* remembered per worker and generation */
+    AGENT_WORKERS_MAX = 4096,       /* at once, exited ones included */
+    AGENT_LOST_RANKS_MAX = 1024,    /* stored per worker and generation */
     AGENT_TOMBSTONES_MAX = 1024,    /* forgotten workers that must not start again */
-    AGENT_GRACE_DEFAULT_MS = 10000, /* when no assignment ever said */
+    AGENT_GRACE_DEFAULT_MS = 10000, /* without a value from an assignment */
     AGENT_KILL_AGAIN_MS = 2000,
-    AGENT_ANSWER_MARGIN_MS = 200, /* parked calls are answered so long before their deadline */
+    AGENT_ANSWER_MARGIN_MS = 200, /* parked calls are answered this long before their deadline */
 };
 
 #define AGENT_WORKER_STATES(X)                                                                     \
@@ -51,25 +51,25 @@ struct agent_parked { /* a long poll of a worker; request 0 = none */
     int64_t deadline_ms;
 };
 
-struct agent_worker { /* read only outside the core */
+struct agent_worker { /* read-only outside the core */
     struct worker_key key;
     enum agent_worker_state state;
-    struct assignment *assignment; /* newest, held; NULL when adopted and not yet desired */
+    struct assignment *assignment; /* newest, with a reference; NULL when adopted and not yet
+                                    * desired */
     bool desired;                  /* named by the last DESIRED */
-    bool process;                  /* the launcher has it: it will say EXITED once */
-    bool
-        waits; /* STARTING, but for its slots: somebody whom nobody wants any more has yet to end */
-    bool shipped; /* with EXITED: its output is with the coordinator */
+    bool process;                  /* the launcher has a process: it will report EXITED once */
+    bool waits;                    /* STARTING, but an unwanted worker still uses its slots */
+    bool shipped;                  /* with EXITED: the coordinator has its output */
     int64_t pid;
     struct worker_memory memory; /* aware, generation joined, step */
     uint64_t joining;
-    char endpoint[AGENT_ENDPOINT_MAX + 1]; /* of `joining`, kept for repeats */
+    char endpoint[AGENT_ENDPOINT_MAX + 1]; /* of `joining`, kept for repeated calls */
     uint64_t broken;
     uint32_t lost_ranks[AGENT_LOST_RANKS_MAX]; /* ascending, in generation `broken` */
     int lost_ranks_count;
-    struct worker_wait wait; /* in its generation, as it told last */
+    struct worker_wait wait; /* in its generation, as last reported */
     struct worker_exit exit;
-    struct worker_stuck stuck; /* count 0 = it is not */
+    struct worker_stuck stuck; /* count 0 = not stuck */
     char start_error[AGENT_START_ERROR_MAX + 1];
     struct agent_parked join, watch;
     int64_t kill_at_ms;        /* with STOPPING */
@@ -78,10 +78,10 @@ struct agent_worker { /* read only outside the core */
 
 struct agent_core;
 
-struct agent_core *agent_core_new(void); /* NULL without memory */
+struct agent_core *agent_core_new(void); /* NULL if memory is out */
 void agent_core_free(struct agent_core *core);
 
-/* Consume one event, append what follows from it. */
+/* Consume one event and append the resulting actions. */
 void agent_step(struct agent_core *core, const struct agent_event *event,
                 struct agent_actions *actions);
 
@@ -91,21 +91,22 @@ const struct agent_worker *agent_core_find(const struct agent_core *core,
                                            const struct worker_key *key);
 bool agent_core_registered(const struct agent_core *core);
 
-/* Whose token this is, one of any generation. E_UNAUTHENTICATED; E_UNAVAILABLE while there may be
- * workers that no coordinator has spoken of yet. */
+/* The worker of this token, which may be from any generation. E_UNAUTHENTICATED; E_UNAVAILABLE
+ * while there may be workers that no coordinator has mentioned yet. */
 int agent_core_identify(const struct agent_core *core, const char *token, struct worker_key *ret,
                         struct error *err);
 
-/* May the bearer of `token` speak for this worker? The tokens it was given are compared in constant
- * time. One of an earlier generation is good where its bearer still has to learn of the new one
- * (`old_ok`: Hello, Join, Watch, Progress, LostPeers, a checkpoint that is done) and E_ABORTED
- * elsewhere. E_NOT_FOUND,
- * E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no coordinator has spoken of yet: ask again.
+/* 0 if the bearer of `token` may call for this worker. Its tokens are compared in constant time.
+ *
+ * A token of an earlier generation is valid only with `old_ok`, for calls in which its bearer
+ * learns of the new one: Hello, Join, Watch, Progress, LostPeers, a finished checkpoint. For other
+ * calls it is E_ABORTED. E_NOT_FOUND, E_UNAUTHENTICATED; E_UNAVAILABLE for a worker that no
+ * coordinator has mentioned yet: try again.
  */
 int agent_core_authorize(const struct agent_core *core, const struct worker_key *key,
                          const char *token, bool old_ok, struct error *err);
 
-/* What must hold between steps; aborts if it does not. */
+/* Check the invariants between steps; aborts if one is broken. */
 void agent_core_check(const struct agent_core *core);
 
 #endif

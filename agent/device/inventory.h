@@ -1,6 +1,5 @@
-/* What this machine has to give: cores, memory, GPUs, labels. Slots are GPUs, or CPU cores where
- * there is none. Reads /proc, sysfs, cgroup limits and NVML once; the result is plain data.
- */
+/* This machine's resources: cores, memory, GPUs, labels. Slots are GPUs, or CPU cores on a machine
+ * without GPUs. Reads /proc, sysfs, cgroup limits and NVML once; the result is plain data. */
 #ifndef DEVICE_INVENTORY_H
 #define DEVICE_INVENTORY_H
 
@@ -10,12 +9,12 @@
 
 enum { INVENTORY_GPUS_MAX = 16, INVENTORY_LABELS_MAX = 64 };
 
-struct inventory_gpu { /* slot n is the n-th that can be read, whatever its index */
-    int index;         /* NVML's and nvidia-smi's */
+struct inventory_gpu { /* slot n is the n-th readable GPU, whatever its index */
+    int index;         /* of NVML and nvidia-smi */
     char model[64];
     char uuid[48];
     uint64_t memory_bytes;
-    int minor; /* n of /dev/nvidia<n>; -1 = not known */
+    int minor; /* n of /dev/nvidia<n>; -1 = unknown */
 };
 
 struct inventory_label {
@@ -29,15 +28,14 @@ struct inventory {
     uint64_t memory_bytes;
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     int gpus_count;
-    uint32_t
-        gpu_major; /* of their nodes; 0 = there are none, or not all of their minors are known */
+    uint32_t gpu_major; /* of their device files; 0 = there are none, or some minors are unknown */
     struct inventory_label labels[INVENTORY_LABELS_MAX]; /* ascending by key */
     int labels_count;
-    char unenforced[512]; /* limits of workers that cannot be enforced here, and why; "" = none */
+    char unenforced[512]; /* worker limits that cannot be enforced here, and why; "" = none */
 };
 
-/* All of it, labels hostname, os, arch, gpu.model included. GPUs are those NVML shows; no library
- * or no driver means none. */
+/* Read everything, also the labels hostname, os, arch, gpu.model. GPUs are those that NVML shows;
+ * without library or driver there are none. */
 int inventory_read(struct inventory *ret, struct error *err);
 
 /* UUIDs of the GPUs by slot, borrowed from `inventory`. */
@@ -48,7 +46,7 @@ void inventory_uuids(const struct inventory *inventory, const char *ret[INVENTOR
 int inventory_label(struct inventory *inventory, const char *key, const char *value,
                     struct error *err);
 
-/* Of a label, borrowed from `inventory`; NULL = it has none. */
+/* Of a label, borrowed from `inventory`; NULL = no such label. */
 const char *inventory_label_value(const struct inventory *inventory, const char *key);
 
 #endif

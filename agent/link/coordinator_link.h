@@ -1,11 +1,11 @@
-/* The agent's side of service Nodes: registers, keeps one Poll in flight, sends reports, and passes
- * on what workers ask of the coordinator. Everything is tried again until it succeeds, but for a
- * first registration whose token is not good for it; what the coordinator says about us becomes a
- * callback, on the loop thread, never inside a call.
+/* The agent's client of service Nodes. It registers, keeps one Poll in flight, sends reports, and
+ * forwards workers' calls to the coordinator. Every call is retried until it succeeds, except a
+ * first registration with an invalid token. News from the coordinator become callbacks on the loop
+ * thread, never inside a call.
  *
- *   silent ─ register ─► registering ─ answered ─► registered ─ "unknown node" ─► silent
- *                            ├──────── "fenced" ───────┴──────────────► fenced (for ever)
- *                            └─ "not with this token", never registered ► refused (for ever)
+ *     silent ─ register ─► registering ─ answered ─► registered ─ "unknown node" ─► silent
+ *                              ├──────── "fenced" ───────┴──────────────► fenced (for ever)
+ *                              └─ "not with this token", never registered ► refused (for ever)
  */
 #ifndef LINK_COORDINATOR_LINK_H
 #define LINK_COORDINATOR_LINK_H
@@ -33,21 +33,21 @@ struct coordinator_link;
 
 struct link_events {
     void *arg;
-    /* Fill the request (all but name, incarnation): called for each attempt, so that it is of now.
-     */
+    /* Fill the request (all except name and incarnation). Called for each attempt, so that it is
+     * current. */
     void (*fill_register)(void *arg, Muster__RegisterNodeRequest *request);
-    /* A failure: this coordinator is not ours; it is asked again later. */
+    /* A failure means that this coordinator is not ours; it is asked again later. */
     int (*registered)(void *arg, const Muster__RegisterNodeAnswer *answer, struct error *err);
     /* With each answer to a report or poll: the newest durable event of its history, and when that
-     * began with a backup. False: it is not the history we know; we register again. */
+     * was restored from a backup. False: it is not the known history; we register again. */
     bool (*heard)(void *arg, uint64_t newest_event, int64_t restored_wall_ms);
     void (*unknown)(void *arg); /* the coordinator does not know this node */
     void (*fenced)(void *arg);
-    /* Our token is not known there, or of another role. One that was good and is no more is only a
-     * complaint: workers may run, and the coordinator may get its tokens back. */
+    /* Our token is unknown there, or of another role. For a token that was valid before it is only
+     * a complaint: workers may run, and the coordinator may get its tokens back. */
     void (*refused)(void *arg, const struct error *err);
     void (*desired)(void *arg, struct assignment *const *assignments, int count);
-    /* Something did not work; said once per change of the sentence. */
+    /* Something failed; called once per change of the sentence. */
     void (*complaint)(void *arg, const struct error *err);
     void (*recovered)(void *arg); /* after a complaint: it works again */
 };
@@ -60,18 +60,18 @@ struct link_options { /* texts are copied */
 
 int coordinator_link_new(const struct link_options *options, struct env *env, struct loop *loop,
                          struct coordinator_link **ret, struct error *err);
-void coordinator_link_free(struct coordinator_link *link); /* accepts NULL; no callback any more */
+void coordinator_link_free(struct coordinator_link *link); /* accepts NULL; no callbacks follow */
 
 void coordinator_link_register(struct coordinator_link *link); /* until it succeeds */
 
-/* Node, incarnation and sequence are filled in here. `done` gets the code (0 = kept by the
- * coordinator). false if LINK_REPORTS_MAX are in flight or we are not registered. */
+/* Sets node, incarnation and sequence. `done` gets the code (0 = the coordinator has it). false if
+ * LINK_REPORTS_MAX are in flight or we are not registered. */
 typedef void (*link_reported)(void *arg, uint64_t sequence, int code);
 bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *report,
                              link_reported done, void *arg);
 uint64_t coordinator_link_sequence(const struct coordinator_link *link); /* of the newest report */
 
-/* For CommitCheckpoint and Board: node and incarnation are the caller's to fill. */
+/* For CommitCheckpoint and Board: the caller sets node and incarnation. */
 struct rpc_client *coordinator_link_client(struct coordinator_link *link);
 
 #endif

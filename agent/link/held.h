@@ -1,7 +1,5 @@
-/* What the workers of a job have in common, as the coordinator told it: held from the answer that
- * brought it until the job is gone from this node, so that it is told once. One per link; loop
- * thread.
- */
+/* Data that all workers of a job share, from the coordinator. It is kept from the answer that has
+ * it until the job has left this node, so that it is sent once. One per link; loop thread. */
 #ifndef LINK_HELD_H
 #define LINK_HELD_H
 
@@ -10,20 +8,20 @@
 #include "common/base/map.h"
 #include "proto/node.pb-c.h"
 
-struct held {           /* zeroed memory holds nothing */
-    struct strmap jobs; /* id -> Muster__JobShared * with all parts told so far */
+struct held {           /* zeroed memory is empty */
+    struct strmap jobs; /* id -> Muster__JobShared * with all parts received so far */
 };
 
-void held_fini(struct held *held); /* then it holds nothing */
+void held_fini(struct held *held); /* it is empty afterwards */
 
-/* Keep what an answer brings. E_RESOURCE_EXHAUSTED without memory: ask for all again. */
+/* Keep the data of an answer. E_RESOURCE_EXHAUSTED if memory is out: request all of it again. */
 int held_take(struct held *held, const Muster__NodePollAnswer *answer, struct error *err);
 /* Forget the jobs that a complete answer does not name. */
 void held_keep_only(struct held *held, const Muster__NodePollAnswer *answer);
 
-const Muster__JobShared *held_find(const struct held *held, const char *job); /* NULL = not held */
+const Muster__JobShared *held_find(const struct held *held, const char *job); /* NULL = not kept */
 
-/* Say what is held; built in the arena. */
+/* List in the request what is kept; built in the arena. */
 int held_fill(const struct held *held, struct arena *arena, Muster__NodePollRequest *request);
 
 #endif

@@ -1,6 +1,5 @@
-/* Wire types <-> the agent's own words: the only place that knows both. Messages are built in an
- * arena (or point at what the core holds) and live as long as both. Loop thread.
- */
+/* Wire types <-> the agent's types: only this file knows both. Messages are built in an arena (or
+ * point into the core's data) and live as long as both. Loop thread. */
 #ifndef LINK_WIRE_H
 #define LINK_WIRE_H
 
@@ -12,16 +11,16 @@
 #include "proto/node.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-/* Beyond so many ended workers in one report, their last output stays out of it: it has its size.
- */
+/* With more ended workers than this in one report, their last output is left out, because it is
+ * large. */
 enum { WIRE_LAST_OUTPUTS_MAX = 256 };
 
-/* A new assignment with one reference. `shared`: what its job's workers have in common.
- * E_INVALID_ARGUMENT for what no coordinator says. */
+/* A new assignment with one reference. `shared`: the data shared by its job's workers.
+ * E_INVALID_ARGUMENT for a message that no coordinator sends. */
 int wire_assignment(const Muster__Assignment *message, const Muster__JobShared *shared,
                     struct assignment **ret, struct error *err);
 
-/* The status of all workers. E_RESOURCE_EXHAUSTED when the arena is full. */
+/* The status of all workers. E_RESOURCE_EXHAUSTED if the arena is full. */
 int wire_workers(const struct agent_core *core, struct arena *arena, Muster__WorkerStatus ***ret,
                  size_t *ret_count);
 

@@ -1,8 +1,7 @@
 /* Service WorkerHub for the workers of this node. Each call is checked (token, sizes) and becomes
- * an event of the core; answers come back as actions, at once or much later. CommitCheckpoint and
- * Board go on to the coordinator with this node's name on them, a few of each worker at a time: the
- * agent's own calls go the same way. Loop thread.
- */
+ * an event of the core; answers return as actions, at once or much later. CommitCheckpoint and
+ * Board are forwarded to the coordinator with this node's name, a few per worker at a time, because
+ * the agent's own calls use the same connection. Loop thread. */
 #ifndef LINK_WORKER_SOCKET_H
 #define LINK_WORKER_SOCKET_H
 
@@ -17,25 +16,25 @@ struct worker_socket;
 struct rpc_client;
 
 enum {
-    SOCKET_CALLS_MAX = 16384,  /* in flight: all that 256 workers may hold */
-    SOCKET_METRICS_MAX = 4096, /* samples in one Progress: as many as a session sends */
-    SOCKET_BEAT_MS = 500,      /* what workers are told to send Progress at */
+    SOCKET_CALLS_MAX = 16384,  /* in flight: the most that 256 workers may have */
+    SOCKET_METRICS_MAX = 4096, /* samples in one Progress, as many as a session sends */
+    SOCKET_BEAT_MS = 500,      /* interval of Progress that workers are given */
     SOCKET_FORWARD_MS = 20000,
 };
 
-struct worker_claim { /* what a caller says, and what the kernel says of it */
+struct worker_claim { /* the caller's token, and the kernel's facts about the caller */
     const char *token;
-    bool old_ok; /* a token of an earlier generation will do */
-    int64_t uid; /* of the calling process; -1 = not known */
+    bool old_ok; /* a token of an earlier generation is enough */
+    int64_t uid; /* of the calling process; -1 = unknown */
 };
 
 struct socket_events {
     void *arg;
-    /* Whose token this is, before anything else of its call is looked at. */
+    /* The worker of this token, before any other part of the call is read. */
     int (*identify)(void *arg, const char *token, struct worker_key *ret, struct error *err);
     int (*authorize)(void *arg, const struct worker_key *key, const struct worker_claim *claim,
                      struct error *err);
-    void (*event)(void *arg, struct agent_event *event); /* its time is the receiver's to set */
+    void (*event)(void *arg, struct agent_event *event); /* the receiver sets its time */
     void (*metric)(void *arg, const struct metric *metric);
 };
 
@@ -52,7 +51,7 @@ int worker_socket_new(const struct socket_options *options, struct env *env, str
 void worker_socket_free(struct worker_socket *socket); /* accepts NULL */
 const char *worker_socket_url(const struct worker_socket *socket);
 
-/* Perform AGENT_ACTION_ANSWER or _REFUSE. A call that has expired is passed over. */
+/* Perform AGENT_ACTION_ANSWER or _REFUSE. An expired call is ignored. */
 void worker_socket_answer(struct worker_socket *socket, const struct agent_action *action);
 
 #endif

@@ -1,4 +1,4 @@
-/* An exit in a sentence for people. Pure. */
+/* A sentence about an exit. Pure. */
 #ifndef SUPERVISOR_EXIT_TEXT_H
 #define SUPERVISOR_EXIT_TEXT_H
 
@@ -9,7 +9,7 @@
 
 struct exit_circumstances {
     uint64_t limit_bytes, peak_bytes; /* of memory; 0 = unknown */
-    int asked_signal;                 /* we sent SIGTERM or SIGKILL ourselves; 0 = nobody asked */
+    int asked_signal;                 /* our own SIGTERM or SIGKILL; 0 = none */
     bool core_dumped;
 };
 

@@ -1,11 +1,11 @@
-/* Starts, ends and remembers worker processes. Real: supervisor/launcher_shim (one shim process per
- * worker, which outlives the agent); simulated: tests/sim. A launcher outlives the agents that use
- * it one after another: launcher.open binds it to the present one. Loop thread only; callbacks
- * never run inside the call that caused them, but for `found` inside open.
+/* Starts and ends worker processes and remembers them. Real: supervisor/launcher_shim (one shim
+ * process per worker, which outlives the agent); simulated: tests/sim. A launcher outlives the
+ * agents that use it one after another: launcher.open binds it to the present one. Loop thread
+ * only. Callbacks never run inside the call that caused them, except `found` inside open.
  *
- * Contract: a key is started at most once ever; after start returned 0 exactly one `exited` or
+ * Contract: a key is started at most once ever. After start returned 0 exactly one `exited` or
  * `start_failed` follows, in this agent or as `found` in a later one. All calls name a worker by
- * key; those for unknown keys do nothing (or E_NOT_FOUND where they can say so).
+ * key. A call for an unknown key does nothing (or returns E_NOT_FOUND if it can).
  */
 #ifndef SUPERVISOR_LAUNCHER_H
 #define SUPERVISOR_LAUNCHER_H
@@ -21,14 +21,14 @@ struct launcher_events {
     void *arg;
     void (*found)(void *arg, const struct worker_found *found);
     void (*started)(void *arg, const struct worker_key *key, int64_t pid);
-    /* It will never run: no such program, port busy, ...; `code` of agent_start_code. */
+    /* It will never run: no such program, port in use, ...; `code` as agent_start_code. */
     void (*start_failed)(void *arg, const struct worker_key *key, int code, const char *why);
-    /* SIGKILL did not end all of it. Repeated when other processes are left; `exited` follows once
-     * they have gone, whenever that is. */
+    /* SIGKILL did not end all its processes. Called again when the set of remaining processes
+     * changes; `exited` follows when all have ended, without a time limit. */
     void (*stuck)(void *arg, const struct worker_key *key, const struct worker_stuck *stuck);
-    /* It and all it left behind have ended; its output is complete. */
+    /* It and all its descendants have ended; its output is complete. */
     void (*exited)(void *arg, const struct worker_key *key, const struct worker_exit *exit);
-    /* There is output that read_output has not returned yet. */
+    /* There is new output for read_output. */
     void (*output)(void *arg, const struct worker_key *key);
 };
 
@@ -46,28 +46,28 @@ struct output_batch {
     int count;
     uint64_t generation; /* it was started in */
     uint32_t rank;       /* it was started with */
-    bool complete;       /* the worker has ended and there is nothing after this batch */
+    bool complete;       /* the worker has ended and nothing follows this batch */
 };
 
 struct launcher {
     void *self;
-    /* Bind, then report every worker that earlier agents started and did not forget (`found`). */
+    /* Bind, then report (`found`) every worker that earlier agents started and did not forget. */
     int (*open)(void *self, const struct launcher_events *events, struct error *err);
-    /* The agent is gone: no callback from now on; the workers go on. */
+    /* The agent ends: no callbacks follow; the workers continue. */
     void (*close)(void *self);
-    /* E_ALREADY_EXISTS if the key was ever started. On any failure no process is left. */
+    /* E_ALREADY_EXISTS if the key was ever started. After any failure no process is left. */
     int (*start)(void *self, const struct launch *launch, struct error *err);
     void (*terminate)(void *self, const struct worker_key *key); /* SIGTERM to its group */
     void (*kill)(void *self, const struct worker_key *key);      /* SIGKILL to its whole tree */
     void (*remember)(void *self, const struct worker_key *key, const struct worker_memory *memory);
-    /* Lines after the acknowledged ones, at most `max_bytes` of text (but one line at least if
-     * there is any). The same lines again until acknowledged. Free with output_batch_fini. */
+    /* Lines after the acknowledged ones: at most `max_bytes` of text, but at least one line if
+     * there is any. The same lines again until acknowledged. Free with output_batch_fini. */
     int (*read_output)(void *self, const struct worker_key *key, size_t max_bytes,
                        struct output_batch *ret, struct error *err);
-    /* Lines before number `next` are safe elsewhere. Durable. */
+    /* Lines before number `next` are stored elsewhere. Durable. */
     void (*acknowledge)(void *self, const struct worker_key *key, uint64_t next);
     void (*forget)(void *self, const struct worker_key *key); /* exited ones only */
-    /* The uid it runs as; -1 where that is not known. May be NULL. */
+    /* The uid it runs as; -1 if unknown. May be NULL. */
     int64_t (*owner)(void *self, const struct worker_key *key);
 };
 

@@ -1,10 +1,10 @@
-/* What the workers of one job on this node see of it: mounts of their own (an empty /tmp and
- * /dev/shm, a /proc that shows processes of their own user only) and System V objects and message
- * queues of their own. The first shim of a job is started in new namespaces; later ones join it, so
- * that ranks of one job share memory by name. They end with the last shim.
+/* The namespaces of a job's workers on this node. They have their own mounts: an empty /tmp and
+ * /dev/shm, and a /proc that shows only processes of their own user. They also have their own
+ * System V objects and message queues. The first shim of a job starts in new namespaces; later ones
+ * join it, so that ranks of one job share memory by name. The namespaces end with the last shim.
  *
- * No namespace of process numbers: a worker would be its process 1, to which signals without a
- * handler do not come, and CUDA's shared memory between ranks needs a common one.
+ * There is no PID namespace. A worker would be its process 1, to which signals without a handler
+ * are not delivered. CUDA's shared memory between ranks also needs a common one.
  *
  * Sources: namespaces(7), mount_namespaces(7), proc(5) (hidepid; per mount since Linux 5.8).
  */
@@ -19,33 +19,33 @@
 
 enum { NAMESPACE_WHY_BYTES = 160 };
 
-struct namespaces { /* which of them this node gives to workers */
+struct namespaces { /* the ones that this node provides */
     bool mounts, ipc;
     bool tmp, shm, proc, devices;  /* with mounts */
-    char why[NAMESPACE_WHY_BYTES]; /* what cannot be had, and why; "" = all of them */
+    char why[NAMESPACE_WHY_BYTES]; /* what is unavailable, and why; "" = nothing */
 };
 
-/* Tries each in a child process, once, when the agent starts. `data` lies in no folder that would
- * be hidden. Never fails. */
+/* Try each in a child process, once, when the agent starts. `data` must not be in a folder that
+ * would be hidden. Never fails. */
 void namespaces_find(const char *data, struct namespaces *ret);
 
-/* The folder of the job's own, "/tmp" or "/dev/shm", that hides what the machine has at `path`;
- * NULL if none does. */
+/* The job's own folder, "/tmp" or "/dev/shm", that hides the machine's `path`; NULL if none does.
+ */
 const char *namespaces_hide(const struct namespaces *have, const char *path);
 
 struct namespace_entry { /* of one shim */
     const struct namespaces *have;
-    const char *tmp;                /* folder to be seen as /tmp; with have->tmp */
-    const struct gpu_nodes *closed; /* GPUs of others; NULL = none */
+    const char *tmp;                /* folder that appears as /tmp; with have->tmp */
+    const struct gpu_nodes *closed; /* GPUs of other jobs; NULL = none */
     int mounts_fd, ipc_fd;          /* of a shim of the same job; -1 = new ones */
 };
 
-/* Opens those of a living process; -1 where that fails. The caller closes them. */
+/* Open those of a living process; -1 on failure. The caller closes them. */
 void namespace_open(pid_t pid, struct namespace_entry *ret);
 void namespace_close(struct namespace_entry *entry);
 
-/* In the mounts of a living process, which are not this process's: cover `closed`, uncover `open`.
- * 0 or an errno. Forks; the mounts of the machine stay as they are. */
+/* In the mounts of a living process, which differ from this process's: cover `closed`, uncover
+ * `open`. 0 or an errno. Forks; the machine's mounts do not change. */
 int namespace_set_gpus(pid_t pid, const struct gpu_nodes *closed, const struct gpu_nodes *open);
 
 /* For proc_spawn.confine: 0 or an errno. Async-signal-safe. */

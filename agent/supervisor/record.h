@@ -1,6 +1,5 @@
-/* The small JSON maps of run directories. Reads give a default where a key is absent: files of an
- * older or a newer agent are fine. Any thread.
- */
+/* The small JSON maps of run directories. A missing key reads as a default, so files of an older or
+ * a newer agent are readable. Any thread. */
 #ifndef SUPERVISOR_RECORD_H
 #define SUPERVISOR_RECORD_H
 
@@ -10,12 +9,12 @@
 #include "common/base/arena.h"
 #include "common/base/tree.h"
 
-/* 0, "" and false without it; texts are the map's. */
+/* 0, "" and false if missing; texts belong to the map. */
 int64_t record_number(const struct tree *map, const char *key);
 const char *record_text(const struct tree *map, const char *key);
 bool record_bool(const struct tree *map, const char *key);
 
-/* A list of texts, NULL-terminated in `arena`; E_DATA_LOSS if it is none. */
+/* A list of texts, NULL-terminated in `arena`; E_DATA_LOSS if it is not a list of texts. */
 int record_texts(const struct tree *map, const char *key, struct arena *arena,
                  const char *const **ret);
 

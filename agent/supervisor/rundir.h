@@ -52,16 +52,16 @@ struct rundir { /* plain; disk is borrowed */
     char path[RUNDIR_PATH_MAX];
 };
 
-struct run_launch {       /* launch.json: struct launch and the choices of the node */
+struct run_launch {       /* launch.json: struct launch and the node's choices */
     struct launch launch; /* in the arena it was read into */
     const char *work;     /* absolute; the worker's own folder */
     const char *token;    /* absolute; the file with its token, "" = none */
     const char *secrets;  /* absolute; the folder with its secrets; NULL, "" = none */
     struct cgroup_home home;
-    struct launch_gpus job_gpus; /* that the job has on this node: what it may open */
+    struct launch_gpus job_gpus; /* of the job on this node: what it may open */
 };
 
-struct run_process { /* names a process on this machine, also after a reboot */
+struct run_process { /* identifies a process on this machine, also after a reboot */
     int64_t pid;     /* 0 = none */
     uint64_t start_ticks;
     char boot[BOOT_ID_BYTES];
@@ -70,7 +70,7 @@ struct run_process { /* names a process on this machine, also after a reboot */
 struct run_worker { /* worker.json */
     struct run_process process;
     char cgroup[RUNDIR_PATH_MAX];                /* "" = none */
-    char cgroup_pids[RUNDIR_PATH_MAX];           /* as struct cgroup's */
+    char cgroup_pids[RUNDIR_PATH_MAX];           /* as in struct cgroup */
     char cgroup_devices[RUNDIR_PATH_MAX];        /* the same */
     char start_error[AGENT_START_ERROR_MAX + 1]; /* "" = it runs */
     int start_code;                              /* with start_error */
@@ -82,23 +82,23 @@ struct run_acked {
 
 int rundir_init(struct rundir *dir, const struct disk *disk, const char *path, struct error *err);
 
-/* "<job>.<uid>" and back; E_INVALID_ARGUMENT for a job id that is no plain file name. */
+/* "<job>.<uid>" and back; E_INVALID_ARGUMENT for a job id that is not a plain file name. */
 int rundir_name(const struct worker_key *key, char ret[RUNDIR_PATH_MAX], struct error *err);
 int rundir_parse_name(const char *name, struct worker_key *ret);
 
-/* The directory, how->work, how->token, how->secrets and launch.json. E_ALREADY_EXISTS if it was
- * ever made. Waits for no disk: the agent's loop calls it. */
+/* Create the directory, how->work, how->token, how->secrets and launch.json. E_ALREADY_EXISTS if it
+ * was ever made. Does not wait for the disk, because the agent's loop calls it. */
 int rundir_create(const struct rundir *dir, const struct run_launch *how, struct error *err);
 
-/* launch.json survives a crash of the machine from here on. Waits for the disk: for shims. */
+/* Make launch.json durable. Waits for the disk: for shims. */
 int rundir_settle(const struct rundir *dir, struct error *err);
 int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run_launch *ret,
                        struct error *err);
 
-/* E_ALREADY_EXISTS if another one was first. */
+/* E_ALREADY_EXISTS if another shim was first. */
 int rundir_claim(const struct rundir *dir, const struct run_process *shim, struct error *err);
 
-/* Reads: E_NOT_FOUND while the file is not there. */
+/* Reads: E_NOT_FOUND while the file does not exist. */
 int rundir_read_shim(const struct rundir *dir, struct run_process *ret, struct error *err);
 int rundir_write_worker(const struct rundir *dir, const struct run_worker *worker,
                         struct error *err);
@@ -114,15 +114,15 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
 int rundir_write_acked(const struct rundir *dir, const struct run_acked *acked, struct error *err);
 int rundir_read_acked(const struct rundir *dir, struct run_acked *ret, struct error *err);
 
-/* Path of a file in it. */
+/* Path of a file in the directory. */
 int rundir_file(const struct rundir *dir, const char *name, char ret[RUNDIR_PATH_MAX],
                 struct error *err);
 
-/* This process, or one that is alive here. */
+/* Identify this process, and test whether one is alive on this machine. */
 int run_process_of(pid_t pid, struct run_process *ret, struct error *err);
 bool run_process_alive(const struct run_process *process);
 
-/* Of the cgroup of a worker whose shim has this pid, for cgroup_create. */
+/* The name, for cgroup_create, of the cgroup of a worker under the shim with this pid. */
 int run_cgroup_name(const struct worker_key *key, int64_t shim, char ret[RUNDIR_PATH_MAX]);
 
 #endif

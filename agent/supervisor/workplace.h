@@ -1,13 +1,12 @@
-/* What belongs to workers on disk, apart from the run directories, which are the agent's alone:
+/* Workers' files on disk outside the run directories, which belong to the agent alone:
  *
- *   DATA/work/<job>.<uid>        the worker's own folder (0700, its user's); made by rundir_create
- *   DATA/work/<job>.<uid>.token  its token (0400, its user's)
+ *   DATA/work/<job>.<uid>          the worker's own folder (0700, its user's); see rundir_create
+ *   DATA/work/<job>.<uid>.token    its token (0400, its user's)
  *   DATA/work/<job>.<uid>.secrets  the secrets of its job (0700, a file each, its user's)
- *   DATA/tmp/<job>               what all workers of the job see as /tmp, in their
- *                                own mount namespaces
+ *   DATA/tmp/<job>                 /tmp of all workers of the job, in their own mount namespaces
  *
- * Everything is removed with the run, or by the next agent: moved to DATA/tmp/.removed.* at once,
- * and emptied on a side thread, for a worker may have left millions of files. Loop thread.
+ * Everything is removed with the run, or by the next agent. It is moved to DATA/tmp/.removed.* at
+ * once and deleted on a side thread, because a worker may have left millions of files. Loop thread.
  */
 #ifndef SUPERVISOR_WORKPLACE_H
 #define SUPERVISOR_WORKPLACE_H
@@ -29,20 +28,21 @@ int workplace_make(const struct workplace *place, struct error *err);
 int workplace_work(const struct workplace *place, const struct worker_key *key,
                    char ret[RUNDIR_PATH_MAX], struct error *err);
 
-/* Where record->launch has a token or secrets: the paths of their file and folder, and variables
- * that name them, in `arena`. */
+/* If record->launch has a token or secrets: the paths of their file and folder, and variables with
+ * those paths, in `arena`. */
 int workplace_private(struct run_launch *record, struct arena *arena, struct error *err);
 
-/* Made if need be. */
+/* The folder is made if it is missing. */
 int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDIR_PATH_MAX],
                   struct error *err);
 
-/* What is this worker's alone, what is the job's, and anything else of the same file system. */
+/* Remove a worker's own files, a job's, or any other path of the same file system. */
 void workplace_remove_worker(struct workplace *place, const struct worker_key *key);
 void workplace_remove_job(struct workplace *place, const char *job);
 void workplace_remove(struct workplace *place, const char *path);
 
-/* Removes what no run knows of: `known` is asked for a worker, and for a job with uid 0. */
+/* Remove everything without a run. `known` is called for each worker, and for each job with uid 0.
+ */
 void workplace_sweep(struct workplace *place,
                      bool (*known)(void *arg, const struct worker_key *key, bool whole_job),
                      void *arg);

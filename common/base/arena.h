@@ -12,9 +12,9 @@ struct arena_chunk;
 
 struct arena { /* zeroed memory is a valid arena without allocations, limited to 64 MiB */
     struct arena_chunk *chunks;
-    size_t used_bytes; /* what callers asked for, rounded up */
+    size_t used_bytes; /* the sizes that callers requested, rounded up */
     size_t max_bytes;
-    bool out_of_memory; /* a NULL came since arena_init because malloc had nothing */
+    bool out_of_memory; /* malloc has failed since arena_init */
 };
 
 enum { ARENA_DEFAULT_MAX_BYTES = 64 << 20, ARENA_CHUNK_BYTES = 4096 };
@@ -28,7 +28,7 @@ void *arena_zalloc(struct arena *arena, size_t size);
 void *arena_array(struct arena *arena, size_t count, size_t size); /* zeroed; checks overflow */
 void *arena_copy(struct arena *arena, const void *data, size_t size);
 
-char *arena_strdup(struct arena *arena, const char *text);               /* NULL text gives NULL */
+char *arena_strdup(struct arena *arena, const char *text);               /* NULL for NULL */
 char *arena_strndup(struct arena *arena, const char *text, size_t size); /* adds the NUL */
 char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

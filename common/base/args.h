@@ -1,7 +1,7 @@
-/* A command line from a table: options, positionals, checks, help text and completion all derive
- * from the same rows. Nothing is printed and nothing exits; the program does.
+/* A command line described by a table: options, positionals, checks, help text and completion all
+ * derive from the same rows. Nothing is printed and nothing exits; the program does that.
  *
- *     --name VALUE  --name=VALUE  -n VALUE  -nVALUE  --flag  --no-flag  -abc (flags)  -- rest
+ *       --name VALUE  --name=VALUE  -n VALUE  -nVALUE  --flag  --no-flag  -abc (flags)  -- rest
  *
  * Texts point into argv and the table: both must outlive the struct args.
  */
@@ -18,14 +18,14 @@
 enum { ARGS_OPTIONS_MAX = 64, ARGS_VALUES_MAX = 4096 };
 
 enum args_kind {
-    ARGS_FLAG,       /* --name; --no-name takes it back */
+    ARGS_FLAG,       /* --name; --no-name reverses it */
     ARGS_OPTION,     /* --name VALUE; the last one counts */
     ARGS_REPEATED,   /* --name VALUE, any number of times, in order */
     ARGS_POSITIONAL, /* one word, in the order of the table */
     ARGS_WORDS,      /* all remaining words; last positional row */
     ARGS_COMMAND,    /* the first word and everything after it, options included; last row. A `--`
-                        before it is dropped: `run -- prog -x` and `run prog -x` are the same. A
-                        first word that `is_file` knows is a file: options may follow it */
+                      * before it is dropped: `run -- prog -x` and `run prog -x` are the same. A
+                      * first word that `is_file` accepts is a file: options may follow it */
 };
 
 enum args_type { ARGS_TEXT, ARGS_INTEGER, ARGS_NUMBER, ARGS_DURATION, ARGS_BYTES };
@@ -40,8 +40,9 @@ struct args_option {
     const char *value_name;     /* "URL" in the help; NULL shows the name in capitals */
     const char *fallback;       /* used and shown when not given; NULL if none */
     const char *const *choices; /* NULL-terminated; NULL allows anything */
-    const char *const *offers;  /* completion alone: values among others; NULL if none */
-    const char *values;         /* completion alone: what a value is, for who can list them */
+    const char *const *offers;  /* only for completion: some possible values; NULL if none */
+    const char *values;         /* only for completion: the kind of value, for programs that can
+                                 * list them */
     bool (*is_file)(const char *word); /* of ARGS_COMMAND; may be NULL */
     const char *help;
 };
@@ -71,7 +72,7 @@ int args_parse(const struct args_command *command, int argc, char *const *argv, 
                struct error *err);
 void args_fini(struct args *args);
 
-/* All of these abort on a name that is not in the table: that is our mistake, not the user's. */
+/* All of these abort on a name that is not in the table, because that is a mistake of ours. */
 bool args_given(const struct args *args, const char *name);
 bool args_flag(const struct args *args, const char *name);
 const char *args_text(const struct args *args, const char *name); /* value, fallback or NULL */
@@ -85,13 +86,13 @@ const char *args_repeated(const struct args *args, const char *name, size_t inde
 int args_help(const struct args_command *command, struct buf *out);
 int args_usage(const struct args_command *command, struct buf *out); /* the usage line alone */
 
-/* The row whose value the last of `words` is, as far as it is typed: an option's or a positional;
- * NULL where it is an option's name, or one too many. */
+/* The row that the last of `words` is a value of, complete or not: an option's or a positional's.
+ * NULL if it is an option's name, or one too many. */
 const struct args_option *args_row_of(const struct args_command *command, size_t count,
                                       const char *const *words);
 
 /* Candidates for the last of `words`, one call each: option names for "-...", else choices and
- * offers of the row that it is a value of. */
+ * offers of its row. */
 typedef void (*args_candidate_fn)(void *arg, const char *word, const char *help);
 void args_complete(const struct args_command *command, size_t count, const char *const *words,
                    args_candidate_fn fn, void *arg);

@@ -1,4 +1,4 @@
-/* Questions about a row that parsing, help and completion all ask. Private to args*.c. */
+/* Properties of a row that parsing, help and completion all need. Private to args*.c. */
 #ifndef BASE_ARGS_TABLE_H
 #define BASE_ARGS_TABLE_H
 
@@ -6,7 +6,7 @@
 
 bool args_is_positional(const struct args_option *option);
 
-/* What stands for the value in the help: its value_name, or its name in capitals. */
+/* The value's name in the help: its value_name, or its name in capitals. */
 const char *args_value_name(const struct args_option *option, char ret[64]);
 
 #endif

@@ -1,7 +1,6 @@
-/* Asserts that stay on in every build, release included: they state what must hold (insist) and
- * what must not (never). They guard against our own mistakes; what the world does wrong is returned
- * as an error. Prints one line to standard error and aborts.
- */
+/* Asserts for every build, release included: insist states what must be true, never what must be
+ * false. They guard against our own mistakes; failures of the world are returned as errors. Prints
+ * one line to standard error and aborts. */
 #ifndef BASE_ASSERT_H
 #define BASE_ASSERT_H
 
@@ -12,7 +11,7 @@
 #define never(condition)                                                                           \
     ((condition) ? insist_failed("not " #condition, __FILE__, __LINE__, __func__) : (void)0)
 
-/* If `a` holds, so must `b`: insist(implies(job->ended, job->workers == 0)). */
+/* If `a` is true, so must be `b`: insist(implies(job->ended, job->workers == 0)). */
 static inline bool implies(bool a, bool b)
 {
     return !a || b;

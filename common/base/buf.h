@@ -1,8 +1,7 @@
-/* A growable byte buffer with a maximum. Appends return 0 or E_RESOURCE_EXHAUSTED and then leave
- * the content as it was; the failure is remembered, so a writer may append a whole document and
- * check buf_failed once. `data` is always NUL-terminated after buf_init (size does not count it).
- * Owned by whoever called buf_init; one thread at a time.
- */
+/* A growable byte buffer with a maximum. Appends return 0 or E_RESOURCE_EXHAUSTED; on failure the
+ * content stays. The failure is remembered, so a writer may append a whole document and check
+ * buf_failed once. `data` is always NUL-terminated after buf_init (size does not count it). Owned
+ * by the caller of buf_init; one thread at a time. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -38,8 +37,8 @@ int buf_json_string(struct buf *buf, const char *text, size_t size);
 bool buf_failed(const struct buf *buf);
 const char *buf_cstr(const struct buf *buf);
 
-/* The content as malloc'd, NUL-terminated memory the caller frees; the buffer is empty after.
- * NULL if any append had failed. */
+/* The content as malloced, NUL-terminated memory that the caller frees; the buffer is empty
+ * afterwards. NULL if any append had failed. */
 char *buf_take(struct buf *buf, size_t *ret_size);
 
 #endif

@@ -42,10 +42,10 @@ struct error {
     char hint[256];  /* what to do next, "" if nothing is known to help */
 };
 
-/* "INVALID_ARGUMENT" for E_INVALID_ARGUMENT; "OK" for 0; "UNKNOWN" for what is not in the list. */
+/* "INVALID_ARGUMENT" for E_INVALID_ARGUMENT; "OK" for 0; "UNKNOWN" for other numbers. */
 const char *error_name(int code);
 
-/* The code behind a gRPC name, or E_UNKNOWN. */
+/* The code of a gRPC name, or E_UNKNOWN. */
 int error_from_name(const char *name);
 
 /* HTTP status of a code; 200 for 0. */
@@ -62,8 +62,8 @@ int error_set(struct error *err, int code, const char *fmt, ...)
 int error_errno(struct error *err, int errno_value, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Where a failure becomes that of the layer above: keep its sentence, give it `code`; returns code.
- * What is returned and what err->code says are the same in this way: callers look at either. */
+/* Turn a failure into one of the layer above: keep its sentence, replace its code by `code`.
+ * Returns code, so that the result and err->code agree; callers read either. */
 int error_recode(struct error *err, int code);
 
 /* Forget a failure that turned out to be none: an absent file that may be absent. NULL is fine. */
@@ -72,9 +72,9 @@ void error_clear(struct error *err);
 /* Put "<context>: " before the sentence already there; returns err->code (E_UNKNOWN if NULL). */
 int error_wrap(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* For calls that have neither room for an error nor an object that could hold one, as constructors
- * of a library: the sentence stays with this thread until the next such failure. error_keep returns
- * err->code; error_kept is "" if nothing ever failed so. */
+/* For calls without a place for an error, like constructors of a library. The sentence stays with
+ * this thread until the next such failure. error_keep returns err->code; error_kept is "" before
+ * the first. */
 int error_keep(const struct error *err);
 const char *error_kept(void);
 

@@ -1,8 +1,7 @@
-/* Min-heap of nodes embedded in their owners: smallest key first, equal keys in the order of their
- * sequence, which the caller chooses (usually a counter), so that every order is decided. The heap
- * owns only its array, which has a copy of each key: comparing reads no node, since those of a
- * large heap are cold. One thread at a time.
- */
+/* Min-heap of nodes embedded in their owners: smallest key first. Equal keys are ordered by a
+ * sequence that the caller chooses (usually a counter), so that every order is decided. The heap
+ * owns only its array. It has a copy of each key, so comparing reads no node; the nodes of a large
+ * heap are cold. One thread at a time. */
 #ifndef BASE_HEAP_H
 #define BASE_HEAP_H
 
@@ -35,11 +34,11 @@ void heap_fini(struct heap *heap); /* nodes still inside are marked as in no hea
 /* `node` must be in no heap and carry its key and sequence. E_RESOURCE_EXHAUSTED without memory. */
 int heap_push(struct heap *heap, struct heap_node *node);
 
-/* Smallest node, NULL if empty; heap_pop takes it out. */
+/* Smallest node, NULL if empty; heap_pop removes it. */
 struct heap_node *heap_peek(const struct heap *heap);
 struct heap_node *heap_pop(struct heap *heap);
 
-/* Take one out from anywhere; fine if it is in no heap. */
+/* Remove a node from anywhere; allowed for a node in no heap. */
 void heap_remove(struct heap *heap, struct heap_node *node);
 
 /* Put a node that is inside back in order after its key or sequence changed. */

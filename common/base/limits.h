@@ -1,8 +1,6 @@
-/* How much one caller, one tenant, one address and all of them together may hold at the doors of
- * the coordinator and of an agent. The numbers stand in this one table: refusals name the row that
- * was met, and /metrics shows every row as muster_limit and muster_limit_refused_total.
- * No state; any thread.
- */
+/* Limits on what one caller, one tenant, one address and all of them together may use at the
+ * coordinator and at an agent. All numbers are in this one table. Refusals name the row, and
+ * /metrics shows every row as muster_limit and muster_limit_refused_total. No state; any thread. */
 #ifndef BASE_LIMITS_H
 #define BASE_LIMITS_H
 

@@ -1,11 +1,11 @@
-/* Log lines as values: a level, a sentence and key=value fields. Where lines go is a sink
+/* Log lines as values: a level, a sentence and key=value fields. A sink decides where lines go
  * (common/env/log_stderr.h writes them; tests collect them). The sink adds the time: nothing here
- * reads a clock. Who logs: programs and drivers; library code returns errors instead.
+ * reads a clock. Programs and drivers log; library code returns errors instead.
  *
- *     log_info(log, "node joined", log_str("node", name), log_int("slots", slots));
+ *       log_info(log, "node joined", log_str("node", name), log_int("slots", slots));
  *
- * A struct log is plain data owned by its program; fields and strings are only read during the
- * call. Any thread, if the sink says so.
+ * A struct log is plain data owned by its program; fields and strings are read only during the
+ * call. Any thread, if the sink allows it.
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -64,7 +64,7 @@ struct log {
 #define log_error(log, message, ...)                                                               \
     log_event((log), LOG_LEVEL_ERROR, (message), LOG_FIELDS(__VA_ARGS__))
 
-/* Hand a line to the sink unless it is below the level. A NULL log drops it. */
+/* Pass a line to the sink unless it is below the level. A NULL log drops it. */
 void log_event(const struct log *log, enum log_level level, const char *message,
                const struct log_field *fields);
 

@@ -1,13 +1,14 @@
 /* Ordered maps (AVL trees): map has u64 keys in ascending order, strmap copies string keys and
  * orders them by bytes. Iteration order is a function of the keys only, never of addresses or of
- * history. Values are the caller's pointers. One thread at a time. All verbs O(log n).
+ * history. Values are the caller's pointers. One thread at a time. All functions O(log n).
  *
- *     for (struct map_entry *e = map_first(&nodes); e; e = map_next(e)) use(e->key, e->value);
+ *       for (struct map_entry *e = map_first(&nodes); e; e = map_next(e)) use(e->key, e->value);
  *
- * Removing an entry invalidates only that entry: take map_next before removing.
+ * Removing an entry invalidates only that entry: call map_next before removing.
  *
- * A large map remembers where it found keys (`seen`): a walk down a tree of thousands of entries
- * reads a cold cache line on each level, a hit reads two. A lookup therefore writes to the map.
+ * A large map remembers where it found keys (`seen`). A walk down a tree of thousands of entries
+ * reads a cold cache line on each level; a hit in `seen` reads two. A lookup therefore writes to
+ * the map.
  */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
@@ -27,14 +28,14 @@ struct map { /* zeroed memory is an empty map */
     struct map_entry *root;
     size_t count;
     struct map_entry **seen; /* by hash of the key; an entry that is not here may be in the tree */
-    size_t seen_size;        /* a power of two, 0 = small, or without memory for it */
+    size_t seen_size;        /* a power of two, 0 = small, or memory was out */
 };
 
 struct strmap { /* zeroed memory is an empty map */
     struct map tree;
 };
 
-void map_fini(struct map *map); /* values are the caller's to free first */
+void map_fini(struct map *map); /* the caller frees the values first */
 
 void *map_get(const struct map *map, uint64_t key); /* NULL if absent */
 struct map_entry *map_find(const struct map *map, uint64_t key);

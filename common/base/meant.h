@@ -1,5 +1,4 @@
-/* "did you mean …?": the next step after a name that is none of those there are. Pure; any thread.
- */
+/* "did you mean …?": the hint for an unknown name. Pure; any thread. */
 #ifndef BASE_MEANT_H
 #define BASE_MEANT_H
 
@@ -7,11 +6,12 @@
 
 #include "common/base/error.h"
 
-/* The hint of `err` (may be NULL) becomes the nearest of `names` (NULL-terminated), if one is near
- * (str_nearest). false: none is, and the hint is as it was: the caller may say where they are. */
+/* Set the hint of `err` (may be NULL) to the nearest of `names` (NULL-terminated), if one is near
+ * (str_nearest). false: none is near, and the hint is unchanged, so the caller may list the names.
+ */
 bool meant_hint(struct error *err, const char *text, const char *const *names);
 
-/* The same where the caller has found the nearest; NULL: none. */
+/* The same if the caller has found the nearest name; NULL: none. */
 bool meant_name(struct error *err, const char *nearest);
 
 #endif

@@ -1,7 +1,6 @@
 /* MurmurHash3, x64, 128 bits (Austin Appleby, https://github.com/aappleby/smhasher): a fast digest
- * that tells versions of a text apart. Not for secrets: whoever chooses the text can find another
- * with the same digest. Pure; any thread.
- */
+ * that distinguishes versions of a text. Not for secrets: an attacker who chooses the text can find
+ * another with the same digest. Pure; any thread. */
 #ifndef BASE_MURMUR3_H
 #define BASE_MURMUR3_H
 

@@ -10,14 +10,15 @@
 
 #include "common/base/error.h"
 
-/* Decimal. E_INVALID_ARGUMENT if it is none, E_OUT_OF_RANGE outside min..max. */
+/* Decimal. E_INVALID_ARGUMENT for other text, E_OUT_OF_RANGE outside min..max. */
 int parse_i64(const char *text, int64_t min, int64_t max, int64_t *ret, struct error *err);
 
 /* "2" is 2 to 2; "1..4" and "1-4" are 1 to 4: ends of 0 or more, the lower first. */
 int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, int64_t *ret_high,
                 struct error *err);
 
-/* A number that is there already: E_INVALID_ARGUMENT with its name and bounds outside min..max. */
+/* Check a number that is already parsed: E_INVALID_ARGUMENT with its name and bounds outside
+ * min..max. */
 int number_within(const char *name, int64_t value, int64_t min, int64_t max, struct error *err);
 
 /* Decimal with optional fraction and exponent; independent of the locale. Never NaN or infinite. */

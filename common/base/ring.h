@@ -1,6 +1,5 @@
-/* Bounded first-in first-out queue of fixed-size items, copied in and out. Full is an answer, not
- * an accident: the caller decides what to refuse or to forget. One thread at a time.
- */
+/* Bounded first-in first-out queue of fixed-size items, copied in and out. A full ring is a normal
+ * result: the caller decides what to refuse or to forget. One thread at a time. */
 #ifndef BASE_RING_H
 #define BASE_RING_H
 

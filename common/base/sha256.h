@@ -35,7 +35,7 @@ void hmac_sha256_init(struct hmac_sha256 *hmac, const void *key, size_t key_byte
 void hmac_sha256_update(struct hmac_sha256 *hmac, const void *data, size_t bytes);
 void hmac_sha256_final(struct hmac_sha256 *hmac, uint8_t ret_mac[SHA256_BYTES]);
 
-/* Equal? In a time that does not depend on where they differ. */
+/* True if equal, in a time that does not depend on where they differ. */
 bool sha256_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);
 
 #endif

@@ -15,7 +15,7 @@ struct str { /* a view: borrowed, not NUL-terminated */
 
 struct str str_of(const char *text); /* NULL gives an empty view */
 bool str_equal(struct str a, struct str b);
-struct str str_trim(struct str s); /* without spaces, tabs, line ends around it */
+struct str str_trim(struct str s); /* without spaces, tabs and line ends at both ends */
 
 /* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b," gives
  * "a", "", "b"; an empty view gives nothing. */

@@ -1,10 +1,11 @@
-/* Bearer tokens: `mst_<role>_<43 base64url characters of 32 random bytes><8 hex digits of CRC-32C>`
- * (the checksum covers everything before it), so that a mistyped or cut token can be told from a
- * revoked one without looking it up. Only the SHA-256 of a token is ever stored. No I/O: randomness
- * is given.
+/* Bearer tokens: `mst_<role>_<43 base64url characters of 32 random bytes><8 hex digits of
+ * CRC-32C>`. The checksum covers everything before it, so that a mistyped or cut token can be
+ * distinguished from a revoked one without a lookup. Only the SHA-256 of a token is ever stored. No
+ * I/O: randomness is an argument.
  *
- * Tokens are handed out with the pin of the cluster's key behind a dot (common/env/tls_key.h). It
- * is no secret and no part of the token: it tells whoever uses the token which server may see it.
+ * Tokens are given out with the pin of the cluster's key after a dot (common/env/tls_key.h). The
+ * pin is neither secret nor part of the token: it identifies the server to which the token may be
+ * sent.
  */
 #ifndef BASE_TOKEN_H
 #define BASE_TOKEN_H
@@ -31,15 +32,15 @@ int token_compose(const char *role, const uint8_t secret[TOKEN_SECRET_BYTES], ch
  * (may be NULL). */
 int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct error *err);
 
-/* The pin behind it, or NULL. */
+/* The pin after it, or NULL. */
 const char *token_pin(const char *text);
 /* Without its pin. E_OUT_OF_RANGE if it is longer than tokens are. */
 int token_plain(const char *text, char ret[TOKEN_MAX]);
 
-/* What is stored and looked up: the pin is not part of it. */
+/* The stored and searched value: the pin is not part of it. */
 void token_hash(const char *text, uint8_t ret[TOKEN_HASH_BYTES]);
 
-/* Compares all bytes whatever they hold, so that time tells nothing. */
+/* Compares all bytes whatever their values, so that the time reveals nothing. */
 bool bytes_equal_constant_time(const void *a, const void *b, size_t size);
 
 #endif

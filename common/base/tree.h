@@ -1,14 +1,14 @@
-/* One tree for JSON and YAML: what a spec, a REST body or a config file says, with the line and
- * column where it says it. Keys keep their order; duplicate keys, NUL characters, invalid UTF-8 and
- * everything beyond the limits are refused, each with its place.
+/* One tree for JSON and YAML: the content of a spec, a REST body or a config file, with lines and
+ * columns. Keys keep their order. Duplicate keys, NUL characters, invalid UTF-8 and everything
+ * beyond the limits are refused, each with its place.
  *
- * A byte order mark at the start is skipped. JSON is RFC 8259, strict. YAML is one document of
- * YAML 1.2 core: plain `true`, `12`, `0x1f`, `1.5`, `.inf`, `null`, `~` are what they look like;
- * `no`, `yes`, `on` and everything quoted are strings. Anchors, aliases, tags, merge keys and
- * further documents are refused. Integers are 64-bit signed; larger ones are refused, not rounded.
+ * A byte order mark at the start is skipped. JSON is RFC 8259, strict. YAML is one document of YAML
+ * 1.2 core: plain `true`, `12`, `0x1f`, `1.5`, `.inf`, `null`, `~` have their usual types; `no`,
+ * `yes`, `on` and everything quoted are strings. Anchors, aliases, tags, merge keys and further
+ * documents are refused. Integers are 64-bit signed; larger ones are refused, not rounded.
  *
- * Who owns: nodes and texts live in the arena they were parsed into or built in. A parsed tree is
- * only read; a tree under construction belongs to one thread.
+ * Nodes and texts are in the arena they were parsed into or built in, and belong to its owner. A
+ * parsed tree is read-only; a tree under construction belongs to one thread.
  */
 #ifndef BASE_TREE_H
 #define BASE_TREE_H
@@ -74,21 +74,21 @@ int tree_parse_json(const struct tree_input *input, struct arena *arena, struct 
 int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct tree **ret,
                     struct error *err);
 
-/* Whether to read it as JSON: it begins with a brace. */
+/* True if it should be read as JSON: it begins with a brace. */
 bool tree_looks_like_json(const char *text, size_t size);
 
 /* "null", "a boolean", "an integer", "a number", "a string", "a list", "a map". */
 const char *tree_kind_name(enum tree_kind kind);
 
-/* A child by key, NULL if absent or `map` is no map (NULL included). */
+/* A child by key, NULL if absent or `map` is not a map (NULL included). */
 struct tree *tree_get(const struct tree *map, const char *key);
 struct tree *tree_at(const struct tree *list, size_t index);
 
-/* "nodes.min", "command[0]"; "" is the root itself. NULL if any step is absent. A key with a dot in
- * it cannot be reached so; use tree_get. */
+/* "nodes.min", "command[0]"; "" is the root itself. NULL if any step is absent. A key with a dot
+ * cannot be reached this way; use tree_get. */
 struct tree *tree_find(const struct tree *root, const char *path);
 
-/* The path of a node from its root, in the same notation; returns `ret`, cut short if need be. */
+/* The path of a node from its root, in the same notation; returns `ret`, cut if it is too long. */
 const char *tree_path(const struct tree *node, char *ret, size_t size);
 
 /* First child; NULL if there is none or `node` cannot have any. */
@@ -140,9 +140,9 @@ enum tree_style { TREE_COMPACT, TREE_PRETTY };
 int tree_write_json(const struct tree *node, enum tree_style style, struct buf *out,
                     struct error *err);
 
-/* Append block-style YAML that reads back equal; `.nan` and `.inf` for what JSON cannot say. Keys
- * that take more than TREE_YAML_KEY_MAX characters are E_INVALID_ARGUMENT: YAML 1.2 section 7.4.2
- * allows readers to refuse those from 1024 on. */
+/* Append block-style YAML that reads back equal; `.nan` and `.inf` for values that JSON does not
+ * have. Keys with more than TREE_YAML_KEY_MAX characters are E_INVALID_ARGUMENT: YAML 1.2 section
+ * 7.4.2 allows readers to refuse those from 1024 on. */
 int tree_write_yaml(const struct tree *node, struct buf *out, struct error *err);
 
 enum { TREE_WRITE_DEPTH_MAX = 64, TREE_YAML_KEY_MAX = 1000 };

@@ -1,11 +1,11 @@
-/* What the JSON and the YAML reader share: limits, places, duplicate keys. Private to tree_*.c. */
+/* Shared by the JSON and the YAML reader: limits, places, duplicate keys. Private to tree_*.c. */
 #ifndef BASE_TREE_PARSE_H
 #define BASE_TREE_PARSE_H
 
 #include "common/base/tree.h"
 
 struct tree_parse {
-    const struct tree_input *input; /* behind a byte order mark */
+    const struct tree_input *input; /* after a byte order mark */
     struct tree_input without_mark;
     struct arena *arena;
     struct error *err;

@@ -1,6 +1,5 @@
-/* How YAML 1.2's core schema reads a plain scalar. Shared by the reader and by the writer, which
- * must quote whatever would not read back as a string. Private to tree_*.c.
- */
+/* The type of a plain scalar in YAML 1.2's core schema. Shared by the reader and by the writer,
+ * which must quote every string that would not read back as a string. Private to tree_*.c. */
 #ifndef BASE_TREE_YAML_H
 #define BASE_TREE_YAML_H
 

@@ -1,13 +1,13 @@
-/* Whose work is next, where many ask for more than there is time for: deficit round robin with new
- * flows first, as fq_codel does it for packets (RFC 8290). Work is kept by whose it is; each of
- * them has TURNS_QUANTUM_MS a round, and what it took beyond that it owes the next rounds. Who had
- * nothing waiting comes before those who always have, so a question now and then waits for the work
- * at hand and for other newcomers only.
+/* Schedules work of many owners when there is more than time allows: deficit round robin with new
+ * flows first, as fq_codel does for packets (RFC 8290). Each owner has TURNS_QUANTUM_MS per round.
+ * Time used beyond that is subtracted from its next rounds. An owner without waiting work comes
+ * before owners that always have some. A rare request therefore waits only for the work in progress
+ * and for other new owners.
  *
- *     turns_add(whose, item) ─► fresh ──(its quantum is used, or it has no more)──► old ─► gone
- *                                 └──────────── turns_next: first, then ─────────────┘
+ *       turns_add(whose, item) ─► fresh ──(its quantum is used, or it has no more)──► old ─► gone
+ *                                   └──────────── turns_next: first, then ─────────────┘
  *
- * An item is a link in its owner's struct: list_remove takes it back at any time. No clock is read
+ * An item is a link in its owner's struct: list_remove withdraws it at any time. No clock is read
  * here; one thread at a time.
  */
 #ifndef BASE_TURNS_H
@@ -21,7 +21,8 @@
 
 enum {
     TURNS_QUANTUM_MS = 2,
-    TURNS_DEBT_MAX_MS = 64, /* more is forgiven, or one stall of the machine would bar its owner */
+    TURNS_DEBT_MAX_MS = 64, /* more is forgiven, because one pause of the machine would otherwise
+                             * bar its owner */
 };
 
 struct turns_share { /* of one owner */
@@ -33,22 +34,22 @@ struct turns_share { /* of one owner */
 
 struct turns {
     struct list fresh, old;
-    struct map shares;         /* whose -> struct turns_share, as long as it is in a list */
-    struct turns_share common; /* of those for whom there was no memory */
-    struct turns_share *now;   /* whose item was given last */
+    struct map shares;         /* owner -> struct turns_share, while it is in a list */
+    struct turns_share common; /* of owners for which memory was out */
+    struct turns_share *now;   /* owner of the last returned item */
 };
 
 void turns_init(struct turns *turns);
-void turns_fini(struct turns *turns); /* items that wait are taken out of their lists */
+void turns_fini(struct turns *turns); /* waiting items are removed from their lists */
 
 /* `item` is in no list. */
 void turns_add(struct turns *turns, uint64_t whose, struct list *item);
-/* Taken out of its list; NULL if nothing waits. */
+/* Removed from its list; NULL if no item waits. */
 struct list *turns_next(struct turns *turns);
-/* So long the item given last took. Before the next turns_next. */
+/* The last returned item used this much time. Call it before the next turns_next. */
 void turns_charge(struct turns *turns, int64_t ms);
 
-/* True only if nothing waits; false while owners are remembered, too. */
+/* True only if no item waits and no owner is remembered. */
 static inline bool turns_empty(const struct turns *turns)
 {
     return list_empty(&turns->fresh) && list_empty(&turns->old);

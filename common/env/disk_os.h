@@ -9,9 +9,9 @@
 
 struct disk disk_os(void);
 
-/* As its write_file, without the syncs: whole or as it was for every process, not after a crash of
- * the machine. For the agent's loop: a sync takes seconds while others fill the disk, and a node
- * that is silent for its lease is lost. */
+/* Like its write_file without the syncs: every process sees the old or the new file, but a crash of
+ * the machine may lose it. For the agent's loop: a sync can block for seconds while others fill the
+ * disk, and a node that is silent for its lease is lost. */
 int disk_replace(const char *path, const struct buf *text, int mode, struct error *err);
 
 #endif

@@ -1,8 +1,7 @@
 /* The seams to the outside world: everything the control plane may ask of it, as vtables with a
- * real and a simulated implementation. Who owns an env: main.c (real) or tests/sim (simulated); it
- * outlives all that uses it. Every callback of an env runs on the loop thread of the program that
- * asked, never inside the call that started the work.
- */
+ * real and a simulated implementation. An env is owned by main.c (real) or tests/sim (simulated),
+ * and outlives its users. Every callback of an env runs on the loop thread of the calling program,
+ * never inside the call that started the work. */
 #ifndef ENV_ENV_H
 #define ENV_ENV_H
 
@@ -46,7 +45,7 @@ struct disk {
     int (*remove_tree)(void *self, const char *path, struct error *err); /* absent is success */
     /* Names in a folder, sorted, NULL-terminated, one allocation the caller frees. */
     int (*list)(void *self, const char *path, char ***ret_names, struct error *err);
-    /* Free bytes of the file system that holds `path`. */
+    /* Free bytes of the file system of `path`. */
     int (*free_bytes)(void *self, const char *path, uint64_t *ret_bytes, struct error *err);
 };
 
@@ -62,7 +61,7 @@ struct loop;
 /* The real world on `loop`. env_fini waits for nothing: NNG sockets live as long as the process. */
 int env_os_init(struct env *env, struct loop *loop, struct error *err);
 void env_os_fini(struct env *env);
-/* The same with a network that dials this machine only (net_os.h). */
+/* The same with a network that reaches only this machine (net_os.h). */
 int env_local_init(struct env *env, struct loop *loop, struct error *err);
 void env_local_fini(struct env *env);
 

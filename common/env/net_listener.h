@@ -1,7 +1,7 @@
-/* Listening at tcp://, tls+tcp:// and ipc:// urls on the loop's own thread: what NNG's REQ sockets
- * dial, without NNG. Its REP needs four wakes of threads for a request and its answer, which cost
- * the coordinator three quarters of a beat (docs/adr/0007-our-own-listener.md). With TLS a
- * connection is taken through its handshake by other threads (net_handshake.h) before it is here.
+/* Listens at tcp://, tls+tcp:// and ipc:// urls on the loop's own thread. NNG's REQ sockets can
+ * connect, but NNG is not used: its REP needs four thread wake-ups for a request and its answer,
+ * which cost the coordinator three quarters of a heartbeat (docs/adr/0007-our-own-listener.md).
+ * With TLS other threads run the handshake first (net_handshake.h).
  *
  *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written
  *         │                      │ resting: not read from while max_in_flight requests are open, or
@@ -10,10 +10,10 @@
  *                                    without reading an answer)
  *
  * Messages are served in turns (loop/fair.h): agents, callers and strangers each have some time of
- * every turn of the loop, shared between those whose the connections are, whatever their number.
+ * every turn of the loop. The owners of connections share it, whatever their number of connections.
  *
- * Loop thread only. Each connection is one descriptor watched edge-triggered; memory of one that
- * sends nothing is some hundred bytes.
+ * Loop thread only. Each connection is one descriptor watched edge-triggered; an idle one needs
+ * some hundred bytes of memory.
  */
 #ifndef ENV_NET_LISTENER_H
 #define ENV_NET_LISTENER_H
@@ -27,28 +27,29 @@ struct loop;
 struct net_address;
 struct sp_listener;
 
-enum { /* of each turn of the loop: the messages of each kind of peers */
+enum { /* of each turn of the loop: for messages of each kind of peer */
        NET_STRANGERS_TURN_MS = 5,
        NET_CALLERS_TURN_MS = 10,
        NET_AGENTS_TURN_MS = 25,
 };
 
-struct net_service { /* whom requests go to; as net.listen says */
+struct net_service { /* the receiver of requests, as in net.listen */
     int max_in_flight;
     net_request_fn on_request;
     net_gone_fn on_gone; /* NULL is fine */
     void *arg;
 };
 
-struct net_patience { /* how long who does not go on is waited for; looked at each sweep_ms */
+struct net_patience { /* time limits for idle peers, checked every sweep_ms */
     int64_t greeting_ms, stranger_ms, message_ms, answer_ms, sweep_ms;
 };
 
 int sp_listener_new(struct loop *loop, const struct net_address *address,
                     const struct net_service *service, struct sp_listener **ret, struct error *err);
-void sp_listener_free(struct sp_listener *listener); /* NULL is fine; not from a callback of it */
+void sp_listener_free(struct sp_listener *listener); /* NULL is allowed; not from its own callback
+                                                      */
 
-/* Other times than those above. */
+/* Replace the time limits above. */
 void sp_listener_set_patience(struct sp_listener *listener, const struct net_patience *patience);
 
 const char *sp_listener_url(const struct sp_listener *listener); /* tls+tcp://, tcp://, ipc:// */
@@ -59,12 +60,12 @@ void sp_listener_judge(struct sp_listener *listener, uint64_t number, enum net_s
 int64_t sp_listener_peer_uid(const struct sp_listener *listener, uint64_t number);
 void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
                            char ret[NET_PEER_NAME_MAX]);
-/* As net.peer_key says. */
+/* As net.peer_key. */
 void sp_listener_peer_key(const struct sp_listener *listener, uint64_t number,
                           char ret[NET_PEER_KEY_MAX]);
-/* As net.peer_note says. */
+/* As net.peer_note. */
 void **sp_listener_peer_note(const struct sp_listener *listener, uint64_t number);
-/* Closes all connections without a word; no callback after it. May be called from a callback. */
+/* Close all connections without notice; no callbacks follow. May be called from a callback. */
 void sp_listener_close(struct sp_listener *listener);
 
 #endif

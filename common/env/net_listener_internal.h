@@ -1,5 +1,4 @@
-/* What a listener (net_listener.c) and its connections (net_peer.c) share; included by them only.
- */
+/* Shared by a listener (net_listener.c) and its connections (net_peer.c); included only by them. */
 #ifndef ENV_NET_LISTENER_INTERNAL_H
 #define ENV_NET_LISTENER_INTERNAL_H
 
@@ -15,11 +14,11 @@
 
 enum {
     PEER_READ_BYTES = 64 << 10,       /* at once */
-    PEER_READS_MAX = 16,              /* of one connection, then others have their turn */
+    PEER_READS_MAX = 16,              /* of one connection; then others have their turn */
     PEER_RECORD_BYTES = 16 << 10,     /* answers up to it are one record of TLS */
-    PEER_UNSENT_MAX_BYTES = 64 << 20, /* an agent that leaves more answers unread is hung up on */
+    PEER_UNSENT_MAX_BYTES = 64 << 20, /* an agent that leaves more answers unread is disconnected */
     PEER_MESSAGES_MAX = 256,          /* of one connection at once, */
-    PEER_SLICE_MS = 2,                /* or so much time; then others have their turn */
+    PEER_SLICE_MS = 2,                /* or this much time; then others have their turn */
 };
 
 struct handshakes;
@@ -34,23 +33,23 @@ struct sp_listener {
     struct net_patience patience;
     bool unix_socket, closed;
     int fd;
-    bool judges;                      /* it tells what it thinks of peers */
+    bool judges;                      /* the program classifies peers (judge) */
     size_t half[NET_STANDINGS];       /* bytes in all peers' `received` */
-    size_t unsent_bytes;              /* of all but agents */
+    size_t unsent_bytes;              /* of all peers except agents */
     struct strmap origins;            /* address -> struct origin */
-    struct peer *serving;             /* whose request is being handled, or NULL */
+    struct peer *serving;             /* the peer whose request is being handled, or NULL */
     struct list peers;                /* all */
-    struct list resting;              /* those that take nothing now, longest first */
-    struct fair fairs[NET_STANDINGS]; /* those that may have sent what is not read yet */
+    struct list resting;              /* those that cannot continue now, longest first */
+    struct fair fairs[NET_STANDINGS]; /* those that may have sent unread data */
     struct map numbers;               /* number -> struct peer */
     struct map open;                  /* number of a request -> struct request */
     uint64_t last_peer, last_request;
     struct loop_timer sweep, resume, accept;
-    struct tls_identity *identity; /* NULL: without TLS, as the next */
+    struct tls_identity *identity; /* NULL: without TLS; also `handshakes` */
     struct handshakes *handshakes;
-    uint8_t bytes[PEER_READ_BYTES];    /* just read; most messages are handled where they lie */
+    uint8_t bytes[PEER_READ_BYTES];    /* just read; most messages are handled in place */
     uint8_t opened[PEER_READ_BYTES];   /* the same, decrypted */
-    uint8_t record[PEER_RECORD_BYTES]; /* an answer that is being encrypted */
+    uint8_t record[PEER_RECORD_BYTES]; /* an answer being encrypted */
 };
 
 struct peer {
@@ -59,23 +58,23 @@ struct peer {
     struct list requests; /* not answered yet */
     int fd;               /* -1 once the listener is closed */
     bool greeted;
-    bool ended; /* its end was told: what it sent before is read, and nothing waited for */
+    bool ended; /* its end was seen: earlier data is still read, but nothing is awaited */
     uint64_t number;
     void *note;       /* the program's (net.peer_note) */
-    int64_t since_ms; /* it was accepted, or what is unsent last became less */
-    int64_t begun_ms; /* what is received began, or was last not asked for more */
+    int64_t since_ms; /* accepted, or the unsent data last became less */
+    int64_t begun_ms; /* the received part began, or was last read completely */
     enum net_standing standing;
     struct origin *origin;
-    bool doomed;            /* nothing of it is read any more */
-    int refusals;           /* since its last good call */
-    int taken;              /* messages at once, */
-    int64_t slice_until_ms; /* and until when more are taken; of the clock, not of the turn */
-    int64_t ready_ms;       /* it has waited for its turn since */
-    uint64_t whose;         /* who shares its time with others */
+    bool doomed;            /* no more data of it is read */
+    int refusals;           /* since its last valid call */
+    int taken;              /* messages in one slice, */
+    int64_t slice_until_ms; /* and the end of the slice; read from the clock, not fixed per turn */
+    int64_t ready_ms;       /* waiting for its turn since */
+    uint64_t whose;         /* the owner that shares time with others */
     int64_t accepted_ms;
-    size_t half_bytes, unsent_bytes; /* its part of the listener's */
+    size_t half_bytes, unsent_bytes; /* its part of the listener's sums */
     struct buf received;             /* the start of a message */
-    struct buf unsent;               /* from unsent_at on: what its socket did not take */
+    struct buf unsent;               /* from unsent_at on: data that its socket did not accept */
     size_t unsent_at;
     struct tls_session *tls; /* NULL: without TLS */
     char name[NET_PEER_NAME_MAX];
@@ -91,19 +90,19 @@ struct request {
     uint8_t trace[SP_TRACE_MAX_BYTES];
 };
 
-/* Takes over the descriptor and the session (NULL: without TLS); greets. NULL, and both are gone,
- * without memory. */
+/* Takes ownership of the descriptor and the session (NULL: without TLS) and sends the greeting.
+ * NULL if memory is out; both are then closed. */
 struct peer *peer_new(struct sp_listener *listener, int fd, struct tls_session *tls);
-void peer_hang_up(struct peer *peer); /* its descriptor and requests go, it stays */
+void peer_hang_up(struct peer *peer); /* closes its descriptor and requests; the peer stays */
 void peer_free(struct peer *peer);
-void peer_gone(struct peer *peer);  /* frees it and tells */
-void peer_go_on(struct peer *peer); /* reads and serves what has come; may free it */
-void peer_ready(struct peer *peer); /* as peer_go_on, as soon as it is its turn */
+void peer_gone(struct peer *peer);  /* frees it and calls on_gone */
+void peer_go_on(struct peer *peer); /* reads and serves arrived data; may free it */
+void peer_ready(struct peer *peer); /* as peer_go_on, when it is its turn */
 
-/* In front of `bytes` goes what the request says of its way. Never frees the peer. */
+/* The request's trace is sent before `bytes`. Never frees the peer. */
 void peer_send(struct peer *peer, const struct request *request, const void *bytes, size_t size);
 
-/* Something was answered, or is gone: those that rest may take more. */
+/* A request was answered or closed: resting peers may continue. */
 void listener_resume_soon(struct sp_listener *listener);
 
 #endif

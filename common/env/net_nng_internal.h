@@ -1,4 +1,4 @@
-/* Dialing with NNG: what the net_nng files share and net_os and net_local stand on. */
+/* Dialing with NNG: shared by the net_nng files, the base of net_os and net_local. */
 #ifndef ENV_NET_NNG_INTERNAL_H
 #define ENV_NET_NNG_INTERNAL_H
 
@@ -14,11 +14,11 @@
 struct loop;
 
 enum {
-    SP_HEADER_BYTES = 64, /* request ids in front of a message */
+    SP_HEADER_BYTES = 64, /* request ids before a message */
 };
 
-/* Something that happened on a thread of NNG, to be handled on the loop. Embedded by its owner, in
- * the inbox at most once at a time. */
+/* An event on a thread of NNG, to be handled on the loop. Embedded by its owner, in the inbox at
+ * most once at a time. */
 struct happening {
     struct list link;
     void (*handle)(struct happening *self);
@@ -38,19 +38,19 @@ void net_nng_push(struct net_nng *net, struct happening *it);
 
 struct nng_dialing;
 
-/* Freed silences everything; no callback and no post to the loop after it. NULL without memory, and
- * is fine to free. */
+/* After free everything is silent: no callback and no post to the loop. NULL if memory is out;
+ * freeing NULL is allowed. */
 struct net_nng *net_nng_new(struct loop *loop);
 void net_nng_free(struct net_nng *net);
 
-/* Fill `err` with "<what> <url>: <NNG's words>" and return the nearest code. */
+/* Fill `err` with "<what> <url>: <NNG's message>" and return the nearest code. */
 int net_nng_fail(struct error *err, int rv, const char *what, const char *url);
 
-/* Starts NNG's threads, only as many as pay (net_nng_threads.c); before any other call of NNG.
- * Again is fine. 0 or NNG's code. */
+/* Start NNG's threads, only as many as are useful (net_nng_threads.c), before any other call of
+ * NNG. May be repeated. 0 or NNG's code. */
 int net_nng_start(void);
 
-/* Does nothing; a call to it links net_nng_epipe.c, which says what it is for. */
+/* Does nothing; calling it links net_nng_epipe.c, which explains why. */
 void net_nng_mend_epipe(void);
 
 /* Dialing without TLS; as net.dial, call and close_dialer. Never freed. */

@@ -1,6 +1,5 @@
-/* Why an RPC address cannot be reached, in words: the transport connects in the background and only
- * knows that it has not. For programs that people wait for; blocks, on any thread.
- */
+/* Explains why an RPC address cannot be reached: the transport connects in the background and knows
+ * only that it has not. For programs that people wait for; blocks, on any thread. */
 #ifndef ENV_NET_REACH_H
 #define ENV_NET_REACH_H
 
@@ -8,14 +7,13 @@
 
 #include "common/base/error.h"
 
-/* 0 if a connection is accepted there. E_UNAVAILABLE with a sentence of its own for each of:
- * nothing listens, the host is unknown, no route, silence for `wait_ms`. At once where it can be
- * known. */
+/* 0 if a connection is accepted. E_UNAVAILABLE with a sentence for each case: nothing listens, the
+ * host is unknown, no route, silence for `wait_ms`. Returns at once if the cause is clear. */
 int net_reach(const char *url, int64_t wait_ms, struct error *err);
 
-/* Where connections are accepted but calls get no answer. E_UNAVAILABLE if what listens there
- * speaks another protocol; 0 if it speaks ours, or nothing within `wait_ms`: a coordinator may be
- * busy. */
+/* For an address that accepts connections but does not answer calls. E_UNAVAILABLE if the listener
+ * uses another protocol. 0 if it uses ours, or sends nothing within `wait_ms`, because a
+ * coordinator may be busy. */
 int net_reach_protocol(const char *url, int64_t wait_ms, struct error *err);
 
 #endif

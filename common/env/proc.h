@@ -1,7 +1,6 @@
-/* Processes: start one with nothing inherited but what is named, follow and signal it by pidfd, and
- * tell a process from a later one that got its number (the start time, field 22 of
- * /proc/<pid>/stat). Any thread; only async-signal-safe work happens between fork and exec.
- */
+/* Processes: start one that inherits only the named descriptors, follow and signal it by pidfd, and
+ * distinguish it from a later process with the same number (by start time, field 22 of
+ * /proc/<pid>/stat). Any thread; only async-signal-safe work happens between fork and exec. */
 #ifndef ENV_PROC_H
 #define ENV_PROC_H
 
@@ -17,7 +16,7 @@ enum { PROC_FDS_MAX = 16, PROC_CGROUPS_MAX = 3, PROC_GROUPS_MAX = 64, PROC_DESCE
 struct proc { /* one process, from proc_spawn or proc_open; released by proc_close */
     pid_t pid;
     int pidfd;            /* readable when it has exited: loop_watch it; -1 when closed */
-    uint64_t start_ticks; /* with the pid it names the process until the next boot */
+    uint64_t start_ticks; /* together with the pid it identifies the process until the next boot */
 };
 
 struct proc_fd {
@@ -31,18 +30,18 @@ struct proc_spawn {
     const char *const *argv;   /* NULL-terminated */
     const char *const *envp;   /* NULL-terminated; NULL means an empty environment */
     const char *cwd;           /* NULL stays here */
-    const struct proc_fd *fds; /* 0, 1, 2 not named here become /dev/null; all others close */
+    const struct proc_fd *fds; /* 0, 1, 2 missing here become /dev/null; all others are closed */
     size_t fd_count;
     bool new_session; /* setsid: signals to our terminal do not reach it */
     bool no_new_privileges;
     int parent_death_signal; /* 0 for none */
-    bool change_user;        /* to uid, gid and those supplementary groups; needs root */
+    bool change_user;        /* to uid, gid and these supplementary groups; needs root */
     uid_t uid;
     gid_t gid;
     const gid_t *groups;
     size_t group_count;
-    /* Called in the child while it is still of our user, before anything else that may fail: 0 or
-     * an errno. Async-signal-safe. NULL: nothing. */
+    /* Called in the child while it still has our user, before anything else that may fail: 0 or an
+     * errno. Async-signal-safe. NULL: not called. */
     int (*confine)(void *arg);
     void *confine_arg;
     int cgroup_fds[PROC_CGROUPS_MAX]; /* > 0: open cgroup.procs files, one of each hierarchy, that
@@ -54,10 +53,10 @@ struct proc_spawn {
  * of the child are the defaults. E_NOT_FOUND: no such program or directory. */
 int proc_spawn(const struct proc_spawn *how, struct proc *ret, struct error *err);
 
-/* A running process by number; E_NOT_FOUND if it is gone or its start time is another one's.
- * `start_ticks` 0 accepts any. */
+/* A running process by number; E_NOT_FOUND if it has ended or has another start time. `start_ticks`
+ * 0 accepts any. */
 int proc_open(pid_t pid, uint64_t start_ticks, struct proc *ret, struct error *err);
-void proc_close(struct proc *proc); /* the process goes on */
+void proc_close(struct proc *proc); /* the process continues */
 
 /* E_NOT_FOUND when it has exited. The group form signals its process group, which it must lead. */
 int proc_signal(const struct proc *proc, int signal, struct error *err);

@@ -38,21 +38,21 @@ struct seal_keys { /* plain; wipe it with seal_keys_fini */
 
 void seal_keys_fini(struct seal_keys *keys);
 
-/* 64 hexadecimal digits for each key, separated by white space or commas; what follows a '#' in a
- * line is left out. E_INVALID_ARGUMENT, also without any key. */
+/* 64 hexadecimal digits for each key, separated by white space or commas; a '#' starts a comment.
+ * E_INVALID_ARGUMENT, also without any key. */
 int seal_keys_parse(const char *text, struct seal_keys *ret, struct error *err);
 
-/* E_NOT_FOUND; E_PERMISSION_DENIED if others than its owner may read the file. */
+/* E_NOT_FOUND; E_PERMISSION_DENIED if users other than its owner may read the file. */
 int seal_keys_read(const struct disk *disk, const char *path, struct seal_keys *ret,
                    struct error *err);
 
-/* Put a new random key before the others. E_RESOURCE_EXHAUSTED beyond SEAL_KEYS_MAX. */
+/* Add a new random key before the others. E_RESOURCE_EXHAUSTED beyond SEAL_KEYS_MAX. */
 int seal_keys_add(struct seal_keys *keys, const struct rng_source *rng, struct error *err);
 
-/* The others are forgotten. */
+/* Forget the other keys. */
 void seal_keys_keep_first(struct seal_keys *keys);
 
-/* A file that is not there yet (E_ALREADY_EXISTS), mode 0600, durable. */
+/* Create the file, mode 0600, durable. E_ALREADY_EXISTS if it exists. */
 int seal_keys_create(const char *path, const struct seal_keys *keys, struct error *err);
 
 /* Replace the file, durably. */

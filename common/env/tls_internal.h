@@ -1,4 +1,4 @@
-/* What the files of TLS share; the only ones that know GnuTLS. */
+/* Shared by the TLS files; only they use GnuTLS. */
 #ifndef ENV_TLS_INTERNAL_H
 #define ENV_TLS_INTERNAL_H
 
@@ -15,23 +15,23 @@
 #include "common/env/tls_key.h"
 
 enum {
-    TICKETS_BYTES = 2 * SHA256_BYTES, /* as gnutls_session_ticket_enable_server wants it */
+    TICKETS_BYTES = 2 * SHA256_BYTES, /* as gnutls_session_ticket_enable_server requires */
 };
 
-/* What the file of an identity held; lives as long as a session uses it. */
+/* The content of an identity's file; lives as long as a session uses it. */
 struct credentials {
     atomic_int users;
     gnutls_certificate_credentials_t all;
-    gnutls_priority_t ciphers;      /* understood once: it is a text of many words */
+    gnutls_priority_t ciphers;      /* parsed once, because it is a long text */
     uint8_t tickets[TICKETS_BYTES]; /* secret of a server's */
     uint8_t web_tickets[TICKETS_BYTES];
 };
 
-/* The newest; any thread. Released by credentials_release, for which NULL is fine. */
+/* The newest; any thread. Release it by credentials_release, which accepts NULL. */
 struct credentials *credentials_take(struct tls_identity *identity);
 void credentials_release(struct credentials *credentials);
 
-/* A key and the certificates that speak for it. */
+/* A key and its certificates. */
 struct bundle {
     gnutls_x509_privkey_t key;
     gnutls_x509_crt_t all[TLS_CHAIN_MAX];

@@ -1,8 +1,8 @@
-/* TLS of connections whose sessions an HTTP library makes and drives (libmicrohttpd): they get the
- * key of an identity, read again when its file was replaced, and what a browser or curl needs:
- * TLS 1.3, or 1.2 with forward secrecy, and tickets for resuming. Clients are not asked for a key.
+/* TLS for connections whose sessions an HTTP library makes and drives (libmicrohttpd). They get the
+ * key of an identity, read again after its file was replaced, and what a browser or curl needs: TLS
+ * 1.3, or 1.2 with forward secrecy, and tickets for resuming. Clients are not asked for a key.
  *
- * A client that speaks HTTP without TLS is told so, in HTTP.
+ * A client that uses HTTP without TLS gets an explanation in HTTP.
  *
  * Owned by the HTTP server; its thread calls take and release.
  */
@@ -17,15 +17,15 @@ struct tls_web_session;
 
 /* `identity` is borrowed. */
 int tls_web_new(struct tls_identity *identity, struct tls_web **ret, struct error *err);
-void tls_web_free(struct tls_web *web); /* NULL is fine */
+void tls_web_free(struct tls_web *web); /* NULL is allowed */
 
-/* `gnutls_session` is a new server's session on the socket `fd`, before its handshake. NULL: there
- * is no memory, and its handshake will fail. */
+/* `gnutls_session` is a new server session on the socket `fd`, before its handshake. NULL: memory
+ * is out, and its handshake will fail. */
 struct tls_web_session *tls_web_take(struct tls_web *web, void *gnutls_session, int fd);
-/* After the library has freed the session. NULL is fine. */
+/* Call it after the library has freed the session. NULL is allowed. */
 void tls_web_release(struct tls_web_session *session);
 
-/* For a library that wants a way to certificates before it makes sessions: it gives none. */
+/* For a library that requires a certificate callback before it makes sessions: it returns none. */
 struct gnutls_session_int;
 struct gnutls_cert_retr_st;
 struct gnutls_pcert_st;

@@ -1,7 +1,7 @@
-/* Work that others ask the loop for, at most some time of it in a turn, shared between those who
- * ask (common/base/turns.h). What there is no time for waits for the next turn; meanwhile the
- * turn's end answers, and others of the loop's guests have their time. A piece of work is never
- * cut: a turn takes its time and the piece at hand.
+/* Work requested of the loop, limited to some time per turn and shared between its owners
+ * (common/base/turns.h). Work beyond that time waits for the next turn; meanwhile the turn's end
+ * answers, and other users of the loop get their time. A piece of work is never interrupted: a turn
+ * may exceed its time by the last piece.
  *
  * Embedded by its owner; loop thread only. On a loop for simulation its clock is the loop's.
  */
@@ -11,7 +11,7 @@
 #include "common/base/turns.h"
 #include "common/loop/loop.h"
 
-/* Do some of the work: an item with more of it is handed in again, by fair_ready. */
+/* Do some of the work; an item with more of it calls fair_ready again. */
 typedef void (*fair_fn)(void *arg, struct list *item);
 
 struct fair {
@@ -21,16 +21,16 @@ struct fair {
     int64_t turn_ms; /* of a turn */
     struct turns turns;
     struct loop_timer again;
-    uint64_t turn; /* in which `spent_ms` was */
+    uint64_t turn; /* the turn of `spent_ms` */
     int64_t spent_ms;
     bool working; /* `work` is being called */
 };
 
 void fair_init(struct fair *fair, struct loop *loop, int64_t turn_ms, fair_fn work, void *arg);
-void fair_fini(struct fair *fair); /* its items are in no list after it */
+void fair_fini(struct fair *fair); /* its items are in no list afterwards */
 
-/* There is work: done at once if there is time and nobody waits. An item that waits stays where it
- * is; list_remove takes it back. */
+/* There is work. It is done at once if there is time and no item waits. A waiting item stays in
+ * place; list_remove withdraws it. */
 void fair_ready(struct fair *fair, uint64_t whose, struct list *item);
 
 #endif

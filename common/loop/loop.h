@@ -1,13 +1,14 @@
 /* The one thread that owns all state of a program: timers, a mailbox, watched file descriptors and
- * blocking work on the side. Modelled on libuv's stages: due timers in order (deadline, then start
- * order), then the mailbox in arrival order, then descriptors, then the turn's end. What a stage
- * arms or posts waits for the next turn, so no stage can starve the others. Timers that are late by
- * LOOP_LATE_MS tell that the process stood still: then what has arrived meanwhile goes before them,
- * so that nobody is called silent who has spoken.
+ * blocking work on side threads. The stages follow libuv: due timers in order (deadline, then start
+ * order), then the mailbox in arrival order, then descriptors, then the turn's end. Work armed or
+ * posted in a stage waits for the next turn, so no stage can starve the others.
  *
- * Who calls: everything on the loop's own thread, except loop_post and loop_stop, which any thread
- * (and NNG callbacks) may call. In simulation nothing blocks: loop_turn is called by the simulated
- * world with its own clock, offloaded work runs inline, descriptors cannot be watched.
+ * Timers that are late by LOOP_LATE_MS mean that the process was paused. Then everything that
+ * arrived meanwhile is handled before them, so that a peer that has sent is not declared silent.
+ *
+ * All functions run on the loop's own thread, except loop_post and loop_stop, which any thread (and
+ * NNG callbacks) may call. In simulation nothing blocks: the simulated world calls loop_turn with
+ * its own clock, offloaded work runs inline, descriptors cannot be watched.
  */
 #ifndef LOOP_LOOP_H
 #define LOOP_LOOP_H
@@ -22,13 +23,13 @@ struct loop;
 struct clock;
 
 enum {
-    LOOP_MAILBOX_MAX = 1 << 16, /* posts beyond it block the posting thread, never drop; the loop's
-                                   own thread is never blocked */
+    LOOP_MAILBOX_MAX = 1 << 16, /* posts beyond it block the posting thread and are never dropped;
+                                 * the loop's own thread is never blocked */
     LOOP_OFFLOAD_MAX = 4096,    /* work beyond it runs on the loop thread */
     LOOP_OFFLOAD_THREADS = 2,
     LOOP_PASSES_MAX = 1024, /* turns within one loop_turn */
     LOOP_LATE_MS = 100,
-    LOOP_HEAR_MS = 50, /* how long late timers wait for what other threads have yet to post */
+    LOOP_HEAR_MS = 50, /* late timers wait this long for posts of other threads */
 };
 
 typedef void (*loop_fn)(void *arg);
@@ -50,34 +51,37 @@ int loop_new(struct loop **ret, struct error *err);
 /* A loop for simulation: no threads, no descriptors; `clock` is borrowed. */
 int loop_new_simulated(const struct clock *clock, struct loop **ret, struct error *err);
 
-/* Waits for work that is running; forgets what is queued. No thread may post any more. */
+/* Waits for running work; forgets queued work. No thread may post any more. */
 void loop_free(struct loop *loop);
 
 /* Read once per turn; constant during a turn. */
 int64_t loop_now_ms(const struct loop *loop);
-int64_t loop_clock_ms(const struct loop *loop); /* of this moment: what a turn has taken so far */
-uint64_t loop_turns(const struct loop *loop);   /* how many have begun: a number of this one */
+int64_t loop_clock_ms(const struct loop *loop); /* at this moment, to measure the present turn */
+uint64_t loop_turns(const struct loop *loop);   /* number of turns begun, which numbers this one */
 
 /* Run turns until loop_stop. Real loops only. A loop_stop before loop_run ends it at once. */
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 
 /* Run turns without waiting until nothing is due and the mailbox is empty; returns the next timer's
- * due time, INT64_MAX if none. After LOOP_PASSES_MAX turns it gives up and returns the present. */
+ * due time, INT64_MAX if none. After LOOP_PASSES_MAX turns it stops and returns the present time.
+ */
 int64_t loop_turn(struct loop *loop);
 
-/* Called at the end of each turn in which anything ran: where a driver commits and replies. */
+/* Called at the end of each turn in which anything ran: a driver commits and replies there. */
 void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg);
 
 /* Arm (or re-arm) at an absolute loop time; equal times fire in the order they were armed. */
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms, loop_fn fn,
                     void *arg);
-void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* unarmed is fine */
+void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* an unarmed timer is allowed
+                                                                      */
 
 /* Run fn(arg) on the loop thread, in order of arrival. Any thread. */
 void loop_post(struct loop *loop, loop_fn fn, void *arg);
 
-/* Run `work` on a side thread, then `done` on the loop thread. `arg` is the caller's until done. */
+/* Run `work` on a side thread, then `done` on the loop thread. The caller keeps `arg` valid until
+ * done. */
 void loop_offload(struct loop *loop, loop_fn work, loop_fn done, void *arg);
 
 /* Watch a descriptor (level triggered). The loop does not own it. Unwatch before closing it. */

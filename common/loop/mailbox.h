@@ -25,22 +25,23 @@ struct mailbox {
     pthread_cond_t room;
     struct posts arrived; /* under the lock */
     struct posts running; /* the owner's, swapped with `arrived` */
-    bool closed;          /* under the lock: nothing is taken in any more */
-    int wake_fd;          /* eventfd that tells the owner; -1 if nobody waits on it */
+    bool closed;          /* under the lock: no posts are accepted any more */
+    int wake_fd;          /* eventfd that wakes the owner; -1 if it never waits */
 };
 
 void mailbox_init(struct mailbox *box, int wake_fd);
 void mailbox_fini(struct mailbox *box);
 
-/* `may_wait` false never blocks, full or not: for the owner's own thread. Aborts without memory. */
+/* `may_wait` false never blocks, full or not: for the owner's own thread. Aborts if memory is out.
+ */
 void mailbox_post(struct mailbox *box, struct post post, bool may_wait);
 
-/* Refuse further posts and release the threads that wait for room. */
+/* Refuse further posts and release the threads that wait for space. */
 void mailbox_close(struct mailbox *box);
 
 bool mailbox_empty(struct mailbox *box);
 
-/* Run what had arrived when called, in order; returns how many. Owner only. */
+/* Run the posts that had arrived at the call, in order; returns their number. Owner only. */
 size_t mailbox_run(struct mailbox *box);
 
 #endif

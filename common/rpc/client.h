@@ -1,8 +1,7 @@
 /* Calls a server over env.net. Every call completes exactly once, on the loop thread and never
  * inside rpc_client_call: with the answer, with the server's error, or with DEADLINE_EXCEEDED,
  * UNAVAILABLE (not connected, connection lost) or CANCELLED (rpc_client_free). Many calls may be in
- * flight; long ones do not hold up short ones. Loop thread only.
- */
+ * flight; long ones do not delay short ones. Loop thread only. */
 #ifndef RPC_CLIENT_H
 #define RPC_CLIENT_H
 
@@ -26,8 +25,8 @@ enum {
 
 struct rpc_options {    /* NULL or zeroed: the defaults */
     int64_t timeout_ms; /* whole call, retries included; 0 = RPC_CLIENT_DEFAULT_TIMEOUT_MS */
-    bool retry;         /* UNAVAILABLE is tried again until the deadline: only for calls that may
-                           run twice, or that carry an idempotency key */
+    bool retry;         /* UNAVAILABLE is retried until the deadline: only for calls that may run
+                         * twice, or that have an idempotency key */
     const char *idempotency_key; /* copied; NULL = none */
 };
 
@@ -39,7 +38,7 @@ typedef void (*rpc_done)(void *arg, const struct error *err, const ProtobufCMess
 int rpc_client_new(struct env *env, struct loop *loop, const char *url, const char *token,
                    struct rpc_client **ret, struct error *err);
 
-/* Of calls and retries sent from now on. E_INVALID_ARGUMENT if too long. */
+/* For calls and retries sent from now on. E_INVALID_ARGUMENT if too long. */
 int rpc_client_set_token(struct rpc_client *client, const char *token, struct error *err);
 
 /* Completes every open call with E_CANCELLED first, inside this call. Accepts NULL. Not from inside

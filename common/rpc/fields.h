@@ -1,6 +1,5 @@
-/* What transcoding must know of protobuf-c's message structs: where a field's value lies and how
- * large it is. No state; any thread.
- */
+/* Access to the fields of protobuf-c's message structs: address and size of a value. No state; any
+ * thread. */
 #ifndef RPC_FIELDS_H
 #define RPC_FIELDS_H
 
@@ -12,17 +11,19 @@
 /* Bytes of one value in a struct or in a repeated field's array. */
 size_t field_value_bytes(const ProtobufCFieldDescriptor *field);
 
-/* A map: protobuf-c shows it as a repeated message of `key` and `value` named ...Entry. */
+/* True for a map, which protobuf-c represents as a repeated message of `key` and `value` named
+ * ...Entry. */
 bool field_is_map(const ProtobufCFieldDescriptor *field);
 
 /* The member, and a repeated field's count. */
 void *field_member(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 size_t *field_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 
-/* A scalar that may be absent: the one member of a oneof. */
+/* True for a scalar that may be absent: the only member of a oneof. */
 bool field_is_optional(const ProtobufCFieldDescriptor *field);
 
-/* Of an optional field whether it is there, and the mark that it is; others have no such mark. */
+/* For an optional field: true if it is present; and mark it as present. Other fields have no such
+ * mark. */
 bool field_is_present(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 void field_set_present(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 

@@ -1,6 +1,5 @@
-/* Names of methods as they stand on the wire: "Coordinator.SubmitJob", the service's short name and
- * the method's, both as in the schema. No state; any thread.
- */
+/* Names of methods on the wire: "Coordinator.SubmitJob", the service's short name and the method's,
+ * both as in the schema. No state; any thread. */
 #ifndef RPC_METHOD_H
 #define RPC_METHOD_H
 

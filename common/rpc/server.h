@@ -1,15 +1,18 @@
-/* Takes calls from env.net, finds their handler, and answers each exactly once: by the handler now
- * or later (a long poll simply answers late), or by itself when the call's deadline has passed.
- * Loop thread only. Malformed calls never reach a handler: a frame or payload that cannot be read
- * is INVALID_ARGUMENT, an unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. Tokens
- * are the service's to judge, from the envelope alone, before the payload is unpacked: unpacking
- * is what a stranger could make expensive.
+/* Receives calls from env.net, finds their handler, and answers each exactly once: by the handler
+ * now or later (a long poll simply answers late), or by itself when the call's deadline has passed.
+ * Loop thread only.
  *
- *     received ──► admitted ──► handler ──► answered (rpc_call_answer, rpc_call_fail: freed)
- *             └──► refused             └──► expired  (deadline + RPC_SERVER_GRACE_MS:
- *                                                     DEADLINE_EXCEEDED, freed)
+ * Malformed calls never reach a handler: an unreadable frame or payload is INVALID_ARGUMENT, an
+ * unknown method UNIMPLEMENTED, one too large RESOURCE_EXHAUSTED. The service checks tokens, from
+ * the envelope alone and before the payload is unpacked, because a stranger could make unpacking
+ * expensive.
  *
- * After either the call is gone: keep its id, not its pointer, and ask rpc_server_find.
+ *       received ──► admitted ──► handler ──► answered (rpc_call_answer, rpc_call_fail: freed)
+ *               └──► refused             └──► expired  (deadline + RPC_SERVER_GRACE_MS:
+ *                                                       DEADLINE_EXCEEDED, freed)
+ *
+ * After either the call does not exist any more: keep its id, not its pointer, and use
+ * rpc_server_find.
  */
 #ifndef RPC_SERVER_H
 #define RPC_SERVER_H
@@ -28,10 +31,10 @@ struct rpc_server;
 struct rpc_call;
 
 enum {
-    RPC_SERVER_DEFAULT_TIMEOUT_MS = 30000, /* of a request that names none */
-    RPC_SERVER_TIMEOUT_MAX_MS = 600000,    /* longer wishes are cut to it */
+    RPC_SERVER_DEFAULT_TIMEOUT_MS = 30000, /* of a request without one */
+    RPC_SERVER_TIMEOUT_MAX_MS = 600000,    /* longer timeouts are reduced to it */
     RPC_SERVER_GRACE_MS = 100,             /* after the deadline the server answers itself */
-    RPC_SERVER_LONG_POLL_MARGIN_MS = 200,  /* long polls answer this much before the deadline */
+    RPC_SERVER_LONG_POLL_MARGIN_MS = 200,  /* long polls answer this long before the deadline */
     RPC_SERVER_METHODS_MAX = 64,
 };
 
@@ -39,7 +42,7 @@ enum {
 typedef void (*rpc_handler)(void *arg, struct rpc_call *call);
 typedef void (*rpc_gone_fn)(void *arg, uint64_t peer);
 
-/* Listen. "tcp://127.0.0.1:0" takes a free port; rpc_server_url tells which. Add the methods before
+/* Listen. "tcp://127.0.0.1:0" uses a free port; rpc_server_url returns it. Add the methods before
  * the loop turns again. `env` and `loop` are borrowed and must outlive the server. */
 int rpc_server_new(struct env *env, struct loop *loop, const char *url, int max_in_flight,
                    struct rpc_server **ret, struct error *err);
@@ -50,38 +53,38 @@ const char *rpc_server_url(const struct rpc_server *server);
 int rpc_server_add(struct rpc_server *server, const ProtobufCServiceDescriptor *service,
                    const char *method, rpc_handler fn, void *arg, struct error *err);
 
-/* What is known of a call before its payload is unpacked; all borrowed, valid during the call. */
+/* The facts about a call before its payload is unpacked; all borrowed, valid during the call. */
 struct rpc_knock {
     void *arg;          /* of rpc_server_add */
     const char *method; /* "Coordinator.SubmitJob" */
     const char *token;  /* "" if none */
     uint64_t peer;      /* as in rpc_gone_fn */
-    const char *key;    /* that the connection proved, as net.peer_key says; "" = none */
-    void **note;        /* of the connection, as net.peer_note says; NULL = it has none */
+    const char *key;    /* proved by the connection, as net.peer_key; "" = none */
+    void **note;        /* of the connection, as net.peer_note; NULL = none */
     size_t payload_bytes;
     size_t *ret_parts_max; /* of the payload (message.h); may be made less */
 };
 
-/* 0 admits the call, and rpc_call_caller is *ret_caller; else the caller is told `err`. */
+/* 0 admits the call, and rpc_call_caller is *ret_caller; otherwise the caller gets `err`. */
 typedef int (*rpc_admit_fn)(void *arg, const struct rpc_knock *knock, void **ret_caller,
                             struct error *err);
 /* A call that was admitted is over: answered, expired, dropped, or its payload was malformed. */
 typedef void (*rpc_leave_fn)(void *arg, void *caller);
 
-/* Of the peer of a call that was admitted, or (NET_STRANGER) refused for its token; as net.judge
- * says. */
+/* Classify the peer of a call that was admitted, or (NET_STRANGER) refused for its token; as
+ * net.judge. */
 void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing,
                       uint64_t whose);
 
-/* Without it every call is admitted. `on_leave` may be NULL. From then on peers are strangers to
- * the transport until rpc_server_judge says otherwise. */
+/* Without it every call is admitted. `on_leave` may be NULL. From then on the transport treats
+ * peers as strangers until rpc_server_judge. */
 void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
                          void *arg);
 
-/* A connection is gone. Its open calls stay open (answers go nowhere). One listener. */
+/* A connection is closed. Its open calls stay open (answers are dropped). One listener. */
 void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg);
 
-/* Refuses new calls and drops the open ones unanswered, as a crash would. Accepts NULL. */
+/* Refuses new calls and drops the open ones unanswered, like a crash. Accepts NULL. */
 void rpc_server_free(struct rpc_server *server);
 
 /* The open call with this id; NULL once it was answered or has expired. */
@@ -106,7 +109,7 @@ void *rpc_call_caller(const struct rpc_call *call); /* from rpc_admit_fn, or NUL
 void rpc_call_peer_name(const struct rpc_call *call,
                         char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
 void rpc_call_peer_key(const struct rpc_call *call,
-                       char ret[NET_PEER_KEY_MAX]);        /* "" = it proved none */
+                       char ret[NET_PEER_KEY_MAX]);        /* "" = none proved */
 void **rpc_call_note(const struct rpc_call *call);         /* as rpc_knock.note */
 int64_t rpc_call_peer_uid(const struct rpc_call *call);    /* of a Unix socket, else -1 */
 uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
@@ -115,8 +118,8 @@ void rpc_server_peer_name(const struct rpc_server *server, uint64_t peer,
                           char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
 struct rpc_server *rpc_call_server(const struct rpc_call *call);
 
-/* `answer` must be of the method's answer type (asserted); copied, still the caller's. An answer
- * too large for the wire becomes RESOURCE_EXHAUSTED. */
+/* `answer` must be of the method's answer type (asserted). It is copied; the caller keeps it. An
+ * answer too large for the wire becomes RESOURCE_EXHAUSTED. */
 void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *answer);
 
 /* Code, text, field and hint of `err`; its code must not be 0. */

@@ -1,8 +1,6 @@
-/* Calls that are waited for, one at a time or several at once: for the CLI and for tests. Owns a
- * private loop, environment and connection; make one and keep it, since a connection of NNG 1.5.2
- * cannot be given back before the process ends. One thread at a time, and not the thread of another
- * loop.
- */
+/* Blocking calls, one at a time or several at once: for the CLI and for tests. Owns a private loop,
+ * environment and connection. Make one and keep it: a connection of NNG 1.5.2 cannot be released
+ * before the process ends. One thread at a time, and not the thread of another loop. */
 #ifndef RPC_SYNC_H
 #define RPC_SYNC_H
 
@@ -21,21 +19,22 @@ struct rpc_sync;
 int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, struct error *err);
 void rpc_sync_free(struct rpc_sync *sync); /* accepts NULL */
 
-/* The answer is the caller's (rpc_message_free) and untouched on failure. Errors as in client.h. */
+/* The caller owns the answer (rpc_message_free); it is unchanged on failure. Errors as in client.h.
+ */
 int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
                   const char *method, const ProtobufCMessage *request,
                   const struct rpc_options *options, ProtobufCMessage **ret_answer,
                   struct error *err);
 
-struct rpc_sync_start { /* how a call is made, and who hears of it */
+struct rpc_sync_start { /* a call's options and its callback */
     struct rpc_options options;
     rpc_done done;
     void *arg;
 };
 
-/* Starts a call. `how->done` runs inside a later function of this header and calls none of them.
- * Its `arg` lives until then; rpc_sync_free completes what is open with E_CANCELLED, and
- * rpc_sync_cancel what was started with this `arg`. */
+/* Start a call. `how->done` runs inside a later function of this header and may call none of them.
+ * Its `arg` must live until then. rpc_sync_free completes open calls with E_CANCELLED;
+ * rpc_sync_cancel completes the calls with this `arg`. */
 int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *service,
                    const char *method, const ProtobufCMessage *request,
                    const struct rpc_sync_start *how, struct error *err);

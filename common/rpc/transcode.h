@@ -2,13 +2,13 @@
  * bodies, job specs and CLI output. The rules are proto3's JSON mapping
  * (https://protobuf.dev/programming-guides/json), with two choices made here:
  *
- * - Names are the schema's own (snake_case) in both directions; the lowerCamelCase form is accepted
- *   on input, as the mapping demands, and never written.
+ * - Names are the schema's own (snake_case) in both directions. The lowerCamelCase form is accepted
+ *   on input, as the mapping requires, and never written.
  * - Unknown fields are refused, with their line and the nearest name.
  *
- * 64-bit integers are strings, enums their names (numbers accepted), bytes base64, maps objects,
- * doubles may be "NaN", "Infinity", "-Infinity"; null means absent, and is what an optional
- * field that is not there is written as where defaults are. No state; any thread.
+ * 64-bit integers are strings, enums their names (numbers accepted), bytes base64, maps objects.
+ * Doubles may be "NaN", "Infinity", "-Infinity". null means absent; with `defaults` an absent
+ * optional field is written as null. No state; any thread.
  */
 #ifndef RPC_TRANSCODE_H
 #define RPC_TRANSCODE_H
@@ -26,8 +26,8 @@
 enum { TRANSCODE_DEPTH_MAX = 32 };
 
 struct transcode_input_options { /* NULL or zeroed: strict */
-    bool lenient; /* as people write YAML: numbers and booleans are taken where text is expected,
-                     and a single text where a list of texts is */
+    bool lenient; /* for hand-written YAML: numbers and booleans are accepted as text, and a single
+                   * text as a list of texts */
 };
 
 struct transcode_output_options { /* NULL or zeroed: only what is set, on one line */
@@ -36,8 +36,8 @@ struct transcode_output_options { /* NULL or zeroed: only what is set, on one li
     bool pretty;
 };
 
-/* A message of `type`, freed with rpc_message_free. E_INVALID_ARGUMENT with place, path and what
- * was expected (err->field is the path); E_OUT_OF_RANGE for numbers that do not fit. */
+/* A message of `type`; free it with rpc_message_free. E_INVALID_ARGUMENT with place, path and the
+ * expected type (err->field is the path); E_OUT_OF_RANGE for numbers that do not fit. */
 int transcode_from_tree(const struct tree *tree, const ProtobufCMessageDescriptor *type,
                         const struct transcode_input_options *options, ProtobufCMessage **ret,
                         struct error *err);

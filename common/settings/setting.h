@@ -1,6 +1,6 @@
-/* The one table of training settings: what libworker reads, what a job may say under `training`,
- * and what `muster env` and docs/settings.md show. Names are dotted ("checkpoint.every"); in YAML
- * the dots are nested keys, in the environment it is MUSTER_ and the name in capitals with
+/* The table of training settings: libworker reads them, a job sets them under `training`, and
+ * `muster env` and docs/settings.md show them. Names are dotted ("checkpoint.every"). In YAML the
+ * dots are nested keys; in the environment the name is MUSTER_ and the name in capitals with
  * underscores.
  *
  * Constant data and pure functions; any thread. Codes are those of common/base/error.h, which
@@ -134,11 +134,12 @@ enum setting_kind {
     SETTING_INTERVAL, /* "200 steps" or a duration; kept as steps, or as -ms; 0 = never */
 };
 
-/* Where a job says it. */
+/* Where a job sets it. */
 enum setting_use {
     SETTING_OF_JOB,        /* under `training` */
     SETTING_OF_CHECKPOINT, /* under `checkpoint`, which the coordinator reads too */
-    SETTING_OF_MACHINE,    /* nowhere: another on each machine, or only without an agent */
+    SETTING_OF_MACHINE,    /* nowhere: it differs between machines, or applies only without an agent
+                            */
 };
 
 struct setting_row {
@@ -156,14 +157,13 @@ extern const struct setting_row setting_rows[SETTINGS_COUNT];
 /* The number of the setting with this name, or -1. */
 int settings_find(const char *name);
 
-/* The name that was probably meant, NULL if none is near. */
+/* The nearest name, NULL if none is near. */
 const char *settings_nearest(const char *name);
 
-/* The hint of an error about a name that no setting has: the one that was probably meant, those of
- * a section, or where all are listed. */
+/* The hint for an unknown name: the nearest one, those of its section, or where all are listed. */
 void settings_meant(struct error *err, const char *name);
 
-/* Whether some setting is called `path` followed by a dot. */
+/* True if some setting's name begins with `path` and a dot. */
 bool settings_section(const char *path);
 
 struct setting_parsed {
@@ -171,11 +171,11 @@ struct setting_parsed {
     double number;   /* NUMBER */
 };
 
-/* E_INVALID_ARGUMENT with what would be accepted where `text` does not fit the row. */
+/* E_INVALID_ARGUMENT with the accepted values if `text` does not fit the row. */
 int setting_parse(enum setting setting, const char *text, struct setting_parsed *ret,
                   struct error *err);
 
-/* "MUSTER_CHECKPOINT_EVERY" of "checkpoint.every" into ret; returns ret. Any name will do. */
+/* "MUSTER_CHECKPOINT_EVERY" of "checkpoint.every" into ret; returns ret. Any name is allowed. */
 enum { SETTING_ENV_MAX = 64 };
 const char *setting_variable(const char *name, char ret[SETTING_ENV_MAX]);
 const char *setting_env_name(enum setting setting, char ret[SETTING_ENV_MAX]);

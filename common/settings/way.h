@@ -1,6 +1,5 @@
-/* The ways an all-reduce may go between hosts, and how the setting comm_ways says which:
- * "direct:8K sliced:1M chain". Pure; any thread.
- */
+/* The ways of an all-reduce between hosts, and the text of the setting comm_ways: "direct:8K
+ * sliced:1M chain". Pure; any thread. */
 #ifndef SETTINGS_WAY_H
 #define SETTINGS_WAY_H
 
@@ -9,7 +8,7 @@
 
 #include "common/base/error.h"
 
-/* Steps and bytes stand at each in libworker/comm/by_links.c and two_level.c. */
+/* libworker/comm/by_links.c and two_level.c have the steps and bytes of each. */
 #define WAY_LIST(X)                                                                                \
     X(DIRECT, "direct")         /* everything to everybody, who sums all */                        \
     X(SLICED, "sliced")         /* each slice to its owner, the sums to everybody */               \
@@ -30,7 +29,7 @@ enum { WAY_STEPS_MAX = 4, WAY_DIRECT_BYTES_MAX = 256 * 1024, WAYS_TEXT_BYTES = 9
 
 #define WAY_NO_LIMIT SIZE_MAX
 
-/* `way` up to so many bytes of the vector; the last has no limit. */
+/* `way` for vectors up to this many bytes; the last has no limit. */
 struct way_step {
     enum way way;
     size_t up_to_bytes;
@@ -38,7 +37,7 @@ struct way_step {
 
 const char *way_name(enum way way);
 
-/* One way less than WAY_STEPS_MAX at most. E_INVALID_ARGUMENT with what is wrong. */
+/* At most WAY_STEPS_MAX - 1 ways. E_INVALID_ARGUMENT with the error. */
 int way_steps_parse(const char *text, struct way_step ret[WAY_STEPS_MAX - 1], int *ret_count,
                     struct error *err);
 

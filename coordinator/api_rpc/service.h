@@ -3,8 +3,8 @@
  * roles that may call a method and the function that serves it.
  *
  *       service_start ──► changes: an event for core at once, answered by its ACTION_ANSWER
- *                   └───► reads: run at the turn's end, after the commit, so that no answer is ahead
- *                         of the disk ──► answered
+ *                   └───► reads: run at the turn's end, after the commit, so that no answer is
+ *                         ahead of the disk ──► answered
  *                                     └──► long poll: waits on a key until something changes or its
  *                                          deadline is near, then runs again
  *
