@@ -67,8 +67,7 @@ struct net {
      * one owner (`whose`, 0 = their own) share that owner's time. May be NULL. */
     void (*judge)(struct net_listener *listener, uint64_t peer, enum net_standing standing,
                   uint64_t whose);
-    /* Refuse new requests; the memory is kept for life, because NNG 1.5.2 cannot close safely
-     * (docs/adr/0007). */
+    /* Refuse new requests; the memory is freed with the net. */
     void (*close_listener)(struct net_listener *listener);
 
     /* Connects in the background and reconnects for ever with jittered backoff (50 ms to 1 s). */

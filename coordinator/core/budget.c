@@ -1,14 +1,15 @@
-/* What a failure costs: the restart budget, what refunds it, backoff, and when a job ends of it.
+/* The cost of a failure: the restart budget, what refunds it, backoff, and when a job ends because
+ * of it.
  *
- * A program that tells its steps has got on when it tells a new one. Nobody knows that of one that
- * tells none, so its run time stands for it: REFUND_AFTER_MS as a whole gang refund the budget, and
- * equal failures are a crash loop only if each came within CRASH_SOON_MS of its start.
+ * A program that reports steps makes progress with each new step. For a program that reports none,
+ * run time replaces it. REFUND_AFTER_MS as a whole gang refund the budget. Equal failures are a
+ * crash loop only if each was within CRASH_SOON_MS of its start.
  *
- * A program's own failure is tried again only if the spec says so (restart.on_failure, ADR 10). The
- * first word of a failure may be that of a victim: a rank that exits because its peer's node is
- * gone is heard seconds before the node is given up. So a job that stops for that reason listens
- * until all of its workers have ended, and starts again if one of them was ended from outside; and
- * a charge is taken back if a node proves lost before those whom it was charged for have ended.
+ * A program's own failure is retried only if the spec asks for it (restart.on_failure, ADR 10). The
+ * first report of a failure may be from a victim: a rank that exits because its peer's node died is
+ * reported seconds before the node is lost. A job that stops for that reason therefore waits until
+ * all of its workers have ended, and restarts if one of them was killed from outside. Similarly a
+ * charge is refunded if a node is lost before the charged workers have ended.
  */
 #include <signal.h>
 #include <string.h>
@@ -26,7 +27,7 @@ bool budget_counts_steps(const struct job *job)
            job->ledger.best_step > 0;
 }
 
-/* No program ends itself by one of these. */
+/* Signals that no program sends itself. */
 static bool is_from_outside(int signal)
 {
     return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
@@ -120,7 +121,7 @@ static bool is_crash_loop(const struct job *job)
     return job->spec->stop_without_progress && job->same_cause >= CRASH_LOOP_LIMIT;
 }
 
-/* It ends of its program's own failure, unless it turns out that this was a victim's. */
+/* The job ends because of its program's own failure, unless that turns out to be a victim's. */
 static void listen(struct job *job, struct reason *reason)
 {
     job->may_be_excused = true;
@@ -171,14 +172,14 @@ bool budget_is_ours(const struct step *step, const struct job *job, const struct
            (worker->exit.signal == SIGTERM || (worker->exit.signal == SIGKILL && overdue));
 }
 
-/* Ending to start again, and charged for it: not for a drain or a new size. */
+/* The job restarts and is charged for it, so not for a drain or a new size. */
 static bool restarts_charged(const struct job *job)
 {
     return job->state == JOB_RESTARTING && job->current.generation &&
            job->charged_generation >= job->current.generation;
 }
 
-/* What was charged proves to follow from a lost node, which costs nothing. Once for each charge. */
+/* The charged failure follows from a lost node, which costs nothing. Refund it, once per charge. */
 static void take_back(struct step *step, struct job *job)
 {
     if (!job->last_cause[0])

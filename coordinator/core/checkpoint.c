@@ -1,5 +1,5 @@
-/* A checkpoint counts when this says so: only of the generation that trains now, or that ends and
- * has no successor. */
+/* A checkpoint counts when this file accepts it: only from the generation that trains now, or from
+ * one that ends without a successor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { CLOCK_AHEAD_MAX_MS = 86400000 }; /* of a worker's clock; one further ahead is wrong */
 
-/* What another tenant has is not told: only that it is there. */
+/* Details of another tenant are hidden: only the existence of its job is visible. */
 static int refuse_writer(const struct job *job, bool own, struct error *err)
 {
     const char *dir = job->spec->checkpoint_dir;
@@ -21,7 +21,7 @@ static int refuse_writer(const struct job *job, bool own, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
-/* They would be overwritten one by one by a job that begins at step 0. */
+/* A job that begins at step 0 would overwrite them one by one. */
 static int refuse_overwriting(const struct job *job, bool own, struct error *err)
 {
     if (own)
@@ -124,8 +124,8 @@ static void insert(struct job *job, const struct checkpoint *checkpoint)
         drop(job, 0);
 }
 
-/* What the answer to an earlier commit told to remove: that one has been heard, or a repeat of it
- * would have come before this. */
+/* Forget the paths that the answer to an earlier commit asked to remove. That answer has arrived;
+ * otherwise its request would have been repeated before this one. */
 static void forget_spare(struct job *job)
 {
     bool spare[JOB_CHECKPOINTS_MAX + 1];
@@ -139,7 +139,7 @@ static void forget_spare(struct job *job)
 }
 
 /* Paths to be removed, oldest first; NULL-terminated, NULL if there are none. They stay on the list
- * until the next commit: who asks again because the answer was lost is told again. */
+ * until the next commit, so that a repeated request gets them again. */
 static const char **list_spare(const struct job *job)
 {
     const char **paths = calloc((size_t)job->checkpoints_count + 1, sizeof *paths);
@@ -168,7 +168,8 @@ static void record_checkpoint(struct step *step, struct job *job,
     record->generation = checkpoint->generation;
 }
 
-/* Its answer was lost: a worker that heard a refusal now would remove what counts. */
+/* True for a repeat of an accepted commit. If its worker got a refusal now, it would remove a valid
+ * checkpoint. */
 static bool is_known(const struct step *step, const struct job *job)
 {
     const struct checkpoint *checkpoint = &step->event->checkpoint.checkpoint;

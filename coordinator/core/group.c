@@ -1,11 +1,11 @@
 /* One membership of a gang.
  *
- *   fresh gang, or a failure:            form (open) ─► all asked to join ─► published: forming
- *                                                       becomes current, membership is given out
- *   growth: form (closed: only newcomers know) ─► newcomers asked to join ─► open ─► as above
- *   programs that never say Hello:       form (open) ─► all processes run ─► published, not joined
+ *    fresh gang, or a failure:            form (open) ─► all asked to join ─► published: forming
+ *                                                        becomes current, membership is published
+ *    growth: form (closed: only new workers know) ─► new ones asked to join ─► open ─► as above
+ *    programs that never say Hello:       form (open) ─► all processes run ─► published, not joined
  *
- * A failure on the way makes a newer group (restart.c); numbers only rise.
+ * A failure meanwhile makes a newer group (restart.c); generations only rise.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ bool group_has_asked(const struct worker *worker, uint64_t generation)
            (worker->joining == generation || worker->joined == generation);
 }
 
-/* All members, or all that are no members of `except`, have asked to join. */
+/* True if all members, or all that are not members of `except`, have asked to join. */
 static bool all_asked(const struct job *job, const struct group *group, const struct group *except)
 {
     for (int rank = 0; rank < group->world; rank++) {
@@ -96,7 +96,7 @@ static bool all_asked(const struct job *job, const struct group *group, const st
     return true;
 }
 
-/* When a group whose program says nothing counts as running; INT64_MAX = not yet, or never. */
+/* When a group with a silent program counts as running; INT64_MAX = not yet, or never. */
 static int64_t unaware_at(const struct job *job, const struct group *group)
 {
     int64_t last_ms = group->since_ms;
@@ -118,7 +118,7 @@ static void record_generation(struct step *step, const struct job *job, const st
     record->generation = job->current.generation;
 }
 
-/* The last step any member had completed when it joined: what is beyond it was done together. */
+/* The last step any member had completed when it joined: the members make later steps together. */
 static uint64_t best_step(const struct job *job)
 {
     uint64_t best = 0;
@@ -215,7 +215,7 @@ static void settle_forming(struct step *step, struct job *job)
         publish(step, job, false);
 }
 
-/* The program knows us after all: it was only slow to say so. */
+/* The program uses libworker after all: its Hello was late. */
 static void settle_late_join(struct step *step, struct job *job)
 {
     struct group *group = &job->current;
@@ -261,7 +261,7 @@ void group_settle(struct step *step, struct job *job)
     const struct group *trains = job->current.generation ? &job->current : &job->forming;
     insist(trains->generation);
     if (group_all_finished(job, trains)) {
-        if (trains == &job->forming) /* faster than it takes to tell what kind of program it is */
+        if (trains == &job->forming) /* it finished before its kind of program was known */
             publish(step, job, false);
         group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);

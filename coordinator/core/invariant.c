@@ -9,7 +9,7 @@
 
 #define BROKEN(err, ...) error_set(err, E_INTERNAL, __VA_ARGS__)
 
-struct use { /* of one node, counted anew */
+struct use { /* of one node, counted again from its workers */
     uint64_t slot_map[NODE_SLOTS_MAX / 64];
     int slots, cpus_milli;
     int64_t memory_bytes;
@@ -235,7 +235,7 @@ static int check_port(const struct cluster *cluster, struct strmap *ports, const
     return 0;
 }
 
-/* Who looks for workers looks at them only. */
+/* Code that searches workers searches only these jobs. */
 static int check_begun(const struct cluster *cluster, struct error *err)
 {
     const struct job *begun = cluster_first_begun_job(cluster);
@@ -271,7 +271,7 @@ int invariant_check(const struct cluster *cluster, struct error *err)
     return rc < 0 ? rc : check_begun(cluster, err);
 }
 
-struct seen { /* what a job was after the step before */
+struct seen { /* a job after the previous step */
     enum job_state state;
     uint64_t next_generation, next_uid, version, last_checkpoint, last_of;
 };
@@ -297,7 +297,7 @@ void invariant_memory_free(struct invariant_memory *memory)
     free(memory);
 }
 
-/* Slots of those of a tenant that nobody told to end. */
+/* Slots of a tenant's workers that were not asked to end. */
 static int staying_slots(const struct cluster *cluster, const struct tenant *tenant)
 {
     int slots = 0;
@@ -309,7 +309,7 @@ static int staying_slots(const struct cluster *cluster, const struct tenant *ten
     return slots;
 }
 
-/* A gang that what its tenant is guaranteed covers ends for nobody else. */
+/* A gang covered by its tenant's guarantee does not end for another tenant. */
 static int check_giver(const struct cluster *cluster, const struct job *job,
                        const struct seen *seen, struct error *err)
 {
@@ -320,7 +320,7 @@ static int check_giver(const struct cluster *cluster, const struct job *job,
     int staying = staying_slots(cluster, job->tenant), has = job->current.nodes;
     int needs = spec_world(job->spec, 1) * job->spec->resources.slots, least = job->spec->nodes_min;
     int covered = (job->tenant->guaranteed_slots - staying) / needs;
-    if (covered < (has > least ? has : least)) /* not, or it comes back with fewer nodes */
+    if (covered < (has > least ? has : least)) /* not covered, or it returns with fewer nodes */
         return 0;
     return BROKEN(err, "job %s ends for %s, though tenant %s has %d slots without, guaranteed %d",
                   job->id, to->id, job->tenant->name, staying, job->tenant->guaranteed_slots);
@@ -340,7 +340,7 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
         return BROKEN(err, "job %s: its version fell", job->id);
     if (check_giver(cluster, job, seen, err) < 0)
         return err->code;
-    uint64_t of = last ? last->generation : 0; /* a later one may have gone back */
+    uint64_t of = last ? last->generation : 0; /* a later generation may have gone back */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
         return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
                       (unsigned long long)seen->last_checkpoint, (unsigned long long)step);
@@ -363,7 +363,7 @@ int invariant_check_since(struct invariant_memory *memory, const struct cluster 
          job = cluster_next_job(cluster, job)) {
         struct seen *seen = map_get(&memory->jobs, job->sequence);
         count++;
-        if (!seen) { /* it begins as it is: read back, it did nothing */
+        if (!seen) { /* it starts in its present state: a job that was loaded did nothing */
             seen = calloc(1, sizeof *seen);
             insist(seen);
             seen->state = job->state;

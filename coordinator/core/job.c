@@ -72,7 +72,7 @@ void job_set_reason(struct step *step, struct job *job, const struct reason *rea
     if (same_kind && strcmp(job->reason.text, reason->text) == 0)
         return;
     job->reason = *reason;
-    if (same_kind) /* who holds the slots changes often; the kind is what must survive a restart */
+    if (same_kind) /* the blocking jobs change often; only the kind must survive a restart */
         step_show(step, job);
     else
         step_store(step, job);
@@ -98,7 +98,7 @@ static struct job *new_job(struct step *step)
     return job;
 }
 
-/* A key seen before answers with the job it made, if it asks for the same. */
+/* A submit with a known key is answered with the job of that key, if it asks for the same. */
 static bool answer_repeated(struct step *step, const char *key)
 {
     const struct spec *spec = step->event->job_submit.spec;
@@ -182,7 +182,7 @@ void job_cancel(struct step *step)
 
 static int exit_code_of(const struct job *job, enum job_state ending)
 {
-    enum { CANCELLED_CODE = 130 }; /* what a shell says after Ctrl-C */
+    enum { CANCELLED_CODE = 130 }; /* as a shell reports Ctrl-C */
     if (ending == JOB_SUCCEEDED)
         return 0;
     if (ending == JOB_CANCELLED)
@@ -267,11 +267,11 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
             earlier(&at_ms, resize_due(job));
         if (job->state == JOB_RUNNING)
             earlier(&at_ms, ledger_hangs_at_ms(&job->ledger));
-        if (defrag_rest_ends(job) > now_ms) /* one that waits may want it to move then */
+        if (defrag_rest_ends(job) > now_ms) /* then a waiting job may need it to move */
             earlier(&at_ms, defrag_rest_ends(job));
         earlier(&at_ms, group_wake_at(job));
     }
-    /* What was due has just been looked at; if it still stands, look again, but not at once. */
+    /* Due work was just done; if it is still due, look again, but not at once. */
     return at_ms <= now_ms ? now_ms + BEAT_MS : at_ms;
 }
 
@@ -320,7 +320,8 @@ void job_resumed(struct step *step, struct job *job)
     step_look(step, job);
 }
 
-/* Monotonic times of an earlier life say nothing in this one (the machine may have restarted). */
+/* Monotonic times of an earlier life are meaningless in this one, because the machine may have
+ * restarted. */
 void job_restored(struct step *step, struct job *job)
 {
     int64_t now = step->now_ms;
@@ -331,8 +332,8 @@ void job_restored(struct step *step, struct job *job)
         job->grow_after_ms = now + GROW_BACKOFF_MAX_MS;
     job->current.since_ms = job->forming.since_ms = now;
     job->progress_at_ms = now;
-    /* Figures are stored with what else changes: these may be of a generation long past. A report
-     * tells them anew, but not of a job that stood still already when it was stored. */
+    /* Metrics are stored together with other changes, so these may be from an old generation. A
+     * report replaces them, but not for a job that was already stalled when it was stored. */
     if (job->current.generation && !job->stalled_wall_ms)
         job->loss = job->tokens_per_second = NAN;
     ledger_restored(job, now, step->wall_ms);
@@ -341,8 +342,7 @@ void job_restored(struct step *step, struct job *job)
     if (job->stop_deadline_ms)
         job->stop_deadline_ms = now + STOP_GRACE_MS + STOP_SLACK_MS;
     runtime_restored(step, job);
-    if (job->state == JOB_RUNNING &&
-        !job->running_wall_ms) /* stored before there was such a time */
+    if (job->state == JOB_RUNNING && !job->running_wall_ms) /* stored before this field existed */
         job->running_wall_ms = job->started_wall_ms;
     cluster_job_moved(step->cluster, job, waits(job->state));
     step_settle(step, job);

@@ -1,8 +1,11 @@
-/* Who is presumed dead, and when. A connection that is gone is a hint; silence for a whole lease,
- * or the word of those who spoke with its ranks, is the verdict. Silence is none while a gang with
- * ranks there goes on taking steps: they take part in each, only their agent cannot be heard. Nor
- * is what nobody listened to: after a pause of the coordinator itself everybody has a lease again,
- * and a verdict that comes late hears first what has arrived meanwhile. */
+/* When a node is presumed dead. A closed connection is a hint. The verdict is silence for a whole
+ * lease, or reports from the peers of its ranks.
+ *
+ * Silence does not count while a gang with ranks there completes steps: those ranks take part in
+ * each step, and only their agent is unreachable. It does not count while the coordinator was not
+ * listening. After its own pause every node gets a new lease, and a late check first processes the
+ * reports that have arrived.
+ */
 #include <string.h>
 
 #include "coordinator/core/internal.h"
@@ -14,13 +17,13 @@ void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms)
 {
     node->lease_until_ms = step->now_ms + lease_ms;
     node->late_verdict = false;
-    /* a timer that comes too early looks again */
+    /* a timer that fires too early is set again */
     if (node->timer.index == 0 || node->timer.key > node->lease_until_ms)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
 }
 
-/* A job whose steps prove that the node's ranks are alive: reported by the other members well after
- * the node fell silent, and lately. NULL = there is none. */
+/* A job whose steps prove that the node's ranks are alive: other members reported them recently,
+ * and well after the node fell silent. NULL = there is none. */
 static const struct job *find_evidence(const struct step *step, const struct node *node)
 {
     int64_t silent_since_ms = node->lease_until_ms - LEASE_MS;
@@ -39,7 +42,7 @@ static const struct job *find_evidence(const struct step *step, const struct nod
     return NULL;
 }
 
-/* True if its ranks are known to live though its lease is over. */
+/* True if its ranks are known to live although its lease has expired. */
 static bool believe_on(struct step *step, struct node *node)
 {
     const struct job *job = find_evidence(step, node);

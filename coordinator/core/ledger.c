@@ -1,5 +1,5 @@
-/* Which phase a job is in. Time stands still within a step, so whoever a step touched is charged
- * once, at its end, for the phase it was in before. */
+/* The phase of a job. Time is constant within a step, so each job that a step touched is charged
+ * once, at the end of the step, for the phase before it. */
 #include "coordinator/core/internal.h"
 
 static enum ledger_phase stopping_phase(const struct job *job)
@@ -24,7 +24,7 @@ static enum ledger_phase stopping_phase(const struct job *job)
 
 static enum ledger_phase running_phase(const struct job *job)
 {
-    /* Of a program that tells no steps nobody knows when it had recovered. */
+    /* Without reported steps the end of a recovery is unknown. */
     if (job->broken_at_ms && job->current.joined && job->ledger.best_step)
         return LEDGER_RECOVERY;
     return job->step < job->ledger.best_step ? LEDGER_REWORK : LEDGER_PRODUCTIVE;
@@ -72,7 +72,7 @@ bool ledger_follow(struct job *job, int64_t now_ms)
 void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)
 {
     struct ledger *ledger = &job->ledger;
-    if (!ledger->open) { /* stored by a program that kept none: as far as anybody knows */
+    if (!ledger->open) { /* stored by a version without a ledger: an estimate */
         int64_t age_ms = wall_ms - job->submitted_wall_ms;
         int64_t queued_ms =
             job->started_wall_ms ? job->started_wall_ms - job->submitted_wall_ms : 0;
@@ -83,6 +83,6 @@ void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)
     }
     if (ledger->at_ms > now_ms)
         ledger_shift(ledger, now_ms - ledger->at_ms);
-    if (!job->stalled_wall_ms) /* one that stood still is not excused by our absence */
+    if (!job->stalled_wall_ms) /* our absence does not excuse a job that was stalled before it */
         ledger->sign_ms = now_ms;
 }

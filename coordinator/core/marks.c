@@ -1,5 +1,5 @@
-/* What the files of core mark for the end of the step they are in, and say in it: records and
- * answers. step.c makes actions of the marks when all is settled. */
+/* Marks for the end of the present step, and the step's records and answers. step.c turns the marks
+ * into actions after everything is settled. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ struct record *step_record(struct step *step, const char *kind, const struct job
     record->reason.rank = -1;
     if (reason)
         record->reason = *reason;
-    record->reason.output[0] = 0; /* what a worker wrote is told once, with its end */
+    record->reason.output[0] = 0; /* a worker's output is recorded once, with its end */
     actions_add(step->ret, ACTION_RECORD)->record = record;
     return record;
 }

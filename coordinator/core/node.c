@@ -35,7 +35,7 @@ static const unsigned allowed[] = {
 #undef DRAINS
 #undef BIT
 
-/* Of a state that is not an administrator's: another such reason is news. */
+/* Reasons of cordoned nodes that are not an administrator's: a change between them is recorded. */
 static int own_reason(const struct reason *reason)
 {
     return strcmp(reason->kind, reason_name(REASON_UNKILLABLE)) == 0   ? 1
@@ -69,7 +69,8 @@ bool node_usable(const struct node *node)
     return node && node->state != NODE_LOST && !node->want_drain;
 }
 
-/* What an administrator set, as far as it has come; a sentence that was given with it stays. */
+/* The state that an administrator asked for, as far as it is reached; the administrator's text
+ * stays. */
 static enum node_state settle_wish(const struct node *node, const char *why, struct reason *ret)
 {
     static const char emptying[] = "being emptied by an administrator";
@@ -94,7 +95,7 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
     return NODE_DRAINED;
 }
 
-/* As if an administrator had cordoned it, for as long as the process is there. */
+/* Like a cordon by an administrator, as long as the process exists. */
 static void cordon_stuck(struct step *step, struct node *node)
 {
     struct reason reason;
@@ -105,7 +106,7 @@ static void cordon_stuck(struct step *step, struct node *node)
     node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
 }
 
-/* As if an administrator had cordoned it, until it is tried again. */
+/* Like a cordon by an administrator, until the node is tried again. */
 static void cordon_faulty(struct step *step, struct node *node)
 {
     struct reason reason;
@@ -133,7 +134,7 @@ void node_cannot_start(struct step *step, const char *name, const char *why)
         (void)str_printf(node->fault_text, sizeof node->fault_text, "%.240s ...", why);
 }
 
-/* The state of a node whose agent speaks to us. `why` is what an administrator says now, or "". */
+/* The state of a node with a reporting agent. `why` is an administrator's text now, or "". */
 static void settle_state(struct step *step, struct node *node, const char *why)
 {
     struct reason reason;
@@ -261,8 +262,8 @@ void node_register(struct step *step)
         step_refuse(step, &err);
         return;
     }
-    /* The same registration again may be a repeat that was on its way for long: what it says of
-     * workers is older than the reports since, and tells nothing of now. */
+    /* The same registration again may be a late repeat. Its list of workers is older than later
+     * reports, and says nothing about the present. */
     bool news = node->incarnation != facts->incarnation;
     take_facts(step, node, facts);
     if (news || node->last_report == 0)
@@ -303,8 +304,8 @@ void node_report(struct step *step)
         workers_take(step, node, step->event->node_report.workers,
                      step->event->node_report.workers_count);
         settle_state(step, node, "");
-        /* Its number goes with what it changed: after a restart an older report that is still on
-         * its way must not be taken for news. */
+        /* The sequence is stored with the change: after a restart an older report that is still in
+         * transit must not count as new. */
         if (step->stored.count > changed)
             step_store_node(step, node);
     }
@@ -331,7 +332,7 @@ void node_gone(struct step *step)
     node_lose(step, node, &reason);
 }
 
-/* Its agent may run still, with a token that is good: the name is for another key. */
+/* Its agent may still run, with a valid token: reserve the name for another key. */
 static void refuse_key(struct node *node)
 {
     if (!node->key[0])

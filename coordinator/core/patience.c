@@ -1,4 +1,4 @@
-/* How long a group may take for what it has to do. Pure. */
+/* Time limits of a group. Pure. */
 #include "coordinator/core/internal.h"
 
 static bool has_asked(const struct group *group, const struct worker *worker)
@@ -7,8 +7,8 @@ static bool has_asked(const struct group *group, const struct worker *worker)
            (worker->joining == group->generation || worker->joined == group->generation);
 }
 
-/* Some members have finished and never come, and all others wait for them: a rank that is lost
- * while the last ones leave is replaced in vain. */
+/* Some members have finished and never join, and all others wait for them: replacing a rank that is
+ * lost while the last ones leave is useless. */
 static bool waits_in_vain(const struct job *job, const struct group *group)
 {
     int finished = 0;
@@ -22,9 +22,9 @@ static bool waits_in_vain(const struct job *job, const struct group *group)
     return finished > 0;
 }
 
-/* How long one that has not asked to join may take. A process that lives and whose agent speaks for
- * it comes at its next boundary, however far that is, and nothing is gained by starting it again;
- * but its peers would have named one they waited for in vain. */
+/* The time for a member that has not asked to join. A living process with a reporting agent joins
+ * at its next boundary, however far that is, and restarting it gains nothing. If it were stuck, its
+ * waiting peers would have named it. */
 static int64_t time_to_join(const struct job *job, const struct group *group,
                             const struct worker *worker)
 {

@@ -1,4 +1,4 @@
-/* Free nodes meet waiting jobs, then gangs that may grow. */
+/* Gives free nodes to waiting jobs, then to gangs that may grow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct placing {
     struct job *first_new; /* submitted since the last pass; NULL = none */
     struct placed *placed;
     int count, capacity;
-    bool restarts; /* a gang ends to start again with more nodes: what is free is for it */
+    bool restarts; /* a gang ends to restart with more nodes: free nodes are reserved for it */
 };
 
 const char *place_topology_value(const struct cluster *cluster, const struct job *job)
@@ -52,12 +52,12 @@ static struct newcomer *newcomers_of(struct step *step, const struct job *job,
     return newcomers;
 }
 
-/* Node name -> the number its last gang gave that node, nodes counted in the order of their ranks,
- * and one more; for nodes whose ranks stood together. */
+/* Node name -> the place of that node in its last gang, plus one. Nodes are counted in the order of
+ * their ranks; only nodes with adjacent ranks are included. */
 static void earlier_places(const struct job *job, struct strmap *ret)
 {
     int each = job->spec->workers_per_node;
-    for (int i = 0; i < job->workers_count; i++) { /* by age: the last word of a node counts */
+    for (int i = 0; i < job->workers_count; i++) { /* by age: the latest entry of a node counts */
         const struct worker *worker = &job->workers[i];
         if (worker->spare || worker->local_rank != 0 || worker->rank < 0)
             continue;
@@ -69,8 +69,8 @@ static void earlier_places(const struct job *job, struct strmap *ret)
     }
 }
 
-/* Ranks stay with their nodes: what a rank keeps there (a shard of the data, compiled code) is of
- * use to that rank only. */
+/* Keep ranks on their nodes: only that rank can use what it stored there (a shard of the data,
+ * compiled code). */
 static void keep_ranks(const struct job *job, const struct placement *placement,
                        struct newcomer *newcomers)
 {
@@ -164,7 +164,7 @@ static void expect_start(struct step *step, struct job *job, int64_t at_ms)
     job->starts_wall_ms = at_ms ? step->wall_ms + at_ms - step->now_ms : 0;
 }
 
-/* What it waits for now; of one that had its nodes already, also who has them. */
+/* Set the reason for its wait; for a job that had nodes before, also which job has them now. */
 static void say_what_for(struct step *step, struct job *job, const struct reason *blocker)
 {
     struct reason reason = *blocker;
@@ -187,7 +187,7 @@ static void try_place(struct placing *placing, struct job *job)
     expect_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
         say_what_for(step, job, &verdict.reason);
-    /* A job that is not ready keeps what the view gave it: nobody behind it takes its place. */
+    /* A job that is not ready keeps what the view gave it, so that no later job takes it. */
     if (verdict.placed && ready)
         note_placed(placing, job, &verdict.placement);
     else
@@ -211,8 +211,8 @@ static void start_placed(struct placing *placing)
     }
 }
 
-/* Room is sought no more, but those in front of the queue say what they wait for now, from `job`
- * on: a thousand, so not in each of many passes. */
+/* No more room is searched, but the jobs in front, from `job` on, get their present reason. They are
+ * up to a thousand, so not in each of many passes. */
 static void tell_front(struct placing *placing, struct job *job)
 {
     struct reason reason;
@@ -223,7 +223,7 @@ static void tell_front(struct placing *placing, struct job *job)
             say_what_for(placing->step, job, &reason);
 }
 
-/* Those farther back keep the reason of an earlier pass; new jobs need their first. */
+/* Jobs farther back keep the reason of an earlier pass; new jobs need their first. */
 static void tell_new(struct placing *placing)
 {
     const struct spec *told = NULL;
@@ -258,7 +258,7 @@ static bool is_finishing(const struct job *job)
     return false;
 }
 
-/* A gang that lost a node has its spares back as members before anything else is sought. */
+/* A gang that lost a node gets its spare nodes as members before any other search. */
 static bool grow_by_spares(struct placing *placing, struct job *job)
 {
     struct step *step = placing->step;
@@ -291,7 +291,7 @@ static void try_grow(struct placing *placing, struct job *job)
     placement_fini(&placement);
 }
 
-/* It only says that there is room: what it takes it takes when it starts again. */
+/* Only note that there is room: the gang takes it when it restarts. */
 static void try_resize(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
@@ -304,7 +304,7 @@ static void try_resize(struct placing *placing, struct job *job)
     placement_fini(&placement);
 }
 
-/* Growth that is due goes before spares, growth that is not goes after them. */
+/* Growth that is due precedes spares; growth that is not due follows them. */
 static void try_resize_all(struct placing *placing, bool due)
 {
     struct step *step = placing->step;
@@ -318,7 +318,8 @@ static void try_spare(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
     int wanted = spare_wanted(job);
-    if (wanted == 0 || is_finishing(job) || placing->pass.given_count > 0) /* it may be its own */
+    if (wanted == 0 || is_finishing(job) || placing->pass.given_count > 0) /* the room may be made
+                                                                            * for itself */
         return;
     if (pass_spare(&placing->pass, job, wanted, place_topology_value(placing->step->cluster, job),
                    &placement))

@@ -1,5 +1,5 @@
-/* Giving way: elastic gangs give nodes back in place; whole gangs end with grace to save, and wait
- * in the queue again. */
+/* Performs concessions: elastic gangs give nodes back in place; whole gangs end with grace to save,
+ * and wait in the queue again. */
 #include "coordinator/scheduler/preempt.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
-/* What a gang gives back to one job: `count` nodes. */
+/* A gang gives `count` nodes to one job. */
 static void give_back(struct step *step, const struct concession *given, int count)
 {
     char why[64];
@@ -33,8 +33,8 @@ static void give_back(struct step *step, const struct concession *given, int cou
     step_settle(step, job);
 }
 
-/* Its current group stays as it is: what it saves now still counts. What it was giving back before
- * goes with the rest. `to` NULL: nobody gets it. */
+/* Its current group stays unchanged, because a checkpoint saved now still counts. Nodes that it was
+ * giving back before are part of it. `to` NULL: no job gets the nodes. */
 static void end_with_grace(struct step *step, struct job *job, const struct job *to,
                            const struct reason *reason)
 {
@@ -83,7 +83,7 @@ void preempt_perform(struct step *step, const struct concession *given, int coun
 {
     for (int i = 0, end; i < count; i = end) {
         end = i + 1;
-        if (given[i].moves) { /* one at a time: each finds its new place as it was planned */
+        if (given[i].moves) { /* one at a time: each finds its planned new place */
             given[i].job->moved_at_ms = step->now_ms;
             give_back(step, &given[i], 1);
             return;
@@ -97,8 +97,8 @@ void preempt_perform(struct step *step, const struct concession *given, int coun
     }
 }
 
-/* Programs that save when they are told to stop often exit with 0: only the step count tells that
- * one has finished. */
+/* Programs that save when they are asked to stop often exit with 0: only the step count shows
+ * whether one has finished. */
 static bool has_finished(const struct job *job)
 {
     return job->total_steps > 0 && job->step >= job->total_steps &&

@@ -1,6 +1,6 @@
-/* In place: survivors keep their memory and their ranks; who died on a living node is replaced
- * there, a node that is lost or drained is left behind if enough remain, or replaced by a free one.
- */
+/* Re-forms a gang in place: survivors keep their memory and their ranks. A rank that died on a
+ * living node is replaced there. A lost or drained node is left out if enough nodes remain, or
+ * replaced by a free one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,9 +55,9 @@ static void sort_by_node(const struct group *base, int *ret_ranks, int *ret_firs
     ret_first[0] = 0;
 }
 
-/* It is not lost or drained, nor given back. Nor is it one of a growing gang whose newcomers failed
- * (growth is dropped there, not repeated), or one where a newcomer would wait for the slots of a
- * process that cannot be killed. */
+/* True unless the node is lost, drained or given back. Also false for a node of a growing gang on
+ * which new workers failed: that growth is dropped, not repeated. Also false if a new worker there
+ * would wait for slots of an unkillable process. */
 static bool node_stays(const struct step *step, const struct job *job, const struct group *base,
                        bool growth, const struct node_ranks *node)
 {
@@ -112,7 +112,7 @@ static void plan_base(struct step *step, struct job *job, const struct group *ba
     free(first);
 }
 
-/* Nodes to make up for lost ones, taken before the queue: a running gang goes first. */
+/* Nodes to replace lost ones, taken before the queue: a running gang has precedence. */
 static bool find_replacements(struct step *step, struct job *job, const struct group *base,
                               int missing, struct placement *ret)
 {
@@ -143,7 +143,7 @@ static void add_placed(struct step *step, const struct job *job, const struct pl
     plan->nodes += placement->count;
 }
 
-/* Living members that the plan leaves behind (their node is drained, or growth failed there). */
+/* Stop living members that the plan leaves out (their node is drained, or growth failed there). */
 static void stop_left_behind(struct step *step, struct job *job, const struct group *base,
                              const struct plan *plan)
 {

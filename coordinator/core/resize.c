@@ -1,13 +1,15 @@
-/* Another size for gangs that cannot change it in place: their program does not speak with us, or
- * they are `elastic: restart`. They end with grace, and start again from their checkpoint with as
- * many nodes as there are.
+/* Changes the size of gangs that cannot change it in place, because their program does not use
+ * libworker or they are `elastic: restart`. They end with grace, and restart from their checkpoint
+ * with as many nodes as there are.
  *
- * That costs what was done since the checkpoint and the time to start, so it is not done for a node
- * that comes and goes: there has been room for RESIZE_ROOM_MS, the gang has run for
- * RESIZE_SETTLE_MS, and each growth makes the next one wait for twice as long, unless none was due
- * for GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once. While it ends its nodes are free:
- * so not while a job waits that could use them. Until it is due other gangs may take the room for
- * spares; while it ends no spare is added (place.c).
+ * This costs the work since the checkpoint and the time to start, so it is not done for a node that
+ * comes and goes. There must have been room for RESIZE_ROOM_MS, and the gang must have run for
+ * RESIZE_SETTLE_MS. Each growth doubles the wait for the next one, unless none was due for
+ * GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once.
+ *
+ * While the gang ends its nodes are free, so it is not done while a waiting job could use them.
+ * Until it is due other gangs may use the room for spares; while it ends no spare is added
+ * (place.c).
  */
 #include <string.h>
 
@@ -39,7 +41,7 @@ bool resize_may_grow(const struct job *job)
 
 int resize_least(const struct job *job)
 {
-    int lacks = job->nodes_min - job->current.nodes; /* of what scale asked for */
+    int lacks = job->nodes_min - job->current.nodes; /* of the size that scale asked for */
     return lacks > 1 ? lacks : 1;
 }
 
@@ -106,7 +108,7 @@ void resize_found_room(struct step *step, struct job *job, int nodes)
     if (!job->room_since_ms)
         job->room_since_ms = step->now_ms;
     if (step->now_ms < resize_due(job)) {
-        step_look(step, job); /* to be woken then */
+        step_look(step, job); /* to be woken at that time */
         return;
     }
     note_growth(step, job);

@@ -1,6 +1,5 @@
-/* What follows from a failure: who failed first, and whether survivors go on in place, the whole
- * gang starts again from its checkpoint, or the job ends. What it costs: budget.c.
- */
+/* The consequence of a failure: which worker failed first, and whether survivors continue in place,
+ * the whole gang restarts from its checkpoint, or the job ends. budget.c has the cost. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +7,8 @@
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
-/* Lower is nearer to the root: what failed by itself, what failed because a peer did, what was
- * lost with its node. */
+/* Lower is nearer to the root cause: failed by itself, failed because a peer did, lost with its
+ * node. */
 static int distance(const struct worker *worker)
 {
     if (worker->exit.lost)
@@ -26,8 +25,8 @@ static bool is_nearer(const struct worker *worker, const struct worker *than)
     return worker->exit.wall_ms < than->exit.wall_ms;
 }
 
-/* One failure kills many; what dies of a generation that was already charged is the same failure.
- */
+/* One failure kills many workers: a death in a generation that was already charged is the same
+ * failure. */
 static bool is_charged(const struct job *job, const struct worker *worker)
 {
     return worker->born > job->charged_generation ||
@@ -58,8 +57,9 @@ static enum reason_kind kind_of(const struct exit_info *exit)
     }
 }
 
-/* The same program with the same settings will end the same way: told by exit codes that mean
- * nothing else, and only of a job that has never trained; one that has may have met a bad node. */
+/* The same program with the same settings will end in the same way. Only exit codes without another
+ * meaning prove that, and only for a job that has never trained; a job that has may have met a bad
+ * node. */
 static bool is_hopeless(const struct job *job, const struct exit_info *exit)
 {
     bool trained = job->step > 0 || job->progress_step > 0 || job->checkpoints_count > 0;
@@ -93,7 +93,7 @@ static void describe(const struct job *job, const struct worker *worker, struct 
     reason_output(ret, exit->last_output);
 }
 
-/* How long it ran, as far as anybody knows: its start may have been in an earlier life of ours. */
+/* Its run time as far as known: it may have started in an earlier life of the coordinator. */
 static int64_t time_lived(const struct step *step, const struct job *job,
                           const struct worker *worker)
 {
@@ -138,7 +138,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         bool leaves = worker_living(worker) && ((node && node->want_drain) || worker->leaving);
         if (!dead && !leaves)
             continue;
-        /* Not by one that ended because a peer did: that peer is the one to ask. */
+        /* A worker that ended because a peer did is no excuse: only that peer counts. */
         excused = excused ||
                   (dead && budget_excuses(&worker->exit) && worker->exit.code != EXIT_PEER_LOST);
         if (dead && is_nearer(worker, first))
@@ -255,7 +255,7 @@ bool restart_find_failure(struct step *step, const struct job *job, struct failu
            find_impatience(step, job, ret);
 }
 
-/* Its current group stays until all have ended: what they save now still counts. */
+/* Its current group stays until all have ended, because a checkpoint saved now still counts. */
 void restart_again(struct step *step, struct job *job, const struct reason *reason)
 {
     step_desired_group(step, job, &job->current);
@@ -347,7 +347,7 @@ void restart_settle(struct step *step, struct job *job)
         step->place = true;
 }
 
-/* One of the reasons that name a worker as their cause. */
+/* True for a reason that names a worker as the cause. */
 static bool blames_worker(const struct reason *reason)
 {
     static const enum reason_kind kinds[] = {REASON_WORKER_FAILED, REASON_PEERS_LOST,
@@ -358,15 +358,15 @@ static bool blames_worker(const struct reason *reason)
     return false;
 }
 
-/* The peers of one that failed by itself are its victims, whatever their clocks say. One that we
- * told to stop may have failed of that, unless it was earlier. */
+/* The peers of a worker that failed by itself are its victims, whatever their clocks show. A worker
+ * that we asked to stop may have failed because of that, unless it failed earlier. */
 static bool is_before(const struct job *job, const struct worker *worker)
 {
     bool victims = strcmp(job->reason.kind, reason_name(REASON_PEERS_LOST)) == 0;
     return worker->exit.wall_ms < job->cause_wall_ms || (victims && !worker->should_stop);
 }
 
-/* Reports of one failure arrive in any order: the earliest exit is its cause. */
+/* Reports about one failure arrive in any order: the earliest exit is its cause. */
 void restart_earlier_cause(struct step *step, struct job *job, const struct worker *worker)
 {
     bool goes_on = job->state == JOB_RESTARTING || job->state == JOB_REFORMING;

@@ -1,7 +1,5 @@
-/* What max_runtime counts: the time in which a job holds nodes, from when it first runs. It stands
- * still while the job waits for nodes again (it gave way, or starts again where there is no room
- * yet).
- */
+/* The time that max_runtime limits: while a job has nodes, from its first run. It does not count
+ * while the job waits for nodes again, after preemption or for a restart without room. */
 #include "common/base/assert.h"
 #include "coordinator/core/internal.h"
 
@@ -14,7 +12,7 @@ static int64_t counted_ms(const struct job *job, int64_t wall_ms)
 static void set_deadline(struct job *job, int64_t now_ms, int64_t used_ms)
 {
     int64_t left_ms = job->spec->max_runtime_ms - used_ms;
-    job->runtime_deadline_ms = now_ms + (left_ms > 0 ? left_ms : 1); /* 0 would be none */
+    job->runtime_deadline_ms = now_ms + (left_ms > 0 ? left_ms : 1); /* 0 would mean none */
 }
 
 void runtime_count(struct step *step, struct job *job)
@@ -25,7 +23,7 @@ void runtime_count(struct step *step, struct job *job)
     set_deadline(job, step->now_ms, job->runtime_used_ms);
 }
 
-/* What is left is by the monotonic clock, which does not jump. */
+/* The rest is kept by the monotonic clock, which does not jump. */
 void runtime_pause(struct step *step, struct job *job)
 {
     if (!job->runtime_deadline_ms)
@@ -36,15 +34,16 @@ void runtime_pause(struct step *step, struct job *job)
     step_store(step, job);
 }
 
-/* The deadline was set on the clock of an earlier life; it counted on while nobody was there. */
+/* The deadline was set by the clock of an earlier life; it also counted while the coordinator was
+ * down. */
 void runtime_restored(struct step *step, struct job *job)
 {
     if (!job->runtime_deadline_ms)
         return;
-    if (!job->runtime_counts_wall_ms) /* stored when it counted from the first start on */
+    if (!job->runtime_counts_wall_ms) /* stored by a version that counted from the first start */
         job->runtime_counts_wall_ms = job->started_wall_ms;
     set_deadline(job, step->now_ms, counted_ms(job, step->wall_ms));
-    if (job->state == JOB_QUEUED) /* stored when it counted there too */
+    if (job->state == JOB_QUEUED) /* stored by a version that counted there too */
         runtime_pause(step, job);
 }
 

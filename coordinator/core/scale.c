@@ -1,5 +1,5 @@
-/* Another number of nodes for a job that is there. An elastic gang gives nodes back, or grows, in
- * place, or by starting again (resize.c), as soon as it can. What runs is not ended for a larger
+/* Changes the number of nodes of an existing job. An elastic gang gives nodes back or grows as soon
+ * as possible, in place or by a restart (resize.c). A running gang does not end for a larger
  * minimum before there is room for it. */
 #include <string.h>
 
@@ -51,7 +51,7 @@ void scale_settle(struct step *step, struct job *job)
         resize_shrink(step, job);
 }
 
-/* Of a fixed size is what has begun; before, another one may be chosen. */
+/* The size of a started job is fixed; before its start another one may be chosen. */
 static bool is_fixed(const struct job *job, int min, int max)
 {
     bool same = min == max && max == job->spec->nodes_max;

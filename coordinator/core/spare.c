@@ -1,8 +1,7 @@
-/* Hot spares: a gang that has its full size keeps nodes beside it. They are slots taken by workers
- * that are members of nothing and that no agent hears of, counted to the tenant like any other. A
- * gang that loses a node uses them before it looks for anything else: in the next group if it has
- * fewer nodes than its minimum, else by growing while it trains on.
- */
+/* Hot spares: a gang of full size keeps additional nodes. Their slots belong to workers that are in
+ * no group and unknown to agents, and count for the tenant like others. A gang that loses a node
+ * uses them before any other search. They join the next group if it has fewer nodes than its
+ * minimum; otherwise the gang grows while it trains. */
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -30,7 +29,7 @@ static void tell(struct step *step, const struct job *job, const char *node, con
     step_record(step, "spare", job, node, &reason);
 }
 
-/* Its slots are free; what is left of it is forgotten with the next group. */
+/* Its slots are free; the entry is forgotten with the next group. */
 static void let_go(struct step *step, struct job *job, struct worker *worker)
 {
     worker->exit = (struct exit_info){.signal = 15, .wall_ms = step->wall_ms};
@@ -103,7 +102,7 @@ int spare_find(struct step *step, const struct job *job, int nodes, struct newco
                                          .local_rank = worker->local_rank,
                                          .rank = -1};
     }
-    insist(count % each == 0); /* nodes are kept whole */
+    insist(count % each == 0); /* only whole nodes are kept */
     *ret_count = count;
     return count / each;
 }

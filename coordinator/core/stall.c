@@ -1,8 +1,7 @@
-/* Who keeps a running gang waiting. A rank that hangs says nothing, but those that wait for it in a
- * collective do: whoever is waited for and does not wait itself is behind. One that was stopped
- * while it waited still seems to; it waits in an earlier operation than those that wait for it.
- * Connecting counts as the operation before the first.
- */
+/* Finds the ranks that delay a running gang. A stuck rank reports nothing, but the ranks that wait
+ * for it in a collective do: a rank that is waited for and does not wait itself is behind. A rank
+ * that was stopped during a wait still seems to wait, but in an earlier operation than the ranks
+ * that wait for it. Connecting counts as the operation before the first. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,10 @@ enum { NAMED_MAX = 4, TEXT_MAX = sizeof(((struct reason *)0)->text) };
 struct stall {
     const struct job *job;
     int behind[NAMED_MAX];
-    int behind_count; /* all */
+    int behind_count; /* total number */
     int waiting[NAMED_MAX];
     int waiting_count;
-    const struct collective_wait *shown; /* of the first that waits for one that is behind */
+    const struct collective_wait *shown; /* of the first rank that waits for one that is behind */
     int64_t waited_ms;                   /* longest */
 };
 
@@ -35,7 +34,7 @@ static bool waits(const struct job *job, const struct worker *worker)
            worker->wait.waited_ms > 0;
 }
 
-/* `other` waits for this one, and this one is not where `other` is. */
+/* True if `other` waits for this rank, and this rank is not at the same operation. */
 static bool is_behind(const struct job *job, const struct worker *worker,
                       const struct worker *other)
 {
@@ -44,7 +43,7 @@ static bool is_behind(const struct job *job, const struct worker *worker,
             worker->wait.sequence < other->wait.sequence);
 }
 
-/* By rank: the wait of another that shows this one to be behind. The caller frees. */
+/* By rank: another rank's wait that shows this one to be behind. The caller frees it. */
 static const struct collective_wait **find_behind(const struct job *job)
 {
     uint32_t world = (uint32_t)job->current.world;
@@ -137,7 +136,7 @@ static void put_behind(struct buf *out, const struct stall *stall)
     (void)buf_str(out, stall->waiting_count == 1 ? " waits" : " wait");
 }
 
-/* Nobody is behind: they are in different collectives, or their data does not arrive. */
+/* No rank is behind: they are in different collectives, or their data does not arrive. */
 static void put_circle(struct buf *out, const struct stall *stall)
 {
     int named = stall->waiting_count < NAMED_MAX ? stall->waiting_count : NAMED_MAX;
@@ -149,7 +148,7 @@ static void put_circle(struct buf *out, const struct stall *stall)
     }
 }
 
-/* The next group gathers, and somebody of it has not come though others have. */
+/* The next group gathers, and some of its members have not joined although others have. */
 static bool find_late(const struct job *job, struct reason *ret)
 {
     const struct group *group = &job->forming;

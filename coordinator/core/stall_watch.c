@@ -1,15 +1,15 @@
-/* When a running job is said to stand still: an event, a mark that REST and the page show, and both
- * stored. Shorter waits are told by core_stalled only.
+/* When a running job counts as stalled: an event, and a mark for REST and the page, both stored.
+ * Only core_stalled reports shorter waits.
  *
- *   goes on ──► stands still   a rank has waited in a collective for longer than patience,
- *      ▲             │         or no step came for so long that the ledger calls it a hang
- *      └─────────────┘         a step was completed, or nobody waits any more, or it left `running`
+ *     not stalled ──► stalled    a rank has waited in a collective for longer than the limit, or no
+ *        ▲              │        step completed for so long that the ledger calls it a hang
+ *        └──────────────┘        a step completed, or no rank waits any more, or it left `running`
  */
 #include <inttypes.h>
 
 #include "coordinator/core/internal.h"
 
-/* A rank that loads a checkpoint before the first step of a generation has longer. */
+/* A rank that loads a checkpoint before the first step of a generation gets more time. */
 static int64_t patience_ms(const struct job *job)
 {
     int64_t steps_ms = job->ledger.typical_step_ms * LEDGER_HANG_STEPS;
@@ -20,12 +20,12 @@ static int64_t patience_ms(const struct job *job)
 
 static bool is_hung(const struct step *step, const struct job *job)
 {
-    if (job->step > job->ledger.step) /* a step of this moment, of which the ledger will hear */
+    if (job->step > job->ledger.step) /* a step of this moment, which the ledger gets later */
         return false;
     return job->ledger.hangs || step->now_ms >= ledger_hangs_at_ms(&job->ledger);
 }
 
-/* After a restart of the coordinator nothing is known of waits until each rank was heard of. */
+/* After a restart of the coordinator waits are unknown until each rank has reported. */
 static bool is_heard(const struct job *job)
 {
     for (int i = 0; i < job->workers_count; i++)
@@ -69,7 +69,7 @@ void stall_settle(struct step *step, struct job *job)
     if (job->state != JOB_RUNNING)
         return;
     bool waits = stall_in_collective(job, &reason, &waited_ms), hung = is_hung(step, job);
-    if (hung && !job->ledger.hangs) /* the ledger that is stored says so too */
+    if (hung && !job->ledger.hangs) /* the stored ledger records it too */
         step_store(step, job);
     if (job->stalled_wall_ms && !waits && !hung && is_heard(job))
         stall_end(step, job);

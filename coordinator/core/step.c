@@ -21,8 +21,8 @@ static void tick(struct step *step)
     }
 }
 
-/* Nobody was heard while the coordinator itself stood still (stopped, swapped out, its machine
- * asleep): whoever it waits for has its time again. */
+/* No report was processed while the coordinator itself was paused (stopped, swapped out, its
+ * machine asleep): every deadline for a report starts again. */
 static void notice_absence(struct step *step)
 {
     int64_t due_ms = core_wake_at(step->cluster);
@@ -45,7 +45,7 @@ static void restored(struct step *step)
         node_restored(step, node);
     for (struct job *job = cluster_first_job(step->cluster); job;
          job = cluster_next_job(step->cluster, job))
-        scale_apply(step, job); /* specs are stored as they were submitted */
+        scale_apply(step, job); /* specs are stored as submitted */
     for (struct job *job = cluster_first_active_job(step->cluster); job;
          job = cluster_next_active_job(step->cluster, job))
         job_restored(step, job);
@@ -56,7 +56,7 @@ static void dispatch(struct step *step)
 {
     switch (step->event->kind) {
     case EVENT_TICK:
-        break; /* what is due is looked at in every step */
+        break; /* every step handles what is due */
     case EVENT_RESTORED:
         restored(step);
         break;
@@ -112,9 +112,9 @@ static void settle_all(struct step *step)
     cluster_want_pass(step->cluster, step->place);
 }
 
-/* Numbers that stay ahead of what an earlier life of this coordinator gave out without storing it:
- * wall time rises faster than versions do, and should it have jumped back, a leap is more than what
- * is shown between two times a job is stored. */
+/* Versions that stay ahead of those an earlier life of this coordinator used without storing. Wall
+ * time rises faster than versions. If it jumped back, a leap exceeds the versions used between two
+ * times a job is stored. */
 static uint64_t next_version(const struct step *step, uint64_t version)
 {
     bool restart = step->event->kind == EVENT_RESTORED;
@@ -123,7 +123,7 @@ static uint64_t next_version(const struct step *step, uint64_t version)
     return next > floor ? next : floor;
 }
 
-/* Steps are told without settling the job: nobody else would look at it when its patience ends. */
+/* Step reports do not settle the job, so set its timer for the hang limit here. */
 static void watch_for_hang(struct step *step, struct job *job)
 {
     int64_t at_ms = ledger_hangs_at_ms(&job->ledger);

@@ -1,4 +1,4 @@
-/* What tenants are owed and may use. Nothing that runs is taken away by a new limit. */
+/* Guarantees and limits of tenants. A new limit takes nothing from running jobs. */
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 

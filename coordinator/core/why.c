@@ -32,7 +32,7 @@ static int explain_place(const struct cluster *cluster, const struct job *job, s
     return count;
 }
 
-/* Who has the nodes of a gang that waits again. */
+/* Names the jobs that have the nodes of a gang that waits again. */
 static bool explain_preemption(const struct cluster *cluster, const struct job *job,
                                struct reason *ret)
 {
@@ -52,7 +52,8 @@ static bool explain_preemption(const struct cluster *cluster, const struct job *
     return true;
 }
 
-/* A gang that runs with less than its max, though somebody looks each time slots get free. */
+/* Explains why a running gang has less than its maximum, although growth is tried each time slots
+ * become free. */
 static bool explain_growth(const struct cluster *cluster, const struct job *job, struct reason *ret)
 {
     const struct tenant *tenant = job->tenant;
@@ -77,7 +78,7 @@ static bool explain_growth(const struct cluster *cluster, const struct job *job,
     return true;
 }
 
-/* The same of one that has to start again for it. */
+/* The same for a gang that has to restart in order to grow. */
 static bool explain_resize(const struct cluster *cluster, const struct job *job, struct reason *ret)
 {
     int64_t left_ms = resize_due(job) - cluster_now(cluster);
@@ -101,7 +102,7 @@ static bool explain_resize(const struct cluster *cluster, const struct job *job,
     return true;
 }
 
-/* A gang that runs: what it keeps in case a node is lost, or why it keeps none. */
+/* Explains the spare nodes of a running gang, or why it has none. */
 static bool explain_spares(const struct job *job, struct reason *ret)
 {
     int nodes = 0, wanted = job->spec->spares;
@@ -121,7 +122,7 @@ static bool explain_spares(const struct job *job, struct reason *ret)
     return true;
 }
 
-/* What two of them say is said once. */
+/* Remove reasons with equal text. */
 static int without_repeats(struct reason *reasons, int count)
 {
     int kept = 0;

@@ -1,7 +1,7 @@
-/* One process, as its agent tells it.
+/* One process, as reported by its agent.
  *
- *   assigned ──► starting ──► joined ──► exited        stopping: between SIGTERM and the exit
- *        └───────────┴──────────┴─► stopping ──► exited
+ *     assigned ──► starting ──► joined ──► exited        stopping: between SIGTERM and the exit
+ *          └───────────┴──────────┴─► stopping ──► exited
  */
 #include <math.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ int core_living(const struct cluster *cluster)
     return living;
 }
 
-/* Why it was told to stop: what its node or its job goes through. */
+/* Why it was asked to stop: the situation of its node or its job. */
 static void stop_reason(const struct step *step, const struct job *job, const struct worker *worker,
                         struct reason *ret)
 {
@@ -124,7 +124,7 @@ void worker_stop(struct step *step, struct job *job, struct worker *worker)
 {
     if (!worker_living(worker))
         return;
-    if (worker->held) { /* its agent never heard of it */
+    if (worker->held) { /* its agent does not know of it */
         struct exit_info exit = {.signal = 15};
         (void)str_copy(exit.text, sizeof exit.text, "stopped before it was started");
         worker->held = false;
@@ -161,11 +161,11 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     worker_end(step, job, worker, &exit);
 }
 
-/* Its gang goes on without it. Its node takes no new work until its processes have gone. */
+/* Its gang continues without it. Its node gets no new work until its processes have ended. */
 static void take_stuck(struct step *step, struct job *job, struct worker *worker,
                        const struct worker_report *report)
 {
-    /* What was told to stop ends by our own SIGKILL, sooner or later. */
+    /* A worker that was asked to stop ends by our own SIGKILL, sooner or later. */
     struct exit_info exit = {.lost = !worker->should_stop};
     if (report->exit)
         exit = *report->exit;
@@ -189,7 +189,7 @@ static void take_lost_ranks(struct step *step, struct job *job, const struct wor
         victim->lost_in = group->generation;
         struct node *node = cluster_node(step->cluster, victim->node);
         if (!worker_living(victim) || !node || !node->gone)
-            continue; /* silent since our own restart is no hint: it had no time to speak */
+            continue; /* silence since our own restart is no hint: it had no time to report */
         struct reason reason;
         reason_set(&reason, REASON_PEERS_SAW_IT_DIE,
                    "its connection is gone and its peers lost its ranks");
@@ -201,7 +201,7 @@ static bool take_broken(struct step *step, struct job *job, struct worker *worke
                         const struct worker_report *report)
 {
     struct group *group = &job->current;
-    if (job_gang_ends(job)) /* its ranks leave each other one by one: nothing is lost by that */
+    if (job_gang_ends(job)) /* its ranks leave one by one: nothing is lost */
         return false;
     if (!report->broken || report->broken != group->generation || !group->published)
         return false;
@@ -218,7 +218,7 @@ static void take_saved(struct job *job, const struct worker_report *report)
 {
     static const double longest_ms = 1e12;
     double ms = report->saved_s * 1000 * (double)(report->step - job->step);
-    if (ms > 0) /* not NAN either */
+    if (ms > 0) /* excludes NAN too */
         ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
 }
 
@@ -258,7 +258,7 @@ static bool take_state(struct step *step, struct job *job, struct worker *worker
                        const struct worker_report *report)
 {
     enum worker_state state = report->state;
-    bool unborn = state == WORKER_STARTING && report->pid <= 0; /* its shim is on the way */
+    bool unborn = state == WORKER_STARTING && report->pid <= 0; /* its shim is being started */
     if (state == WORKER_ASSIGNED || state == worker->state || unborn ||
         (state == WORKER_STARTING && worker->state == WORKER_JOINED))
         return false;
@@ -267,7 +267,7 @@ static bool take_state(struct step *step, struct job *job, struct worker *worker
         reason_set(&reason, REASON_PLACED, "rank %d runs as process %lld", worker->rank,
                    (long long)report->pid);
         reason.rank = worker->rank;
-        if (report->pid > 0) /* else it ended before it was one */
+        if (report->pid > 0) /* otherwise it ended before it existed */
             step_record(step, "worker_started", job, worker->node, &reason);
         worker->started_ms = step->now_ms;
     }
@@ -282,7 +282,8 @@ static bool take_join(struct step *step, struct job *job, struct worker *worker,
     const char *endpoint = report->endpoint ? report->endpoint : "";
     if (report->aware && !worker->aware) {
         worker->aware = changed = true;
-        if (job->current.published && !job->current.joined) /* it knows us after all: wait for it */
+        if (job->current.published && !job->current.joined) /* it uses libworker after all: wait for
+                                                             * it */
             job->current.since_ms = step->now_ms;
     }
     if (report->generation > worker->joined) {
@@ -294,7 +295,7 @@ static bool take_join(struct step *step, struct job *job, struct worker *worker,
          strcmp(worker->endpoint, endpoint) != 0)) {
         worker->joining = report->joining;
         if (str_copy(worker->endpoint, sizeof worker->endpoint, endpoint) < 0)
-            worker->endpoint[0] = 0; /* half an address leads nowhere */
+            worker->endpoint[0] = 0; /* a cut address is useless */
         changed = true;
     }
     return changed;
@@ -324,7 +325,7 @@ static void take_worker(struct step *step, struct job *job, struct worker *worke
     take_progress(step, job, worker, report);
     take_wait(step, job, worker, report);
     changed |= take_broken(step, job, worker, report);
-    if (!worker_living(worker)) /* its own node was just declared lost? then not by its own word */
+    if (!worker_living(worker)) /* its own node was just lost? then not by its own report */
         return;
     if (report->state == WORKER_EXITED) {
         take_exit(step, job, worker, report);
@@ -339,7 +340,7 @@ static void take_worker(struct step *step, struct job *job, struct worker *worke
         step_settle(step, job);
 }
 
-/* What the node no longer names though it did: it has forgotten it, or rebooted. */
+/* Workers that the node no longer names: it has forgotten them, or rebooted. */
 static void end_unnamed(struct step *step, struct node *node, struct job *job)
 {
     struct exit_info exit = {.lost = true, .wall_ms = step->wall_ms};
@@ -353,7 +354,8 @@ static void end_unnamed(struct step *step, struct node *node, struct job *job)
     }
 }
 
-/* Before the workers are taken: what becomes of their gangs depends on where none may start. */
+/* Call it before the workers are processed: the fate of their gangs depends on which nodes accept
+ * no starts. */
 static void count_stuck(struct step *step, struct node *node, const struct worker_report *reports,
                         int count)
 {

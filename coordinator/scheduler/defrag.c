@@ -12,14 +12,14 @@ struct defrag {
     const struct pass *pass;
     const struct job *job;
     struct request request; /* of the job */
-    struct view view;       /* as if the moves so far were made */
+    struct view view;       /* as if the present moves were done */
     struct concession moves[DEFRAG_MOVES_MAX];
     int count;
 };
 
-struct option { /* a node that could be cleared far enough */
+struct option { /* a node that could be cleared enough */
     int index;
-    int slots; /* that would have to move */
+    int slots; /* number that would have to move */
 };
 
 int64_t defrag_rest_ends(const struct job *job)
@@ -43,7 +43,7 @@ static bool moves_already(const struct defrag *defrag, const struct job *job)
     return false;
 }
 
-/* The value its topology pins it to. */
+/* The topology value that pins the job. */
 static const char *together(const struct defrag *defrag, const struct job *job)
 {
     for (int i = 0; i < job->workers_count && job->spec->topology[0]; i++) {
@@ -54,15 +54,14 @@ static const char *together(const struct defrag *defrag, const struct job *job)
     return NULL;
 }
 
-/* The part of a gang on this node finds a place elsewhere; the view is as if it were there. */
+/* Move the part of a gang on this node elsewhere; the view changes accordingly. */
 static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
 {
     struct placement placement = {0};
     struct request request = {.spec = job->spec,
                               .nodes_min = 1,
                               .nodes_max = 1,
-                              .sequence =
-                                  defrag->job->sequence, /* what is kept for it may be used */
+                              .sequence = defrag->job->sequence, /* may use the job's reservation */
                               .avoid = job,
                               .together = together(defrag, job)};
     if (defrag->count == DEFRAG_MOVES_MAX || !may_move(defrag, job) || moves_already(defrag, job) ||
@@ -77,8 +76,8 @@ static bool move(struct defrag *defrag, struct job *job, struct view_node *from)
     return true;
 }
 
-/* Gangs move off this node until the job has room on it (none moves to where it is already). If
- * false, the caller puts the view and the moves back. */
+/* Move gangs off this node until the job fits (none moves to a node it already uses). On false the
+ * caller restores the view and the moves. */
 static bool clear(struct defrag *defrag, struct view_node *node)
 {
     for (struct map_entry *e = map_first(&node->node->jobs);
@@ -105,7 +104,7 @@ static int compare(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Nodes from which few slots would have to move come first. */
+/* Sorted by the number of slots that would have to move. */
 static int find_options(const struct defrag *defrag, struct option *ret)
 {
     int count = 0;
@@ -157,7 +156,7 @@ static bool find(struct defrag *defrag)
     return found;
 }
 
-/* Moving makes no slot: without enough in sum there is nothing to look for. */
+/* Moving makes no new slots: without enough in sum a search is useless. */
 static bool enough_in_sum(const struct defrag *defrag)
 {
     int free_slots = 0;

@@ -13,17 +13,17 @@
 
 enum { NAMED_MAX = 3 };
 
-struct census { /* how many nodes pass each filter, each among those that pass the ones before */
+struct census { /* number of nodes that pass each filter, after all earlier filters */
     int registered, matching, large, together, there, open, roomy, free;
-    const struct pair *unmet;   /* a constraint that turned a node away */
-    const struct node *closest; /* of the matching ones: it lacks least */
+    const struct pair *unmet;   /* the first constraint that excluded a node */
+    const struct node *closest; /* of the matching ones: the one that lacks least */
     double closest_share;
-    const struct node *absent[NAMED_MAX]; /* large ones that are not there: the first */
-    int short_cpus, short_memory;         /* of the open ones: too little of it is free */
-    uint64_t held_for;                    /* the job a roomy node is kept for */
+    const struct node *absent[NAMED_MAX]; /* the first large ones that are unavailable */
+    int short_cpus, short_memory;         /* of the open ones: those with too little free */
+    uint64_t held_for;                    /* the job a roomy node is reserved for */
 };
 
-/* What the workers of one node take together. */
+/* Slots of all workers of one node. */
 static int slots_of(const struct spec *spec)
 {
     return spec->workers_per_node * spec->resources.slots;
@@ -44,7 +44,7 @@ static double part(int64_t has, int64_t wanted)
     return has < wanted ? (double)has / (double)wanted : 1;
 }
 
-/* How much the node has of what it has least of, of what is asked for; 1 = it is large enough. */
+/* The node's size relative to the request, in its scarcest resource; 1 = large enough. */
 static double share_of(const struct node *node, const struct spec *spec)
 {
     double slots = part(node->slots, slots_of(spec));
@@ -114,7 +114,7 @@ static const char *plural(int count)
     return count == 1 ? "" : "s";
 }
 
-/* "gpt-kjv, mlp, x and others": jobs that use what this request could. */
+/* "gpt-kjv, mlp, x and others": jobs that use what the request needs. */
 static void name_holders(const struct view *view, const struct request *request, struct buf *out)
 {
     struct map seen = {0};
@@ -140,7 +140,8 @@ static void name_holders(const struct view *view, const struct request *request,
     map_fini(&seen);
 }
 
-/* "1 free slot, 2 CPUs and 1.0 GiB of memory": slots always, the others where a node lacks them. */
+/* "1 free slot, 2 CPUs and 1.0 GiB of memory": slots always, the others only if a node lacks them.
+ */
 static void put_needs(const struct spec *spec, const struct census *census, struct buf *out)
 {
     char memory[FORMAT_MAX];
@@ -192,7 +193,7 @@ static void explain_absence(int min, const struct census *census, struct reason 
     buf_fini(&names);
 }
 
-/* "2 slots, 1 CPU and 4 GiB of memory"; without the last where none is asked for. */
+/* "2 slots, 1 CPU and 4 GiB of memory"; memory only if requested. */
 static void put_size(struct buf *out, int slots, int64_t cpus_milli, int64_t memory_bytes)
 {
     char memory[FORMAT_MAX];
@@ -222,7 +223,7 @@ static void explain_size(const struct request *request, const struct census *cen
     buf_fini(&has);
 }
 
-/* One blocker a call, in order; false when there is none of this kind. */
+/* One blocker per call, in order; false if there is none of this kind. */
 static bool explain_kind(enum reason_kind kind, const struct view *view,
                          const struct request *request, const struct census *census,
                          struct reason *ret)
@@ -274,7 +275,7 @@ int explain_all(struct view *view, const struct request *request, struct reason 
     take_census(view, request, &census);
     for (size_t i = 0; i < sizeof order / sizeof order[0] && count < max; i++)
         count += explain_kind(order[i], view, request, &census, &ret[count]);
-    if (count == 0 && max > 0) { /* room enough, but not together under one topology value */
+    if (count == 0 && max > 0) { /* enough room, but not under one topology value */
         reason_set(&ret[0], REASON_WAITING_FOR_SLOTS,
                    "needs %d nodes with the same %s that have room at once", request->nodes_min,
                    request->spec->topology);
@@ -305,7 +306,7 @@ static void refuse(const struct spec *spec, const struct reason *reason, struct 
             error_field(err, "%s", fields[i].field);
 }
 
-/* The common case, without a look at all nodes. */
+/* The common case, without reading all nodes. */
 static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
 {
     int fitting = 0;
@@ -318,7 +319,7 @@ static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
     return false;
 }
 
-/* The tenant's limit is below what one gang needs. */
+/* The tenant's limit is below the needs of one gang. */
 static int check_limit(const struct cluster *cluster, const struct spec *spec, struct error *err)
 {
     const struct tenant *tenant = cluster_tenant(cluster, spec->tenant);
@@ -342,7 +343,7 @@ static int possible_in(struct view *view, const struct spec *spec, struct error 
     struct census census;
     struct reason reason;
     int rc = 0;
-    for (int i = 0; i < view->count; i++) /* as if all that ever registered were back */
+    for (int i = 0; i < view->count; i++) /* as if all registered nodes were back */
         view->nodes[i].counted = true;
     take_census(view, &request, &census);
     for (size_t i = 0; rc == 0 && view->count > 0 && i < sizeof order / sizeof order[0]; i++) {

@@ -10,7 +10,7 @@
 #define RACK_LABEL "rack"
 _Static_assert(CLUSTER_NODES_MAX <= 0xffffff, "a node's index fits into its score");
 
-/* Nodes of one value of a label get one number, in order of the first node's name; 0 = no value. */
+/* Number the values of a label, in order of the first node's name; 0 = no value. */
 static int number_values(struct view *view, const char *label, size_t offset)
 {
     struct strmap values = {0};
@@ -35,8 +35,8 @@ void gang_number_groups(struct view *view, const char *label)
     view->topology = label;
 }
 
-/* The value with the most candidates; of equals the one of the first node. A node without the label
- * shares it with none. */
+/* The value with the most candidates; among equals that of the first node. A node without the label
+ * shares it with no other. */
 int gang_largest_group(struct view *view, const struct request *request, int *candidates, int count)
 {
     const char *label = request->spec->topology;
@@ -69,8 +69,8 @@ static int by_count(const void *a, const void *b)
                                 : (x->number > y->number) - (x->number < y->number);
 }
 
-/* Order of racks: the tightest that holds all that is wanted; if none does, the fullest first, so
- * that few racks are used. ret_rank[rack] = its place. */
+/* Order of racks: the tightest that is large enough; if there is none, the fullest first, so that
+ * few racks are used. ret_rank[rack] = its place. */
 static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
 {
     int best = -1;
@@ -105,7 +105,7 @@ static int by_score(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The `wanted` lowest scores first. A few are found by looking, many by sorting. */
+/* The `wanted` lowest scores first. A few are found by selection, many by sorting. */
 static void select_lowest(uint64_t *scores, int count, int wanted)
 {
     enum { LOOK_MAX = 8 };

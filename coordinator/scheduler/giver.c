@@ -32,15 +32,15 @@ int64_t preempt_lost_work(const struct job *job, int64_t wall_ms)
     return span_ms * job->current.world * job->spec->resources.slots;
 }
 
-/* With fewer nodes it has to start again: nobody re-forms it in place, now or later. */
+/* With fewer nodes it has to restart: it cannot re-form in place, now or later. */
 static bool shrinks_by_restart(const struct job *job)
 {
     return job->state == JOB_RUNNING && !job->forming.generation && !is_finishing(job) &&
            !(job->spec->elastic == ELASTIC_IN_PLACE && job->current.joined);
 }
 
-/* As many nodes of the gang as what its tenant is guaranteed covers, also after what is taken from
- * that tenant: ended, they would be owed to it again at once. */
+/* The number of the gang's nodes that its tenant's guarantee covers, after everything taken from
+ * that tenant. If they were ended, the tenant could reclaim them at once. */
 static int covered_nodes(const struct givers *givers, const struct giver *giver,
                          const struct tenant *receiver)
 {
@@ -109,7 +109,7 @@ static bool make_giver(const struct givers *givers, struct giver *giver)
                                                     !giver_is_covered(givers, giver)));
 }
 
-/* Slots it uses: those being left are counted as taken, the others are returned. */
+/* Slots it uses: those being left count as taken, the others are returned. */
 static int count_slots(struct givers *givers, const struct job *job)
 {
     int staying = 0, each = job->spec->resources.slots;
@@ -145,7 +145,7 @@ static void sort(struct givers *givers)
     free(by_rank);
 }
 
-/* All that have begun, with what each uses. */
+/* All begun jobs, with the slots that each uses. */
 static int count_all(struct givers *givers)
 {
     const struct view *view = &givers->pass->view;

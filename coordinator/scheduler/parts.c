@@ -18,7 +18,7 @@ static int count_workers(const struct view *view)
     return count;
 }
 
-/* Where each worker is, in the order of jobs and workers, -1 = nowhere; counted by node. */
+/* The node of each worker, in the order of jobs and workers, -1 = none; counted by node. */
 static void find_places(struct parts *parts, const struct view *view, int *ret)
 {
     int at = 0;

@@ -173,7 +173,7 @@ void pass_note_room(struct pass *pass, const struct job *job)
         pass->refusals[i].met |= scheduler_same_request(pass->refusals[i].spec, job->spec);
 }
 
-/* The value of its topology that the nodes placed share. */
+/* The topology value that the placed nodes share. */
 static const char *value_of(const struct pass *pass, const struct job *job,
                             const struct placement *placement)
 {
@@ -207,8 +207,8 @@ void pass_extend(struct pass *pass, const struct job *job, struct placement *pla
         placement_join(placement, &more);
 }
 
-/* What is kept for one that waits is not for those who run, however soon they end: others may be
- * making room for it just now. */
+/* Nodes reserved for a waiting job are not available to growing jobs, however soon they end:
+ * victims may be making room for it right now. */
 static void request_more(const struct pass *pass, const struct job *job, struct request *ret)
 {
     make_request(pass, job, ret);

@@ -16,25 +16,25 @@ const char *effect_name(enum effect_kind kind)
     return names[kind];
 }
 
-/* A pass as core makes it, and what it says of the job that is asked about. */
+/* A pass like core's, and its result for the job in question. */
 struct look {
     struct pass pass;
     const struct what_if *what_if;
     struct altered altered;
-    struct altered *again;  /* the same for trials; NULL until there is one */
-    const struct job *job;  /* who is asked about; NULL = nobody */
-    struct job stand_in;    /* what job points at */
-    struct tenant stranger; /* its tenant, if the cluster knows none of that name */
-    bool altering;          /* things are not as they are */
+    struct altered *again;  /* the same for dry runs; NULL until there is one */
+    const struct job *job;  /* the job in question; NULL = none */
+    struct job stand_in;    /* target of `job` for an altered job */
+    struct tenant stranger; /* its tenant, if the cluster does not know it */
+    bool altering;          /* the state is altered */
     bool found;             /* its turn has come */
     struct ahead ahead;
     struct placed {
         const struct job *job;
         struct placement placement;
-    } * placed; /* gangs that start, in the order they are placed */
+    } * placed; /* gangs that start, in order */
     int placed_count, placed_capacity;
     int refused;
-    bool beyond; /* a pass for real would have ended before */
+    bool beyond; /* a real pass would have ended before */
     struct forecast *ret;
 };
 
@@ -60,8 +60,8 @@ static void give_way(struct look *look, const struct concession *given, int coun
                                                  .gives_way = asked});
 }
 
-/* Others make room for the job that is asked about, or for one that only waits since things are
- * not as they are: as they are, whoever would give way to it had been told to. */
+/* Search victims for the job in question, or for a job that waits only because of the altered
+ * state. In the real state victims of any other job would already have been asked. */
 static void make_room(struct look *look, const struct job *job)
 {
     int count = preempt_try(&look->pass, job);
@@ -113,8 +113,8 @@ static void try_one(struct look *look, const struct job *job)
         placement_fini(&verdict.placement);
 }
 
-/* The others behind it matter if it starts, since what is left over is divided after all have their
- * minimum; and where they are asked about, as far as a pass for real would look at them. */
+/* True if later jobs matter. If the job starts they do, because the rest is divided after all have
+ * their minimum. In a question about others they do as far as a real pass would look. */
 static bool may_go_on(const struct look *look)
 {
     if (look->refused >= PLAN_DEPTH_MAX)
@@ -156,7 +156,7 @@ static void look_on(struct look *look)
         blockers_ahead(look->job, &look->ahead, &look->ret->reasons[look->ret->reasons_count++]);
 }
 
-/* A job for the duration of a what-if. */
+/* A job that exists only in this what-if. */
 static void make_stand_in(struct look *look)
 {
     const struct what_if *what_if = look->what_if;
@@ -200,7 +200,7 @@ static void renew(void *arg, struct pass *ret)
     look->again = calloc(1, sizeof *look->again);
     insist(look->again && unused);
     pass_init(ret, look->pass.view.cluster, look->pass.view.now_ms);
-    insist(alter(look, ret, look->again, unused, NULL) == 0); /* it was before */
+    insist(alter(look, ret, look->again, unused, NULL) == 0); /* it succeeded before */
     free(unused);
 }
 

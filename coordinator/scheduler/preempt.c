@@ -11,19 +11,19 @@
 #include "coordinator/scheduler/room.h"
 #include "coordinator/scheduler/trial.h"
 
-struct gift { /* what is asked of a giver */
+struct gift { /* one thing taken from a victim */
     struct giver *giver;
     int node;     /* index in the view; -1 = the gang ends */
-    int before;   /* what was asked of it before this, -1 = nothing */
-    bool spare;   /* it does not train there */
-    bool earlier; /* for another job in this pass */
-    bool dropped; /* it is not asked for after all */
+    int before;   /* the gift before this one from the same gang, -1 = none */
+    bool spare;   /* a spare node, on which it does not train */
+    bool earlier; /* taken for another job in this pass */
+    bool dropped; /* not needed after all */
 };
 
 enum round { ROUND_SPARES, ROUND_SHRINK, ROUND_END, ROUNDS };
 
 struct plan {
-    struct view view; /* as if all that is asked for were free */
+    struct view view; /* as if all gifts were free */
     struct fit fit;   /* of the job in it */
     struct request request;
     const struct pass *pass;
@@ -31,13 +31,13 @@ struct plan {
     struct givers givers;
     struct gift *gifts;
     int gifts_count, gifts_capacity;
-    int *stamps; /* by node: `stamp` where the giver at hand gives already */
+    int *stamps; /* by node: `stamp` where the present victim already gives */
     int stamp;
-    int round, at; /* whose turn it is */
+    int round, at; /* position of the search */
 };
 
-/* What somebody gives back is free at once, so a job in front that can use it has it reserved
- * first; given for one behind, it would only go back to who gave it. */
+/* A node given back is free at once, so a job in front that can use it gets the reservation first.
+ * Taken for a later job, it would only return to its giver. */
 static bool goes_to_one_in_front(const struct pass *pass, const struct job *job,
                                  const struct node *node)
 {
@@ -62,7 +62,7 @@ static bool is_useful(const struct plan *plan, int node)
     return node >= 0 && preempt_is_useful(plan->pass, plan->job, &plan->view.nodes[node]);
 }
 
-/* One worker's slots in the view become free, or are in use again. */
+/* Free one worker's slots in the view, or occupy them again. */
 static int turn(struct plan *plan, const struct job *job, int node, int slot, bool free_them)
 {
     if (free_them)
@@ -72,7 +72,7 @@ static int turn(struct plan *plan, const struct job *job, int node, int slot, bo
     return free_them ? job->spec->resources.slots : -job->spec->resources.slots;
 }
 
-/* The gift is made, or taken back: the view, the fit and the giver's account follow. */
+/* Add a gift or remove it, and update the view, the fit and the victim's account. */
 static void make(struct plan *plan, const struct gift *gift, bool given)
 {
     const struct job *job = gift->giver->job;
@@ -125,7 +125,7 @@ static bool ask_node(struct plan *plan, struct giver *giver, int node, bool spar
     return fit_holds(&plan->fit);
 }
 
-/* Where this one gives already is marked. */
+/* Mark the nodes that this victim already gives. */
 static void mark_given(struct plan *plan, const struct giver *giver)
 {
     plan->stamp++;
@@ -134,7 +134,7 @@ static void mark_given(struct plan *plan, const struct giver *giver)
             plan->stamps[plan->gifts[i].node] = plan->stamp;
 }
 
-/* Its nodes with the highest ranks go first, that of rank 0 last. */
+/* Nodes with the highest ranks first, that of rank 0 last. */
 static bool shrink(struct plan *plan, struct giver *giver)
 {
     const struct job *job = giver->job;
@@ -154,7 +154,7 @@ static bool shrink(struct plan *plan, struct giver *giver)
     return false;
 }
 
-/* What it keeps in case a node is lost goes before what it trains on. */
+/* Spare nodes before nodes it trains on. */
 static bool give_spares(struct plan *plan, struct giver *giver)
 {
     const struct job *job = giver->job;
@@ -181,7 +181,7 @@ static bool is_on_useful(const struct plan *plan, const struct giver *giver)
     return false;
 }
 
-/* A gang that ends gives what it would have given back by shrinking too. */
+/* A gang that ends also gives the nodes that it would have given by shrinking. */
 static void end(struct plan *plan, struct giver *giver)
 {
     for (int i = giver->last; i >= 0; i = plan->gifts[i].before)
@@ -190,7 +190,7 @@ static void end(struct plan *plan, struct giver *giver)
     make(plan, note(plan, giver, -1, false), true);
 }
 
-/* As a whole, or what it has beyond what is covered if it comes back without. */
+/* The whole gang, or only what is not covered if it restarts with the rest. */
 static bool give_way(struct plan *plan, struct giver *giver)
 {
     bool covered = giver_is_covered(&plan->givers, giver);
@@ -213,7 +213,7 @@ static bool ask(struct plan *plan, struct giver *giver)
     return give_way(plan, giver);
 }
 
-/* Goes on where it ended before. */
+/* Continues where it stopped before. */
 static bool find(struct plan *plan)
 {
     if (fit_holds(&plan->fit))
@@ -225,8 +225,7 @@ static bool find(struct plan *plan)
     return false;
 }
 
-/* What it keeps spare it may still give. False: it was asked for another job before, and that
- * stands. */
+/* It may still give its spare nodes. False: it was taken for another job before, and that stays. */
 static bool ask_less(struct plan *plan, struct giver *giver)
 {
     for (int i = giver->last; i >= 0; i = plan->gifts[i].before) {
@@ -240,8 +239,8 @@ static bool ask_less(struct plan *plan, struct giver *giver)
     return true;
 }
 
-/* Those who were asked for what is covered now, the first first: each that is let off leaves its
- * tenant more, so that others of it are not wronged any longer. */
+/* Release victims that give what their guarantee covers, in the order they were chosen. Each
+ * release leaves the tenant more, so that its other gangs may be within the guarantee again. */
 static bool let_off(struct plan *plan, int *ret_count)
 {
     *ret_count = 0;
@@ -256,9 +255,10 @@ static bool let_off(struct plan *plan, int *ret_count)
     return true;
 }
 
-/* Who was asked too much is known only when all is found: then more is sought from where the search
- * was, and once it has come to its end from the beginning, as those let off leave others of their
- * tenant more to give. It ends: nobody is let off more than twice. */
+/* Whether a gang gives more than its guarantee allows is known only when the plan is complete.
+ * Release such gangs and continue the search where it stopped. At the end of the list start once
+ * more from the front, because a release lets other gangs of that tenant give. A gang is released
+ * at most twice, so this terminates. */
 static bool find_fairly(struct plan *plan)
 {
     int count = 0, let_off_count = 0;
@@ -277,7 +277,7 @@ static bool find_fairly(struct plan *plan)
     }
 }
 
-/* What is not needed after all is not asked for: the costliest are spared first. */
+/* Drop gifts that are not needed, the costliest first. */
 static void spare(struct plan *plan)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -292,7 +292,7 @@ static void spare(struct plan *plan)
         }
 }
 
-/* Who has to start again for the nodes it gives ends as a whole. */
+/* True if the gang has to restart in order to give nodes, so that it ends as a whole. */
 static bool returns(const struct plan *plan, const struct giver *giver)
 {
     for (int i = giver->last; i >= 0 && giver->may_restart; i = plan->gifts[i].before)
@@ -316,7 +316,7 @@ static int tell_giver(const struct plan *plan, struct giver *giver, struct conce
             gift->node < 0 || concession.returns ? NULL : plan->view.nodes[gift->node].node;
         ret[count++] = concession;
     }
-    giver->last = -1; /* told */
+    giver->last = -1; /* already written */
     for (int a = 0, b = count - 1; a < b; a++, b--) {
         struct concession swapped = ret[a];
         ret[a] = ret[b];
@@ -325,7 +325,7 @@ static int tell_giver(const struct plan *plan, struct giver *giver, struct conce
     return concession.returns && count > 0 ? 1 : count;
 }
 
-/* What is asked for, in the order of who was asked first; what one gang gives stands together. */
+/* Write the concessions in the order of their victims; those of one gang are adjacent. */
 static int tell(struct plan *plan, struct concession *ret)
 {
     int count = 0;
@@ -335,7 +335,7 @@ static int tell(struct plan *plan, struct concession *ret)
     return count;
 }
 
-/* Those who were asked in this pass: the view is as if they had given. */
+/* Apply the concessions of earlier jobs in this pass to the view. */
 static void note_earlier(struct plan *plan)
 {
     for (int i = 0; i < plan->pass->given_count; i++) {
@@ -384,7 +384,7 @@ static void finish(struct plan *plan)
     free(plan->stamps);
 }
 
-/* Appends to what is given in the pass. */
+/* Appends to pass->given. */
 static bool seek(struct plan *plan, struct pass *pass)
 {
     givers_find(&plan->givers, pass, plan->job);

@@ -78,7 +78,8 @@ void queue_release(struct queue *queue, const struct tenant *tenant, int slots)
 
 void queue_add_tenant(struct queue *queue, struct tenant *tenant)
 {
-    queue->lines[queue->count] = (struct queue_line){.tenant = tenant}; /* queue_init left room */
+    queue->lines[queue->count] = (struct queue_line){.tenant = tenant}; /* queue_init allocated it
+                                                                         */
     tenant->number = queue->count++;
 }
 
@@ -114,7 +115,7 @@ static bool goes_before(const struct queue *queue, const struct job *a, const st
     return a->sequence < b->sequence;
 }
 
-/* Among the jobs of one tenant. */
+/* Order of the jobs of one tenant. */
 static bool stands_before(const struct job *a, const struct job *b)
 {
     if (a->spec->priority != b->spec->priority)
@@ -145,7 +146,7 @@ static void sort_extra(struct queue *queue)
     queue->sorted = true;
 }
 
-/* The first of a tenant's line, and whether it is one of the extra ones. */
+/* The first of a tenant's line, and whether it is an extra one. */
 static const struct job *head_of(const struct queue *queue, const struct queue_line *line,
                                  bool *ret_extra)
 {

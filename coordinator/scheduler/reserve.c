@@ -6,7 +6,7 @@
 #include "common/base/assert.h"
 #include "coordinator/scheduler/filter.h"
 
-struct option { /* a node it could use */
+struct option { /* a node the job could use */
     int index;
     int64_t ready_ms;
     const char *value; /* of its topology */
@@ -40,7 +40,7 @@ static void release(struct future *then, const struct job *job, bool leaving)
     }
 }
 
-/* Those whose node is being given back; true if there are any. */
+/* Free the workers on nodes being given back; true if there are any. */
 static bool release_leaving(struct future *then, const struct job *const *jobs, int count)
 {
     int before = then->node.slots_free;

@@ -32,7 +32,7 @@ void placement_join(struct placement *placement, struct placement *more)
     placement->count = count;
 }
 
-/* What is kept for another may be used by who will be gone before it is needed. */
+/* A reserved node may be used by a job that ends before the reservation begins. */
 static bool is_kept_from(const struct view_node *node, const struct request *request)
 {
     return node->held_for && node->held_for != request->sequence &&
@@ -66,7 +66,7 @@ bool scheduler_could_take(const struct view_node *node, const struct request *re
     return !node_is_avoided(node, request) && !is_placed(node, request->avoid_placed);
 }
 
-/* Indices of all candidates; nodes found full are looked at no more. */
+/* Indices of all candidates; full nodes are removed from the list. */
 static int find_candidates(struct view *view, const struct request *request, int *ret)
 {
     int kept = 0, count = 0;

@@ -8,13 +8,13 @@
 
 struct trial {
     struct pass pass;
-    const struct pass *like; /* the one at work: the nodes have the same places in both */
+    const struct pass *like; /* the running pass: nodes have the same places in both */
     struct absence absent;
     struct map ended;   /* jobs, by sequence */
-    struct job *copies; /* of those who wait in the queue again */
-    bool *returns;      /* of each copy: unless it finds a place, nobody gives anything */
+    struct job *copies; /* of the jobs that wait in the queue again */
+    bool *returns;      /* per copy: it must find a place, or the plan is dropped */
     int copies_count;
-    int missing; /* of those who must find a place */
+    int missing; /* number of jobs that must still find a place */
 };
 
 static void begin(struct trial *trial, const struct pass *like, int count)
@@ -55,7 +55,7 @@ static void release_worker(struct trial *trial, const struct job *job, const str
         queue_release(&trial->pass.queue, job->tenant, job->spec->resources.slots);
 }
 
-/* What a pass looks at of a job that waits. */
+/* The fields of a waiting job that a pass reads. */
 static void copy_waiting(const struct job *job, struct job *ret)
 {
     ret->sequence = job->sequence;
@@ -65,7 +65,7 @@ static void copy_waiting(const struct job *job, struct job *ret)
     ret->state = JOB_RESTARTING;
 }
 
-/* The gang is gone, and waits. */
+/* The gang ends and waits. */
 static void end(struct trial *trial, const struct job *job, bool returns)
 {
     trial->missing += returns;
@@ -110,7 +110,7 @@ static bool must_be_placed(const struct trial *trial, const struct job *waiting,
 {
     if (waiting >= trial->copies && waiting < trial->copies + trial->copies_count)
         return trial->returns[waiting - trial->copies];
-    /* by number: a what-if's copy is another one in each pass */
+    /* by number, because a what-if makes another copy in each pass */
     for (int i = 0; i < trial->like->rooms_count; i++)
         if (trial->like->rooms[i]->sequence == waiting->sequence)
             return true;

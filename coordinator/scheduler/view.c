@@ -1,4 +1,4 @@
-/* The nodes as one pass sees them: what is free, what is kept, and what a what-if makes of them. */
+/* The nodes in one pass: what is free, what is reserved, and the changes of a what-if. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -74,7 +74,7 @@ static int apply_added(struct pass *pass, const struct what_if *what_if, struct 
             if (altered->added_count == WHAT_IF_ADDED_MAX)
                 return error_set(err, E_INVALID_ARGUMENT, "at most %d nodes more can be asked for",
                                  WHAT_IF_ADDED_MAX);
-            /* Numbered in all, so that adding the same kind twice makes no name twice. */
+            /* Numbered in all, so that adding a kind twice makes no duplicate names. */
             altered->added[altered->added_count] =
                 another(what_if->added[i].like, altered->added_count + 1);
             altered->added_count++;
@@ -94,12 +94,12 @@ static bool is_drained(const struct what_if *what_if, const char *name)
     return false;
 }
 
-/* How a gang stands once its drained nodes are gone; core's reform does the same for real. */
+/* The rest of a gang without its drained nodes; core's reform does the same for real. */
 struct remains {
     const struct group *group;
     const struct node *drained; /* one of them */
-    int nodes, spares;          /* that are left */
-    bool survivor;              /* somebody who trains now is on one of those */
+    int nodes, spares;          /* remaining ones */
+    bool survivor;              /* a worker that trains now is on one of those */
 };
 
 static void look_at(const struct cluster *cluster, const struct what_if *what_if,
