@@ -11,7 +11,7 @@
 
 enum {
     ARENA_ALIGN_BYTES = 2 * 1024 * 1024, /* a huge page */
-    PIECE_BYTES = 32 * 1024 * 1024,      /* that is there twice while it is replaced */
+    PIECE_BYTES = 32 * 1024 * 1024,      /* present twice while it is replaced */
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
@@ -25,7 +25,7 @@ static int memory_new(size_t bytes)
     return fd;
 }
 
-/* At an address whose pages can be huge, which a plain mapping need not have. */
+/* Map at an address that allows huge pages; a plain mapping may not. */
 static char *map_aligned(int fd, size_t bytes)
 {
     size_t room = bytes + ARENA_ALIGN_BYTES;
@@ -41,7 +41,7 @@ static char *map_aligned(int fd, size_t bytes)
     if (skip > 0)
         munmap(space, skip);
     munmap(data + bytes, room - skip - bytes);
-    /* A wish: not every kernel grants it. */
+    /* Only advice: not every kernel grants it. */
     (void)madvise(data, bytes, MADV_HUGEPAGE);
     return data;
 }
@@ -110,7 +110,7 @@ size_t wk_arena_bytes(const struct wk_arena *arena)
     return arena->bytes;
 }
 
-/* Only what is in memory: an arena may be mostly holes, and what is not written stays one. */
+/* Copy only pages in memory: an arena may be mostly holes, and unwritten parts must stay holes. */
 static bool copy_present(const struct wk_arena *arena, int to_fd, off_t from, off_t end)
 {
     while (from < end && (from = lseek(arena->memory_fd, from, SEEK_DATA)) >= 0 && from < end) {

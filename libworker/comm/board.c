@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum {
-    FIRST_LOOKS = 8000, /* an answer that is on its way */
+    FIRST_LOOKS = 8000, /* an answer that is about to arrive */
     QUIESCE_MS = 50,
     NAP_US = 100,
 };
@@ -20,8 +20,8 @@ bool board_prepare(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-/* Show the others that `word` has come to the present sequence, and wake who went to sleep before
- * it could see that. */
+/* Set `word` to the present sequence for the others, and wake ranks that fell asleep before they
+ * could see it. */
 static void show(struct wk_comm *comm, _Atomic uint64_t *word)
 {
     if (comm->fences)
@@ -80,7 +80,7 @@ static const _Atomic uint64_t *finished(const struct wk_comm *comm, int rank)
     return &comm->peers[rank].head->done.sequence;
 }
 
-/* Notes who is missing, for the sleeper and for whoever watches. */
+/* True if all ranks are here. Notes the missing ones, for the sleeper and for observers. */
 static bool all_here(struct wk_comm *comm, word_of *word)
 {
     bool all = true;
@@ -124,9 +124,9 @@ static int await_all(struct wk_comm *comm, word_of *word)
     return 0;
 }
 
-/* The others have the line of our next post from two posts ago, and have read it. A store asks for
- * it back while the caller is busy with this one, so writing the post takes one trip between the
- * cores less. (Not a prefetch for writing: that took longer than it saved where the cores are
+/* The others have read the cache line of our next post two posts ago and still have it. A store now
+ * requests it back while the caller is busy with this post, so writing the next one needs one trip
+ * between the cores less. (A prefetch for writing took longer than it saved where the cores are
  * close.) */
 static void expect_to_post(struct wk_comm *comm)
 {

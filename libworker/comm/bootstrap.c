@@ -39,7 +39,8 @@ enum bootstrap_whose bootstrap_judge(const struct bootstrap_greeting *greeting,
     return same ? BOOTSTRAP_OURS : BOOTSTRAP_OTHERS;
 }
 
-/* Same kernel and same network namespace: abstract sockets reach. */
+/* Name the kernel and the network namespace: ranks with equal names reach each other's abstract
+ * sockets. */
 static void name_host(char *ret_host, size_t bytes)
 {
     char boot[40] = "", space[32] = "";

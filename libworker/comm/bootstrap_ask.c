@@ -1,4 +1,4 @@
-/* The others look for rank 0 on its few ports, enter, and wait for the table. */
+/* The ranks above 0 search rank 0 on its few ports, enter, and wait for the table. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { PAUSE_MS = 20 };
 
-/* A connection to someone who may be rank 0. */
+/* A connection to a process that may be rank 0. */
 struct call {
     const struct comm_bootstrap_options *options;
     int fd;
@@ -34,7 +34,7 @@ static bool ready(const struct call *call, short events)
     return false;
 }
 
-/* False at the deadline, the end of the stream, or when it is cancelled. */
+/* False at the deadline, the end of the stream, or a cancellation. */
 static bool recv_all(const struct call *call, void *data, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
@@ -48,11 +48,11 @@ static bool recv_all(const struct call *call, void *data, size_t bytes)
     return true;
 }
 
-/* What was met on the way that may be why rank 0 is not found: the first of either. */
+/* Possible causes for not finding rank 0: the first of each kind. */
 struct findings {
     bool ours;          /* our rank 0 answered */
-    char others[200];   /* a rank 0 of another training; "" none */
-    char strangers[64]; /* something else holds MASTER_PORT; "" nothing does */
+    char others[200];   /* a rank 0 of another training; "" if none */
+    char strangers[64]; /* another program uses MASTER_PORT; "" if none */
 };
 
 static void note(struct findings *findings, const struct comm_bootstrap_options *options, int port,
@@ -68,7 +68,7 @@ static void note(struct findings *findings, const struct comm_bootstrap_options 
                  "; port %d is held by another program", port);
 }
 
-/* A connection to whoever greets us as our rank 0; -1 if this port is not it. */
+/* A connection to a process that greets us as our rank 0; -1 if it is not on this port. */
 static int find(const struct comm_bootstrap_options *options, int port,
                 struct bootstrap_greeting *ret_greeting, struct findings *findings)
 {
@@ -93,7 +93,7 @@ static int find(const struct comm_bootstrap_options *options, int port,
     return -1;
 }
 
-/* WK_EIO is worth another try. */
+/* After WK_EIO another attempt is useful. */
 static int receive_table(const struct call *call, const struct bootstrap_greeting *greeting,
                          struct comm_table *ret, struct error *err)
 {
@@ -114,7 +114,7 @@ static int receive_table(const struct call *call, const struct bootstrap_greetin
     return bootstrap_table_take(ret, &table, rows, err);
 }
 
-/* WK_EIO: this port is not it, or not any more. */
+/* WK_EIO: rank 0 is not on this port, or not any more. */
 static int enter(const struct comm_bootstrap_options *options, const struct call *call,
                  const struct bootstrap_greeting *greeting, struct comm_table *ret,
                  struct error *err)

@@ -1,7 +1,6 @@
-/* Rank 0 looks at what holds the ports in front of its own: perhaps another rank 0 that waits for
- * the same ranks. The connections are kept beside those of its callers, so a slow answer costs
- * nothing.
- */
+/* Rank 0 examines the processes on the ports before its own: one may be another rank 0 that waits
+ * for the same ranks. Their connections are handled together with those of its callers, so a slow
+ * answer costs nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -11,7 +10,10 @@
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/endpoint.h"
 
-enum { RIVAL_MS = 5000 /* what is silent so long is no rank 0, however busy the machine */ };
+enum {
+    RIVAL_MS = 5000 /* a process that stays silent this long is not a rank 0, however busy the
+                        * machine */
+};
 
 static void part(struct bootstrap_rival *rival)
 {
@@ -40,7 +42,7 @@ int bootstrap_refuse_rival(const struct comm_bootstrap_options *options, struct 
                      options->world, options->master_addr, options->master_port);
 }
 
-/* The other one hears of it by an entry of the rank that it has itself. */
+/* The other rank 0 learns of it by an entry with its own rank. */
 static int meet(const struct bootstrap_rival *rival, const struct comm_bootstrap_options *options,
                 struct error *err)
 {

@@ -1,4 +1,4 @@
-/* Rank 0 collects everybody's entry, then hands the table out. */
+/* Rank 0 collects the entries of all ranks, then sends them the table. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@ enum {
     CALLERS_MAX = COMM_WORLD_MAX + 32,
     NAMES_MAX = 8,
     CALLER_MS = 5000,
-    CALLER_LEAST_MS = 100, /* to say who it is, where others wait for the place */
+    CALLER_LEAST_MS = 100, /* to send its entry, when others wait for the place */
 };
 
 struct caller {
     int fd;
-    int64_t deadline_ms; /* to have said who it is */
-    int64_t entered_ms;  /* when it has */
+    int64_t deadline_ms; /* for its entry */
+    int64_t entered_ms;  /* time of its entry */
     struct bootstrap_greeting greeting;
     struct bootstrap_entry entry;
     size_t got;
@@ -32,9 +32,9 @@ struct office {
     const struct comm_bootstrap_options *options;
     struct caller callers[CALLERS_MAX];
     int count;
-    bool starved; /* somebody waits whom there is no descriptor for */
+    bool starved; /* a connection waits, but no descriptor is left */
     struct bootstrap_rivals rivals;
-    int port; /* that this rank listens on */
+    int port; /* this rank listens on it */
     char hosts[COMM_WORLD_MAX][BOOTSTRAP_HOST_BYTES];
     struct bootstrap_row rows[COMM_WORLD_MAX];
 };
@@ -70,8 +70,7 @@ static int waiting_for(const struct office *office, char *ret_names, size_t byte
     return missing;
 }
 
-/* Who came first of those that have had time to say who they are, and have not; -1: there is none.
- */
+/* The oldest caller without an entry that has had enough time; -1: there is none. */
 static int find_idle(const struct office *office)
 {
     int first = -1;
@@ -109,7 +108,7 @@ static void let_in(struct office *office, int listen_fd)
     }
 }
 
-/* False when the caller is to be dropped. */
+/* False if the caller must be dropped. */
 static bool listen_to(struct office *office, struct caller *caller)
 {
     if (entered(caller)) {
@@ -129,9 +128,9 @@ static bool listen_to(struct office *office, struct caller *caller)
     return waiting && comm_now_us() / 1000 < caller->deadline_ms;
 }
 
-/* One who enters as rank 0 has found two of them; so has another process of a rank that is here.
- * The same process may come again, and the connection of one that has ended may end later than its
- * successor comes: until that is decided *ret_waiting is true. */
+/* An entry as rank 0, or of a rank that has already entered from another process, means two
+ * trainings. The same process may enter again. The connection of an ended process may close after
+ * its successor enters: until that is decided *ret_waiting is true. */
 static int find_double(struct office *office, bool *ret_waiting, struct error *err)
 {
     const struct comm_bootstrap_options *options = office->options;
@@ -171,7 +170,7 @@ static void wait_for_news(struct office *office, int listen_fd)
     struct pollfd fds[CALLERS_MAX + 1];
     for (int i = 0; i < office->count; i++)
         fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
-    /* Who waits without a descriptor to be had would be news all the time. */
+    /* A connection that waits for a descriptor would wake the poll all the time. */
     bool closed = office->starved || is_full(office);
     fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
     (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
@@ -251,7 +250,8 @@ static bool send_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* To all that have entered. A caller that cannot take it will say so by its own timeout. */
+/* Send the table to all that have entered. A caller that cannot receive it reports its own timeout.
+ */
 static void hand_out(struct office *office, struct bootstrap_table *table)
 {
     size_t rows_bytes = (size_t)office->options->world * sizeof(office->rows[0]);
@@ -298,7 +298,7 @@ static void remark_taken(const struct office *office, const struct error *why)
         options->remark(options->remark_arg, text);
 }
 
-/* The launcher's own port is no rival's. */
+/* The launcher's own port does not count as another rank 0's. */
 static int listen_near(struct office *office, int *ret_fd, struct error *err)
 {
     const struct comm_bootstrap_options *options = office->options;

@@ -1,6 +1,6 @@
-/* The operations as plans. All of them go straight from each rank to each other rank: with S the
- * bytes of the whole vector and N ranks that moves no byte more than a ring, in 1 or 2 steps
- * instead of N-1 or 2(N-1), and the owner of a slice sees every contribution, so sums are in rank
+/* The operations as plans. In all of them each rank sends directly to each other rank. With S the
+ * bytes of the whole vector and N ranks this moves no more bytes than a ring, in 1 or 2 steps
+ * instead of N-1 or 2(N-1). The owner of a slice sees every contribution, so sums are in rank
  * order. */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
             plan_send(comm, p, data, bytes);
 }
 
-/* Everybody's data in rank order, our own from memory. */
+/* The data of all ranks in rank order, this rank's from memory. */
 struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
                                    const void *own)
 {
@@ -26,7 +26,8 @@ struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction 
     return (struct reduce_plan){.summands = comm->summands, .reduction = reduction};
 }
 
-/* Everything to everybody, everybody sums all. 1 step; sends (N-1) S, sums N S per rank. */
+/* Each rank sends all its data to each other rank, and each sums everything. 1 step; sends (N-1) S,
+ * sums N S per rank. */
 static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes = request_in_bytes(rq, comm->world);
@@ -47,7 +48,7 @@ static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
     return transfer_run(comm, &plan);
 }
 
-/* Of the slice of `rank`, what `within` says. */
+/* The part of the slice of `rank` that is in `within`. */
 static struct slice part_of(const struct wk_comm *comm, size_t count, int rank, struct slice within)
 {
     struct slice slice = slice_of(count, comm->world, rank);
@@ -56,8 +57,8 @@ static struct slice part_of(const struct wk_comm *comm, size_t count, int rank, 
     return (struct slice){slice.first + skip, left < within.count ? left : within.count};
 }
 
-/* Each slice to its owner, who sums it and sends the sum to everybody as it grows; of each slice
- * the part `within`. 2 steps, overlapping; sends 2 S (N-1)/N, sums S per rank. */
+/* Each slice is sent to its owner, which sums it and sends the sum to all as it grows; only the
+ * part `within` of each slice. 2 steps, overlapping; sends 2 S (N-1)/N, sums S per rank. */
 static int all_reduce_part(struct wk_comm *comm, const struct request *rq, struct tally *tally,
                            struct slice within)
 {
@@ -83,7 +84,7 @@ static int all_reduce_part(struct wk_comm *comm, const struct request *rq, struc
     return transfer_run(comm, &plan);
 }
 
-/* Between two ranks over TCP by parts, so that sums are sent while the cache has them. */
+/* Two ranks over TCP work by parts, so that sums are sent while they are in cache. */
 static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, struct tally *tally)
 {
     bool parts = comm->world == 2 && comm->has_remote;
@@ -226,8 +227,8 @@ static int deal_out(struct wk_comm *comm, const struct request *rq)
     return transfer_run(comm, NULL);
 }
 
-/* The root deals out slices, everyone passes its own on to the rest as it comes.
- * 2 steps, overlapping; the root sends 2 S (N-1)/N, the others S (N-2)/N. */
+/* The root sends a slice to each rank, which forwards its own to the rest as it arrives. 2 steps,
+ * overlapping; the root sends 2 S (N-1)/N, the others S (N-2)/N. */
 static int broadcast_sliced(struct wk_comm *comm, const struct request *rq)
 {
     if (comm->rank == rq->root)
@@ -259,7 +260,7 @@ static struct header pair_header(const struct wk_comm *comm, const struct reques
     return header;
 }
 
-/* Only the two of them: their messages are numbered by pair. */
+/* Between two ranks only: their messages are numbered by pair. */
 static int between(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
@@ -269,7 +270,7 @@ static int between(struct wk_comm *comm, const struct request *rq)
     described.root = sends ? rq->to : comm->rank;
     described.finishes = false;
     collective_head(comm, &described);
-    comm->sequence = next; /* not an operation of all */
+    comm->sequence = next; /* not a collective of all ranks */
     plan_clear(comm);
     if (sends) {
         struct peer *peer = &comm->peers[rq->to];
@@ -290,7 +291,7 @@ static int between(struct wk_comm *comm, const struct request *rq)
     return transfer_run(comm, NULL);
 }
 
-/* The ranks' tallies: an operation of its own. */
+/* Exchange the ranks' tallies: an operation of its own. */
 static int tell_tally(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
 {
     struct share shares[COMM_WORLD_MAX];

@@ -1,4 +1,4 @@
-/* The public operations: arguments are looked at here, once, and become a request. */
+/* The public operations. Arguments are checked here, once, and become a request. */
 #include "libworker/comm/comm_internal.h"
 
 static bool sends(const struct request *rq)
@@ -11,7 +11,7 @@ static bool receives(const struct request *rq)
     return rq->kind == KIND_RECV || rq->kind == KIND_SEND_RECV;
 }
 
-/* Buffers that this rank's part of the operation touches. */
+/* Buffers that this rank's part of the operation needs are not NULL. */
 static bool has_buffers(const struct wk_comm *comm, const struct request *rq)
 {
     bool root = comm->rank == rq->root;

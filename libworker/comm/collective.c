@@ -1,4 +1,4 @@
-/* Which way an operation goes, and what can be said of it on any way. */
+/* Chooses the way of an operation, and provides what is common to all ways. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ struct slice slice_of(size_t count, int parts, int part)
     return (struct slice){first, count - first < each ? count - first : each};
 }
 
-/* By words, and without a changed copy: a load that is wider than the store it needs waits until
- * everything stored before has left the core, our own post among it. */
+/* Compare by words, without a changed copy. A load that is wider than the store it depends on waits
+ * until all earlier stores have left the core, our own post among them. */
 bool header_agrees(const struct header *a, const struct header *b)
 {
     const struct header all = {.place = UINT8_MAX};
@@ -56,7 +56,8 @@ void request_tell(const struct request *rq, const struct share *shares, int coun
         *rq->finish.ret_nonfinite = nonfinite;
 }
 
-/* A tally is taken of slices: nobody sees the whole, and a chain's would add in another order. */
+/* A tally needs slices, because with `direct` no rank has the whole, and a chain would add in
+ * another order. */
 enum way collective_way(const struct wk_comm *comm, const struct request *rq)
 {
     return request_tallies(rq) ? WAY_SLICED
@@ -85,7 +86,7 @@ void collective_head(struct wk_comm *comm, const struct request *rq)
     }
 }
 
-/* One rank: what it has is the result. */
+/* With one rank its data is the result. */
 static int alone(struct wk_comm *comm, const struct request *rq)
 {
     bool reduces = rq->kind == KIND_ALL_REDUCE || rq->kind == KIND_REDUCE_SCATTER;

@@ -111,7 +111,7 @@ static int check_options(const struct comm_listener *listener, const struct comm
     return 0;
 }
 
-/* What this rank offers to the others of its host. */
+/* Create what this rank offers to the others of its host. */
 static int open_house(struct wk_comm *comm, struct meeting *meeting, struct error *err)
 {
     bool company = comm->locals > 1;
@@ -129,7 +129,7 @@ static int open_house(struct wk_comm *comm, struct meeting *meeting, struct erro
     return rc;
 }
 
-/* Makes a link of what the meeting found; takes its descriptors over. */
+/* Make links of the meeting's results; takes ownership of its descriptors. */
 static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct error *err)
 {
     struct peer *peer = &comm->peers[p];
@@ -175,7 +175,7 @@ static enum placement placement_of(const struct wk_comm *comm)
     return each == 1 ? PLACED_APART : PLACED_EVENLY;
 }
 
-/* Where everybody is, and which ways that makes. */
+/* Find the placement of the ranks, and the ways it allows. */
 static int survey(struct wk_comm *comm, struct comm_options *options, struct error *err)
 {
     struct endpoint own;

@@ -1,5 +1,5 @@
-/* Who died, who failed, who said goodbye. Every pair of ranks has a socket for nothing else, so the
- * end of a process is an end of file at each of the others at once, whoever they wait for. */
+/* Notices ranks that died, failed or said goodbye. Every pair of ranks has a socket only for this,
+ * so the end of a process is an end of file at all others at once, whatever they wait for. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void send_to_all(struct wk_comm *comm, const struct control_message *mess
 {
     for (int p = 0; p < comm->world; p++)
         if (comm->peers[p].control_fd >= 0)
-            /* At most a failure and a goodbye ever travel: they fit any socket buffer. */
+            /* At most a failure and a goodbye are ever sent: they fit any socket buffer. */
             (void)!send(comm->peers[p].control_fd, message, sizeof(*message),
                         MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -26,7 +26,8 @@ static void wake_runner(struct wk_comm *comm)
     (void)!write(comm->bell_fd, &one, sizeof(one));
 }
 
-/* Returns the code that stands; `tell` is false for what a peer has told everybody already. */
+/* Returns the code that counts: the first. `tell` is false if a peer has already informed all
+ * ranks. */
 static int fail(struct wk_comm *comm, struct control_message *message, bool tell)
 {
     pthread_mutex_lock(&comm->fail_lock);
@@ -90,7 +91,7 @@ static void mark_dead(struct wk_comm *comm, int rank)
     comm_fail(comm, WK_EPEER, rank, "%s: rank %d died%s", comm->name, rank, where);
 }
 
-/* The memory of an arena; the message is void without it. */
+/* Receive the memory of an arena; without it the message is void. */
 static void take_arena(struct peer *peer, uint32_t number)
 {
     if (number >= 1 && number <= COMM_ARENAS_MAX && peer->control_memory_fd >= 0 &&
@@ -122,7 +123,7 @@ static void heard(struct wk_comm *comm, int from)
     fail(comm, message, false);
 }
 
-/* What has come of the next message, and the memory that came along. */
+/* Receive more of the next message, and the memory sent with it. */
 static ssize_t receive_some(struct peer *peer)
 {
     int memory_fd;
@@ -144,7 +145,7 @@ static void read_locked(struct wk_comm *comm, int from)
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
-            /* Stays open, so that its number is not given to another file while it is watched. */
+            /* The descriptor stays open, so that its number is not reused while it is watched. */
             mark_dead(comm, from);
             return;
         }
@@ -166,7 +167,7 @@ void control_read(struct wk_comm *comm, int peer)
 void control_process_ended(struct wk_comm *comm, int peer)
 {
     pthread_mutex_lock(&comm->control_lock);
-    read_locked(comm, peer); /* its goodbye comes first if it said one */
+    read_locked(comm, peer); /* a goodbye precedes its end */
     mark_dead(comm, peer);
     pthread_mutex_unlock(&comm->control_lock);
 }
@@ -189,7 +190,7 @@ void control_goodbye(struct wk_comm *comm)
 static bool hand_over(const struct peer *peer, const struct control_message *text, int memory_fd)
 {
     ssize_t sent = rights_send(peer->control_fd, text, sizeof(*text), &memory_fd, 1);
-    /* Whoever is gone is noticed where it is waited for. */
+    /* A peer that is gone is noticed when it is waited for. */
     return sent == (ssize_t)sizeof(*text) || (sent < 0 && (errno == EPIPE || errno == ECONNRESET));
 }
 

@@ -1,6 +1,6 @@
-/* Communicators of some of the ranks. Members listen anew, tell each other where through the
- * parent, and connect as any generation does, with a secret that only this group can derive. So a
- * group shares nothing with its parent but the fate of being aborted with it. */
+/* Communicators of some of the ranks. Members open new listeners, exchange their addresses through
+ * the parent, and connect as in any generation, with a secret that only this group can derive. A
+ * group shares nothing with its parent, except that aborting the parent aborts it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static bool parent_failed(void *arg)
     return atomic_load(&parent->failure) != 0;
 }
 
-/* A rank's number in the communicator that is no group. */
+/* A rank's number in the communicator above all groups. */
 static int origin_of(const struct wk_comm *parent, const struct group_seat *member)
 {
     return parent->origins ? parent->origins[member->rank] : member->rank;
@@ -47,7 +47,7 @@ static void name_group(const struct wk_comm *parent, const char *name, char ret[
     snprintf(ret, COMM_NAME_BYTES, "%.20s/%.10s", parent->name, name ? name : "group");
 }
 
-/* A group that connects, for whoever watches its parent. */
+/* A group that is connecting, for observers of its parent. */
 struct forming {
     struct wk_comm *parent;
     const struct group_seat *members;
@@ -145,7 +145,7 @@ void group_leave(struct wk_comm *comm)
     pthread_mutex_unlock(&parent->fail_lock);
 }
 
-/* Every rank's seat, then the members of our color in order; returns how many. */
+/* Gather all ranks' seats, then keep the members of our color in order; returns their number. */
 static int members_of(const struct wk_comm *comm, struct group_seat *seats, int color)
 {
     int n = 0;

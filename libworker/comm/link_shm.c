@@ -15,8 +15,8 @@ struct link_shm {
     struct ring_ends *in_ends;
     char *out;
     char *in;
-    uint64_t out_head; /* only we write it */
-    uint64_t out_tail; /* as last seen: the true one is at least this */
+    uint64_t out_head; /* only this side writes it */
+    uint64_t out_tail; /* as last read: the true value is at least this */
     uint64_t in_tail;
 };
 
@@ -25,7 +25,7 @@ static size_t room(const struct link_shm *shm)
     return shm->ring_bytes - (size_t)(shm->out_head - shm->out_tail);
 }
 
-/* The reader's position, which lies within what was written; false when it says otherwise. */
+/* Read the reader's position, which must be within the written bytes; false if it is not. */
 static bool look_at_reader(struct link_shm *shm)
 {
     uint64_t tail = atomic_load(&shm->out_ends->tail);
@@ -35,8 +35,8 @@ static bool look_at_reader(struct link_shm *shm)
     return true;
 }
 
-/* Room for `bytes`, looking at the reader's position only when the last look is not enough; -1 when
- * that makes no sense. */
+/* Free space for `bytes`. Reads the reader's position only if the last one is not enough; -1 if it
+ * is invalid. */
 static ssize_t room_for(struct link_shm *shm, size_t bytes)
 {
     if (room(shm) >= bytes)

@@ -18,7 +18,7 @@ enum {
     DIRECT_BYTES =
         16 * 1024, /* from here on the copy through the buffer costs more than the call */
     STRIPE_BYTES = 256 * 1024,
-    /* A host that vanished is noticed after so long: with unanswered bytes, or without. */
+    /* A host that vanished is noticed after this time, with unanswered bytes or without. */
     UNANSWERED_MS = 10000,
     IDLE_S = 5,
     PROBE_S = 1,
@@ -29,7 +29,7 @@ struct link_tcp {
     struct link link;
     int fds[COMM_TCP_MAX];
     int count;
-    uint64_t sent, got; /* places in the two streams */
+    uint64_t sent, got; /* positions in the two streams */
     bool ended;         /* end of file or an error was read */
     size_t from, to;    /* the unread part of the buffer */
     char buffer[BUFFER_BYTES];
@@ -40,14 +40,14 @@ static bool try_later(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-/* The connection that carries the stream at `place`, and how much of it from there on. */
+/* The connection for the stream at `place`, and the number of bytes it has from there on. */
 static int carrier(const struct link_tcp *tcp, uint64_t place, size_t *ret_bytes)
 {
     *ret_bytes = tcp->count == 1 ? SIZE_MAX : STRIPE_BYTES - (size_t)(place % STRIPE_BYTES);
     return tcp->fds[place / STRIPE_BYTES % (uint64_t)tcp->count];
 }
 
-/* The first `bytes` of the parts behind the first `skip`; returns how many parts that is. */
+/* The first `bytes` of the parts after the first `skip`; returns the number of parts. */
 static int cut(const struct iovec *parts, int count, size_t skip, size_t bytes, struct iovec *ret)
 {
     int n = 0;
@@ -116,7 +116,7 @@ static ssize_t tcp_peek(struct link *link, const void **ret_data)
 {
     struct link_tcp *tcp = (struct link_tcp *)link;
     size_t held = tcp->to - tcp->from;
-    /* Less than an element may be left over: make room behind it. */
+    /* Less than an element may be left over: make space after it. */
     if (tcp->from > 0 && held < 64) {
         memmove(tcp->buffer, tcp->buffer + tcp->from, held);
         tcp->from = 0;
@@ -155,7 +155,8 @@ static ssize_t tcp_recv(struct link *link, void *data, size_t bytes)
     return (ssize_t)n;
 }
 
-/* Whoever has TCP peers looks before each operation: against a round trip it costs nothing. */
+/* A rank with TCP peers checks before each operation: compared to a round trip that costs nothing.
+ */
 static void tcp_alert(struct link *link)
 {
     (void)link;
@@ -178,7 +179,7 @@ static const struct link_ops tcp_ops = {
     .free = tcp_free,
 };
 
-/* Both ends on this machine, whatever its addresses are. */
+/* True if both ends are on this machine, whatever their addresses. */
 static bool is_local(int fd)
 {
     struct sockaddr_storage ours = {.ss_family = AF_UNSPEC}, theirs = {.ss_family = AF_UNSPEC};
@@ -197,7 +198,7 @@ static bool is_local(int fd)
 
 static void set(int fd, int level, int name, int value)
 {
-    /* Wishes: the link works without. */
+    /* Only requests: the link also works without them. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -208,7 +209,7 @@ void link_tcp_prepare(int fd)
     set(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
     set(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
     set(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
-    /* Where nothing can be congested, pacing (BBR) only costs: a third of the time of 64 MiB. */
+    /* Without possible congestion pacing (BBR) only costs: a third of the time of 64 MiB. */
     if (is_local(fd))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
 }

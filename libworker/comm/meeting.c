@@ -10,7 +10,7 @@
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/rights.h"
 
-enum { LOOK_MS = 20 /* between two looks at `cancelled` */, HANDLES = 3 };
+enum { LOOK_MS = 20 /* between two checks of `cancelled` */, HANDLES = 3 };
 
 int meeting_init(struct meeting *meeting, struct comm_listener *listener,
                  const struct comm_options *options, struct error *err)
@@ -85,7 +85,8 @@ bool meeting_complete(const struct meeting *meeting, int peer)
     return true;
 }
 
-/* Who is missing, for whoever watches. Those who have come wait themselves, and say for whom. */
+/* Report the missing ranks to observers. Ranks that have arrived wait too, and report themselves.
+ */
 static void tell(struct meeting *meeting)
 {
     const struct comm_options *options = meeting->options;
@@ -107,14 +108,14 @@ static void tell(struct meeting *meeting)
     options->waits(options->waits_arg, &status);
 }
 
-/* Its settling byte waits to be read, so its end is no business of ours any more. */
+/* True if its settling byte can be read: then its end is normal. */
 static bool settles(int control_fd)
 {
     char byte;
     return recv(control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
-/* 0 to go on; also sees whether someone already connected has gone again. */
+/* 0 to continue. Also notices whether a connected rank has ended. */
 static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms, struct error *err)
 {
     const struct comm_options *options = meeting->options;

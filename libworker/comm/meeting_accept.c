@@ -1,5 +1,6 @@
-/* Accepting: several strangers at once, none of whom may hold the others up. Where they are more
- * than there are places, those that said nothing at once make room: a rank says hello at once. */
+/* Accepts several unknown connections at once; none may delay the others. If there are more than
+ * places, those that have sent nothing are dropped first, because a rank sends its hello at once.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 
 enum {
     STRANGERS_MAX = 128,
-    STRANGER_MS = 2000,      /* to say hello */
-    STRANGER_LEAST_MS = 100, /* of it where others wait for the place */
+    STRANGER_MS = 2000,      /* time for the hello */
+    STRANGER_LEAST_MS = 100, /* the same when others wait for the place */
     LOOK_MS = 20,
     NAMES_MAX = 8,
 };
@@ -32,7 +33,7 @@ struct door {
     struct meeting *meeting;
     struct stranger strangers[STRANGERS_MAX];
     int count;
-    bool starved; /* somebody waits whom there is no descriptor for */
+    bool starved; /* a connection waits, but no descriptor is left */
 };
 
 static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
@@ -52,7 +53,7 @@ static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
     return n;
 }
 
-/* Who came first of those that have had their time; NULL while there is none. */
+/* The oldest connection that has used up its time; NULL if there is none. */
 static struct stranger *find_idle(struct door *door)
 {
     struct stranger *first = &door->strangers[0];
@@ -98,7 +99,7 @@ static void let_in(struct door *door, int listen_fd, bool by_name)
     }
 }
 
-/* The place a well-introduced connection goes to; NULL if it may not be. */
+/* The place for an authenticated connection; NULL if it is not allowed. */
 static int *place_of(struct meeting *meeting, const struct stranger *stranger)
 {
     struct met *met = &meeting->met[stranger->hello.from];
@@ -113,7 +114,7 @@ static int *place_of(struct meeting *meeting, const struct stranger *stranger)
     return met->data_fds[which] < 0 ? &met->data_fds[which] : NULL;
 }
 
-/* Takes over the stranger's descriptor. */
+/* Takes ownership of the connection's descriptor. */
 static int answer(struct meeting *meeting, struct stranger *stranger, struct error *err)
 {
     struct welcome welcome;
@@ -136,7 +137,7 @@ static int answer(struct meeting *meeting, struct stranger *stranger, struct err
     return 0;
 }
 
-/* One step with one stranger; true when it is no stranger any more. */
+/* Continue with one connection; true when its hello is complete or it failed. */
 static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc, struct error *err)
 {
     ssize_t n = recv(stranger->fd, (char *)&stranger->hello + stranger->got,
@@ -154,8 +155,8 @@ static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc,
     return true;
 }
 
-/* Wait for news at the door, or a look at everything else. Who waits there without a descriptor to
- * be had would be news all the time. */
+/* Wait for connections or data, or until the next check. A connection that waits for a descriptor
+ * would wake the poll all the time. */
 static int wait_at(struct door *door, struct error *err)
 {
     const struct comm_listener *listener = door->meeting->listener;

@@ -9,7 +9,7 @@
 
 enum { RETRY_MS = 10 };
 
-/* What one attempt came to: 0, WK_EIO for "try again", or a final code. */
+/* The result of one attempt: 0, WK_EIO for "try again", or a final code. */
 static int introduce(struct meeting *meeting, int fd, struct hello *hello, struct error *err)
 {
     struct challenge challenge;

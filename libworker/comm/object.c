@@ -1,4 +1,4 @@
-/* Objects and rows whose lengths only their owners know: lengths first, then the bytes. */
+/* Objects, and rows of lengths that only their owners know: lengths first, then the bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ int wk_broadcast_object(struct wk_comm *comm, struct wk_bytes *object, int root)
     return 0;
 }
 
-/* in[count] of each, one behind the other. */
+/* in[count] of each rank, one after the other. */
 struct joined {
     char *data;
     size_t *counts, *offsets, *in_counts, *in_offsets; /* [world], in one allocation */

@@ -4,7 +4,7 @@
 
 #include "libworker/precision/half.h"
 
-/* What arrives over a wire lies at any address. */
+/* Data from a wire may be at any address. */
 typedef float f32 __attribute__((aligned(1)));
 typedef double f64 __attribute__((aligned(1)));
 typedef uint16_t u16 __attribute__((aligned(1)));
@@ -21,8 +21,8 @@ typedef uint8_t u8;
 #define EACH _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)
 #endif
 
-/* Wide registers where the machine has them; the same IEEE operations, so the same bits. Sanitizer
- * runtimes are not up yet when the loader picks a clone. */
+/* Wide registers where the machine has them. They execute the same IEEE operations, so the bits are
+ * equal. Not with sanitizers: their runtimes are not ready when the loader picks a clone. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) &&      \
     !defined(__clang__)
 #define WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -30,21 +30,21 @@ typedef uint8_t u8;
 #define WIDE
 #endif
 
-/* The first that is NaN stays; NaN on the right wins by failing both comparisons. */
+/* The first NaN stays; a NaN on the right is chosen because both comparisons are false. */
 #define LARGER(a, b)  ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-/* One step of a reduction over n elements: what it reads, the one or two places it writes, and what
- * a float sum is multiplied by. */
+/* One step of a reduction over n elements: its inputs, its one or two outputs, and a factor for
+ * float sums. */
 struct pass {
     const void *left, *right;
     void *dst, *also; /* `also` may be NULL */
     double factor;
 };
 
-/* The second place is another rank's, so its lines come from another core: they are asked for
- * ahead, for reading (asking to write takes as long again), and never beyond the end, where they
- * belong to what that rank is at. */
+/* The second output belongs to another rank, so its lines come from another core. They are
+ * requested ahead, for reading (requesting to write takes as long again). Never beyond the end:
+ * those lines belong to what that rank is working on. */
 enum { LINE_BYTES = 64, AHEAD_LINES = 32 };
 
 /* A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
@@ -127,7 +127,7 @@ WIDE static void narrow_bf16(void *dst, const float *src, size_t n)
 struct kernels {
     void (*combine[WK_MIN + 1])(const struct pass *pass, size_t n); /* by enum wk_op */
     void (*divide)(void *values, int divisor, size_t n);
-    bool real;                                            /* its sums heed the factor */
+    bool real;                                            /* its sums apply the factor */
     void (*widen)(float *dst, const void *src, size_t n); /* NULL: summed in its own type */
     void (*narrow)(void *dst, const float *src, size_t n);
 };
@@ -143,8 +143,8 @@ static const struct kernels kernels[] = {
     [WK_U8] = {OWN(sum_u8, u8), false},
 };
 
-/* What the sums still need when all sources are in. The last sum does as much of it as gives the
- * same bits: dividing by a power of two is multiplying by its inverse. */
+/* Work left after all sources are summed. The last sum does as much of it as the same bits allow:
+ * dividing by a power of two is multiplying by its inverse. */
 struct rest {
     double factor;
     int divisor;  /* 0: none */
@@ -171,8 +171,8 @@ static struct rest rest_of(const struct reduction *r)
     return rest;
 }
 
-/* dst = all sources of the reduction, whose kernels take them as they are. The running sum is kept
- * apart when there are more than two: `dst` may be one that is still to come. */
+/* dst = all sources of the reduction, in a type that its kernels accept. With more than two the
+ * running sum is kept apart, because `dst` may be a later source. */
 static void combine(const struct reduction *r, const void *const *sources, struct pass last,
                     size_t n)
 {
@@ -191,7 +191,7 @@ static void combine(const struct reduction *r, const void *const *sources, struc
     }
 }
 
-/* Returns where the sums stand, in f32. */
+/* Returns the address of the sums, in f32. */
 static float *combine_widened(const struct reduction *r, const void *const *sources, double factor,
                               size_t n)
 {
@@ -260,7 +260,7 @@ typedef uint64_t __attribute__((aligned(1), may_alias)) b64;
 FINISH(f32, b32, UINT32_C(0x7f800000))
 FINISH(f64, b64, UINT64_C(0x7ff0000000000000))
 
-/* Sums in f32, of whatever type they came from, to results at `dst`. */
+/* Convert sums in f32, of whatever type, to results at `dst`. */
 static void finish_f32(const struct reduction *r, const struct rest *rest, float *values, size_t n,
                        void *dst)
 {
@@ -299,7 +299,7 @@ static bool converts(const struct reduction *r)
     return r->finish.active && r->finish.out != r->dtype && !r->open;
 }
 
-/* Nothing is left to do behind the last sum. */
+/* True if no work is left after the last sum. */
 static bool ends_with_sum(const struct reduction *r, const struct rest *rest)
 {
     bool tallies = r->finish.active && r->finish.tally;
@@ -321,7 +321,7 @@ static void reduce_block(const struct reduction *r, const void *const *sources, 
         combine(r, sources, (struct pass){.dst = dst, .also = also, .factor = rest.factor}, n);
         return;
     } else {
-        /* A converted result has other places than the sums. */
+        /* A converted result needs a place apart from its sums. */
         void *sums = converts(r) ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
         combine(r, sources, (struct pass){.dst = sums, .factor = rest.factor}, n);
         if (r->dtype == WK_F32)
@@ -337,7 +337,7 @@ void reduce_to_both(const struct reduction *r, const void *const *sources, void 
                     size_t count)
 {
     const struct rest rest = rest_of(r);
-    /* Two vectors that only have to be added need no room for what is in between. */
+    /* Two vectors that are only added need no space for intermediate results. */
     if (count <= REDUCE_BLOCK || (r->sources == 2 && ends_with_sum(r, &rest))) {
         if (count > 0)
             reduce_block(r, sources, dst, also, count);

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Alignment makes room for one more than is asked for: the kernel fills it. */
+/* Alignment leaves space for one more than requested: the kernel fills it. */
 union rights_space {
     char bytes[CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
     struct cmsghdr align;

@@ -1,9 +1,9 @@
-/* Operations whose rows have different lengths. They go straight from rank to rank, and the header
- * ahead of each row says how long it is: a rank that expects another length is told so.
+/* Operations with rows of different lengths. Rows are sent directly from rank to rank. The header
+ * before each row has its length, so a rank that expects another length fails with an explanation.
  *
- *     all_to_all_v       1 step; sends and receives its rows
- *     all_gather_v       1 step; sends its row N-1 times, receives the others'
- *     reduce_scatter_v   1 step; sends everybody its row, sums N of its own
+ *       all_to_all_v       1 step; sends and receives its rows
+ *       all_gather_v       1 step; sends its row N-1 times, receives the others'
+ *       reduce_scatter_v   1 step; sends each rank its row, sums N of its own
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static char *place(const void *base, size_t elements, const struct request *rq)
     return (char *)base + elements * wk_dtype_bytes(rq->dtype);
 }
 
-/* This rank's row to itself. */
+/* Copy this rank's row for itself. */
 static int keep_own(struct wk_comm *comm, const struct request *rq)
 {
     const struct wk_rows *rows = &rq->rows;
@@ -119,7 +119,7 @@ int rows_alone(struct wk_comm *comm, const struct request *rq)
     return 0;
 }
 
-/* Rows that hold something are in memory: `counts` of its in, or of its out. */
+/* Non-empty rows have memory: `counts` of its in, or of its out. */
 static bool has_rows(const struct wk_comm *comm, const struct request *rq, bool is_in)
 {
     const struct wk_rows *rows = &rq->rows;

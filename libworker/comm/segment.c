@@ -11,7 +11,7 @@
 
 enum {
     PAGE_BYTES = 65536, /* any page size in use divides it */
-    /* Large enough that a rank off its core for a moment does not stop the other, all rings of a
+    /* Large enough that a rank that briefly loses its core does not stop the other; all rings of a
      * host together small enough for its cache. */
     RING_BYTES_FEW = 1024 * 1024,
     RING_BYTES_SOME = 256 * 1024,
@@ -77,7 +77,7 @@ int segment_attach(struct segment *segment, int memory_fd, int world, struct err
 {
     *segment = (struct segment){.memory_fd = -1};
     struct stat st;
-    /* Without the seals a peer could shrink it under us, and touching it would be a SIGBUS. */
+    /* Without the seals a peer could shrink it, and an access would be a SIGBUS. */
     int seals = fcntl(memory_fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(memory_fd, &st) != 0 ||
         (size_t)st.st_size != total_bytes(world))
@@ -132,7 +132,7 @@ void segment_ring_bell(struct segment_head *head, int bell_fd)
 {
     if (atomic_load(&head->asleep) && atomic_exchange(&head->asleep, 0)) {
         uint64_t one = 1;
-        /* A full counter has rung already. */
+        /* A full counter means that it has rung already. */
         (void)!write(bell_fd, &one, sizeof(one));
     }
 }

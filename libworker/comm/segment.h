@@ -2,9 +2,10 @@
  * (board.h) and one incoming ring per rank. It is a sealed memfd without a name, sent over a unix
  * socket. It disappears when the last process that maps it ends.
  *
- *       owner maps the head and the rings it reads; a peer maps the head and the one ring it writes
- *       head: asleep | alert | done | posts | ring_ends[world]
- *       then, page aligned: ring 0, ring 1, ... ring world-1
+ *     head: asleep | alert | done | posts | ring_ends[world]
+ *     then, page aligned: ring 0, ring 1, ... ring world-1
+ *
+ * The owner maps the head and the rings it reads. A peer maps the head and the one ring it writes.
  *
  * Sleeping (Dekker's algorithm, all accesses sequentially consistent): the owner sets `asleep`,
  * reads its rings once more, then waits for its bell, an eventfd that the peers have too. A peer

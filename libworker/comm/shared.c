@@ -13,11 +13,11 @@
 #include "libworker/comm/arena.h"
 #include "libworker/comm/shared.h"
 
-/* How much is moved between two glances at what others say: tens of microseconds. */
+/* Bytes moved between two checks for messages: tens of microseconds. */
 enum { GLANCE_BYTES = 1024 * 1024 };
 
-/* All-reduces of more, of which each element would be copied out, fetched and added by every rank,
- * are faster in place; measured (docs/collectives.md). */
+/* Larger all-reduces are faster in place, because by post every rank would copy, fetch and add each
+ * element; measured (docs/collectives.md). */
 enum { REDUCED_BY_POST_BYTES = 1024 };
 
 static struct located locate(struct wk_comm *comm, const struct request *rq)
@@ -41,7 +41,8 @@ static struct located locate(struct wk_comm *comm, const struct request *rq)
     return located;
 }
 
-/* From this communicator's places to the numbers its peers know; they hear of new ones here. */
+/* Convert this communicator's index of an arena to the number its peers know; new arenas are
+ * announced here. */
 static int announce(struct wk_comm *comm, uint32_t *arena)
 {
     if (*arena == 0)
@@ -78,8 +79,8 @@ int shared_locate(struct wk_comm *comm, const struct request *rq, struct located
     return rc;
 }
 
-/* Its announcement was sent before its post, so it is there to be read. NULL unless all `bytes` lie
- * in that arena. */
+/* The address of a peer's buffer. Its announcement was sent before its post, so it has arrived.
+ * NULL unless all `bytes` are in that arena. */
 static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset, size_t bytes)
 {
     if (arena > COMM_ARENAS_MAX)
@@ -122,7 +123,7 @@ static void sum_views(struct wk_comm *comm, const struct views *views, size_t of
         comm->sources[p] = views->in[p] + offset;
 }
 
-/* Everybody sums all. 1 step; sums N S per rank. */
+/* Each rank sums everything. 1 step; sums N S per rank. */
 static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
                              const struct views *views)
 {
@@ -145,8 +146,8 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
     request_tell(rq, shares, comm->world);
 }
 
-/* Each sums its slice of everybody's buffers and writes it into all of them, a block at a time, so
- * that what it copies comes from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
+/* Each rank sums its slice of all buffers and writes it into all of them, block by block, so that
+ * the copies come from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
 static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
                                const struct views *views, struct tally *tally)
 {
@@ -154,7 +155,8 @@ static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
     struct slice slice = slice_of(rq->count, comm->world, comm->rank);
     struct reduction reduction = request_reduction(comm, rq, tally);
     int next = (comm->rank + 1) % comm->world, rc = 0;
-    size_t block = comm->world == 2 ? GLANCE_BYTES / size : REDUCE_BLOCK; /* two copy nothing */
+    size_t block = comm->world == 2 ? GLANCE_BYTES / size : REDUCE_BLOCK; /* two ranks copy nothing
+                                                                           */
     for (size_t done = 0; done < slice.count && rc == 0; done += block) {
         size_t n = slice.count - done < block ? slice.count - done : block;
         size_t at = slice.first + done;
@@ -180,7 +182,7 @@ static int copy(struct wk_comm *comm, char *to, const char *from, size_t bytes)
     return rc;
 }
 
-/* Everybody's elements from `first` bytes on, for this rank alone. */
+/* The sum of all ranks' elements from `first` bytes on, only for this rank. */
 static int sum(struct wk_comm *comm, const struct request *rq, const struct views *views,
                size_t first, struct tally *tally)
 {
@@ -196,8 +198,8 @@ static int sum(struct wk_comm *comm, const struct request *rq, const struct view
     return rc;
 }
 
-/* What this rank takes out of everybody's data; never writes to another's. Moves, beside reading
- * what is summed, each received byte once in and once out. */
+/* Copy or sum this rank's result from the others' data; never writes to another's. Besides reading
+ * the operands, it reads and writes each received byte once. */
 static int take(struct wk_comm *comm, const struct request *rq, const struct views *views,
                 struct tally *tally)
 {
@@ -221,14 +223,14 @@ static int take(struct wk_comm *comm, const struct request *rq, const struct vie
     return rc;
 }
 
-/* Is what this rank shows of any use to others? */
+/* True if others need this rank's data. */
 static bool shows(const struct wk_comm *comm, const struct request *rq)
 {
     bool from_root = rq->kind == KIND_BROADCAST || rq->kind == KIND_SCATTER;
     return rq->kind != KIND_BARRIER && (!from_root || comm->rank == rq->root);
 }
 
-/* The sum of rows is known only to their owner: an exchange by post. */
+/* The sum of rows is known only to their owner, so the tallies are exchanged by post. */
 static int tell_rows(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
 {
     struct share shares[COMM_WORLD_MAX];
@@ -245,7 +247,7 @@ static int tell_rows(struct wk_comm *comm, const struct request *rq, const struc
     return 0;
 }
 
-/* The same for one vector of two ranks, without the detours: latency is all that matters here. */
+/* The same for one vector of two ranks, on a short path, because only latency matters here. */
 static bool sum_pair(struct wk_comm *comm, const struct request *rq)
 {
     if (comm->world != 2 || rq->kind != KIND_ALL_REDUCE || rq->finishes)
@@ -284,7 +286,7 @@ static int run_small(struct wk_comm *comm, const struct request *rq)
     return run_rows(comm, rq);
 }
 
-/* Can everybody's part be read where it lies? The same answer on every rank. */
+/* True if the data of all ranks can be read in place. The same answer on every rank. */
 static bool in_place(struct wk_comm *comm, const struct request *rq)
 {
     for (int p = 0; p < comm->world; p++) {
@@ -327,7 +329,7 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
     return 0;
 }
 
-/* Ranks whose post says where their buffers lie, not what is in them. */
+/* Number of ranks with a post of addresses instead of data. */
 static int placed(const struct wk_comm *comm)
 {
     int n = 0;
@@ -339,9 +341,9 @@ static int placed(const struct wk_comm *comm)
     return n;
 }
 
-/* An all-reduce that fits a post and is better done in place. Each rank posts where its buffers
- * lie, or without arenas what is in them; where ranks differ in that, all post what is in them.
- * With more ranks than cores a second meeting costs more than it saves. */
+/* An all-reduce that fits a post and is better done in place. Each rank posts the addresses of its
+ * buffers, or without arenas their content. If ranks differ in that, all post content. With more
+ * ranks than cores a second meeting costs more than it saves. */
 static int run_either(struct wk_comm *comm, const struct request *rq)
 {
     struct located located;

@@ -1,4 +1,4 @@
-/* What others may see of the operation in progress, and what is counted. */
+/* The view of the operation in progress for other threads, and the counters. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@ enum { LOOKS_MAX = 100, NAMED_MAX = 8 /* missing ranks named before "and n more"
 
 _Static_assert((int)KINDS <= (int)WK_COMM_COUNTERS, "every operation has its counter");
 
-/* Who sees a word of the new data sees the odd version too, when it looks again. */
+/* A reader that sees a word of the new data also sees the odd version, when it reads it again. */
 void present_set(struct wk_comm *comm, const struct request *rq)
 {
     struct present *present = &comm->present;
@@ -24,7 +24,7 @@ void present_set(struct wk_comm *comm, const struct request *rq)
     atomic_store_explicit(&present->bytes, bytes, memory_order_release);
     atomic_store_explicit(&present->version, version + 2, memory_order_release);
     atomic_store_explicit(&present->active, true, memory_order_relaxed);
-    /* One runner at a time: no need of the bus to add. */
+    /* There is one runner at a time, so no atomic addition is needed. */
     atomic_store_explicit(&counter->calls,
                           atomic_load_explicit(&counter->calls, memory_order_relaxed) + 1,
                           memory_order_relaxed);
@@ -97,7 +97,7 @@ void comm_longest_wait(struct wk_comm *comm, struct wk_comm_status *ret)
     pthread_mutex_unlock(&comm->fail_lock);
 }
 
-/* For the runner. Once all have arrived, a peer that takes nothing holds us up as well. */
+/* For the runner. After all have arrived, a peer that receives nothing delays us too. */
 int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes)
 {
     int missing = 0;

@@ -1,15 +1,14 @@
-/* Carries out a plan: per peer a list of bytes to send and a list of bytes to receive, and between
- * them perhaps one reduction over what all peers send first. Everything moves in one loop, none of
- * its calls blocks, so no order of the plans can deadlock. */
+/* Carries out a plan. It has per peer a list of bytes to send and a list of bytes to receive.
+ * Between them there is at most one reduction, over data that all peers send first. Everything
+ * moves in one loop of non-blocking calls, so no order of the plans can deadlock. */
 #include <string.h>
 
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/reduce.h"
 
-/* Measured (docs/collectives.md). Over TCP a long send costs half of what short ones with receiving
- * in between do, byte for byte, so between two ranks turns are long while the data fits a cache;
- * what is summed is still there. In shared memory it makes no difference.
- */
+/* Measured (docs/collectives.md). Over TCP a long send costs half as much per byte as short ones
+ * with receives in between. Between two ranks turns are therefore long while the data fits a cache,
+ * where the operands still are. In shared memory it makes no difference. */
 enum {
     SEND_BYTES = 128 * 1024, /* per peer and turn, so that receiving keeps pace */
     SEND_LONG_BYTES = 1024 * 1024,
@@ -70,11 +69,11 @@ struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes
     return in;
 }
 
-/* What may go to this peer now; returns the number of parts. */
+/* The part for this peer that can be sent now; returns the number of parts. */
 static int sendable(const struct peer *peer, size_t turn, struct iovec parts[COMM_OUTS_MAX])
 {
     int n = 0;
-    /* With the header: what it pushed out would be a packet, a sum and an answer of 32 bytes. */
+    /* With the header: what it displaces would cost a packet, a sum and an answer of 32 bytes. */
     size_t budget = turn + sizeof(struct header);
     for (int i = peer->out_at; i < peer->out_count && budget > 0; i++) {
         const struct out *out = &peer->outs[i];
@@ -116,7 +115,7 @@ static bool push(struct wk_comm *comm)
     bool moved = false;
     size_t turn = turns_are_long(comm) ? SEND_LONG_BYTES : SEND_BYTES;
     for (int i = 1; i < comm->world; i++) {
-        /* Not everyone at rank 0 first. */
+        /* Start at different peers, not all at rank 0. */
         struct peer *peer = &comm->peers[(comm->rank + i) % comm->world];
         struct iovec parts[COMM_OUTS_MAX];
         int n = peer->out_at < peer->out_count ? sendable(peer, turn, parts) : 0;
@@ -141,7 +140,7 @@ static bool sending(const struct wk_comm *comm)
     return false;
 }
 
-/* Receive into `data`; true when something came. */
+/* Receive into `data`; true if something arrived. */
 static bool take(struct peer *peer, void *data, size_t bytes, size_t *got)
 {
     ssize_t n = link_recv(peer->link, (char *)data + *got, bytes - *got);
@@ -186,7 +185,8 @@ static size_t summand_size(const struct reduce_plan *plan, int i)
     return i == 0 && r->partial ? reduce_partial_bytes(r->dtype) : wk_dtype_bytes(r->dtype);
 }
 
-/* Elements that every peer has sent and nobody has summed; their places go to comm->sources. */
+/* Elements that every peer has sent and that are not summed yet; comm->sources gets their
+ * addresses. */
 static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *plan)
 {
     size_t common = REDUCE_BYTES / wk_dtype_bytes(plan->reduction->dtype);
@@ -211,7 +211,7 @@ static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *pl
     return common;
 }
 
-/* Returns the elements summed, 0 when somebody's are not here yet. */
+/* Returns the number of elements summed, 0 if some have not arrived yet. */
 static size_t sum_some(struct wk_comm *comm, struct reduce_plan *plan)
 {
     size_t n = plan->done < plan->count ? common_elements(comm, plan) : 0;
@@ -257,7 +257,7 @@ static int take_rest(struct wk_comm *comm, bool *ret_done)
 
 enum phase { PHASE_HEADERS, PHASE_REDUCE, PHASE_REST, PHASE_DRAIN };
 
-/* One turn of receiving; moves *phase on when the present one is done. */
+/* One turn of receiving; advances *phase when the present one is done. */
 static int receive(struct wk_comm *comm, struct reduce_plan *reduction, enum phase *phase)
 {
     bool done = false;

@@ -1,16 +1,17 @@
 /* All-reduce along a chain: of hosts with several ranks each, in place inside, or of single ranks.
- * Rank l of each host looks after slice l. A chain carries running sums from the first host to the
- * last, which is the order of the ranks, so the bits are those of every other way; the results go
- * back along it. Both directions are pipelined and overlap.
+ * Rank l of each host handles slice l. A chain passes running sums from the first host to the last,
+ * which is the order of the ranks, so the bits equal those of every other way. The results return
+ * along it. Both directions are pipelined and overlap.
  *
  *     host 0          host 1               host 2        slice l, each host adding its ranks' parts
  *     r0+r1     ->    +r2+r3         ->    +r4+r5
  *     result    <-    result         <-    result
  *
- * With H hosts and S bytes: 2 (H-1) steps (and two meetings of a host's ranks); a host sends S each
- * way to a neighbour, 2 S in the middle, as a ring would, where sending straight (by_links.c) takes
- * L times that for L ranks per host. Running sums of f16 and bf16 travel as f32, which doubles the
- * way out. */
+ * With H hosts and S bytes: 2 (H-1) steps (and two meetings of a host's ranks). A host sends S each
+ * way to a neighbour, 2 S in the middle, as in a ring. Sending directly (by_links.c) needs L times
+ * that for L ranks per host. Running sums of f16 and bf16 are sent as f32, which doubles the way
+ * out.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static bool all_in_place(const struct wk_comm *comm)
     return all;
 }
 
-/* Our slice: in from the host before and the ranks of this one, on to the host behind. */
+/* Our slice: in from the host before and the ranks of this one, out to the next host. */
 static int run_chain(struct wk_comm *comm, const struct request *rq, const struct views *views,
                      char *running)
 {

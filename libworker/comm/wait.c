@@ -1,5 +1,5 @@
-/* Waiting for peers: look for a while, since an answer is often a microsecond away; then sleep in
- * one epoll that hears everything: the bell (rings in shared memory, abort), data sockets, control
+/* Waiting for peers: poll for a while, because an answer is often a microsecond away. Then sleep in
+ * one epoll with all sources: the bell (rings in shared memory, abort), data sockets, control
  * sockets, the ends of processes. */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -12,16 +12,16 @@
 #include "libworker/comm/board.h"
 
 enum {
-    CLOCK_TURNS = 8, /* looks between two readings of the clock */
-    HEAR_TURNS = 16, /* looks between two at the sockets of other hosts: an abort comes that way */
-    HEAR_MOVES = 8,  /* the same of turns that moved something */
-    PAUSE_US = 4,    /* an answer that is on its way */
+    CLOCK_TURNS = 8, /* turns between two readings of the clock */
+    HEAR_TURNS = 16, /* turns between two reads of other hosts' sockets: an abort arrives there */
+    HEAR_MOVES = 8,  /* the same for turns that moved something */
+    PAUSE_US = 4,    /* an answer that is about to arrive */
     SPIN_US = 200,
     YIELDS = 4,         /* when there are more ranks than cores */
-    TAKEN_US = 400,     /* a yield that took longer gave the core to somebody who computes */
-    CROWDED_WAITS = 32, /* that sleep at once thereafter */
+    TAKEN_US = 400,     /* a longer yield gave the core to a process that computes */
+    CROWDED_WAITS = 32, /* waits without yielding after that */
     EVENTS_MAX = 32,
-    POLL_MS = 1, /* between looks of a rank that nobody may wake in time */
+    POLL_MS = 1, /* between checks of a rank that cannot be woken in time */
     NAMES_BYTES = 160,
 };
 
@@ -36,7 +36,7 @@ int64_t comm_now_us(void)
 
 int comm_spin_us(const struct comm_options *options)
 {
-    /* Not our own affinity: ranks that are bound to a core each have a mask of one. */
+    /* Not our own affinity: ranks bound to a core each have a mask of one. */
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int here = 0;
     for (int r = 0; r < options->world; r++)
@@ -57,8 +57,8 @@ static uint64_t tag_of(enum heard heard, int peer)
     return (uint64_t)heard << 32 | (uint32_t)peer;
 }
 
-/* Edge triggered: bytes that nobody wants yet, or an end already noticed, must not wake again. A
- * sleep follows only a turn in which every wanted call said "not now". */
+/* Edge triggered: unwanted bytes, or an end already noticed, must not wake again. A sleep follows
+ * only a turn in which every wanted call returned "not now". */
 int wait_watch_data(struct wk_comm *comm, int p, int data_fd)
 {
     return watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
@@ -111,7 +111,7 @@ static void hear_all(struct wk_comm *comm, int timeout_ms)
         hear(comm, events[i].data.u64);
 }
 
-/* A rank of this host has failed and said so. */
+/* True if a rank of this host has failed and announced it. */
 static bool alerted(const struct wk_comm *comm)
 {
     return comm->has_segment && atomic_load(&comm->segment.head->alert);
@@ -124,7 +124,7 @@ static void disarm(struct wk_comm *comm, struct wait *wait)
     wait->armed = false;
 }
 
-/* Those who still have something to do would hear of a failure only when they run out of it. */
+/* A rank that still moves data would otherwise notice a failure only when it runs out of work. */
 void wait_moved(struct wk_comm *comm, struct wait *wait)
 {
     disarm(comm, wait);
@@ -156,7 +156,7 @@ static void pause_cpu(void)
 #endif
 }
 
-/* For statistics and watchers: from the first reading of the clock without anything moving. */
+/* For statistics and observers: from the first reading of the clock without progress. */
 static void began(struct wk_comm *comm, struct wait *wait, int64_t now_us)
 {
     if (wait->waiting_since_us == 0) {
@@ -165,9 +165,9 @@ static void began(struct wk_comm *comm, struct wait *wait, int64_t now_us)
     }
 }
 
-/* Yielding lets the rank we wait for run if it was put on this core; and as both stay runnable, the
- * scheduler sees that they belong on two. Where others compute on the core, each yield is a whole
- * turn of theirs, while who sleeps is let in as soon as it is woken: false then. */
+/* Yield the core. The rank we wait for can run if it was put on this core; as both stay runnable,
+ * the scheduler moves one. If other processes compute on the core, each yield lasts their whole
+ * time slice, while a sleeper runs as soon as it is woken: then the result is false. */
 static bool yield(struct wk_comm *comm)
 {
     if (comm->crowded > 0) {
@@ -181,7 +181,7 @@ static bool yield(struct wk_comm *comm)
     return true;
 }
 
-/* True while it is worth looking again without sleeping. */
+/* True while polling again is better than sleeping. */
 static bool spin(struct wk_comm *comm, struct wait *wait)
 {
     wait->turns++;
@@ -213,8 +213,8 @@ static int time_out(struct wk_comm *comm, const struct wait *wait)
                      (long long)((comm_now_us() - wait->started_us) / 1000), comm->rank);
 }
 
-/* Someone we need has said goodbye, or its stream ended and its control socket does not say why.
- * Returns the milliseconds to wait for an explanation, -1 for no such peer, or fails. */
+/* A needed peer has said goodbye, or its stream ended without an explanation on its control socket.
+ * Returns the milliseconds to wait for one, -1 for no such peer, or fails. */
 static int check_ended(struct wk_comm *comm, int64_t now_ms)
 {
     int grace_ms = -1;
@@ -226,8 +226,8 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
         bool left = atomic_load(&peer->left) && (!peer->remote || peer->ended);
         if (!left && !peer->ended)
             continue;
-        /* It may have left because somebody else failed: that one's word comes first. Over TCP it
-         * can still be on its way. */
+        /* It may have left because another rank failed; that failure has precedence. Over TCP it
+         * may still be in transit. */
         control_sweep(comm);
         if (peer->ended && now_ms - peer->ended_ms < LEFT_GRACE_MS) {
             grace_ms = LEFT_GRACE_MS;
@@ -243,9 +243,9 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
     return grace_ms;
 }
 
-/* A rank of this host that we need waits for us in a meeting. What it sent before is here by then,
- * so if another look moves nothing the two have called different operations: one goes over links,
- * the other meets, and neither would see the other's header. True: look again, or it has failed. */
+/* A needed rank of this host waits for us in a meeting. Data it sent before has arrived. If another
+ * turn moves nothing the two have called different operations: one uses links, the other meets, and
+ * neither would see the other's header. True: look again, or it has failed. */
 static bool check_astray(struct wk_comm *comm, struct wait *wait)
 {
     char ours[DESCRIPTION_BYTES], other[DESCRIPTION_BYTES];

@@ -1,9 +1,11 @@
-/* The table. Measured by `build-release/bench/bench_collectives_ways` with a real-time priority: it
- * times every way at every size with as many ranks as the row says, taking turns, and prints rows;
- * docs/collectives.md has the times. f32, on two cores of a virtual machine (Zen 5), hosts played
- * by loopback addresses: with more ranks than cores what counts is how little there is to do, not
- * who waits for whom. On real machines and fast links measure again, and force what wins
- * (comm_options.ways, the setting comm_ways). */
+/* The table. Measured by `build-release/bench/bench_collectives_ways` with a real-time priority. It
+ * times every way at every size with the row's number of ranks, in turns, and prints rows;
+ * docs/collectives.md has the times.
+ *
+ * Measured with f32, on two cores of a virtual machine (Zen 5), with loopback addresses as hosts.
+ * With more ranks than cores the amount of work decides, not the waiting. On real machines and fast
+ * links measure again, and force the best way (comm_options.ways, the setting comm_ways).
+ */
 #include "libworker/comm/ways.h"
 
 #include <stdint.h>
@@ -12,7 +14,7 @@
 #define KIB(n) ((size_t)(n)*1024)
 #define ANY    WAY_NO_LIMIT
 
-/* For worlds up to `world`, the first row that fits. */
+/* The first row that fits, for worlds up to `world`. */
 static const struct {
     enum placement placement;
     int world;
@@ -79,7 +81,7 @@ static bool possible(enum way way, enum placement placement)
     return false;
 }
 
-/* What is not possible where the ranks are is left to the way before it, or to slices. */
+/* A way that is impossible in this placement is replaced by the way before it, or by slices. */
 static void force(struct ways *ways, const struct way_step *steps, int n, enum placement placement)
 {
     int count = 0;

@@ -1,5 +1,5 @@
-/* Running what was asked for: blocking calls in the caller's thread when nothing is queued ahead of
- * them, which spares a small operation two thread switches; the rest goes through the queue. */
+/* Runs requests. A blocking call runs in the caller's thread when nothing is queued before it,
+ * which saves a small operation two thread switches. Other requests use the queue. */
 #include <linux/membarrier.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -78,13 +78,14 @@ int comm_missing(void)
     return error_keep(&err);
 }
 
-/* The gate: `running` belongs to whoever runs an operation; `waiting` says that some are queued, is
- * changed under comm->lock and sends blocking calls to the end of the queue.
+/* The gate: `running` belongs to the thread that runs an operation. `waiting` means that some are
+ * queued; it changes under comm->lock and sends blocking calls to the end of the queue.
  *
- * Leaving is a plain store and a look at `waiting`, which may pass each other: an atomic step would
- * hold the call up until its post has left the core. So who finds the gate taken and wants to sleep
- * has the kernel put a barrier into the other threads and tries once more: whoever left before it
- * is seen, whoever leaves after it sees `waiting`. */
+ * Leaving is a plain store and a load of `waiting`, which may be reordered: an atomic step would
+ * delay the call until its post has left the core. A thread that finds the gate taken and wants to
+ * sleep therefore has the kernel execute a barrier in the other threads and tries once more. A
+ * leave before the barrier is visible then; a leave after it sees `waiting`.
+ */
 static bool gate_take(struct wk_comm *comm)
 {
     bool free = false;
@@ -151,7 +152,7 @@ static void *progress(void *arg)
     return NULL;
 }
 
-/* The program's signals are not ours to handle. */
+/* The program's signals must not be handled on this thread. */
 static int start_thread(struct wk_comm *comm)
 {
     sigset_t all, old;
@@ -163,7 +164,7 @@ static int start_thread(struct wk_comm *comm)
     return rc == 0 ? 0 : comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
 }
 
-/* With comm->lock held. */
+/* Requires comm->lock. */
 static int enqueue(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
 {
     if (comm->queued >= COMM_QUEUE_MAX)
@@ -187,7 +188,7 @@ static int enqueue(struct wk_comm *comm, const struct request *request, struct w
     return 0;
 }
 
-/* Takes over `request->row_space`, also on failure. */
+/* Takes ownership of `request->row_space`, also on failure. */
 int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
 {
     struct wk_work *work = NULL;
@@ -252,7 +253,7 @@ int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
     return lost;
 }
 
-/* Whatever is still queued ends here: nobody will run it any more. */
+/* End all queued requests: they will not run any more. */
 static void stop(struct wk_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
@@ -268,7 +269,7 @@ static void stop(struct wk_comm *comm)
         work_end(pop(comm), atomic_load(&comm->failure));
 }
 
-/* A rank that was only thought dead could still write into our arenas: take them away from it. */
+/* A rank that was wrongly presumed dead could still write into our arenas: revoke its access. */
 static void defend_arenas(struct wk_comm *comm)
 {
     if (comm->arenas_announced == 0 || atomic_load(&comm->failure) == 0 || board_quiesce(comm))
@@ -276,7 +277,7 @@ static void defend_arenas(struct wk_comm *comm)
     for (int i = 0; i < comm->arena_count; i++)
         if (comm->arenas[i].number > 0)
             (void)arena_revoke(
-                comm->arenas[i].arena); /* else it is refused where it is used next */
+                comm->arenas[i].arena); /* otherwise the arena is refused at its next use */
 }
 
 void wk_comm_close(struct wk_comm *comm)

@@ -1,7 +1,7 @@
-/* Ranks that train one model must mean the same: what shapes the mathematics, said in words by each
- * rank and compared by digest when a generation meets. Rank 0 is the measure, so that all refuse
- * for the same reason; the words themselves travel only then.
- */
+/* Ranks that train one model must have equal settings and objects, as far as these shape the
+ * mathematics. When a generation meets, each rank describes them in words, which are compared by
+ * digest. Rank 0 is the reference, so that all refuse for the same reason; the words themselves are
+ * sent only then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +18,15 @@ enum {
     WORD_GROUPS = WORD_OPTIMIZERS + NUMBERS_UNITS_MAX,
     WORD_SCHEDULERS = WORD_GROUPS + NUMBERS_UNITS_MAX,
     WORD_LOADERS = WORD_SCHEDULERS + NUMBERS_SCHEDULERS_MAX,
-    WORD_PRODUCTS = WORD_LOADERS + NUMBERS_LOADERS_MAX, /* last: it follows from some of them */
+    WORD_PRODUCTS = WORD_LOADERS + NUMBERS_LOADERS_MAX, /* last: it depends on some of them */
     WORD_COUNT,
 
     WORD_MAX = 224,
     NAME_MAX_BYTES = 64,
 };
 
-/* Settings that are each rank's own: paths, addresses, waiting, logs, rank 0's saving; and the
- * optimizer's name, as the one that was made is compared. */
+/* Settings that belong to each rank: paths, addresses, timeouts, logs, rank 0's saving. Also the
+ * optimizer's name, because the made optimizer is compared. */
 static bool may_differ(enum setting setting)
 {
     static const enum setting own[] = {
@@ -54,7 +54,7 @@ static uint64_t digest(const char *text, uint64_t hash)
 
 static const uint64_t DIGEST_START = 14695981039346656037u;
 
-/* By value, not by how it was written. */
+/* By value, not by its text. */
 static void say_setting(const struct settings *settings, enum setting setting, char ret[WORD_MAX])
 {
     if (may_differ(setting))
@@ -86,7 +86,7 @@ static void say_adam(const struct wk_adamw_options *o, const char *name, char re
                      name, o->rate, o->beta1, o->beta2, o->epsilon, o->weight_decay);
 }
 
-/* The options, not the present rate, which is where the schedule and the program have come. */
+/* The options, not the present rate, which the schedule and the program change. */
 static void say_optimizer(const struct wk_optimizer *optimizer, char ret[WORD_MAX])
 {
     if (!optimizer) {
@@ -165,7 +165,7 @@ static void say_scheduler(const struct wk_scheduler *scheduler, char ret[WORD_MA
     (void)str_printf(ret + used, WORD_MAX - used, " of digest %016llx", (unsigned long long)hash);
 }
 
-/* How many there are, and of those with passes that give means over their share. */
+/* How many models there are, and how many with passes that return means over their share. */
 static void say_models(const struct wk_context *ctx, char ret[WORD_MAX])
 {
     int means = 0;
@@ -193,9 +193,9 @@ static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
         o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
 }
 
-/* Muon's update and PowerSGD's gradients are products that each rank makes for itself, and the
- * library behind them has kernels by CPU, chosen when the process starts. Any other product ends in
- * a sum over the ranks, whose bits all of them get. */
+/* Muon's update and PowerSGD's gradients are products that each rank computes for itself. The
+ * library's kernels depend on the CPU and are chosen at process start. Any other product ends in a
+ * sum over the ranks, whose bits are equal on all of them. */
 static void say_products(const struct wk_context *ctx, char ret[WORD_MAX])
 {
     const char *hook = settings_text(&ctx->settings, SETTING_DDP_HOOK);
@@ -208,7 +208,7 @@ static void say_products(const struct wk_context *ctx, char ret[WORD_MAX])
         (void)str_copy(ret, WORD_MAX, blas_core() ? blas_core() : "none");
 }
 
-/* What this rank says about one thing, "" for nothing. */
+/* This rank's description of one thing, "" if there is none. */
 static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
 {
     memset(ret, 0, WORD_MAX);
@@ -230,7 +230,7 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
         (void)str_copy(ret, WORD_MAX, "none");
 }
 
-/* "the optimizer", or that of which model where there are several. */
+/* "the optimizer", or with several models that of which one. */
 static void name_of_unit(const struct wk_context *ctx, int index, const char *what,
                          char ret[NAME_MAX_BYTES])
 {
@@ -258,7 +258,7 @@ static void name_word(const struct wk_context *ctx, int word, char ret[NAME_MAX_
         (void)str_printf(ret, NAME_MAX_BYTES, "loader %d", word - WORD_LOADERS + 1);
 }
 
-/* All ranks found the same difference; now they say it. */
+/* All ranks found the same difference; now report it. */
 static int refuse(struct wk_context *ctx, int rank, int word, struct error *err)
 {
     char own[WORD_MAX], name[NAME_MAX_BYTES];

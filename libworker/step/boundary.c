@@ -1,4 +1,4 @@
-/* What happens between two steps: stop requests, new generations, checkpoints, the end. */
+/* The events between two steps: stop requests, new generations, checkpoints, the end. */
 #include <stdio.h>
 
 #include "libworker/step/context.h"
@@ -16,8 +16,8 @@ bool boundary_behind(struct wk_context *ctx)
     return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
 }
 
-/* Those who hold parts of one state need each other in a pass, and leave it after a step only: they
- * end an evaluation before the same batch, and what they saw of it counts for nothing. */
+/* Ranks with parts of one state need each other in a pass, and leave only after a step. They end an
+ * evaluation before the same batch, and discard its partial results. */
 static bool evaluates_together(struct wk_context *ctx)
 {
     int32_t ends = boundary_stopping(ctx) || boundary_behind(ctx);
@@ -38,11 +38,12 @@ bool boundary_evaluates(struct wk_context *ctx)
     if (ctx->is_sharded)
         return evaluates_together(ctx);
     if (boundary_stopping(ctx)) {
-        /* Without a session the others hear of it in the sums of a step, and not before. */
+        /* Without a session the others learn of it only in the sums of a step. */
         if (!ctx->session && ctx->world > 1)
             return true;
-        /* Who has the whole state stops here, before it meets the others in a step. In a step it
-         * leaves the step too: others may go on to the next batch's sums, which it never joins. */
+        /* A rank with the whole state stops here, before it meets the others in a step. Within a
+         * step it leaves the step too, because others may continue with the next batch's sums,
+         * which it never joins. */
         if (ctx->session)
             (void)context_break(ctx, WK_EABORT);
         return false;
@@ -51,22 +52,22 @@ bool boundary_evaluates(struct wk_context *ctx)
         return true;
     context_notice(ctx, "evaluation ends early: generation %llu is over",
                    (unsigned long long)ctx->generation);
-    /* What was evaluated in part is neither summed nor logged; a step under way comes again. */
+    /* A partial evaluation is neither summed nor logged; the step in progress is repeated. */
     (void)context_break(ctx, WK_EABORT);
     return false;
 }
 
-/* Into the next generation. false: the error is sticky. */
+/* Join the next generation. false: the error is sticky. */
 static bool renew(struct wk_context *ctx)
 {
     struct error err = {0};
     int64_t step = ctx->numbers.step;
     int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
-    ctx->rng = ctx->numbers.rng; /* a pass that comes to nothing drew as well */
+    ctx->rng = ctx->numbers.rng; /* a pass without effect drew numbers as well */
     if (!rc)
         rc = context_reform(ctx, &err);
     if (rc == WK_ESTOPPED)
-        return true; /* the stop request is seen next */
+        return true; /* the stop request is handled next */
     if (rc) {
         (void)context_fail(ctx, &err);
         return false;
@@ -86,13 +87,13 @@ static bool finished(const struct wk_context *ctx, const struct wk_loader *loade
            (loader && loader_at_end(loader));
 }
 
-/* Nobody leaves before everybody has got here with the last checkpoint on disk: a rank that dies in
- * its last step is still replaced. */
+/* No rank leaves before all are here and the last checkpoint is on disk: a rank that dies in its
+ * last step is still replaced. */
 static bool end_together(struct wk_context *ctx)
 {
     struct error err = {0};
     int rc = save_last(ctx, &err);
-    /* What a newer generation is to do again is no failure. */
+    /* Work that a newer generation repeats is not a failure. */
     if (rc && (rc == WK_EABORT || boundary_behind(ctx)))
         rc = WK_EABORT;
     else if (rc)
@@ -108,7 +109,7 @@ static bool stop(struct wk_context *ctx)
 {
     struct error err = {0};
     (void)save_last(ctx, NULL);
-    /* torchrun and mpirun end the others with the first that ends, and one of them is saving. */
+    /* torchrun and mpirun end all ranks with the first one that ends, and one of them is saving. */
     if (!ctx->session && ctx->comm)
         (void)wk_barrier(ctx->comm, NULL);
     (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
@@ -117,7 +118,7 @@ static bool stop(struct wk_context *ctx)
     return false;
 }
 
-/* The state goes on with the others; nobody waits for a checkpoint of this generation. */
+/* The state continues on the other ranks; no rank waits for a checkpoint of this generation. */
 static bool leave(struct wk_context *ctx)
 {
     struct error err = {0};

@@ -7,7 +7,7 @@
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
 
-/* One rank's share of a global batch, the largest there is. */
+/* The largest share of a global batch among the ranks. */
 static int64_t share_of(const struct wk_context *ctx, int64_t batch)
 {
     return (batch + ctx->world - 1) / ctx->world;
@@ -29,7 +29,7 @@ static int attempt(struct wk_context *ctx, const struct wk_batch_search *search,
                 "wk_find_batch: only the program can try its own passes: give an attempt");
         context = unit->model->context > context ? unit->model->context : context;
     }
-    /* What else a step takes: the batch itself, a thread, what libraries ask for on the way. */
+    /* Other memory of a step: the batch itself, a thread, libraries' temporary memory. */
     size_t rest = SLACK_BYTES + (size_t)samples * (size_t)context * TOKEN_BYTES;
     void *held = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (held == MAP_FAILED)
@@ -41,7 +41,7 @@ static int attempt(struct wk_context *ctx, const struct wk_batch_search *search,
     return rc;
 }
 
-/* What a try took. */
+/* Free the memory of a try. */
 static void give_back(struct wk_context *ctx)
 {
     const struct unit *unit;
@@ -49,8 +49,8 @@ static void give_back(struct wk_context *ctx)
         (void)model_reserve(unit->model, 0, 0, NULL);
 }
 
-/* What the ranks' attempts came to: the worst, so that all of them do the same next. A rank that
- * fails otherwise than for memory ends the search on all. */
+/* The result of all ranks' attempts: the worst one, so that all do the same next. A failure other
+ * than for memory ends the search on all ranks. */
 enum verdict { FITS, TOO_LARGE, FAILED };
 
 static enum verdict verdict_of(int rc)
@@ -58,7 +58,7 @@ static enum verdict verdict_of(int rc)
     return !rc ? FITS : rc == WK_ENOMEM ? TOO_LARGE : FAILED;
 }
 
-/* 0 and the verdict of all ranks, or what the collective gave. */
+/* 0 and the result of all ranks, or the code of the collective. */
 static int agree(struct wk_context *ctx, int rc, enum verdict *ret)
 {
     int32_t verdict = (int32_t)verdict_of(rc);
@@ -106,7 +106,7 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
                               "wk_find_batch inside a step: it comes between steps");
     int64_t batch = loader->options.batch;
     struct room room;
-    (void)kernel_warm(kernel_cpu()); /* a refusal shows again in the first try */
+    (void)kernel_warm(kernel_cpu()); /* the first try reports a failure again */
     int rc = room_begin(ctx, &room, &err);
     if (rc)
         return err.code ? context_fail(ctx, &err) : context_break(ctx, rc);

@@ -11,7 +11,7 @@
 
 enum { LOST_MAX = 64, REFORM_PAUSE_US = 20000 };
 
-/* The own address on the way to `peer`: connecting a datagram socket asks the routing table and
+/* Our address on the route to `peer`: connecting a datagram socket reads the routing table and
  * sends nothing. */
 static bool address_towards(const char *peer, char ret[NI_MAXHOST])
 {
@@ -159,7 +159,7 @@ static int join_static(struct wk_context *ctx, struct error *err)
     return rc;
 }
 
-/* The next generation above the present one, as the session's agent tells it. */
+/* The next generation above the present one, from the session's agent. */
 static int join_next(struct wk_context *ctx, struct error *err)
 {
     struct session_group group = {0};
@@ -197,7 +197,7 @@ void context_leave(struct wk_context *ctx)
 
 bool context_mendable(int code)
 {
-    /* A timeout of a collective is none: it would come again. */
+    /* A collective's timeout is not recoverable this way: it would happen again. */
     return code == WK_EPEER || code == WK_EABORT;
 }
 
@@ -239,7 +239,8 @@ int context_reform(struct wk_context *ctx, struct error *err)
 {
     for (;;) {
         int rc = join_until_connected(ctx, err);
-        if (ctx->rank != 0) /* before the next rank 0 opens them: it does after all have agreed */
+        if (ctx->rank != 0) /* before the next rank 0 opens them, which it does after all have
+                             * agreed */
             report_release(ctx);
         if (!rc)
             rc = state_agree(ctx, err);
@@ -255,7 +256,7 @@ int context_reform(struct wk_context *ctx, struct error *err)
     }
 }
 
-/* Lost ranks are no fault of the program's; one that said goodbye is not among them. */
+/* Lost ranks are not the program's fault, except those that said goodbye. */
 void context_explain(const struct wk_context *ctx, struct error *err)
 {
     int lost;
@@ -280,13 +281,13 @@ int context_break(struct wk_context *ctx, int code)
     (void)error_set(&err, code, "%s", units_sentence(ctx));
     context_explain(ctx, &err);
     bool mend = context_mendable(code) && ctx->session;
-    /* Tell the others first: they wait for this rank in collectives that cannot complete. */
+    /* Inform the others first: they wait for this rank in collectives that cannot complete. */
     if (ctx->comm)
         wk_comm_abort(ctx->comm);
     units_drain(ctx);
     if (ctx->saver && ctx->is_sharded)
-        saver_cancel(ctx->saver); /* a shard of it may never come */
-    /* In a gang that is asked to stop whoever leaves is no loss. */
+        saver_cancel(ctx->saver); /* a part of its checkpoint may never arrive */
+    /* In a gang that is asked to stop a leaving rank is not a loss. */
     if (mend && code == WK_EPEER && !boundary_stopping(ctx)) {
         context_notice(ctx, "generation %llu is broken: %s%s%s",
                        (unsigned long long)ctx->generation, err.text, *err.hint ? "; " : "",

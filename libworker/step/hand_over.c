@@ -94,7 +94,7 @@ static bool stays_with(const struct wk_context *ctx, const int32_t *leaves, int 
     return false;
 }
 
-/* Of the ranks that hold a part and leave, the first gives it away. */
+/* Of the leaving ranks with the same part, the first one sends it. */
 static bool gives(const struct wk_context *ctx, const int32_t *leaves, int rank)
 {
     int part = prepare_layout(ctx, rank).part;
@@ -112,7 +112,7 @@ static int next_staying(const struct wk_context *ctx, const int32_t *leaves, int
     return after;
 }
 
-/* How many parts the one who gets most would get. */
+/* The largest number of parts that one rank would receive. */
 static int most_of_one(const struct wk_context *ctx, const int32_t *leaves)
 {
     int given = 0, leaving = 0;

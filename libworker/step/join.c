@@ -1,11 +1,11 @@
-/* Steps of programs that bring their own data, of which ranks may have different amounts. */
+/* Steps of programs with their own data, of which ranks may have different amounts. */
 #include <math.h>
 
 #include <worker/worker.h>
 
 #include "libworker/step/context.h"
 
-/* The weights of all ranks. false: the generation broke, or the error is sticky. */
+/* Sum the weights of all ranks. false: the generation broke, or the error is sticky. */
 static bool add_up(struct wk_context *ctx, double weight, double *ret_total)
 {
     *ret_total = weight;
@@ -49,8 +49,8 @@ bool wk_join(struct wk_context *ctx, double weight)
         if (!boundary_pass(ctx, SOURCE_OWN))
             return false;
         if (context_rests(ctx))
-            return true; /* this pass comes to nothing */
-        /* The weight, and the share of the data that it is of, are of the membership before. */
+            return true; /* this pass has no effect */
+        /* The weight and the share of the data are from the old membership. */
         if (ctx->generation != generation) {
             window_void(ctx);
             units_show_bound(ctx); /* the new generation may have moved the parameters */
@@ -64,13 +64,13 @@ bool wk_join(struct wk_context *ctx, double weight)
             return false;
     }
     window_deal(ctx, SOURCE_OWN);
-    /* Nobody has more for a window that has begun: a pass without data ends it. */
+    /* No rank has more data for a window that has begun: a pass without data ends it. */
     ctx->ends = total == 0;
     ctx->weight = total;
     ctx->weighed = false;
     ctx->joins++;
     units_share(ctx, weight);
-    /* The program's own passes read parameters whenever they like. */
+    /* The program's own passes read parameters at any time. */
     units_gather(ctx);
     return true;
 }

@@ -1,13 +1,12 @@
-/* One table of kernels for all ranks. Under ddp every rank applies the optimizer to the same sums
- * by itself, so CPUs that round differently (AVX-512, AVX2, without FMA) would let the parameters
- * drift apart without a word. All take the best table that every rank has: a generation with a
- * lesser CPU costs some speed, one without it has its speed back.
- */
+/* One table of kernels for all ranks. Under ddp every rank applies the optimizer to the same sums.
+ * CPUs that round differently (AVX-512, AVX2, without FMA) would let the parameters diverge
+ * silently. All ranks therefore use the best table that every rank has. A generation with an older
+ * CPU is slower; the next one without it is fast again. */
 #include <stdlib.h>
 
 #include "libworker/step/context.h"
 
-/* Its place among the tables of this machine, each of which includes what those before it need. */
+/* Its place among this machine's tables; each requires everything that the earlier ones require. */
 static int64_t level_of(const struct kernel_table *table)
 {
     int level = 0;

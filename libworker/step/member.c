@@ -1,4 +1,4 @@
-/* What the members of a generation say about themselves, and whether they prepared the same. */
+/* The facts of a generation's members, and whether they prepared the same objects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,8 +99,8 @@ bool member_level(const struct member *a, const struct member *b)
     return a->windows == b->windows && a->step == b->step && a->done == b->done;
 }
 
-/* Who has asked for the next batch is further than who has not, also behind a step in which every
- * window was skipped, which does not count. */
+/* A member that has asked for the next batch is further than one that has not. This is also true
+ * after a step in which every window was skipped, which does not count. */
 bool member_further(const struct member *a, const struct member *b)
 {
     if (a->windows != b->windows || a->step != b->step)

@@ -1,5 +1,5 @@
-/* What mixed_precision asks for: narrow copies for the products, and in fp16 a loss scale; and
- * whether a window's sums can be applied. */
+/* mixed_precision: narrow copies for the products, a loss scale in fp16, and the test whether a
+ * window's sums can be applied. */
 #include <math.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ double mixed_scale(const struct unit *unit)
     return unit->ctx->scales ? unit->scaler.scale : 1;
 }
 
-/* Gradients are summed in place, so with several ranks nobody knows any more whose it was. */
+/* Gradients are summed in place, so with several ranks the origin is unknown. */
 static int refuse_gradient(struct unit *unit, double loss, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
@@ -101,7 +101,7 @@ void mixed_numbers(const struct unit *unit, struct unit_numbers *ret)
     ret->skipped_steps = unit->scaler.skipped;
 }
 
-/* A run that goes on in fp16 from one that did not begins with the settings' scale. */
+/* A run that continues in fp16 from a run without it begins with the settings' scale. */
 void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers)
 {
     if (!unit->ctx->scales || !(numbers->loss_scale > 0))

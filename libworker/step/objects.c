@@ -1,5 +1,5 @@
-/* Objects as programs make them in a context: their failures become the context's error, and
- * without one stay with the thread. */
+/* Objects that programs make in a context: their failures become the context's error; without a
+ * context they stay with the thread. */
 #include <string.h>
 
 #include "libworker/step/context.h"

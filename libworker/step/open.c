@@ -1,4 +1,4 @@
-/* Opening and closing a context, and what can be asked of one. */
+/* Opening and closing a context, and its queries. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ int context_fail(struct wk_context *ctx, const struct error *err)
         return ctx->error.code;
     ctx->error = *err;
     context_explain(ctx, &ctx->error);
-    if (*ctx->error.hint) { /* what would help is part of the one sentence that programs see */
+    if (*ctx->error.hint) { /* programs see one sentence, so append the hint */
         size_t used = strlen(ctx->error.text);
         (void)snprintf(ctx->error.text + used, sizeof(ctx->error.text) - used, "; %s",
                        ctx->error.hint);
@@ -98,7 +98,7 @@ static const char *variable(const struct context_seams *seams, const char *name)
     return text ? text : "";
 }
 
-/* A collective of the generation left behind must end: called on the session's thread. */
+/* End the collectives of the old generation: called on the session's thread. */
 static void abort_generation(void *arg, uint64_t generation)
 {
     struct wk_context *ctx = arg;
@@ -124,7 +124,7 @@ static void tell_status(void *arg, struct wk_comm_status *ret)
     (void)pthread_mutex_unlock(&ctx->lock);
 }
 
-/* From the file that is named, else from the variable, which agents before 0.1 gave. */
+/* From the named file, else from the variable that agents before 0.1 set. */
 static int read_token(const struct context_seams *seams, char ret[TOKEN_MAX + 1], struct error *err)
 {
     const char *path = variable(seams, "MUSTER_WORKER_TOKEN_FILE");
@@ -183,7 +183,7 @@ static void notice_remark(void *arg, const char *text)
     context_notice(arg, "%s", text);
 }
 
-/* What the environment makes of the CPU, told by one rank of each host. */
+/* A notice about the environment's effect on the CPU, from one rank per host. */
 static void remark_cpu(struct wk_context *ctx, const struct context_seams *seams)
 {
     const char *wanted = variable(seams, KERNEL_VARIABLE);
@@ -211,7 +211,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     int rc = settings_read(&input, &ctx->settings, err);
     if (!rc)
         rc = place_read(seams->environment, &ctx->place, err);
-    ctx->rank = ctx->place.rank; /* whose sentences are whose, also of one that never joins */
+    ctx->rank = ctx->place.rank; /* for messages, also of a rank that never joins */
     if (!rc)
         rc = open_session(ctx, seams, err);
     if (!rc)
@@ -262,7 +262,7 @@ int wk_open(const struct wk_options *options, struct wk_context **ret_ctx)
     return context_open(options, &seams, ret_ctx);
 }
 
-/* The checkpoint that the job names is not there, nor one before it: nobody will write it. */
+/* The job's checkpoint does not exist, nor an earlier one, so none will appear. */
 static bool lacks_its_start(const struct wk_context *ctx)
 {
     const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
@@ -284,7 +284,7 @@ static int exit_code(const struct wk_context *ctx)
     case WK_EUNSUPPORTED:
     case WK_EMISMATCH:
         return wk_steps(ctx) ? 1 : WK_EXIT_CONFIG;
-    case WK_ESTATE: /* also another program's doing, which may end */
+    case WK_ESTATE: /* may also be caused by another program, which may end */
         return ctx->misused && !wk_steps(ctx) ? WK_EXIT_CONFIG : 1;
     case WK_ENOTFOUND:
         return lacks_its_start(ctx) ? WK_EXIT_CONFIG : 1;
@@ -293,7 +293,7 @@ static int exit_code(const struct wk_context *ctx)
     }
 }
 
-/* They may outlive it. */
+/* They may outlive the context. */
 static void forget_loaders(struct wk_context *ctx)
 {
     while (!list_empty(&ctx->made)) {
@@ -322,8 +322,8 @@ int wk_close(struct wk_context *ctx)
         return 1;
     struct error err = {0};
     int code = exit_code(ctx);
-    /* Where each rank holds a part, a loop left early may have been left by this rank alone, unless
-     * all were told to. */
+    /* If each rank has a part, this rank alone may have left the loop early, unless all were
+     * triggered to. */
     window_end_step(ctx);
     remark_untrained(ctx);
     if (!code && (!ctx->is_sharded || ctx->all_triggered) && save_last(ctx, &err)) {

@@ -21,7 +21,7 @@ int wk_finish(struct wk_context *ctx)
     return wk_close(ctx);
 }
 
-/* Where an object keeps whose it is; NULL for what is no object. */
+/* Where an object stores its owner; NULL for an invalid object. */
 static const void **owner_of(struct wk_object object)
 {
     switch (object.kind) {
@@ -111,7 +111,7 @@ static void free_object(struct wk_object object)
     }
 }
 
-/* Those that refer to others were made after them. */
+/* Objects that refer to others were made after them. */
 void owned_free(struct wk_context *ctx)
 {
     while (ctx->n_owned > 0) {
@@ -126,7 +126,8 @@ static bool may_make(const struct wk_context *ctx)
     return ctx && !ctx->error.code;
 }
 
-/* The object, which is the context's now; or NULL, and the constructor's reason is its error. */
+/* Make the context own the object and return it; or return NULL, and the constructor's reason
+ * becomes the context's error. */
 static void *keep(struct wk_context *ctx, int rc, struct wk_object object)
 {
     if (rc) {
@@ -187,7 +188,7 @@ struct wk_model *wk_mlp_in(struct wk_context *ctx, const struct wk_mlp_config *c
     return keep(ctx, rc, wk_object_model(model));
 }
 
-/* Buffers for parameters that are arrays of a size; `numbers` is room for their names. */
+/* Buffers for parameters that are arrays with sizes; `numbers` gets their names. */
 static void describe(const struct wk_custom_options *options, struct wk_buffer *buffers,
                      char (*numbers)[NUMBER_TEXT_MAX])
 {

@@ -1,21 +1,21 @@
-/* Who is told to stop and who to leave for a newer generation hears of it sooner or later than the
- * others. All go on training until everybody has heard one or the other, which the sums of a step
- * tell all of them at once; so they part after the same step:
+/* Ranks learn at different times that they must stop, or that a newer generation exists. All
+ * continue training until every rank has learned one or the other. The sums of a step inform all of
+ * them at once, so they separate after the same step:
  *
- *   all are to stop                     they save together, and end
- *   some are to stop, others to leave   who stops hands what only it holds to those who go on
- *   all are to leave                    they meet again in the next generation
+ *   all stop                     they save together, and end
+ *   some stop, others leave      a stopping rank sends the parts that only it has to the others
+ *   all leave                    they meet again in the next generation
  *
- * A stop that has half of its time behind it waits no longer. Then, where anybody knows of a newer
- * generation, those who were not told to stop go on there; else all stop. Without a session there
- * is no newer generation: a stop that one rank heard is for all, after the first step whose sums
- * say so.
+ * A stop after half of its grace waits no longer. If any rank then knows of a newer generation, the
+ * ranks that were not asked to stop continue there; otherwise all stop. Without a session there is
+ * no newer generation: a stop of one rank applies to all, after the first step whose sums contain
+ * it.
  */
 #include <stdlib.h>
 
 #include "libworker/step/shards.h"
 
-/* Half of the time to stop in is over. */
+/* True if half of the stop's grace is over. */
 static bool is_pressing(struct wk_context *ctx)
 {
     int64_t now_ms = context_now_ms(), grace_ms;
@@ -46,7 +46,7 @@ void parting_hear(struct wk_context *ctx, const float *extras)
         ctx->heard = HEARD_PART;
 }
 
-/* Everybody is here, after the same step. */
+/* All ranks are here, after the same step. */
 static enum parting part(struct wk_context *ctx)
 {
     struct error err = {0};
@@ -61,7 +61,7 @@ static enum parting part(struct wk_context *ctx)
         rc = hand_over(ctx, leaves, &err);
     if (!rc && leaving < ctx->world && stops)
         report_release(ctx); /* the next rank 0 opens them after the barrier */
-    /* Others may still be taking parts from each other, and leaving aborts them. */
+    /* Others may still receive parts from each other, and leaving would abort them. */
     if (!rc && leaving < ctx->world)
         (void)wk_barrier(ctx->comm, NULL);
     free(leaves);
@@ -89,8 +89,8 @@ enum parting parting_decide(struct wk_context *ctx)
         return PARTING_STOP;
     if (ctx->heard == HEARD_PART)
         return part(ctx);
-    /* Who holds the whole state needs nobody's help to save it; without a session the others would
-     * be left alone, and may be the ones that save. */
+    /* A rank with the whole state can save it alone. Without a session it must not, because the
+     * others would be left, and may be the ones that save. */
     bool alone = ctx->session && !ctx->is_sharded;
     return alone && stops && is_pressing(ctx) ? PARTING_STOP : PARTING_TRAIN;
 }

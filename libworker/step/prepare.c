@@ -12,15 +12,14 @@ struct layout prepare_layout(const struct wk_context *ctx, int rank)
                      (int)settings_integer(&ctx->settings, SETTING_MESH_DP_REPLICATE));
 }
 
-/* Values depend on the parameter's name too: models of one shape must not begin as one. */
+/* Values also depend on the parameter's name, so that models of one shape begin differently. */
 static uint64_t seed_of(const struct unit *unit)
 {
     uint64_t seed = (uint64_t)settings_integer(&unit->ctx->settings, SETTING_SEED);
     return seed + (uint64_t)(unit_number(unit) - 1) * 0x9e3779b97f4a7c15u;
 }
 
-/* `again`: values come from members or a checkpoint; what the program gave for a start may be gone.
- */
+/* `again`: values are from members or a checkpoint; the program's initial values may be freed. */
 static int bind_model(struct unit *unit, bool again, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
@@ -52,7 +51,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
                              : NULL,
         .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
-        /* Limits of elements hide what is not finite, so they are judged before. */
+        /* Clamping of elements hides non-finite values, so these are judged before it. */
         .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
                     !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };

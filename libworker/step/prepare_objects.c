@@ -1,4 +1,4 @@
-/* What wk_prepare is given, taken apart into units. */
+/* Sorts the objects of wk_prepare into units. */
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "libworker/step/context.h"
 #include "libworker/step/prepare.h"
 
-/* Optimizers on their way to their models. */
+/* Optimizers that still need their models. */
 struct optimizers {
     struct wk_optimizer *list[NUMBERS_UNITS_MAX];
     int count;
@@ -38,7 +38,7 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
     return 0;
 }
 
-/* Programs need not look at what each constructor returned: this is where it is told. */
+/* Programs need not check each constructor's result, because this reports it. */
 static int refuse_null(enum wk_object_kind kind, struct error *err)
 {
     int rc =
@@ -71,8 +71,8 @@ static int take_object(struct wk_context *ctx, const struct wk_object *object,
     return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object->kind);
 }
 
-/* Give an optimizer to the model that it updates. Where there are several the order of arguments is
- * no way to tell: it would be wrong without a sign. */
+/* Give an optimizer to its model. With several models the order of arguments does not decide: a
+ * mistake would go unnoticed. */
 static int give_optimizer(struct wk_context *ctx, struct wk_optimizer *optimizer, int number,
                           struct error *err)
 {
@@ -108,7 +108,7 @@ static int give_optimizers(struct wk_context *ctx, const struct optimizers *opti
     return rc;
 }
 
-/* What strategies that cut a model ask of it. */
+/* Conditions of strategies that cut a model. */
 static int check_cut(const struct wk_context *ctx, const struct unit *unit, struct error *err)
 {
     const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
@@ -146,7 +146,7 @@ static bool has_optimizer(const struct wk_context *ctx, const struct wk_optimize
     return false;
 }
 
-/* Which model a loader's samples are for is the program's matter: they must fit one. */
+/* The program decides which model a loader's samples are for; they must fit one. */
 static int check_loader(const struct wk_context *ctx, const struct wk_loader *loader,
                         struct error *err)
 {
@@ -201,7 +201,7 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
     const struct unit *unit;
     bool found = false;
     if (!object)
-        return false; /* not the optimizer of a model that has none */
+        return false; /* not the optimizer of a model without one */
     units_each(unit, ctx)
         found = found || object == unit->model || object == unit->optimizer;
     for (int i = 0; i < ctx->n_loaders; i++)
@@ -211,7 +211,7 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
     return found;
 }
 
-/* A loop over loaders that go on for ever ends by nothing that it says itself. */
+/* A loop over endless loaders does not end by itself. */
 static void remark_end(struct wk_context *ctx)
 {
     bool endless = false;
@@ -227,7 +227,7 @@ static void remark_end(struct wk_context *ctx)
                             "or Ctrl-C, SIGTERM or `muster cancel` stops it");
 }
 
-/* Settings that are asked for and touch no parameter, which figures alone would not show. */
+/* Settings that apply to no parameter, which metrics alone would not show. */
 static void remark_untouched(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;

@@ -1,4 +1,4 @@
-/* What the settings ask of wk_prepare, and whether they go together. */
+/* The settings that wk_prepare uses, and whether they are compatible. */
 #include <string.h>
 
 #include "common/settings/mesh.h"

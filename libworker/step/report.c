@@ -1,4 +1,4 @@
-/* Figures of a step: to the coordinator, to log files and to the terminal. */
+/* Metrics of a step: to the coordinator, to log files and to the terminal. */
 #include <math.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 
 enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
 
-/* Without a session, and in the first generation of a job, its files begin. */
+/* False without a session and in the first generation of a job: its files begin. */
 static bool goes_on(const struct wk_context *ctx)
 {
     return ctx->session && ctx->generation > 1;
@@ -26,7 +26,7 @@ static int open_files(struct wk_context *ctx, struct error *err)
                               ctx->rank, goes_on(ctx), err);
 }
 
-/* Training that has begun goes on without logs. */
+/* Training that has begun continues without logs. */
 static void follow_files(struct wk_context *ctx)
 {
     struct error err = {0};
@@ -82,7 +82,7 @@ void report_one(struct wk_context *ctx, const char *name, double value)
     }
 }
 
-/* A figure of a unit: the main one's by its plain name, another one's with its number. */
+/* A metric of a unit: plain name for the main one, with a number for others. */
 static void report_unit(struct unit *unit, const char *name, double value)
 {
     char numbered[NAME_BYTES];

@@ -12,11 +12,11 @@
 
 enum {
     PAGE_FLOATS = 1024,
-    SPARE_PART = 32,   /* of what is left: page tables, stacks, what libraries take */
-    UNITS_AT_ONCE = 5, /* sharded: parameters and gradients that a pass brings in and gives back */
+    SPARE_PART = 32,   /* of the rest: page tables, stacks, libraries */
+    UNITS_AT_ONCE = 5, /* sharded: parameters and gradients that a pass gathers and frees */
 };
 
-/* Pages that were promised and never written are in no group's count yet. */
+/* Promised pages that were never written are not in a group's count yet. */
 static void touch(float *data, size_t count)
 {
     volatile float *at = data;
@@ -39,8 +39,8 @@ static void touch_state(struct wk_context *ctx)
     }
 }
 
-/* What training takes beside the pass that is tried: a checkpoint's copy of the state, and units of
- * a model that is cut. */
+/* Memory of training besides the tried pass: a checkpoint's copy of the state, and gathered units
+ * of a cut model. */
 static int64_t taken_beside(struct wk_context *ctx)
 {
     struct checkpoint_tensor *tensors;
@@ -63,7 +63,7 @@ static int64_t taken_beside(struct wk_context *ctx)
     return bytes;
 }
 
-/* Who shares memory with whom: digests of a machine and of a group in it. */
+/* Identifies shared memory: digests of a machine and of a group in it. */
 struct neighbour {
     int32_t machine, group;
 };
@@ -82,7 +82,7 @@ static struct neighbour neighbour_of(const struct memory_limit *limit)
     return (struct neighbour){(int32_t)machine, (int32_t)group};
 }
 
-/* Those of all ranks; the caller frees. */
+/* Those of all ranks; the caller frees them. */
 static int neighbours(struct wk_context *ctx, struct neighbour own, struct neighbour **ret,
                       struct error *err)
 {
@@ -99,7 +99,7 @@ static int neighbours(struct wk_context *ctx, struct neighbour own, struct neigh
     return rc;
 }
 
-/* This rank's part of what its groups have left, which all ranks of a machine are about to take. */
+/* This rank's share of what its groups have left, which all ranks of a machine are about to use. */
 static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
 {
     struct memory_limit limit;
@@ -127,8 +127,8 @@ static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
     return 0;
 }
 
-/* The limit belongs to the process: searches of several contexts share it, the lowest of theirs
- * holds, and the last that ends gives back what was before the first. */
+/* The limit belongs to the process. Searches of several contexts share it: the lowest one applies,
+ * and the last search that ends restores the original limit. */
 static struct {
     pthread_mutex_t lock;
     int searches;

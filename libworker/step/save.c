@@ -1,6 +1,5 @@
-/* When checkpoints are taken and who is asked about them. Rank 0 writes where all ranks hold the
- * same, else each its part.
- */
+/* When checkpoints are written, and which ranks agree on them. Rank 0 writes if all ranks have the
+ * same state; otherwise each writes its part. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@ enum {
     AGAIN_MOST_MS = 60000,
 };
 
-/* What is left of the time that saving may take which began at `since_ms`. Any thread. */
+/* Time left for a save that began at `since_ms`. Any thread. */
 static int64_t left_ms(struct wk_context *ctx, int64_t since_ms)
 {
     int64_t past_ms = context_now_ms() - since_ms, grace_ms;
@@ -36,7 +35,8 @@ static bool worth_waiting(struct wk_context *ctx, uint64_t generation, int64_t s
     return !over && left_ms(ctx, since_ms) > 0;
 }
 
-/* On the saver's thread. The coordinator may be away for a while; training goes on meanwhile. */
+/* On the saver's thread. The coordinator may be absent for a while; training continues meanwhile.
+ */
 static int ask(struct wk_context *ctx, bool done, const struct checkpoint_claim *claim,
                struct error *err)
 {
@@ -70,7 +70,7 @@ static void report(void *arg, int64_t step, const struct error *err)
     if (err->code)
         context_notice(ctx, "no checkpoint of step %lld: %s", (long long)step, err->text);
     (void)pthread_mutex_lock(&ctx->lock);
-    /* A refusal because the generation was over says nothing about the next generation. */
+    /* A refusal because the generation was over does not concern the next generation. */
     int64_t pause_ms = err->code == WK_EABORT ? 0 : ctx->save_pause_ms;
     ctx->save_again = err->code != 0;
     ctx->save_again_ms = context_now_ms() + pause_ms;
@@ -86,7 +86,7 @@ int save_open(struct wk_context *ctx, struct error *err)
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
     int64_t comm_timeout_ms = settings_integer(&ctx->settings, SETTING_COMM_TIMEOUT);
     ctx->patience_ms = settings_integer(&ctx->settings, SETTING_CHECKPOINT_PATIENCE);
-    /* The other ranks wait in a barrier for the last one. */
+    /* The other ranks wait in a barrier for the last checkpoint. */
     if (ctx->patience_ms > comm_timeout_ms / 2)
         ctx->patience_ms = comm_timeout_ms / 2;
     ctx->save_pause_ms = AGAIN_MS;
@@ -94,7 +94,7 @@ int save_open(struct wk_context *ctx, struct error *err)
     if (!*dir)
         return 0;
     char cwd[CHECKPOINT_PATH_MAX] = "", path[CHECKPOINT_PATH_MAX];
-    /* The coordinator is told paths, which must mean the same to everybody. */
+    /* The coordinator gets paths, which must be valid on every machine. */
     if (*dir != '/' && !getcwd(cwd, sizeof(cwd)))
         return error_errno(err, errno, "where checkpoint.dir %s is", dir);
     if (str_printf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", dir))
@@ -110,7 +110,7 @@ int save_open(struct wk_context *ctx, struct error *err)
     return saver_new(&options, &ctx->saver, err);
 }
 
-/* Whether a checkpoint can be written there; the folder is made where it is not. */
+/* True if a checkpoint can be written there; a missing folder is made. */
 static int writable(const char *dir, struct error *err)
 {
     char inside[CHECKPOINT_PATH_MAX];
@@ -188,7 +188,7 @@ static bool take_again(struct wk_context *ctx)
     return again;
 }
 
-/* Whether the present state is not in a checkpoint, as far as is known. */
+/* True if the present state is not in a checkpoint, as far as is known. */
 static bool unsaved(struct wk_context *ctx)
 {
     (void)pthread_mutex_lock(&ctx->lock);
@@ -197,7 +197,7 @@ static bool unsaved(struct wk_context *ctx)
     return ctx->numbers.step > 0 && (failed || ctx->saved_step != ctx->numbers.step);
 }
 
-/* Whether a boundary at `step` is one to save at. */
+/* True if a checkpoint is due at the boundary after `step`. */
 static bool due(struct wk_context *ctx, int64_t step)
 {
     int64_t every = settings_integer(&ctx->settings, SETTING_CHECKPOINT_EVERY);
@@ -262,13 +262,13 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
     return rc;
 }
 
-/* Whether there is state to save at all, of which this rank may have a part. */
+/* True if there is state to save, of which this rank may have a part. */
 static bool saves(const struct wk_context *ctx)
 {
     return ctx->saver && (ctx->rank == 0 || ctx->is_sharded) && ctx->ready && ctx->has_state;
 }
 
-/* Whether this rank is one to do so: rank 0, or of the first replica each with its part. */
+/* True if this rank saves: rank 0, or each rank of the first replica with its part. */
 static bool mine(const struct wk_context *ctx)
 {
     return saves(ctx) && (!ctx->is_sharded || ctx->rank < ctx->parts);
@@ -287,8 +287,8 @@ void save_announce(struct wk_context *ctx, float *extras)
 
 void save_if_due(struct wk_context *ctx)
 {
-    /* While one is being written the next waits for a later boundary instead of stalling this one.
-     * A write that failed has been told of by `report`. */
+    /* While one is being written the next waits for a later boundary instead of delaying this one.
+     * `report` has already reported a failed write. */
     if (!mine(ctx) || saver_busy(ctx->saver))
         return;
     bool now = ctx->is_sharded ? ctx->agreed_save : due(ctx, ctx->numbers.step);
@@ -297,14 +297,14 @@ void save_if_due(struct wk_context *ctx)
         (void)start(ctx, false, NULL);
 }
 
-/* Whether a write that failed with this may do better later. */
+/* True if a write with this failure may succeed later. */
 static bool may_pass(int code)
 {
     return code == WK_EABORT || code == WK_EUNAVAILABLE || code == WK_ETIMEOUT ||
            code == WK_ENOMEM || code == WK_EIO;
 }
 
-/* Everybody is at the same step: rank 0 says whether to save, and its word holds for all. */
+/* All are at the same step: rank 0 decides whether to save, for all. */
 static bool agree_last(struct wk_context *ctx, bool wanted)
 {
     int32_t word[2] = {wanted, 0};

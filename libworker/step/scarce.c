@@ -1,6 +1,5 @@
-/* What one rank has no memory for. A rank that fails alone leaves the others waiting in the
- * collective that follows, until its process has ended.
- */
+/* Agrees on missing memory. A rank that failed alone would leave the others waiting in the next
+ * collective until its process has ended. */
 #include "libworker/step/context.h"
 
 int memory_agree(struct wk_context *ctx, bool has, const char *what, struct error *err)

@@ -1,8 +1,10 @@
-/* SIGTERM and Ctrl-C as requests to stop. A signal handler has no argument, so what it tells is the
+/* SIGTERM and Ctrl-C as requests to stop. A signal handler has no argument, so its result is the
  * one thing in libworker that belongs to the process: a count. Contexts compare it with the count
- * they began with. A handler stands only where the program left the default (so neither where it
- * brought its own nor where the shell had the signal ignored), and goes with the last context.
- * Ctrl-C is told at once what comes of it; a second one ends the process as ever.
+ * at their start.
+ *
+ * A handler is installed only where the disposition is the default, so not over the program's own
+ * handler, nor where the shell had the signal ignored. It is removed with the last context. Ctrl-C
+ * prints at once what follows; a second one ends the process as usual.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +35,7 @@ static void count(int number)
     errno = kept;
 }
 
-/* Whether what handles it now is `handler`. */
+/* True if the present handler is `handler`. */
 static bool is_handled_by(int number, void (*handler)(int))
 {
     struct sigaction now;
@@ -59,7 +61,7 @@ void signal_unwatch(void)
     (void)pthread_mutex_lock(&lock);
     bool last = --watchers == 0;
     for (int i = 0; i < N_WATCHED && last; i++) {
-        /* The program may have brought its own meanwhile. */
+        /* The program may have installed its own meanwhile. */
         if (watched[i].installed && is_handled_by(watched[i].number, count))
             (void)signal(watched[i].number, SIG_DFL);
         watched[i].installed = false;

@@ -1,4 +1,4 @@
-/* What must survive, as tensors and numbers. */
+/* The state that must survive, as tensors and numbers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
 {
     int64_t total_steps = ctx->numbers.total_steps;
     ctx->numbers = *numbers;
-    /* The program's word of today counts, not that of the run the state comes from. */
+    /* The program's present value counts, not that of the run the state is from. */
     ctx->numbers.total_steps = total_steps;
     ctx->rng = numbers->rng;
     for (int i = 0; i < ctx->n_units; i++) {
@@ -46,7 +46,7 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
     ctx->is_partial = false;
 }
 
-/* "model.wte.weight"; where there are several models "2.model.wte.weight". */
+/* "model.wte.weight"; with several models "2.model.wte.weight". */
 static int name_tensor(struct checkpoint_tensor *tensor, const struct unit *unit, const char *kind,
                        const struct param *param, struct error *err)
 {
@@ -58,11 +58,11 @@ static int name_tensor(struct checkpoint_tensor *tensor, const struct unit *unit
     return 0;
 }
 
-/* A parameter and the piece of it that is on this rank. */
+/* A parameter and this rank's piece of it. */
 struct held {
     const struct unit *unit;
     const struct param *param;
-    const struct param *own; /* NULL: nothing of it */
+    const struct param *own; /* NULL: no piece */
     size_t first;
 };
 
@@ -79,7 +79,7 @@ static int add_param(struct checkpoint_tensor *tensor, const struct held *held, 
     return name_tensor(tensor, held->unit, "model", held->param, err);
 }
 
-/* Nothing where this parameter has no such state. */
+/* Adds nothing for a parameter without such a state. */
 static int add_state(struct checkpoint_tensor *tensors, int *count, int state,
                      const struct held *held, struct error *err)
 {
@@ -159,7 +159,7 @@ int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *r
     return 0;
 }
 
-/* A model too few or too many is said as such, before its tensors are. */
+/* Report a missing or an additional model before its tensors. */
 static int check_units(const struct wk_context *ctx, const char *path, struct error *err)
 {
     struct train_numbers numbers;

@@ -1,7 +1,6 @@
-/* Agreeing on a state that is cut over the members: nobody can send what it does not hold. If all
- * parts of one step are among the members, they are carried over to the new cut; if one is missing,
- * everybody loads the last checkpoint and goes on in place.
- */
+/* Agrees on a state that is cut over the members, where no member can send more than it has. If the
+ * members together have all parts of one step, the parts are moved to the new cut. If one is
+ * missing, all load the last checkpoint and continue in place. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +21,8 @@ static bool holds(const struct member *member, int64_t part)
     return found;
 }
 
-/* Member that holds part `part` of the cut that `like` has a part of, or -1. A skipped step leaves
- * parts as they are: whether a member has put one behind it makes its numbers newer, not its part.
- */
+/* The member with part `part` of the same cut as `like`, or -1. A skipped step advances a member's
+ * counters but does not change its part. */
 static int holder(const struct wk_context *ctx, const struct member *members,
                   const struct member *like, int64_t part)
 {
@@ -37,7 +35,7 @@ static int holder(const struct wk_context *ctx, const struct member *members,
     return -1;
 }
 
-/* A member of a complete set of parts, the furthest; -1 if no set is complete. */
+/* The furthest member of a complete set of parts; -1 if no set is complete. */
 static int whole_set(const struct wk_context *ctx, const struct member *members)
 {
     int best = -1;
@@ -51,7 +49,7 @@ static int whole_set(const struct wk_context *ctx, const struct member *members)
     return best;
 }
 
-/* Whether every member is cut as the present world wants it. */
+/* True if every member is cut as the present world requires. */
 static bool cut_alike(const struct wk_context *ctx, const struct member *members)
 {
     bool same = true;
@@ -72,10 +70,10 @@ static bool in_place(const struct wk_context *ctx, const struct member *members,
     return same;
 }
 
-/* What is left of a unit's cut before. */
+/* The rest of a unit's previous cut. */
 struct old_cut {
     struct shard_plan plan;
-    struct room kept[FLAT_MAX]; /* [plan.shard] each; none on a member that had no part */
+    struct room kept[FLAT_MAX]; /* [plan.shard] each; empty on a member without a part */
 };
 
 static int plan_again(const struct unit *unit, int world, struct shard_plan *ret, struct error *err)
@@ -112,7 +110,7 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     return rc;
 }
 
-/* Part `part` of flat array `flat` of a unit, on the member that holds it. */
+/* Part `part` of flat array `flat` of a unit, on the member that has it. */
 static struct room held_part(const struct unit *unit, const struct member *own, int64_t part,
                              int flat, const struct old_cut *old)
 {
@@ -120,7 +118,7 @@ static struct room held_part(const struct unit *unit, const struct member *own, 
     return handed ? handed->rooms[unit_number(unit) - 1][flat] : old->kept[flat];
 }
 
-/* Every part of every flat array goes to everybody, who keep what is theirs. */
+/* Send every part of every flat array to all ranks, which keep their own pieces. */
 static int carry_parts(struct unit *unit, const struct member *members, const struct member *set,
                        struct old_cut *old, struct error *err)
 {
@@ -150,7 +148,7 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
     return rc;
 }
 
-/* From the cut that `set` is of to that of the present world. */
+/* From the cut of `set` to that of the present world. */
 static int cut_again(struct wk_context *ctx, const struct member *members, const struct member *set,
                      struct error *err)
 {
@@ -188,7 +186,7 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
     return rc;
 }
 
-/* Rank 0's choice of a checkpoint: the one asked for, or below `before` the newest beside it. */
+/* Rank 0's choice of a checkpoint: the requested one, or the newest beside it below `before`. */
 static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PATH_MAX],
                   struct error *err)
 {
@@ -228,8 +226,8 @@ static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
     return rc ? comm_failed(ctx, rc, err) : 0;
 }
 
-/* Nothing to load: the values that a model starts with. Members may have been cut at different
- * times; if one of them lacks its values all get them. */
+/* Nothing to load: use the models' initial values. Members may have been cut at different times; if
+ * one of them lacks its values all get them. */
 static int start_together(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
@@ -243,11 +241,11 @@ static int start_together(struct wk_context *ctx, struct error *err)
     return rc;
 }
 
-/* All load their parts of one checkpoint; a damaged one gives way to the one before it, for all. */
+/* All load their parts of one checkpoint; if it is damaged, all use the one before it. */
 static int load_together(struct wk_context *ctx, struct error *err)
 {
     int64_t before = INT64_MAX;
-    struct error failed = {0}; /* the load that an older one is looked for after */
+    struct error failed = {0}; /* the failure that an older checkpoint replaces */
     char damaged[CHECKPOINT_PATH_MAX] = "";
     for (int tried = 0;; tried++) {
         char path[CHECKPOINT_PATH_MAX] = "";
@@ -301,7 +299,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
     }
 }
 
-/* Nobody has anything, or not all of it. */
+/* No member has state, or parts of it are missing. */
 static int begin_again(struct wk_context *ctx, const struct member *members, struct error *err)
 {
     int64_t lost_step = -1;

@@ -1,18 +1,18 @@
-/* Agreeing on a state that every member holds whole: one of them sends its own to the others. */
+/* Agrees on a state that every member has as a whole: one of them sends its own to the others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/str.h"
 #include "libworker/step/context.h"
 
-/* Whether a checkpoint that fails to load with this gives way to the one before it. */
+/* True if, after this failure to load a checkpoint, the one before it is tried. */
 static bool gives_way(int code)
 {
     return code == WK_EIO || code == WK_ENOTFOUND;
 }
 
-/* `path` failed to load with `rc` and the sentence in err: older checkpoints beside it, newest
- * first, until one loads. */
+/* `path` failed to load with `rc` and the sentence in err: try the older checkpoints beside it,
+ * newest first, until one loads. */
 static int load_older(struct wk_context *ctx, const char *path, int rc, struct error *err)
 {
     char dir[CHECKPOINT_PATH_MAX];
@@ -39,8 +39,8 @@ static int load_older(struct wk_context *ctx, const char *path, int rc, struct e
     return rc;
 }
 
-/* Training state for a gang in which nobody has any: the checkpoint to resume from, or the start.
- */
+/* The first training state of a gang without any: the checkpoint to resume from, or the initial
+ * values. */
 static int first_state(struct wk_context *ctx, struct error *err)
 {
     char path[CHECKPOINT_PATH_MAX];
@@ -73,9 +73,9 @@ static int first_state(struct wk_context *ctx, struct error *err)
     return rc;
 }
 
-/* The member whose state all continue with: the furthest, the lowest rank among equals. When nobody
- * has any, the lowest rank that still holds initial values, if there is one. Whether it has to be
- * sent goes to *ret_differ. */
+/* The member whose state all continue with: the furthest, the lowest rank among equals. If no
+ * member has state, the lowest rank that still has initial values, if there is one. *ret_differ:
+ * the state has to be sent. */
 static int choose_source(const struct member *members, int world, bool *ret_differ)
 {
     int source = -1, initial = -1;
@@ -94,8 +94,8 @@ static int choose_source(const struct member *members, int world, bool *ret_diff
     return initial >= 0 ? initial : 0;
 }
 
-/* An array of the state. Broadcast in pieces, so that a rank which only listens needs room for one.
- */
+/* An array of the state. It is broadcast in pieces, so that a rank that discards it needs memory
+ * for only one. */
 struct array {
     float *data;
     size_t count;
@@ -129,7 +129,7 @@ static void add_arrays(const struct unit *unit, struct arrays *arrays)
     }
 }
 
-/* malloc'd list, the caller frees. False without memory. */
+/* malloced list, the caller frees it. False if memory is out. */
 static bool state_arrays(const struct wk_context *ctx, struct arrays *ret)
 {
     const struct unit *unit;
@@ -145,12 +145,12 @@ static bool state_arrays(const struct wk_context *ctx, struct arrays *ret)
     return true;
 }
 
-/* How a rank takes part while the source sends. Whoever may be needed as the next source must not
- * lose what it holds before all of the new has come: the source may die on the way. */
+/* A rank's part while the source sends. A rank that may be needed as the next source must not lose
+ * its state before the new one is complete, because the source may die meanwhile. */
 enum part {
     PART_SEND,
-    PART_LISTEN, /* it holds this very state: what comes is dropped */
-    PART_STAGE,  /* it holds an older state: what comes waits aside until it is whole */
+    PART_LISTEN, /* it has this very state: data is dropped */
+    PART_STAGE,  /* it has an older state: data is stored aside until complete */
     PART_FILL,   /* it has nothing to lose: in place */
 };
 
@@ -168,8 +168,8 @@ static void transfer_fini(struct transfer *transfer)
     free(transfer->aside);
 }
 
-/* False without memory for what this part needs. One that has no room aside for a whole state takes
- * what comes in place. */
+/* Allocate the memory for this part; false if it is out. A rank without memory for a whole state
+ * aside receives in place. */
 static bool take_aside(struct wk_context *ctx, const struct member *members, struct transfer *ret)
 {
     size_t all = 0;
@@ -187,7 +187,7 @@ static bool take_aside(struct wk_context *ctx, const struct member *members, str
     return ret->part != PART_LISTEN || ret->aside;
 }
 
-/* On success transfer_fini is the caller's. */
+/* On success the caller calls transfer_fini. */
 static int transfer_init(struct wk_context *ctx, const struct member *members, int source,
                          struct transfer *ret, struct error *err)
 {

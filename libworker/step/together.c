@@ -1,4 +1,4 @@
-/* What the ranks do together beside training (worker/worker.h, worker/data.h). */
+/* Collective helpers besides training (worker/worker.h, worker/data.h). */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,8 +90,8 @@ bool wk_is_last(const struct wk_context *ctx)
     return ctx->rank == ctx->world - 1;
 }
 
-/* Shares differ by one row at most: all send as many as the largest, and what is no sample's is
- * left out on arrival. */
+/* Shares differ by at most one row: all send as many rows as the largest, and the receivers drop
+ * the padding. */
 int wk_gather_for_metrics(struct wk_context *ctx, const struct wk_batch *batch, const float *values,
                           int64_t width, float *ret_all)
 {

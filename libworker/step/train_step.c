@@ -1,4 +1,4 @@
-/* The training loop's verbs (worker/worker.h), in the order a step calls them. */
+/* The training loop's functions (worker/worker.h), in the order a step calls them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static bool idle(const struct wk_context *ctx)
     return ctx->error.code || context_rests(ctx);
 }
 
-/* There is no step any more after wk_next or wk_join has ended; evaluations go on. */
+/* After wk_next or wk_join has ended there are no more steps; evaluations continue. */
 static bool trains_not(const struct wk_context *ctx)
 {
     return idle(ctx) || ctx->ended;
@@ -38,7 +38,7 @@ static int number_of(const struct wk_context *ctx, const struct wk_loader *loade
     return number;
 }
 
-/* A global batch for the step under way. */
+/* A global batch for the step in progress. */
 static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct wk_batch *batch)
 {
     int number = number_of(ctx, loader);
@@ -54,12 +54,12 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
     ctx->window_tokens += batch->denominator;
     if (ctx->weighed)
         ctx->weight = 0;
-    /* Passes that wk_join's weight is for keep what it was given as their share. */
+    /* Passes under wk_join's weight keep that weight as their share. */
     if (!(ctx->weight > 0))
         units_share(ctx, (double)(batch->samples * batch->length) / batch->denominator);
 }
 
-/* One that no context has, or not even one that was made. */
+/* A loader of no context, or one that could not be made. */
 static void refuse_loader(const struct wk_loader *loader)
 {
     struct error err = {0};
@@ -71,7 +71,8 @@ static void refuse_loader(const struct wk_loader *loader)
     }
 }
 
-/* No batch. An evaluation, whole or not, is over with that: the next one begins anew. */
+/* No batch. An evaluation, complete or not, ends with that; the next one starts from the beginning.
+ */
 static bool end_of(struct wk_loader *loader)
 {
     if (loader->options.evaluation)
@@ -116,15 +117,15 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
     if (rc <= 0)
         return end_of(loader);
     if (context_rests(ctx))
-        loader->cursor = cursor; /* nothing is done with this batch */
+        loader->cursor = cursor; /* this batch has no effect */
     else if (training)
         take_batch(ctx, loader, ret_batch);
-    /* The program's own passes read parameters whenever they like. */
+    /* The program's own passes read parameters at any time. */
     units_gather(ctx);
     return true;
 }
 
-/* A pass ended with `rc`: gathers of blocks fail as any collective does. */
+/* A pass ended with `rc`: gathers of blocks can fail like any collective. */
 static int pass_failed(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (!rc)
@@ -322,8 +323,8 @@ int wk_backward(struct wk_model *model)
     return 0;
 }
 
-/* Limit each element, which is still multiplied by what wk_step takes off. false: the step in
- * flight is gone. */
+/* Limit each element, which still has the factor that wk_step removes. false: the step in progress
+ * is lost. */
 static bool clamp(struct unit *unit, double max_value)
 {
     int rc = strategy_clamp(&unit->strategy, (float)(max_value / unit->grad_scale));
@@ -332,8 +333,8 @@ static bool clamp(struct unit *unit, double max_value)
     return !rc;
 }
 
-/* At a window's end, wait for its sums. false: it is no end, the step in flight is gone, or the
- * error is sticky. */
+/* At a window's end, wait for its sums. false: not the end of a window, the step in progress is
+ * lost, or the error is sticky. */
 static bool finish_sums(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -355,8 +356,8 @@ static bool finish_sums(struct unit *unit)
     return !(limit > 0) || clamp(unit, limit);
 }
 
-/* The norm as wk_step would apply the gradient without clipping, then clipping by it; max_norm 0
- * only measures. false: the step in flight is gone. */
+/* Compute the norm as wk_step would apply the gradient without clipping, then clip by it; max_norm
+ * 0 only measures. false: the step in progress is lost. */
 static bool clip(struct unit *unit, double max_norm)
 {
     double squares;
@@ -402,7 +403,7 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
     return unit->ctx->error.code;
 }
 
-/* Parameters and optimizer state of this rank's part take the step. */
+/* Apply the step to the parameters and optimizer state of this rank's part. */
 static int update(struct unit *unit, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
@@ -412,7 +413,7 @@ static int update(struct unit *unit, struct error *err)
     return rc;
 }
 
-/* The other ranks get what they need of it. */
+/* Send the other ranks what they need of it. */
 static int spread(struct unit *unit, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
@@ -422,13 +423,13 @@ static int spread(struct unit *unit, struct error *err)
     return rc;
 }
 
-/* The window's sums are there and clipped. */
+/* The window's sums are complete and clipped. */
 static int step(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
     struct error err = {0};
     ctx->skipped = false;
-    /* The state has it already, or no rank gave anything to it. */
+    /* The state already contains it, or no rank contributed to it. */
     bool again = window_was_taken(unit);
     if (again || (ctx->ends && unit->weights == 0 && !unit->on_dealt)) {
         unit->stepped = again;
@@ -443,8 +444,8 @@ static int step(struct unit *unit)
         ctx->torn = ctx->is_sharded;
         return pass_failed(ctx, rc, &err);
     }
-    /* This rank's part holds the step from here on. If the others cannot be told, it still counts:
-     * the next generation goes on from it if every part of the model holds it. */
+    /* This rank's part now contains the step. It counts even if the others cannot get it: the next
+     * generation continues from it if every part of the model contains it. */
     rc = ctx->skipped ? 0 : spread(unit, &err);
     unit->stepped = !ctx->skipped;
     window_close(unit, ctx->skipped ? WINDOW_SKIPPED : WINDOW_TAKEN);
@@ -504,7 +505,7 @@ int wk_scheduler_step(struct wk_scheduler *scheduler)
     for (int i = 0; i < ctx->n_schedulers; i++) {
         if (ctx->schedulers[i] != scheduler)
             continue;
-        /* Also in a broken generation: the step it belongs to is part of the state. */
+        /* Also in a broken generation: its step is part of the state. */
         if (ctx->scheduler_due[i])
             scheduler_advance(scheduler);
         ctx->scheduler_due[i] = false;
@@ -535,7 +536,7 @@ double wk_model_loss(const struct wk_model *model)
     return unit ? unit->loss : (double)NAN;
 }
 
-/* A figure that is lost ends no training. */
+/* A lost metric does not end the training. */
 static int refuse_metric(struct wk_context *ctx, const char *name)
 {
     (void)context_refuse(ctx, WK_EINVAL,

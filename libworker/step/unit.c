@@ -111,7 +111,7 @@ void unit_clear(struct unit *unit)
     unit->summing = unit->reduced = unit->clipped = unit->begun = false;
     unit->grad_scale = 1;
     unit->weights = 0;
-    unit->joined = 0; /* another window on the same data weighs as much */
+    unit->joined = 0; /* another window on the same data has the same weight */
 }
 
 struct unit *units_main(struct wk_context *ctx)
@@ -238,7 +238,7 @@ void units_share(struct wk_context *ctx, double share)
         if (!unit->model->mean_of_share)
             continue;
         unit->share = share;
-        /* Gradients whose sums are in flight have their weight already. */
+        /* Gradients that are being summed already have their weight. */
         strategy_share(&unit->strategy, share, unit->micro > 0 && !unit->summing);
     }
 }

@@ -1,4 +1,4 @@
-/* Weights alone, in and out of the models of a context. */
+/* Weights alone, in and out of a context's models. */
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
 
@@ -11,7 +11,7 @@ static int fail(struct wk_context *ctx, int rc, const struct error *err)
     return rc;
 }
 
-/* Without an error of the context: training goes on. */
+/* Not an error of the context: training continues. */
 static int refuse(struct wk_context *ctx, int rc, const struct error *err)
 {
     if (!ctx)
@@ -56,8 +56,7 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
     if (!model)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_model_save");
     int rc = unit ? unit_gather_master(unit) : 0;
-    /* A broken generation is no error of the loop's calls, but what was to be written is not here.
-     */
+    /* A broken generation is not an error of the loop's calls, but the data to write is missing. */
     if (!rc && owner && context_rests(owner))
         rc = error_set(&err, WK_EPEER, "weights %.300s: the generation ended, nothing was written",
                        path);

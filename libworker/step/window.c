@@ -1,10 +1,10 @@
-/* Windows of units and the steps that they make (context.h).
+/* Windows of units and the steps that they form (context.h).
  *
  * A program with several optimizers updates their models one after the other, so the generation may
- * break when some have stepped and others have not. Nothing is taken back: what has been updated
- * stays, the step begins again with its batch, and as many windows of each unit as the state holds
- * are closed without an update, while their sums are made and thrown away. That is the undisturbed
- * run's result as long as what a program does in a step follows from its batch and wk_steps.
+ * break when only some have stepped. No update is undone. The step begins again with its batch. For
+ * each unit, as many windows as the state already contains are closed without an update; their sums
+ * are computed and discarded. The result is that of the undisturbed run, as long as a step of the
+ * program depends only on its batch and wk_steps.
  */
 #include <math.h>
 #include <string.h>
@@ -19,15 +19,15 @@ static bool anything_dealt(const struct wk_context *ctx)
     return false;
 }
 
-/* A loop turns as often in a step as a window has passes, and asks a source as often, whether a
+/* In a step the loop repeats, and asks each source, as often as a window has passes, whether a
  * window is open just then or not. */
 static bool has_dealt(const struct wk_context *ctx, int source)
 {
     return ctx->dealt[source] >= (ctx->window > 1 ? ctx->window : 1);
 }
 
-/* After a break the program goes on in the middle of its loop: other sources than the one the step
- * began with are passed by once, so that all members begin the step again at the same place. */
+/* After a break the program continues in the middle of its loop. Sources other than the first one
+ * of the step are skipped once, so that all members begin the step again at the same place. */
 static bool passes_by(struct wk_context *ctx, int source)
 {
     if (ctx->leader == SOURCE_NONE || ctx->leader == source || ctx->dealt[source])
@@ -46,7 +46,7 @@ static void refuse_untaken(const struct unit *unit)
     (void)context_misuse(unit->ctx, &err);
 }
 
-/* Told once in a step. */
+/* Reported once in a step. */
 static void remark_waiting(struct wk_context *ctx, const struct unit *unit, int source)
 {
     enum { PATIENCE = 16 }; /* times the batches of a window */
@@ -75,7 +75,7 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
 {
     if (ctx->error.code || ctx->ended)
         return false;
-    /* A window that waits for more data than there is goes with the loop. */
+    /* A window that waits for more data than there is ends with the loop. */
     if (loader && loader_at_end(loader))
         return false;
     if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
@@ -96,7 +96,7 @@ void window_deal(struct wk_context *ctx, int source)
         ctx->window = 0;
 }
 
-/* What this rank says to the others with the window's sums. */
+/* Set this rank's numbers for the window's sums. */
 static void fill_extras(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -122,7 +122,7 @@ static int refuse_pass(struct unit *unit)
     return err.code ? context_misuse(unit->ctx, &err) : 0;
 }
 
-/* What wk_join said counts once in each window. */
+/* wk_join's weight counts once in each window. */
 static void weigh(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -170,7 +170,8 @@ bool window_was_taken(const struct unit *unit)
     return unit->passed < unit->numbers.done;
 }
 
-/* The sums of every window of a step are the same on all ranks: what any of them said holds. */
+/* The sums of every window of a step are equal on all ranks, so a number of any rank counts for
+ * all. */
 static void hear(struct wk_context *ctx, const float *extras)
 {
     bool save = extras[EXTRA_SAVE] > 0;
@@ -199,7 +200,7 @@ static bool any_done(const struct wk_context *ctx)
     return false;
 }
 
-/* The step under way leaves nothing behind. */
+/* Forget the step in progress completely. */
 static void forget_step(struct wk_context *ctx)
 {
     struct unit *unit;
@@ -211,7 +212,7 @@ static void forget_step(struct wk_context *ctx)
     ctx->phase = STEP_BOUNDARY;
 }
 
-/* What the step used of the data and what the ranks agreed on becomes the state. */
+/* The step's use of data and the ranks' agreements become part of the state. */
 static void complete(struct wk_context *ctx)
 {
     bool counts = false;
@@ -220,8 +221,8 @@ static void complete(struct wk_context *ctx)
         counts = counts || unit->numbers.taken > 0;
         unit->numbers.done = unit->numbers.taken = 0;
     }
-    /* What was to be saved is the step after, which a skipped one does not reach: then it is the
-     * next one that does. */
+    /* The requested save is for the state after this step. A skipped step does not produce it; then
+     * the next step that does is saved. */
     ctx->agreed_save = counts && ctx->may_save;
     ctx->save_asked = ctx->save_asked || (!counts && ctx->rank == 0 && ctx->wants_save);
     ctx->numbers.step += counts;
@@ -245,7 +246,7 @@ static void make_due(struct unit *unit)
             ctx->scheduler_due[i] = true;
 }
 
-/* NaN where no rank has said one. */
+/* NaN if no rank has set one. */
 static double loss_of(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -305,7 +306,7 @@ void window_end_step(struct wk_context *ctx)
 void window_roll_back(struct wk_context *ctx)
 {
     struct unit *unit;
-    /* Nobody deals a batch again for what a program did without one. */
+    /* No loader deals a batch again for work that a program did without one. */
     if (ctx->phase == STEP_UNDER_WAY && !anything_dealt(ctx))
         window_end_step(ctx);
     units_each(unit, ctx)
@@ -321,7 +322,7 @@ void window_roll_back(struct wk_context *ctx)
     ctx->phase = STEP_BROKEN;
 }
 
-/* Passes of the program's own have gone on writing to its models' gradients meanwhile. */
+/* The program's own passes have continued to write to its models' gradients meanwhile. */
 void window_begin_again(struct wk_context *ctx)
 {
     struct unit *unit;
