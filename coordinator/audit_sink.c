@@ -63,7 +63,7 @@ static void line_of(const struct store_audit *entry, struct buf *out)
     (void)buf_char(out, '}');
 }
 
-/* Is the open file still the one of that name? */
+/* True if the open file no longer has that name. */
 static bool renamed(const struct audit_sink *sink)
 {
     struct stat open_one, named;

@@ -1,8 +1,7 @@
-/* The audit trail outside of the store: each entry as a line of JSON in a file, to syslog, or both,
- * once it is durable. Where somebody takes the coordinator's machine, what was sent before is out
- * of reach. A file that was renamed (logrotate) is opened anew; one that cannot be written is said
- * once in the log and tried again with each entry. Loop thread only.
- */
+/* The audit trail outside the store: each entry as a line of JSON in a file, to syslog, or both,
+ * once it is durable. An attacker of the coordinator's machine cannot remove what was sent before.
+ * A file that was renamed (logrotate) is opened again. A file that cannot be written is reported
+ * once in the log and retried with each entry. Loop thread only. */
 #ifndef COORDINATOR_AUDIT_SINK_H
 #define COORDINATOR_AUDIT_SINK_H
 

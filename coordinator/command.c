@@ -221,7 +221,7 @@ static int write_address(struct program *program, const char *name, const char *
     return 0;
 }
 
-/* Agents and workers know the address of the run before: a free port that was taken once is kept,
+/* Agents and workers know the address of the previous run. A free port that was used once is kept,
  * as long as the rest of the address is the same. */
 static void keep_port(struct program *program, const char *file, const char *prefix,
                       char address[NET_URL_MAX])
@@ -235,7 +235,7 @@ static void keep_port(struct program *program, const char *file, const char *pre
         (void)str_copy(address, NET_URL_MAX, known + skip);
 }
 
-/* On loopback a browser that needs to be told of no certificate is worth more than TLS. */
+/* On loopback a browser without a certificate warning is worth more than TLS. */
 static int judge_http(struct program *program, const struct args *args, struct error *err)
 {
     struct http_address address;
@@ -268,8 +268,8 @@ static void renew_keys(struct program *program)
     program->renew_at_ms = loop_now_ms(program->loop) + RENEW_LOOK_MS;
 }
 
-/* Listeners show a replaced file within a second or two; tokens have its pin only after that, or
- * they would be refused until then. */
+/* Listeners show a replaced file within a second or two. Tokens get its pin only after that;
+ * otherwise they would be refused until then. */
 static void look_at_keys(void *arg)
 {
     struct program *program = arg;
@@ -315,7 +315,7 @@ static int check_addresses(struct program *program, const struct args *args, str
     return rc;
 }
 
-/* The kept port may have been taken by somebody else since: then any other. */
+/* Another program may use the kept port now: then use any other. */
 static int start_coordinator(struct program *program, const struct args *args, struct error *err)
 {
     const char *wanted = args_text(args, "rpc");
@@ -367,7 +367,7 @@ static int start_rest(struct program *program, const struct args *args, struct e
     return rc;
 }
 
-/* What this turn has yet to write is committed at its end. */
+/* This turn's remaining changes are committed at its end. */
 static void leave(struct program *program)
 {
     coordinator_stop(program->coordinator);
@@ -406,7 +406,7 @@ static void on_signal(void *arg, int fd, uint32_t events)
     await_halt(program);
 }
 
-/* Before any thread is started, so that all of them leave these signals to the loop. */
+/* Called before any thread starts, so that all of them leave these signals to the loop. */
 static int watch_signals(struct program *program, struct error *err)
 {
     sigset_t set;
@@ -419,7 +419,8 @@ static int watch_signals(struct program *program, struct error *err)
     return program->signals < 0 ? error_set(err, E_INTERNAL, "signalfd") : 0;
 }
 
-/* A descriptor a node and some for the rest. It starts no programs, which could be surprised. */
+/* One descriptor per node and some more. It starts no programs that could depend on the old limit.
+ */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -449,7 +450,7 @@ static int start(struct program *program, const struct args *args, struct error 
         rc = store_sqlite_begin_new(program->data, err);
     if (rc == 0)
         rc = store_sqlite_open(program->data, &program->store, err);
-    if (rc == 0) /* once the folder is ours: keys there may be those of a coordinator that runs */
+    if (rc == 0) /* once the folder is ours: keys there may belong to a running coordinator */
         rc = open_keys(program, args, err);
     if (rc == 0)
         rc = audit_sink_init(&program->audit, args_text(args, "audit-file"),
@@ -471,7 +472,7 @@ static int start(struct program *program, const struct args *args, struct error 
     return rc;
 }
 
-/* Everything acknowledged is on disk after each turn: what is left is to let go of the store. NNG's
+/* All acknowledged changes are on disk after each turn; only the store must be released. NNG's
  * threads end with the process. */
 static void stop(struct program *program)
 {
@@ -531,5 +532,5 @@ int coordinator_main(int argc, char **argv)
         code = run(&args);
     args_fini(&args);
     fflush(NULL);
-    _exit(code); /* NNG 1.5.2 cannot be taken down while it is in use */
+    _exit(code); /* NNG 1.5.2 cannot be shut down while it is in use */
 }

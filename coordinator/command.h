@@ -5,7 +5,7 @@
 #ifndef COORDINATOR_COMMAND_H
 #define COORDINATOR_COMMAND_H
 
-/* `argv` behind the verb: argv[0] is the first option. */
+/* `argv` after the verb: argv[0] is the first option. */
 int coordinator_main(int argc, char **argv);
 
 #endif

@@ -17,7 +17,8 @@
 #include "coordinator/driver.h"
 
 enum {
-    /* Above what the service lets in: it refuses with a word, the transport only stops reading. */
+    /* More than the service admits: the service refuses with a sentence, the transport only stops
+     * reading. */
     IN_FLIGHT_DEFAULT = SERVICE_CALLS_MAX + 1,
     TOKEN_FILE_MAX = 256,
     CLUSTER_ID_BYTES = 8,
@@ -77,8 +78,8 @@ static int write_token_file(struct coordinator *self, const char *path, const ch
     return disk->write_file(disk->self, path, text, strlen(text), 0600, err);
 }
 
-/* The pin behind the token in a file becomes that of today: the cluster's key may be another since,
- * or tokens had none then. */
+/* Update the pin after the token in a file: the cluster's key may have changed, or tokens had no
+ * pin then. */
 static int renew_token_file(struct coordinator *self, const char *data_dir, const char *role,
                             struct error *err)
 {
@@ -96,8 +97,8 @@ static int renew_token_file(struct coordinator *self, const char *data_dir, cons
     return stale ? write_token_file(self, path, token, err) : 0;
 }
 
-/* A token file left by a start that died before it stored the hash is taken up again; one whose
- * token is known was revoked or has expired. */
+/* Use a token file again if a start died before it stored the hash. A file with a known token means
+ * that this was revoked or has expired. */
 static int take_token_file(struct coordinator *self, const char *path, const char *role,
                            char ret[TOKEN_MAX], struct error *err)
 {
@@ -164,7 +165,7 @@ static int make_default_tenant(struct coordinator *self, struct error *err)
     return rc < 0 ? rc : access_put_tenant(service_access(self->service), &tenant, err);
 }
 
-/* What a first start needs, and what a later one cannot do without. */
+/* Load or make what every start needs. */
 static int load_access(struct coordinator *self, const char *data_dir, struct error *err)
 {
     struct clock *clock = &self->env->clock;
@@ -200,7 +201,7 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
         .cluster_id = self->cluster_id,
         .restored_wall_ms = self->restored_wall_ms,
         .pin = options->pin,
-        /* A Unix socket shows no keys, and is its user's alone: there the token decides. */
+        /* A Unix socket proves no keys and belongs to its user alone: there the token decides. */
         .keyed = options->pin && *options->pin && !net_url_path(options->rpc_url),
         .log = options->log,
     };

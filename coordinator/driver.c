@@ -48,8 +48,8 @@ static void shift_job(struct job *job, int64_t by_ms)
     ledger_shift(&job->ledger, by_ms);
 }
 
-/* Monotonic times were taken on the clock of their boot; wall time relates the two. After a reboot
- * (or a jump) active jobs are moved to this boot's clock and written again in the first turn. */
+/* Monotonic times are on the clock of their boot; wall time relates two boots. After a reboot (or a
+ * jump) active jobs are moved to this boot's clock and written again in the first turn. */
 static int settle_clock(struct driver *driver, struct error *err)
 {
     char text[STORE_META_VALUE_MAX + 1];
@@ -98,7 +98,7 @@ static void load_tenant(void *arg, const struct store_tenant *from)
         load->rc = cluster_set_tenant(load->cluster, &facts, load->err);
 }
 
-/* A restored store gives out no number that may have been given out after its backup. */
+/* A restored store must not use a number that may have been used after its backup. */
 static int load_first_job(struct driver *driver, struct cluster *cluster, struct error *err)
 {
     char text[STORE_META_VALUE_MAX + 1];
@@ -197,7 +197,7 @@ static void step(void *self, struct event *event)
 
 static void pass_due(void *arg)
 {
-    (void)arg; /* the turn's end makes it */
+    (void)arg; /* the turn's end makes the pass */
 }
 
 /* When the next pass is to be made: INT64_MAX = none is wanted. */
@@ -292,7 +292,7 @@ static void tick(void *arg)
 
 /* Storing */
 
-/* A job or node is written once per turn, as it is at its end. */
+/* A job or node is written once per turn, in its state at the turn's end. */
 static int store_once(struct driver *driver, const struct action *action, struct strmap *seen,
                       struct error *err)
 {
@@ -376,7 +376,7 @@ static bool durable(const struct action *action)
            action->kind == ACTION_RECORD;
 }
 
-/* Events first: what changed with them is what was so from the last of them on. */
+/* Events first: the state stored after them is that after the last event. */
 static int store_actions(struct driver *driver, struct error *err)
 {
     struct strmap seen = {0};
@@ -437,7 +437,7 @@ static void perform(struct driver *driver)
     actions_clear(&driver->actions);
 }
 
-/* When the store cannot be written */
+/* After a failed write */
 
 static void retry(void *arg);
 
@@ -502,7 +502,7 @@ static void retry(void *arg)
     service_everything_changed(driver->service);
 }
 
-/* A store whose file goes while nothing is written to it is noticed too. */
+/* Notices the removal of a store's file also while nothing is written to it. */
 static void look(void *arg)
 {
     struct driver *driver = arg;
@@ -532,7 +532,7 @@ int driver_start(struct driver *driver, struct error *err)
     }
     if (rc < 0 && rc != E_RESOURCE_EXHAUSTED)
         return rc;
-    if (rc < 0) /* a full disk: what is stored can be read, and changes wait for room */
+    if (rc < 0) /* a full disk: the stored state is readable, and changes wait for space */
         refuse_at_start(driver, err);
     else
         perform(driver);
@@ -551,7 +551,7 @@ void driver_turn_end(void *arg)
         refuse_from_now(driver, &err);
     else
         perform(driver);
-    /* What was performed may have stepped: its jobs are still needed. */
+    /* Performing actions may have stepped: their jobs are still needed. */
     if (driver->actions.count == 0 && retention_turn_end(driver, &err) < 0)
         refuse_from_now(driver, &err);
     service_turn_end(driver->service);

@@ -32,7 +32,7 @@
 
 enum {
     DRIVER_RETRY_MS = 1000, /* between attempts to write to a store that failed */
-    DRIVER_LOOK_MS = 1000,  /* between looks at the store's file while nothing is written */
+    DRIVER_LOOK_MS = 1000,  /* between checks of the store's file while nothing is written */
 };
 
 struct driver {
@@ -43,25 +43,26 @@ struct driver {
     struct service *service; /* set by its owner before the first turn */
     struct cluster *cluster;
     struct actions actions;
-    struct change *changes; /* to be written beside them */
+    struct change *changes; /* to be written together with the actions */
     int changes_count, changes_capacity;
     struct loop_timer tick, retry, pass, look;
-    int64_t pass_after_ms;   /* the next one over the queue is not made before */
+    int64_t pass_after_ms;   /* the next pass is made no earlier */
     int64_t pass_awaited_ms; /* when `pass` is due, if it is armed */
-    int pass_gap_ms;         /* at least so long between two, however fast they are; 0 = none */
+    int pass_gap_ms;         /* minimum time between two passes; 0 = none */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
-    bool stepped;         /* in this turn: what people see may have changed */
-    /* Told of each audit entry once it is durable; NULL = nobody. Those of the open transaction. */
+    bool stepped;         /* in this turn: visible state may have changed */
+    /* Called with each audit entry once it is durable; NULL = not called. `audited` has those of
+     * the open transaction. */
     store_audit_fn on_audit;
     void *on_audit_arg;
     struct store_audit *audited;
     int audited_count, audited_capacity;
-    bool clock_unsettled; /* at the start, on a full disk: the first retry settles it */
+    bool clock_unsettled; /* at the start, on a full disk: the first retry adjusts the clock */
     bool refusing;
-    bool unreadable; /* and what the store holds could not be loaded: reads are refused too */
+    bool unreadable; /* the store could not be loaded: reads are refused too */
     char why[256];   /* while refusing */
-    int why_code;    /* RESOURCE_EXHAUSTED (full disk: waiting is not worth it) or UNAVAILABLE */
+    int why_code;    /* RESOURCE_EXHAUSTED (full disk: waiting is useless) or UNAVAILABLE */
 };
 
 /* Zeroed memory becomes a driver with the stored cluster loaded; nothing has stepped yet. */
@@ -71,7 +72,7 @@ void driver_fini(struct driver *driver);
 /* Deliver EVENT_RESTORED and commit what follows from it. On failure nothing was changed. */
 int driver_start(struct driver *driver, struct error *err);
 
-/* What service.h asks of its host; `self` is the driver. */
+/* The functions that service.h requires; `self` is the driver. */
 struct service_host driver_host(struct driver *driver);
 
 /* At the end of each turn (loop_on_turn_end). */

@@ -9,7 +9,7 @@ static const int64_t day_ms = 86400000;
 static int take_facts(struct keys *keys, struct tls_facts *ret, struct error *err)
 {
     struct stat now = {0};
-    (void)stat(keys->server, &now); /* first: what replaces it meanwhile is seen later */
+    (void)stat(keys->server, &now); /* first: a replacement during the read is noticed later */
     int rc = tls_read_facts(keys->server, ret, err);
     if (rc != 0)
         return rc;
@@ -83,6 +83,6 @@ int keys_open(const struct keys_options *options, int64_t wall_ms, struct keys *
         return rc;
     rc = keys_renew(ret, wall_ms, err);
     if (rc < 0 && wall_ms < ret->expires_wall_ms)
-        return 1; /* weeks are left to mend that */
+        return 1; /* there are weeks left to repair that */
     return rc < 0 ? rc : 0;
 }

@@ -1,11 +1,11 @@
 /* The coordinator's keys on disk (common/env/tls_key.h): found, made at the first start, renewed in
  * time.
  *
- *     DATA/cluster.pem   made at the first start; its pin goes out with every token
- *     DATA/server.pem    signed by it; renewed TLS_RENEW_DAYS before its end, also while it runs
+ *       DATA/cluster.pem   made at the first start; its pin is added to every token
+ *       DATA/server.pem    signed by it; renewed TLS_RENEW_DAYS before its end, also while it runs
  *
- * With a file of the administrator's own (key and certificates in one PEM file) neither is made,
- * and the pin is that of the file's key: a renewed certificate should keep its key.
+ * With the administrator's own file (key and certificates in one PEM file) neither is made, and the
+ * pin is that of the file's key: a renewed certificate should keep its key.
  */
 #ifndef COORDINATOR_KEYS_H
 #define COORDINATOR_KEYS_H
@@ -21,32 +21,31 @@
 struct keys {
     char server[PATH_MAX];    /* the file that listeners show */
     char cluster[PATH_MAX];   /* "" = the administrator's own file is used */
-    const char *const *names; /* that the certificate is to have, ended by NULL; borrowed */
+    const char *const *names; /* for the certificate, ended by NULL; borrowed */
     char pin[TLS_PIN_MAX];
     int64_t expires_wall_ms;
-    struct stat read; /* of the server's file, when these facts were read from it */
+    struct stat read; /* of the server's file, when these facts were read */
 };
 
 struct keys_options {
     const char *data_dir;
     const char *own;          /* file to use instead; NULL: those of the data folder */
-    const char *const *names; /* that browsers ask by (tls_make_server_key); NULL: any will do */
+    const char *const *names; /* host names in browsers (tls_make_server_key); NULL: any */
 };
 
-/* Makes what is missing and renews what ends soon or lacks names. 1, with `err` filled: that was
- * not possible, and the key is good still. */
+/* Make missing keys, and renew a certificate that ends soon or lacks names. 1, with `err` filled:
+ * that was impossible, but the key is still valid. */
 int keys_open(const struct keys_options *options, int64_t wall_ms, struct keys *ret,
               struct error *err);
 
-/* Once in a while: renews what ends soon or lacks names; 1 if it did. An administrator's own file
- * is read again.
- */
+/* Call it from time to time. Renews a certificate that ends soon or lacks names; 1 if it did. An
+ * administrator's own file is read again. */
 int keys_renew(struct keys *keys, int64_t wall_ms, struct error *err);
 
-/* Whether the certificate has all of the names; an administrator's own may not. */
+/* True if the certificate has all of the names; an administrator's own may not. */
 bool keys_have_names(const struct keys *keys);
 
-/* Whether the server's file is another one since: then keys_renew reads it again. */
+/* True if the server's file was replaced: then keys_renew reads it again. */
 bool keys_replaced(const struct keys *keys);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "common/base/str.h"
 
-/* One place is the certificate's own name, one ends the list. */
+/* One place is for the certificate's own name, one ends the list. */
 static void add(struct own_names *names, const char *name)
 {
     for (int i = 0; i < names->count; i++)
@@ -30,7 +30,7 @@ static void add_address(struct own_names *names, const struct sockaddr *address)
     } else if (address->sa_family == AF_INET6) {
         const struct in6_addr *six =
             &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-        if (!IN6_IS_ADDR_LINKLOCAL(six)) /* no browser asks by it */
+        if (!IN6_IS_ADDR_LINKLOCAL(six)) /* browsers do not use it */
             bytes = six;
     }
     if (bytes && inet_ntop(address->sa_family, bytes, text, sizeof text))

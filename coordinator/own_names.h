@@ -1,7 +1,6 @@
-/* The names and addresses that browsers may reach this machine by, for a certificate: localhost,
- * the machine's name, what an administrator adds, and the address that REST listens on; where that
- * is any address, those of the machine's interfaces.
- */
+/* Names and addresses of this machine for a certificate: localhost, the machine's name, the
+ * administrator's additions, and the address REST listens on. If that is any address, those of the
+ * machine's interfaces. */
 #ifndef COORDINATOR_OWN_NAMES_H
 #define COORDINATOR_OWN_NAMES_H
 
@@ -13,7 +12,8 @@ struct own_names {
     int count;
 };
 
-/* `host` is listened on; `more` is ended by NULL. Names beyond TLS_NAMES_MAX - 2 are left out. */
+/* `host` is the listening address; `more` is ended by NULL. Names beyond TLS_NAMES_MAX - 2 are left
+ * out. */
 void own_names_collect(const char *host, const char *const *more, struct own_names *ret);
 
 #endif

@@ -91,7 +91,7 @@ static bool lives(const struct job *job)
     return false;
 }
 
-/* One that never started tells nobody anything: it goes before those that ran. */
+/* A job that never started has no information: it is forgotten before those that ran. */
 static bool before(const struct job *a, const struct job *b)
 {
     if ((a->started_wall_ms == 0) != (b->started_wall_ms == 0))
@@ -99,7 +99,7 @@ static bool before(const struct job *a, const struct job *b)
     return a->ended_wall_ms < b->ended_wall_ms;
 }
 
-/* Ended jobs that can go, the first to go first, `max` at most; of one tenant or (NULL) of all. */
+/* Ended jobs that can be forgotten, in order, at most `max`; of one tenant or (NULL) of all. */
 static int ended_first(const struct cluster *cluster, const struct tenant *tenant,
                        const struct job **ret, int max)
 {
@@ -119,8 +119,7 @@ static int ended_first(const struct cluster *cluster, const struct tenant *tenan
     return count;
 }
 
-/* How many of its ended jobs are beyond what is kept of a tenant; more specs than it may have count
- * as a batch. */
+/* Number of a tenant's ended jobs above its quota; too many bytes of specs count as a batch. */
 static int beyond_of(struct driver *driver, const struct tenant *tenant)
 {
     int keep = service_keep_jobs(driver->service, tenant->name, driver->retention.keep_jobs);
@@ -154,10 +153,10 @@ static int add_aged(struct driver *driver, uint64_t *ret, int max)
     return count;
 }
 
-/* The jobs that need not be kept, `max` at most. Each tenant's own are counted, so that nobody's
- * flood takes another's; only where the cluster keeps too many in all, the tenant with most gives.
- * By their ends, not their numbers: one that ran for weeks beside thousands of short ones is news
- * when it ends. */
+/* The jobs to forget, at most `max`. Each tenant's own are counted, so that one tenant's flood does
+ * not displace another's. Only if the cluster has too many in all, the tenant with the most loses
+ * some. The order is by end, not by number: a job that ran for weeks beside thousands of short ones
+ * is news when it ends. */
 static int choose(struct driver *driver, uint64_t *ret, int max)
 {
     const struct cluster *cluster = driver->cluster;
@@ -211,7 +210,7 @@ static int forget(struct driver *driver, const uint64_t *sequences, int count, s
     return rc;
 }
 
-/* Output and series of the jobs that ended first, of tenants that keep more than they may. */
+/* Remove output and series of the jobs that ended first, of tenants above their quota. */
 static void trim_output(struct driver *driver)
 {
     int trimmed = 0;
@@ -231,7 +230,7 @@ static void trim_output(struct driver *driver)
     }
 }
 
-/* What is kept of the jobs of before this start, a batch in each pass. */
+/* Measure what is kept of jobs from before this start, a batch in each pass. */
 static bool measure(struct driver *driver)
 {
     struct retention *retention = &driver->retention;
@@ -243,7 +242,7 @@ static bool measure(struct driver *driver)
     return job;
 }
 
-/* Output of jobs that are not known: what a crash left between a row and its files. */
+/* Remove output of unknown jobs, which a crash left between a row and its files. */
 static bool sweep(struct driver *driver)
 {
     struct retention *retention = &driver->retention;

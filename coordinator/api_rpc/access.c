@@ -9,7 +9,7 @@
 #include "common/base/str.h"
 
 struct entry {
-    struct store_token token; /* first: callers hold pointers to it */
+    struct store_token token; /* first member: callers have pointers to it */
     int64_t stored_use_wall_ms;
     bool seen; /* while loading */
 };
@@ -130,7 +130,7 @@ int access_put_node(struct access *access, const char *key, const char *node, st
     return 0;
 }
 
-/* It stays in memory: open calls may point at it. */
+/* Its memory stays: open calls may point to it. */
 void access_forget_node(struct access *access, const char *key)
 {
     struct store_token *known = strmap_get(&access->nodes, key);

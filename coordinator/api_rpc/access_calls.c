@@ -15,10 +15,10 @@ enum {
     LIST_AUDIT_DEFAULT = 100,
     LIFE_MAX_DAYS = 3650,
     USES_MAX = 1000000,
-    WEIGHT_MAX = 1000, /* what stores of earlier versions may have beyond it stays good */
+    WEIGHT_MAX = 1000, /* larger values from older versions stay valid */
 };
 
-static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
+static char *text(const char *from) /* generated messages lack const, but they are not written to */
 {
     return (char *)(uintptr_t)from;
 }
@@ -135,7 +135,7 @@ static void add_up(struct service *service, struct strmap *ledgers)
     }
 }
 
-/* Where the seconds of each tenant's jobs went, in one pass over the jobs. */
+/* How the seconds of each tenant's jobs were spent, in one pass over the jobs. */
 static bool add_ledgers(struct service *service, struct arena *arena,
                         Muster__ListTenantsAnswer *ret)
 {
@@ -469,7 +469,7 @@ static const struct store_token *token_to_revoke(struct service *service, const 
     return token;
 }
 
-/* Long polls of the token end now, not at their deadline. */
+/* End long polls of the token now, not at their deadline. */
 static void wake_calls_of(struct service *service, const struct store_token *token)
 {
     struct service_call *found;

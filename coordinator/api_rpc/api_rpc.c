@@ -7,14 +7,14 @@
 #include "common/rpc/server.h"
 #include "coordinator/api_rpc/service_internal.h"
 
-enum { CALL_PARTS_MAX = 16384 }; /* of a call but an agent's: a spec has room for a quarter of it */
+enum { CALL_PARTS_MAX = 16384 }; /* of a call, except an agent's: a spec needs at most a quarter */
 
-struct row { /* handed to the server as the handler's arg */
+struct row { /* the handler's argument */
     struct api_rpc *api;
     const ProtobufCServiceDescriptor *service;
     const ProtobufCMethodDescriptor *method;
     const struct service_method *row;
-    bool audited; /* then it is worth knowing where the call came from */
+    bool audited; /* the call's origin is recorded */
 };
 
 struct api_rpc {
@@ -23,7 +23,7 @@ struct api_rpc {
     struct row rows[RPC_SERVER_METHODS_MAX];
 };
 
-/* Expired calls are gone: their answers go nowhere. */
+/* Answers to expired calls are dropped. */
 static void answered(void *arg, uint64_t tag, const struct error *err,
                      const ProtobufCMessage *answer)
 {
@@ -37,7 +37,7 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
         rpc_call_answer(call, answer);
 }
 
-/* Of a caller that is let in; an agent's time is its node's own. */
+/* Classify an admitted caller; an agent's time belongs to its node. */
 static void judge(struct api_rpc *api, const struct rpc_knock *knock,
                   const struct store_token *caller)
 {
@@ -50,7 +50,7 @@ static void judge(struct api_rpc *api, const struct rpc_knock *knock,
     rpc_server_judge(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);
 }
 
-/* From the envelope alone: what a stranger sends is never unpacked. */
+/* Uses only the envelope: a stranger's payload is never unpacked. */
 static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, struct error *err)
 {
     struct api_rpc *api = arg;

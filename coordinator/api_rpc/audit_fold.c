@@ -8,7 +8,7 @@
 
 struct fold {
     struct store_audit last;
-    int seen, free; /* so many of them are entries of their own */
+    int seen, free; /* number of them with entries of their own */
 };
 
 struct audit_folds {
@@ -47,7 +47,7 @@ static bool trusted(const struct store_audit *entry)
     return strcmp(entry->role, "admin") == 0 || strcmp(entry->role, "operator") == 0;
 }
 
-/* Agents share tokens: their nodes are told apart. */
+/* Agents share tokens, so they are distinguished by node. */
 static void key_of(const struct audit_folds *folds, const struct store_audit *entry,
                    char ret[STORE_AUDIT_KEY_MAX])
 {

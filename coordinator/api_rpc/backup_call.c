@@ -1,4 +1,4 @@
-/* A copy of the store, made in small steps between the turns so that nobody waits for it. */
+/* A copy of the store, made in small steps between the turns, so that no call waits for it. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,7 +14,7 @@ static void next_step(struct service *service)
                    take_step, service);
 }
 
-/* The call is gone if its deadline passed: the backup is made nevertheless. */
+/* A call past its deadline has ended; the backup continues. */
 static void take_step(void *arg)
 {
     struct service *service = arg;

@@ -7,7 +7,7 @@
 #include "common/base/str.h"
 #include "coordinator/model/cluster.h"
 
-struct generation {        /* what one generation of one job holds */
+struct generation {        /* entries of one generation of one job */
     struct strmap entries; /* key -> struct entry */
     size_t bytes;
 };
@@ -62,7 +62,7 @@ static void notes_forget(struct board *board, struct notes *notes, uint64_t olde
     if (bytes == 0)
         strmap_remove(&board->tenants, notes->tenant);
     else if (bytes != before)
-        (void)tenant_count(board, notes->tenant, bytes); /* it is there: no memory is needed */
+        (void)tenant_count(board, notes->tenant, bytes); /* it exists, so no memory is needed */
 }
 
 void board_forget(struct board *board, const char *job, uint64_t oldest)
@@ -119,7 +119,7 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
     return generation;
 }
 
-/* What an entry holds of memory, also one of few bytes. */
+/* Memory used by an entry, also a small one. */
 static size_t entry_bytes(size_t key_size, size_t value_size)
 {
     return BOARD_ENTRY_BYTES + key_size + value_size;

@@ -69,7 +69,7 @@ static enum limit limit_of(unsigned role)
     }
 }
 
-/* A token and a node keep their places in memory for life. */
+/* A token's and a node's memory never moves. */
 static uint64_t key_of(const struct budget_ask *ask)
 {
     bool shares = ask->role == ACCESS_AGENT && !ask->node;
@@ -229,7 +229,7 @@ static bool must_wait(const struct budgets *budgets, const struct budget_ready *
            (ready->plan && (budgets->planned || now_ms < budgets->plan_again_ms));
 }
 
-/* The next of one list; callers that have to wait are for the next turn. */
+/* The next of one list; callers that have to wait get the next turn. */
 static struct budget_ready *next_of(struct budgets *budgets, int which, int64_t now_ms)
 {
     struct budget *caller;
@@ -272,7 +272,7 @@ void budgets_planned(struct budgets *budgets, int64_t from_ms, int64_t to_ms)
 int64_t budgets_end(struct budgets *budgets, int64_t now_ms)
 {
     int64_t again_ms = INT64_MAX;
-    for (int i = 0; i < 2; i++) { /* those that had no turn stay in front */
+    for (int i = 0; i < 2; i++) { /* those without a turn stay in front */
         list_splice_back(&budgets->now[i], &budgets->turns[i]);
         list_splice_back(&budgets->turns[i], &budgets->now[i]);
     }

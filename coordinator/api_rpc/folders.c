@@ -6,7 +6,7 @@
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/model/folder.h"
 
-enum { FOLDER_MAX = 2048 }; /* two paths of a spec and what stands between */
+enum { FOLDER_MAX = 2048 }; /* two paths of a spec and a separator */
 
 static bool below_any(const char *path, const struct store_tenant *tenant)
 {
@@ -29,7 +29,7 @@ static bool climbs(const char *path)
     return false;
 }
 
-/* Whose folder `path` is not; NULL if the tenant may use it. */
+/* The owner of `path`; NULL if the tenant may use it. */
 static const char *whose(struct service *service, const struct store_tenant *tenant,
                          const char *path)
 {
@@ -74,7 +74,7 @@ int folders_allow_job(struct service *service, const struct store_tenant *tenant
     return E_PERMISSION_DENIED;
 }
 
-/* `path` ends with the parts of `dir` and something below them. */
+/* True if `path` has the parts of `dir` in it, and something below them. */
 static bool goes_through(const char *path, const char *dir)
 {
     size_t length = strlen(dir);
@@ -84,8 +84,8 @@ static bool goes_through(const char *path, const char *dir)
     return false;
 }
 
-/* Of a job that starts in a folder of its node's own nobody knows here where `dir` is: a relative
- * path begins with it, an absolute one goes through it. */
+/* If a job starts in its node's own folder, the place of `dir` is unknown here. A relative path
+ * must begin with it, an absolute one must contain it. */
 static bool below_own(const struct spec *spec, const char *path)
 {
     char dir[FOLDER_MAX], clean[FOLDER_MAX];

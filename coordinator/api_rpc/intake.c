@@ -98,7 +98,7 @@ struct build {
     const Muster__JobSpec *message;
     const char *json;
     bool stored;
-    struct buf *meaning; /* spec_meaning's; NULL = not asked for */
+    struct buf *meaning; /* from spec_meaning; NULL = not requested */
 };
 
 static int build(const struct build *what, struct arena *arena, struct spec **ret,
@@ -174,7 +174,7 @@ static Muster__JobSpec with_name(const Muster__JobSpec *message, char name[SPEC_
     return named;
 }
 
-/* As it would be read back: what was accepted once is not judged again. */
+/* As read from the store: what was accepted once is not checked again. */
 static bool find_meaning(const Muster__JobSpec *message, struct buf *ret)
 {
     struct spec *spec;
@@ -307,7 +307,7 @@ static int worker_state(Muster__Worker__State state, enum worker_state *ret, str
     case MUSTER__WORKER__STATE__exited:
         *ret = WORKER_EXITED;
         return 0;
-    case MUSTER__WORKER__STATE__running: /* said of workers, never by their agents */
+    case MUSTER__WORKER__STATE__running: /* reported about workers, never by their agents */
     case MUSTER__WORKER__STATE__unknown:
     case _MUSTER__WORKER__STATE_IS_INT_SIZE:
         break;
@@ -349,7 +349,7 @@ static const struct collective_wait *intake_wait(const Muster__Wait *from, struc
     return ret;
 }
 
-/* Agents refuse a step beyond it; one of an older version does not. */
+/* Agents refuse a larger step; an agent of an older version does not. */
 static uint64_t possible_step(uint64_t step)
 {
     return step < STEP_MAX ? step : STEP_MAX;
@@ -401,7 +401,7 @@ static void put_metric(struct worker_report *report, const char *name, double va
         report->saved_s += (value - report->saved_s) / ++report->saved_samples;
 }
 
-/* Samples name a job, not a worker: its first worker here carries them. */
+/* Samples name a job, not a worker: add them to its first worker here. */
 static void put_metrics(const struct intake_workers *from, struct worker_report *reports, int count)
 {
     for (size_t i = 0; i < from->metrics_count; i++) {

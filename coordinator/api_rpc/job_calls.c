@@ -48,8 +48,8 @@ static void answer_job(struct service_call *call, const struct job *job)
     arena_fini(&arena);
 }
 
-/* A job belongs to its submitter's tenant. "default" is what specs that name none are widened to:
- * for those who belong to a tenant it means that one. */
+/* A job belongs to its submitter's tenant. Specs without a tenant are widened to "default": for a
+ * submitter with a tenant it means that one. */
 int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
 {
     const char *own = scope_tenant(call);
@@ -73,8 +73,8 @@ int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, stru
     return err->code;
 }
 
-/* A repeat of what made a job is answered by that job: also after an upgrade that would write its
- * spec otherwise, or refuse it. NULL: it is none. */
+/* The stored spec if this request repeats the one that made the job, even if this version would
+ * write it differently or refuse it; otherwise NULL. */
 static struct spec *accepted_before(struct service *service, const Muster__JobSpec *wanted,
                                     const char *key)
 {
@@ -212,7 +212,8 @@ void call_watch_job(struct service *service, struct service_call *call, bool las
         service_fail(call, &err);
         return;
     }
-    /* Another version, not only a higher one: a restart may have forgotten steps never stored. */
+    /* Any other version, not only a higher one: a restart may have lost steps that were never
+     * stored. */
     if (job->version != message->version || last_chance) {
         answer_job(call, job);
         return;
@@ -247,7 +248,7 @@ static bool listed(const struct job *job, const Muster__ListJobsRequest *message
     return strcmp(message->state, job_state_name(job->state)) == 0;
 }
 
-/* The newest job older than the one the cursor names; the newest of all without a cursor. */
+/* The newest job older than the cursor's; without a cursor the newest of all. */
 static int list_start(const struct cluster *cluster, const char *cursor, const struct job **ret,
                       struct error *err)
 {
@@ -272,7 +273,7 @@ static bool list_goes_on(const struct job *last, struct arena *arena, Muster__Li
     return ret->next_cursor;
 }
 
-/* Ends before its limit where the specs are large: one tenant's would else make the list of all
+/* Stops before its limit if specs are large: otherwise one tenant's could make the list of all
  * tenants too large for an answer. */
 static bool list_page(struct service_call *call, const struct job *job, struct arena *arena,
                       Muster__ListJobsAnswer *ret)

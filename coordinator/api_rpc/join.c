@@ -1,4 +1,4 @@
-/* Which agent may be which node: by its key; and how many new nodes a token lets in. */
+/* Which agent may register as which node, by its key; and how many new nodes a token admits. */
 #include "coordinator/api_rpc/join.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static int refuse_other_name(const char *owner, const char *name, struct error *
     return E_PERMISSION_DENIED;
 }
 
-/* An agent that runs ends as one that a newer agent follows; the next start is told why. */
+/* A running agent ends as if a newer one had replaced it; at its next start it gets the reason. */
 static int refuse_taken_key(const struct node *known, const struct node *facts, struct error *err)
 {
     if (known->incarnation == facts->incarnation || node_was_told_by(known, facts->incarnation))

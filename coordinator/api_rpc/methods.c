@@ -1,4 +1,4 @@
-/* Every method of every service: who may call it, and what serves it. */
+/* Every method of every service: the roles that may call it, and the function that serves it. */
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/api_rpc/service_internal.h"
 

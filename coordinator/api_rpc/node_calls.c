@@ -11,7 +11,7 @@
 #include "coordinator/core/step.h"
 
 enum {
-    REPORT_ARENA_MAX_BYTES = 128 << 20, /* what the largest RPC message can unpack to */
+    REPORT_ARENA_MAX_BYTES = 128 << 20, /* the unpacked size of the largest RPC message */
     CLOCK_AHEAD_MAX_MS = 86400000,      /* of a worker's clock; one further ahead is wrong */
 };
 
@@ -50,9 +50,9 @@ uint64_t service_newest_event(const struct service *service)
     return store->verbs->newest_event(store);
 }
 
-/* Workers that this store does not know would be ended: by another cluster, or by this one where
- * its history is an older one than the agent was told of. A restore is a person's word that it is
- * meant, so is the agent's --join-again. */
+/* A cluster that does not know a node's workers would end them: another cluster, or this one with a
+ * history older than the agent's. A restore by an administrator is intended, and so is the agent's
+ * --join-again. */
 static int check_belongs(const struct service *service, const Muster__RegisterNodeRequest *message,
                          struct error *err)
 {
@@ -198,7 +198,7 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
     if (!samples)
         return error_set(err, E_RESOURCE_EXHAUSTED, "metrics: the report is too large");
     const int64_t now = service_wall_ms(service);
-    /* Runs of the same job go in one write. */
+    /* Adjacent samples of a job are written together. */
     for (size_t i = 0; i < message->n_metrics;) {
         const char *job = message->metrics[i]->job;
         int count = 0;
@@ -245,7 +245,7 @@ void call_report(struct service *service, struct service_call *call,
         return;
     }
     link_agent(service, request, message->node, message->incarnation);
-    /* A full disk must not hide what happens to workers: only the acknowledgement is withheld. */
+    /* A full disk must not hide the workers' events: only the acknowledgement is withheld. */
     int kept = keep_logs(service, message, &arena, &err);
     if (kept == 0)
         kept = keep_metrics(service, message, &arena, &err);
@@ -315,7 +315,7 @@ void done_commit_checkpoint(struct service *service, struct service_call *call,
     service_answer(call, &answer.base);
 }
 
-/* Only members of a living generation share its board. */
+/* Only members of a living generation may use its board. */
 static int may_use_board(struct service_call *call, const Muster__BoardRequest *message,
                          struct error *err)
 {

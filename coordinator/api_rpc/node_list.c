@@ -1,7 +1,7 @@
-/* Nodes, and what has changed of them since a client last asked. Each node has the number of the
- * last list in which it differed from the one before, by a digest of what is shown: so nothing that
- * changes a node has to remember to say so. That it was heard of again is no change: that is so of
- * every node every second. */
+/* Nodes, and the changes since a client last asked. Each node has the number of the last list in
+ * which it differed from the list before, found by a digest of the shown fields. Code that changes
+ * a node therefore needs no notification. A new heartbeat is not a change, because every node has
+ * one each second. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 struct node_shown {
     uint64_t digest[2];
-    uint64_t version; /* in which it came to be so */
+    uint64_t version; /* of the list in which this digest first appeared */
 };
 
 void forget_nodes_shown(struct service *service)
@@ -47,7 +47,7 @@ static struct node_shown *shown_of(struct service *service, const char *name)
     return shown;
 }
 
-/* Number what differs from the list before. False: no memory. */
+/* Number the nodes that differ from the previous list. False: memory is out. */
 static bool settle(struct service *service, Muster__Node *const *nodes, size_t count)
 {
     uint64_t next = service->nodes_version + 1;
@@ -80,7 +80,7 @@ static size_t only_since(struct service *service, uint64_t since, Muster__Node *
     return kept;
 }
 
-/* Of this life of the coordinator, and not of its future. */
+/* True for a version from this life of the coordinator that has existed. */
 static bool is_known(const struct service *service, uint64_t since)
 {
     return since >= service->poll_epoch && since <= service->nodes_version;

@@ -1,4 +1,4 @@
-/* The cluster at a glance: counts of everything, and the first of each list. */
+/* An overview of the cluster: counts of everything, and the first entries of each list. */
 #include <math.h>
 
 #include "coordinator/api_rpc/service_internal.h"
@@ -8,7 +8,7 @@
 enum {
     OVERVIEW_DEFAULT = 20,
     OVERVIEW_MAX = 100,
-    LIST_BYTES = WIRE_LIST_MAX_BYTES / 3, /* of each list; room for two of the largest specs */
+    LIST_BYTES = WIRE_LIST_MAX_BYTES / 3, /* of each list; enough for two of the largest specs */
 };
 
 struct glance {
@@ -76,7 +76,7 @@ static bool ended_before(const struct job *a, const struct job *b)
     return a->sequence > b->sequence;
 }
 
-/* One that restarts holds its slots until its workers have ended. */
+/* A restarting job has slots until its workers have ended. */
 static bool is_waiting(const struct job *job)
 {
     return job->waiting && job->current.world == 0;
@@ -124,7 +124,7 @@ static void count_all(struct glance *glance)
     }
 }
 
-/* NULL: it failed, or the list has its share of bytes. */
+/* NULL: failure, or the list has reached its size. */
 static Muster__Job *show(struct glance *glance, const struct job *job, size_t *left)
 {
     Muster__Job *ret = service_show_job(glance->call->service, &glance->arena, job, false);
@@ -151,7 +151,7 @@ static Muster__Job **show_all(struct glance *glance, const struct job *const *li
     return ret;
 }
 
-/* False: the list has its share of bytes. */
+/* False: the list has reached its size. */
 static bool add_place(struct glance *glance, const struct job *job, uint32_t number, size_t *left)
 {
     Muster__OverviewAnswer__Place *place = arena_alloc(&glance->arena, sizeof *place);
@@ -167,7 +167,7 @@ static bool add_place(struct glance *glance, const struct job *job, uint32_t num
     return place->job;
 }
 
-/* In the scheduler's own order, which no caller could put together. */
+/* In the scheduler's own order, which a caller could not reproduce. */
 static void show_queue(struct glance *glance)
 {
     struct service *service = glance->call->service;

@@ -1,4 +1,4 @@
-/* What if: the question from names to things, the scheduler's answer back to words. */
+/* What-if: resolves the names in the question, and converts the scheduler's answer to a message. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct question {
     struct service_call *call;
     const Muster__PlanRequest *message;
     struct what_if what_if;
-    struct spec *spec; /* held, or NULL */
+    struct spec *spec; /* with a reference, or NULL */
 };
 
 static int bad(struct error *err, const char *field, const char *what)
@@ -75,7 +75,7 @@ static int take_nodes(struct question *question, struct error *err)
     return 0;
 }
 
-/* What is another's is not there for this caller. */
+/* Jobs of other tenants do not exist for this caller. */
 static int take_absent(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;

@@ -1,5 +1,5 @@
-/* Poll: what should run on a node, told to its agent. What the workers of a job share goes once,
- * and only until the agent holds it, so an answer stays small whatever a node runs. */
+/* Poll: sends an agent the assignments of its node. Data shared by the workers of a job is sent
+ * once, until the agent has it, so an answer stays small whatever a node runs. */
 #include <string.h>
 
 #include "common/base/str.h"
@@ -10,7 +10,7 @@
 #include "coordinator/rendezvous/secret.h"
 
 enum {
-    SHARED_MAX_BYTES = 2 << 20, /* in one answer; its assignments need as much at most */
+    SHARED_MAX_BYTES = 2 << 20, /* in one answer; its assignments need at most as much */
     MEMBERSHIP_MAX = 8192,      /* members */
 };
 
@@ -19,11 +19,11 @@ struct poll { /* an answer under construction */
     const struct node *node;
     struct arena *arena;
     Muster__NodePollAnswer *answer;
-    Muster__JobHeld *const *held; /* by the agent that asks */
+    Muster__JobHeld *const *held; /* reported by the asking agent */
     size_t held_count, capacity;
     size_t shared_bytes;      /* specs and memberships in this answer */
-    const struct job *last;   /* whose shared part is the newest in the answer */
-    uint64_t last_generation; /* its membership that is held or told */
+    const struct job *last;   /* the job with the latest shared part in the answer */
+    uint64_t last_generation; /* its membership that the agent has or gets */
     bool failed;
 };
 
@@ -53,7 +53,7 @@ static Muster__Membership *membership(struct arena *arena, const struct assignme
     return ret;
 }
 
-/* True if the part goes into this answer: one always does, however large. */
+/* True if the part fits into this answer. The first one always does, however large. */
 static bool takes(struct poll *poll, const ProtobufCMessage *part)
 {
     size_t bytes = protobuf_c_message_get_packed_size(part);
@@ -65,7 +65,7 @@ static bool takes(struct poll *poll, const ProtobufCMessage *part)
     return true;
 }
 
-/* Values go to nodes that have a worker of the job, when they are new there. */
+/* Values are sent to nodes with a worker of the job, if they are new there. */
 static bool share_secrets(struct poll *poll, const Muster__JobHeld *held,
                           const Muster__JobSpec *spec, Muster__JobShared *ret)
 {
@@ -84,7 +84,7 @@ static bool share_secrets(struct poll *poll, const Muster__JobHeld *held,
     return true;
 }
 
-/* Assignments come job by job. */
+/* Assignments are sorted by job. */
 static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
 {
     Muster__NodePollAnswer *answer = poll->answer;
@@ -110,7 +110,7 @@ static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
     return ret;
 }
 
-/* A gang too large for any message is left without membership: its program has to do without. */
+/* A gang too large for any message gets no membership: its program must work without it. */
 static bool share_membership(struct poll *poll, const struct assignment *from,
                              Muster__JobShared *shared)
 {
@@ -201,7 +201,7 @@ static void answer_poll(struct service *service, struct service_call *call, cons
                         .arena = &arena,
                         .answer = &answer,
                         .capacity = INTAKE_WORKERS_MAX};
-    /* What an agent holds of another life of this coordinator may not be what is meant now. */
+    /* Data from another life of this coordinator may be out of date. */
     if ((message->version & ~(uint64_t)UINT32_MAX) == service->poll_epoch) {
         poll.held = message->held;
         poll.held_count = message->n_held;

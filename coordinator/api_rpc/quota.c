@@ -10,9 +10,9 @@
 
 enum { MINUTE_MS = 60000 };
 
-/* A bucket that holds a minute's submits and fills evenly. */
+/* A bucket with a minute's submits, which refills evenly. */
 struct rate {
-    double taken; /* of the bucket */
+    double taken; /* used part of the bucket */
     int64_t at_ms;
 };
 
@@ -99,7 +99,7 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
     return 0;
 }
 
-/* One more of `more` does not fit. */
+/* Refuse if `more` does not fit any more. */
 static int over(struct service *service, const struct store_tenant *tenant, enum quota quota,
                 int64_t more, struct error *err)
 {
@@ -167,7 +167,7 @@ int quota_allows_job(struct service_call *call, const struct spec *spec, struct 
     return rc;
 }
 
-/* The tenant's quota less what its other jobs keep. */
+/* The tenant's quota without the share of its other jobs. */
 static int64_t left_for(int64_t limit, int64_t all, int64_t own)
 {
     enum { LEAST_BYTES = 1 << 20 };
@@ -209,7 +209,7 @@ int quota_allows_secret(struct service *service, const char *tenant, struct erro
     return known ? over(service, known, QUOTA_SECRETS, 1, err) : 0;
 }
 
-/* What retention asks */
+/* For retention */
 
 void service_measure_kept(struct service *service, const struct job *job)
 {

@@ -26,7 +26,7 @@ struct reading {
     int rc;
 };
 
-/* "node/NAME", "tenant/NAME", "job/NUMBER": what was given last. "" begins. */
+/* "node/NAME", "tenant/NAME", "job/NUMBER": the last entry sent. "" begins. */
 static int read_cursor(const char *cursor, struct store_past_query *ret, struct error *err)
 {
     int64_t number = 0;
@@ -156,7 +156,7 @@ static int find_event(struct store *store, const Muster__ReplayRequest *request,
     return 0;
 }
 
-/* The cursor of what follows: more of this kind, the next kind, or nothing. */
+/* The cursor of the rest: more of this kind, the next kind, or nothing. */
 static int next_cursor(const struct reading *reading, Muster__ReplayAnswer *ret)
 {
     enum store_past_kind kind = reading->query.kind;

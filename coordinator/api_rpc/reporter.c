@@ -1,6 +1,6 @@
-/* Which node may tell output and series of which job: one that has or had a worker of it. Output of
- * a worker often comes when its job is elsewhere already, so those of before count too: they are
- * remembered, and after a restart looked for among the job's events. */
+/* Which node may report output and series of a job: one that has or had a worker of it. A worker's
+ * output often arrives when its job is already elsewhere, so earlier nodes count too. They are
+ * remembered, and after a restart found among the job's events. */
 #include <string.h>
 
 #include "common/base/str.h"

@@ -1,4 +1,4 @@
-/* What a caller that belongs to one tenant may see of the rest. */
+/* The part of the state that a caller of one tenant may see. */
 #include <ctype.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static bool in_name(char c)
     return (c >= 'a' && c <= 'z') || isdigit((unsigned char)c) || c == '-' || c == '.';
 }
 
-/* Names a job, and none of this caller's. */
+/* True for the name of a job, if it is hidden from this caller. */
 static bool hidden_word(const struct service_call *call, const char *from, size_t size)
 {
     const struct cluster *cluster = service_cluster(call->service);
@@ -49,7 +49,7 @@ static bool hidden_word(const struct service_call *call, const char *from, size_
     return job && !scope_sees_job(call, job);
 }
 
-/* Three of their jobs in a row are said once. */
+/* Merge repeated "others" of adjacent jobs. */
 static void say_once(char *text)
 {
     static const char more[] = ", " OTHERS;
@@ -63,9 +63,10 @@ static void say_once(char *text)
     }
 }
 
-/* Names of jobs stand between marks in what the coordinator says; in texts of stores that are
- * older, and in what people said of a node, they are looked for. Never in what a member may have
- * written: which words are struck out there would tell what others' jobs are called. */
+/* Names of jobs are between marks in the coordinator's texts. In texts of older stores, and in
+ * administrators' texts about a node, they are searched. They are never searched in text that a
+ * member may have written: which words are removed there would reveal the names of other tenants'
+ * jobs. */
 static char *without_others(const struct service_call *call, struct arena *arena, const char *text,
                             bool look)
 {
@@ -109,7 +110,7 @@ static bool show_reason(const struct service_call *call, struct arena *arena,
     return reason->text && reason->hint;
 }
 
-/* Kinds that name other jobs and hold no word of a member's. */
+/* True for kinds that name other jobs and contain no text of a member. */
 static bool names_jobs(const char *kind)
 {
     static const enum reason_kind kinds[] = {

@@ -1,5 +1,5 @@
-/* Setting, removing and listing secrets, and sealing them with a new key. No answer holds a value.
- */
+/* Setting, removing and listing secrets, and sealing them with a new key. No answer contains a
+ * value. */
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -9,9 +9,9 @@
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 
-enum { SECRET_JOBS_TOLD = 8 }; /* of each secret; others are counted */
+enum { SECRET_JOBS_TOLD = 8 }; /* listed for each secret; others are counted */
 
-static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
+static char *text(const char *from) /* generated messages lack const, but they are not written to */
 {
     return (char *)(uintptr_t)from;
 }
@@ -129,7 +129,7 @@ void call_list_secrets(struct service *service, struct service_call *call, bool 
     arena_fini(&arena);
 }
 
-/* The tenant that is meant, checked. */
+/* The requested tenant, checked. */
 static int choose_tenant(struct service_call *call, const char *asked, const char **ret,
                          struct error *err)
 {
@@ -230,7 +230,7 @@ void call_remove_secret(struct service *service, struct service_call *call,
     service_write(call, &change);
 }
 
-/* Answers with what is there now; of one that was removed, with its name alone. */
+/* Answer with the present state; for a removed secret only with its name. */
 void written_secret(struct service *service, struct service_call *call)
 {
     Muster__Secret answer = MUSTER__SECRET__INIT;
@@ -247,7 +247,8 @@ void written_secret(struct service *service, struct service_call *call)
     service_answer(call, &answer.base);
 }
 
-/* Those that cannot be opened. Their removal is written in the transaction of the rekeying. */
+/* Drop secrets that cannot be opened. Their removal is written in the transaction of the new key.
+ */
 static int drop_lost(struct service *service)
 {
     const struct store_secret *next, *secret = secrets_first(service->secrets);

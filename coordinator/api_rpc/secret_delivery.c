@@ -1,5 +1,5 @@
-/* Secrets that a job names: are they there when it is submitted, and their values for the agents
- * that start its workers. */
+/* The secrets that a job names: their existence at submit, and their values for the agents that
+ * start its workers. */
 #include <string.h>
 
 #include "common/base/meant.h"
@@ -78,7 +78,7 @@ static bool tell_error(struct arena *arena, const struct error *why, bool later,
     return ret->secrets_error;
 }
 
-/* 0, or why the value cannot be given; E_RESOURCE_EXHAUSTED without memory. */
+/* 0, or why the value is unavailable; E_RESOURCE_EXHAUSTED if memory is out. */
 static int give_one(struct service *service, const struct store_secret *secret, struct arena *arena,
                     Muster__JobSecret *ret, struct error *why)
 {

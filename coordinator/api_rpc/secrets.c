@@ -12,7 +12,7 @@
 enum { KEY_MAX = STORE_TENANT_MAX + STORE_SECRET_NAME_MAX + 2, VALUE_ROOM_BYTES = 1 << 20 };
 
 struct secret {
-    struct store_secret facts; /* first: callers hold pointers to it */
+    struct store_secret facts; /* first member: callers have pointers to it */
     uint8_t *sealed;           /* owned; facts.sealed is the same */
     uint64_t revision;
     int64_t stored_use_wall_ms;
@@ -38,7 +38,7 @@ static void key_of(const char *tenant, const char *name, char ret[KEY_MAX])
                      name);
 }
 
-/* A '/' is in no name, so no two secrets have the same. */
+/* No name contains '/', so two secrets never share one. */
 static struct seal_text seal_name(const struct store_secret *secret, char ret[KEY_MAX])
 {
     key_of(secret->tenant, secret->name, ret);
@@ -64,7 +64,7 @@ static void forget_all(struct secrets *secrets)
     strmap_fini(&secrets->all);
 }
 
-/* The keys of the file as it is now; those that are known stay if it cannot be read. */
+/* Read the key file; on failure the known keys stay. */
 static int read_keys(struct secrets *secrets, struct error *err)
 {
     struct seal_keys keys = {0};
@@ -108,7 +108,7 @@ void secrets_free(struct secrets *secrets)
     free(secrets);
 }
 
-/* Takes `sealed` over, also on failure. */
+/* Takes ownership of `sealed`, also on failure. */
 static int put(struct secrets *secrets, const struct store_secret *facts, uint8_t *sealed,
                struct error *err)
 {
@@ -161,7 +161,7 @@ int secrets_load(struct secrets *secrets, struct store *store, struct error *err
     struct loading loading = {.secrets = secrets, .err = err};
     forget_all(secrets);
     int rc = store->verbs->list_secrets(store, load_one, &loading, err);
-    (void)read_keys(secrets, NULL); /* what is wrong with them is said by who needs them */
+    (void)read_keys(secrets, NULL); /* errors in them are reported when a key is needed */
     return rc < 0 ? rc : loading.rc;
 }
 
@@ -233,7 +233,7 @@ static int key_missing(const struct secrets *secrets, int count, struct error *e
     return E_FAILED_PRECONDITION;
 }
 
-/* All keys are here, or the lost are named. */
+/* 0 if all keys are here; otherwise the error names the lost ones. */
 static int have_keys(struct secrets *secrets, struct error *err)
 {
     struct error why = {0};
@@ -245,7 +245,7 @@ static int have_keys(struct secrets *secrets, struct error *err)
     return lost ? key_missing(secrets, lost, err) : 0;
 }
 
-/* A new key is put before those that there are. */
+/* The new key is put before the others. */
 static int add_key(struct secrets *secrets, struct error *err)
 {
     struct seal_keys keys = secrets->keys;
@@ -343,7 +343,7 @@ void secrets_flush_uses(struct secrets *secrets, store_secret_fn fn, void *arg)
     }
 }
 
-/* Sealed by the first key; the revision stays, for the value does. */
+/* Seal with the first key; the value and therefore the revision do not change. */
 static int seal_again(struct secrets *secrets, struct secret *secret, struct error *err)
 {
     struct buf value;

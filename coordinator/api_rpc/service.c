@@ -64,7 +64,7 @@ int service_new(const struct service_options *options, struct service **ret, str
     keep_text(service->pin, sizeof service->pin, options->pin);
     uint32_t epoch;
     options->env->rng.fill(options->env->rng.self, &epoch, sizeof epoch);
-    service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* an int64, too */
+    service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* fits an int64 too */
     service->nodes_version = service->poll_epoch;
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
     if (rc == 0)
@@ -147,8 +147,8 @@ void service_free(struct service *service)
 
 /* One call from its start to its answer */
 
-/* Reads end with their connection, orders do not (service_peer_gone). 0 is nobody's connection:
- * REST knows itself who hung up. */
+/* Reads end with their connection, changes do not (service_peer_gone). 0 has no connection: REST
+ * notices by itself when a client disconnects. */
 static int remember_connection(struct service *service, struct service_call *call,
                                const struct service_request *request)
 {
@@ -250,7 +250,7 @@ void service_answer(struct service_call *call, const ProtobufCMessage *answer)
     end(call, NULL, answer);
 }
 
-/* Attempts at what is not the caller's are worth knowing; mistakes are not. */
+/* True for attempts without permission, which are audited; mistakes are not. */
 static bool suspicious(const struct service_call *call, const struct error *err)
 {
     return call->trace && !call->trace->written &&
@@ -350,9 +350,9 @@ void service_on_change(struct service *service, void (*fn)(void *arg), void *arg
 void service_everything_changed(struct service *service)
 {
     service_changed(service);
-    (void)service_load_access(service, NULL); /* if it cannot be read, changes are refused anyway */
+    (void)service_load_access(service, NULL); /* if it is unreadable, changes are refused anyway */
     service_load_nodes(service);
-    forget_specs(service); /* an id may have been taken back and given out again */
+    forget_specs(service); /* an id may have been removed and used again */
     strmap_fini(&service->had);
     for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
         service_wake(service, e->name);
@@ -372,7 +372,7 @@ static bool still_good(struct service *service, const struct service_call *call,
     return false;
 }
 
-/* Of this moment: the loop's stands still during a turn. */
+/* The clock now: the loop's time is constant during a turn. */
 static int64_t clock_ms(const struct service *service)
 {
     const struct clock *clock = &service->options.env->clock;
@@ -416,7 +416,7 @@ void service_turn_end(struct service *service)
         loop_timer_set(service->options.loop, &service->again, again_ms, another_turn, NULL);
 }
 
-/* What the driver tells */
+/* Calls from the driver */
 
 static void wake_job(struct service *service, const char *job)
 {
@@ -484,7 +484,7 @@ void service_forget_job(struct service *service, const char *job)
 void service_forget_output(struct service *service, const char *id)
 {
     (void)logs_forget(service->logs, id, NULL);
-    (void)metrics_forget(service->metrics, id, NULL); /* what stays is looked for at a start */
+    (void)metrics_forget(service->metrics, id, NULL); /* the rest is found at the next start */
     kept_forget(service->kept, id);
 }
 
@@ -500,7 +500,7 @@ void service_fail_request(struct service *service, uint64_t request, const struc
         service_fail(call, err);
 }
 
-/* Nobody waits for what was only asked; what was ordered goes on. */
+/* Reads lose their waiting client; changes continue. */
 static void end_reads(struct connection *connection)
 {
     struct error err;

@@ -1,5 +1,4 @@
-/* Who calls, whether this is theirs to call, and whether they may call now: all that is decided
- * before the message itself is looked at. */
+/* Identifies the caller, its permission and its limits, before the message itself is read. */
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -86,7 +85,7 @@ static int authorise(struct service *service, const struct service_method *metho
     return rc;
 }
 
-/* The entry of the node that has this key, NULL if there is none. */
+/* The entry of the node with this key, or NULL. */
 static const struct store_token *node_of(struct service *service,
                                          const struct service_request *request, const char *key)
 {
@@ -102,7 +101,7 @@ static const struct store_token *node_of(struct service *service,
     return node;
 }
 
-/* An agent is who has its node's key; a token only lets a new node in. */
+/* An agent is identified by its node's key; a token only admits a new node. */
 static int authorise_agent(struct service *service, const struct service_method *method,
                            const struct service_request *request, const struct store_token **ret,
                            struct error *err)
@@ -147,7 +146,7 @@ const struct service_method *service_method(const struct service_request *reques
     return NULL;
 }
 
-/* Agents may say what they have to: reports are as large as messages get. */
+/* Agents have no smaller limit: reports are as large as messages may be. */
 static int check_size(struct service *service, const struct service_method *method, size_t bytes,
                       struct error *err)
 {

@@ -1,4 +1,4 @@
-/* What the audit trail says of a call: who, from where, what to, and how it ended. */
+/* The audit entry of a call: caller, origin, object and result. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +113,8 @@ void service_write(struct service_call *call, struct change *change)
     service->options.host.write(service->options.host.self, change);
 }
 
-/* The reason may be a change of this very turn: should that fail to be stored, the reason fails
- * with it, and the caller is told of the failure instead. */
+/* The reason may be a change of this very turn. If storing that fails, the caller gets that failure
+ * instead. */
 void service_refuse(struct service_call *call, const struct error *err)
 {
     struct service *service = call->service;

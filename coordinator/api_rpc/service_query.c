@@ -1,4 +1,4 @@
-/* What the files of calls ask of the service: jobs by id or name, specs, settled output. */
+/* Queries of the call files: jobs by id or name, specs, complete output. */
 #include "coordinator/api_rpc/service.h"
 
 #include <string.h>
@@ -11,10 +11,10 @@
 
 enum {
     LATE_KEPT_MAX = 10000,
-    OUTPUT_QUIET_MS = 300, /* an agent with more to ship reports again at once */
+    OUTPUT_QUIET_MS = 300, /* an agent with more to send reports again at once */
 };
 
-/* When a job's output is whole */
+/* When a job's output is complete */
 
 void service_late_output(struct service *service, const struct job *job)
 {
@@ -25,13 +25,13 @@ void service_late_output(struct service *service, const struct job *job)
     (void)strmap_set(&service->late, job->id, (void *)(intptr_t)service_wall_ms(service), NULL);
 }
 
-/* The agents of all workers that it ever had said that they have told all. */
+/* True if the agents of all its workers ever have reported their output as complete. */
 static bool output_whole(const struct service *service, const struct job *job)
 {
     for (uint64_t uid = 1; uid < job->next_uid; uid++) {
         if (logs_whole(service->logs, job->id, uid))
             continue;
-        const struct worker *worker = job_worker(job, uid); /* NULL = of an earlier generation */
+        const struct worker *worker = job_worker(job, uid); /* NULL = from an earlier generation */
         if (!worker || !(worker->spare || worker->exit.unstarted))
             return false;
     }
@@ -54,7 +54,7 @@ const struct job *service_find_job(struct service_call *call, const char *id, st
     const struct job *job = cluster_job(cluster, id);
     if (!job)
         job = cluster_job_named(cluster, id);
-    /* Others may have given a newer job the same name. */
+    /* Another tenant may have a newer job of the same name. */
     if (job && !scope_sees_job(call, job) && strcmp(job->id, id) != 0)
         while (job && (strcmp(job->spec->name, id) != 0 || !scope_sees_job(call, job)))
             job = cluster_prev_job(cluster, job);
@@ -75,7 +75,7 @@ Muster__JobSpec *service_spec(struct service *service, const struct job *job)
     ProtobufCMessage *message = NULL;
     const char *json = job->spec->json;
     int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, NULL);
-    insist(rc == 0 || rc == E_RESOURCE_EXHAUSTED); /* it came from such a message */
+    insist(rc == 0 || rc == E_RESOURCE_EXHAUSTED); /* it was written from such a message */
     insist(message && strmap_set(&service->specs, job->id, message, NULL) == 0);
     return (Muster__JobSpec *)message;
 }
@@ -96,7 +96,7 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
     rc = intake_stored_spec((const Muster__JobSpec *)message, json, ret, err);
     rpc_message_free(message);
     if (rc == 0 && shared && strmap_count(shared) < SHARED_MAX)
-        (void)strmap_set(shared, json, *ret, NULL); /* unshared is only slower */
+        (void)strmap_set(shared, json, *ret, NULL); /* without sharing it is only slower */
     return rc;
 }
 

@@ -7,7 +7,7 @@
 
 enum {
     LIST_EVENTS_DEFAULT = 100,
-    LINGER_MAX_MS = 2000, /* beyond it wall time has jumped: do not wait for it */
+    LINGER_MAX_MS = 2000, /* a longer wait means that wall time has jumped: do not wait */
 };
 
 void call_version(struct service *service, struct service_call *call, bool last_chance)
@@ -56,8 +56,7 @@ static int read_logs(struct service *service, const struct job *job, struct serv
     return logs_read(service->logs, job->id, &query, arena, ret, err);
 }
 
-/* A follower that has seen all waits at the end it has seen: the tail it once asked for is behind
- * it then. */
+/* A follower that has read everything waits at the end: its first tail is then before that. */
 static void wait_for_lines(struct service_call *call, const struct job *job, uint64_t cursor,
                            int64_t again_ms)
 {
@@ -75,7 +74,7 @@ static int ranks_of(const struct job *job)
     return (job->nodes_max ? job->nodes_max : job->spec->nodes_max) * job->spec->workers_per_node;
 }
 
-/* Only where there is not a line of it: an earlier, larger world may have left some. */
+/* Called only if there is no line: an earlier, larger world may have left some. */
 static int check_rank(const struct job *job, const Muster__GetLogsRequest *message,
                       const struct logs_page *page, struct error *err)
 {
@@ -198,8 +197,8 @@ static void add_event(void *arg, const struct store_event *event)
         page->failed = true;
 }
 
-/* Those who see only some events get a page of what a few pages of the log hold for them; `next`
- * says how far that was. */
+/* A caller that sees only some events gets one page from a few pages of the log; `next` is their
+ * end. */
 static int read_pages(struct page_of_events *page, struct store_events_query *query,
                       struct error *err)
 {
@@ -229,7 +228,8 @@ static int read_events(struct service_call *call, struct page_of_events *page, s
         return err->code;
     uint32_t limit = message->limit ? message->limit : LIST_EVENTS_DEFAULT;
     page->limit = limit > STORE_EVENTS_PAGE_MAX ? STORE_EVENTS_PAGE_MAX : limit;
-    if (message->newest && scope_tenant(call)) /* how many of a page are his is not known before */
+    if (message->newest && scope_tenant(call)) /* the number of visible ones in a page is unknown in
+                                                * advance */
         page->limit = STORE_EVENTS_PAGE_MAX;
     struct store_events_query query = {
         .job = job ? job->id : "", .limit = (int)page->limit, .newest = message->newest};
@@ -253,7 +253,7 @@ void call_list_events(struct service *service, struct service_call *call, bool l
     if (read_events(call, &page, &err) < 0) {
         service_fail(call, &err);
     } else if (message->follow && answer.n_events == 0 && !last_chance) {
-        message->after = answer.next; /* what was not for this caller is behind him */
+        message->after = answer.next; /* events hidden from this caller are skipped */
         service_wait(call, "events", INT64_MAX);
     } else {
         service_answer(call, &answer.base);

@@ -6,7 +6,7 @@
 #include "coordinator/core/step.h"
 #include "coordinator/model/reason.h"
 
-static char *text(const char *from) /* messages do not say const, yet nobody writes to them */
+static char *text(const char *from) /* generated messages lack const, but they are not written to */
 {
     return (char *)(uintptr_t)from;
 }
@@ -69,7 +69,7 @@ static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info
     return ret;
 }
 
-/* A program that never says Hello runs, as far as anybody can tell, once its gang is whole. */
+/* A program that never says Hello counts as running when its gang is complete. */
 static bool runs_unaware(const struct job *job, const struct worker *worker)
 {
     const struct group *group = &job->current;
@@ -196,7 +196,7 @@ static bool wire_spares(struct arena *arena, const struct job *job, Muster__Job 
     return ret->spares;
 }
 
-/* Some rank speaks libworker's protocol, or did: its 0 is a number and not silence. */
+/* True if some rank uses or used libworker's protocol: its step 0 is then a value. */
 static bool tells_steps(const struct job *job)
 {
     bool tells = job->step > 0 || job->total_steps > 0;
@@ -205,8 +205,8 @@ static bool tells_steps(const struct job *job)
     return tells;
 }
 
-/* What the program told of its training; the rest stays absent. Stores of older versions have 0 for
- * a loss that was never told. */
+/* The program's reported values; others stay absent. Stores of older versions have 0 for a loss
+ * that was never reported. */
 static void wire_training(const struct job *job, Muster__Job *ret)
 {
     if (!tells_steps(job))
@@ -253,8 +253,8 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     }
 }
 
-/* What was asked for at submit, with the number of nodes of a later scale. A past job has no parsed
- * spec of its own. */
+/* The submitted spec with the node count of a later scale. A past job has no parsed spec of its
+ * own. */
 static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
                                     Muster__JobSpec *spec)
 {
@@ -270,7 +270,7 @@ static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
     return copy;
 }
 
-/* The stored one, unless the job stands still: that passes, and is told while it is so. */
+/* The stored reason; for a stalled job the present stall instead. */
 static Muster__Reason *wire_job_reason(struct arena *arena, const struct job *job)
 {
     struct reason stalled;

@@ -99,7 +99,7 @@ void cluster_free(struct cluster *cluster)
     free(cluster);
 }
 
-/* "tenant\nkey": neither holds a line end, so two pairs never meet in one name. */
+/* "tenant\nkey": neither contains a line end, so two pairs never have one name. */
 static const char *key_name(const char *tenant, const char *key, char ret[KEY_MAX])
 {
     return str_printf(ret, KEY_MAX, "%s\n%s", tenant, key) < 0 ? NULL : ret;
@@ -429,8 +429,8 @@ void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms)
     wake(&cluster->job_timers, &job->timer, at_ms, job->sequence);
 }
 
-/* Nodes have no number: equal times pop in the order of the pushes and pops before, which is the
- * same in every replay. */
+/* Nodes have no number: equal times are ordered by the earlier pushes and pops, which are the same
+ * in every replay. */
 void cluster_wake_node(struct cluster *cluster, struct node *node, int64_t at_ms)
 {
     wake(&cluster->node_timers, &node->timer, at_ms, 0);

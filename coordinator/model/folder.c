@@ -1,4 +1,4 @@
-/* Jobs by the folder of their checkpoints: a chain for each, the newest first. */
+/* Jobs by checkpoint folder: a chain for each folder, the newest first. */
 #include <string.h>
 
 #include "common/base/assert.h"
@@ -6,9 +6,9 @@
 #include "coordinator/model/cluster_internal.h"
 #include "coordinator/model/folder.h"
 
-enum { FOLDER_KEY_MAX = 2048 }; /* two paths of a spec and what stands between */
+enum { FOLDER_KEY_MAX = 2048 }; /* two paths of a spec and a separator */
 
-/* `..` takes the part before it away; at the top it stays where it is. */
+/* `..` removes the part before it; at the top it has no effect. */
 static int append_parts(const char *path, char *ret, size_t size)
 {
     while (*path) {
@@ -42,11 +42,11 @@ bool folder_below(const char *path, const char *prefix)
            (strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '/'));
 }
 
-/* A relative one counts from where the command starts. False without one. */
+/* A relative folder is below the command's directory. False without a folder. */
 static bool folder_key(const struct spec *spec, char ret[FOLDER_KEY_MAX])
 {
     const char *dir = spec->checkpoint_dir, *from = spec->workdir;
-    ret[0] = '~'; /* of nobody knows where: is no absolute path */
+    ret[0] = '~'; /* an unknown place, which is not an absolute path */
     bool placed = dir[0] == '/' || from[0] == '/';
     return dir[0] && folder_clean(from, dir, ret + !placed, FOLDER_KEY_MAX - 1) == 0;
 }

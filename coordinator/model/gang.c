@@ -1,4 +1,4 @@
-/* Workers, groups and what follows from them: slots taken, ports held, places in a group. */
+/* Workers, groups and their consequences: used slots, reserved ports, places in a group. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ int group_rank_of(const struct group *group, uint64_t uid)
     return -1;
 }
 
-/* The rank a worker keeps is most often the one it has. */
+/* A worker usually keeps its present rank, so check that first. */
 static int rank_of(const struct group *group, const struct worker *worker)
 {
     if (worker->rank >= 0 && worker->rank < group->world &&
@@ -250,7 +250,7 @@ int cluster_free_port(struct cluster *cluster, const struct node *node)
     int count = node->port_last - node->port_first + 1;
     if (node->port_first <= 0 || count <= 0)
         return 0;
-    /* A random start, so that a port just given back rests while the old owner's socket closes. */
+    /* A random start, so that a port just freed is unused while the old owner's socket closes. */
     int start = (int)rng_below(&cluster->rng, (uint64_t)count);
     for (int i = 0; i < count; i++) {
         int port = node->port_first + (start + i) % count;
@@ -300,7 +300,7 @@ static const struct group *group_for(const struct job *job, const struct worker 
     return &job->current;
 }
 
-/* Nobody of it has ended, nor said that it lost others. */
+/* True if no member has ended or reported lost peers. */
 static bool is_complete(const struct job *job, const struct group *group)
 {
     for (int rank = 0; rank < group->world; rank++) {

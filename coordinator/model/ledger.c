@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MEAN_PARTS = 8 }; /* a new step counts one part of so many in the running mean */
+enum { MEAN_PARTS = 8 }; /* weight of a new step in the running mean is 1/MEAN_PARTS */
 
 const char *ledger_phase_name(enum ledger_phase phase)
 {
@@ -30,7 +30,7 @@ static int64_t patience_ms(const struct ledger *ledger)
     return steps_ms > LEDGER_HANG_MIN_MS ? steps_ms : LEDGER_HANG_MIN_MS;
 }
 
-/* The typical step is unknown for a program that tells no steps. */
+/* The typical step is unknown for a program without step reports. */
 int64_t ledger_hangs_at_ms(const struct ledger *ledger)
 {
     if (!trains(ledger->phase) || !ledger->typical_step_ms || ledger->hangs)
@@ -69,7 +69,7 @@ void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
         int64_t each_ms = (now_ms - ledger->sign_ms) / (int64_t)(step - ledger->step);
         bool known = ledger->typical_step_ms > 0;
         int64_t mean_ms = known ? ledger->typical_step_ms : each_ms;
-        if (known && each_ms > patience_ms(ledger)) /* a hang says little of the steps after it */
+        if (known && each_ms > patience_ms(ledger)) /* a hang is not typical for later steps */
             each_ms = patience_ms(ledger);
         if (trains(ledger->phase))
             ledger->typical_step_ms = mean_ms + (each_ms - mean_ms) / MEAN_PARTS;

@@ -85,7 +85,7 @@ static int check_name(const char *text, const char *field, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-/* The index of `text` among `names` (NULL-terminated), 0 if it is not given. */
+/* The index of `text` among `names` (NULL-terminated), 0 if it is absent. */
 static int choose(const char *text, const char *const *names, const char *field, int *ret,
                   struct error *err)
 {
@@ -310,7 +310,7 @@ const char *spec_training(const struct spec_input *in, const char *name)
     return NULL;
 }
 
-/* A value of the table of settings, said under `field`. */
+/* Check the value of a setting in `field`. */
 static int check_setting(enum setting setting, const char *text, const char *field,
                          struct error *err)
 {
@@ -321,8 +321,8 @@ static int check_setting(enum setting setting, const char *text, const char *fie
     return E_INVALID_ARGUMENT;
 }
 
-/* Names that begin with MUSTER_ are Muster's: what it gives each worker cannot be chosen, and one
- * that nothing reads is a slip. */
+/* Names that begin with MUSTER_ are reserved. Those that each worker gets cannot be set, and one
+ * that nothing reads is a mistake. */
 static int check_variable(const struct spec_input *in, const struct pair *pair, struct error *err)
 {
     char field[SPEC_FIELD_MAX], meant[SETTING_ENV_MAX];
@@ -407,7 +407,7 @@ static int check_named(const struct pair *pair, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-/* What the job says of each setting, whichever way; NULL where it says nothing. */
+/* The job's value of each setting, from any field; NULL if absent. */
 static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_COUNT])
 {
     for (int i = 0; i < SETTINGS_COUNT; i++)
@@ -421,7 +421,7 @@ static void collect_given(const struct spec_input *in, const char *ret[SETTINGS_
         ret[SETTING_CHECKPOINT_DIR] = in->checkpoint_dir;
 }
 
-/* What every worker would refuse. */
+/* Refuse what every worker would refuse. */
 static int check_contradictions(const struct spec_input *in, struct error *err)
 {
     const char *said[SETTINGS_COUNT];
@@ -454,7 +454,7 @@ static int check_training(const struct spec_input *in, struct spec *spec, struct
 static int validate(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     const char *tenant = given(in->tenant) ? in->tenant : "default";
-    int rc = build_command(in, err); /* first: a job without a name takes it from its command */
+    int rc = build_command(in, err); /* first: an unnamed job gets its name from its command */
     if (rc == 0)
         rc = check_name(in->name, "name", err);
     if (rc == 0)
@@ -490,7 +490,7 @@ static int validate(const struct spec_input *in, struct spec *spec, struct error
 static const char *keep(struct arena *arena, const char *text)
 {
     const char *copy = arena_strdup(arena, text ? text : "");
-    insist(copy); /* validate bounded the sum below the arena's limit */
+    insist(copy); /* validation limited the sum below the arena's limit */
     return copy;
 }
 
@@ -505,7 +505,7 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
     spec->warnings = arena_array(arena, (size_t)all + 4, sizeof *spec->warnings);
     insist(spec->warnings);
     for (int i = 0; i < all; i++)
-        if (!found[i].refused) /* but of one stored by other rules */
+        if (!found[i].refused) /* except in a spec stored under other rules */
             spec->warnings[count++] = keep(arena, found[i].text);
     accelerate_untold(said, untold);
     if (*untold && accelerate_may_run(in->command, in->command_count))

@@ -1,4 +1,4 @@
-/* Two specs ask for the same if they mean the same, however each was said. */
+/* The meaning of a spec as text: equal for specs that ask for the same. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "common/base/buf.h"
 #include "coordinator/model/spec.h"
 
-/* With its length: no text can pass for the end of one and the beginning of the next. */
+/* With its length, so that no text looks like the end of one and the beginning of the next. */
 static void put(struct buf *out, const char *name, const char *text)
 {
     (void)buf_printf(out, "%s %zu %s\n", name, text ? strlen(text) : 0, text ? text : "");
@@ -39,8 +39,7 @@ static void put_pairs(struct buf *out, const char *name, const struct pair *pair
     free(sorted);
 }
 
-/* One that was stored before there was a choice says nothing: it means what it would be widened to.
- */
+/* A spec stored before this choice existed has no value: it means the default of that time. */
 static bool stops_on_failure(const struct spec *spec, const struct spec_input *in)
 {
     if (in->on_failure && in->on_failure[0])

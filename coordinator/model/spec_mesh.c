@@ -21,8 +21,8 @@ static uint32_t mesh_size(const struct spec_input *in, const char *name)
     return (uint32_t)size;
 }
 
-/* Sizes for data must fit some world that the job may have. A strategy that is not said may be
- * the program's to choose. */
+/* Data-parallel sizes must fit some possible world of the job. An absent strategy may be chosen by
+ * the program. */
 static int check_worlds(const struct spec_input *in, const struct spec *spec,
                         const struct mesh_sizes *sizes, struct error *err)
 {
@@ -77,8 +77,7 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
     return in->stored || !wants ? 0 : check_worlds(in, spec, &sizes, err);
 }
 
-/* Nobody knows which library a program uses, but checkpoints and settings for training are said to
- * libworker. */
+/* A program's library is unknown, but checkpoints and training settings are for libworker. */
 static bool speaks_to_libworker(const struct spec_input *in)
 {
     return in->training_count > 0 || (in->checkpoint_dir && in->checkpoint_dir[0]);
@@ -109,7 +108,7 @@ int spec_check_world(const struct spec_input *in, struct spec *spec, struct erro
     return E_INVALID_ARGUMENT;
 }
 
-/* One that was stored before this was refused has always been started again at another size. */
+/* A spec stored before this was refused has always been restarted at another size. */
 int spec_check_fixed(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     if (spec->elastic != ELASTIC_OFF || spec->nodes_min == spec->nodes_max)

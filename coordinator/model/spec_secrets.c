@@ -35,7 +35,7 @@ static int check_one(const struct spec_input *in, const struct pair *pair, struc
         return refuse(err, key, "take a name that does not begin with MUSTER_");
     }
     if (!is_name(pair->value)) {
-        /* Perhaps the value itself: it is not repeated. */
+        /* It may be the value itself, so do not repeat it. */
         error_set(err, E_INVALID_ARGUMENT, "secrets.%.80s is not the name of a secret", key);
         return refuse(err, key,
                       "lower-case letters, digits, '.' and '-', 63 at most; the value is set by "
@@ -70,7 +70,7 @@ static const char *const prefixes[] = {"hf_",  "ghp_", "gho_",        "github_pa
                                        "sk-",  "AKIA", "ASIA",        "xoxb-",       "xoxp-",
                                        "AIza", "mst_", "-----BEGIN ", NULL};
 
-/* TOKENIZERS_PARALLELISM and KEYBOARD are none, HF_TOKEN and wandb_api_key are. */
+/* TOKENIZERS_PARALLELISM and KEYBOARD are not secrets, HF_TOKEN and wandb_api_key are. */
 static bool name_looks_secret(const char *name)
 {
     size_t size = strlen(name);
@@ -92,7 +92,7 @@ static bool value_looks_secret(const char *value)
     return false;
 }
 
-/* A path or a number is what many such names have without being secrets. */
+/* Many such names have a path or a number as value, which is not a secret. */
 static bool looks_secret(const struct pair *pair)
 {
     const char *value = pair->value ? pair->value : "";

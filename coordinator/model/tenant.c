@@ -100,7 +100,7 @@ double tenant_use(const struct tenant *tenant, int64_t now_ms)
     return tenant->use * left + tenant->slots_used * (1 - left);
 }
 
-/* What one that was stored without its use had: by its start, end and size, as if it never waited.
+/* An estimate for a job stored without its use: by its start, end and size, as if it never waited.
  */
 static double guess_use(const struct job *job, int64_t wall_ms)
 {
@@ -143,7 +143,8 @@ void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots)
 void job_take(const struct cluster *cluster, struct job *job, int slots)
 {
     if (cluster
-            ->wall_ms) { /* else it is read back: use was stored as of the last change of slots */
+            ->wall_ms) { /* otherwise it is being loaded: use was stored at the last change of slots
+                          */
         job->use = job_use(job, cluster->wall_ms);
         job->use_wall_ms = cluster->wall_ms;
     }

@@ -1,4 +1,4 @@
-/* What comes out of a rehearsal: sums and order statistics. Only for rehearsal.c and its tests. */
+/* The results of a rehearsal: sums and order statistics. Only for rehearsal.c and its tests. */
 #ifndef REHEARSAL_FIGURES_H
 #define REHEARSAL_FIGURES_H
 

@@ -23,12 +23,12 @@ struct happening {
     struct heap_node node;
     enum kind kind;
     int index;      /* of the job or node */
-    uint64_t stamp; /* of FINISH: of no meaning once the job has changed its pace */
+    uint64_t stamp; /* of FINISH: invalid once the job has changed its pace */
 };
 
-struct run { /* a job while it is lived through */
+struct run { /* a job during the rehearsal */
     uint64_t stamp;
-    double done_ms; /* of its work, in milliseconds of one node */
+    double done_ms; /* completed work, in milliseconds of one node */
     double pace;    /* nodes that train */
     int64_t since_ms;
     bool placed;
@@ -102,7 +102,7 @@ static void note_end(struct life *life, struct rehearsal_job *mine, enum job_sta
     life->ended++;
 }
 
-/* It may have been placed, have grown, have stopped: its pace is what it is now. */
+/* It may have been placed, have grown, or have stopped: update its pace. */
 static void look_at_job(struct life *life, const char *id)
 {
     const struct job *job = cluster_job(life->cluster, id);
@@ -168,7 +168,7 @@ static void look_soon(struct life *life, struct stand_in *node)
     at(life, life->now_ms, HAPPEN_LOOK, (int)(node - life->nodes), 0);
 }
 
-/* Stand-ins are never silent: no lease runs, so nobody has to beat through months. */
+/* Stand-ins are never silent: there is no lease, so no heartbeats are simulated through months. */
 static void disarm(struct life *life, const char *name)
 {
     struct node *node = cluster_node(life->cluster, name);
@@ -203,10 +203,10 @@ static void perform(struct life *life, const struct action *action)
 static void send(struct life *life, struct event *event)
 {
     event->now_ms = event->wall_ms = life->now_ms;
-    event->pass_later = event->kind != EVENT_TICK; /* all of a moment share one */
+    event->pass_later = event->kind != EVENT_TICK; /* all events of a moment share one pass */
     life->events++;
     coordinator_step(life->cluster, event, &life->actions);
-    for (int pass = 0; pass < 2; pass++) /* answers first: they name the job the rest is about */
+    for (int pass = 0; pass < 2; pass++) /* answers first: they name the job of the other actions */
         for (int i = 0; i < life->actions.count; i++)
             if ((life->actions.items[i].kind == ACTION_ANSWER) == (pass == 0))
                 perform(life, &life->actions.items[i]);
@@ -241,7 +241,7 @@ static void look(struct life *life, struct stand_in *node)
         at(life, next_ms, HAPPEN_LOOK, (int)(node - life->nodes), 0);
 }
 
-/* Nodes where it has workers, each once, in their order. */
+/* Nodes with its workers, each once, in order. */
 static void nodes_of(struct life *life, const struct job *job, struct map *ret)
 {
     for (int i = 0; i < job->workers_count; i++) {
@@ -388,7 +388,7 @@ static void happen(struct life *life, struct happening *happening)
     }
 }
 
-/* The next thing, which may be that the coordinator wants to look at the clock. False: nothing. */
+/* The next event, which may be the coordinator's timer. False: there is none. */
 static bool advance(struct life *life)
 {
     const struct heap_node *first = heap_peek(&life->queue);

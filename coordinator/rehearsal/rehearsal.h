@@ -1,10 +1,10 @@
-/* A cluster that does not exist, lived through on virtual time: nodes, tenants and jobs are given,
- * the core and scheduler of production decide, agents that do what they are told stand in for the
- * nodes. For people who plan a cluster. Pure but for its progress callback; one thread; the same
- * input gives the same figures.
+/* Simulates a cluster on virtual time. Nodes, tenants and jobs are input, the core and scheduler of
+ * production decide, and simple agents replace the nodes. For people who plan a cluster. Pure
+ * except for its progress callback; one thread; the same input produces the same results.
  *
- * What is left out: failures, networks, disks. A job's work is its duration on nodes_max nodes; on
- * fewer it takes as much longer. Who gives way saves first and loses nothing but the new start.
+ * Failures, networks and disks are left out. A job's work is its duration on nodes_max nodes; on
+ * fewer nodes it is proportionally longer. A preempted job saves first and loses only the time of
+ * its restart.
  */
 #ifndef REHEARSAL_REHEARSAL_H
 #define REHEARSAL_REHEARSAL_H
@@ -19,10 +19,10 @@ enum {
     REHEARSAL_JOBS_MAX = 100000,
     REHEARSAL_TENANTS_MAX = 100,
     REHEARSAL_NAME_MAX = 63,
-    REHEARSAL_EVENTS_MAX = 200000000, /* then it is given up */
+    REHEARSAL_EVENTS_MAX = 200000000, /* then the rehearsal stops */
 };
 
-#define REHEARSAL_TIME_MAX_MS (INT64_C(100) * 365 * 86400000) /* of anything that is given */
+#define REHEARSAL_TIME_MAX_MS (INT64_C(100) * 365 * 86400000) /* limit of each input */
 
 struct rehearsal_node {
     char name[REHEARSAL_NAME_MAX + 1];
@@ -33,11 +33,11 @@ struct rehearsal_node {
 struct rehearsal_tenant {
     char name[REHEARSAL_NAME_MAX + 1];
     int weight, guaranteed_slots, limit_slots;
-    /* figures */
-    int jobs;           /* that ran to their end */
+    /* results */
+    int jobs;           /* completed */
     int64_t slot_ms;    /* used */
     int64_t wait_ms;    /* of all its jobs */
-    double share, owed; /* of what was used; by weight, among tenants that had jobs */
+    double share, owed; /* of all use; by weight, among tenants with jobs */
 };
 
 enum rehearsal_end { REHEARSAL_OPEN, REHEARSAL_DONE, REHEARSAL_REFUSED, REHEARSAL_FAILED };
@@ -46,10 +46,10 @@ struct rehearsal_job {
     char name[REHEARSAL_NAME_MAX + 1], tenant[REHEARSAL_NAME_MAX + 1];
     char topology[REHEARSAL_NAME_MAX + 1]; /* "" = none */
     int64_t submit_ms, duration_ms;
-    int64_t max_runtime_ms; /* what its owner says, for backfill; 0 = nothing */
+    int64_t max_runtime_ms; /* set by its owner, for backfill; 0 = none */
     int nodes_min, nodes_max, workers_per_node, slots;
     int priority;
-    /* figures; times from the beginning */
+    /* results; times from the beginning */
     enum rehearsal_end end;
     int64_t start_ms, end_ms; /* first placed; ended */
     int preemptions, resizes;
@@ -79,8 +79,8 @@ struct rehearsal_figures {
     int preemptions, resizes;
 };
 
-/* Fills the figures of jobs and tenants too. E_INVALID_ARGUMENT for what cannot be a cluster or a
- * job, E_RESOURCE_EXHAUSTED beyond the limits. */
+/* Also fills the results of jobs and tenants. E_INVALID_ARGUMENT for an invalid cluster or job,
+ * E_RESOURCE_EXHAUSTED beyond the limits. */
 int rehearsal_run(struct rehearsal *rehearsal, struct rehearsal_figures *ret, struct error *err);
 
 #endif

@@ -72,7 +72,7 @@ int64_t stand_in_follow(struct stand_in *node, const struct cluster *cluster, in
     for (int i = 0; i < node->count; i++) {
         const struct stand_in_worker *worker = &node->workers[i];
         if (!worker->named)
-            continue; /* nobody wants to hear of it any more */
+            continue; /* no report about it is wanted any more */
         if (!worker->exited && worker->ready_ms > now_ms && worker->ready_ms < next_ms)
             next_ms = worker->ready_ms;
         node->workers[kept++] = *worker;

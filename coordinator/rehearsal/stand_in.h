@@ -1,6 +1,5 @@
-/* The agent of a node in a rehearsal: starts, re-forms and ends workers as it is told, at once but
- * for the time a start takes, and reports all of them. Only for rehearsal.c.
- */
+/* The agent of a node in a rehearsal: starts, re-forms and ends workers as instructed, at once
+ * except for the start time, and reports all of them. Only for rehearsal.c. */
 #ifndef REHEARSAL_STAND_IN_H
 #define REHEARSAL_STAND_IN_H
 
@@ -19,15 +18,16 @@ struct stand_in {
     struct stand_in_worker *workers;
     int count, capacity;
     uint64_t sequence; /* of reports */
-    bool dirty;        /* it has something to look at */
+    bool dirty;        /* it has work to do */
 };
 
-/* Take what the coordinator wants now; returns when to look again (INT64_MAX: when told). */
+/* Read the coordinator's present assignments; returns when to do so again (INT64_MAX: after a
+ * change). */
 int64_t stand_in_follow(struct stand_in *node, const struct cluster *cluster, int64_t now_ms,
                         int64_t start_ms);
 /* All its workers of that job finish. */
 void stand_in_finish(struct stand_in *node, const char *job, int64_t now_ms);
-/* `ret` has room for count. */
+/* `ret` has space for count. */
 void stand_in_report(const struct stand_in *node, struct worker_report *ret);
 void stand_in_fini(struct stand_in *node);
 

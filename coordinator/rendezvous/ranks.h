@@ -1,7 +1,6 @@
-/* Sticky ranks: a survivor keeps its rank where the new world has it, the others fill the holes
- * from the lowest up, in the order they are given (nodes in order, then place on the node). With
- * whole nodes coming and going, ranks of one node stay adjacent. Pure.
- */
+/* Sticky ranks: a survivor keeps its rank if the new world has it. The others fill the free ranks
+ * from the lowest up, in the given order (nodes in order, then place on the node). When whole nodes
+ * come and go, the ranks of one node stay adjacent. Pure. */
 #ifndef RENDEZVOUS_RANKS_H
 #define RENDEZVOUS_RANKS_H
 

@@ -1,6 +1,5 @@
-/* What a job's secret gives: the token of one worker in one generation, and the handshake secret
- * its collectives agree on. Derived, so that nothing but the job's secret is stored. Pure.
- */
+/* Values derived from a job's secret: the token of one worker in one generation, and the handshake
+ * secret of its collectives. Only the job's secret is stored. Pure. */
 #ifndef RENDEZVOUS_SECRET_H
 #define RENDEZVOUS_SECRET_H
 
