@@ -39,7 +39,7 @@ struct api_rest {
     struct http *http;
     struct sessions *sessions;
     struct list exchanges;   /* that wait for an answer of the service */
-    struct list reads;       /* those of them whose answer others may share */
+    struct list reads;       /* those with an answer that others may share */
     struct loop_timer stale; /* armed while answers are shared */
     struct loop_timer look;
 };
@@ -55,7 +55,7 @@ struct exchange {
     struct stream stream;
     const struct store_token *caller;
     char token[TOKEN_MAX];        /* of a stream: its next calls need it too */
-    char session[SESSION_ID_MAX]; /* and the session it came with ends it; "" = a token alone */
+    char session[SESSION_ID_MAX]; /* the session it belongs to; "" = a token alone */
     char peer[64];
 };
 
@@ -83,8 +83,8 @@ static bool is_over(const struct exchange *exchange, struct error *err)
     return true;
 }
 
-/* What was shared is as it was; but seconds have passed, which running jobs show, and a token may
- * have expired. */
+/* Shared answers have not changed. But seconds have passed, which running jobs show, and a token
+ * may have expired. */
 static void changed(void *arg)
 {
     http_changed(((struct api_rest *)arg)->http);
@@ -180,7 +180,7 @@ static ProtobufCMessage *stream_message(const struct route *route, ProtobufCMess
     return copy;
 }
 
-/* Whoever asks what another asks in this turn gets the same answer. */
+/* Equal requests in one turn get the same answer. */
 static struct exchange *same_read(struct api_rest *api, const struct http_request *request)
 {
     struct exchange *other;
@@ -212,7 +212,7 @@ static struct list *list_for(struct exchange *exchange, const char *token)
     return leader ? &leader->followers : &api->reads;
 }
 
-/* Each takes a connection for as long as it likes. */
+/* Each uses a connection without a time limit. */
 static int check_streams(struct api_rest *api, const struct store_token *caller, struct error *err)
 {
     struct service *service = coordinator_service(api->coordinator);
@@ -364,7 +364,7 @@ static void handle_login(struct api_rest *api, struct http_request *request)
     arena_fini(&arena);
 }
 
-/* Those whose session is over are told so now; the call each waits for is answered to nobody. */
+/* Inform streams of ended sessions now; the answer of their pending call is dropped. */
 static void end_streams(struct api_rest *api)
 {
     struct error over = {0};
@@ -374,7 +374,7 @@ static void end_streams(struct api_rest *api)
             stream_close(&exchange->stream, &over);
 }
 
-/* Else the streams of a client that comes and goes hold their places until the next ping. */
+/* Otherwise the streams of clients that have left keep their places until the next ping. */
 static void end_left_streams(void *arg)
 {
     struct api_rest *api = arg;

@@ -1,8 +1,8 @@
-/* REST, live streams and the page over HTTP: DESIGN 5.3. Every answer comes from the same service
- * functions as RPC's and is the same message as JSON, so the two cannot differ; the table of routes
- * (routes.c) says which. What is not RPC's: health, Prometheus, OpenAPI, sessions, the page.
+/* REST, live streams and the page over HTTP: DESIGN 5.3. Every answer is made by the same service
+ * functions as RPC's and is the same message as JSON, so the two cannot differ. The table of routes
+ * (routes.c) connects them. Only REST has health, Prometheus, OpenAPI, sessions and the page.
  *
- * Owned by the program; loop thread only. Free it before the coordinator it shows.
+ * Owned by the program; loop thread only. Free it before its coordinator.
  */
 #ifndef API_REST_API_REST_H
 #define API_REST_API_REST_H
@@ -16,7 +16,7 @@ struct env;
 struct loop;
 
 struct api_rest_options {
-    const char *address;      /* "127.0.0.1:7480"; port 0 takes a free one */
+    const char *address;      /* "127.0.0.1:7480"; port 0 uses a free one */
     const char *tls;          /* file of the key to show; NULL: plain HTTP */
     const char *data_dir;     /* browser sessions are kept there; NULL = nowhere */
     const char *const *hosts; /* names it is known by besides its own; borrowed, ended by NULL */

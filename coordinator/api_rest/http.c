@@ -61,7 +61,7 @@ static struct http_request *request_new(struct http *http, struct MHD_Connection
     return request;
 }
 
-/* The first that is heard of a request, as it came: what is given back stays with it. */
+/* The first callback of a request, with its line as received; the result stays attached to it. */
 static void *on_uri(void *self, const char *uri, struct MHD_Connection *connection)
 {
     struct http_request *request = request_new(self, connection);
@@ -130,7 +130,7 @@ static enum MHD_Result send_content(const struct http_request *request,
     return result;
 }
 
-/* Before the loop hears of it: what it asks for is beyond what any route takes. */
+/* Before the loop gets it: the request exceeds the limits of all routes. */
 static enum MHD_Result refuse(struct http_request *request, int status, const char *text)
 {
     struct http_answer answer = {
@@ -424,7 +424,7 @@ bool http_stream_left(struct http_request *request)
 
 /* Start and end */
 
-/* What MHD says of broken clients is not for our log. */
+/* MHD's messages about broken clients do not belong in our log. */
 static void silent(void *arg, const char *fmt, va_list ap)
 {
     (void)arg;

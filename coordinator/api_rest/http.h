@@ -1,18 +1,18 @@
-/* An HTTP/1.1 server, plain or over TLS, on libmicrohttpd (its only user), bridged to the loop. One
- * thread of its own reads requests whole (bodies are bounded) and posts each to the loop; its
- * connection sleeps until the loop thread has answered. Answers are whole, or streams that the loop
- * thread feeds.
+/* An HTTP/1.1 server, plain or over TLS, on libmicrohttpd (its only user), bridged to the loop. Its
+ * own thread reads whole requests (bodies are bounded) and posts each to the loop. The connection
+ * sleeps until the loop thread has answered. Answers are whole, or streams that the loop thread
+ * feeds.
  *
- *     HTTP thread: receive ─► loop_post ─┐          ┌─► send
- *     loop thread:       (in turns) http_handler ─► http_reply
- *                                              └─► http_stream, http_stream_write..., _end
- *     HTTP thread: receive ─► answered before, and nothing has changed since ─► send
+ *      HTTP thread: receive ─► loop_post ─┐          ┌─► send
+ *      loop thread:       (in turns) http_handler ─► http_reply
+ *                                               └─► http_stream, http_stream_write..., _end
+ *      HTTP thread: receive ─► answered before, and nothing has changed since ─► send
  *
- * The handler has HTTP_TURN_MS of each turn of the loop, shared between those whose requests they
- * are (loop/fair.h).
+ * The handler has HTTP_TURN_MS of each turn of the loop, shared between the owners of requests
+ * (loop/fair.h).
  *
- * Who owns: a request is the handler's until it replied, or ended its stream. Everything below is
- * for the loop thread. Malformed requests never reach the handler.
+ * A request belongs to the handler until it replied, or ended its stream. Everything below is for
+ * the loop thread. Malformed requests never reach the handler.
  */
 #ifndef API_REST_HTTP_H
 #define API_REST_HTTP_H
@@ -31,7 +31,8 @@ struct http_request;
 enum {
     HTTP_BODY_MAX_BYTES = 1 << 20,     /* longer ones are answered with 413 */
     HTTP_DISCARD_MAX_BYTES = 16 << 20, /* read and thrown away before that; beyond, we hang up */
-    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* so many until those closed are gone */
+    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* until closed connections have been released
+                                                       */
     HTTP_IDLE_TIMEOUT_S = 30,
     HTTP_FIELDS_MAX = 64, /* query parameters, or headers, of a request; more are refused */
     HTTP_PATH_MAX = 1024,
@@ -47,7 +48,7 @@ struct http_options {
     const char *address; /* "127.0.0.1:7480", "[::1]:0", "localhost:0" */
     http_handler handler;
     void *arg;
-    /* Whose time the request takes; 0: its address's. NULL: that of all. Loop thread. */
+    /* The owner of the request's time; 0: its address. NULL: all share. Loop thread. */
     uint64_t (*whose)(void *arg, const struct http_request *request);
     const char *tls;         /* file of the key to show (tls_key.h); NULL: plain HTTP */
     size_t unread_max_bytes; /* 0 = HTTP_UNREAD_MAX_BYTES */
@@ -59,8 +60,8 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
 /* "http://127.0.0.1:7480" or "https://...", with the real port. */
 const char *http_url(const struct http *http);
 
-/* Ends every stream and request, waits for the thread. Requests not yet answered are gone: nobody
- * may use them any more. NULL is fine. */
+/* Ends every stream and request, waits for the thread. Unanswered requests become invalid and must
+ * not be used any more. NULL is allowed. */
 void http_free(struct http *http);
 
 struct http_pair {
@@ -76,7 +77,7 @@ const char *http_body(const struct http_request *request, size_t *ret_size);
 /* The client's address without its port, "" if it is not known. */
 void http_peer(const struct http_request *request, char *ret, size_t size);
 bool http_body_too_large(const struct http_request *request);
-bool http_is_tls(const struct http_request *request); /* it came over TLS */
+bool http_is_tls(const struct http_request *request); /* it arrived over TLS */
 
 struct http_answer {
     int status;
@@ -84,15 +85,17 @@ struct http_answer {
     const void *body; /* copied */
     size_t size;
     struct http_pair headers[8]; /* ended by a NULL key */
-    bool tagged; /* has an ETag made of its body: who sends that back gets 304 while it is so */
+    bool tagged; /* has an ETag of its body: a client that returns the ETag gets 304 while the body
+                  * is unchanged */
 };
 
-/* The request is gone after it. Texts of a KiB or more are compressed for those that take gzip. */
+/* The request is invalid afterwards. Texts of a KiB or more are compressed for clients that accept
+ * gzip. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
 
-/* An answer for several requests, or for later ones that ask the same (the same address with the
- * same credentials): with `share` the HTTP thread gives it by itself until http_changed. It must
- * be what any of them would be told. */
+/* An answer for several requests, or for later equal ones (the same address with the same
+ * credentials). With `share` the HTTP thread repeats it by itself until http_changed. It must be
+ * valid for each of them. */
 struct http_content;
 struct http_content *http_prepare(struct http_request *request, const struct http_answer *answer);
 void http_reply_with(struct http_request *request, struct http_content *content, bool share);
@@ -101,21 +104,21 @@ void http_content_unref(struct http_content *content); /* any thread; NULL is fi
 /* Both ask the same, and nothing has changed between them. */
 bool http_asks_the_same(const struct http_request *a, const struct http_request *b);
 
-/* No answer given so far is given again, nor one to a request that was let in before: call it
- * before anybody is told of a change, and when a session or a token ends. */
+/* Stop repeating all earlier answers, also for requests admitted before. Call it before any client
+ * learns of a change, and when a session or a token ends. */
 void http_changed(struct http *http);
 uint64_t http_shared_answers(struct http *http); /* given by the HTTP thread alone so far */
 /* Connections that made room for others, and that made no request in time, so far. */
 void http_closed(struct http *http, uint64_t *ret_evicted, uint64_t *ret_late);
 
-/* Begin a stream (status and headers of `answer`; its body is ignored). `on_gone` tells that the
- * client went away; http_stream_end is still due. */
+/* Begin a stream (status and headers of `answer`; its body is ignored). `on_gone` is called when
+ * the client has left; http_stream_end must still be called. */
 void http_stream(struct http_request *request, const struct http_answer *answer,
                  void (*on_gone)(void *arg), void *arg);
-/* False once the client is gone or too slow: end the stream. */
+/* False if the client has left or is too slow: end the stream. */
 bool http_stream_write(struct http_request *request, const void *data, size_t size);
-void http_stream_end(struct http_request *request); /* the request is gone after it */
-/* The client of a stream has closed its end. on_gone tells so only when something is sent. */
+void http_stream_end(struct http_request *request); /* the request is invalid afterwards */
+/* True if the client of a stream has closed its end. on_gone is called only at the next send. */
 bool http_stream_left(struct http_request *request);
 
 #endif

@@ -12,7 +12,7 @@ enum { ETAG_MAX = MURMUR3_TEXT_BYTES + 4, GZIP_FORMAT = 16, GZIP_MEMORY = 8 };
 
 struct body { /* what a response sends; freed when the last connection has sent it */
     struct http_memory *memory;
-    size_t size; /* taken from the memory */
+    size_t size; /* counted in the memory limit */
     char data[];
 };
 

@@ -1,8 +1,8 @@
-/* One whole answer, ready to be sent to any number of clients without being copied: its bytes;
- * compressed, where a client takes that (made when the first one asks); and "not modified", for
- * those that have it. Only for http.c and http_shared.c.
+/* One whole answer, ready to be sent to any number of clients without a copy: its bytes; compressed
+ * for clients that accept that (made at the first need); and "not modified" for clients that have
+ * it. Only for http.c and http_shared.c.
  *
- * Who calls: http_content_new and _unref any thread, http_content_queue the HTTP thread.
+ * http_content_new and _unref: any thread; http_content_queue: the HTTP thread.
  */
 #ifndef API_REST_HTTP_CONTENT_H
 #define API_REST_HTTP_CONTENT_H
@@ -14,7 +14,7 @@
 
 enum { HTTP_GZIP_MIN_BYTES = 1024, HTTP_GZIP_LEVEL = 1 };
 
-/* What answers hold while somebody has yet to read them. */
+/* Memory of answers that are still to be read. */
 struct http_memory {
     atomic_size_t bytes;
     size_t max_bytes;
@@ -22,8 +22,7 @@ struct http_memory {
 
 struct http_content;
 
-/* One reference, the caller's. NULL: there is no memory, or clients that read slowly hold all that
- * may be held. */
+/* One reference, the caller's. NULL: memory is out, or slow clients use the whole limit. */
 struct http_content *http_content_new(const struct http_answer *answer, struct http_memory *memory);
 struct http_content *http_content_ref(struct http_content *content);
 size_t http_content_size(const struct http_content *content);

@@ -24,7 +24,7 @@ static bool is_token(const char *name)
     return *name;
 }
 
-/* NUL comes as one (http_wire.h). RFC 9110, 5.5 */
+/* NUL arrives as SOH (http_wire.h). RFC 9110, 5.5 */
 static bool has_control(const char *text)
 {
     for (const char *c = text; c && *c; c++)
@@ -63,7 +63,7 @@ const char *http_framing_fault(struct MHD_Connection *connection, const struct h
         *ret_status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;
         return FAULT("a request has at most 64 headers");
     }
-    if (line->uri && strstr(line->uri, "%00")) /* which would end what is behind it */
+    if (line->uri && strstr(line->uri, "%00")) /* it would end the rest of the path */
         return FAULT("the address has a NUL character (%00)");
     if (!is_token(line->method) || has_control(line->uri) || head.control)
         return FAULT("the head of the request has a control character");

@@ -1,12 +1,11 @@
-/* What MHD lets pass of a request's head and what two programs on the way may read differently
- * (RFC 9112, 6.3 and 11.2): refused before the body is read. HTTP thread.
- */
+/* Refuses request heads that MHD accepts but that two programs on the way may read differently (RFC
+ * 9112, 6.3 and 11.2), before the body is read. HTTP thread. */
 #ifndef API_REST_HTTP_FRAMING_H
 #define API_REST_HTTP_FRAMING_H
 
 #include <microhttpd.h>
 
-struct http_line {                      /* the first of a request, as it came */
+struct http_line {                      /* the first line of a request, as received */
     const char *method, *uri, *version; /* `uri` may be NULL */
 };
 

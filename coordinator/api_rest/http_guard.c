@@ -68,7 +68,7 @@ static struct address *address_of(struct guard *guard, const char *name)
     return address;
 }
 
-/* It is told of its end as of any other: guard_leave comes later. */
+/* The usual end-of-connection callback follows: guard_leave runs later. */
 static void hang_up(struct guarded *guarded)
 {
     (void)shutdown(guarded->fd, SHUT_RDWR);

@@ -1,15 +1,15 @@
-/* The connections of the HTTP server: how many one address has, and how long each has made no
- * request. MHD counts only the bytes' silence, so that a byte now and then kept a connection for
- * ever. When places run low, the address with the most connections loses the one that has waited
- * longest for a request, so that there always is a place for /healthz and for others.
+/* Limits on HTTP connections: their number per address, and the time without a request. MHD's
+ * timeout counts only silence, so that a byte now and then would keep a connection for ever. When
+ * places run low, the address with the most connections loses the one that has waited longest for a
+ * request. There is then always a place for /healthz and for others.
  *
- *     fresh ──(request begun)──► busy ──(answered)──► idle ──(request begun)──► busy
- *       └──(10 s)──► closed                             └──(40 s)──► closed
+ *      fresh ──(request begun)──► busy ──(answered)──► idle ──(request begun)──► busy
+ *        └──(10 s)──► closed                             └──(40 s)──► closed
  *
  * A TLS handshake is part of the time until the first request.
  *
- * Owned by the HTTP server; the HTTP thread tells of connections, the loop thread sweeps: all verbs
- * lock. A descriptor is only shut down here; MHD closes it.
+ * Owned by the HTTP server; the HTTP thread reports connections, the loop thread sweeps: all
+ * functions lock. A descriptor is only shut down here; MHD closes it.
  */
 #ifndef API_REST_HTTP_GUARD_H
 #define API_REST_HTTP_GUARD_H
@@ -47,8 +47,8 @@ struct guard {
     uint64_t evicted, late;    /* closed for others; closed for their own slowness */
 };
 
-/* A quarter of the descriptors at most: RPC and files need the others. Some of these places are for
- * connections that were closed and are not gone yet. */
+/* At most a quarter of the descriptors: RPC and files need the others. Some of these places are for
+ * connections that were closed but not released yet. */
 unsigned guard_connections_max(void);
 
 void guard_init(struct guard *guard);

@@ -29,7 +29,7 @@ struct http {
     struct tls_identity *identity; /* NULL: plain HTTP */
     struct tls_web *tls;
     struct http_shared shared;
-    struct http_memory memory, refusals; /* of answers; of those that say there is no more */
+    struct http_memory memory, refusals; /* of answers; of refusals for lack of it */
     pthread_mutex_t mutex;               /* guards what follows and the shared half of requests */
     struct list requests;                /* all that live */
     bool closing;
@@ -44,7 +44,7 @@ struct http_request {
     struct buf body;
     size_t received;
     const char *uri, *method, *path;
-    char key[SHA256_HEX_BYTES]; /* "" = its answer is for nobody else */
+    char key[SHA256_HEX_BYTES]; /* "" = its answer is not shared */
     char peer[INET6_ADDRSTRLEN];
     struct http_pair query[HTTP_FIELDS_MAX];
     int query_count;

@@ -1,11 +1,11 @@
-/* Answers that are given again as they are to whoever asks the same with the same credentials, by
- * the HTTP thread alone, until something changes. The loop thread puts them here and takes them all
- * away (http_changed) before anybody is told of a change.
+/* Answers that the HTTP thread repeats by itself for equal requests with the same credentials,
+ * until something changes. The loop thread stores them here and removes all of them (http_changed)
+ * before any client learns of a change.
  *
- * An answer belongs to the epoch in which the request that led to it was let in: a session that
- * ended or a change that was stored in between is in a later one, and the answer is not kept.
+ * An answer belongs to the epoch in which its request was admitted. If a session ended or a change
+ * was stored meanwhile, the epoch is a later one, and the answer is not kept.
  *
- * Any thread; the keys are digests, so that no credentials are kept here.
+ * Any thread; the keys are digests, so no credentials are stored here.
  */
 #ifndef API_REST_HTTP_SHARED_H
 #define API_REST_HTTP_SHARED_H

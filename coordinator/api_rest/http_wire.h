@@ -1,10 +1,10 @@
-/* What MHD 0.9.75 receives, before it reads it. MHD takes a NUL in the head of a request for the
- * end of its line: the rest of the value is dropped, and a line that begins with one ends the head,
- * so that a proxy in front may see another request than we do. Here each NUL becomes SOH, which
+/* The bytes received by MHD 0.9.75, before it parses them. In a request's head MHD treats a NUL as
+ * the end of its line. The rest of the value is dropped, and a line that begins with one ends the
+ * head, so a proxy in front may see another request than we do. Here each NUL becomes SOH, which
  * http_framing refuses in a head; in a body, JSON and YAML refuse both.
  *
- * For that, recv and gnutls_record_recv of this program stand in front of the libraries', as in
- * common/env/net_nng_epipe.c. They change nothing on threads that have not asked for it.
+ * For that this program's recv and gnutls_record_recv replace the libraries', as in
+ * common/env/net_nng_epipe.c. They change nothing on threads that have not requested it.
  */
 #ifndef API_REST_HTTP_WIRE_H
 #define API_REST_HTTP_WIRE_H

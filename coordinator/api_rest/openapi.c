@@ -11,7 +11,7 @@
 #include "coordinator/api_rest/routes.h"
 #include "proto/client.pb-c.h"
 
-/* What stands for itself in every document. */
+/* Constant parts of every document. */
 
 static const char errors[] =
     "\"Error\":{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"

@@ -1,6 +1,5 @@
 /* OpenAPI 3.0 of the routes table, with schemas derived from the messages' descriptors, so that it
- * cannot say anything else than what is served. Pure.
- */
+ * always matches the server. Pure. */
 #ifndef API_REST_OPENAPI_H
 #define API_REST_OPENAPI_H
 

@@ -6,7 +6,7 @@
 
 #define NAME_PATTERN "^[a-z0-9][a-z0-9.-]{0,62}$"
 
-/* What requests must keep to beyond the types of their fields, and what answers may have beside. */
+/* Rules for requests beyond the types of their fields, and additional fields of answers. */
 static const struct rule {
     const char *type, *field;
     bool required;

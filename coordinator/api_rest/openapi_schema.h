@@ -1,7 +1,5 @@
-/* JSON schemas of messages for openapi.c: as they are answered, where every field is written, and
- * as they are asked for, where only what a rule demands must be there and nothing unknown may.
- * Pure.
- */
+/* JSON schemas of messages for openapi.c. In answers every field is written. In requests only the
+ * fields that a rule requires must exist, and unknown fields are refused. Pure. */
 #ifndef API_REST_OPENAPI_SCHEMA_H
 #define API_REST_OPENAPI_SCHEMA_H
 
@@ -34,7 +32,7 @@ void openapi_schema_put(struct openapi_schemas *schemas, int which, struct buf *
 void openapi_body_put(struct openapi_schemas *schemas, const ProtobufCMessageDescriptor *type,
                       const char *const *without, struct buf *out);
 
-/* Of a parameter in an address; `type` is the message that it becomes a field of. */
+/* The schema of a parameter in an address; `type` is the message of its field. */
 void openapi_parameter_schema(const ProtobufCMessageDescriptor *type,
                               const ProtobufCFieldDescriptor *field, struct buf *out);
 bool openapi_is_required(const ProtobufCMessageDescriptor *type,

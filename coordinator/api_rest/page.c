@@ -32,7 +32,7 @@ static const struct embedded_file *find(const char *path)
     return NULL;
 }
 
-/* A day: other servers of this host may be plain HTTP, and browsers ask them for TLS so long. */
+/* A day: other servers of this host may be plain HTTP, and browsers use TLS for them this long. */
 static const char stay_with_tls[] = "max-age=86400";
 
 bool page_reply(struct http_request *request)

@@ -1,6 +1,5 @@
-/* The web page: every file of web/ and Debian's chart.js, embedded at build. Needs no token: it
- * holds no data. Pure apart from the reply.
- */
+/* The web page: every file of web/ and Debian's chart.js, embedded at build. Needs no token,
+ * because it has no data. Pure except for the reply. */
 #ifndef API_REST_PAGE_H
 #define API_REST_PAGE_H
 

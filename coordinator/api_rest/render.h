@@ -12,8 +12,8 @@
 
 enum { RENDER_MAX_BYTES = 64 << 20 };
 
-/* Of a whole message, for one or more requests; with an ETag. One reference, the caller's; an
- * answer of 500 and more if it cannot be made. */
+/* The content of a whole message, for one or more requests; with an ETag. One reference, the
+ * caller's; an answer of 500 or above if it cannot be made. */
 struct http_content *prepare_message(struct http_request *request, int status,
                                      const ProtobufCMessage *message);
 void reply_message(struct http_request *request, int status, const ProtobufCMessage *message);

@@ -121,7 +121,7 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
         }
         value = tree_bool(arena, *pair->value ? flag : true);
     } else if (field->type == PROTOBUF_C_TYPE_UINT64) {
-        int64_t number; /* what a signed one does not hold is no number of ours */
+        int64_t number; /* larger than a signed 64-bit number: not a number of ours */
         int rc = parse_i64(pair->value, 0, INT64_MAX, &number, err);
         if (rc < 0) {
             error_field(err, "%s", key);
@@ -160,7 +160,7 @@ static int set_constant(const struct route *route, struct arena *arena, struct t
                             : tree_string(arena, value));
 }
 
-/* What the address says the body may repeat, and no more than that. */
+/* The body may repeat values of the address, but must not differ. */
 static int check_address(const struct tree *body, const char *field, const char *value,
                          struct error *err)
 {

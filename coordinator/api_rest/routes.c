@@ -86,7 +86,7 @@ const struct route routes[] = {
     {.path = NULL},
 };
 
-/* Does `path` fit the pattern? The one value may hold anything but '/' and ':'. */
+/* True if `path` matches the pattern. The one value may contain anything except '/' and ':'. */
 static bool fits(const char *pattern, const char *path, struct route_match *ret)
 {
     const char *open = strchr(pattern, '{');

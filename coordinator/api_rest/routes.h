@@ -36,15 +36,15 @@ struct route {
     enum route_kind kind;
     const char *call; /* of ROUTE_CALL */
     enum route_body body;
-    enum route_stream stream; /* given to those who accept text/event-stream */
+    enum route_stream stream; /* for clients that accept text/event-stream */
     struct {
         const char *field, *value;
     } constant;         /* put into the request message */
     const char *secret; /* a field that the address may not have: addresses are written down */
     bool open;          /* needs no token */
     int status;         /* of success; 0 = 200 */
-    bool shared; /* the answer depends on nothing but the address, who asks, and what is stored or
-                    shown of jobs and nodes: it is kept until something changes */
+    bool shared; /* the answer depends only on the address, the caller, and the stored or shown
+                  * state of jobs and nodes: it is kept until something changes */
     const char *summary;
 };
 

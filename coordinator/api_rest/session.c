@@ -54,9 +54,9 @@ static void name_of(const char *id, char ret[SHA256_HEX_BYTES])
     sha256_hex(digest, ret);
 }
 
-/* XOR with a stream that only the id gives: HMAC-SHA-256 of a counter, under the id as key. An id
- * has 256 random bits and seals one token, so no part of the stream is used twice. Opens what it
- * sealed. */
+/* XOR with a stream derived only from the id: HMAC-SHA-256 of a counter, under the id as key. An id
+ * has 256 random bits and seals one token, so no part of the stream is used twice. The same
+ * function opens. */
 static void seal(const char *id, const uint8_t from[TOKEN_MAX], uint8_t ret[TOKEN_MAX])
 {
     static const char purpose[] = "muster session token";
@@ -149,8 +149,8 @@ static int write_file(struct sessions *sessions)
     return rc;
 }
 
-/* One that has ended must not come back with the file: rather no session is kept there until it can
- * be written, and a full disk has room for that. */
+/* An ended session must not return from the file. If it cannot be written it is emptied, for which
+ * a full disk has space, and stays empty until it can be written. */
 static void write_without_ended(struct sessions *sessions)
 {
     struct disk *disk = &sessions->env->disk;

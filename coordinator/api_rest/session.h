@@ -1,9 +1,8 @@
-/* Browser sessions: two random halves stand for a token, one in a cookie, one with the page
- * (visitor.h says why); together they are the id of the session. They outlive the coordinator in
- * DATA/sessions.json, from which no token can be read: it holds the id's hash, and the token sealed
- * with the id, which only the browser has. A session is as good as its token, which is looked at in
- * every request. Loop thread only.
- */
+/* Browser sessions. Two random halves replace a token, one in a cookie, one with the page
+ * (visitor.h explains why); together they are the id of the session. Sessions outlive the
+ * coordinator in DATA/sessions.json, which reveals no token. It contains the id's hash, and the
+ * token sealed with the id, which only the browser has. A session is valid as long as its token,
+ * which is checked in every request. Loop thread only. */
 #ifndef API_REST_SESSION_H
 #define API_REST_SESSION_H
 
@@ -33,8 +32,7 @@ struct session_keys {
 
 struct sessions;
 
-/* A file that cannot be read holds no sessions: people sign in again. `data_dir` NULL keeps none.
- */
+/* An unreadable file has no sessions: people sign in again. `data_dir` NULL stores none. */
 int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, struct error *err);
 void sessions_free(struct sessions *sessions);
 
@@ -44,8 +42,8 @@ void sessions_free(struct sessions *sessions);
 int session_open(struct sessions *sessions, const struct session_owner *owner,
                  struct session_keys *ret, struct error *err);
 const char *session_token(struct sessions *sessions, const char *id); /* NULL: no such session */
-/* It is in no file any more either: where that cannot be written it goes, and with it what is known
- * of the others after a restart, until a later call can write it. */
+/* It is removed from the file too. If that cannot be written the file is emptied, so the other
+ * sessions would be lost in a restart, until a later call can write it. */
 void session_close(struct sessions *sessions, const char *id);
 
 #endif

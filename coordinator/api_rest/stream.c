@@ -56,7 +56,7 @@ static void start(struct stream *stream)
     stream->started = true;
 }
 
-/* Each writes its kind of answer, prepares the next call, and says whether there is one. */
+/* Each writes its kind of answer, prepares the next call, and returns whether there is one. */
 
 static bool put_job(struct stream *stream, const Muster__Job *job, struct buf *out)
 {

@@ -21,19 +21,19 @@ struct stream {
     struct http_request *request;
     ProtobufCMessage *message; /* of the next call; owned */
     bool started, gone;
-    bool ended; /* by stream_close: its request is gone, the answer it waits for is for nobody */
+    bool ended; /* by stream_close: its request is invalid, the pending answer is dropped */
 };
 
-/* Takes the message over. `Last-Event-ID` makes it go on where a client was. */
+/* Takes ownership of the message. With `Last-Event-ID` it continues from there. */
 void stream_init(struct stream *stream, const struct route *route, struct http_request *request,
                  ProtobufCMessage *message);
 void stream_fini(struct stream *stream); /* leaves the HTTP request alone */
 
-/* Write one answer; false when the stream is over: it has been ended then, and its request is gone.
- * True: make the next call with stream->message. */
+/* Write one answer. False: the stream has been ended and its request is invalid. True: make the
+ * next call with stream->message. */
 bool stream_answer(struct stream *stream, const struct error *err, const ProtobufCMessage *answer);
 
-/* End it while a call of its own is on the way: stream_answer says false to that one. */
+/* End it while its call is pending: stream_answer then returns false. */
 void stream_close(struct stream *stream, const struct error *err);
 
 #endif

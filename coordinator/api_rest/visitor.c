@@ -85,7 +85,7 @@ int visitor_check_form(const struct http_request *request, struct error *err)
     return error_set(err, E_INVALID_ARGUMENT, "the body must be sent as Content-Type: %s", json);
 }
 
-/* Who says so wrongly keeps only itself from its own cookie. */
+/* A client that claims this falsely only loses its own cookie. */
 bool visitor_is_secure(const struct http_request *request)
 {
     const char *proto = http_header(request, "X-Forwarded-Proto");

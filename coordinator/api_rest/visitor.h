@@ -1,12 +1,12 @@
-/* Who a request comes from, and whether a browser was led here by another page. Pure but for the
- * tables of sessions and tokens. Loop thread only.
+/* The origin of a request, and whether another page led a browser here. Pure except for the tables
+ * of sessions and tokens. Loop thread only.
  *
- * A session has two halves. The cookie is HttpOnly, but goes to every port of the host it was set
- * by (RFC 6265, 8.5): a tenant's own server on another port sees it. The other half is told in the
- * answer to the login; the page keeps it in localStorage, which belongs to this port alone, and
- * sends it in X-Muster-Session. Neither opens anything without the other, and a foreign page can
- * send neither the header nor read the storage. (A cookie named __Host- would need TLS, and is
- * sent to all ports, too.)
+ * A session has two halves. The cookie is HttpOnly, but is sent to every port of its host (RFC
+ * 6265, 8.5): a tenant's own server on another port sees it. The other half is in the answer to the
+ * login. The page keeps it in localStorage, which belongs to this port alone, and sends it in
+ * X-Muster-Session. Neither is useful without the other, and a foreign page can neither send the
+ * header nor read the storage. (A cookie named __Host- would need TLS, and is sent to all ports
+ * too.)
  */
 #ifndef API_REST_VISITOR_H
 #define API_REST_VISITOR_H
@@ -33,12 +33,12 @@ bool visitor_session(const struct http_request *request, char ret[SESSION_ID_MAX
 int visitor_token(struct sessions *sessions, const struct http_request *request, const char **ret,
                   struct error *err);
 
-/* Who shares the loop's time with this request (budget_whose); 0: it carries no good token. */
+/* The owner of this request's loop time (budget_whose); 0: it has no valid token. */
 uint64_t visitor_whose(struct sessions *sessions, struct service *service,
                        const struct http_request *request);
 
-/* E_PERMISSION_DENIED without X-Muster-Request: 1; E_INVALID_ARGUMENT for a body that is not said
- * to be JSON. A form of a foreign page can do neither. For login and logout. */
+/* E_PERMISSION_DENIED without X-Muster-Request: 1; E_INVALID_ARGUMENT for a body not declared as
+ * JSON. A form of a foreign page can do neither. For login and logout. */
 int visitor_check_form(const struct http_request *request, struct error *err);
 
 /* The browser speaks TLS, to us or to the proxy in front of us. */

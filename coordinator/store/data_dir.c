@@ -46,7 +46,7 @@ static void write_pid(int fd)
 {
     char pid[16];
     int size = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-    /* On a full disk the lock still holds; only the pid cannot be named. */
+    /* On a full disk the lock still works; only the pid is missing. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, pid, (size_t)size, 0) < 0)
         errno = 0;
 }

@@ -1,8 +1,8 @@
-/* The coordinator's data directory belongs to one coordinator at a time: an exclusive flock on the
- * directory itself, and one on DATA/lock, which holds the holder's pid, for people. The kernel
- * drops both when the holder dies, however it dies. The directory's is what counts: DATA/lock can
- * be deleted. File systems that lock no directories (NFS) leave the file's alone.
- */
+/* The coordinator's data directory belongs to one coordinator at a time. There is an exclusive
+ * flock on the directory itself, and one on DATA/lock, which contains the owner's pid for people.
+ * The kernel releases both when the owner dies in any way. The lock on the directory is the one
+ * that counts, because DATA/lock can be deleted. File systems that cannot lock directories (NFS)
+ * have only the lock on the file. */
 #ifndef STORE_DATA_DIR_H
 #define STORE_DATA_DIR_H
 

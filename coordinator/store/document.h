@@ -1,8 +1,8 @@
-/* Jobs, nodes and reasons as JSON documents, the same for every store. One table of fields drives
- * both directions; a field that is zero or empty is left out. Documents hold what a restart must
- * know: leases and connections are not in them, specs and secrets are stored beside them.
+/* Jobs, nodes and reasons as JSON documents, the same for every store. One table of fields is used
+ * for reading and writing; a zero or empty field is left out. Documents contain what a restart
+ * needs. Leases and connections are not included; specs and secrets are stored separately.
  *
- * Times are kept as they are (see the driver for what a restart does to monotonic ones).
+ * Times are stored unchanged (the driver adjusts monotonic ones after a restart).
  */
 #ifndef STORE_DOCUMENT_H
 #define STORE_DOCUMENT_H

@@ -1,6 +1,5 @@
-/* What of the model is in a document: one table per struct, which reading and writing both walk.
- * Only for document_write.c and document_read.c.
- */
+/* The fields of the model in a document: one table per struct, used by reading and writing. Only
+ * for document_write.c and document_read.c. */
 #ifndef STORE_DOCUMENT_FIELDS_H
 #define STORE_DOCUMENT_FIELDS_H
 

@@ -100,8 +100,8 @@ static int read_value(const struct tree *node, const struct field *field, void *
     return 0;
 }
 
-/* The field of that name, looked for from `*from` on and then from the start: documents are written
- * in the table's order, so that reading one passes over the table once. */
+/* The field of that name, searched from `*from` on and then from the start. Documents are written
+ * in the table's order, so reading one passes over the table once. */
 static const struct field *find_field(const struct field *fields, const struct field **from,
                                       const char *name)
 {
@@ -191,7 +191,7 @@ static int parse(const char *text, size_t size, struct arena *arena, struct tree
     return tree_parse_json(&input, arena, ret, err);
 }
 
-/* Whatever is wrong with a stored document, its reader lost data. */
+/* Any error in a stored document means that data was lost. */
 static int lost(int rc, struct error *err)
 {
     if (rc == 0 || rc == E_RESOURCE_EXHAUSTED)

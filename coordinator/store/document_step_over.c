@@ -18,15 +18,15 @@ static void clear(struct group *group)
     *group = (struct group){0};
 }
 
-/* One that was to start may have run and ended: counted as started, its node tells whether it is
- * there. What it is told from now on is newer than all it was told since. */
+/* A worker that was to start may have run and ended since. Count it as started: its node reports
+ * whether it exists. Numbers assigned from now on are newer than all assigned meanwhile. */
 static void step_over_worker(const struct job *job, struct worker *worker)
 {
     if (worker->state == WORKER_EXITED || (worker->spare && job->state == JOB_RUNNING))
         return;
     worker->generation = job->next_generation - 1;
     worker->should_stop |= !is_member(&job->current, worker);
-    if (worker->held) { /* no agent ever heard of it */
+    if (worker->held) { /* agents do not know of it */
         worker->held = false;
         worker->state = WORKER_EXITED;
         worker->exit.signal = 15;
@@ -37,9 +37,9 @@ static void step_over_worker(const struct job *job, struct worker *worker)
     }
 }
 
-/* What was forming has formed since, or failed: those who were to grow the gang end; a gang that
- * had no other group, or was replacing some of its members, starts again. The group that trained
- * may be another by now; known to be broken, it forms again with those of its members that live. */
+/* A forming group has formed since, or failed. Workers that were to grow the gang end. A gang
+ * without another group, or with some members being replaced, restarts. The training group may be
+ * another one now: it counts as broken and forms again with its living members. */
 static void step_over_groups(struct job *job)
 {
     bool begins = job->state == JOB_STARTING || job->state == JOB_REFORMING;

@@ -6,7 +6,7 @@
 #include "coordinator/store/document.h"
 #include "coordinator/store/document_fields.h"
 
-/* Texts come from agents and programs: what is not UTF-8 in them must not make a job unstorable. */
+/* Texts are from agents and programs: invalid UTF-8 in them must not make a job unstorable. */
 static struct tree *clean_text(struct arena *arena, const char *text)
 {
     size_t size = strlen(text);

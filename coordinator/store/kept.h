@@ -1,6 +1,5 @@
-/* How many bytes of output and metrics are kept of each job and tenant. The service tells what it
- * keeps; after a start jobs of before are told once, by and by. Loop thread only.
- */
+/* The bytes of output and metrics kept of each job and tenant. The service reports what it keeps;
+ * after a start earlier jobs are measured gradually. Loop thread only. */
 #ifndef STORE_KEPT_H
 #define STORE_KEPT_H
 
@@ -26,7 +25,8 @@ int64_t kept_metrics_of(const struct kept *kept, const char *job);
 int64_t kept_output(const struct kept *kept, const char *tenant);
 int64_t kept_metrics(const struct kept *kept, const char *tenant);
 
-/* The size of a file of at most `max` bytes, which the disk does not tell: its end is searched. */
+/* The size of a file of at most `max` bytes. The disk interface has no size, so its end is
+ * searched. */
 uint64_t kept_measure(const struct disk *disk, const char *path, uint64_t max);
 
 #endif

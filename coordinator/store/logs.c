@@ -28,7 +28,7 @@ enum {
 struct job_log {
     uint64_t first, segment, end; /* positions: of the log, of its last segment, of its end */
     struct map next;              /* uid -> next offset, as a pointer-sized number */
-    struct map whole;             /* by uid: workers of which no more will come; any value */
+    struct map whole;             /* by uid: workers with complete output; any value */
     bool found_any;
 };
 
@@ -219,7 +219,7 @@ static struct bounds bounds_of(int64_t max_bytes)
     return (struct bounds){job < 2 * segment ? 2 * segment : job, segment};
 }
 
-/* The oldest segment goes when the log would become too long. */
+/* Remove the oldest segment when the log would become too long. */
 static int drop_oldest(struct logs *logs, const char *job, struct job_log *log,
                        const struct bounds *bounds, struct error *err)
 {
@@ -269,7 +269,7 @@ static int start_segment(struct logs *logs, const char *job, struct job_log *log
     return rc;
 }
 
-/* As much of the text as a line may hold, cut between characters, without line ends. */
+/* As much of the text as a line may have, cut between characters, without line ends. */
 static void add_text(struct buf *out, const char *text)
 {
     size_t size = strlen(text);
@@ -377,7 +377,7 @@ struct reader { /* of one read */
     char block[BLOCK_BYTES + RECORD_MAX_BYTES];
 };
 
-/* The segment a position lies in: the last one that starts at or before it. */
+/* The segment of a position: the last one that starts at or before it. */
 static uint64_t segment_of(const struct reader *reader, uint64_t position)
 {
     uint64_t found = reader->log->first;
@@ -462,7 +462,7 @@ static int read_forward(struct reader *reader, const struct logs_query *query, s
         }
         if (used == 0 && given >= max)
             break;
-        if (used == 0) /* a file shorter or longer than it should be: go on behind the damage */
+        if (used == 0) /* the file has a wrong length: continue after the damage */
             used = size ? size : (size_t)(segment_after(reader, page->cursor) - page->cursor);
         page->cursor += used;
         scanned += used;

@@ -1,12 +1,12 @@
 /* Output of workers: per job an append-only log of lines under DATA/logs/<job>/, through env.disk.
- * A cursor is a byte position in the job's whole log, from its first line ever to its end; it stays
+ * A cursor is a byte position in the job's whole log, from its very first line to its end. It stays
  * valid while the log grows and when old parts are dropped.
  *
- * Lines are appended without sync: what was acknowledged survives the coordinator's death, not
- * necessarily the machine's. The log is cut in segments; beyond LOGS_JOB_MAX_BYTES the oldest
- * segment is dropped, and the next line read says so. Repeats are recognised by (uid, offset in the
- * worker's output): each segment starts with what is known of every worker, so a restart reads one
- * segment only.
+ * Lines are appended without sync: acknowledged lines survive the coordinator's death, but perhaps
+ * not the machine's. The log is cut into segments. Beyond LOGS_JOB_MAX_BYTES the oldest segment is
+ * dropped, and the next line read reports that. Repeats are recognised by (uid, offset in the
+ * worker's output). Each segment starts with the known offsets of all workers, so a restart reads
+ * one segment only.
  *
  * Owned by the service; loop thread only.
  */
@@ -46,7 +46,7 @@ struct logs_chunk { /* consecutive lines of one worker */
     uint64_t offset; /* of the first line in that worker's output, in lines */
     const struct log_line *lines;
     int count;
-    bool last;         /* no more will come of it */
+    bool last;         /* its output is complete */
     int64_t max_bytes; /* of the job's log from now on; 0 = LOGS_JOB_MAX_BYTES */
 };
 
@@ -71,16 +71,17 @@ void logs_free(struct logs *logs);
 int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chunk,
                 struct error *err);
 
-/* The last line of this worker is held. Not known of those that told so before a restart. */
+/* True if the last line of this worker is stored. Unknown for workers that reported it before a
+ * restart. */
 bool logs_whole(const struct logs *logs, const char *job, uint64_t uid);
 
 /* Bytes that are kept of a job. */
 int64_t logs_size(const struct logs *logs, const char *job);
 
-/* All of a job's output goes. */
+/* Remove all of a job's output. */
 int logs_forget(struct logs *logs, const char *job, struct error *err);
 
-/* A job without output gives an empty page. */
+/* For a job without output the page is empty. */
 int logs_read(struct logs *logs, const char *job, const struct logs_query *query,
               struct arena *arena, struct logs_page *ret, struct error *err);
 

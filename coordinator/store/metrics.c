@@ -15,8 +15,7 @@
 #include "coordinator/store/kept.h"
 #include "coordinator/store/series.h"
 
-/* Of a tenant: its jobs in memory, those with their points and those without, the least used first.
- */
+/* Of a tenant: its jobs in memory, with and without their points, the least used first. */
 struct owner {
     struct list whole, dropped;
     int64_t bytes;
@@ -54,7 +53,7 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
     return 0;
 }
 
-/* Of a job that no owner counts, or whose owner has been told. */
+/* Free a job that no owner counts any more. */
 static void free_job(struct job_metrics *job)
 {
     for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
@@ -234,8 +233,8 @@ static struct owner *largest(const struct metrics *metrics)
     return ret;
 }
 
-/* A tenant beyond what it may have gives of its own; where all together have too much, the one with
- * most. What goes from memory is still in the file. */
+/* A tenant above its limit loses points of its own; if all together are above the limit, the tenant
+ * with the most does. Points removed from memory are still in the file. */
 static void settle(struct metrics *metrics, const struct metrics_job *of_job)
 {
     struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
@@ -314,8 +313,8 @@ static void print_point(struct buf *out, const char *name, uint64_t generation,
                      format_f64(point->value, value));
 }
 
-/* The file anew with the points that memory keeps, of long series every second one: at most half
- * of what a file may hold, so that the next time is far. */
+/* The new content of a file from the points in memory. Of long series only every second point is
+ * written. This is at most half of a file's limit, so the next rewrite is far away. */
 static void print_series(struct job_metrics *job, struct buf *out)
 {
     for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e)) {
@@ -370,8 +369,8 @@ int64_t metrics_size(const struct metrics *metrics, const char *id)
                : (int64_t)kept_measure(&metrics->disk, path, METRICS_FILE_MAX_BYTES);
 }
 
-/* A file that would grow too large is written anew from memory; points that are not there are read
- * first, and samples that are not in the file yet come to them. */
+/* Rewrite a file that would grow too large from memory. Points not in memory are read first, and
+ * samples not yet in the file are added. */
 static int write_anew(struct metrics *metrics, const struct metrics_job *of_job,
                       const struct buf *out, size_t max_bytes, struct error *err)
 {
@@ -436,7 +435,7 @@ int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
     buf_fini(&out);
     if (rc < 0)
         forget_job(metrics,
-                   of_job->id); /* memory must not hold what the file lost: repeats will come */
+                   of_job->id); /* memory must not have what the file lost: repeats will arrive */
     else
         settle(metrics, of_job);
     return rc;

@@ -1,10 +1,12 @@
-/* Numbers a training program tells (loss, tokens_per_second, ...): per job and name a series by
- * step in memory, thinned evenly to METRICS_POINTS_MAX, and an append-only file
- * DATA/metrics/<job>.csv from which it is read again after a restart, and when it was taken from
- * memory. Memory is counted by tenants: one that has more than it may gives up the points of its
- * own least used jobs; where all together have too much, the one with most does. A sample of a
- * newer generation at or before the last step means the job went on from a checkpoint: points from
- * that step on are replaced. A repeat within a generation is ignored.
+/* Metrics of training programs (loss, tokens_per_second, ...). Per job and name there is a series
+ * by step in memory, thinned evenly to METRICS_POINTS_MAX, and an append-only file
+ * DATA/metrics/<job>.csv. The file is read again after a restart, and when the series was removed
+ * from memory.
+ *
+ * Memory is counted by tenant. A tenant above its limit loses the points of its own least used
+ * jobs. If all together are above the limit, the tenant with the most loses some. A sample of a
+ * newer generation at or before the last step means that the job continued from a checkpoint:
+ * points from that step on are replaced. A repeat within a generation is ignored.
  *
  * Owned by the service; loop thread only.
  */
@@ -22,7 +24,7 @@ enum {
     METRICS_POINTS_MIN = 64,   /* per series, where little may be kept */
     METRICS_SERIES_MAX = 128,  /* per job */
     METRICS_NAME_MAX = 63,
-    METRICS_FILE_MAX_BYTES = 64 << 20,  /* then it is written anew, thinned as memory is */
+    METRICS_FILE_MAX_BYTES = 64 << 20,  /* then it is rewritten, thinned like memory */
     METRICS_JOBS_MAX = 256,             /* of a tenant in memory; others are read when asked for */
     METRICS_MEMORY_MAX_BYTES = 1 << 30, /* of all tenants */
     METRICS_READ_DEFAULT_POINTS = 1000,
@@ -56,7 +58,7 @@ struct metric_series {
 };
 
 struct metrics_query {
-    const char *name;    /* NULL or "" = all, unless `names` says some */
+    const char *name;    /* NULL or "" = all, unless `names` is set */
     const char *names;   /* separated by commas */
     uint64_t after_step; /* 0 = from the start */
     uint32_t max_points; /* per series; 0 = METRICS_READ_DEFAULT_POINTS */
@@ -66,7 +68,7 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
                 struct error *err);
 void metrics_free(struct metrics *metrics);
 
-/* Samples with a name that is none ([A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
+/* Samples with an invalid name (not [A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
 int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
                    const struct metric_sample *samples, int samples_count, struct error *err);
 

@@ -1,7 +1,6 @@
 /* One series of numbers by step, thinned evenly to METRICS_POINTS_MAX points. Without its points
- * (series_drop) it still tells a repeat from news; what it held is read from its file again.
- * Owned by struct metrics; loop thread only.
- */
+ * (series_drop) it still recognises repeats; the points are read from its file again. Owned by
+ * struct metrics; loop thread only. */
 #ifndef STORE_SERIES_H
 #define STORE_SERIES_H
 

@@ -1,15 +1,15 @@
-/* What the coordinator must not forget, behind one contract: jobs, nodes, events, tokens and a few
- * words about itself. Two implementations: store_sqlite (the real one) and store_memory (tests and
+/* The coordinator's durable state, under one contract: jobs, nodes, events, tokens and some data
+ * about itself. Two implementations: store_sqlite (the real one) and store_memory (tests and
  * simulation); tests/conformance/store runs one suite on both.
  *
- * Who owns: the program opens a store and outlives the coordinator with it; the driver is its only
- * user. One thread. Verbs may block on the disk.
+ * The program owns a store, which outlives the coordinator; the driver is its only user. One
+ * thread. Functions may block on the disk.
  *
- * Writing happens between begin and commit. Nothing written is seen by load, list_events or a later
- * opening until commit has returned 0; then all of it is, whatever happens to the process or the
- * machine. A failing verb or commit leaves the transaction to be ended by rollback, which undoes
- * all of it. E_RESOURCE_EXHAUSTED is a full disk; E_DATA_LOSS a damaged file; other failures of the
- * disk are E_UNAVAILABLE or E_INTERNAL.
+ * Writing happens between begin and commit. Nothing written is visible to load, list_events or a
+ * later opening until commit has returned 0; then all of it is, whatever happens to the process or
+ * the machine. After a failing function or commit the transaction must be ended by rollback, which
+ * undoes all of it. E_RESOURCE_EXHAUSTED is a full disk; E_DATA_LOSS a damaged file; other failures
+ * of the disk are E_UNAVAILABLE or E_INTERNAL.
  */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
@@ -44,21 +44,22 @@ enum {
     STORE_PAST_KEPT_BYTES = 1 << 30, /* of changes; the oldest beyond it are folded together */
 };
 
-/* A restored store steps over what may have happened since its backup: job numbers, and generations
- * and workers of unfinished jobs, go on so much further on, so that no id, run folder or generation
- * of that time is met again; workers that were to start count as started, so that their nodes tell
- * what became of them; groups that formed are given up, and those that trained form again. */
+/* A restored store skips what may have happened since its backup. Job numbers, and generations and
+ * workers of unfinished jobs, continue this much higher, so that no id, run folder or generation of
+ * that time appears twice. Workers that were to start count as started, so that their nodes report
+ * their state. Forming groups are dropped, and training groups form again. */
 enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
 
-/* Meta keys: the cluster's id; when the store was last begun with a backup (a person's word that
- * its history is an older one; each restore has a later time than those before it). */
+/* Meta keys: the cluster's id; and when the store was last restored from a backup. That is an
+ * administrator's decision that its history is an older one; each restore has a later time than the
+ * ones before. */
 #define STORE_CLUSTER_KEY  "cluster"
 #define STORE_RESTORED_KEY "restored_wall_ms"
 
 /* The meta key of the first job number that may be given out, written by a restore. */
 #define STORE_FIRST_JOB_KEY "first_job"
 
-/* Builds a spec from the JSON a job was stored with. On success the caller holds one reference. */
+/* Builds a spec from a job's stored JSON. On success the caller owns one reference. */
 typedef int (*store_parse_spec_fn)(void *arg, const char *json, struct spec **ret,
                                    struct error *err);
 
@@ -126,10 +127,10 @@ struct store_events_query {
     bool newest;     /* the last `limit` ones (still in ascending order), not the first */
 };
 
-/* The past. Each change of a job, node or tenant is kept beside the events, in the transaction that
- * made it; what one was at event N is its last change that was stored when N was the newest event
- * or an older one. So the state at the newest event is what load gives, and a transaction is seen
- * whole or not at all: its changes count from its last event on (record events first). */
+/* The past. Each change of a job, node or tenant is stored with the events, in the same
+ * transaction. The state of an object at event N is its last change stored when N or an older event
+ * was the newest. The state at the newest event therefore equals load. A transaction is visible as
+ * a whole or not at all: its changes count from its last event on (record events first). */
 enum store_past_kind { STORE_PAST_NODE, STORE_PAST_TENANT, STORE_PAST_JOB };
 
 struct store_past_query {
@@ -143,15 +144,15 @@ struct store_past_query {
 struct store_past {
     const char *name;     /* of a node or tenant */
     uint64_t sequence;    /* of a job */
-    const char *document; /* as document.h reads it; "" = it was forgotten by then */
+    const char *document; /* for document.h; "" = it was forgotten before that */
     const char *spec;     /* of a job: its JSON; "" for others */
     const char *now;      /* what is stored today; "" = nothing */
 };
 
 struct store_past_range {
-    uint64_t first, last; /* events whose states can be rebuilt, both included */
-    uint64_t at;          /* the newest event that is not later than the time asked for; below
-                             `first` if there is none any more */
+    uint64_t first, last; /* events with a state that can be rebuilt, both included */
+    uint64_t at;          /* the newest event at or before the requested time; less than `first` if
+                           * there is none any more */
 };
 
 typedef void (*store_past_fn)(void *arg, const struct store_past *past);
@@ -179,12 +180,12 @@ struct store_verbs {
      * removed is in no history. */
     int (*put_secret)(struct store *store, const struct store_secret *secret, struct error *err);
     int (*remove_secret)(struct store *store, const char *tenant, const char *name,
-                         struct error *err); /* 0 also if there is none */
+                         struct error *err); /* 0 also if it does not exist */
     int (*put_audit)(struct store *store, const struct store_audit *entry, struct error *err);
     int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
     int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
                   struct error *err);
-    /* The job's row goes; its events stay until they are too many. */
+    /* Delete the job's row; its events stay until there are too many. */
     int (*forget_job)(struct store *store, uint64_t sequence, struct error *err);
     int (*commit)(struct store *store, struct error *err);
     void (*rollback)(struct store *store);
@@ -198,8 +199,8 @@ struct store_verbs {
     /* `job` of the query is not used. */
     int (*list_audit)(struct store *store, const struct store_events_query *query,
                       store_audit_fn fn, void *arg, struct error *err);
-    /* Each node, tenant or job as it was, ascending. E_OUT_OF_RANGE for an event beyond what
-     * past_range tells. */
+    /* Each node, tenant or job at that event, ascending. E_OUT_OF_RANGE for an event outside
+     * past_range. */
     int (*list_past)(struct store *store, const struct store_past_query *query, store_past_fn fn,
                      void *arg, struct error *err);
     int (*past_range)(struct store *store, int64_t wall_ms, struct store_past_range *ret,
@@ -207,19 +208,18 @@ struct store_verbs {
     /* E_NOT_FOUND if the key was never put. `ret` has STORE_META_VALUE_MAX + 1 bytes. */
     int (*get_meta)(struct store *store, const char *key, char *ret, struct error *err);
 
-    /* Copy everything to the file `path` (absolute; E_ALREADY_EXISTS if it is there) while the
-     * store goes on: begin once, step outside of transactions until *ret_done, then it is durable
-     * under its name. A failing step, or end, gives it up and leaves no file. One at a time.
-     * E_UNIMPLEMENTED where there is nothing to copy. */
+    /* Copy everything to the file `path` (absolute; E_ALREADY_EXISTS if it exists) while the store
+     * is in use. Begin once, then step outside of transactions until *ret_done; the copy is then
+     * durable under its name. A failing step, or end, abandons it and leaves no file. One at a
+     * time. E_UNIMPLEMENTED if there is nothing to copy. */
     int (*backup_begin)(struct store *store, const char *path, struct error *err);
     int (*backup_step)(struct store *store, bool *ret_done, struct error *err);
     void (*backup_end)(struct store *store);
 
     /* The number of the newest event that is durable; 0 = none. */
     uint64_t (*newest_event)(const struct store *store);
-    /* Is what it stands on still there? E_DATA_LOSS if its file was removed, exchanged or cut while
-     * it is in use: nothing may be acknowledged then (commit fails too). NULL where nothing can
-     * happen to it. */
+    /* Check the file under the store. E_DATA_LOSS if it was removed, exchanged or cut while in use:
+     * nothing may be acknowledged then (commit fails too). NULL if there is no file. */
     int (*look)(struct store *store, struct error *err);
 
     void (*close)(struct store *store); /* an open transaction is undone; frees the store */

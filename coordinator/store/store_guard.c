@@ -124,7 +124,7 @@ int store_mark_compare(const struct store_mark *mark, const struct store_mark *n
     return 0;
 }
 
-/* The same length each time, so that one write within a sector replaces it. */
+/* Always of the same length, so that one write within a sector replaces it. */
 static bool write_line(int fd, const struct store_mark *mark)
 {
     char line[MARK_BYTES];
@@ -190,8 +190,8 @@ int store_guard_before(const char *data_dir, struct error *err)
 
 /* Watching */
 
-/* Without times: a file whose times were asked for must store new ones at its next write, which
- * costs a commit a fifth. */
+/* Without times: after a query of a file's times its next write must store new ones, which costs a
+ * commit a fifth. */
 static int look_at(const char *data_dir, const char *name, struct statx *ret, struct error *err)
 {
     char path[PATH_MAX];
@@ -229,7 +229,7 @@ int store_guard_look(struct store_guard *guard, struct error *err)
                          "%s/muster.db was cut from %lld to %lld bytes while it is in use",
                          guard->data_dir, (long long)guard->size, (long long)st.stx_size);
     guard->size = st.stx_size;
-    if (!guard->log_inode) { /* it comes with the first use */
+    if (!guard->log_inode) { /* it appears with the first use */
         if (look_at(guard->data_dir, "muster.db-wal", &st, NULL) == 0)
             guard->log_inode = st.stx_ino;
         return 0;

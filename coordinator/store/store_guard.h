@@ -1,11 +1,11 @@
-/* What stands beside DATA/muster.db so that a store that was lost, exchanged or cut is noticed, at
- * the start and while it is in use. A coordinator that began empty by mistake would take its old
- * tokens, and its agents would end every worker.
+/* Files beside DATA/muster.db that reveal a store that was lost, exchanged or cut, at the start and
+ * in use. A coordinator that began empty by mistake would accept its old tokens, and its agents
+ * would end every worker.
  *
- * DATA/store.mark is one line: the cluster's id and the numbers of the newest event and audit entry
- * that are durable. It is written after each commit, without fsync: it may lie behind the store
- * after a power failure and is never ahead of it. A store that lies behind its mark has lost what
- * was acknowledged (a write-ahead log that went, an older copy).
+ * DATA/store.mark is one line: the cluster's id and the numbers of the newest durable event and
+ * audit entry. It is written after each commit, without fsync. After a power failure it may be
+ * older than the store, but never newer. A store older than its mark has lost acknowledged data (a
+ * deleted write-ahead log, an older copy).
  *
  * Owned by store_sqlite; one thread.
  */
@@ -36,8 +36,8 @@ struct store_guard {
     uint64_t size;          /* the largest that was seen */
 };
 
-/* Before a store is opened or made. E_FAILED_PRECONDITION if there is none (or an empty file) and
- * the folder holds tokens, a mark or a write-ahead log: the folder had a store. */
+/* Call it before a store is opened or made. E_FAILED_PRECONDITION if there is none (or an empty
+ * file), but the folder has tokens, a mark or a write-ahead log: then it had a store. */
 int store_guard_before(const char *data_dir, struct error *err);
 
 /* After it is open: E_FAILED_PRECONDITION if `now` is of another cluster than the mark, or older.
@@ -50,13 +50,13 @@ void store_guard_end(struct store_guard *guard); /* zeroed memory with fd -1 is 
  * happened. Two calls of stat. */
 int store_guard_look(struct store_guard *guard, struct error *err);
 
-/* After a commit. A mark that cannot be written stays behind, which is safe. */
+/* Call it after a commit. A mark that cannot be written stays old, which is safe. */
 void store_guard_mark(struct store_guard *guard, const struct store_mark *now);
 
 /* E_NOT_FOUND without one; a line that cannot be read counts as none. */
 int store_mark_read(const char *data_dir, struct store_mark *ret, struct error *err);
 
-/* The folder is to hold another store from now on: a restore, `--new`. */
+/* The folder will get another store: a restore, `--new`. */
 int store_mark_remove(const char *data_dir, struct error *err);
 
 /* Compare as store_guard_begin does. */

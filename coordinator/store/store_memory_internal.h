@@ -69,7 +69,7 @@ static inline struct store_memory *self_of(struct store *store)
     return (struct store_memory *)store;
 }
 
-/* store_memory_secrets.c: a copy is freed with free; apply takes over what it is given. */
+/* store_memory_secrets.c: a copy is freed with free; apply takes ownership of its argument. */
 struct store_secret *store_memory_secret_copy(const struct store_secret *from);
 int store_memory_apply_secret(struct store_memory *self, struct store_secret *secret, bool gone);
 void store_memory_copy_secrets(const struct store_memory *from, struct store_memory *to);

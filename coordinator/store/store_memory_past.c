@@ -38,7 +38,7 @@ bool store_memory_digest_at(struct store *store, uint64_t seq, uint64_t *ret)
     return digest;
 }
 
-/* Takes a change down; the digest is that of all that is so now, however it came about. */
+/* Record a change; the digest covers the whole present state, independent of its history. */
 static void change(struct store_memory *self, const struct change *value, const char *old)
 {
     struct change *copy = malloc(sizeof *copy);
@@ -114,7 +114,7 @@ static bool is_behind(const struct change *change, const struct store_past_query
     return strcmp(change->key, query->after ? query->after : "") > 0;
 }
 
-/* The newest change of each key up to the event, by "number/name" so that they come in order. */
+/* The newest change of each key up to the event, by "number/name" so that they are in order. */
 static void collect_past(struct store_memory *self, const struct store_past_query *query,
                          struct strmap *ret)
 {

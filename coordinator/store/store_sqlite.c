@@ -194,7 +194,7 @@ static int commit(struct store *store, struct error *err)
     self->in_transaction = false;
     self->last_event = self->open_event;
     self->last_audit = self->open_audit;
-    /* What was written to a file that is gone is not durable: it must not be acknowledged. */
+    /* Data written to a deleted file is not durable: it must not be acknowledged. */
     rc = look(store, err);
     if (rc == 0)
         mark(self);

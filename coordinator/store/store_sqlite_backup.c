@@ -1,6 +1,5 @@
-/* Backup while the store works (https://www.sqlite.org/backup.html: what the same connection writes
- * meanwhile goes to the copy too), and a data directory made of a backup.
- */
+/* Backup while the store is in use (https://www.sqlite.org/backup.html: writes of the same
+ * connection reach the copy too), and a data directory made from a backup. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,7 +25,8 @@ struct store_backup {
     bool made; /* the partial file is ours */
 };
 
-/* Says why, which SQLite does not, and as what the asker can mend: the coordinator is well. */
+/* Explains the failure, which SQLite does not, as an error of the caller: the coordinator itself is
+ * well. */
 static int make_empty(const char *path, struct error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

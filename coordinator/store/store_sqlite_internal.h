@@ -1,7 +1,5 @@
-/* What the files of store_sqlite share: the prepared statements; opening a file (pragmas,
- * integrity, application, migrations); tokens, tenants and the audit trail. Only for them and their
- * tests.
- */
+/* Shared by the files of store_sqlite: the prepared statements; opening a file (pragmas, integrity,
+ * application, migrations); tokens, tenants and the audit trail. Only for them and their tests. */
 #ifndef STORE_STORE_SQLITE_INTERNAL_H
 #define STORE_STORE_SQLITE_INTERNAL_H
 
@@ -208,8 +206,8 @@ int store_sqlite_list_past(struct store *, const struct store_past_query *, stor
                            void *arg, struct error *);
 int store_sqlite_past_range(struct store *, int64_t wall_ms, struct store_past_range *,
                             struct error *);
-/* Within a transaction: fold what is beyond `kept_bytes` into the oldest state that can be rebuilt,
- * a bounded part at a time. self->folds_on tells whether the next commit is to go on. */
+/* Within a transaction: fold changes beyond `kept_bytes` into the oldest state that can be rebuilt,
+ * a bounded part at a time. self->folds_on: the next commit must continue. */
 int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err);
 
 /* store_sqlite_secrets.c */

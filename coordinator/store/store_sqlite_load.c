@@ -1,7 +1,6 @@
-/* The jobs of a store into a cluster, on two threads: this one steps through the rows and adds what
- * was read of them, in their order; another reads the documents of the batch before, which is most
- * of the work, and where it has not finished this one helps.
- */
+/* Loads the jobs of a store into a cluster, on two threads. This one steps through the rows and
+ * adds the parsed jobs in their order. The other parses the documents of the previous batch, which
+ * is most of the work; this one helps if that is not finished. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -35,7 +34,7 @@ struct loading {
     const struct store_loader *loader;
     struct cluster *cluster;
     sqlite3_stmt *stmt;
-    bool ended; /* no row is left: another step would begin anew */
+    bool ended; /* no row is left: another step would start from the beginning */
     struct batch batches[2];
 };
 

@@ -8,7 +8,7 @@
 #include "coordinator/store/store_sqlite.h"
 #include "coordinator/store/store_sqlite_internal.h"
 
-enum { BUSY_TIMEOUT_MS = 5000 }; /* readers such as sqlite3(1) may hold the file for a moment */
+enum { BUSY_TIMEOUT_MS = 5000 }; /* readers such as sqlite3(1) may lock the file for a moment */
 
 int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err)
 {
@@ -136,7 +136,7 @@ int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *er
     int rc = str_printf(path, sizeof path, "%s/muster.db", data_dir);
     if (rc < 0)
         return error_set(err, rc, "data directory: path too long");
-    mode_t old = umask(0077); /* it holds the secrets of jobs */
+    mode_t old = umask(0077); /* it contains the secrets of jobs */
     int opened = sqlite3_open_v2(path, ret,
                                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                                      SQLITE_OPEN_NOFOLLOW,

@@ -9,7 +9,8 @@
 #include "coordinator/store/store_sqlite.h"
 #include "coordinator/store/store_sqlite_internal.h"
 
-/* Meta keys: the oldest event whose state can be rebuilt, and the newest change folded into it. */
+/* Meta keys: the oldest event with a state that can be rebuilt, and the newest change folded into
+ * it. */
 static const char from_key[] = "history_from", folded_key[] = "history_folded";
 
 static int read_number(struct store_sqlite *self, const char *key, uint64_t *ret, struct error *err)
@@ -27,7 +28,7 @@ static int read_number(struct store_sqlite *self, const char *key, uint64_t *ret
     return rc;
 }
 
-struct two { /* columns of a row; zeros if there is none */
+struct two { /* columns of a row; zeros without a row */
     uint64_t a, b;
 };
 

@@ -1,7 +1,6 @@
-/* What a damaged store still holds, copied row by row into a new one; and a look at whether there
- * is damage. Rows on pages that cannot be read are stepped over from both ends of their table, and
- * one by one between; rows whose documents say nothing are left out.
- */
+/* Copies the readable part of a damaged store row by row into a new one, and checks for damage.
+ * Rows on unreadable pages are skipped from both ends of their table, and one by one between. Rows
+ * with invalid documents are left out. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,14 +17,13 @@ struct bucket {
 };
 
 struct bucket_sizes {
-    size_t first_bytes,
-        bytes; /* a bucket is closed once it holds at least this; 0 = each its own */
+    size_t first_bytes, bytes; /* a bucket is closed at this size; 0 = one parameter each */
 };
 
-/* Cut `params[n_params]`, which lie in arena order. What follows the last parameter up to
- * `arena_count` (the step's own numbers) joins bucket 0, gaps join the parameter before them.
- * Writes at most n_params buckets and, for each parameter, the bucket it is in; returns how many
- * buckets there are. n_params ≥ 1. */
+/* Cut `params[n_params]`, which are in arena order. The elements after the last parameter up to
+ * `arena_count` (the step's own numbers) join bucket 0; gaps join the parameter before them. Writes
+ * at most n_params buckets and the bucket of each parameter. Returns the number of buckets.
+ * n_params ≥ 1. */
 int bucket_cut(const struct param *params, int n_params, size_t arena_count,
                const struct bucket_sizes *sizes, struct bucket *ret_buckets, int *ret_bucket_of);
 

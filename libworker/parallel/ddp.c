@@ -61,7 +61,7 @@ void ddp_meet(struct ddp *ddp)
     ddp->ordered = ddp->recorded = false;
     for (int i = 0; i < ddp->n_params; i++) {
         ddp->order[i] = ddp->n_params - 1 - i;
-        /* What a static graph announces last is known only after its first pass. */
+        /* The last announcements of a static graph are known only after its first pass. */
         ddp->expected[i] = ddp->options.static_graph ? INT_MAX : 1;
     }
     cut(ddp);
@@ -154,7 +154,7 @@ static int by_last(const void *a, const void *b, void *arg)
     return first != second ? (first > second) - (first < second) : (j > i) - (j < i);
 }
 
-/* Rank 0's order becomes everybody's. */
+/* All ranks use rank 0's order. */
 static int agree_order(struct ddp *ddp)
 {
     size_t n = (size_t)ddp->n_params;

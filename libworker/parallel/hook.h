@@ -1,13 +1,13 @@
 /* The gradient hooks (worker/parallel.h) that settings name. Each is made for one model's arenas,
- * belongs to the strategy, and is told of every communicator before it is used there. One thread.
+ * belongs to the strategy, and gets every communicator before it is used there. One thread.
  *
- *     sum         float, in place: the plain one
- *     f16, bf16   half the bytes: each rank rounds its gradients, sums are taken in float and
- *                 rounded once more
- *     powersgd    low-rank with error feedback: Vogels, Karimireddy, Jaggi 2019, "PowerSGD"
+ *      sum         float, in place: the plain one
+ *      f16, bf16   half the bytes: each rank rounds its gradients, sums are in float and
+ *                  rounded once more
+ *      powersgd    low-rank with error feedback: Vogels, Karimireddy, Jaggi 2019, "PowerSGD"
  *
- * What a hook remembers from step to step (PowerSGD's errors and factors) belongs to one
- * generation: a new communicator begins again, so that members who join need nothing from it.
+ * A hook's memory from step to step (PowerSGD's errors and factors) belongs to one generation. With
+ * a new communicator it starts from the beginning, so that joining members need nothing from it.
  */
 #ifndef PARALLEL_HOOK_H
 #define PARALLEL_HOOK_H
@@ -23,21 +23,21 @@
 struct kernel_table;
 struct param;
 
-/* Whether every sum of a window is finite, as far as somebody has looked. */
+/* Whether every sum of a window is finite, if it was checked. */
 enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_WILD };
 
 struct grad_hook {
     struct wk_gradient_hook face;
     int (*meet)(void *arg, struct wk_comm *comm); /* NULL: nothing to do */
-    void (*free)(void *arg);                      /* likewise */
-    /* After the finish of all: what was found out while summing. NULL: nobody looked. */
+    void (*free)(void *arg);                      /* may be NULL */
+    /* After the finish of all: the result of checks while summing. NULL: not checked. */
     enum sums (*sums)(const void *arg);
     /* Before the first start of a pass: what its gradients are multiplied with (the loss scale).
      * NULL: it remembers nothing that would have to change with it. */
     void (*scaled)(void *arg, double scale);
 };
 
-/* What hooks work on: gradients grads[count] of params[n_params], which lie in this order. */
+/* The data of hooks: gradients grads[count] of params[n_params], in this order. */
 struct hook_model {
     const struct kernel_table *kernels;
     const struct param *params;

@@ -1,16 +1,16 @@
-/* PowerSGD. For a gradient matrix M [rows, cols] with the error E that earlier steps left behind,
- * and factors P [rows, rank], Q [cols, rank], on each of N ranks:
+/* PowerSGD. For a gradient matrix M [rows, cols] with the error E of earlier steps, and factors P
+ * [rows, rank], Q [cols, rank], on each of N ranks:
  *
- *     M += E                           this rank's
- *     P = M Q            summed over the ranks, its columns made orthonormal
- *     Q = M' P           summed over the ranks
- *     result = P Q'      of all ranks
- *     E = M - result / N
+ *      M += E                           this rank's
+ *      P = M Q            summed over the ranks, its columns made orthonormal
+ *      Q = M' P           summed over the ranks
+ *      result = P Q'      of all ranks
+ *      E = M - result / N
  *
- * so what was left out of all ranks' sum is what their errors add up to. Q is the next step's
- * start; when it is not finite that matrix begins again, as in a new generation. What is not a
- * matrix, or too small to gain, is summed as it is, beside P. The two sums of one part of the
- * gradients depend on each other; the second one starts as the next part begins.
+ * The sum of the ranks' errors is the part missing in the result. Q is the start of the next step;
+ * if it is not finite that matrix starts again, as in a new generation. Gradients that are not
+ * matrices, or too small to gain, are summed directly, together with P. The two sums of one part of
+ * the gradients depend on each other; the second one starts when the next part begins.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static void make_orthonormal(float *p, size_t rows, size_t rank)
     }
 }
 
-/* A factor of zeros would stay so for ever: start such a column anew, the same on every rank. */
+/* A factor of zeros would stay zero: restart such a column, equally on every rank. */
 static void revive(const struct powersgd *hook, int index, float *q)
 {
     const struct powersgd_shape *s = &hook->matrices[index].shape;
@@ -131,7 +131,7 @@ static size_t q_length(const struct powersgd *hook, int index)
     return s->compressed ? s->cols * s->rank : 0;
 }
 
-/* What this parameter's steps have left behind. */
+/* Forget the errors of this parameter's steps. */
 static void forget(struct powersgd *hook, int index)
 {
     const struct param *param = &hook->model.params[index];
@@ -312,7 +312,7 @@ static int finish(void *arg, struct wk_comm *comm, struct wk_gradients *gradient
     return part->failure ? part->failure : end(hook, part);
 }
 
-/* What was left out is carried on in the size of the gradients that it is added to. */
+/* Rescale the error to the scale of the gradients it is added to. */
 static void scaled(void *arg, double scale)
 {
     struct powersgd *hook = arg;

@@ -42,7 +42,7 @@ static enum sums sums(const void *arg)
     return wild ? SUMS_WILD : SUMS_FINITE;
 }
 
-/* Takes it over. */
+/* Takes ownership. */
 static struct grad_hook as_hook(struct hook_sum *hook)
 {
     return (struct grad_hook){

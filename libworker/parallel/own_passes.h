@@ -1,12 +1,12 @@
-/* What passes of the program's own see of a custom model in bf16 and f16 (worker/parallel.h):
+/* A custom model's buffers in bf16 and f16 for the program's own passes (worker/parallel.h):
  *
- *     low (whole on this rank) ──bits────────────────► passes that take the type
- *                              ──widened─► `wide` ───► passes that take floats
- *     the float gradient ◄──added─ `given` ◄────────── passes that give it narrow
+ *      low (whole on this rank) ──bits────────────────► passes that take the type
+ *                               ──widened─► `wide` ───► passes that take floats
+ *      the float gradient ◄──added─ `given` ◄────────── passes that give it narrow
  *
- * Both are in memory only while they are needed, if that is asked for; `given` is empty between
- * passes. Owned by the strategy, whose thread calls. In float, and for models of ours, there is
- * nothing, and calls do nothing.
+ * On request both are in memory only while needed; `given` is empty between passes. Owned by the
+ * strategy, whose thread calls. In float, and for models of ours, there is nothing, and calls do
+ * nothing.
  */
 #ifndef PARALLEL_OWN_PASSES_H
 #define PARALLEL_OWN_PASSES_H
@@ -27,13 +27,13 @@ struct own_passes {
     struct pages wide_pages, given_pages;
     float *room; /* a piece on its way from `given` to the float gradient */
     bool *taken; /* [n_params]: in this pass */
-    bool shown;  /* wide holds what low does */
+    bool shown;  /* wide equals low */
 };
 
 /* After the model's low views are set. WK_ENOMEM. */
 int own_passes_init(struct own_passes *own, struct wk_model *model, enum wk_dtype type,
                     bool gives_back, struct error *err);
-void own_passes_fini(struct own_passes *own); /* takes zeroed memory */
+void own_passes_fini(struct own_passes *own); /* zeroed memory is allowed */
 
 /* The low copy is whole and passes may begin; it is old, or other floats are to be read. */
 void own_passes_show(struct own_passes *own);

@@ -53,7 +53,8 @@ int pages_map(struct pages *pages, size_t count, const char *dir, struct error *
 
 void pages_fini(struct pages *pages)
 {
-    /* A communicator that knows the arena holds it until it ends: an address, but no memory. */
+    /* A communicator that knows the arena keeps it until it ends, which costs an address but no
+     * memory. */
     if (pages->arena) {
         pages_drop(pages, 0, whole_pages(pages->count) / sizeof(*pages->data));
         wk_arena_free(pages->arena);
@@ -68,8 +69,8 @@ void pages_drop(const struct pages *pages, size_t first, size_t count)
     float *at = pages->data + first;
     uintptr_t page = page_bytes(), begin = (uintptr_t)at, end = (uintptr_t)(at + count);
     uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
-    /* Private pages come back as zeros when they are forgotten; shared ones have to be taken out of
-     * the memory behind them. */
+    /* Private pages become zeros when they are dropped; shared ones must be removed from the memory
+     * object. */
     int how = pages->arena ? MADV_REMOVE : MADV_DONTNEED;
     if (from >= to || madvise((void *)from, to - from, how)) {
         memset(at, 0, count * sizeof(*at));

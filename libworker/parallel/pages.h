@@ -1,9 +1,8 @@
-/* Large zeroed memory whose parts can be given back and come back as zeros. Addresses stay: what is
- * given back costs nothing but address space until it is touched again. So a model's pointers into
- * its arenas never change, however much of them is in memory. Shared pages lie in an arena of the
- * communicator (worker/comm.h): collectives work on them in place. In place; owned by the struct
- * around it; any thread, as ordinary memory.
- */
+/* Large zeroed memory with parts that can be released and are zero afterwards. Addresses stay: a
+ * released part costs only address space until it is used again. A model's pointers into its arenas
+ * therefore never change, however much of them is in memory. Shared pages are in an arena of the
+ * communicator (worker/comm.h), so collectives work on them in place. Owned by the struct around
+ * it; any thread, like ordinary memory. */
 #ifndef PARALLEL_PAGES_H
 #define PARALLEL_PAGES_H
 
@@ -24,7 +23,7 @@ int pages_init(struct pages *pages, size_t count, bool shared); /* WK_ENOMEM */
 
 /* Private, with a file in folder `dir` as home (tensor/mapped.h). Not to be dropped. */
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err);
-/* Takes zeroed memory. No other rank looks at shared pages any more. */
+/* Zeroed memory is allowed. No other rank may still read shared pages. */
 void pages_fini(struct pages *pages);
 
 /* Elements [first, first + count) are zero from now on; the whole pages inside are given back. */

@@ -1,10 +1,10 @@
-/* Cutting gradients into buckets by the order in which a backward pass finishes them. A bucket is
- * summed together and starts when the last of it is ready; the first is small so that summing
- * starts early, the others large so that each costs little. What a bucket holds need not lie
- * together: it is a list of runs, each a range of the gradient arena, and neighbours are joined, so
- * that a model whose order is that of its arena has one run per bucket.
+/* Cuts gradients into buckets by the order in which a backward pass finishes them. A bucket is
+ * summed together and starts when its last gradient is ready. The first is small so that summing
+ * starts early, the others large so that each costs little. A bucket need not be contiguous: it is
+ * a list of runs, each a range of the gradient arena. Adjacent runs are joined, so a model with
+ * gradients in arena order has one run per bucket.
  *
- * Plain data but for its tables. Source: Li et al. 2020, "PyTorch Distributed", section 3.2.3.
+ * Plain data except for its tables. Source: Li et al. 2020, "PyTorch Distributed", section 3.2.3.
  */
 #ifndef PARALLEL_READY_H
 #define PARALLEL_READY_H
@@ -33,9 +33,9 @@ struct ready_plan {
 };
 
 int ready_plan_init(struct ready_plan *plan, int n_params, struct error *err); /* WK_ENOMEM */
-void ready_plan_fini(struct ready_plan *plan); /* takes zeroed memory */
+void ready_plan_fini(struct ready_plan *plan); /* zeroed memory is allowed */
 
-/* Cut `params`, which lie in arena order in an arena of `count` elements, by `order`: each index
+/* Cut `params`, which are in arena order in an arena of `count` elements, by `order`: each index
  * once. Gaps belong to the parameter before them, the one at the start to the first. */
 void ready_plan_cut(struct ready_plan *plan, const struct param *params, size_t count,
                     const int *order, const struct bucket_sizes *sizes);

@@ -1,15 +1,15 @@
-/* Who owns which elements of a model that is cut over the ranks: arithmetic, nothing else.
+/* The distribution of a model's elements over the ranks: pure arithmetic.
  *
- * The model's arena is covered by units (buckets, or blocks of layers) that are communicated whole.
- * Each unit is padded to `world` equal rows, row r is rank r's:
+ * Units (buckets, or blocks of layers) cover the model's arena and are communicated whole. Each
+ * unit is padded to `world` equal rows, row r is rank r's:
  *
- *     model's arena    |── unit 0 ──|──── unit 1 ────|─ unit 2 ─|
- *     padded arena     |r0|r1|r2|·  |r0 |r1 |r2·|    |r0|r1|r2|·|    units start on SHARD_PAGE
- *     shard of rank 1  |r1|r1 |r1|                                   its rows, one after the other
+ *      model's arena    |── unit 0 ──|──── unit 1 ────|─ unit 2 ─|
+ *      padded arena     |r0|r1|r2|·  |r0 |r1 |r2·|    |r0|r1|r2|·|    units start on SHARD_PAGE
+ *      shard of rank 1  |r1|r1 |r1|                                   its rows, one after the other
  *
- * Rows are equal because collectives move equal counts; what a rank owns of the model is not: the
- * last rows of a unit may be padding in part or in whole. Plain data, any thread. Source of the
- * scheme: Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
+ * Rows are equal because collectives move equal counts. A rank's elements of the model are not
+ * equal: the last rows of a unit may be padding in part or in whole. Plain data, any thread. Source
+ * of the scheme: Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
  */
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
@@ -42,10 +42,10 @@ struct shard_plan {
 /* `ends[n_units]`: where each unit ends in the model's arena, rising; 0 < world. WK_ENOMEM. */
 int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, int world,
                     struct error *err);
-void shard_plan_fini(struct shard_plan *plan); /* takes zeroed memory */
+void shard_plan_fini(struct shard_plan *plan); /* zeroed memory is allowed */
 
-/* The part of elements [offset, offset + count) of the model's arena, which lie in unit `unit`,
- * that is in `rank`'s row. */
+/* The part of elements [offset, offset + count) of the model's arena, within unit `unit`, that is
+ * in `rank`'s row. */
 struct shard_piece {
     size_t first; /* relative to offset */
     size_t count; /* 0: nothing of it */

@@ -36,7 +36,7 @@ void sharded_note(struct sharded *s, int code)
         s->failure = code;
 }
 
-/* Where units end: blocks under FSDP with hooks, else the buckets of DDP. */
+/* Ends of units: blocks under FSDP with hooks, else the buckets of DDP. */
 static int cut_units(struct sharded *s, size_t **ret_ends, int *ret_count, struct error *err)
 {
     const struct wk_model *model = s->model;
@@ -88,7 +88,7 @@ static void fill_own(struct sharded *s)
     }
 }
 
-/* Where parameter `index` lies in both arenas; vectors that stay in float are read elsewhere. */
+/* Offset of parameter `index` in both arenas; vectors that stay in float are read elsewhere. */
 static size_t place_of(const struct sharded *s, int index)
 {
     const struct shard_unit *unit = &s->plan.units[s->unit_of[index]];
@@ -144,7 +144,7 @@ static int fill_unit(struct sharded *s, int unit, struct error *err)
     return rc;
 }
 
-/* This rank's row of a unit whose initial values are in the arena. */
+/* Keep this rank's row of a unit with initial values in the arena. */
 static void keep_row(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
@@ -155,7 +155,7 @@ static void keep_row(struct sharded *s, int unit)
         s->units[unit].gathered = true;
 }
 
-/* Initial values unit by unit, so that no rank ever holds more of them than one. */
+/* Set initial values unit by unit, so that a rank has at most one unit of them at a time. */
 static int fill_initial(struct sharded *s, struct error *err)
 {
     for (int u = 0; u < s->plan.n_units && !s->options.fill_later; u++) {

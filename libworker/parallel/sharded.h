@@ -1,18 +1,18 @@
-/* A model whose training state is cut over the ranks. What each rank keeps of P parameters over N
+/* A model with training state cut over the ranks. Memory of each rank for P parameters over N
  * ranks, in bytes (float32; o is the optimizer's state per parameter, 8 for Adam):
  *
- *               parameters      gradients     shard of both and o      reduced
- *     ZERO1     4P              4P            (4 + o) P/N              once per window
- *     ZERO2     4P              buckets       (8 + o) P/N              every backward pass
- *     FSDP      blocks in use   buckets       (8 + o) P/N              every backward pass
+ *                parameters      gradients     shard of both and o      reduced
+ *      ZERO1     4P              4P            (4 + o) P/N              once per window
+ *      ZERO2     4P              buckets       (8 + o) P/N              every backward pass
+ *      FSDP      blocks in use   buckets       (8 + o) P/N              every backward pass
  *
  * Units (buckets, under FSDP blocks) are the plan's. Model and optimizer see two arenas in address
- * space; what is not in use of them is given back to the system (pages.h), so pointers never move.
- * The optimizer works on the shard, described to it by a table of its own (`own`).
+ * space. Unused parts of them are released to the system (pages.h), so pointers never move. The
+ * optimizer works on the shard, which a table of its own (`own`) describes.
  *
- * Collectives are started in an order that depends on the model alone: units from the last to the
- * first, gathers by block. A rank whose share of a batch is empty makes them through
- * sharded_empty_pass. One thread.
+ * Collectives start in an order that depends on the model alone: units from the last to the first,
+ * gathers by block. A rank with an empty share of a batch makes them through sharded_empty_pass.
+ * One thread.
  */
 #ifndef PARALLEL_SHARDED_H
 #define PARALLEL_SHARDED_H
@@ -39,12 +39,12 @@ enum {
 
 struct sharded_options {
     enum sharding sharding;
-    int rank, world; /* of those who share one model: layout's part and shards */
+    int rank, world; /* of the ranks that share one model: layout's part and shards */
     struct bucket_sizes sizes;
     size_t extras; /* numbers that are summed with the gradients */
     int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
     struct narrowing narrowing;
-    bool fill_later;     /* initial values come with sharded_fill */
+    bool fill_later;     /* sharded_fill sets initial values */
     const char *offload; /* folder that this rank's parameters are in, or NULL; borrowed at init */
     bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
 };
@@ -69,7 +69,7 @@ struct sharded_low {
     float *wide;    /* a piece of gradients on its way from one to the other; with `grads` */
     float *vectors; /* [n_vectors], where the model reads them */
     size_t n_vectors;
-    bool shown; /* matrices lie in the float arena too */
+    bool shown; /* matrices are in the float arena too */
     bool wild;  /* a sum of this window was not finite */
 };
 
@@ -79,9 +79,9 @@ struct sharded {
     bool hooked;            /* gathers by block; else everything before a pass */
     struct shard_plan plan;
     float *params, *grads;         /* [plan.padded] */
-    float *own_params, *own_grads; /* [plan.shard]; own_grads lies in `grads` under ZERO1 */
+    float *own_params, *own_grads; /* [plan.shard]; own_grads is in `grads` under ZERO1 */
     struct sharded_low low;        /* of narrowing */
-    struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* what they lie in */
+    struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* their memory */
     struct param *own; /* [n_own], this rank's pieces, as the optimizer sees them */
     int n_own;
     int *own_of;                /* [model->n_params]: which of `own`, or -1 */
@@ -106,19 +106,19 @@ struct sharded {
 /* Allocate, bind the model's pointers and fill in its initial values. WK_ENOMEM. */
 int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
                  struct error *err);
-void sharded_fini(struct sharded *s); /* takes zeroed memory; after sharded_drain */
+void sharded_fini(struct sharded *s); /* zeroed memory is allowed; after sharded_drain */
 
-/* Another communicator, whose ranks will see both arenas in place. WK_ENOMEM. */
+/* Use another communicator, with both arenas visible to its ranks in place. WK_ENOMEM. */
 int sharded_meet(struct sharded *s, struct wk_comm *comm);
 
-/* The groups of a communicator, once it is known which rank holds what. Collective. */
+/* Make the groups of a communicator, after the distribution of parts is known. Collective. */
 int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
                     struct error *err);
 
 /* Initial values that rank 0 of `comm` alone reads, unit by unit. Collective. */
 int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err);
 
-/* What the model calls at its blocks: FSDP's gathers. `s` must not move afterwards. */
+/* Hooks at the model's blocks: FSDP's gathers. `s` must not move afterwards. */
 struct model_hooks sharded_hooks(struct sharded *s);
 
 /* The shard changed by other means than sharded_updated (loaded, carried over): the parameters in
@@ -157,7 +157,8 @@ void sharded_drain(struct sharded *s);
 /* Sum over all ranks of the squares of the reduced gradient. Collective. */
 int sharded_squares(struct sharded *s, double *ret);
 
-/* own_params holds the next step's. ZeRO gathers them, FSDP gives back the old ones. Collective. */
+/* own_params has the next step's values. ZeRO gathers them, FSDP releases the old ones. Collective.
+ */
 int sharded_updated(struct sharded *s, struct wk_comm *comm);
 
 /* Multiply the gradients that wait for their sum in a later pass, if any do. */

@@ -210,9 +210,8 @@ void sharded_low_collect(struct sharded *s, int unit)
     add_narrow(s, s->low.own_grads + u->shard, sum, u->row);
 }
 
-/* Sums tell whether they are finite before they are rounded to be stored, and narrowed ones may
- * overflow then; and replicas have each looked at sums of their own.
- */
+/* Sums are checked for finite values before they are rounded for storing, and narrowed ones may
+ * overflow then. Also, each replica has checked only its own sums. */
 int sharded_low_agree(struct sharded *s)
 {
     if (!s->low.grads && !s->groups.column)

@@ -1,30 +1,30 @@
 /* The part of a sharded model's state that is in bf16 or f16. Bytes on each rank, for P parameters
  * over N ranks and Adam; the shard is 12 P/N, with its gradients 16 P/N in float, 14 P/N narrow:
  *
- *               read by products   gradients                    sum
- *     ZERO1     2P                 4P, narrow 2P                6P + 12 P/N, 4P + 12 P/N
- *     ZERO2     2P                 buckets on their way         2P + 16 P/N, 2P + 14 P/N
- *     FSDP      blocks in use      blocks on their way               16 P/N,      14 P/N
+ *                read by products   gradients                    sum
+ *      ZERO1     2P                 4P, narrow 2P                6P + 12 P/N, 4P + 12 P/N
+ *      ZERO2     2P                 buckets in transit           2P + 16 P/N, 2P + 14 P/N
+ *      FSDP      blocks in use      blocks in transit                 16 P/N,      14 P/N
  *
  * Gathers narrow this rank's row of the master and move 2 bytes per element. Vectors are not
- * narrowed: every rank has all of them in float, for they are few. With narrowing.grads a unit's
- * gradients are narrowed as soon as they are final and summed like that; the sum over a window's
- * passes is rounded with each.
+ * narrowed: every rank has all of them in float, because they are few. With narrowing.grads a
+ * unit's gradients are narrowed as soon as they are final and summed in that type; the sum over a
+ * window's passes is rounded with each.
  *
- * Part of sharded.h, whose thread calls. In float only init, own, hide and clear make sense.
+ * Part of sharded.h, whose thread calls. In float only init, own, hide and clear are used.
  */
 #ifndef PARALLEL_SHARDED_LOW_H
 #define PARALLEL_SHARDED_LOW_H
 
 #include "libworker/parallel/sharded.h"
 
-/* After the model's pointers are bound and initial values are taken: binds what it reads narrow.
- * Nothing in float. WK_ENOMEM. */
+/* Call it after the model's pointers are bound and initial values are set: binds the narrow
+ * buffers. Does nothing in float. WK_ENOMEM. */
 int sharded_low_init(struct sharded *s, struct error *err);
 void sharded_low_fini(struct sharded *s);
 int sharded_low_meet(struct sharded *s, struct wk_comm *comm);
 
-/* Start gathering a unit; give it back. */
+/* Start gathering a unit; release it. */
 int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work);
 void sharded_low_drop(struct sharded *s, int unit);
 void sharded_low_drop_grads(struct sharded *s, int unit);
@@ -36,7 +36,7 @@ int sharded_low_vectors(struct sharded *s);
 int sharded_low_show(struct sharded *s);
 void sharded_low_hide(struct sharded *s);
 
-/* Add a unit's float gradients to its narrow ones and give them back. With narrowing.grads. */
+/* Add a unit's float gradients to its narrow ones and release them. With narrowing.grads. */
 void sharded_low_take(struct sharded *s, int unit);
 
 /* Start summing a unit's gradients, whichever they are, into this rank's row. */
@@ -49,17 +49,19 @@ int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work);
 bool sharded_low_own(const struct sharded *s);
 void sharded_low_compact(struct sharded *s);
 
-/* Where they do not: add the sum, in this rank's row in float, to the shard's narrow gradient. */
+/* Without narrowing.grads: add the sum, in this rank's row in float, to the shard's narrow
+ * gradient. */
 void sharded_low_collect(struct sharded *s, int unit);
 
 /* The window's sums are there: whether all are finite, on all ranks alike. Collective. */
 int sharded_low_agree(struct sharded *s);
 
-/* Of the shard's narrow gradient: the sum of squares of [first, first + count), limits. */
+/* Sum of squares of elements [first, first + count) of the shard's narrow gradient; and limit them.
+ */
 double sharded_low_squares(const struct sharded *s, size_t first, size_t count);
 void sharded_low_clamp(struct sharded *s, float limit);
 
-/* What is left of the window's narrow gradients is not wanted any more. */
+/* Drop the rest of the window's narrow gradients. */
 void sharded_low_clear(struct sharded *s);
 
 #endif

@@ -1,20 +1,19 @@
-/* What the files of a sharded model share: sharded.c makes it, sharded_params.c brings parameters
- * to the model, sharded_grads.c brings gradients back, sharded_low.c both in narrow types. No other
- * file includes this.
- */
+/* Shared by the files of a sharded model: sharded.c makes it, sharded_params.c gathers parameters,
+ * sharded_grads.c reduces gradients, sharded_low.c does both in narrow types. No other file
+ * includes this. */
 #ifndef PARALLEL_SHARDED_UNIT_H
 #define PARALLEL_SHARDED_UNIT_H
 
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/sharded.h"
 
-/* Of a unit: all its elements, with the padding; where in an arena this rank's row of them begins,
- * and the row in a float one. */
+/* Of a unit: its number of elements with the padding; the offset of this rank's row in an arena;
+ * and the row in a float arena. */
 size_t sharded_elements(const struct sharded *s, int unit);
 size_t sharded_row_at(const struct sharded *s, int unit);
 float *sharded_row(const struct sharded *s, float *arena, int unit);
 
-/* Give a unit's pages back to the system, up to where the next unit may begin. */
+/* Release a unit's pages to the system, up to the possible start of the next unit. */
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit);
 
 /* A collective failed with `code`: the first one is what the pass ends with. */

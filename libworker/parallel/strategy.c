@@ -329,7 +329,7 @@ int strategy_finite(struct strategy *st, bool *ret)
     return rc;
 }
 
-/* Of `param`, which lies within what this rank updates by. */
+/* Check `param`, which is within this rank's update range. */
 static bool param_finite(struct strategy *st, const struct param *param)
 {
     if (st->is_sharded && st->shard.low.grads)

@@ -1,9 +1,10 @@
-/* One face for all ways to spread training over data-parallel ranks, so that step/ reads the same
- * for each: where parameters and gradients live, how gradients are summed, who updates what.
+/* One interface for all ways to distribute training over data-parallel ranks, so that step/ is the
+ * same for each: where parameters and gradients are, how gradients are summed, which rank updates
+ * what.
  *
- * `extras` are numbers of the step that are summed with the gradients at no cost of their own; with
- * them goes which parameters took part (usage.h). One thread; the communicator may be aborted by
- * any thread meanwhile.
+ * `extras` are numbers of the step that are summed with the gradients at no extra cost. The usage
+ * of parameters is summed with them (usage.h). One thread; any thread may abort the communicator
+ * meanwhile.
  */
 #ifndef PARALLEL_STRATEGY_H
 #define PARALLEL_STRATEGY_H
@@ -30,8 +31,8 @@ struct strategy_options {
     struct powersgd_options powersgd;
     const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
     bool unused_fine;    /* parameters need not be announced on every rank */
-    bool measures;       /* strategy_squares comes first with every window's sums */
-    bool unscaled;       /* gradients come without the loss scale */
+    bool measures;       /* strategy_squares is called first for every window's sums */
+    bool unscaled;       /* gradients have no loss scale */
 };
 
 struct strategy {
@@ -39,7 +40,7 @@ struct strategy {
     bool is_sharded;
     struct wk_model *model;
     struct narrowing narrowing;
-    float *extras; /* [STRATEGY_EXTRAS_MAX], and `usage` behind */
+    float *extras; /* [STRATEGY_EXTRAS_MAX], then `usage` */
     struct usage usage;
     bool unused_fine, unscaled;
     const char *offload;
@@ -49,7 +50,7 @@ struct strategy {
     enum sums sums; /* of the last window that was */
     /* DDP: */
     float *params, *grads;  /* [model->count], [grad_count] */
-    struct wk_arena *arena; /* what grads lie in */
+    struct wk_arena *arena; /* memory of grads */
     size_t grad_count;
     uint16_t *low; /* [model->count], what products read; NULL in float */
     struct ddp ddp;
@@ -59,10 +60,10 @@ struct strategy {
     struct sharded shard;
 };
 
-/* Give the model its memory and initial values. WK_ENOMEM. */
+/* Set up the model's memory and initial values. WK_ENOMEM. */
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err);
-void strategy_fini(struct strategy *st); /* takes zeroed memory; waits for what is under way */
+void strategy_fini(struct strategy *st); /* zeroed memory is allowed; waits for running sums */
 
 /* Once with every communicator, before it is used here: its ranks will sum in place. WK_ENOMEM. */
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
@@ -70,8 +71,8 @@ int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
 /* The program's own hook, or NULL for the setting's. WK_EUNSUPPORTED unless it is DDP. */
 int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook);
 
-/* The ranks of that communicator among whom the model is cut and how often, once each holds its
- * part; and before the communicator is closed. Nothing under DDP. Collective; local. */
+/* Set the layout of the communicator's ranks, once each has its part; and remove it before the
+ * communicator is closed. Does nothing under DDP. Collective; local. */
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
                      struct error *err);
 void strategy_leave(struct strategy *st);
@@ -80,7 +81,7 @@ void strategy_leave(struct strategy *st);
  * all ranks', of which one reads them. Nothing without it. Collective when sharded. */
 int strategy_fill(struct strategy *st, struct wk_comm *comm, struct error *err);
 
-/* What this rank's optimizer works on: a table of parameters over a range of `count`. */
+/* The range of this rank's optimizer: a table of parameters over `count` elements. */
 struct strategy_range {
     const struct param *params;
     int n_params;
@@ -89,7 +90,7 @@ struct strategy_range {
 };
 struct strategy_range strategy_range(struct strategy *st);
 
-/* Give the optimizer that range; its steps write the low copy where one is whole. */
+/* Bind the optimizer to that range; its steps also write a whole low copy, if there is one. */
 int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct error *err);
 
 /* The master parameters changed by other means than strategy_update (loaded, carried over): bring
@@ -109,18 +110,19 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
 int strategy_gather(struct strategy *st, struct wk_comm *comm);
 int strategy_gather_own(struct strategy *st, struct wk_comm *comm);
 
-/* wk_parameter_data says where the master is, until the next strategy_gather_own. */
+/* wk_parameter_data returns the master's address until the next strategy_gather_own. */
 void strategy_show_master(struct strategy *st);
 
-/* What the gradients of the next pass are multiplied with: the loss scale. */
+/* Set the loss scale of the next pass's gradients. */
 void strategy_scaled(struct strategy *st, double scale);
 
 /* Before a pass writes: beside the scale they are multiplied with `share`. `held`: gradients of
  * this window's earlier passes wait for theirs. 0, of a pass that adds nothing, changes nothing. */
 void strategy_share(struct strategy *st, double share, bool held);
 
-/* A backward pass, the last of its window or not; then its end, waiting for its sums: the code of
- * a collective, or WK_ESTATE with a sentence when parameters were left out that should not be. */
+/* Begin a backward pass, the last of its window or not; and end it, waiting for its sums. Returns
+ * the code of a collective, or WK_ESTATE with a sentence for parameters that were left out wrongly.
+ */
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);
 void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
@@ -132,8 +134,8 @@ int strategy_finish(struct strategy *st, struct error *err);
  * of a collective. Collective when sharded. */
 int strategy_finite(struct strategy *st, bool *ret);
 
-/* Where they are not: the first parameter in the model's order with such a sum, or -1. A pass over
- * all. Collective when sharded. */
+/* The first parameter in the model's order with a non-finite sum, or -1. A pass over all.
+ * Collective when sharded. */
 int strategy_first_wild(struct strategy *st, int *ret_index);
 
 /* Wait for whatever is under way on an aborted communicator and forget the window. */
@@ -142,19 +144,21 @@ void strategy_drain(struct strategy *st);
 /* Sum of squares of the summed gradient. Collective when sharded. */
 int strategy_squares(struct strategy *st, double *ret);
 
-/* The summed gradient into [-limit, limit], element by element, where this rank updates by it; what
- * is not finite would look harmless then, so such a window stays as it is. As strategy_finite. */
+/* Clamp the summed gradient to [-limit, limit], element by element, in this rank's update range. A
+ * window with non-finite values stays unchanged, because clamping would hide them. As
+ * strategy_finite. */
 int strategy_clamp(struct strategy *st, float limit);
 
-/* One optimizer step of this rank's range with gradients times `scale`: it holds the step once this
- * has succeeded. Then what others need of it, which is collective when sharded. */
+/* One optimizer step of this rank's range with gradients times `scale`. On success the range
+ * contains the step. Then send the others what they need of it, which is collective when sharded.
+ */
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
                     struct error *err);
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 void strategy_clear(struct strategy *st); /* gradients and extras */
 
-/* What passes of the program's own gave for a pass that never began. */
+/* Drop narrow gradients of the program's own passes for a pass that never began. */
 void strategy_forget(struct strategy *st);
 
 #endif

@@ -1,8 +1,7 @@
-/* Which parameters took part in a window's backward passes, on all ranks: each rank puts a one
- * beside its gradients for every parameter that it announced, and their sum tells everybody the
- * same. A pass that announces nothing (an empty share, a program that leaves it out) uses all. In
- * place; one thread.
- */
+/* The parameters that took part in a window's backward passes, on all ranks. Each rank sums a one
+ * with its gradients for every parameter that it announced, so all ranks get the same result. A
+ * pass that announces nothing (an empty share, or a program without announcements) uses all. In
+ * place; one thread. */
 #ifndef PARALLEL_USAGE_H
 #define PARALLEL_USAGE_H
 
@@ -20,11 +19,12 @@ struct usage {
     bool any;
 };
 
-/* Numbers beside the gradients: one for each parameter, and one for ranks whose graph changed. */
+/* Numbers summed with the gradients: one for each parameter, and one for ranks with a changed
+ * graph. */
 size_t usage_room(int n_params);
 
 int usage_init(struct usage *usage, int n_params, float *used, struct error *err); /* WK_ENOMEM */
-void usage_fini(struct usage *usage); /* takes zeroed memory */
+void usage_fini(struct usage *usage); /* zeroed memory is allowed */
 
 void usage_begin(struct usage *usage);
 void usage_note(struct usage *usage, int index);
