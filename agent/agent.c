@@ -20,7 +20,7 @@ enum {
     VERSION_MAX_BYTES = 31,
     INHERITED_MAX = 64,
     BEAT_DEFAULT_MS = 1000,
-    REPORT_SOON_MS = 10,        /* what changes together is told together */
+    REPORT_SOON_MS = 10,        /* changes at one moment are reported together */
     REPORT_MORE_MS = 50,        /* between reports while output waits */
     STOPPED_PATIENCE_MS = 3000, /* for the coordinator to hear of the last exits */
     REPORT_ARENA_MAX_BYTES = 16 << 20,
@@ -416,7 +416,7 @@ static int on_identify(void *arg, const char *token, struct worker_key *ret, str
     return agent_core_identify(agent->core, token, ret, err);
 }
 
-/* A token that another user has come by opens nothing; root needs none to reach a worker. */
+/* A token stolen by another user opens nothing; root needs none to reach a worker. */
 static int on_authorize(void *arg, const struct worker_key *key, const struct worker_claim *claim,
                         struct error *err)
 {

@@ -30,12 +30,12 @@
 #include "common/env/paths.h"
 
 enum {
-    STOPS_MAX = 2, /* signals that end workers; who sends more wants it gone */
+    STOPS_MAX = 2, /* signals that end workers; a further one ends the agent */
     EXIT_DONE = 0,
     EXIT_USAGE = 2,
     EXIT_START = 3,
     EXIT_FENCED = 75,  /* EX_TEMPFAIL: another agent has this node's key; systemd starts it again */
-    EXIT_REFUSED = 77, /* EX_NOPERM: only a person can mend it */
+    EXIT_REFUSED = 77, /* EX_NOPERM: only a person can solve it */
     DIR_BYTES = 400,
     PORT_FIRST_MIN = 1024,
     SLOTS_MAX = 1024,
@@ -166,7 +166,7 @@ struct program {
     char token[IDENTITY_TOKEN_MAX];
     struct confinement confinement;
     struct identity identity;
-    char coordinator[NET_ADDRESS_MAX]; /* as the transport wants it */
+    char coordinator[NET_ADDRESS_MAX]; /* in the transport's form */
     char address[128];
     char hub_url[PLACE_SOCKET_MAX + 16];
     char exe[PATH_MAX];
@@ -185,7 +185,7 @@ struct program {
     int stops; /* signals so far, with --stop-workers */
 };
 
-/* Whom the coordinator has to be, and what this node proves itself with. */
+/* The coordinator's expected key, and this node's own. */
 static int take_identity(struct program *p, struct error *err)
 {
     int rc = identity_open(p->dir, p->name, p->token, &p->identity, err);
@@ -223,7 +223,7 @@ static int lock_dir(struct program *p, struct error *err)
     return 0;
 }
 
-/* Read before there is a folder: its mode depends on whom workers run as. */
+/* Called before a folder exists, because its mode depends on the workers' users. */
 static int find_users(struct program *p, struct error *err)
 {
     struct users_options users = {.user = args_text(&p->args, "worker-user"),
@@ -335,7 +335,8 @@ static enum log_format log_format(const struct program *p)
     return strcmp(name, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_AUTO;
 }
 
-/* The file we run from, by which shims have a name in the process list; itself when it is gone. */
+/* The file of this program, which gives shims a name in the process list; itself if it was deleted.
+ */
 static void find_exe(struct program *p)
 {
     ssize_t size = readlink("/proc/self/exe", p->exe, sizeof(p->exe) - 1);
@@ -420,7 +421,7 @@ static void on_member(void *arg, const struct agent_membership *member)
     buf_fini(&line);
 }
 
-/* What the agent before us knew; nothing, if its file cannot be read as one. */
+/* Read the previous agent's membership; empty if its file is invalid. */
 static void read_member(struct program *p)
 {
     char path[DIR_BYTES + 16];

@@ -35,7 +35,7 @@ struct one_call { /* under way */
     struct error err;
 };
 
-struct place { /* where to go, and what said so */
+struct place { /* an address with its source */
     char url[256];
     char origin[256]; /* of url */
     char token[256];
@@ -53,9 +53,8 @@ int client_read_line(const char *path, char *ret, size_t size, struct error *err
     return 0;
 }
 
-/* Takes from a place what is still missing. A token that stands beside another address is for that
- * one's coordinator, and is not shown to this one.
- */
+/* Fill missing parts of a place from another one. A token that belongs to another address is for
+ * that one's coordinator, and is not sent to this one. */
 static void take(struct place *place, const struct place *from)
 {
     bool ours = !place->url[0] || !from->url[0] || strcmp(place->url, from->url) == 0;
@@ -131,8 +130,8 @@ static int read_config(struct place *place, struct error *err)
     return rc;
 }
 
-/* The folder of the cluster to talk to if nobody says which: the one that `current` points to,
- * unless that has ended and another one runs, which is told. False if there is none. */
+/* The data folder of the default cluster: the one that `current` points to, or, with a message, the
+ * newest running one if that has ended. False if there is none. */
 static bool local_cluster(char ret_data[PATH_MAX], bool tell)
 {
     char other[PATH_MAX];
@@ -146,7 +145,7 @@ static bool local_cluster(char ret_data[PATH_MAX], bool tell)
     return true;
 }
 
-/* What `muster up` wrote: rpc.url and admin.token in its data folder. */
+/* Read what `muster up` wrote: rpc.url and admin.token in its data folder. */
 static void read_local(struct place *place)
 {
     char data[PATH_MAX], path[PATH_MAX + 16];
@@ -199,7 +198,7 @@ static void hint_origin(const struct client *client, struct error *err)
                    client->origin);
 }
 
-/* What is wrong with the address comes before what is missing of the key. */
+/* An error in the address precedes a missing key. */
 static int without_pin(const struct client *client, bool has_token, struct error *err)
 {
     int rc = net_reach(client->url, CONNECT_MS, err);

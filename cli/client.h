@@ -1,7 +1,7 @@
-/* The CLI's side of the Coordinator service: finds address and token, makes one call at a time,
- * shows failures to people, prints answers in the form asked for. One thread.
+/* The CLI's client of the Coordinator service: finds address and token, makes one call at a time,
+ * shows failures to people, prints answers in the requested form. One thread.
  *
- * Where address and token come from, first wins, each on its own:
+ * Address and token each come from the first of these that has it:
  *
  *   --addr, --token
  *   MUSTER_ADDR, MUSTER_TOKEN
@@ -42,7 +42,7 @@ extern const char *const output_formats[];
 struct client {
     struct rpc_sync *rpc;
     char url[256];
-    char origin[256]; /* what said so */
+    char origin[256]; /* the address's source */
     bool reached;     /* it has answered */
 };
 
@@ -56,9 +56,9 @@ int client_dial(const char *url, const char *token, struct rpc_sync **ret, struc
 int client_open(const struct args *args, struct client *ret, struct error *err);
 void client_close(struct client *client); /* zeroed memory is fine */
 
-/* One call, 6 s unless `options` says otherwise; the answer is freed with rpc_message_free. A
- * coordinator that was never reached is told apart at once where it can be: refused, unknown host,
- * another protocol. One that answered before is waited for while it is restarted. */
+/* One call, 6 s unless `options` has another limit; free the answer with rpc_message_free. A
+ * coordinator that was never reached is explained at once if possible: refused, unknown host,
+ * another protocol. One that answered before is waited for while it restarts. */
 int client_call(struct client *client, const char *method, const void *request,
                 const struct rpc_options *options, void *ret_answer, struct error *err);
 
@@ -72,15 +72,15 @@ int client_ask(const struct args *args, const char *method, const void *request,
  * what in its texts could fool a terminal was escaped (cli/escape.h). */
 bool client_printed(const struct args *args, const void *message);
 
-/* One of several messages, as `format` of -o says: JSON on a line of its own, or a YAML document.
- */
+/* Print one of several messages, in the `format` of -o: JSON on a line of its own, or a YAML
+ * document. */
 void client_print_item(const char *format, const void *message);
 
 /* A job by id or name; 0 or the exit code. */
 int client_job(struct client *client, const char *id, Muster__Job **ret);
 
 const char *job_state_word(Muster__Job__State state);
-/* As people read it: "stalled" for a running job that stands still, else its state. */
+/* For people: "stalled" for a running job that is stalled, else its state. */
 const char *job_word(const Muster__Job *job);
 /* "3m 5s" since then; "-" for 0. */
 const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX]);

@@ -50,7 +50,7 @@ bool clusters_current(char ret_data[PATH_MAX])
         return false;
     ssize_t size = readlink(link, ret_data, PATH_MAX - 1);
     ret_data[size > 0 ? size : 0] = '\0';
-    if (size <= 0 && access(link, X_OK) == 0) /* a folder that somebody put there */
+    if (size <= 0 && access(link, X_OK) == 0) /* a folder made by another user */
         return str_copy(ret_data, PATH_MAX, link) == 0;
     return size > 0;
 }
@@ -77,7 +77,7 @@ static bool is_at(int fd, const char *path)
            ours.st_ino == named.st_ino;
 }
 
-/* Whoever finds it before it is locked takes it for a rest and removes it: E_ABORTED. */
+/* Another `up` that finds it before it is locked removes it as a leftover: E_ABORTED. */
 static int make_locked(const char *data, struct clusters_entry *entry, struct error *err)
 {
     int rc = 0, fd = open(entry->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -1,13 +1,13 @@
-/* The clusters that `muster up` runs for this user, so that client verbs find one without being
- * told:
+/* The clusters that `muster up` runs for this user, so that client verbs find one without an
+ * address:
  *
- *     ~/.local/share/muster/current         -> the data folder of the one started last that runs
- *     ~/.local/share/muster/clusters/<id>      the data folder of each; locked while that `up`
- *                                              lives
+ *       ~/.local/share/muster/current         -> the data folder of the newest running one
+ *       ~/.local/share/muster/clusters/<id>      the data folder of each; locked while that `up`
+ *                                                lives
  *
- * The kernel drops a lock with its holder, however that ended, so what is not locked is left over.
- * An id is random: a home may be shared by machines and containers, whose process numbers are the
- * same. Reads and writes files; one thread.
+ * The kernel releases a lock with its owner, however that ended, so an unlocked file is a leftover.
+ * An id is random: machines and containers with equal process numbers may share a home. Reads and
+ * writes files; one thread.
  */
 #ifndef CLI_CLUSTERS_H
 #define CLI_CLUSTERS_H
@@ -22,15 +22,15 @@ struct clusters_entry { /* of this `up` */
     char path[PATH_MAX];
 };
 
-/* Its own, `current` points to it; lock -1 and a sentence where that cannot be done. It is entered
- * though `current` could not be written. */
+/* Register the cluster and let `current` point to it; lock -1 and a sentence if that is impossible.
+ * It is registered even if `current` could not be written. */
 int clusters_enter(const char *data, struct clusters_entry *ret, struct error *err);
 
-/* `current` goes to the newest of the others, or away, unless it points elsewhere. Closes it; one
- * that is not entered is fine. */
+/* Let `current` point to the newest of the others, or remove it, unless it points elsewhere. Closes
+ * the entry; an unregistered one is allowed. */
 void clusters_leave(const char *data, struct clusters_entry *entry);
 
-/* The newest that runs, other than `but` (may be NULL); false if there is none. */
+/* The newest running one, except `but` (may be NULL); false if there is none. */
 bool clusters_newest(const char *but, char ret_data[PATH_MAX]);
 
 bool clusters_runs(const char *data);

@@ -1,7 +1,6 @@
-/* muster completion SHELL: a script for the shell, which asks `muster completion --words`. Options
- * and values come from the verbs' tables; names of jobs, nodes, tenants and tokens are asked of the
- * coordinator, if it answers at once.
- */
+/* muster completion SHELL: a script for the shell, which calls `muster completion --words`. Options
+ * and values are from the verbs' tables. Names of jobs, nodes, tenants and tokens are requested
+ * from the coordinator, if it answers at once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ static const struct args_command command = {
 
 struct offer { /* what is offered for the last word */
     const struct args *args;
-    const char *const *words; /* behind the verb, the partial one last */
+    const char *const *words; /* after the verb, the partial one last */
     size_t count;
     const char *partial;
     struct strmap seen; /* each candidate once */
@@ -115,7 +114,7 @@ static void offer_tokens(struct offer *offer, struct client *client)
     rpc_message_free(answer);
 }
 
-/* Names to set or remove; behind VARIABLE= of --secret too. */
+/* Names to set or remove; also after VARIABLE= of --secret. */
 static void offer_secrets(struct offer *offer, struct client *client)
 {
     struct error ignored = {0};
@@ -166,7 +165,7 @@ static void offer_setting_values(struct offer *offer, const char *before, const 
         offer_choices(offer, before, row->choices);
 }
 
-/* strategy=, and behind it what it may be. */
+/* strategy=, and after it the choices. */
 static void offer_settings(struct offer *offer)
 {
     char word[VALUE_MAX];
@@ -193,7 +192,7 @@ static const struct {
              {"token", offer_tokens},
              {"secret", offer_secrets}};
 
-/* What a value is, its row says, or the row's name. */
+/* The row, or its name, decides the kind of a value. */
 static void offer_names(struct offer *offer, const struct args_command *of)
 {
     const struct args_option *row = args_row_of(of, offer->count, offer->words);

@@ -1,4 +1,4 @@
-/* muster env: every setting of libworker with its value and where it comes from */
+/* muster env: every setting of libworker with its value and source */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -93,7 +93,7 @@ static int run_audit(const struct args *args)
     return code;
 }
 
-/* As they come each is a document of its own, for programs that read line by line. */
+/* Each event is a document of its own, for programs that read line by line. */
 static void print_events(const struct args *args, const Muster__ListEventsAnswer *answer)
 {
     const char *format = args_text(args, "output");

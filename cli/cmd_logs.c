@@ -84,7 +84,7 @@ static void pages_fini(struct pages *pages)
     free(pages->items);
 }
 
-/* Ranks the job has, or may come to have before it has begun. */
+/* The job's ranks; before it has begun, the ranks it may have. */
 static uint32_t ranks_of(const Muster__Job *job)
 {
     const Muster__JobSpec *spec = job->spec;

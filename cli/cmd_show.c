@@ -1,4 +1,4 @@
-/* muster show, muster why: one job in full, and the reasons behind its state */
+/* muster show, muster why: one job in full, and the reasons for its state */
 #include <inttypes.h>
 #include <string.h>
 
@@ -218,7 +218,7 @@ static int run_show(const struct args *args)
     return EXIT_DONE;
 }
 
-/* Its sentence is the first reason's, which the list has with its hint. */
+/* The first reason has its sentence, with a hint. */
 static void show_summary(const Muster__WhyJobAnswer *answer)
 {
     const char *text = answer->n_reasons ? answer->reasons[0]->text : "";

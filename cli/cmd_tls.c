@@ -212,7 +212,7 @@ static int rotate_alone(const struct files *files, const struct args *args, stru
     return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
 }
 
-/* One at a time: else a server key could be signed by a cluster key that another one replaces. */
+/* One at a time: otherwise a server key could be signed by a cluster key that is being replaced. */
 static int rotate(const struct files *files, const struct args *args, struct error *err)
 {
     char path[PATH_MAX + 16];
@@ -229,7 +229,7 @@ static int rotate(const struct files *files, const struct args *args, struct err
     return rc;
 }
 
-/* As curl takes it: base64 with padding, in the other alphabet. */
+/* In curl's form: base64 with padding, in the other alphabet. */
 static void print_curl_pin(const char *pin)
 {
     char text[TLS_PIN_MAX];

@@ -1,4 +1,4 @@
-/* muster token, muster tenant: who may do what, and whose share is how large */
+/* muster token, muster tenant: permissions and shares */
 #include <inttypes.h>
 #include <string.h>
 
@@ -334,7 +334,7 @@ static int read_settings(const struct args *args, struct arena *arena,
     return rc;
 }
 
-/* What is not said stays as it is. */
+/* Values not given stay unchanged. */
 static int known_figures(const struct args *args, const char *name,
                          Muster__SetTenantRequest *request)
 {

@@ -120,7 +120,7 @@ static void on_end(int signal)
     ended = 1;
 }
 
-struct keys { /* the terminal, which gives each key at once while this lasts */
+struct keys { /* the terminal, which returns each key at once meanwhile */
     bool open;
     struct termios before;
     struct sigaction interrupt, terminate;
@@ -153,7 +153,7 @@ static bool pause_for(struct keys *keys, int64_t ms)
     struct pollfd wait = {.fd = keys->open ? STDIN_FILENO : -1, .events = POLLIN};
     char key = 0;
     int count = poll(&wait, 1, ms > INT32_MAX ? INT32_MAX : (int)ms);
-    if (count > 0 && read(STDIN_FILENO, &key, 1) <= 0) { /* the terminal is gone */
+    if (count > 0 && read(STDIN_FILENO, &key, 1) <= 0) { /* the terminal was closed */
         keys_close(keys);
         keys->open = false;
     }

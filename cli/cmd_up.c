@@ -1,8 +1,7 @@
-/* muster up: a whole cluster on this machine. Starts a coordinator and agents as child processes,
- * keeps them running, says where everything is, and on Ctrl-C ends them in an order that loses
- * nothing: the coordinator lets every job save and end before it leaves, then the agents go. The
- * next `up` on the same folder goes on. A second Ctrl-C waits for nobody.
- */
+/* muster up: a whole cluster on this machine. It starts a coordinator and agents as child
+ * processes, keeps them running and prints their addresses. Ctrl-C ends them in an order that loses
+ * nothing: the coordinator lets every job save and end, then the agents are ended. The next `up` on
+ * the same folder continues. A second Ctrl-C ends all at once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -170,7 +169,7 @@ static void print_line(const char *line, size_t size)
     arena_fini(&arena);
 }
 
-/* What a child that ended said since it was started. */
+/* The output of a child that ended, since its start. */
 static void print_failure(const struct child *child)
 {
     char text[16384];
@@ -199,7 +198,7 @@ static int reap(struct child *child, struct proc_exit *ret)
     return 0;
 }
 
-/* What the coordinator wrote in its folder; E_NOT_FOUND while it has not. */
+/* Read the coordinator's address from its folder; E_NOT_FOUND before it is written. */
 static int read_address(const struct up *up, const char *name, char *ret, size_t size)
 {
     char path[PATH_MAX];
@@ -392,8 +391,8 @@ static int keep(struct up *up, struct error *err)
     return 0;
 }
 
-/* A second signal tells a child not to wait for jobs or workers. It is another one than the first:
- * two of a kind may arrive as one. */
+/* A second signal asks a child not to wait for jobs or workers. It is another signal than the
+ * first, because two equal ones may arrive as one. */
 static void ask_to_stop(const struct up *up, struct child *child, int number)
 {
     struct error ignored;

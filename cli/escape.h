@@ -1,15 +1,14 @@
-/* Text that others wrote, before it is shown: names, reasons, paths and sentences may hold control
- * characters that move the cursor, set the title or draw lines that nobody said. Only `muster logs`
- * and what follows a job print what a program wrote as it is.
- */
+/* Escapes text from others before it is shown. Names, reasons, paths and sentences may contain
+ * control characters that move the cursor, set the title or draw false lines. Only `muster logs`
+ * and commands that follow a job print a program's output unchanged. */
 #ifndef CLI_ESCAPE_H
 #define CLI_ESCAPE_H
 
 #include <stdbool.h>
 
-/* Every text of a message that was received, in place: control characters (C0 but the tab, DEL, C1)
- * and those that turn the direction of text become \x1b, \n or \u202e. Lines of output are left
- * alone, and the last output that a reason tells keeps its line ends. NULL is fine. */
+/* Escape every text of a received message, in place. Control characters (C0 except the tab, DEL,
+ * C1) and those that change the direction of text become \x1b, \n or \u202e. Lines of output stay
+ * unchanged, and the last output in a reason keeps its line ends. NULL is allowed. */
 void escape_message(void *message);
 
 /* malloc'd, or NULL if there is nothing to escape (or no memory). */

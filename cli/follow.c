@@ -40,8 +40,8 @@ struct follower {
     struct error err; /* of a call, if it ends everything */
     /* on the terminal below the log */
     bool terminal, bar_shown;
-    Muster__Job__State state; /* told last */
-    char waits_for[64];       /* kind of the reason told of a queued job */
+    Muster__Job__State state; /* last printed */
+    char waits_for[64];       /* kind of the last printed reason of a queued job */
     uint64_t generation;
 };
 
@@ -86,7 +86,7 @@ static bool is_end(Muster__Job__State state)
     return state >= MUSTER__JOB__STATE__succeeded;
 }
 
-struct happening { /* the job came into a state */
+struct happening { /* the job entered a state */
     Muster__Job__State state;
     uint64_t generation;
     uint32_t world;
@@ -142,7 +142,7 @@ static void tell_job(struct follower *f, const Muster__Job *job)
         (void)str_copy(f->waits_for, sizeof(f->waits_for), job->reason->kind);
 }
 
-/* Its submission is no news, and the end is told by what the job is then, after its last line. */
+/* Its submission is not printed. The job's state reports the end, after its last line. */
 static void tell_event(struct follower *f, const Muster__Event *event)
 {
     const ProtobufCEnumValue *state =
@@ -159,7 +159,7 @@ static void tell_event(struct follower *f, const Muster__Event *event)
         (void)str_copy(f->waits_for, sizeof(f->waits_for), event->reason->kind);
 }
 
-/* No event tells why a queued job waits. */
+/* No event has the reason why a queued job waits. */
 static void tell_waiting(struct follower *f, const Muster__Job *job)
 {
     const char *kind = job->reason ? job->reason->kind : "";
@@ -285,7 +285,7 @@ static Muster__Job *ask_job(struct follower *f)
     return ask(f, "GetJob", &request, &job) == 0 ? job : NULL;
 }
 
-/* What has happened so far counts as told; only the present is. */
+/* Earlier events count as printed; only the present state is printed. */
 static void begin_at_present(struct follower *f)
 {
     Muster__ListEventsRequest request = MUSTER__LIST_EVENTS_REQUEST__INIT;

@@ -1,9 +1,8 @@
-/* Follows a job to its end: log lines as log_line.h prints them, what happens to the job on stderr,
- * and on a terminal a progress bar below. Waits for lines and for events at the same time, so both
- * are told at once, and goes on after a restart of the coordinator. Returns the exit code of the
- * program: 0 if the job succeeded, 1 if it failed or was cancelled, or what `exit_code` says.
- * Ctrl-C stops following and leaves the job as it is (130).
- */
+/* Follows a job to its end: log lines as in log_line.h, the job's events on stderr, and on a
+ * terminal a progress bar below. It waits for lines and for events at the same time, so both are
+ * printed at once, and continues after a restart of the coordinator. Returns the program's exit
+ * code: 0 if the job succeeded, 1 if it failed or was cancelled, or as `exit_code`. Ctrl-C stops
+ * following and does not change the job (130). */
 #ifndef CLI_FOLLOW_H
 #define CLI_FOLLOW_H
 
@@ -17,7 +16,7 @@ struct follow {
     int rank;       /* -1 = all */
     int tail_lines; /* start with the last ones; 0 = from the start */
     bool quiet;     /* log lines only */
-    bool past;      /* tell what happened to the job before, too */
+    bool past;      /* also print earlier events of the job */
     bool exit_code; /* return the program's exit code, 128 + the signal that ended it, 130 if the
                      * job was cancelled, EXIT_OWN_FAILURE where no program's end is the cause */
     struct log_printer printer;

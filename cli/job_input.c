@@ -179,8 +179,8 @@ static int set_secrets(struct input *in)
     return 0;
 }
 
-/* The virtual environment of this shell goes along, unless the job says which, or a PATH: on each
- * node the worker's PATH then begins with it (agent/core/environment.c). */
+/* Pass on this shell's virtual environment, unless the job sets one, or a PATH. On each node the
+ * worker's PATH then begins with it (agent/core/environment.c). */
 static void set_python(struct input *in)
 {
     static const char *const names[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
@@ -197,7 +197,7 @@ static void set_python(struct input *in)
     }
 }
 
-/* Refused here, where it is known which option said it. */
+/* Check here, where the option is known. */
 static int check_setting(const char *key, const char *value, struct error *err)
 {
     struct setting_parsed ignored;
@@ -212,7 +212,7 @@ static int check_setting(const char *key, const char *value, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-/* ddp.hook=fp16 over what the file says of it, nested or dotted. */
+/* ddp.hook=fp16 replaces the file's value, nested or dotted. */
 static int put_setting(struct input *in, const char *key, const char *value)
 {
     struct tree *map = sub_map(in, in->spec, "training");
@@ -241,7 +241,7 @@ static int set_resume(struct input *in)
     return rc != 0 ? rc : put_setting(in, "resume_from", path);
 }
 
-/* The short forms of a file, a number and off, stay what they say beside an option. */
+/* A file's short forms, a number and off, keep their meaning together with an option. */
 static struct tree *restart_map(struct input *in)
 {
     struct tree *said = tree_get(in->spec, "restart");
@@ -439,7 +439,7 @@ void job_input_blame(const struct job_input *input, struct error *err)
     if (!input->file || !err->field[0])
         return;
     (void)str_copy(path, sizeof(path), err->field);
-    /* A default that the file does not spell out is the doing of what stands around it. */
+    /* An error about a default missing in the file belongs to the map around it. */
     while (!(node = tree_find(input->written, path)) && strrchr(path, '.'))
         *strrchr(path, '.') = '\0';
     if (node && node->line > 0)

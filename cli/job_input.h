@@ -116,13 +116,12 @@ struct job_input {
 /* On failure nothing needs to be freed. */
 int job_input(const struct args *args, struct job_input *ret, struct error *err);
 
-/* The same for a job that is only thought of: it needs no command. True if anything was said of it
- * at all. */
+/* The same for a hypothetical job, which needs no command. True if anything was given. */
 int job_input_shape(const struct args *args, struct job_input *ret, struct error *err);
 bool job_input_given(const struct args *args);
 void job_input_fini(struct job_input *input); /* zeroed is fine */
 
-/* Put file and line of err->field before what the coordinator says of it. */
+/* Add file and line of err->field to the coordinator's error. */
 void job_input_blame(const struct job_input *input, struct error *err);
 
 /* N or MIN..MAX of --nodes; both 0 if it was not given. */

@@ -1,7 +1,5 @@
-/* Log lines as people and programs read them: what a worker wrote to its stdout goes to stdout,
- * what it wrote to its stderr to stderr. As JSON or YAML all of them go to stdout, one document
- * each.
- */
+/* Log lines for people and programs: a worker's stdout is printed on stdout, its stderr on stderr.
+ * As JSON or YAML all lines are on stdout, one document each. */
 #ifndef CLI_LOG_LINE_H
 #define CLI_LOG_LINE_H
 
@@ -13,7 +11,7 @@
 struct log_printer {
     const char *format;  /* of -o: "table" is plain text */
     bool show_rank;      /* plain: a line begins with its rank */
-    bool marks;          /* plain: a line on stderr tells where a new generation begins */
+    bool marks;          /* plain: a line on stderr marks the begin of a new generation */
     uint64_t generation; /* newest one that was printed; 0 = none yet */
 };
 

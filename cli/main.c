@@ -96,7 +96,7 @@ static const char *meant_verb(const char *name)
     for (size_t i = 0; all_verbs[i]; i++)
         names[i] = all_verbs[i]->name;
     const char *nearest = str_nearest(name, names);
-    /* Of a word this short another first letter makes another word. */
+    /* In such a short word another first letter makes another word. */
     bool far = nearest && strlen(name) <= SHORT_WORD && nearest[0] != name[0];
     return far ? NULL : nearest;
 }

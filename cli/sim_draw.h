@@ -1,10 +1,10 @@
-/* Numbers drawn from what people write:
+/* Random numbers, described by text:
  *
- *   10m                   always this
+ *   10m                   a constant
  *   uniform 1m..10m       each value between, both included
  *   exponential 30s       by its mean
  *   lognormal 10m 1.2     by its median, and the standard deviation of its logarithm
- *   choice 1 2 4 8        each as likely
+ *   choice 1 2 4 8        equally likely
  *
  * Quantities are durations (in milliseconds) or plain numbers. Pure.
  */

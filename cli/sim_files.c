@@ -232,7 +232,7 @@ struct rehearsal_job *sim_add_job(struct rehearsal *rehearsal, struct error *err
     return job;
 }
 
-struct stream { /* the keys of a job, each to be drawn anew */
+struct stream { /* the keys of a job; each job draws new values */
     struct sim_draw every, duration, nodes, min_nodes, workers, slots, priority, runtime;
     char name[40], tenant[REHEARSAL_NAME_MAX + 1], topology[REHEARSAL_NAME_MAX + 1];
     int count;
@@ -347,7 +347,7 @@ static int read_list(const struct tree *list, bool generated, struct rng *rng, i
     if (!stream)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     for (child = tree_first(list); rc == 0 && child; child = child->next) {
-        rng_fork(rng, &own); /* a stream is the same whatever stands beside it */
+        rng_fork(rng, &own); /* a stream does not depend on the others */
         rc = read_stream(child, generated, stream, err);
         if (rc == 0)
             rc = add_stream(stream, &own, limit, ret, err);

@@ -1,6 +1,5 @@
-/* What `muster sim` reads: a cluster (YAML) and a workload (YAML, CSV, or a trace in the Standard
- * Workload Format). Unknown keys are errors that name the line. See docs/planning.md.
- */
+/* The input of `muster sim`: a cluster (YAML) and a workload (YAML, CSV, or a trace in the Standard
+ * Workload Format). Unknown keys are errors with the line. See docs/planning.md. */
 #ifndef CLI_SIM_FILES_H
 #define CLI_SIM_FILES_H
 
@@ -21,8 +20,8 @@ void sim_files_fini(struct rehearsal *rehearsal);
 
 /* For the readers: a job with today's defaults, to be filled; NULL beyond REHEARSAL_JOBS_MAX. */
 struct rehearsal_job *sim_add_job(struct rehearsal *rehearsal, struct error *err);
-/* What was written or drawn as a whole number or a time; what cannot be one is the limit, or a time
- * that rehearsal_run refuses. */
+/* A given or drawn value as a whole number or a time. An impossible one becomes the limit, or a
+ * time that rehearsal_run refuses. */
 int sim_whole(double value, int least);
 int64_t sim_ms(double ms);
 int sim_read_text(const char *path, char **ret, size_t *ret_size, struct error *err);

@@ -32,6 +32,6 @@ const char *colour_of_state(FILE *out, const char *state);
 const char *colour_bold(FILE *out);
 const char *colour_dim(FILE *out);
 const char *colour_off(FILE *out);
-int terminal_columns(FILE *out); /* 80 when it cannot be told */
+int terminal_columns(FILE *out); /* 80 if unknown */
 
 #endif

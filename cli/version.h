@@ -1,4 +1,4 @@
-/* What this build is; both words come from CMake. */
+/* The version of this build; CMake sets both texts. */
 #ifndef CLI_VERSION_H
 #define CLI_VERSION_H
 

@@ -124,7 +124,7 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
     link->accepted = true;
     link->poll_version = 0;
     link->poll_incomplete = false;
-    held_fini(&link->held); /* another cluster may have taken its place */
+    held_fini(&link->held); /* another cluster may be at this address now */
     if (link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer,
                                 &own)) {
         link->state = LINK_REGISTERING;
@@ -196,7 +196,7 @@ static void ask_anew(struct coordinator_link *link, const struct error *why)
     act_later(link);
 }
 
-/* What jobs share may take several answers; only then can the desired state be told. */
+/* Shared data of jobs may need several answers; only then is the desired state complete. */
 static void take_answer(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
 {
     struct error own = {0};
@@ -208,7 +208,7 @@ static void take_answer(struct coordinator_link *link, const Muster__NodePollAns
     }
     if (!answer->incomplete)
         held_keep_only(&link->held, answer);
-    /* It may answer a poll from before a registration, which said that more was held. */
+    /* It may answer a poll from before a registration, which listed more kept jobs. */
     if (!answer->incomplete && news && take_desired(link, answer, &own)) {
         ask_anew(link, &own);
         return;
@@ -304,7 +304,7 @@ static void on_report(void *arg, const struct error *err, const ProtobufCMessage
     if (link->closing)
         return;
     int code = err->code;
-    /* The coordinator has heard it but could not keep its logs and metrics: they come again. */
+    /* The coordinator got it but could not store its logs and metrics: send them again. */
     if (!code && answer->sequence != call.sequence)
         code = E_UNAVAILABLE;
     call.done(call.arg, call.sequence, code);

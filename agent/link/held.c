@@ -19,7 +19,7 @@ void held_fini(struct held *held)
     strmap_fini(&held->jobs);
 }
 
-/* What `to` lacks is taken over from `from`. */
+/* Move from `from` what `to` lacks. */
 static void inherit(Muster__JobShared *to, Muster__JobShared *from)
 {
     if (!to->spec) {

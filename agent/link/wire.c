@@ -12,7 +12,7 @@ enum {
     POINTER_BYTES = sizeof(void *),
 };
 
-/* protobuf-c's members are not const; nobody writes through them. */
+/* protobuf-c's members lack const, but they are not written to. */
 static char *unconst(const char *text)
 {
     return (char *)(uintptr_t)text;

@@ -67,8 +67,8 @@ static void fail(struct rpc_call *call, struct error *err)
     rpc_call_fail(call, err);
 }
 
-/* That a checkpoint is in place is said again until it was heard: it may have been taken while its
- * generation still was the present one, and who is refused removes it. */
+/* "Done" is repeated until acknowledged, perhaps after its generation has ended. It must not be
+ * refused then, because the worker would delete a valid checkpoint. */
 static bool needs_present_generation(const struct rpc_call *call)
 {
     const char *method = rpc_call_method(call);
@@ -78,7 +78,7 @@ static bool needs_present_generation(const struct rpc_call *call)
     return m->phase != MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__done;
 }
 
-/* Whose call this is; answers it itself if it may not be made. */
+/* Identify the caller; answers the call itself if it is not allowed. */
 static bool admit(struct worker_socket *socket, struct rpc_call *call, const char *job,
                   uint64_t uid, struct worker_key *ret)
 {
@@ -233,7 +233,7 @@ static void on_forwarded(void *arg, const struct error *err, const ProtobufCMess
         rpc_call_answer(call, answer);
         return;
     }
-    /* That the coordinator does not know this node yet is no business of the worker's. */
+    /* The worker does not need to know that the coordinator does not know this node yet. */
     if (told.code == E_NOT_FOUND)
         told.code = E_UNAVAILABLE;
     fail(call, &told);
@@ -414,7 +414,7 @@ int worker_socket_new(const struct socket_options *options, struct env *env, str
     return 0;
 }
 
-/* Forwards in flight come back to nobody: the client ends them later. */
+/* Answers to forwards in flight are dropped: the client ends them later. */
 void worker_socket_free(struct worker_socket *socket)
 {
     if (!socket)

@@ -118,8 +118,8 @@ static bool delegated(const char *path)
            getxattr(path, "user.delegate", value, sizeof(value)) == 1;
 }
 
-/* All processes of `parent` itself go to its child of that name. New ones may come meanwhile, from
- * those that have not moved yet. */
+/* Move all processes of `parent` itself to its child of that name. Processes that have not moved
+ * may start new ones meanwhile. */
 static bool move_processes(struct cgroup_home *home, const char *parent, const char *child_name)
 {
     char child[CGROUP_PATH_MAX], text[TEXT_BYTES], pid[24], path[CGROUP_PATH_MAX];
@@ -156,7 +156,7 @@ static bool refuse_errno(struct cgroup_home *home, const char *parent)
                   strerror(errno));
 }
 
-/* What was delegated for this: by the shipped units, or by an administrator. */
+/* A cgroup delegated for this: by the shipped units, or by an administrator. */
 static bool find_wished(struct cgroup_home *home, const char *wish)
 {
     if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s%s", wish[0] == '/' ? "" : "/", wish))
@@ -208,8 +208,8 @@ static bool find_v2(struct cgroup_home *home, const char *wish)
     return strcmp(wish, "auto") == 0 ? find_own(home) : find_wished(home, wish);
 }
 
-/* Where this process is in a hierarchy of version 1; its root where that is mounted below what
- * /proc names, as in a container. */
+/* The cgroup of this process in a hierarchy of version 1. If the hierarchy is mounted below the
+ * path in /proc, as in a container, its root. */
 static bool find_in_v1(const char *controller, const char *root, char ret[CGROUP_PATH_MAX])
 {
     char place[CGROUP_PATH_MAX];
@@ -244,7 +244,7 @@ static int give_gpus(enum cgroup_kind kind, const char *path, const struct launc
                              : gpu_access_write(path, gpus, err);
 }
 
-/* A container may allow all of them by one rule, from which single ones cannot be taken. */
+/* A container may allow all of them by one rule, from which single ones cannot be excluded. */
 static bool allows_by_wildcard(const char *folder)
 {
     char path[CGROUP_PATH_MAX], text[TEXT_BYTES];
@@ -305,7 +305,7 @@ static bool make_in(const char *home, const char *name, char ret[CGROUP_PATH_MAX
         return false;
     if (mkdir(ret, 0755) == 0)
         return true;
-    /* Left by a shim that was killed; if somebody lives in it, it is not ours to use. */
+    /* Left by a shim that was killed; if a process is in it, it is not ours. */
     if (errno == EEXIST && rmdir(ret) == 0 && mkdir(ret, 0755) == 0)
         return true;
     (void)str_printf(cgroup->why, sizeof(cgroup->why), "cannot make %.150s: %s", ret,
@@ -439,7 +439,7 @@ void cgroup_close_fds(const int fds[PROC_CGROUPS_MAX])
             close(fds[i]);
 }
 
-/* One that has left the first, or has not come to it yet, is in the other still. */
+/* A process that has left the first, or is not in it yet, is still in the other. */
 static bool read_processes(const struct cgroup *cgroup, char ret[TEXT_BYTES])
 {
     char path[CGROUP_PATH_MAX];

@@ -157,7 +157,7 @@ int gpu_access_attach(const char *cgroup, const struct launch_gpus *gpus, struct
     return rc ? error_errno(err, problem, "BPF program for %s", cgroup) : 0;
 }
 
-/* Version 1 denies by a list of numbers, so each of them is named. Denials come first. */
+/* Version 1 denies by a list of numbers, so each of them is listed. Denials are first. */
 int gpu_access_write(const char *cgroup, const struct launch_gpus *gpus, struct error *err)
 {
     char path[PATH_BYTES], line[32];
@@ -171,7 +171,7 @@ int gpu_access_write(const char *cgroup, const struct launch_gpus *gpus, struct 
             if (gpu_access_allows(gpus, gpus->major, minor) != (allowed != 0))
                 continue;
             (void)str_printf(line, sizeof(line), "c %u:%u rwm", gpus->major, minor);
-            /* A container that lacks a GPU does not give it. */
+            /* A container without a GPU cannot allow it. */
             if (write(fd, line, strlen(line)) < 0 && !(allowed && errno == EPERM)) {
                 int problem = errno;
                 close(fd);

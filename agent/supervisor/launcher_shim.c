@@ -18,8 +18,8 @@
 enum {
     LOOK_MS = 100, /* without inotify */
     SHIM_ARGS_MAX = 8,
-    KILLS_BEFORE_FORCE = 4,      /* a shim that does not do as told is killed itself */
-    ORPHANS_LOOK_MS = 10,        /* what a killed shim left behind ends within milliseconds, */
+    KILLS_BEFORE_FORCE = 4,      /* a shim that ignores requests is killed itself */
+    ORPHANS_LOOK_MS = 10,        /* processes of a killed shim end within milliseconds, */
     ORPHANS_STUCK_MS = 3000,     /* or is stuck, and */
     ORPHANS_STUCK_LOOK_MS = 500, /* looked at this often */
     NOTIFY_BYTES = 16384,
@@ -108,7 +108,7 @@ static void tell_stuck(struct run *run, const struct worker_stuck *stuck)
     events->stuck(events->arg, &run->key, stuck);
 }
 
-/* `files`: one may have come into its directory, which a write to its output does not say. */
+/* `files`: a new file may be in its directory, which a write to its output does not indicate. */
 static void look(struct run *run, bool files)
 {
     struct worker_stuck stuck = {0};
@@ -168,7 +168,7 @@ static void settle_orphans(void *arg)
                        settle_orphans, shims);
 }
 
-/* Its shim is gone and left no record; a callback of now is no place to end it. */
+/* Its shim ended without a record. Settle it later, not inside the present callback. */
 static void orphan(struct run *run, const char *why)
 {
     struct launcher_shim *shims = run->owner;
@@ -254,8 +254,8 @@ static void keep(struct launcher_shim *shims, struct run *run)
     shims->runs = run;
 }
 
-/* A directory that cannot be read belongs to no worker that could run: it is told as lost, so that
- * it will be forgotten. */
+/* An unreadable directory belongs to no worker that could run: it is reported as lost, so that it
+ * will be forgotten. */
 static void adopt_one(struct launcher_shim *shims, const char *name)
 {
     struct worker_key key;
@@ -406,7 +406,7 @@ static int spawn_shim(struct run *run, struct error *err)
     return rc;
 }
 
-/* A run with its directory, or the reason why there is none: then nothing was started. */
+/* A run with its directory, or the error: then nothing was started. */
 static int start_run(struct run *run, const struct launch *launch, struct error *err)
 {
     struct launcher_shim *shims = run->owner;
@@ -456,7 +456,7 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
     return rc;
 }
 
-/* A shim takes signals from the moment it has written worker.json. */
+/* A shim accepts signals after it has written worker.json. */
 static void signal_shim(struct run *run, int signal)
 {
     if (run->ended || run->shim.pidfd < 0)

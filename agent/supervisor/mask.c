@@ -53,7 +53,7 @@ void mask_stream_fini(struct mask_stream *stream)
 }
 
 /* The longest pattern at the start of `text`, 0 if there is none. *ret_open: the text ends within a
- * longer one, which may still come. */
+ * longer one, which may follow. */
 static size_t match(const struct mask *mask, const char *text, size_t size, bool *ret_open)
 {
     *ret_open = false;

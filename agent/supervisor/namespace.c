@@ -18,7 +18,7 @@ enum { PATH_BYTES = 64, HIDEPID_MAJOR = 5, HIDEPID_MINOR = 8 };
 
 static const unsigned long plain = MS_NOSUID | MS_NODEV;
 
-/* Mounts of the machine that come later are seen; ours are not seen there. */
+/* Later mounts of the machine are visible here; ours are not visible there. */
 static int new_mounts(void)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
@@ -189,7 +189,7 @@ int namespace_enter(void *arg)
     return entry->have->mounts ? make_mounts(entry) : 0;
 }
 
-/* Where there is none of its own, there is nothing to change that is not the machine's. */
+/* Without a namespace of its own everything belongs to the machine. */
 static bool is_ours(int fd)
 {
     struct stat own, theirs;

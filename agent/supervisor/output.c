@@ -100,7 +100,7 @@ static bool allowed(struct output_writer *writer, size_t size, int64_t wall_ms)
         if (writer->tokens_bytes > OUTPUT_BURST_BYTES)
             writer->tokens_bytes = OUTPUT_BURST_BYTES;
     }
-    writer->tokens_at_ms = wall_ms; /* the wall clock may jump back: then time starts anew */
+    writer->tokens_at_ms = wall_ms; /* the wall clock may jump back: then time starts again */
     if (writer->kept_bytes + writer->records.size + size > OUTPUT_KEPT_MAX_BYTES ||
         writer->tokens_bytes < (int64_t)size)
         return false;

@@ -19,8 +19,8 @@ enum {
     REMOVALS_MAX = 100, /* of an orphan's cgroup: a second */
 };
 
-/* Of a shim that was killed before it had recorded it: its pid is in the name. Another process that
- * has this pid now may be another agent's shim. */
+/* The cgroup of a shim that was killed before it recorded it: its pid is in the name. Another
+ * process with this pid now may be another agent's shim. */
 static bool find_unrecorded(const struct run *run, struct cgroup *ret)
 {
     struct run_process shim = {0};
@@ -59,7 +59,7 @@ bool run_settle_orphan(struct run *run, int64_t wall_ms, struct worker_exit *ret
     }
     exit.oom = run->oom = run->oom || cgroup_oom_kills(&cgroup) > 0;
     if (!cgroup_remove(&cgroup) && run->removals++ < REMOVALS_MAX) {
-        *ret_stuck = left; /* who was just killed leaves its cgroups one after another */
+        *ret_stuck = left; /* killed processes leave their cgroups one after another */
         return false;
     }
     (void)str_copy(exit.text, sizeof(exit.text), run->orphaned);
@@ -116,15 +116,14 @@ static void found_ended(struct run *run, const struct worker_exit *exit, struct 
     ret->exit = *exit;
 }
 
-/* Who claims the directory decides whether the worker ever starts. */
+/* The claim on the directory decides whether the worker ever starts. */
 static bool claim_void(struct run *run)
 {
     struct run_process nobody = {.pid = 0};
     return rundir_claim(&run->dir, &nobody, NULL) == 0;
 }
 
-/* What its shim left behind may take a while to end: then it is found running, and settled later.
- */
+/* Processes of its shim may need a while to end: then it is reported running, and settled later. */
 static void adopt_orphan(struct run *run, const char *why, struct worker_found *ret)
 {
     struct worker_exit exit;
@@ -147,7 +146,7 @@ static void adopt_shim(struct run *run, struct worker_found *ret)
         proc_open((pid_t)shim.pid, shim.start_ticks, &run->shim, NULL) == 0)
         return;
     run->shim.pidfd = -1;
-    if (rundir_read_exit(&run->dir, &exit, NULL)) /* it may have come in the meantime */
+    if (rundir_read_exit(&run->dir, &exit, NULL)) /* it may have been written meanwhile */
         adopt_orphan(run, "its shim ended without a record", ret);
     else
         found_ended(run, &exit, ret);
@@ -190,7 +189,7 @@ uint64_t run_output_bytes(const struct run *run)
     return (uint64_t)status.st_size;
 }
 
-/* Lines, their texts behind them, in one allocation. */
+/* Lines, with their texts after them, in one allocation. */
 static struct output_line *allocate(size_t text_bytes, char **ret_texts)
 {
     size_t lines_bytes = OUTPUT_BATCH_LINES_MAX * sizeof(struct output_line);
@@ -263,8 +262,8 @@ void output_batch_fini(struct output_batch *batch)
     batch->count = 0;
 }
 
-/* What was acknowledged leaves the disk, while offsets stay as they are. File systems that cannot
- * do it keep the file until it is forgotten. */
+/* Free the acknowledged part on disk; offsets do not change. File systems that cannot do this keep
+ * the file until it is forgotten. */
 static void free_acknowledged(struct run *run)
 {
     char path[RUNDIR_PATH_MAX];

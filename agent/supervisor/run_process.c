@@ -1,4 +1,4 @@
-/* Which process is meant by what a run directory says. */
+/* Identifies the process of a run directory. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>

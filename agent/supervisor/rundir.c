@@ -154,7 +154,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
 {
     if (mkdir(dir->path, DIRECTORY_MODE))
         return error_errno(err, errno, "run directory %s", dir->path);
-    /* Of a run that was not forgotten wholly, with whatever its worker left there. */
+    /* Left by a run that was not forgotten completely, with its worker's files. */
     int rc = dir->disk->remove_tree(dir->disk->self, how->work, err);
     if (rc)
         return rc;

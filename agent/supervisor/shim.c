@@ -32,7 +32,7 @@
 
 enum {
     READ_BYTES = 64 << 10,
-    /* Once nobody of the tree is left the pipes are at their end; were one handed to a stranger,
+    /* After the last process of the tree the pipes are at their end. If another process has one,
      * its output is not waited for. */
     DRAIN_ROUNDS_MAX = 1024,
     /* The agent protects itself from the kernel's OOM killer. Its workers are what should go when
@@ -87,7 +87,7 @@ static int check_port(uint16_t port, struct error *err)
     return rc;
 }
 
-/* Held from the start: a signal that comes before there is a worker is not lost. */
+/* Block signals from the start, so that none is lost before there is a worker. */
 static int prepare_process(struct shim *shim, struct error *err)
 {
     sigset_t signals;
@@ -155,8 +155,8 @@ static bool read_cores(const char *text, cpu_set_t *ret)
     return CPU_COUNT(ret) > 0;
 }
 
-/* What this process is allowed its child inherits: for as long as starting it takes, that is the
- * worker's cores. One that is taken away meanwhile is no reason not to start. */
+/* The child inherits this process's affinity. During the start that is the worker's cores. A core
+ * that disappears meanwhile does not prevent the start. */
 static bool pin(const char *cores, cpu_set_t *ret_own)
 {
     cpu_set_t theirs;
@@ -279,7 +279,7 @@ static int start(struct shim *shim, struct error *err)
         return rc;
     }
     shim->worker = proc.pid;
-    (void)run_process_of(proc.pid, &record.process, NULL); /* it may be gone already: then 0 */
+    (void)run_process_of(proc.pid, &record.process, NULL); /* it may have ended already: then 0 */
     record.process.pid = proc.pid;
     (void)str_copy(record.cgroup, sizeof(record.cgroup), shim->cgroup.path);
     (void)str_copy(record.cgroup_pids, sizeof(record.cgroup_pids), shim->cgroup.pids);
@@ -314,7 +314,7 @@ static void take_signals(struct shim *shim)
         take_signal(shim, (int)info.ssi_signo);
 }
 
-/* Strangers among the dead are the worker's orphans, which came to us as their subreaper. */
+/* Unknown dead processes are the worker's orphans, which we get as their subreaper. */
 static void reap(struct shim *shim)
 {
     int status;
@@ -364,7 +364,7 @@ static void drain(struct shim *shim, bool last)
     output_flush(&shim->output, wall_ms(shim));
 }
 
-/* The agent hears of it, and gives its slots to nobody else. A repeat of the same says nothing. */
+/* The agent reports it and keeps its slots occupied. An equal repeat is not written. */
 static void record_stuck(struct shim *shim, const struct worker_exit *exit)
 {
     struct worker_stuck stuck = {.wall_ms = wall_ms(shim), .ended = shim->ended};
@@ -380,7 +380,7 @@ static void record_stuck(struct shim *shim, const struct worker_exit *exit)
     dprintf(STDERR_FILENO, "%d of the worker's processes cannot be killed\n", stuck.count);
 }
 
-/* How long supervise may sleep; -1 while nobody demanded the worker's end. */
+/* How long supervise may sleep; -1 before a request for the worker's end. */
 static int stuck_due_ms(const struct shim *shim)
 {
     if (!shim->kill_asked_ms)
@@ -429,7 +429,7 @@ static void describe(struct shim *shim, struct worker_exit *ret)
     *ret = exit;
 }
 
-/* For as long as it takes: a slot whose processes go on is not free. */
+/* Without a time limit: a slot with living processes is not free. */
 static void end_tree(struct shim *shim, struct worker_exit *exit)
 {
     bool ended = tree_end_own(&shim->cgroup, STUCK_MS, ROUND_MS);

@@ -87,7 +87,7 @@ int workplace_private(struct run_launch *record, struct arena *arena, struct err
     return rc;
 }
 
-/* Nobody else comes near it: the folder above is root's alone. */
+/* Only root can write to the folder above. */
 int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDIR_PATH_MAX],
                   struct error *err)
 {
@@ -97,7 +97,7 @@ int workplace_tmp(const struct workplace *place, const char *job, char ret[RUNDI
     return rc;
 }
 
-struct removal { /* its own: the launcher may be gone before it is done */
+struct removal { /* its own memory: the launcher may end before it is done */
     struct disk disk;
     char path[RUNDIR_PATH_MAX];
 };

@@ -23,7 +23,7 @@ struct parser {
     char *const *words;
     int count, at;
     size_t positionals; /* rows filled so far */
-    bool only_words;    /* behind "--" */
+    bool only_words;    /* after "--" */
 };
 
 bool args_is_positional(const struct args_option *option)

@@ -178,7 +178,7 @@ static void complete_values(const char *const *values, const char *partial, cons
             fn(arg, *values, help);
 }
 
-/* The row whose value `word` asks for ("--state", "-s"); NULL if it takes none. */
+/* The row of the option `word` ("--state", "-s"); NULL if it has no value. */
 static const struct args_option *row_wanting_value(const struct args_command *command,
                                                    const char *word)
 {

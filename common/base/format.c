@@ -95,7 +95,7 @@ const char *format_f64(double value, char ret[FORMAT_MAX])
         ret[strlen(ret) - 2] = '.';
         return ret;
     }
-    /* What has at most 15 digits comes back as it was, its zeros left out. */
+    /* A number with at most 15 digits is printed without added zeros. */
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(ret, FORMAT_MAX, "%.*g", digits, value);
         if (strtod(ret, NULL) == value)

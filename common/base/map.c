@@ -160,7 +160,7 @@ static struct map_entry *at_least(const struct map *map, struct key key)
     return best;
 }
 
-/* The name is copied behind the entry, so that both are one allocation. */
+/* The name is copied after the entry, so that both are one allocation. */
 static struct map_entry *entry_new(struct key key, void *value)
 {
     size_t name_bytes = key.name ? strlen(key.name) + 1 : 0;

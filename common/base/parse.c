@@ -38,7 +38,7 @@ int parse_i64(const char *text, int64_t min, int64_t max, int64_t *ret, struct e
 }
 
 /* Length of the decimal number at the start of `text`, 0 if there is none: strtod alone would also
- * take hexadecimal, "inf" and leading spaces. */
+ * accept hexadecimal, "inf" and leading spaces. */
 static size_t decimal_length(const char *text)
 {
     const char *p = text + (*text == '-' || *text == '+');
@@ -146,7 +146,7 @@ struct unit {
     uint64_t factor;
 };
 
-/* The unit named by letters at `*text`, which is moved behind it. */
+/* The unit named by letters at `*text`, which is moved past it. */
 static const struct unit *take_unit(const char **text, const struct unit *units)
 {
     size_t length = 0;

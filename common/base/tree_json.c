@@ -1,6 +1,6 @@
-/* A strict RFC 8259 reader. Written here and not left to a library because people are told the
- * line and column of a wrong value, which the usual JSON libraries forget. No recursion: the open
- * containers are the tree's own parent links. */
+/* A strict RFC 8259 reader. Written here because people need the line and column of a wrong value,
+ * which the usual JSON libraries forget. No recursion: the open containers are the tree's own
+ * parent links. */
 #include <stdint.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ struct json {
 
 static char peek(const struct json *json)
 {
-    return json->at < json->end ? *json->at : '\0'; /* the text itself holds no NUL */
+    return json->at < json->end ? *json->at : '\0'; /* the text itself contains no NUL */
 }
 
 static void advance(struct json *json, size_t bytes)
@@ -267,7 +267,7 @@ static int read_key(struct json *json, struct tree *value)
     return 0;
 }
 
-/* After a value: close what closes here, then say whether another value follows. */
+/* After a value: close containers that end here, then report whether another value follows. */
 static int read_separators(struct json *json, bool *ret_more)
 {
     struct tree_parse *parse = &json->parse;

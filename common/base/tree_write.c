@@ -13,7 +13,7 @@ static bool is_container(const struct tree *node)
     return node->kind == TREE_LIST || node->kind == TREE_MAP;
 }
 
-/* What a writer cannot say is refused before anything is written of it. */
+/* A node that a writer cannot express is refused before anything is written. */
 static int check_node(const struct tree *node, const struct tree *root, struct error *err)
 {
     if (node->kind == TREE_STRING && !utf8_valid(node->string, strlen(node->string)))
@@ -157,8 +157,8 @@ static bool yaml_plain(const char *text)
     return true;
 }
 
-/* Characters a YAML reader refuses or takes for a line break; those that turn the direction of
- * text, because people read it. */
+/* Characters that a YAML reader refuses or reads as a line break; and those that change the
+ * direction of text, because people read it. */
 static bool yaml_needs_escape(uint32_t c)
 {
     return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c < 0x20 ||
@@ -205,8 +205,8 @@ static void yaml_scalar(const struct tree *node, struct buf *out)
         json_scalar(node, out);
 }
 
-/* Lists sit two deeper than their key, and the first line of a list item follows its dash, so the
- * indent of a line is twice its depth whatever contains it. */
+/* Lists are two deeper than their key, and the first line of a list item follows its dash. The
+ * indent of a line is therefore always twice its depth. */
 static void yaml_enter(struct writer *writer, const struct tree *node)
 {
     struct buf *out = writer->out;

@@ -13,7 +13,7 @@
 
 struct yaml {
     struct tree_parse parse;
-    const char *key; /* read, its value comes next */
+    const char *key; /* already read; its value follows */
     int key_line, key_column;
     int documents;
 };

@@ -267,7 +267,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* The pointers first, the names behind them. */
+/* The pointers first, the names after them. */
 static char **pack_names(struct dirent *const *entries, size_t count)
 {
     size_t bytes = (count + 1) * sizeof(char *);

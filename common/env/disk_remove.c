@@ -13,7 +13,7 @@
 #include "common/base/str.h"
 
 enum {
-    DEPTH_MAX = 32,      /* folders open at a time; what lies deeper is moved up first */
+    DEPTH_MAX = 32,      /* folders open at a time; deeper ones are moved up first */
     PASSES_MAX = 4096,   /* over the topmost folder: a path of 32 * 4096 folders is removed */
     AGAIN_MAX = 8,       /* passes over what appeared while the one before worked */
     NAMES_MAX = 1 << 20, /* tried for folders that are moved up */
@@ -53,7 +53,8 @@ static int open_folder(const struct removal *removal, int fd, const char *name)
     return -1;
 }
 
-/* What lies deep is emptied in the next pass. The name may be taken: the worker can write there. */
+/* Deep folders are emptied in the next pass. The name may be in use, because the worker can write
+ * there. */
 static void move_up(struct removal *removal, int fd, const char *name)
 {
     char moved[MOVED_NAME_MAX];
@@ -126,7 +127,7 @@ static int remove_folder(int parent_fd, const char *name, int top_fd)
     removal.device = status.st_dev;
     for (int pass = 0, again = 0; pass < PASSES_MAX; pass++) {
         removal.moved = false;
-        removal.problem = 0; /* the last pass says what is left, and why */
+        removal.problem = 0; /* the last pass reports what remains, and why */
         empty(&removal, top_fd, 0);
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0)
             return 0;

@@ -15,7 +15,10 @@
 #include "common/base/str.h"
 #include "common/env/net_url.h"
 
-enum { BACKLOG = 4096 }; /* a whole cluster may come back at once; the kernel's somaxconn cuts it */
+enum {
+    BACKLOG = 4096
+}; /* a whole cluster may reconnect at once; the kernel's somaxconn limits it
+                          */
 
 const char *net_bind_path(const char *url)
 {
@@ -38,8 +41,8 @@ static int cannot(const char *url, struct error *err)
     return error_errno(err, errno, "cannot listen at %s", url);
 }
 
-/* Nobody answers there: its program died without removing it. A file that is no socket refuses in
- * the same words, and one whose program is busy would keep us waiting. */
+/* True for a socket without a listener: its program died without removing it. A file that is not a
+ * socket gives the same error, and a busy program would keep us waiting. */
 static bool is_left_over(const struct sockaddr_un *address)
 {
     if (!is_socket(address->sun_path))
@@ -78,7 +81,7 @@ static int bind_path(const char *url, int *ret_fd, struct error *err)
     if (fd < 0)
         return cannot(url, err);
     int rc = bind_anew(fd, &address);
-    /* Nobody can connect before listen(). */
+    /* Connecting is impossible before listen(). */
     if (rc < 0 || chmod(path, S_IRUSR | S_IWUSR) < 0 || listen(fd, BACKLOG) < 0) {
         rc = cannot(url, err);
         close(fd);
@@ -102,8 +105,8 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
            memcmp(&v6->sin6_addr, &other6->sin6_addr, sizeof(v6->sin6_addr)) == 0;
 }
 
-/* One that listens at `address` among those handed to this process, or -1. The port was never free
- * then, and who connected while no program ran is served now. */
+/* The socket passed to this process that listens at `address`, or -1. Its port was never free, and
+ * connections made while no program ran are served now. */
 static int handed_over(const struct addrinfo *address)
 {
     const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");

@@ -84,7 +84,7 @@ static void deliver(void *arg)
     all->posted = false;
     bool silenced = all->silenced;
     pthread_mutex_unlock(&all->lock);
-    if (silenced) { /* whoever silenced it emptied it */
+    if (silenced) { /* it was emptied when silenced */
         handshakes_release(all);
         return;
     }
@@ -120,8 +120,8 @@ static void drop(struct worker *worker, struct one *it)
     one_free(it); /* closing it ends its watch */
 }
 
-/* Sends what the session has to say; false once that cannot be. A handshake fits every socket
- * buffer, so a peer for which it does not is dropped. */
+/* Send the session's output; false if that fails. A handshake fits every socket buffer, so a peer
+ * with a full one is dropped. */
 static bool flush(struct one *it)
 {
     struct buf *out = tls_out(it->session);
@@ -198,7 +198,7 @@ static void drop_late(struct worker *worker)
         drop(worker, it);
 }
 
-/* Of this thread alone, on Linux. One that may not is no worse than before. */
+/* Lowers the priority of this thread alone, on Linux. Without permission it stays as before. */
 static void yield_to_the_loop(void)
 {
     id_t self = (id_t)syscall(SYS_gettid);
@@ -208,7 +208,7 @@ static void yield_to_the_loop(void)
         (void)setpriority(PRIO_PROCESS, self, now + NICE);
 }
 
-/* Fresh ones come last: taking them may drop an open one whose event is in the same batch. */
+/* New connections are added last: that may drop an open one with an event in the same batch. */
 static void *work(void *arg)
 {
     struct worker *worker = arg;

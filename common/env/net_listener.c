@@ -20,7 +20,7 @@
 #include "common/env/tls.h"
 
 enum {
-    PEERS_LEAVING_MAX = 64,  /* places for some that were hung up on and are not gone yet */
+    PEERS_LEAVING_MAX = 64,  /* places for closed connections that are not released yet */
     ACCEPTS_PER_TURN = 8192, /* more than the backlog: what strangers fill is empty each turn */
     ACCEPT_AGAIN_MS = 100,   /* when there is no descriptor left for another connection */
 };
@@ -97,7 +97,7 @@ static void welcome(struct sp_listener *l, int fd, struct tls_session *tls,
         (void)str_copy(p->key, sizeof(p->key), tls_peer_pin(tls));
 }
 
-/* Strangers make room for who comes, the address with the most of them first. */
+/* Strangers are disconnected for a new connection, those of the address with the most first. */
 static bool has_place(struct sp_listener *l)
 {
     size_t places = standing_places();
@@ -138,8 +138,8 @@ static void watch_again(void *arg)
         loop_timer_set(l->loop, &l->accept, loop_now_ms(l->loop) + ACCEPT_AGAIN_MS, watch_again, l);
 }
 
-/* Why accept failed says nothing of the listening socket: a connection that is gone again already
- * is the next one's business, and with all descriptors in use it would be told for ever. */
+/* An accept failure does not concern the listening socket. A connection that is already closed is
+ * skipped. With all descriptors in use the poll would report it for ever. */
 static void accept_some(void *arg, int listening, uint32_t events)
 {
     struct sp_listener *l = arg;
@@ -188,7 +188,7 @@ static void sweep(void *arg)
     loop_timer_set(l->loop, &l->sweep, now_ms + l->patience.sweep_ms, sweep, l);
     list_each(p, &l->peers, link)
         if (is_stuck(l, p, now_ms))
-            (void)shutdown(p->fd, SHUT_RDWR); /* the loop tells of it */
+            (void)shutdown(p->fd, SHUT_RDWR); /* the loop reports it */
 }
 
 void sp_listener_set_patience(struct sp_listener *l, const struct net_patience *patience)

@@ -12,7 +12,7 @@
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 1000,
-    REVIVE_MIN_MS = 5000, /* not connected for so long: the endpoint is replaced */
+    REVIVE_MIN_MS = 5000, /* not connected for this long: the endpoint is replaced */
     REVIVE_MAX_MS = 60000,
     ANSWERS_UNREAD_MAX = 1024, /* then the dialer stops reading until the loop caught up */
 };
@@ -197,7 +197,7 @@ static void dialer_received(void *arg)
         nng_recv_aio(d->socket, d->receive_aio);
 }
 
-/* Before the connection carries anything: what is queued goes out as soon as it can. */
+/* Called before the connection transfers anything: queued calls are sent as soon as possible. */
 static void dialer_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)event;
@@ -209,7 +209,7 @@ static void dialer_pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
     dialer_send_next(d);
 }
 
-/* Handed over on that connection or one before, or not handed over and there is none. */
+/* Sent on that connection or an earlier one, or not sent and there is none. */
 static bool is_over(const struct net_call *call, uint64_t connection)
 {
     const struct call *it = (const struct call *)call;
@@ -306,9 +306,9 @@ static int dialer_connect(struct nng_dialing *d)
     return rv == 0 ? nng_dialer_start(d->dialer, NNG_FLAG_NONBLOCK) : rv;
 }
 
-/* In a program whose libc is found before net_nng_epipe.c (libworker loaded by an interpreter) NNG
- * may have given up on connecting without a word: an endpoint that has not connected for long is
- * replaced by a new one, ever more rarely while the server is really gone. */
+/* If libc is found before net_nng_epipe.c (libworker loaded by an interpreter), NNG may have
+ * stopped connecting silently. An endpoint without a connection for long is replaced by a new one,
+ * less and less often while the server is really absent. */
 static void dialer_revive(void *arg)
 {
     struct nng_dialing *d = arg;

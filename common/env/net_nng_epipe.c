@@ -1,9 +1,8 @@
 /* NNG 1.5.2 reads EPIPE of a connection as "the socket was closed by its owner". A peer that leaves
  * during the greeting therefore ends a listener's accepting, or a dialer's reconnecting, for ever
- * and without a word (nanomsg/nng issue 1518, fixed after 1.5.2; a port scanner is enough). These
- * three stand in front of libc's for the whole program and say ECONNRESET instead, which NNG treats
- * as what it is: one connection lost.
- */
+ * and silently (nanomsg/nng issue 1518, fixed after 1.5.2; a port scanner is enough). These three
+ * functions replace libc's for the whole program and return ECONNRESET instead. NNG treats that
+ * correctly, as one lost connection. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,16 +1,18 @@
-/* NNG 1.5.2 starts two threads for its tasks per processor and has no setting for it. One message
- * is four tasks of a microsecond or two, and each wakes an idle thread if there is one: with many
- * threads the processor mostly switches between them, with few a thread finds its next task
- * waiting. NNG asks sysconf how many processors there are, once, when it starts. This one stands in
- * front of libc's and says "one" to the thread that is starting NNG, for as long as it does; to all
- * others it tells what libc does.
+/* NNG 1.5.2 starts two threads per processor for its tasks and has no setting for it. One message
+ * is four tasks of a microsecond or two, and each wakes an idle thread if there is one. With many
+ * threads the processor mostly switches between them; with few a thread finds its next task
+ * waiting.
+ *
+ * NNG reads the number of processors once, by sysconf, when it starts. This function replaces
+ * libc's and returns 1 to the thread that is starting NNG, only during the start. All other calls
+ * get libc's result.
  */
 #include <stdbool.h>
 #include <unistd.h>
 
 #include "common/env/net_nng_internal.h"
 
-long __sysconf(int name); /* libc's own, under the name that nobody stands in front of */
+long __sysconf(int name); /* libc's own, under a name that nothing replaces */
 
 static _Thread_local bool starting;
 

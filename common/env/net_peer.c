@@ -17,7 +17,7 @@ static size_t unsent(const struct peer *p)
     return p->unsent.size - p->unsent_at;
 }
 
-/* Its end is noticed by the loop, not in the middle of whatever the program does. */
+/* The loop notices its end later, not in the middle of the program's work. */
 static void peer_break(struct peer *p)
 {
     buf_fini(&p->unsent);
@@ -93,8 +93,8 @@ static void peer_keep(struct peer *p, const struct iovec *parts, int count, size
     standing_count(p);
 }
 
-/* What is at hand of `parts` becomes the cipher text in the session's buffer. Small answers are
- * gathered first: each record costs. */
+/* Encrypt the available `parts` into the session's buffer. Small answers are combined first,
+ * because each record costs. */
 static int peer_seal(struct peer *p, const struct iovec *parts, int count, size_t size)
 {
     uint8_t *record = p->listener->record;
@@ -205,7 +205,8 @@ void peer_ready(struct peer *p)
     fair_ready(&l->fairs[l->judges ? p->standing : NET_CALLER], p->whose, &p->turn);
 }
 
-/* Who does not read its answers is not asked for more, and a full program takes no more. */
+/* A peer that does not read its answers is not read from, and neither is any peer while the program
+ * is full. */
 static bool may_take(const struct peer *p)
 {
     const struct sp_listener *l = p->listener;
@@ -292,7 +293,7 @@ static bool peer_take_new(struct peer *p, const uint8_t *bytes, size_t size)
     return true;
 }
 
-/* What the session has decrypted; false: this connection cannot go on. */
+/* Process the session's decrypted bytes; false: this connection cannot continue. */
 static bool peer_take_opened(struct peer *p)
 {
     struct sp_listener *l = p->listener;
@@ -315,8 +316,8 @@ static bool peer_take_bytes(struct peer *p, size_t size)
     return tls_feed(p->tls, p->listener->bytes, size) == 0 && peer_take_opened(p);
 }
 
-/* Edge-triggered: after a read that was not filled nothing is left, and what comes then is told;
- * an end that was told already is not told again. */
+/* Edge-triggered: after a read that was not filled nothing is left, and later data is reported. An
+ * end that was reported already is not reported again. */
 void peer_go_on(struct peer *p)
 {
     struct sp_listener *l = p->listener;
@@ -337,7 +338,7 @@ void peer_go_on(struct peer *p)
                 return;
             }
             if (p->ended)
-                break; /* whoever sent the rest waits for no answer */
+                break; /* the sender of the rest waits for no answer */
             peer_rest(p);
             return;
         }
@@ -398,7 +399,7 @@ struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
         peer_free(p);
         return NULL;
     }
-    if (tls) { /* more may have come with the end of its handshake than the kernel tells of */
+    if (tls) { /* the end of its handshake may include data that the kernel does not report */
         peer_rest(p);
         listener_resume_soon(l);
     }

@@ -115,8 +115,8 @@ int net_reach(const char *url, int64_t wait_ms, struct error *err)
     return rc;
 }
 
-/* The first bytes of the answer to `words` on a connection of its own: how many, 0 at its end, -1
- * if there is none. */
+/* The first bytes of the answer to `words` on a new connection: their number, 0 at its end, -1
+ * without an answer. */
 static ssize_t answer_to(const char *url, const void *words, size_t size, int64_t wait_ms,
                          char ret[ANSWER_BYTES])
 {

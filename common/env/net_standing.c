@@ -119,11 +119,11 @@ static size_t strangers_of(const struct origin *origin, enum net_standing standi
     return (size_t)origin->strangers;
 }
 
-/* The loop tells of its end; what it sent before is not read any more. */
+/* The loop reports its end; its earlier data is not read any more. */
 static void doom(struct peer *p)
 {
     p->doomed = true;
-    if (p->listener->serving != p) /* else what is served lies there */
+    if (p->listener->serving != p) /* otherwise the request being served is there */
         buf_fini(&p->received);
     buf_fini(&p->unsent);
     p->unsent_at = 0;
@@ -183,7 +183,7 @@ bool standing_make_room(struct sp_listener *l)
 {
     const struct origin *most = l->judges ? hog(l, strangers_of, NET_STRANGER) : NULL;
     struct peer *one;
-    list_each(one, &l->peers, link) /* in the order in which they came */
+    list_each(one, &l->peers, link) /* in the order of arrival */
         if (most && one->origin == most && one->standing == NET_STRANGER && !one->doomed) {
             doom(one);
             return true;

@@ -1,4 +1,4 @@
-/* What a TLS dialer keeps of its calls: their frames, until those are sent. */
+/* A TLS dialer's record of its calls: their frames, until those are sent. */
 #include <stdlib.h>
 
 #include "common/env/net_sp.h"

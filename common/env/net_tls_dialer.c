@@ -170,7 +170,7 @@ static int64_t take(struct tls_dialer *d, const uint8_t *bytes, size_t size)
     return (int64_t)at;
 }
 
-/* Answers come while callbacks run: what they read from stays as it is until all are served. A part
+/* Answers are read while callbacks run, so the buffer stays unchanged until all are served. A part
  * of a message only grows. */
 static bool take_received(struct tls_dialer *d)
 {
@@ -220,7 +220,7 @@ static void keep_ticket(struct tls_dialer *d)
     }
 }
 
-/* The handshake; then our greeting goes out at once. False: failed() was called. */
+/* Continue the handshake; then our greeting is sent at once. False: failed() was called. */
 static bool prove(struct tls_dialer *d)
 {
     struct error why = {0};

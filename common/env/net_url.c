@@ -19,7 +19,7 @@ const char *net_url_path(const char *url)
     return behind("ipc://", url);
 }
 
-/* Of digits. The resolver takes larger ones for another port. */
+/* Only digits and in range: the resolver reads a larger number as another port. */
 static bool is_port(const char *digits)
 {
     digits += strspn(digits, "0");
@@ -62,7 +62,7 @@ int net_url_check(const char *url, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-/* A path may hold what separates the parts of a query, and '%'. */
+/* A path may contain the separators of a query, and '%'. */
 static const char escaped[] = "&%", hex_digits[] = "0123456789ABCDEF";
 
 static int escape_path(const char *path, char ret[NET_ADDRESS_MAX])

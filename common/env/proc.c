@@ -24,7 +24,7 @@ static const char *next_field(const char *text)
 /* Fields as proc(5) counts them: 1 pid, 2 (name), 3 state, 4 parent, 22 start time. */
 static int stat_parse(const char *text, struct proc_stat *ret)
 {
-    /* The program's name stands in parentheses and may hold any character, ')' included. */
+    /* The program's name is in parentheses and may contain any character, also ')'. */
     const char *field = strrchr(text, ')');
     if (!field)
         return E_INTERNAL;

@@ -46,7 +46,7 @@ static const char *const step_texts[] = {
 #undef X
 };
 
-/* What went wrong in the child, sent through a pipe that exec closes. */
+/* A failure in the child, sent through a pipe that exec closes. */
 struct failure {
     enum step step;
     int problem; /* errno */
@@ -54,7 +54,7 @@ struct failure {
 
 struct child {
     const struct proc_spawn *how;
-    const char *search;  /* PATH; NULL: how->path says where */
+    const char *search;  /* PATH; NULL: how->path is complete */
     char path[PATH_MAX]; /* of the program; in the child, where it was searched */
     pid_t parent;
     int report_fd; /* write end */
@@ -131,9 +131,9 @@ static void raise_oom_score(int score_min)
         return; /* where the kernel keeps it as it is, the worker still runs */
 }
 
-/* Whoever has a session keyring has the keys in it: those of the agent's user, and what other
- * users' processes that were started with it put there. Where the call is not there, or not
- * allowed, our child cannot read keys either. While still root: a user may make few. */
+/* Leave the session keyring. Its owner can use the keys in it: those of the agent's user, and those
+ * added by other users' processes started with it. Where the call is missing or forbidden, our
+ * child cannot read keys either. Called while still root, because a user may make few keyrings. */
 static bool leave_keyring(void)
 {
     return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) >= 0 || errno == ENOSYS ||
@@ -195,7 +195,7 @@ _Noreturn static void become(struct child *child)
         prctl(PR_SET_PDEATHSIG, (unsigned long)how->parent_death_signal) < 0)
         give_up(child, STEP_PARENT);
     if (how->parent_death_signal && getppid() != child->parent)
-        _exit(127); /* it died before we asked to be told */
+        _exit(127); /* it died before the request for the parent-death signal */
     if (child->search && !find_program(child))
         give_up(child, STEP_PROGRAM);
     static char *const nothing[] = {NULL};
@@ -235,7 +235,7 @@ static int explain(const struct child *child, const struct failure *failure, str
         return error_set(err, E_NOT_FOUND, "%.200s: no such program in PATH", path);
     if (failure->step == STEP_DIRECTORY)
         return error_errno(err, failure->problem, "cannot start in %s on this machine", cwd);
-    /* Where a program was looked for whose path does not say so. */
+    /* For the message: the searched path, if the name does not contain it. */
     const char *where = failure->step == STEP_EXEC && path[0] != '/' && !child->search ? cwd : NULL;
     return error_errno(err, failure->problem, "%s: cannot %s%s%s", path, step_texts[failure->step],
                        where ? " in " : "", where ? where : "");

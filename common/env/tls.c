@@ -46,7 +46,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
 static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
 {
     const struct tls_session *s = arg;
-    (void)wait_ms; /* what is not here now comes with the next tls_feed */
+    (void)wait_ms; /* missing bytes arrive with the next tls_feed */
     return s->in.size > s->in_at;
 }
 
@@ -200,8 +200,8 @@ static int refuse_certificate(unsigned status, struct error *err)
     return E_UNAUTHENTICATED;
 }
 
-/* The signatures of a session that is resumed were checked when its ticket was taken, for half of
- * what a client computes; its certificates may have expired since. */
+/* The signatures of a resumed session were checked when its ticket was made, which is half of a
+ * client's computation; its certificates may have expired since. */
 static int check_link(const struct tls_session *s, gnutls_x509_crt_t certificate,
                       gnutls_x509_crt_t signer, unsigned *ret_status)
 {
@@ -306,8 +306,8 @@ int tls_handshake(struct tls_session *s, struct error *err)
 
 /* Bytes of the program */
 
-/* GnuTLS says "again" also after a message of its own (a ticket), with more at hand. It is not
- * asked where there is nothing to say: that costs as much as a record. */
+/* GnuTLS also returns "again" after a message of its own (a ticket), with more available. It is not
+ * called without input, because that costs as much as a record. */
 int64_t tls_read(struct tls_session *s, void *ret, size_t max)
 {
     if (s->in.size == s->in_at && (s->drained || gnutls_record_check_pending(s->tls) == 0))

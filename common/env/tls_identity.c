@@ -47,7 +47,7 @@ static void derive(const gnutls_datum_t *der, const char *purpose, uint8_t ret[T
     }
 }
 
-/* The same for the same key, and nothing of the key can be had from it. */
+/* The same for the same key, and it reveals nothing about the key. */
 static int make_tickets(struct credentials *c)
 {
     gnutls_x509_privkey_t key = NULL;

@@ -40,8 +40,8 @@ int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err)
     return 0;
 }
 
-/* A server shows its own certificate before those of the cluster, and a new cluster key comes
- * before the others. */
+/* A server's own certificate precedes those of the cluster, and a new cluster key precedes the
+ * others. */
 int tls_read_oldest(const char *cluster_path, struct tls_oldest *ret, struct error *err)
 {
     enum { STAY = TLS_CHAIN_MAX - 2 };

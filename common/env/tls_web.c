@@ -58,8 +58,8 @@ void tls_web_free(struct tls_web *web)
     free(web);
 }
 
-/* What has come of the request is read: a socket that is closed with bytes unread resets the
- * connection, and the answer is lost. */
+/* Read the arrived part of the request: closing a socket with unread bytes resets the connection,
+ * and the answer is lost. */
 static ssize_t refuse_plain(const struct tls_web_session *s, uint8_t first)
 {
     char discarded[DISCARD_BYTES];
@@ -84,7 +84,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
 static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
 {
     (void)arg;
-    (void)wait_ms; /* the socket does not block: a read tells */
+    (void)wait_ms; /* the socket does not block: a read decides */
     return 1;
 }
 

@@ -19,7 +19,8 @@ enum { EVENTS_PER_TURN = 256, WATCHERS_FIRST = 64 };
 struct watcher {
     loop_fd_fn fn;
     void *arg;
-    uint32_t generation; /* tells an event of this watch from one of an earlier watch of its fd */
+    uint32_t generation; /* distinguishes an event of this watch from one of an earlier watch of its
+                          * fd */
 };
 
 struct loop {
@@ -28,7 +29,7 @@ struct loop {
     uint64_t turns;
     int64_t hear_until_ms; /* timers are late and wait until then; 0 = they are not */
     struct heap timers;    /* armed */
-    struct heap due;       /* taken out of `timers` by the turn that is firing them */
+    struct heap due;       /* removed from `timers` by the turn that is firing them */
     uint64_t timer_sequence;
     struct mailbox box;
     struct offload offload;
@@ -39,7 +40,7 @@ struct loop {
     void *turn_end_arg;
     bool simulated;
     atomic_bool stopping;
-    _Atomic(pthread_t) thread; /* who runs it: its posts never wait */
+    _Atomic(pthread_t) thread; /* the thread that runs it: its posts never wait */
     atomic_bool has_thread;
     int epoll_fd, wake_fd;
 };
@@ -203,8 +204,8 @@ static size_t dispatch(struct loop *loop, const struct epoll_event *events, int 
     return ran;
 }
 
-/* Whether timers wait for what has arrived while the process stood still. A real loop gives the
- * transport's threads time to post it; in simulation it is in the mailbox already. */
+/* True if timers must wait for data that arrived while the process was paused. A real loop gives
+ * the transport's threads time to post it; in simulation it is already in the mailbox. */
 static bool hears_first(struct loop *loop)
 {
     int64_t due_ms = next_due_ms(loop);

@@ -93,7 +93,7 @@ static void try_again(void *arg)
         complete(call, &err, NULL);
 }
 
-/* True if the call goes on. */
+/* True if the call continues. */
 static bool retry_later(struct pending *call)
 {
     struct rpc_client *client = call->client;

@@ -69,7 +69,8 @@ void field_set_present(ProtobufCMessage *message, const ProtobufCFieldDescriptor
         *(uint32_t *)(void *)field_count(message, field) = field->id;
 }
 
-/* "workers_per_node" is "workersPerNode": an underscore goes and the letter behind it is raised. */
+/* "workers_per_node" is "workersPerNode": an underscore is removed and the next letter is raised.
+ */
 static bool is_camel_of(const char *camel, const char *name)
 {
     for (; *name; name++, camel++) {

@@ -67,7 +67,7 @@ static void send_answer(struct rpc_server *server, uint64_t request,
         small.code = -E_RESOURCE_EXHAUSTED;
         small.message = (char *)(uintptr_t) "the answer is too large for the wire";
         if (frame_pack(&small.base, &server->frame, NULL) != 0)
-            return; /* no memory for 60 bytes: the caller's deadline tells it */
+            return; /* no memory for 60 bytes: the caller notices it by its deadline */
     }
     server->env->net.answer(server->listener, request, server->frame.data, server->frame.size);
 }
@@ -75,7 +75,7 @@ static void send_answer(struct rpc_server *server, uint64_t request,
 static void send_error(struct rpc_server *server, uint64_t request, uint64_t id,
                        const struct error *err)
 {
-    struct error copy = *err; /* protobuf-c wants pointers that are not const */
+    struct error copy = *err; /* protobuf-c requires non-const pointers */
     Muster__RpcAnswer answer = MUSTER__RPC_ANSWER__INIT;
     answer.id = id;
     answer.code = -copy.code;

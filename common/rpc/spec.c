@@ -40,7 +40,7 @@ static int put_default(const struct widen *w, struct tree *map,
     return get(map, type, name) ? 0 : widen_put(w, map, name, value, map);
 }
 
-/* On the way 0 means "not said", and becomes 1: who says it means something else. */
+/* On the wire 0 means "absent", and becomes 1: an explicit 0 means something else. */
 static int refuse_zero(const struct widen *w, const struct tree *map,
                        const ProtobufCMessageDescriptor *type, const char *name)
 {
@@ -112,7 +112,7 @@ static int widen_nodes(const struct widen *w, struct tree *spec)
     if (node->kind == TREE_STRING)
         return range_of_text(w, spec, node);
     if (node->kind != TREE_MAP)
-        return 0; /* transcoding says what is wrong with it */
+        return 0; /* transcoding reports the error */
     struct tree *min = get(node, type, "min"), *max = get(node, type, "max");
     int rc = refuse_zero(w, node, type, "min");
     if (rc == 0)
@@ -149,7 +149,7 @@ static bool is_off(const struct tree *node)
            (node->kind == TREE_STRING && strcmp(node->string, "off") == 0);
 }
 
-/* It says how often, or how, it is to be started again. */
+/* It sets how often, or how, the job is restarted. */
 static bool asks_for_restarts(const struct tree *node)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__restart__descriptor;
@@ -163,8 +163,8 @@ static bool asks_for_restarts(const struct tree *node)
     return get(node, type, "backoff") || get(node, type, "on_no_progress");
 }
 
-/* A program that failed by itself would most often fail again: only one that goes on from
- * somewhere, or whose submitter asks for it, is tried again (docs/adr/0010). */
+/* A program that failed by itself would usually fail again. Only a job that continues from a
+ * checkpoint, or whose submitter asks for it, is retried (docs/adr/0010). */
 static const char *default_on_failure(const struct tree *spec, bool asked)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__descriptor,
@@ -193,8 +193,7 @@ static int widen_restart(const struct widen *w, struct tree *spec)
     struct tree *map = map_at(w, spec, "restart", "max", max);
     if (!map)
         return widen_no_memory(w);
-    const struct tree *said =
-        get(map, type, "max"); /* so many are wanted, whatever they end with */
+    const struct tree *said = get(map, type, "max"); /* this many restarts, whatever the failure */
     bool wanted = said && !(said->kind == TREE_INTEGER && said->integer == 0);
     int rc = put_default(w, map, type, "max", tree_integer(w->arena, DEFAULT_RESTARTS));
     if (rc == 0)

@@ -20,7 +20,7 @@ struct rpc_sync {
 
 struct started {
     struct rpc_sync *sync;
-    rpc_done done; /* NULL = it was cancelled: nobody hears of its end */
+    rpc_done done; /* NULL = cancelled: its end is not reported */
     void *arg;
     struct started *prev, *next;
 };

@@ -45,7 +45,7 @@ static int text_of(const struct widen *w, const struct tree *node, const char **
     return tree_fail(node, w->err, "expected one value, found %s", tree_kind_name(node->kind));
 }
 
-/* The field of the schema that has always carried this setting; NULL if there is none. */
+/* The schema's field for this setting, NULL if there is none. */
 static const ProtobufCFieldDescriptor *field_of(const char *name)
 {
     const ProtobufCMessageDescriptor *type = &muster__training__descriptor;
@@ -66,7 +66,7 @@ static const ProtobufCFieldDescriptor *field_of(const char *name)
     }
 }
 
-/* 0 in a field means that nothing was said: who says 0 says it in the map. */
+/* 0 in a field means absent: an explicit 0 is in the map. */
 static bool field_can_say(const ProtobufCFieldDescriptor *field, enum setting setting,
                           const struct setting_parsed *parsed)
 {
@@ -101,7 +101,7 @@ static int take(const struct widen *w, const struct tree *node, enum setting set
     if (setting_rows[setting].use != SETTING_OF_JOB)
         return refuse_use(w, node, setting);
     int rc = text_of(w, node, &text);
-    if (rc || !*text) /* an empty text says nothing, as an empty variable does */
+    if (rc || !*text) /* an empty text means absent, like an empty variable */
         return rc;
     struct error why = {0};
     if (setting_parse(setting, text, &parsed, &why)) {
@@ -245,7 +245,7 @@ static int add(struct list *list, const char *name, const char *value)
     return 0;
 }
 
-/* The text of a field that says something, "" of one that does not. */
+/* The text of a field that is set, "" of one that is not. */
 static const char *field_text(const ProtobufCFieldDescriptor *field, const void *at,
                               char ret[FORMAT_MAX])
 {
@@ -264,7 +264,7 @@ static const char *field_text(const ProtobufCFieldDescriptor *field, const void 
     return ret;
 }
 
-/* Every field of the schema's Training, whatever the schema will hold one day. */
+/* Every field of the schema's Training, also future ones. */
 static int list_fields(struct list *list, const char *prefix, const ProtobufCMessage *message)
 {
     for (unsigned i = 0; i < message->descriptor->n_fields; i++) {

@@ -43,7 +43,7 @@ static int out_of_range(const struct input *in, const struct tree *node, const c
     return error_recode(in->err, E_OUT_OF_RANGE);
 }
 
-/* ---- numbers: proto3 takes them as numbers or as text, whole ones also as 1.0 and 1e3 ---- */
+/* ---- numbers: proto3 accepts numbers and text, whole numbers also as 1.0 and 1e3 ---- */
 
 struct whole { /* sign and size, so that all of int64 and uint64 fit */
     bool negative;

@@ -165,8 +165,8 @@ static bool is_zero(const void *member, size_t bytes)
     return memcmp(member, zero, bytes) == 0;
 }
 
-/* Absent messages stay absent even with `defaults`: there is nothing that could be written. So do
- * deprecated fields, of which 0 says nothing. */
+/* Absent messages stay absent even with `defaults`, because there is nothing to write. So do
+ * deprecated fields with value 0. */
 bool transcode_shows(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
                      bool defaults)
 {

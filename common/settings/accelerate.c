@@ -74,8 +74,8 @@ static void say_mesh(struct variables *all, const struct sizes *sizes)
     say_number(all, "PARALLELISM_CONFIG_TP_SIZE", sizes->tp);
 }
 
-/* FSDP2; a job whose torch has none sets FSDP_VERSION to 1 in its `env`, for which the sharding
- * strategy is here. */
+/* FSDP2. A job with a torch that lacks it sets FSDP_VERSION to 1 in its `env`; the sharding
+ * strategy here is for that. */
 static void say_fsdp(struct variables *all, const char *const given[SETTINGS_COUNT], bool replicas)
 {
     static const struct {
@@ -169,7 +169,7 @@ static bool names_python(const char *program, size_t length)
            (length > 3 && strncmp(name + length - 3, ".py", 3) == 0);
 }
 
-/* A shell's is judged by the first word of what it runs. */
+/* A shell's command is judged by the first word that it runs. */
 bool accelerate_may_run(const char *const *command, int count)
 {
     if (count < 1 || !command[0])

@@ -121,7 +121,7 @@ static void tell_idle(const struct rule *rule, const char *has, struct finding *
                          name, needs, name);
 }
 
-/* `sure`: whoever asks knows that the other setting stays as it is. */
+/* `sure`: the caller knows that the other setting does not change. */
 static void tell_contradiction(const struct rule *rule, const char *const given[SETTINGS_COUNT],
                                bool sure, struct finding *ret)
 {
