@@ -211,8 +211,8 @@ static void start_placed(struct placing *placing)
     }
 }
 
-/* No more room is searched, but the jobs in front, from `job` on, get their present reason. They are
- * up to a thousand, so not in each of many passes. */
+/* No more room is searched, but the jobs in front, from `job` on, get their present reason. They
+ * are up to a thousand, so not in each of many passes. */
 static void tell_front(struct placing *placing, struct job *job)
 {
     struct reason reason;

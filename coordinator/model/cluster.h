@@ -427,8 +427,8 @@ bool cluster_halted(const struct cluster *cluster);
 /* True if a pass over the queue is needed, because free resources or waiting jobs changed. */
 void cluster_want_pass(struct cluster *cluster, bool wanted);
 bool cluster_wants_pass(const struct cluster *cluster);
-/* May the present pass give all jobs in front of the queue a new reason? Once in `every_ms`. If not, a
- * pass is wanted at the next time it may. */
+/* True if the present pass may give all jobs in front of the queue a new reason: once in
+ * `every_ms`. If not, a pass is wanted at the next time it may. */
 bool cluster_tells_front(struct cluster *cluster, int64_t every_ms);
 /* When a pass is wanted for that; INT64_MAX = not. */
 int64_t cluster_front_due_ms(const struct cluster *cluster);

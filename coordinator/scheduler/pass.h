@@ -49,8 +49,8 @@ struct pass {
     const struct job *reserved[PASS_RESERVATIONS_MAX]; /* in queue order; no victim makes room for
                                                         * them */
     int reserved_count;
-    int refused, looked; /* jobs after the first that must wait; of these, when nothing is left */
     int explained;       /* to jobs that only get a reason */
+    int refused, looked; /* jobs after the first that must wait; of these, when nothing is left */
     int tries;           /* failed attempts to make room for a job in front */
     const struct job *rooms[PASS_ROOMS_MAX]; /* jobs that start when leaving workers have ended */
     int rooms_count;

@@ -78,7 +78,7 @@ int file_unparsed(const struct arena *arena, struct error *err)
 
 int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, struct error *err)
 {
-    /* Of a pipe that nobody writes to an opening would wait for ever. */
+    /* Opening a pipe without a writer would block for ever. */
     int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return file_unreadable(err, errno, name);

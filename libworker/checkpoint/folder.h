@@ -1,13 +1,17 @@
-/* A checkpoint as a folder: step-00000200/ holds rank-00000-of-00001.safetensors, state.json and
- * manifest.json. It is whole or absent: everything is written into a folder of a temporary name and
- * synced, the gate is asked whether this generation may still commit, then the manifest is written
- * and the folder renamed, in exchange with an older one of the same step if there is one. What a
- * crash leaves behind has a name starting with a dot and is removed by the next writer.
+/* A checkpoint as a folder: step-00000200/ contains rank-00000-of-00001.safetensors, state.json and
+ * manifest.json. It is whole or absent, in these steps:
  *
- * Under data parallelism every rank holds the same state and rank 0 writes all of it as one shard.
- * A state that is cut over ranks is written by all: each puts its shard and a note of what is in it
- * into the temporary folder, and rank 0, which waits for all notes, makes the manifest.
- * checkpoint_load takes any number of shards and reads those bytes that it is asked for.
+ *     write and sync everything in a folder with a temporary name
+ *     ask the gate whether this generation may still commit
+ *     write the manifest
+ *     rename the folder, or exchange it with an older one of the same step
+ *
+ * A crash leaves only names that start with a dot; the next writer removes them.
+ *
+ * Under data parallelism every rank has the same state and rank 0 writes all of it as one shard. A
+ * state that is cut over ranks is written by all. Each puts its shard and a note of its content
+ * into the temporary folder, and rank 0 waits for all notes and makes the manifest. checkpoint_load
+ * accepts any number of shards and reads only the requested bytes.
  *
  * Any thread; one writer per folder at a time.
  */
@@ -32,7 +36,7 @@ struct checkpoint_tensor {
     int64_t shape[CHECKPOINT_DIMS_MAX];
     int64_t first; /* element of the flattened tensor that `data` begins with */
     void *data;    /* borrowed; read when writing, written when loading */
-    size_t bytes;  /* of data; less than the tensor has where others hold the rest, or 0 */
+    size_t bytes;  /* of data; less than the tensor if others have the rest, or 0 */
 };
 
 struct checkpoint_about {
@@ -40,14 +44,14 @@ struct checkpoint_about {
     int world;
     int mesh_dp;
     const char *strategy;
-    /* Ranks that hold parts write a shard each; zeroed: one rank writes all. */
+    /* Ranks with parts write a shard each; zeroed: one rank writes all. */
     int rank, shards;
     uint32_t ticket;           /* the same on all that write, another for each attempt */
     const char *const *models; /* [n_models], manifest.h; they outlive the saver */
     int n_models;
 };
 
-/* What is said to whoever decides whether a checkpoint counts. */
+/* The facts for the decision whether a checkpoint counts. */
 struct checkpoint_claim {
     int64_t step;
     uint64_t generation;
@@ -56,10 +60,10 @@ struct checkpoint_claim {
     const char *path;
 };
 
-/* `prepare` is asked before the manifest is written, `done` told after the rename. A refusal of
- * either ends the write with its code, and what was there before is there again; after `done` gave
- * WK_EUNAVAILABLE or WK_ETIMEOUT nobody knows whether it counts, and it stays. NULL members agree.
- * They run on the writing thread. */
+/* `prepare` is called before the manifest is written, `done` after the rename. A refusal of either
+ * ends the write with its code, and the previous content is restored. If `done` returned
+ * WK_EUNAVAILABLE or WK_ETIMEOUT it is unknown whether the checkpoint counts, and it stays. NULL
+ * members agree. They run on the writing thread. */
 struct checkpoint_gate {
     void *arg;
     int (*prepare)(void *arg, const struct checkpoint_claim *claim, struct error *err);
@@ -78,9 +82,9 @@ struct checkpoint_write {
     void *cancelled_arg;
 };
 
-/* WK_ENOMEM (disk full), WK_EIO, WK_ETIMEOUT (a rank's shard did not come), WK_EABORT (cancelled),
- * or the gate's code: then nothing new is there. A checkpoint of the same step is replaced. On
- * ranks other than 0 success means that their shard is written. */
+/* WK_ENOMEM (disk full), WK_EIO, WK_ETIMEOUT (a rank's shard did not arrive), WK_EABORT
+ * (cancelled), or the gate's code: then nothing changed. A checkpoint of the same step is replaced.
+ * On ranks other than 0 success means that their shard is written. */
 int checkpoint_write(const struct checkpoint_write *what, struct error *err);
 
 enum { CHECKPOINT_SHARDS_MAX = 4000, CHECKPOINT_SHARD_WAIT_MS = 10 * 60 * 1000 };
@@ -130,12 +134,12 @@ int checkpoint_remove(const char *path, struct error *err);
 int checkpoint_temporary(const char *dir, int64_t step, uint64_t generation, uint32_t ticket,
                          char ret[CHECKPOINT_PATH_MAX]);
 
-/* Where a committed one waits while another takes its place, on file systems that cannot exchange
+/* Path of a committed checkpoint while another replaces it, on file systems that cannot exchange
  * two folders. WK_EINVAL if too long. */
 int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX]);
 
-/* Remove what unfinished writes of this and older generations left in `dir`, but for the folder
- * `keep`; a committed one that waits aside for nobody is put back. */
+/* Remove what unfinished writes of this and older generations left in `dir`, except the folder
+ * `keep`. A committed checkpoint that was set aside and not replaced is restored. */
 int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err);
 
 /* That no other program on this machine writes to `dir` until *ret_fd, the caller's, is closed (a
@@ -144,8 +148,8 @@ int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, str
 int checkpoint_lock(const char *dir, int *ret_fd, struct error *err);
 
 /* Of the checkpoints up to step `newest`, the one just written, remove all but the last `keep`; 0
- * keeps all. Later ones are another run's, or of steps that this one went back behind: they stay,
- * and push out nothing. */
+ * keeps all. Later ones belong to another run, or to steps before this run went back: they stay,
+ * and do not count. */
 int checkpoint_prune(const char *dir, int64_t newest, int keep, struct error *err);
 
 #endif

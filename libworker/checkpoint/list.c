@@ -134,7 +134,7 @@ int checkpoint_remove(const char *path, struct error *err)
     return file_remove_folder(path, err);
 }
 
-/* The generation in a name that checkpoint_temporary gives, 0 where there is none, or -1. */
+/* The generation in a name from checkpoint_temporary, 0 without one, or -1 for other names. */
 static int64_t unfinished_of(const char *name)
 {
     size_t size = strlen(name);

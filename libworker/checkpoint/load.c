@@ -115,7 +115,7 @@ struct wanted {
     char *data;
 };
 
-/* The element that the file of part `index` begins with: a shard holds one run of a tensor. */
+/* The first element in the file of part `index`: a shard has one run of a tensor. */
 static int64_t run_start(const struct manifest_tensor *tensor, int index)
 {
     while (index > 0 && tensor->parts[index - 1].file == tensor->parts[index].file)

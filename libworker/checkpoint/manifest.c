@@ -297,7 +297,7 @@ static int read_model(const struct tree *node, struct arena *arena, const char *
     return *ret ? 0 : no_room(arena, err);
 }
 
-/* Not there before models said what they are. */
+/* Missing in manifests from before this field existed. */
 static int read_models(const struct tree *list, struct manifest *manifest, struct error *err)
 {
     const struct tree *node;

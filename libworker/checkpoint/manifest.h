@@ -1,6 +1,6 @@
-/* manifest.json: what a checkpoint consists of. It is written last, so a folder without a readable
- * one is no checkpoint. A tensor is described by its parts, which may lie in any number of files:
- * whoever loads needs only the parts, not the ranks or the strategy that wrote them.
+/* manifest.json: the parts of a checkpoint. It is written last, so a folder without a readable one
+ * is not a checkpoint. A tensor is described by its parts, in any number of files. A reader needs
+ * only the parts, not the ranks or the strategy that wrote them.
  *
  * Digests are CRC-32C. Every byte of every file is under one: a shard's header under its file's,
  * its data under the parts', other files as a whole.
@@ -56,8 +56,8 @@ struct manifest {
     int64_t wall_ms;
     const char *strategy;
     int mesh_dp, mesh_tp, mesh_pp, mesh_cp;
-    /* What each model is, in the order of wk_prepare, as a JSON object of the writer's; NULL where
-     * it had none to say. */
+    /* Description of each model, in the order of wk_prepare, as a JSON object from the writer; NULL
+     * without one. */
     const char *const *models;
     int n_models;
     struct manifest_file *files;
@@ -69,13 +69,13 @@ struct manifest {
 
 int manifest_write(const struct manifest *manifest, struct buf *out);
 
-/* WK_EIO: damaged, or of a version this build does not know. File names with a slash or a leading
- * dot are refused, as are tensors whose parts do not cover them exactly. On failure nothing needs
+/* WK_EIO: damaged, or of a version unknown to this build. File names with a slash or a leading dot
+ * are refused, and so are tensors whose parts do not cover them exactly. On failure nothing needs
  * to be freed. */
 int manifest_parse(const char *text, size_t size, struct manifest *ret, struct error *err);
 void manifest_fini(struct manifest *manifest);
 
-/* Of a parsed manifest; NULL if there is none of this name. */
+/* In a parsed manifest; NULL if there is no such name. */
 const struct manifest_tensor *manifest_find(const struct manifest *manifest, const char *name);
 
 /* Elements of a tensor. */

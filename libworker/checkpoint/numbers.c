@@ -15,7 +15,7 @@ static void write_list(struct buf *out, const char *name, const int64_t *values,
     (void)buf_str(out, "],\n");
 }
 
-/* `in` stands before each name. Only runs in fp16 have a loss scale. */
+/* `in` precedes each name. Only runs in fp16 have a loss scale. */
 static void write_unit(struct buf *out, const char *in, const struct unit_numbers *unit)
 {
     if (!(unit->loss_scale > 0))

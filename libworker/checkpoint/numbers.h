@@ -1,6 +1,5 @@
-/* Everything beside tensors that must survive a restart: state.json of a checkpoint, and what a new
- * member of a generation is told. Plain data without pointers, the same on every rank.
- */
+/* The state besides tensors that must survive a restart: state.json of a checkpoint, and the data
+ * for a new member of a generation. Plain data without pointers, the same on every rank. */
 #ifndef CHECKPOINT_NUMBERS_H
 #define CHECKPOINT_NUMBERS_H
 
@@ -17,11 +16,11 @@ enum { NUMBERS_MAX_BYTES = 1 << 20 }; /* of state.json */
 /* Of one model and its optimizer. */
 struct unit_numbers {
     int64_t optimizer_steps; /* what its bias correction counts */
-    /* Of fp16's loss scale; 0: there is none. */
+    /* State of fp16's loss scale; 0: none. */
     double loss_scale;
     int64_t clean_steps, skipped_steps;
-    /* Of the step after `step`, where several optimizers share one and only some have stepped:
-     * windows of gradients that the tensors hold, and how many of those were not skipped. */
+    /* Of the step after `step`, if several optimizers share it and only some have stepped: windows
+     * of gradients that the tensors contain, and the number of those not skipped. */
     int64_t done, taken;
 };
 

@@ -115,7 +115,7 @@ static int by_offset(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Every byte behind the header belongs to exactly one tensor. */
+/* Every byte after the header belongs to exactly one tensor. */
 static int check_cover(const struct safetensors *safetensors, uint64_t start, uint64_t file_bytes,
                        struct error *err)
 {

@@ -1,7 +1,7 @@
 /* The safetensors file format: 8 bytes of little-endian header size, a JSON header, then the
  * tensors' bytes without gaps. Source: huggingface/safetensors README, "Format".
  *
- * safetensors_parse takes bytes from anywhere: sizes, counts, names and offsets are bounded and
+ * safetensors_parse accepts untrusted bytes: sizes, counts, names and offsets are bounded and
  * checked before they are used. A parsed header owns its arena; plain data otherwise. Any thread.
  */
 #ifndef CHECKPOINT_SAFETENSORS_H
@@ -39,8 +39,8 @@ struct safetensors {
     struct arena arena;
 };
 
-/* Bytes the header of a file takes, its 8 of size included, from the file's first 8 bytes. WK_EIO
- * if that is not possible in a file of `file_bytes`. */
+/* Size of a file's header, including its 8 bytes of size, from the file's first 8 bytes. WK_EIO if
+ * that is impossible in a file of `file_bytes`. */
 int safetensors_header_bytes(const void *first8, uint64_t file_bytes, size_t *ret,
                              struct error *err);
 
@@ -55,8 +55,8 @@ void safetensors_fini(struct safetensors *safetensors);
 const struct safetensors_entry *safetensors_find(const struct safetensors *safetensors,
                                                  const char *name);
 
-/* Append the header (size included) of a file that holds `entries[count]` in this order; fills in
- * their offsets. WK_ENOMEM. */
+/* Append the header (size included) of a file with `entries[count]` in this order; sets their
+ * offsets. WK_ENOMEM. */
 int safetensors_write_header(struct safetensors_entry *entries, int count, struct buf *out);
 
 #endif

@@ -13,8 +13,8 @@ struct saver;
 
 struct saver_options {
     const char *dir;
-    const struct checkpoint_gate *gate; /* NULL: nobody to ask; outlives the saver */
-    int keep;                           /* pruned here when nobody else decides: 0 = all */
+    const struct checkpoint_gate *gate; /* NULL: no gate; outlives the saver */
+    int keep;                           /* pruned here if no coordinator decides: 0 = all */
     /* A checkpoint was committed (err->code 0) or failed. May be NULL. */
     void (*report)(void *arg, int64_t step, const struct error *err);
     void *report_arg;

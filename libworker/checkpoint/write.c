@@ -17,12 +17,12 @@
 #include "libworker/checkpoint/note.h"
 #include "libworker/checkpoint/safetensors.h"
 
-enum { CHUNK_BYTES = 4 << 20 }; /* one part, one digest: whoever loads reads whole parts */
+enum { CHUNK_BYTES = 4 << 20 }; /* one part, one digest: a reader reads whole parts */
 enum { SHARD_NAME_BYTES = 48, SHARD_POLL_US = 10000 };
 
 struct draft {
     const struct checkpoint_write *what;
-    int shards;                          /* files of tensors; state.json comes after them */
+    int shards;                          /* files of tensors; state.json follows them */
     char path[CHECKPOINT_PATH_MAX];      /* final */
     char temporary[CHECKPOINT_PATH_MAX]; /* until renamed */
     char older[CHECKPOINT_PATH_MAX];     /* where the one it replaced is; "" = nowhere */
@@ -312,7 +312,7 @@ static int collect_shards(struct draft *draft, struct error *err)
     return rc;
 }
 
-/* The folder that is left behind under the temporary name has the older content. */
+/* The folder that is left under the temporary name has the older content. */
 static int replace(struct draft *draft, struct error *err)
 {
     if (renameat2(AT_FDCWD, draft->temporary, AT_FDCWD, draft->path, RENAME_EXCHANGE) == 0) {
@@ -368,7 +368,7 @@ static void take_back(struct draft *draft)
     (void)file_sync_folder(draft->what->dir, NULL);
 }
 
-/* Whether nobody said no: then it may count, and stays. */
+/* True if there was no refusal: the checkpoint may count, and stays. */
 static bool unheard(int code)
 {
     return code == WK_EUNAVAILABLE || code == WK_ETIMEOUT;

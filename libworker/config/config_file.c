@@ -7,7 +7,7 @@
 #include "common/base/tree.h"
 #include "libworker/config/settings.h"
 
-/* Keys of a job spec that say nothing about training: such a file is also a config file. */
+/* Keys of a job spec that are not about training: such a file is also a config file. */
 static const char *const job_keys[] = {"name",      "tenant",           "command",     "nodes",
                                        "resources", "priority",         "max_runtime", "restart",
                                        "elastic",   "constraints",      "topology",    "env",
@@ -55,7 +55,7 @@ static int take_value(struct settings *settings, const char *file, const struct 
     struct setting_source source = {WK_FROM_FILE, where};
     int rc = scalar_text(node, &text, err);
     if (!rc && node->kind == TREE_INTEGER && setting_rows[setting].kind == SETTING_INTERVAL)
-        rc = buf_str(&text, " steps"); /* as a job may say it */
+        rc = buf_str(&text, " steps"); /* in the form of a job */
     if (!rc)
         rc = settings_set(settings, setting, buf_cstr(&text), &source, err);
     buf_fini(&text);

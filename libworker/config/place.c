@@ -75,13 +75,13 @@ static int read_local(const struct environment *environment, const struct launch
     return rc;
 }
 
-/* The launch node of an allocation, as srun tells it to every task. */
+/* The launch node of an allocation, from the variables that srun sets. */
 static const char *default_master(const struct environment *environment, enum place_kind kind)
 {
     return kind == PLACE_SLURM ? get(environment, "SLURM_LAUNCH_NODE_IPADDR") : NULL;
 }
 
-/* A name that does not fit is told by its digest, which differs as it does. */
+/* A name that is too long is replaced by its digest. */
 static void name_run(struct place *place, const char *launcher, const char *name)
 {
     uint8_t digest[SHA256_BYTES];

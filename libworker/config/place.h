@@ -37,10 +37,10 @@ struct place {
     enum place_kind kind;
     int rank, world;
     int local_rank, local_world;
-    char master_addr[256]; /* "" when alone or in a Muster session that does not say */
+    char master_addr[256]; /* "" when alone or in a Muster session without one */
     int master_port;
     char run[PLACE_RUN_BYTES]; /* "" where nothing names it; a long name by its digest */
-    bool port_is_shared;       /* the launcher itself holds master_port */
+    bool port_is_shared;       /* the launcher itself uses master_port */
 };
 
 /* WK_EINVAL names the variable that is missing, no number or out of range. */

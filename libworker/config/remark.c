@@ -14,7 +14,7 @@ static void collect_given(const struct settings *settings, const char *ret[SETTI
         ret[i] = settings->values[i].origin == WK_FROM_DEFAULT ? NULL : settings->values[i].text;
 }
 
-/* What is refused is wk_prepare's to say. */
+/* wk_prepare reports refusals. */
 static void remark_idle(const struct settings *settings, void (*tell)(void *arg, const char *text),
                         void *arg)
 {
@@ -41,7 +41,7 @@ int settings_agree(const struct settings *settings, struct error *err)
     return settings_refused(given, JUDGE_WORKER, NULL, err);
 }
 
-/* A program that always names a setting of its own leaves no say to the job, which should know. */
+/* A program that always sets a setting in code overrides the job, which should know that. */
 static void remark_overruled(const struct settings *settings, const struct environment *environment,
                              void (*tell)(void *arg, const char *text), void *arg)
 {
@@ -58,7 +58,7 @@ static void remark_overruled(const struct settings *settings, const struct envir
     }
 }
 
-/* A variable that is nearly a setting is a slip that nothing else would tell. */
+/* A variable with nearly a setting's name is a mistake that would otherwise go unnoticed. */
 static void remark_slips(const struct environment *environment,
                          void (*tell)(void *arg, const char *text), void *arg)
 {

@@ -60,7 +60,7 @@ static int unknown_name(const char *name, struct error *err)
     return WK_EINVAL;
 }
 
-/* MUSTER_JOB_SETTINGS lists the variables that the job itself has said, apart by spaces. */
+/* MUSTER_JOB_SETTINGS lists the variables set by the job itself, separated by spaces. */
 static bool said_by_job(const struct environment *environment, const char *name)
 {
     const char *list = environment->get(environment->arg, "MUSTER_JOB_SETTINGS");
@@ -77,7 +77,7 @@ static int read_environment(struct settings *settings, const struct environment 
     for (int i = 0; i < SETTINGS_COUNT; i++) {
         char name[SETTING_ENV_MAX];
         const char *text = environment->get(environment->arg, setting_env_name(i, name));
-        /* An empty variable is how shells and schedulers say "not set". */
+        /* Shells and schedulers mean "not set" by an empty variable. */
         if (!text || !*text)
             continue;
         bool job = said_by_job(environment, name);

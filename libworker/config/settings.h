@@ -1,8 +1,8 @@
 /* A set of values for the table of settings (common/settings/setting.h, worker/config.h).
  *
  * Reading is strict: a value that does not fit its type, its bounds or its choices is refused with
- * where it came from. `struct settings` is plain data apart from one arena; it belongs to whoever
- * called settings_read, who frees it with settings_fini. One thread until read, then any.
+ * its source. `struct settings` is plain data except for one arena. It belongs to the caller of
+ * settings_read, which frees it with settings_fini. One thread until read, then any.
  */
 #ifndef CONFIG_SETTINGS_H
 #define CONFIG_SETTINGS_H
@@ -30,7 +30,7 @@ struct settings {
     struct arena arena;
 };
 
-/* Where environment variables come from: getenv in programs, a table in tests. */
+/* The source of environment variables: getenv in programs, a table in tests. */
 struct environment {
     const char *(*get)(void *arg, const char *name); /* NULL if not set */
     void *arg;

@@ -10,7 +10,7 @@ struct groups {
     int64_t batch; /* of one rank */
     int64_t size;  /* of all */
     int64_t full;  /* groups with all their elements */
-    int64_t rest;  /* elements of the one behind them */
+    int64_t rest;  /* elements of the batch after them */
 };
 
 static struct groups groups_of(const struct wk_deal *deal, int world)

@@ -123,7 +123,7 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
                 struct error *err)
 {
     int64_t length = loader->options.length;
-    /* A position taken with another batch size may lie in what drop_last leaves. */
+    /* A position from another batch size may be in the part that drop_last omits. */
     if (loader->cursor % loader->samples >= dealt_per_epoch(loader))
         loader->cursor += loader->samples - loader->cursor % loader->samples;
     if (loader_at_end(loader))
@@ -142,8 +142,8 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     int64_t limit = loader->options.batches;
     if (limit && loader->batches_after > limit - batches_dealt(loader))
         loader->batches_after = limit - batches_dealt(loader);
-    /* What drop_last leaves is skipped here, so that the cursor of an epoch's end is its multiple.
-     */
+    /* The part that drop_last omits is skipped here, so that the cursor of an epoch's end is its
+     * multiple. */
     if (left == global)
         loader->cursor += loader->samples - dealt_per_epoch(loader);
     *ret = (struct wk_batch){
@@ -159,7 +159,7 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     return 1;
 }
 
-/* Of the batch dealt last and those behind it, over the end of an epoch if it comes to that. */
+/* Over the last batch and those after it, also past the end of an epoch. */
 static double mean_of(const struct wk_loader *loader, int batches)
 {
     int64_t per_epoch = dealt_per_epoch(loader), at = loader->last.position % loader->samples;

@@ -22,10 +22,10 @@ struct wk_loader {
     int64_t committed;
     struct permutation order; /* of epoch `order_epoch` */
     int64_t order_epoch;      /* -1: none yet */
-    int32_t *tokens;          /* [capacity, length], and the targets behind them */
+    int32_t *tokens;          /* [capacity, length], followed by the targets */
     int64_t capacity;         /* samples */
     struct wk_batch last;     /* dealt last; all zeros before one */
-    int64_t batches_after;    /* global batches of the epoch behind it */
+    int64_t batches_after;    /* global batches of the epoch after it */
     double mean;              /* tokens of its step's batches on average; see loader_weigh */
     void *owner;              /* the context it was prepared in; kept by step/ */
     const void *owned_by;     /* the context that frees it, or NULL; kept by step/ */
@@ -40,14 +40,14 @@ struct loader_place {
 
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err);
 
-/* Deal the next global batch. 1: *ret holds this rank's share of it; 0: all epochs are over; else
- * an error. The batch's arrays are the loader's until the next call. */
+/* Deal the next global batch. 1: *ret has this rank's share of it; 0: all epochs are over;
+ * otherwise an error. The batch's arrays belong to the loader until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
 
-/* Let the batch dealt last count among the `window` batches of its step as many of them as it has
- * tokens: their mean becomes the denominator, so that the mean of the batches' losses is that over
- * all tokens. `begins`: it is the first of them. Returns the denominator. */
+/* Weight the last batch by its tokens: its denominator becomes the mean token count of the `window`
+ * batches of its step. The mean of the batches' losses is then that over all tokens. `begins`: it
+ * is the first batch of the step. Returns the denominator. */
 double loader_weigh(struct wk_loader *loader, int window, bool begins);
 
 /* Whether a program's copy of a batch is the one dealt last, unchanged. */

@@ -1,6 +1,5 @@
-/* A sequence of tokens in memory or in a mapped file (see worker/data.h). Owned by whoever opened
- * it; immutable, so any number of threads may read.
- */
+/* A sequence of tokens in memory or in a mapped file (see worker/data.h). Owned by its opener;
+ * immutable, so any number of threads may read. */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
@@ -27,14 +26,14 @@ int source_open(const char *path, enum wk_source_format format, struct wk_source
                 struct error *err);
 int source_bytes(const void *data, size_t size, struct wk_source **ret, struct error *err);
 
-/* What tells two sources of one length apart: a digest over at most SOURCE_DIGEST_PIECES pieces of
- * SOURCE_DIGEST_BYTES, spread evenly from the first to the last, so that it costs the same of any
- * file. Sources that differ only between them have the same. */
+/* Distinguishes two sources of one length: a digest over at most SOURCE_DIGEST_PIECES pieces of
+ * SOURCE_DIGEST_BYTES, spread evenly from the first to the last. It costs the same for any file.
+ * Sources that differ only between the pieces have the same digest. */
 enum { SOURCE_DIGEST_PIECES = 64, SOURCE_DIGEST_BYTES = 4096 };
 uint64_t source_digest(const struct wk_source *source);
 
 /* Tokens first…first+count-1 into ret[count]; the range must be inside. A 32-bit token beyond
- * INT32_MAX comes out negative, which every model refuses. */
+ * INT32_MAX becomes negative, which every model refuses. */
 void source_read(const struct wk_source *source, int64_t first, int64_t count, int32_t *ret);
 
 #endif

@@ -1,11 +1,10 @@
-/* The table of operations that models and optimizers are made of. A back end is one such table; all
- * of them pass the same tests against the plain kernels (cpu/reference.c), so that a CUDA back end
- * only adds another table.
+/* The table of operations for models and optimizers. A back end is one such table; all of them pass
+ * the same tests against the plain kernels (cpu/reference.c). Today's back ends are for CPUs. One
+ * for another device also needs memory and copies, which are outside this table.
  *
  * Tables are constant and shared by all threads. Matrices are row-major float32 in the back end's
- * memory; sizes are elements. Outputs must not overlap inputs unless "in place" is said. No kernel
- * fails: sizes are checked by the caller and 0 rows are nothing to do. NaN and infinity pass
- * through.
+ * memory; sizes are elements. Outputs must not overlap inputs except where "in place" is stated. No
+ * kernel fails: the caller checks sizes, and 0 rows are allowed. NaN and infinity pass through.
  */
 #ifndef KERNEL_KERNEL_H
 #define KERNEL_KERNEL_H
@@ -28,14 +27,12 @@ struct kernel_gemm {
     int64_t lda, ldb, ldc;
 };
 
-/* What a back end needs beyond a product's operands (a library's handle, prepared plans, tiles);
- * its own type. One thread at a time.
- */
+/* A back end's additional data for products (a library's handle, prepared plans, tiles); its own
+ * type. One thread at a time. */
 struct kernel_room;
 
-/* As kernel_gemm with bf16 or f16 factors: c[m, n] = op(a) op(b), added to c if `add`; sums are in
- * float, so back ends differ only by their order.
- */
+/* Like kernel_gemm with bf16 or f16 factors: c[m, n] = op(a) op(b), added to c if `add`. Sums are
+ * in float, so back ends differ only by their order. */
 struct kernel_gemm_low {
     bool transpose_a, transpose_b, add;
     enum wk_dtype type; /* WK_BF16 or WK_F16 */
@@ -57,18 +54,16 @@ struct kernel_norm {
     float *mean, *rstd;  /* [rows], written forward, read backward */
 };
 
-/* Rows of attention scores: row i is position first + i of its sequence and sees the first
- * first + i + 1 of `cols` entries; rows are `ld` apart; probabilities are softmax(scale * scores).
- */
+/* Rows of attention scores: row i is position first + i of its sequence and sees the first first +
+ * i + 1 of `cols` entries. Rows are `ld` apart; probabilities are softmax(scale * scores). */
 struct kernel_causal {
     int64_t first, rows, cols, ld;
     float scale;
 };
 
-/* Rotation of position-dependent angles in place: x[rows, stride], row r at position r % length,
- * holds `heads` vectors of `size` side by side; elements i and i + size / 2 turn by angle
- * [position, i]. Source: Su et al. 2021, in the layout of HuggingFace's Llama.
- */
+/* Rotation by position-dependent angles, in place. x[rows, stride], row r at position r % length,
+ * has `heads` vectors of `size` side by side. Elements i and i + size / 2 are rotated by angle
+ * [position, i]. Source: Su et al. 2021, in the layout of HuggingFace's Llama. */
 struct kernel_rope {
     int64_t rows, length, heads, size, stride;
     const float *cos, *sin; /* [length, size / 2] */
@@ -131,7 +126,7 @@ struct kernel_blend {
 struct kernel_sgd {
     float rate, momentum, weight_decay, grad_scale;
     bool nesterov;
-    bool first; /* the momentum buffer takes the gradient itself */
+    bool first; /* the momentum buffer gets the gradient itself */
 };
 
 struct kernel_table {
@@ -164,17 +159,16 @@ struct kernel_table {
     void (*norm_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
                           float *dweight, float *dbias);
 
-    /* out[rows, width] = x * rstd * weight, rstd = 1 / sqrt(mean of x^2 + epsilon); back likewise.
-     */
+    /* out[rows, width] = x * rstd * weight, rstd = 1 / sqrt(mean of x^2 + epsilon); and its
+     * backward. */
     void (*rms_forward)(const struct kernel_norm *norm, float *out);
     void (*rms_backward)(const struct kernel_norm *norm, const float *dout, float *dx,
                          float *dweight);
 
     void (*rope)(const struct kernel_rope *rope, float *x);
 
-    /* SwiGLU (Shazeer 2020): x[rows, 2 * inner] holds gate and up side by side; out[rows, inner] =
-     * gate * sigmoid(gate) * up; dx as x.
-     */
+    /* SwiGLU (Shazeer 2020): x[rows, 2 * inner] has gate and up side by side; out[rows, inner] =
+     * gate * sigmoid(gate) * up; dx has the shape of x. */
     void (*swiglu_forward)(float *out, const float *x, int64_t rows, int64_t inner);
     void (*swiglu_backward)(float *dx, const float *x, const float *dout, const int64_t size[2]);
 
@@ -205,7 +199,7 @@ struct kernel_table {
     void (*embedding_backward)(float *dtable, float *dpositions, const int32_t *index,
                                const float *dout, const int64_t size[3]);
 
-    /* rows from image; image += rows where they came from. */
+    /* rows from image; backward, image += rows at the same places. */
     void (*windows_forward)(const struct kernel_windows *windows, float *rows, const float *image);
     void (*windows_backward)(const struct kernel_windows *windows, float *image, const float *rows);
 
@@ -231,7 +225,7 @@ struct kernel_table {
 
     /* out = x in bf16 or f16, to nearest even. */
     void (*narrow)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
-    /* The same past the caches, for what nobody reads soon. */
+    /* The same bypassing the caches, for data that is not read soon. */
     void (*narrow_stream)(uint16_t *out, enum wk_dtype type, const float *x, size_t count);
     /* out = x in float. */
     void (*widen)(float *out, enum wk_dtype type, const uint16_t *x, size_t count);
@@ -241,7 +235,7 @@ struct kernel_table {
 const struct kernel_table *kernel_reference(void);
 
 /* The fast kernels for this machine's best instruction set, or the table that the environment names
- * in this variable; a name that this machine has no table of counts for nothing. */
+ * in this variable; an unknown name is ignored. */
 #define KERNEL_VARIABLE "MUSTER_KERNELS"
 const struct kernel_table *kernel_cpu(void);
 
@@ -253,15 +247,15 @@ const struct kernel_table *kernel_named(const char *name);
 enum kernel_simd { KERNEL_SSE, KERNEL_AVX, KERNEL_AVX2, KERNEL_AVX512 };
 enum kernel_simd kernel_simd(void);
 
-/* A sentence for the user if the library behind products in float chose kernels of narrower
- * instructions than `simd`, with what to set in the environment; "" if it did not, or if the user
- * has chosen them (OPENBLAS_CORETYPE is set). */
+/* A sentence for the user if the library for products in float chose kernels of narrower
+ * instructions than `simd`, with the variable to set. "" if it did not, or if the user has chosen
+ * them (OPENBLAS_CORETYPE is set). */
 enum { KERNEL_ADVICE_MAX = 320 };
 void kernel_advice(enum kernel_simd simd, char ret[KERNEL_ADVICE_MAX]);
 
-/* Let the library behind products take the memory it keeps for good, before memory is measured or
- * short: OpenBLAS takes 128 MiB for each of its threads and at the first large product, and asks
- * for ever where it is refused. Not while another thread multiplies. WK_ENOMEM. */
+/* Let the library for products allocate its permanent memory, before memory is measured or short.
+ * OpenBLAS allocates 128 MiB for each of its threads and at the first large product, and retries
+ * for ever if refused. Not while another thread multiplies. WK_ENOMEM. */
 int kernel_warm(const struct kernel_table *kernels);
 
 /* Every table this machine can run, `reference` first and the best last; NULL past the last. A

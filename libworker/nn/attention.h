@@ -20,8 +20,8 @@ struct attention {
     int64_t samples, length, heads, kv_heads, size; /* heads is a multiple of kv_heads */
     const float *qkv; /* [samples, length, (heads + 2 kv_heads) * size]: queries, keys, values side
                          by side, each [heads, size] */
-    float *probs;     /* [samples, heads, length, length], kept from forward to backward; what lies
-                         right of a block's last key is not written */
+    float *probs;     /* [samples, heads, length, length], kept from forward to backward; to the
+                       * right of a block's last key nothing is written */
     float *scratch;   /* [ATTENTION_BLOCK, length], backward only */
 
     /* Products in bf16 or f16: NULL in float. left has room for qkv, right for dout, and these for

@@ -14,7 +14,7 @@ struct conv {
     struct kernel_windows windows; /* of one sample */
     int64_t samples, out;
     const float *weight, *bias; /* [out, channels * kernel^2], [out] or NULL */
-    float *dweight, *dbias;     /* likewise */
+    float *dweight, *dbias;     /* the same shapes */
     float *rows;                /* scratch: [conv_places, channels * kernel^2] */
 };
 

@@ -1,6 +1,5 @@
 /* GPT-2 (Radford et al. 2019): learned positions, layer norms, tanh GELU, tied head; linear weights
- * are [in, out] with a bias behind each.
- */
+ * are [in, out], each followed by a bias. */
 #include <math.h>
 #include <stdio.h>
 

@@ -15,11 +15,11 @@ struct linear {
     int64_t in, out;
     bool turned;                /* the weight is [out, in], as in most checkpoints */
     const float *weight, *bias; /* [in, out], [out]; bias may be NULL */
-    float *dweight, *dbias;     /* likewise; NULL when only the forward pass is wanted */
+    float *dweight, *dbias;     /* the same shapes; NULL if only the forward pass is wanted */
     const struct low *low;      /* NULL: in float */
     const uint16_t *weight_low; /* the weight rounded, where low is not NULL */
 
-    /* Whose gradients are announced, last parameter first; NULL announces nothing. */
+    /* The model of announced gradients, last parameter first; NULL announces nothing. */
     struct wk_model *model;
     int first, n_params;
 };
@@ -27,8 +27,7 @@ struct linear {
 /* From a weight [in, out] and the bias that follows it in the table. */
 struct linear linear_at(struct wk_model *model, int weight_index);
 
-/* From `n` weights [out_i, in] without bias that lie next to each other: one layer whose outputs
- * are theirs side by side. */
+/* From `n` adjacent weights [out_i, in] without bias: one layer with their outputs side by side. */
 struct linear linear_joined(struct wk_model *model, int first, int n);
 
 /* y = x weight + bias, plus `residual`[rows, out] unless it is NULL. */

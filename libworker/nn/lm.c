@@ -1,4 +1,4 @@
-/* The road from tokens to loss and back; gpt.c and llama.c say what the blocks are. */
+/* The passes from tokens to loss and back; gpt.c and llama.c define the blocks. */
 #include <stdlib.h>
 
 #include "libworker/nn/lm.h"
@@ -268,7 +268,7 @@ static int lm_model_reserve(struct wk_model *model, int64_t samples, int64_t len
     int rc = lm_reserve(g, samples, length, err);
     if (!rc)
         slab_touch(&g->slab);
-    g->layout = (struct lm_layout){0}; /* what was laid out is gone: angles, and what waits */
+    g->layout = (struct lm_layout){0}; /* the old layout is invalid: angles, and a waiting pass */
     return rc;
 }
 

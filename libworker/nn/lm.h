@@ -1,9 +1,7 @@
-/* A language model made of pre-norm blocks: embeddings, layers, final norm, head, loss. GPT-2 and
- * Llama are tables of parameters and the choices in lm_shape. Private to libworker/nn
- * but for the shape. Shapes: N =
- * samples * length rows, C = width, Q = (heads + 2 kv_heads) * size, I = inner, U = I or, gated, 2
- * I, V = vocab.
- */
+/* A language model of pre-norm blocks: embeddings, layers, final norm, head, loss. GPT-2 and Llama
+ * are tables of parameters and the choices in lm_shape. Private to libworker/nn except for the
+ * shape. Shapes: N = samples * length rows, C = width, Q = (heads + 2 kv_heads) * size, I = inner,
+ * U = I or, gated, 2 I, V = vocab. */
 #ifndef NN_LM_H
 #define NN_LM_H
 
@@ -13,7 +11,7 @@
 #include "libworker/nn/model.h"
 #include "libworker/tensor/slab.h"
 
-/* Where a layer's parameters stand behind its first one. */
+/* Offsets of a layer's parameters from its first one. */
 struct lm_places {
     int norm1, qkv, proj, norm2, up, down, count;
 };
@@ -32,7 +30,7 @@ struct lm_shape {
 
 /* What one layer keeps from forward to backward. */
 struct lm_layer {
-    float *input;          /* [N, C], the output of what comes before; not its own */
+    float *input;          /* [N, C], the previous output; not its own */
     float *stats1;         /* [2, N] */
     struct operand norm1;  /* [N, C]; operands are kept rounded where the model computes so */
     float *qkv;            /* [N, Q], queries and keys rotated */
@@ -77,7 +75,7 @@ struct lm {
     struct lm_layout layout;
     struct lm_layer *layers; /* with recompute all share what is not input or output */
     bool dropping;           /* in this pass */
-    int held;                /* the layer whose activations are in shared memory */
+    int held;                /* the layer with its activations in shared memory */
     struct lm_memory memory;
     uint16_t *probs_low, *dprobs_low; /* [ATTENTION_BLOCK, length] */
     struct slab slab;
@@ -96,9 +94,8 @@ int lm_layer_index(const struct lm_shape *shape, int layer);
 /* Lay the memory out for this many samples of this length. WK_ENOMEM. */
 int lm_reserve(struct lm *g, int64_t samples, int64_t length, struct error *err);
 
-/* layers[i].output from layers[i].input, and back: memory.dx goes from the gradient of the output
- * to that of the input.
- */
+/* layers[i].output from layers[i].input; and backward: memory.dx changes from the gradient of the
+ * output to that of the input. */
 void lm_layer_forward(struct lm *g, int i);
 void lm_layer_backward(struct lm *g, int i);
 
@@ -106,10 +103,10 @@ void lm_layer_backward(struct lm *g, int i);
  * on values and backward on gradients alike. Nothing outside training passes. */
 void lm_drop(struct lm *g, float *x, uint64_t place);
 
-/* The norm whose weight is parameter `index`; `stats` is [2, N]. */
+/* The norm with weight parameter `index`; `stats` is [2, N]. */
 struct norm lm_norm(struct lm *g, int index, float *stats);
 
-/* y[N, C] from x[N, C] through the norm, in float or rounded as y wants it. */
+/* y[N, C] from x[N, C] through the norm, in float or rounded, as y requires. */
 void lm_norm_forward(struct lm *g, const struct norm *norm, struct operand y, const float *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where the activations of one pass lie: one slab, laid out anew for each shape of batch. */
+/* Memory of one pass's activations: one slab with a new layout for each shape of batch. */
 #include <stdint.h>
 
 #include <worker/layers.h>

@@ -1,6 +1,5 @@
-/* Losses. The end of a language model is logits by a head (tied to the embedding or not), softmax
- * and cross-entropy in one, so that the logits' buffer holds probabilities and then gradients.
- */
+/* Losses. A language model ends with logits by a head (tied to the embedding or not), softmax and
+ * cross-entropy in one. The logits' buffer therefore has probabilities and then gradients. */
 #ifndef NN_LOSS_H
 #define NN_LOSS_H
 
@@ -15,7 +14,7 @@ struct head_loss {
     const int32_t *targets; /* [rows]; negative ones are left out */
     float smoothing;        /* share of the target spread over the vocabulary */
     const float *table;     /* [vocab, width] */
-    float *dtable;          /* likewise */
+    float *dtable;          /* the same shape */
     const struct low *low;  /* NULL: in float */
     const uint16_t *table_low;
 };

@@ -9,7 +9,7 @@ static void activate(const struct mlp *m, float *out, const float *hidden, int64
         k->gelu_forward(out, hidden, (size_t)(rows * m->down.in));
 }
 
-/* Rounded a few rows at a time, so that the activation in float never goes to memory. */
+/* Rounded a few rows at a time, so that the activation in float stays in the cache. */
 static void activate_low(const struct mlp *m, int64_t rows)
 {
     int64_t inner = m->down.in, most = MLP_TILE / inner > 0 ? MLP_TILE / inner : 1;

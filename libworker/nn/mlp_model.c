@@ -90,7 +90,7 @@ static int reserve(struct mlp_model *m, int64_t rows, struct error *err)
     return 0;
 }
 
-/* Row r's window ends with token r of its sample; what would lie before the sample is zero. */
+/* Row r's window ends with token r of its sample; before the sample it is zero. */
 static void gather(struct mlp_model *m, const struct wk_batch *batch)
 {
     int64_t e = m->config.embedding, window = m->config.window;
@@ -177,7 +177,8 @@ static int mlp_model_forward(struct wk_model *model, const struct wk_batch *batc
     return 0;
 }
 
-/* From the gradient of layer i's output to that of its input; the window's own goes over it. */
+/* From the gradient of layer i's output to that of its input; the window's gradient overwrites it.
+ */
 static int layer_backward(struct mlp_model *m, int i, float **dout, float **din, struct error *err)
 {
     int rc = model_enter(&m->model, 1 + i, MODEL_BACKWARD, err);

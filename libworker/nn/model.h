@@ -1,8 +1,8 @@
-/* What every model is inside libworker: its parameters as views into two flat arenas, and a table
- * of operations. parallel/ and step/ see models only through this header.
+/* A model inside libworker: its parameters as views into two flat arenas, and a table of
+ * operations. parallel/ and step/ see models only through this header.
  *
- * The arenas belong to whoever bound them (step/prepare) and outlive the model's use of them. One
- * thread at a time; grad_ready is called on the thread that runs the backward pass.
+ * The arenas belong to their binder (step/prepare) and outlive the model's use of them. One thread
+ * at a time; grad_ready is called on the thread of the backward pass.
  */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
@@ -32,8 +32,9 @@ struct param {
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
     const uint16_t *low;           /* view into the low-precision arena, or NULL */
     float *wide;                   /* custom models: what passes read instead of data, or NULL */
-    uint16_t *low_grad;            /* likewise: where they give the gradient narrow, or NULL */
-    unsigned narrow;               /* likewise: wk_buffer.narrow */
+    uint16_t *low_grad;            /* custom models: where passes write the gradient narrow, or NULL
+                                    */
+    unsigned narrow;               /* custom models: wk_buffer.narrow */
     bool decay;                    /* weight decay applies: two or more dimensions */
     bool lookup;                   /* an embedding or a head: its rows stand for tokens */
     int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
@@ -57,14 +58,14 @@ struct model_ops {
     int (*reserve)(struct wk_model *, int64_t samples, int64_t length, struct error *);
 };
 
-/* Whose parameters a pass is about to use. Block 0 holds the embeddings, block 1 + i layer i, the
- * last one the final norm (and a head of its own); a block's parameters lie next to each other.
+/* The block that a pass is about to use. Block 0 has the embeddings, block 1 + i layer i, the last
+ * one the final norm (and a head of its own). A block's parameters are adjacent.
  *
- * Between before_block and after_block of the same block and pass the model reads its parameters'
- * data (and low), backward it also adds to their grad; at no other time. So before_block may point
- * them elsewhere, and after_block may take the memory away. A head tied to the embeddings uses
- * block 0 inside the last block's brackets, in both passes. An error ends the pass with that error;
- * blocks that were entered are not left then.
+ * Between before_block and after_block of a block and pass the model reads its parameters' data
+ * (and low); backward it also adds to their grad. At other times it uses neither. So before_block
+ * may change their addresses, and after_block may release the memory. A head tied to the embeddings
+ * uses block 0 inside the last block's calls, in both passes. An error ends the pass with that
+ * error, without after_block for entered blocks.
  *
  *     forward   0, 1 … L, (L+1 (0))        backward   (L+1 (0)), L … 1, 0
  */
@@ -80,8 +81,8 @@ struct model_block {
     size_t offset, count; /* elements of either arena */
 };
 
-/* Where initial values come from instead of the seed: `fill` writes all of param->data; `free` (or
- * NULL) ends it with the model. */
+/* Source of initial values instead of the seed: `fill` writes all of param->data; `free` (or NULL)
+ * ends it with the model. */
 struct model_values {
     int (*fill)(void *arg, const struct param *param, int index, struct error *err);
     void (*free)(void *arg);
@@ -99,7 +100,7 @@ struct wk_model {
     size_t count;           /* elements of each arena */
     int64_t context, vocab; /* 0: passes are the program's own, and `ops` has no forward ones */
     float *param_arena, *grad_arena; /* [count]; NULL until bound; grads may stay NULL */
-    bool seed_waits;                 /* wk_model_init came before model_bind */
+    bool seed_waits;                 /* wk_model_init was called before model_bind */
     uint64_t seed;
     struct model_values values;
     bool forward_done;     /* activations of one forward pass wait for their backward */
@@ -125,17 +126,16 @@ struct wk_model {
     void *grad_ready_arg;
 };
 
-/* What a constructor returns that made nothing: the sentence stays with the thread. */
+/* The result of a constructor that failed: the sentence is stored for the thread. */
 int model_refuse(const struct error *err, struct wk_model **ret_model);
 int model_refuse_memory(struct wk_model **ret_model);
 
-/* wk_model_init, which a prepared model refuses, for whoever prepares it. */
+/* wk_model_init, which a prepared model refuses, for the code that prepares it. */
 void model_seed(struct wk_model *model, uint64_t seed);
 
-/* Let the model use these arenas of model->count floats from now on; `grads` NULL means no backward
- * pass. May be called again with other arenas (contents are not copied). Applies a waiting seed,
- * but no values from elsewhere: those may fail, and model_fill says how.
- */
+/* Let the model use these arenas of model->count floats; `grads` NULL means no backward pass. It
+ * may be called again with other arenas (contents are not copied). Applies a waiting seed, but no
+ * values from elsewhere: those may fail, and model_fill reports how. */
 int model_bind(struct wk_model *model, float *params, float *grads);
 
 /* Take initial values from elsewhere from now on; what was there before is freed. */
@@ -148,18 +148,16 @@ int model_fill(struct wk_model *model, int index, float *ret, struct error *err)
 /* The parameters of block `block` in [0, n_blocks). */
 struct model_block model_block(const struct wk_model *model, int block);
 
-/* Let matrix products take their factors in `type`: WK_F32, or WK_BF16 or WK_F16 with the
- * parameters in that type at low[count], which the caller keeps up to date (optimizer_set_copy
- * does; NULL where before_block supplies them). Sums, norms, softmax, loss and gradients stay in
- * float. The result depends on the machine only by the order of sums. WK_EINVAL for another type,
- * WK_ENOMEM.
- */
+/* Let matrix products use factors in `type`: WK_F32, or WK_BF16 or WK_F16 with the parameters in
+ * that type at low[count]. The caller keeps those up to date (optimizer_set_copy does; NULL if
+ * before_block supplies them). Sums, norms, softmax, loss and gradients stay in float. The result
+ * depends on the machine only by the order of sums. WK_EINVAL for another type, WK_ENOMEM. */
 int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t *low,
                       struct error *err);
 
-/* In bf16 and f16 a model reads its matrices (parameters of two or more dimensions) from `low`
- * only, embedding tables included, and its vectors from `data` only; a custom model also those
- * vectors that its passes take narrow. */
+/* In bf16 and f16 a model reads its matrices (parameters of two or more dimensions) only from
+ * `low`, embedding tables included, and its vectors only from `data`. A custom model also reads
+ * from `low` the vectors that its passes take narrow. */
 bool model_reads_low(const struct param *param);
 
 /* Row `row` of the embedding table `table`, as the model computes: out[table's width]. */
@@ -179,13 +177,12 @@ struct param *model_param(struct wk_model *model, const char *name);
 /* For implementations: announce a gradient as final. */
 void model_announce(struct wk_model *model, int index);
 
-/* Loss of batch->tokens [samples, length] against batch->targets [samples, length]: cross-entropy
- * summed over all positions but those with target WK_IGNORED and divided by batch->denominator (0:
- * the number of such positions). Keeps the
- * activations for one backward pass; their memory grows to the largest batch seen. The batch's
- * arrays must live until then. samples 0 gives loss 0. WK_EINVAL for a token outside the vocabulary
- * or a length outside 1…context, WK_ESTATE unbound, WK_ENOMEM.
- */
+/* Loss of batch->tokens [samples, length] against batch->targets [samples, length]: the
+ * cross-entropy summed over all positions except those with target WK_IGNORED, divided by
+ * batch->denominator (0: the number of such positions). Keeps the activations for one backward
+ * pass; their memory grows to the largest batch so far. The batch's arrays must live until then.
+ * samples 0 has loss 0. WK_EINVAL for a token outside the vocabulary or a length outside 1…context,
+ * WK_ESTATE unbound, WK_ENOMEM. */
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                   struct error *err);
 
@@ -194,18 +191,16 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
  */
 int model_backward(struct wk_model *model, double scale, struct error *err);
 
-/* Take and touch the memory that passes of this many samples of this length need, forgetting what
- * waits for a backward pass; samples 0 gives all of it back. WK_ENOMEM; WK_EINVAL for a length
- * outside 1…context.
+/* Allocate and touch the memory for passes of this many samples of this length, and forget a
+ * waiting pass; samples 0 releases all of it. WK_ENOMEM; WK_EINVAL for a length outside 1…context.
  */
 int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err);
 
 void model_zero_grad(struct wk_model *model);
 
-/* The loss of the model as it is used: as model_forward, but nothing is dropped, targets are taken
- * whole, and no backward pass can follow; with what `outputs` asks for. Without targets the loss is
- * 0 and its parts are WK_EINVAL. Nothing is written for samples 0.
- */
+/* The loss of the model in use: like model_forward, but without dropout and label smoothing, and
+ * without a backward pass; and the values that `outputs` asks for. Without targets the loss is 0
+ * and its parts are WK_EINVAL. Nothing is written for samples 0. */
 int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                    const struct wk_outputs *outputs, struct error *err);
 

@@ -23,9 +23,8 @@ struct norm {
 /* y[rows, width] from x[rows, width]. */
 void norm_forward(const struct norm *norm, float *y, const float *x, int64_t rows);
 
-/* dx += gradient through the norm (dx holds the residual path's already); weights' gradients too,
- * announced.
- */
+/* dx += gradient through the norm (dx already has the residual path's); weights' gradients too,
+ * announced. */
 void norm_backward(const struct norm *norm, float *dx, const float *x, const float *dy,
                    int64_t rows);
 

@@ -1,4 +1,4 @@
-/* What an evaluation reads off the logits of a language model (wk_outputs). */
+/* Computes an evaluation's outputs from the logits of a language model (wk_outputs). */
 #ifndef NN_OUTPUTS_H
 #define NN_OUTPUTS_H
 

@@ -8,7 +8,7 @@
 
 #include "libworker/nn/model.h"
 
-/* What a new parameter is; a shape of one dimension has cols 0. */
+/* Description of a new parameter; a shape of one dimension has cols 0. */
 struct param_spec {
     int64_t rows, cols;
     int block;

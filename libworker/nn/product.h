@@ -9,16 +9,15 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* What products with rounded factors need; a model's, none where it computes in float. */
+/* Buffers for products with rounded factors; one per model, none in float. */
 struct low {
     enum wk_dtype type; /* WK_BF16 or WK_F16 */
     struct kernel_room *room;
     uint16_t *left, *right; /* room for the largest factors of a layer */
 };
 
-/* What a layer reads in both passes: in float, or rounded once and for all where it computes in
- * bf16 or f16. One of the two; where both are NULL there is nothing.
- */
+/* A layer's input in both passes: in float, or rounded once in bf16 or f16. One of the two; both
+ * NULL means empty. */
 struct operand {
     float *data;
     uint16_t *low;

@@ -7,7 +7,7 @@
 struct adam_numbers {
     const struct wk_adamw_options *options; /* betas and epsilon of it */
     double rate, weight_decay;
-    bool decoupled; /* decay is taken off the parameter instead of added to the gradient */
+    bool decoupled; /* decay is subtracted from the parameter instead of added to the gradient */
     float grad_scale;
 };
 
@@ -15,7 +15,7 @@ struct adam_numbers {
 void adam_update(const struct wk_optimizer *o, const struct adam_numbers *numbers,
                  const struct kernel_update *update);
 
-/* 0, or WK_EINVAL with the number that is none to train with. */
+/* 0, or WK_EINVAL naming the invalid number. */
 int adam_moments_check(const struct wk_adamw_options *a, struct error *err);
 
 #endif

@@ -8,12 +8,11 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* Sum of squares of grads[count]. Ranks that hold different parts add these up before the root. */
+/* Sum of squares of grads[count]. Ranks with different parts add these up before the root. */
 double clip_sum_squares(const struct kernel_table *kernels, const float *grads, size_t count);
 
-/* What to multiply gradients of this norm with, as torch does: min(1, max_norm / (norm + 1e-6)).
- * NaN or infinite norms give NaN, so that the caller notices.
- */
+/* Factor for gradients of this norm, as in torch: min(1, max_norm / (norm + 1e-6)). NaN or infinite
+ * norms result in NaN, so that the caller notices. */
 double clip_factor(double norm, double max_norm);
 
 /* Every gradient into [-limit, limit]; a NaN stays one. */

@@ -27,10 +27,9 @@ static void multiply(const struct kernel_table *kernels, struct kernel_gemm gemm
     kernels->gemm(&gemm);
 }
 
-/* x[rows, cols] goes towards the nearest matrix with orthogonal rows or columns: x = a x + (b s + c
- * s^2) x, where s = x x^T, or x^T x from the right when that is smaller. `s`, `p` and `y` are room
- * for side^2, side^2 and x. FLOP of a step: 4 side^2 (other + side / 2).
- */
+/* x[rows, cols] approaches the nearest matrix with orthogonal rows or columns: x = a x + (b s + c
+ * s^2) x, where s = x x^T, or x^T x from the right if that is smaller. `s`, `p` and `y` have space
+ * for side^2, side^2 and x. FLOP of a step: 4 side^2 (other + side / 2). */
 static void newton_schulz(const struct kernel_table *k, const int64_t size[2], float *x,
                           float *const room[3])
 {

@@ -92,7 +92,7 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_de
     return 0;
 }
 
-/* What is asked of an optimizer that is NULL, or prepared already. */
+/* Refuse a call on NULL, or on a prepared optimizer. */
 static int check_new(const struct wk_optimizer *o, const char *call, struct error *err)
 {
     const char *why = error_kept_of(WK_OBJECT_OPTIMIZER);
@@ -158,7 +158,7 @@ int wk_optimizer_group(struct wk_optimizer *o, const struct wk_group *group)
     return 0;
 }
 
-/* The numbers a parameter goes by. */
+/* The options that apply to a parameter. */
 static struct optimizer_segment numbers_of(const struct wk_optimizer *o, const struct param *param)
 {
     struct optimizer_segment s = {.weight_decay = param->decay ? o->weight_decay : 0,
@@ -192,9 +192,8 @@ static bool same_numbers(const struct optimizer_segment *a, const struct optimiz
     return a->weight_decay == b->weight_decay && a->rate_scale == b->rate_scale;
 }
 
-/* The parts of the parameters inside the range, neighbours of one kind joined (with what lies
- * between them, which nobody reads) where tensors may be joined.
- */
+/* The parts of the parameters inside the range. Where tensors may be joined, neighbours of one kind
+ * are joined, together with the unused elements between them. */
 static void cut_segments(struct wk_optimizer *o, const struct param *params, int n_params)
 {
     int n = 0;
@@ -225,7 +224,7 @@ static size_t elements(const struct optimizer_shape *shape)
     return count;
 }
 
-/* Give each tensor its own state and find the largest scratch. */
+/* Allocate each tensor's own state and find the largest scratch. */
 static int allocate_own(struct wk_optimizer *o, struct error *err)
 {
     size_t total = 0, scratch = 0;

@@ -1,7 +1,7 @@
 /* An optimizer works on flat ranges: `count` parameters, their gradients and its own state, cut
- * into segments that go by the same numbers. A whole model is one range; a rank of ZeRO binds only
- * its own part, which element-wise optimizers update exactly as the whole's. Those that need whole
- * matrices say so (ops->whole_tensors) and refuse ranges that cut a parameter.
+ * into segments with equal options. A whole model is one range. A rank of ZeRO binds only its own
+ * part, which element-wise optimizers update exactly as in the whole. Those that need whole
+ * matrices declare it (ops->whole_tensors) and refuse ranges that cut a parameter.
  *
  * Owned by the caller through worker/optim.h; the state belongs to the optimizer. One thread.
  */
@@ -75,17 +75,17 @@ struct optimizer_copy {
     uint64_t seed;   /* of that; mixed with the step's number */
 };
 
-/* Where state lives that is larger than memory: in files of a folder (tensor/mapped.h). A step
- * brings it in and gives it back piece by piece; its bits are those of state in memory. */
+/* State that is larger than memory: in files of a folder (tensor/mapped.h). A step loads and
+ * releases it piece by piece; its bits equal those of state in memory. */
 struct optimizer_offload {
     const char *dir; /* NULL or "": in memory; borrowed until the next binding */
-    bool params;     /* the parameters handed to optimizer_step are mapped likewise */
+    bool params;     /* the parameters passed to optimizer_step are mapped too */
 };
 
 struct wk_optimizer {
     const struct optimizer_ops *ops;
     const struct kernel_table *kernels;
-    const struct wk_model *over; /* which model's parameters, if the program said so */
+    const struct wk_model *over; /* the model of its parameters, if the program named it */
     struct error_ear ear;        /* of the context it is prepared in */
     const void *owned_by;        /* the context that frees it, or NULL; kept by step/ */
     union {
@@ -96,9 +96,9 @@ struct wk_optimizer {
         struct wk_muon_options muon;
     } options;
     double base_rate;    /* the option's */
-    double weight_decay; /* likewise */
+    double weight_decay; /* the option's */
     double factor;       /* the schedule's, 1 without one */
-    int64_t steps;       /* taken since the start of training; part of a checkpoint */
+    int64_t steps;       /* since the start of training; part of a checkpoint */
     struct optimizer_group groups[WK_GROUPS_MAX];
     int n_groups;
 
@@ -129,11 +129,9 @@ void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimize
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);
 
-/* One step over the bound range at the present rate: params[count] are updated from
- * grads[count] * grad_scale, which is how clipping and unscaling cost nothing extra, and the copy
- * is written in the same pass. Both pointers are to the first element of the range. WK_ESTATE when
- * not bound.
- */
+/* One step over the bound range at the present rate: params[count] are updated from grads[count] *
+ * grad_scale. Clipping and unscaling therefore cost nothing extra, and the copy is written in the
+ * same pass. Both pointers are to the first element of the range. WK_ESTATE if not bound. */
 int optimizer_step(struct wk_optimizer *optimizer, float *params, const float *grads,
                    float grad_scale, struct error *err);
 
@@ -145,10 +143,9 @@ struct optimizer_low {
 int optimizer_step_low(struct wk_optimizer *optimizer, float *params,
                        const struct optimizer_low *low, float grad_scale, struct error *err);
 
-/* Let every step write a low-precision copy (NULL: none any more); optimizer_write_copy writes it
- * now, after parameters were set by other means. Goes with the next optimizer_bind. WK_EINVAL for
- * a type that is not bf16 or f16, WK_ESTATE when not bound.
- */
+/* Let every step write a low-precision copy (NULL: no longer). optimizer_write_copy writes it now,
+ * after parameters were set by other means. The next optimizer_bind removes it. WK_EINVAL for a
+ * type other than bf16 and f16, WK_ESTATE if not bound. */
 int optimizer_set_copy(struct wk_optimizer *optimizer, const struct optimizer_copy *copy,
                        struct error *err);
 void optimizer_write_copy(struct wk_optimizer *optimizer, const float *params);
@@ -167,7 +164,7 @@ int optimizer_options_check(const void *options, struct error *err); /* NULL is 
 int optimizer_rate_check(double rate, double weight_decay, struct error *err);
 int optimizer_beta_check(const char *name, double beta, struct error *err);
 
-/* What a constructor returns that made nothing: the sentence stays with the thread. */
+/* The result of a constructor that failed: the sentence is stored for the thread. */
 int optimizer_refuse(const struct error *err, struct wk_optimizer **ret_optimizer);
 
 /* The name of state i as in checkpoints, or NULL past the last. */

@@ -14,7 +14,7 @@
 struct wk_scheduler {
     struct wk_schedule_options options; /* its parts are those below */
     struct wk_schedule_options parts[WK_SCHEDULE_PARTS_MAX];
-    int64_t step;                   /* optimizer steps taken; part of a checkpoint */
+    int64_t step;                   /* number of optimizer steps; part of a checkpoint */
     struct wk_optimizer *optimizer; /* not owned */
     const void *owned_by;           /* the context that frees it, or NULL; kept by step/ */
 };
@@ -28,7 +28,7 @@ int schedule_check(const struct wk_schedule_options *options, struct error *err)
 /* Set the position (0 at first, or from a checkpoint) and the optimizer's rate with it. */
 void scheduler_set_step(struct wk_scheduler *scheduler, int64_t step);
 
-/* One optimizer step was taken. */
+/* Advance by one optimizer step. */
 void scheduler_advance(struct wk_scheduler *scheduler);
 
 #endif

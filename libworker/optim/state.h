@@ -1,4 +1,4 @@
-/* Where an optimizer's state lives: its own memory, or files (optimizer_offload). Inside optim/. */
+/* An optimizer's state in memory, or in files (optimizer_offload). Inside optim/. */
 #ifndef OPTIM_STATE_H
 #define OPTIM_STATE_H
 
@@ -6,7 +6,8 @@
 
 enum { OFFLOAD_WINDOW = 1 << 20 }; /* elements a step is through with before they are given back */
 
-/* Zeroed, on cache lines, so that no vector of the update lies across two. NULL with a sentence. */
+/* Zeroed, aligned to cache lines, so that no vector of the update crosses two. NULL with a
+ * sentence. */
 float *state_new(const struct wk_optimizer *o, size_t count, struct error *err);
 void state_free(const struct wk_optimizer *o, float *state, size_t count);
 

@@ -10,14 +10,14 @@ enum { AMAX_HISTORY_MAX = 64 };
 struct amax_history {
     float values[AMAX_HISTORY_MAX]; /* a ring; zero: nothing seen */
     int length;                     /* steps remembered, 1 … AMAX_HISTORY_MAX */
-    int next;                       /* where the next one goes */
+    int next;                       /* position of the next one */
 };
 
 /* One step's largest magnitude; one that is not finite is left out. */
 void amax_note(struct amax_history *history, float amax);
 
-/* What to multiply the tensor with before rounding to a format whose largest number is `largest`: a
- * power of two, with `margin` of them to spare; 1 while nothing was seen. */
+/* Factor for the tensor before rounding to a format with largest number `largest`: a power of two,
+ * with `margin` of them to spare; 1 before the first value. */
 float amax_scale(const struct amax_history *history, float largest, int margin);
 
 #endif

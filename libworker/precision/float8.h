@@ -23,7 +23,7 @@ static inline uint8_t float8_of_f32(float value, int mantissa, int bias, uint32_
     const int cut = 23 - mantissa;
     uint32_t bits = bits_of_f32(value) & 0x7fffffff;
     uint32_t sign = bits_of_f32(value) >> 24 & 0x80;
-    /* The power of two whose last bit is worth the smallest subnormal, so that adding it rounds. */
+    /* The power of two with a last bit worth the smallest subnormal, so that adding it rounds. */
     const uint32_t magic = (uint32_t)(127 + 1 - bias - mantissa + 23) << 23;
     uint32_t small = bits_of_f32(f32_of_bits(bits) + f32_of_bits(magic)) - magic;
     uint32_t normal = bits - ((uint32_t)(127 - bias) << 23) + ((1u << (cut - 1)) - 1);

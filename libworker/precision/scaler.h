@@ -1,7 +1,7 @@
-/* The dynamic loss scale of f16 training: the loss is multiplied by it before the backward pass and
- * the gradients divided by it before the update, so that small ones do not vanish. Pure: what
- * happened goes in, what to do comes out. Source: Micikevicius et al. 2018, section 3.2; the
- * numbers are torch.cuda.amp.GradScaler's. One thread.
+/* The dynamic loss scale of f16 training. The loss is multiplied by it before the backward pass and
+ * the gradients divided by it before the update, so that small ones do not vanish. Pure: results
+ * in, decisions out. Source: Micikevicius et al. 2018, section 3.2; the numbers are
+ * torch.cuda.amp.GradScaler's. One thread.
  *
  *     finite ×interval: scale · growth          overflow: skip the step, scale · backoff
  */
@@ -26,10 +26,9 @@ struct scaler {
  * (0, 1), a scale that is not positive and finite. */
 int scaler_init(struct scaler *scaler, const struct wk_scaler_options *options, struct error *err);
 
-/* Once per optimizer step, with whether every gradient of all ranks was finite; *ret_skip says that
- * this step must not be taken. WK_EOVERFLOW when the scale is at `least` and gradients overflow
- * still: the loss itself is what is not finite.
- */
+/* Call once per optimizer step; `finite`: every gradient of all ranks was finite. *ret_skip: the
+ * step must be skipped. WK_EOVERFLOW if the scale is at `least` and gradients still overflow: the
+ * loss itself is not finite. */
 int scaler_update(struct scaler *scaler, bool finite, bool *ret_skip, struct error *err);
 
 #endif

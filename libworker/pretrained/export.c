@@ -53,8 +53,7 @@ static int read_tensor(void *arg, int index, struct weights_range range, float *
     return rc ? rc : wk_widen(ret, format, merge->raw, range.count);
 }
 
-/* What names of model `number`'s tensors begin with (step/state.c gives them); 0: of the only one.
- */
+/* Prefix of the names of model `number`'s tensors (from step/state.c); 0: of the only one. */
 static const char *model_prefix(int number, char ret[PREFIX_MAX])
 {
     (void)(number ? str_printf(ret, PREFIX_MAX, "%d.model.", number)
@@ -155,7 +154,8 @@ static int list_tensors(struct merge *merge, struct error *err)
     return 0;
 }
 
-/* What the checkpoint says of the chosen model, for weights in `format`; nothing if it does not. */
+/* The checkpoint's description of the chosen model, for weights in `format`; nothing without one.
+ */
 static int told_config(const struct merge *merge, enum wk_format format, struct buf *out,
                        struct error *err)
 {

@@ -45,7 +45,7 @@ int pretrained_model(const char *path, struct wk_model **ret, struct error *err)
     return rc;
 }
 
-/* Open files, and where each parameter lies in them. */
+/* Open files, and the place of each parameter in them. */
 struct source {
     struct weights weights;
     const struct weights_entry **of; /* [n_params] */
@@ -111,7 +111,7 @@ static bool ends(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* What older files hold beside parameters: masks and tables that are computed. */
+/* True for computed masks and tables, which older files contain besides parameters. */
 static bool is_computed(const char *name)
 {
     return ends(name, ".attn.bias") || ends(name, ".attn.masked_bias") ||

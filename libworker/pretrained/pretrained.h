@@ -1,7 +1,7 @@
-/* Models from and to the files of HuggingFace's transformers: parameters under their names there.
- * GPT-2's linear weights lie as Conv1D keeps them, [in, out], Llama's as Linear does, [out, in];
- * both are what our models hold, so nothing is transposed. A tied head is not written and, where a
- * file has one, must be the embedding.
+/* Models from and to the files of HuggingFace's transformers, with parameters under their names
+ * there. GPT-2's linear weights are stored as Conv1D's, [in, out], Llama's as Linear's, [out, in].
+ * Our models use the same layouts, so nothing is transposed. A tied head is not written; if a file
+ * has one, it must equal the embedding.
  *
  * One thread per model.
  */
@@ -13,7 +13,7 @@
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
 
-/* A model of the shape that `path`/config.json tells, without values. WK_ENOTFOUND, WK_EIO,
+/* A model of the shape in `path`/config.json, without values. WK_ENOTFOUND, WK_EIO,
  * WK_EUNSUPPORTED, WK_EINVAL (a shape outside the limits), WK_ENOMEM. */
 int pretrained_model(const char *path, struct wk_model **ret, struct error *err);
 
@@ -27,15 +27,15 @@ int pretrained_load(struct wk_model *model, const char *path, struct error *err)
 int pretrained_save(const struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err);
 
-/* The text of config.json for the model, malloc'd: what a checkpoint says of it. NULL for one that
- * is neither GPT-2 nor Llama. WK_ENOMEM. */
+/* The text of config.json for the model, malloced, also for checkpoints. NULL for a model that is
+ * neither GPT-2 nor Llama. WK_ENOMEM. */
 int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
                       struct error *err);
 
-/* The weights of a checkpoint, whatever world and strategy wrote it, merged as a stream, with
- * config.json as the caller gives it, else as the checkpoint tells it; *ret_has_config: whether
- * there is one. Errors as checkpoint_load and weights_write; WK_EINVAL, which lists the models,
- * when it holds several and none is chosen, or not the one that is. */
+/* Merge the weights of a checkpoint of any world and strategy, as a stream. config.json is the
+ * caller's, else the checkpoint's; *ret_has_config: there is one. Errors as checkpoint_load and
+ * weights_write. WK_EINVAL, which lists the models, if it has several and none is chosen, or the
+ * chosen one does not exist. */
 struct pretrained_export {
     const char *checkpoint, *path;
     int model; /* from 1, in the order of wk_prepare; 0: the only one. At most NUMBERS_UNITS_MAX */

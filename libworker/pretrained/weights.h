@@ -49,9 +49,9 @@ struct weights {
 /* WK_ENOTFOUND: nothing of that kind at `path`; WK_EIO: damaged, or index and files disagree;
  * WK_EUNSUPPORTED: an element type not known; WK_ENOMEM. On failure nothing needs to be freed. */
 int weights_open(const char *path, struct weights *ret, struct error *err);
-void weights_close(struct weights *weights); /* takes zeroed memory */
+void weights_close(struct weights *weights); /* zeroed memory is allowed */
 
-/* NULL if there is none of this name. */
+/* NULL if there is no such name. */
 const struct weights_entry *weights_find(const struct weights *weights, const char *name);
 
 /* Elements [first, first + count) of a tensor. WK_EIO, WK_EUNSUPPORTED for numbers that are no
@@ -63,7 +63,7 @@ struct weights_range {
 int weights_read(const struct weights *weights, const struct weights_entry *entry,
                  struct weights_range range, float *ret, struct error *err);
 
-/* What a new set of files is to hold. */
+/* A tensor of a new set of files. */
 struct weights_tensor {
     const char *name;
     int dims;

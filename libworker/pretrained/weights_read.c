@@ -74,7 +74,7 @@ static int file_number(const struct weights *weights, const char *name)
     return -1;
 }
 
-/* Open every file that the index names, and find each tensor where it says. */
+/* Open every file that the index names, and find each tensor in its file. */
 static int follow_index(struct weights *weights, int folder, const struct tree *root,
                         struct error *err)
 {

@@ -118,7 +118,7 @@ static void apply_token(void *arg)
     (void)rpc_client_set_token(hub->client, token, NULL);
 }
 
-/* What is posted holds nothing: the loop may be stopped before it comes to it. */
+/* A posted item owns nothing: the loop may be stopped before it runs. */
 void hub_set_token(struct hub *hub, const char *token)
 {
     (void)pthread_mutex_lock(&hub->lock);

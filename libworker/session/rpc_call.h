@@ -28,7 +28,7 @@ struct hub {
 /* Start the thread and connect in the background. */
 int hub_open(struct hub *hub, const char *url, const char *token, struct error *err);
 
-/* Stop the thread; calls in flight end with E_CANCELLED. Takes zeroed memory. */
+/* Stop the thread; calls in flight end with E_CANCELLED. Zeroed memory is allowed. */
 void hub_close(struct hub *hub);
 
 /* The answer is the caller's: rpc_message_free. */

@@ -1,10 +1,10 @@
-/* What a worker needs from whoever manages its job: membership, stop requests, word of progress,
- * and permission to commit checkpoints. A small vtable, so that libworker works without it (alone,
- * torchrun, mpirun) and tests script it. The real one (session_rpc) speaks WorkerHub to the agent
- * on a thread of its own.
+/* A worker's interface to its job's manager: membership, stop requests, progress reports, and
+ * permission to commit checkpoints. A small vtable, so that libworker works without it (alone,
+ * torchrun, mpirun) and tests script it. The real one (session_rpc) calls WorkerHub of the agent on
+ * its own thread.
  *
- * Made by whoever opens the context and freed by the context. Slots may be called from any thread,
- * but join only from one at a time; none but join and commit blocks for longer than a lock.
+ * Made by the opener of the context and freed by the context. Slots may be called from any thread,
+ * but join only from one at a time. Only join and commit block for longer than a lock.
  */
 #ifndef SESSION_SESSION_H
 #define SESSION_SESSION_H
@@ -19,8 +19,8 @@
 enum {
     SESSION_PATH_MAX = CHECKPOINT_PATH_MAX,
     SESSION_METRIC_NAME_MAX = 64,
-    /* How long a member may take to reach its step boundary before its collectives are aborted,
-     * unless the coordinator knows that all members are there and says longer. */
+    /* How long a member may need to its step boundary before its collectives are aborted, unless
+     * the coordinator knows that all members are present and sets a longer time. */
     SESSION_LEAVE_MS = 1000,
 };
 
@@ -36,7 +36,7 @@ struct session_group {
     char resume_from[SESSION_PATH_MAX]; /* newest committed checkpoint, "" = none */
 };
 
-/* Allocate the arrays for `world` members; release them. fini takes zeroed memory. */
+/* Allocate the arrays for `world` members; release them. fini accepts zeroed memory. */
 int session_group_init(struct session_group *group, int world, struct error *err);
 void session_group_fini(struct session_group *group);
 
@@ -44,11 +44,11 @@ struct session;
 
 struct session_ops {
     /* Ask to be a member of the next generation above `above` and wait until it is complete.
-     * `endpoint` is where the others reach this rank. WK_ESTOPPED: the job is to end. WK_EABORT:
-     * this worker is not wanted any more. WK_EUNAVAILABLE, WK_ETIMEOUT: nobody answers. */
+     * `endpoint` is this rank's address for the others. WK_ESTOPPED: the job must end. WK_EABORT:
+     * this worker is not wanted any more. WK_EUNAVAILABLE, WK_ETIMEOUT: no answer. */
     int (*join)(struct session *, const char *endpoint, uint64_t above, struct session_group *ret,
                 struct error *);
-    /* The newest generation heard of: above the own one means leave at the next step boundary. */
+    /* The newest known generation; above the own one it means: leave at the next step boundary. */
     uint64_t (*target)(struct session *);
     /* Whether the job was asked to stop; then *ret_grace_ms is what is left to save in. */
     bool (*stopping)(struct session *, int64_t *ret_grace_ms);
@@ -56,10 +56,10 @@ struct session_ops {
     void (*progress)(struct session *, int64_t step, int64_t total_steps);
     /* Kept until the next batch; beyond a limit the oldest are dropped. */
     void (*metric)(struct session *, int64_t step, const char *name, double value);
-    /* These ranks of this generation are gone. */
+    /* Report these ranks of this generation as lost. */
     void (*lost)(struct session *, uint64_t generation, const int *ranks, int n_ranks);
-    /* The two calls around a checkpoint (see checkpoint/folder.h). After `done` removes what the
-     * coordinator says is beyond `keep`. */
+    /* The two calls around a checkpoint (see checkpoint/folder.h). After `done` it removes the
+     * checkpoints that the coordinator lists as beyond `keep`. */
     int (*commit)(struct session *, bool done, const struct checkpoint_claim *, struct error *);
     /* Send what is waiting (bounded) and end. */
     void (*free)(struct session *);
@@ -67,23 +67,23 @@ struct session_ops {
 
 struct session {
     const struct session_ops *ops;
-    /* Called when this generation has been left behind for too long: makes collectives of
+    /* Called when the worker is too late to leave this generation: makes collectives of
      * `generation` fail. Set by the context before the first join; any thread. */
     void (*abort)(void *arg, uint64_t generation);
     void *abort_arg;
-    /* What the collectives of the present generation wait for, told onwards while it is long. NULL:
-     * nobody can say. Set and called as `abort`. */
+    /* The present long wait of the generation's collectives, reported while it lasts. NULL:
+     * unknown. Set and called as `abort`. */
     void (*status)(void *arg, struct wk_comm_status *ret);
     void *status_arg;
-    /* Whether the process was told to end by somebody else: a join that waits ends with
-     * WK_ESTOPPED. NULL: never. Asked on the thread that joins. */
+    /* True if the process was asked to end by another source: a waiting join then ends with
+     * WK_ESTOPPED. NULL: never. Called on the joining thread. */
     bool (*interrupted)(void *arg);
     void *interrupted_arg;
 };
 
 struct session_address {
     const char *url;   /* MUSTER_WORKER_SOCKET */
-    const char *token; /* what MUSTER_WORKER_TOKEN_FILE holds */
+    const char *token; /* the content of MUSTER_WORKER_TOKEN_FILE */
     const char *job;   /* MUSTER_JOB */
     uint64_t uid;      /* MUSTER_UID */
 };

@@ -1,7 +1,6 @@
-/* The peers a worker has lost. The agent keeps what it is told in memory only and may end before
- * the coordinator has heard of it, so an answer proves nothing: as long as no newer generation is
- * known the loss is told again.
- */
+/* The lost peers of a worker. The agent keeps reports in memory only and may end before the
+ * coordinator has them, so an answer proves nothing. The loss is reported again until a newer
+ * generation is known. */
 #include <string.h>
 
 #include "libworker/session/session_rpc.h"

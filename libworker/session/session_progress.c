@@ -12,7 +12,7 @@
 enum {
     FLUSH_TIMEOUT_MS = 2000,
     PROGRESS_TIMEOUT_MS = 5000,
-    METRICS_BATCH = 256, /* of one Progress: as many as an agent takes */
+    METRICS_BATCH = 256, /* of one Progress: the agent's limit */
 };
 
 int64_t session_wall_ms(void)
@@ -54,9 +54,8 @@ static void put_wait(struct session_rpc *s, struct batch *batch)
     batch->request.wait = &batch->wait;
 }
 
-/* What is new, as a message; the metrics stay in the ring until it has arrived. NULL when another
- * is in flight, the end has begun (unless this is its own), or there is no memory.
- */
+/* New data as a message; the metrics stay in the ring until it has arrived. NULL if another one is
+ * in flight, the end has begun (unless this is its own), or memory is out. */
 static struct batch *take_batch(struct session_rpc *s, bool last)
 {
     struct batch *batch = calloc(1, sizeof(*batch));

@@ -1,11 +1,11 @@
 /* The session with a Muster agent: WorkerHub over MUSTER_WORKER_SOCKET (proto/worker.proto).
  *
- * A Watch is always in flight: it brings newer generations and stop requests. Progress and metrics
- * wait until a beat is due and go together. The agent may die and come back meanwhile: everything
- * but a refusal is tried again, training goes on without it.
+ * A Watch is always in flight: it returns newer generations and stop requests. Progress and metrics
+ * wait until a heartbeat is due and are sent together. The agent may die and return meanwhile.
+ * Everything except a refusal is retried, and training continues without it.
  *
- * The training thread and the saver's thread call the slots, the loop's thread does the talking;
- * what both touch is under `lock`.
+ * The training thread and the saver's thread call the slots, the loop's thread makes the calls;
+ * shared data is under `lock`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,9 @@ enum {
     POLL_TIMEOUT_MS = 30000,   /* of Watch */
     JOIN_TIMEOUT_MS = 1000,    /* between questions whether the process is to end */
     LOOK_MS = 200,             /* the same, while no generation is known */
-    COMMIT_TIMEOUT_MS = 10000, /* who asks goes on asking */
+    COMMIT_TIMEOUT_MS = 10000, /* the caller retries */
     BEAT_DEFAULT_MS = 1000,
-    STOP_GRACE_MS = 10000, /* where a stop comes without one */
+    STOP_GRACE_MS = 10000, /* for a stop without a grace time */
 };
 
 static struct session_rpc *of(struct session *session)
@@ -201,7 +201,7 @@ static int take_join(struct session_rpc *s, const Muster__WorkerJoinAnswer *answ
     return answer->ready;
 }
 
-/* Worth asking again: the agent may be restarting, or be behind the coordinator. */
+/* True if a retry is useful: the agent may be restarting, or know less than the coordinator. */
 static bool passing(int code)
 {
     return code == E_UNAVAILABLE || code == E_DEADLINE_EXCEEDED || code == E_FAILED_PRECONDITION ||

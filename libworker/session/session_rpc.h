@@ -1,9 +1,9 @@
-/* What the parts of the session with an agent share: session_rpc.c (membership, stop, checkpoints),
+/* Shared by the parts of the session with an agent: session_rpc.c (membership, stop, checkpoints),
  * session_progress.c (steps and metrics), session_wait.c (waits in collectives) and session_lost.c
  * (lost peers). Private to session/.
  *
- * The training thread and the saver's thread call the slots, the loop's thread does the talking;
- * what both touch is under `lock`.
+ * The training thread and the saver's thread call the slots, the loop's thread makes the calls;
+ * shared data is under `lock`.
  */
 #ifndef SESSION_SESSION_RPC_H
 #define SESSION_SESSION_RPC_H
@@ -15,7 +15,7 @@
 
 enum {
     SESSION_METRICS_MAX = 16384, /* kept between beats; the oldest go first */
-    SESSION_LOST_MAX = 64,       /* ranks told of one generation */
+    SESSION_LOST_MAX = 64,       /* ranks reported for one generation */
     SESSION_PAUSE_MS = 200,      /* before trying again what failed at once */
 };
 
@@ -35,7 +35,7 @@ struct session_rpc {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t generation; /* joined last */
-    uint64_t target;     /* newest heard of */
+    uint64_t target;     /* newest known one */
     bool stopping;
     int64_t stop_at_ms; /* wall clock: when the grace is over */
     int64_t step, total_steps;

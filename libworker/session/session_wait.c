@@ -1,6 +1,5 @@
-/* Waits in collectives that last: a rank that hangs cannot say so itself, but the ranks that wait
- * for it can. They say it each second until they go on.
- */
+/* Long waits in collectives: a stuck rank cannot report itself, but the ranks that wait for it can.
+ * They report it each second until they continue. */
 #include "libworker/session/session_rpc.h"
 
 enum {

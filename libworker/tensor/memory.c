@@ -14,9 +14,8 @@ static size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* At an address where a huge page can begin: mapped with room to spare, which is given back. The
- * end is not rounded up to a huge page, so that it takes no more memory than it needs.
- */
+/* At an address where a huge page can begin: mapped with extra space, which is released. The end is
+ * not rounded up to a huge page, so that no memory is wasted. */
 static void *map_large(size_t bytes)
 {
     size_t whole = whole_pages(bytes), room = whole + HUGE_PAGE_BYTES;

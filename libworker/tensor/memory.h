@@ -13,7 +13,7 @@ enum {
     MEMORY_LARGE_BYTES = 4 * 1024 * 1024, /* from here on it is a mapping of its own */
 };
 
-/* NULL where there is none; `bytes` 0 is fine. */
+/* NULL if memory is out; `bytes` 0 is allowed. */
 void *memory_new(size_t bytes);
 
 /* `bytes` as they were asked for; NULL is fine. */

@@ -46,7 +46,7 @@ static int64_t read_number(const char *folder, const char *name)
     return number;
 }
 
-/* The number behind `key` at the start of a line, or -1. */
+/* The number after `key` at the start of a line, or -1. */
 static int64_t read_line(FILE *file, const char *key)
 {
     char line[LINE_BYTES];

@@ -10,7 +10,7 @@
 
 enum {
     BUFFER_BYTES = 1 << 16, /* more than the events of a step */
-    TAIL_BYTES = 1 << 16,   /* of a trace that goes on, searched for its last whole event */
+    TAIL_BYTES = 1 << 16,   /* of a continued trace, searched for its last whole event */
 };
 
 const char *profile_name(enum profile_phase phase)
@@ -35,7 +35,7 @@ void profile_init(struct profile *profile)
     *profile = (struct profile){.step = 1};
 }
 
-/* Where the last whole event ends, which is where another may follow; 0 if there is none. */
+/* End of the last whole event, where another may follow; 0 if there is none. */
 static off_t end_of_events(int fd)
 {
     static const char end[] = "}}";
@@ -70,8 +70,7 @@ int profile_trace(struct profile *profile, const char *path, int rank, bool goes
         close(fd);
         return rc;
     }
-    /* What is flushed with each step is whole then: a process that is killed leaves no half event.
-     */
+    /* Flushed with each step, when it is whole: a killed process leaves no partial event. */
     (void)setvbuf(profile->trace, NULL, _IOFBF, BUFFER_BYTES);
     profile->rank = rank;
     profile->events = 0;

@@ -1,9 +1,7 @@
-/* Where the time of a step goes, and a Chrome trace of it (chrome://tracing, ui.perfetto.dev;
- * format: "Trace Event Format", complete events). Owned by the context; one thread. Phases do not
- * overlap: what is begun inside another is taken off the outer one. Phases and what lies between
- * them add up to the step, which lasts from the end of the one before (the first from its first
- * phase).
- */
+/* The time of a step by phase, and a Chrome trace of it (chrome://tracing, ui.perfetto.dev; format:
+ * "Trace Event Format", complete events). Owned by the context; one thread. Phases do not overlap:
+ * an inner phase is subtracted from the outer one. Phases and the time between them add up to the
+ * step, which lasts from the end of the one before (the first from its first phase). */
 #ifndef TRACK_PROFILE_H
 #define TRACK_PROFILE_H
 
@@ -49,11 +47,11 @@ struct profile {
 };
 
 void profile_init(struct profile *profile);
-void profile_fini(struct profile *profile); /* ends the trace file; takes zeroed memory */
+void profile_fini(struct profile *profile); /* ends the trace file; zeroed memory is allowed */
 
-/* Write a trace of this rank from now on: a new one, or `goes_on` behind what another process wrote
- * to the file, of which what it had not ended is cut off. `path` "" writes none. WK_EIO and the
- * like. */
+/* Write a trace of this rank from now on: a new one, or with `goes_on` after another process's
+ * events in the file, from which an incomplete one is removed. `path` "" writes none. WK_EIO and
+ * similar codes. */
 int profile_trace(struct profile *profile, const char *path, int rank, bool goes_on,
                   struct error *err);
 void profile_end_trace(struct profile *profile); /* the file is whole then */
@@ -63,8 +61,8 @@ void profile_end(struct profile *profile); /* the innermost */
 /* A step is over, with no phase open; `next` is the one that begins. */
 void profile_step(struct profile *profile, int64_t next);
 
-/* Mean seconds per step of the steps since the last call: of each phase, of what lies in none
- * (the program's own work, checkpoints waiting, logging), and of all of it. */
+/* Mean seconds per step of the steps since the last call: of each phase, of the time outside (the
+ * program's own work, checkpoints waiting, logging), and of all of it. */
 struct profile_means {
     double phase[PROFILE_COUNT], other, step;
 };

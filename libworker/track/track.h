@@ -1,7 +1,6 @@
-/* Where metrics go on this machine: files of JSON lines, CSV and TensorBoard events as wanted, and
- * one progress line for people every so often. (The coordinator's charts are fed through session/.)
- * Used by rank 0 only; one thread.
- */
+/* Metrics on this machine: files of JSON lines, CSV and TensorBoard events on request, and a
+ * regular progress line for people. (session/ feeds the coordinator's charts.) Used by rank 0 only;
+ * one thread. */
 #ifndef TRACK_TRACK_H
 #define TRACK_TRACK_H
 
@@ -29,7 +28,7 @@ struct track {
 /* What one completed optimizer step was. */
 struct track_step {
     int64_t step, total_steps; /* total 0 = unknown */
-    double loss;               /* NaN: there is none */
+    double loss;               /* NaN: none */
     double rate;
     double tokens;  /* of the global batches of this step */
     int64_t now_ns; /* monotonic */
@@ -39,9 +38,9 @@ int track_init(struct track *track, const struct track_options *options, int64_t
                struct error *err);
 void track_fini(struct track *track);
 
-/* This process is rank 0 from now on, or no longer: open `files`' three, which another one may have
- * written to, behind what they hold; close them. A line that its writer did not end is ended, so
- * that it stays alone. The count of the progress lines begins anew. On failure none is open. */
+/* This process becomes rank 0 and opens the three `files`, which another process may have written,
+ * at their end; or it stops being rank 0 and closes them. An unfinished line is ended, so that it
+ * stays alone. The count of the progress lines starts again. On failure none is open. */
 int track_open(struct track *track, const struct track_options *files, int64_t now_ns,
                struct error *err);
 void track_close(struct track *track);

@@ -183,8 +183,8 @@ inline wk_object wk_object_of(wk_scheduler *scheduler)
  * the same start (a checkpoint's, or rank 0's). The objects may be in any order: up to 16 models,
  * each with one optimizer or none, and as many loaders and schedulers. Preparing the same objects
  * again changes nothing. With n_objects 0 it prepares the objects that the context owns
- * (worker/owned.h). If nothing is prepared, the first wk_next of a loader that the context owns does
- * that, and so does wk_join.
+ * (worker/owned.h). If nothing is prepared, the first wk_next of a loader that the context owns
+ * does that, and so does wk_join.
  *
  *   WK_EINVAL        also a new run in a folder with checkpoints of another run
  *   WK_EUNSUPPORTED  a setting that this build cannot do, with the reason

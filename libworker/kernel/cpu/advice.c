@@ -1,7 +1,6 @@
-/* Whether OpenBLAS took kernels that use less of the CPU than it has: a CPU newer than the library
- * is taken for an older one, and products in float run at half the rate or less. Names are those of
- * OpenBLAS's driver/others/dynamic.c.
- */
+/* Detects whether OpenBLAS chose kernels for an older CPU. It does so for a CPU newer than the
+ * library, and products in float then run at half the rate or less. Names are those of OpenBLAS's
+ * driver/others/dynamic.c. */
 #include <stdlib.h>
 #include <strings.h>
 

@@ -23,8 +23,8 @@ void blas_start(void)
         openblas_set_num_threads(1);
 }
 
-/* Its threads start with the library, as many as there are processors, and take their memory
- * whenever they first run: a product in which each has a part ends after that. */
+/* Its threads start with the library, one per processor, and allocate their memory at their first
+ * run. A product in which each has a part ends after that. */
 int blas_warm(void)
 {
     int now = openblas_get_num_threads();

@@ -8,8 +8,7 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* One thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says otherwise: ranks share a machine.
- */
+/* One thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set: ranks share a machine. */
 void blas_start(void);
 
 /* Let each of the library's own threads take its memory now. A thread that has not run yet would

@@ -9,7 +9,7 @@
 
 #include "libworker/kernel/kernel.h"
 
-/* The builds; those of another architecture do not exist (CMakeLists.txt says which do). */
+/* The builds; those of another architecture do not exist (CMakeLists.txt lists them). */
 extern const struct kernel_table kernel_fast_own; /* as base, without a BLAS */
 extern const struct kernel_table kernel_fast_base;
 extern const struct kernel_table kernel_fast_avx2;

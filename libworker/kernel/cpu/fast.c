@@ -4,9 +4,8 @@
  * Built once per instruction set with KERNEL_FAST_TABLE naming the table (cpu.h). `omp simd` only
  * permits reordering a reduction; there are no threads.
  */
-/* GCC otherwise computes the ends of a clamp apart, and for every lane: where an end is denormal,
- * each vector then costs a hundred cycles (GELU took 8 times as long).
- */
+/* GCC otherwise computes the ends of a clamp separately, and for every lane. Where an end is
+ * denormal, each vector then costs a hundred cycles (GELU took 8 times as long). */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-thread-jumps")
 #endif
@@ -24,8 +23,7 @@
 #include "libworker/kernel/cpu/onednn.h"
 
 /* The product without a BLAS: panels of op(b) are copied so that the innermost loop runs along rows
- * whatever is transposed, and stay in the second-level cache while all rows of c pass.
- */
+ * for every transposition. They stay in the second-level cache while all rows of c pass. */
 enum { PANEL_K = 64, PANEL_N = 256 };
 
 static void copy_panel(const struct kernel_gemm *g, int64_t l0, int64_t j0, const int64_t size[2],

@@ -106,7 +106,7 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
     }
 }
 
-/* One row of one window: columns [*ret_from, *ret_to) of `kernel` lie inside the image. */
+/* One row of one window: columns [*ret_from, *ret_to) of `kernel` are inside the image. */
 static void inside(const struct kernel_windows *w, int64_t x, int64_t *ret_from, int64_t *ret_to)
 {
     int64_t from = x < 0 ? -x : 0, to = w->width - x < w->kernel ? w->width - x : w->kernel;
@@ -127,7 +127,7 @@ static void line_add(float *line, float *image, int64_t count)
         image[i] += line[i];
 }
 
-/* Every line of every window that lies in the image, in order of rows. */
+/* Every line of every window that is inside the image, in order of rows. */
 static void each_line(const struct kernel_windows *w, float *rows, float *image,
                       window_line_fn *visit)
 {

@@ -33,9 +33,8 @@ static inline float fast_exp_inside(float x)
     return p * power;
 }
 
-/* For all x: outside it stays at the ends of that range, so nothing becomes 0 or infinite, nor does
- * it or its inverse become denormal, which would cost a hundred cycles.
- */
+/* For all x: outside the range the result is that of its ends. Nothing becomes 0 or infinite, and
+ * neither the result nor its inverse becomes denormal, which would cost a hundred cycles. */
 static inline float fast_exp(float x)
 {
     x = x < -87.0f ? -87.0f : x;
@@ -43,11 +42,9 @@ static inline float fast_exp(float x)
     return fast_exp_inside(x);
 }
 
-/* What GELU and SiLU share: x * sigmoid(u(x)). From `lowest` down u is so far below zero, about
- * -88.6, that its sigmoid comes out as 0, and from `highest` up, about 87, as 1; in between u is
- * computed, so that no power of x overflows. Without cancellation at either end: 1 - sigmoid is
- * fall * sigmoid.
- */
+/* Shared by GELU and SiLU: x * sigmoid(u(x)). Below `lowest` u is so negative, about -88.6, that
+ * its sigmoid is 0; above `highest`, about 87, it is 1. In between u is computed, so that no power
+ * of x overflows. Without cancellation at either end: 1 - sigmoid is fall * sigmoid. */
 static inline float fast_at_least(float x, float lowest)
 {
     return x < lowest ? lowest : x;

@@ -1,7 +1,6 @@
-/* What a pass over more memory than the caches hold needs on top of its arithmetic: lines asked for
- * before they are used, and results written past the caches. One core draws a tenth more from
- * memory this way. And numbers too small to count. Included by fast.c only, which is built once per
- * instruction set.
+/* Memory access of passes over more data than the caches can store: lines are requested before they
+ * are used, and results bypass the caches. One core gets a tenth more from memory this way. Also
+ * flushing of denormal numbers. Included by fast.c only, which is built once per instruction set.
  */
 #ifndef KERNEL_CPU_FAST_STREAM_H
 #define KERNEL_CPU_FAST_STREAM_H
@@ -18,14 +17,12 @@
  * block is one line of half floats. */
 enum { STREAM_LINE_BYTES = 64, STREAM_BLOCK = STREAM_LINE_BYTES / sizeof(uint16_t) };
 
-/* Which cache asked-for lines go to: the first level for a pass that reads one array only (0.14 ns
- * an element on Zen 4, where the second takes 0.19), the second for passes over several.
- */
+/* The cache for requested lines: the first level for a pass that reads only one array (0.14 ns an
+ * element on Zen 4, where the second takes 0.19), the second for passes over several. */
 enum stream_level { STREAM_FIRST, STREAM_SECOND };
 
-/* Ask for x[ahead] to x[ahead + STREAM_BLOCK): one that lies past the end of its array is harmless.
- * `level` is a constant, and the choice gone once this is inlined.
- */
+/* Request x[ahead] to x[ahead + STREAM_BLOCK); an address past the array's end is harmless. `level`
+ * is a constant, and its test disappears by inlining. */
 static inline void stream_ask(const float *x, size_t ahead, enum stream_level level)
 {
     uintptr_t at = (uintptr_t)x + ahead * sizeof(*x);
@@ -59,10 +56,9 @@ static inline void stream_end(void)
 #endif
 }
 
-/* While on, results that would be denormal are 0, and so are denormal operands: moments of
- * parameters without gradients fade into that range and stay there, and each would cost a hundred
- * cycles. The same for every element, so it does not matter who updates which. Only on x86.
- */
+/* While on, denormal results and operands are 0. Moments of parameters without gradients fade into
+ * that range and stay there, and each would cost a hundred cycles. It is the same for every
+ * element, so it does not matter which rank updates which. Only on x86. */
 static inline unsigned flush_begin(void)
 {
 #ifdef __SSE2__

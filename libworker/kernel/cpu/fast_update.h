@@ -36,7 +36,7 @@ static inline void narrow_block(uint16_t *restrict low, enum wk_dtype type, cons
     stream_line(low + from, block);
 }
 
-/* Where the block that begins at `from` ends; the first is short where lines of `low` want that. */
+/* The end of the block that begins at `from`; the first is short if lines of `low` require that. */
 static inline size_t block_end(const uint16_t *low, size_t from, size_t count)
 {
     size_t odd = (uintptr_t)(low + from) % STREAM_LINE_BYTES;
@@ -54,7 +54,7 @@ static void narrow_stream(uint16_t *restrict out, enum wk_dtype type, const floa
     stream_end();
 }
 
-/* Before a block: where it ends, with what comes a little later asked for. */
+/* Before a block: returns its end, and requests data needed a little later. */
 static inline size_t update_begin(const struct kernel_update *u, size_t from)
 {
     enum { AHEAD = 512 };

@@ -7,8 +7,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* Of the OpenMP run-time library that oneDNN brings along; OpenMP 5.0, sections 3.2.1 and 3.2.3.
- * Its header comes with one compiler only. */
+/* From oneDNN's OpenMP run-time library; OpenMP 5.0, sections 3.2.1 and 3.2.3. Its header is part
+ * of one compiler only. */
 void omp_set_num_threads(int threads);
 int omp_get_max_threads(void);
 
@@ -121,8 +121,8 @@ static int plan_init(struct onednn *o, struct plan *p, const struct shape *s)
     return rc;
 }
 
-/* Plans are few beside PLANS_MAX; a program with ever new shapes starts over when half are taken.
- */
+/* Usually there are fewer plans than PLANS_MAX. A program with ever new shapes starts again when
+ * half are in use. */
 static struct plan *plan_for(struct onednn *o, const struct shape *s)
 {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a over the numbers */

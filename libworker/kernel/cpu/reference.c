@@ -158,7 +158,7 @@ static void rope(const struct kernel_rope *o, float *x)
     }
 }
 
-/* x * s, where s goes to 0 faster than x to infinity. */
+/* x * s, if s approaches 0 faster than x infinity. */
 static double share(double x, double s)
 {
     return s > 0 || isnan(s) ? x * s : 0;
@@ -304,7 +304,7 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     }
 }
 
-/* The image's element behind column `col` of window `row`, or -1 outside it. */
+/* The image's element at column `col` of window `row`, or -1 outside it. */
 static int64_t window_element(const struct kernel_windows *w, int64_t row, int64_t col)
 {
     int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
