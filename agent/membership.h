@@ -15,8 +15,7 @@ enum { AGENT_CLUSTER_MAX = 255 };
 struct agent_membership {
     char cluster[AGENT_CLUSTER_MAX + 1]; /* "" = no cluster yet */
     uint64_t event;                      /* newest event it was informed of */
-    int64_t restored_wall_ms;            /* when that history was restored from a backup; 0 = never
-                                          */
+    int64_t restored_wall_ms;            /* its restore from a backup; 0 = never */
 };
 
 /* The membership of a running agent. */

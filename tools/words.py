@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # "all" says, rounded up. Never raise one: mend the new sentence instead.
 #            dialect words per 1,000 words | sentences above SENTENCE_MAX words
 LIMITS = {
-    "comments":  (99.0, 9999),
-    "documents": (99.0, 9999),
-    "help":      (99.0, 9999),
+    "comments":  (3.0, 30),
+    "documents": (23.5, 440),
+    "help":      (14.0, 6),
 }
 SENTENCE_MAX = 30
 

@@ -15,10 +15,7 @@
 #include "common/base/str.h"
 #include "common/env/net_url.h"
 
-enum {
-    BACKLOG = 4096
-}; /* a whole cluster may reconnect at once; the kernel's somaxconn limits it
-                          */
+enum { BACKLOG = 4096 }; /* a whole cluster may reconnect; somaxconn limits it */
 
 const char *net_bind_path(const char *url)
 {

@@ -46,8 +46,7 @@ struct net_patience { /* time limits for idle peers, checked every sweep_ms */
 
 int sp_listener_new(struct loop *loop, const struct net_address *address,
                     const struct net_service *service, struct sp_listener **ret, struct error *err);
-void sp_listener_free(struct sp_listener *listener); /* NULL is allowed; not from its own callback
-                                                      */
+void sp_listener_free(struct sp_listener *listener); /* NULL allowed; not from its callback */
 
 /* Replace the time limits above. */
 void sp_listener_set_patience(struct sp_listener *listener, const struct net_patience *patience);

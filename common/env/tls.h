@@ -38,8 +38,7 @@ struct tls_session;
 /* `path` NULL: without a key, for clients. If the file is later replaced by an unreadable one, the
  * old content stays in use. */
 int tls_identity_new(const char *path, struct tls_identity **ret, struct error *err);
-void tls_identity_free(struct tls_identity *identity); /* sessions may outlive it; NULL is allowed
-                                                        */
+void tls_identity_free(struct tls_identity *identity); /* sessions may outlive it; NULL allowed */
 
 int tls_server_new(struct tls_identity *identity, struct tls_session **ret, struct error *err);
 /* `pins`: the accepted ones, separated by commas. E_INVALID_ARGUMENT if there is none. */

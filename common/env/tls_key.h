@@ -47,8 +47,7 @@ int tls_make_node_key(const char *path, const char *name, struct error *err);
 
 struct tls_facts {
     char pin[TLS_PIN_MAX];    /* of the file's own key */
-    char first[TLS_PIN_MAX];  /* of the first certificate's key: differs if the file is inconsistent
-                               */
+    char first[TLS_PIN_MAX];  /* of the first certificate's key: normally the same */
     char signer[TLS_PIN_MAX]; /* of the certificate that signs the first: what clients know */
     int64_t expires_wall_ms;  /* of the first certificate */
     int certificates;

@@ -74,8 +74,7 @@ void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg);
 /* Arm (or re-arm) at an absolute loop time; equal times fire in the order they were armed. */
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms, loop_fn fn,
                     void *arg);
-void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* an unarmed timer is allowed
-                                                                      */
+void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* unarmed is allowed */
 
 /* Run fn(arg) on the loop thread, in order of arrival. Any thread. */
 void loop_post(struct loop *loop, loop_fn fn, void *arg);

@@ -138,8 +138,7 @@ enum setting_kind {
 enum setting_use {
     SETTING_OF_JOB,        /* under `training` */
     SETTING_OF_CHECKPOINT, /* under `checkpoint`, which the coordinator reads too */
-    SETTING_OF_MACHINE,    /* nowhere: it differs between machines, or applies only without an agent
-                            */
+    SETTING_OF_MACHINE,    /* nowhere: differs between machines, or only without an agent */
 };
 
 struct setting_row {

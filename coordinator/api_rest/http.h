@@ -31,8 +31,7 @@ struct http_request;
 enum {
     HTTP_BODY_MAX_BYTES = 1 << 20,     /* longer ones are answered with 413 */
     HTTP_DISCARD_MAX_BYTES = 16 << 20, /* read and thrown away before that; beyond, we hang up */
-    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* until closed connections have been released
-                                                       */
+    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* until closed ones are released */
     HTTP_IDLE_TIMEOUT_S = 30,
     HTTP_FIELDS_MAX = 64, /* query parameters, or headers, of a request; more are refused */
     HTTP_PATH_MAX = 1024,

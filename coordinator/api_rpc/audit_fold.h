@@ -19,8 +19,7 @@
 enum {
     AUDIT_FOLD_MS = 60000,
     AUDIT_CHANGES_FREE = 60,   /* of a member's token and method, in a minute */
-    AUDIT_FOLDS_MAX = 4096,    /* kinds counted separately in a minute; others are counted together
-                                */
+    AUDIT_FOLDS_MAX = 4096,    /* kinds counted separately in a minute; others together */
     AUDIT_STRANGERS_MAX = 256, /* of these, addresses without a valid token */
 };
 

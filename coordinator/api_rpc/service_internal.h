@@ -44,15 +44,14 @@ enum agent_audit { AUDIT_NONE, AUDIT_ALL, AUDIT_REFUSED };
 
 struct service_method {
     const char *service, *name, *words; /* "Coordinator", "SubmitJob", "submitting a job" */
-    unsigned roles;             /* that may call it, bits of enum access_role; 0 = no token needed
-                                 */
-    service_read_fn read;       /* either this */
-    service_change_fn change;   /* or this, which is audited except for agents */
-    service_done_fn done;       /* and this for core's changes, */
-    service_written_fn written; /* or this for others */
-    bool has_spec;              /* its message may be as large as a spec */
-    bool plans;                 /* costs as much as a pass over the queue */
-    bool forwarded;             /* an agent forwards it for a worker */
+    unsigned roles;                     /* that may call it, bits of enum access_role; 0 = all */
+    service_read_fn read;               /* either this */
+    service_change_fn change;           /* or this, which is audited except for agents */
+    service_done_fn done;               /* and this for core's changes, */
+    service_written_fn written;         /* or this for others */
+    bool has_spec;                      /* its message may be as large as a spec */
+    bool plans;                         /* costs as much as a pass over the queue */
+    bool forwarded;                     /* an agent forwards it for a worker */
     enum agent_audit agent_audited;
 };
 
@@ -94,8 +93,7 @@ struct service {
     char *data_dir;
     char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
     char pin[TOKEN_PIN_LENGTH + 1];
-    uint64_t poll_epoch; /* high half of Poll versions: another start never produces an old number
-                          */
+    uint64_t poll_epoch; /* high half of Poll versions: no other start has the same */
     uint64_t next_id;
     struct map calls; /* by id */
     struct access *access;

@@ -71,8 +71,7 @@ int job_living(const struct job *job); /* workers that have not ended */
 void job_submit(struct step *step);
 void job_cancel(struct step *step);
 void job_restored(struct step *step, struct job *job);
-bool job_gang_ends(const struct job *job); /* all workers are asked to stop: no group forms any more
-                                            */
+bool job_gang_ends(const struct job *job); /* all workers must stop: no group forms any more */
 void job_resumed(struct step *step, struct job *job); /* the coordinator itself was paused */
 void job_settle(struct step *step, struct job *job);
 void job_set_state(struct step *step, struct job *job, enum job_state state,
@@ -208,8 +207,7 @@ void scale_apply(struct step *step, struct job *job);
 void scale_settle(struct step *step, struct job *job);
 
 /* resize.c: a change of size by a restart */
-bool resize_restarts(const struct job *job); /* it runs, and can change its size only by a restart
-                                              */
+bool resize_restarts(const struct job *job); /* it runs, and changes its size only by a restart */
 bool resize_may_grow(const struct job *job);
 int resize_least(const struct job *job); /* the least number of additional nodes, or 0 */
 /* There is room for this many more nodes, 0 = none. The job restarts with them when that is due. */

@@ -142,9 +142,7 @@ void tenant_take(struct cluster *cluster, struct tenant *tenant, int slots)
 
 void job_take(const struct cluster *cluster, struct job *job, int slots)
 {
-    if (cluster
-            ->wall_ms) { /* otherwise it is being loaded: use was stored at the last change of slots
-                          */
+    if (cluster->wall_ms) { /* otherwise it is loaded: use is as of the last change of slots */
         job->use = job_use(job, cluster->wall_ms);
         job->use_wall_ms = cluster->wall_ms;
     }

@@ -54,8 +54,7 @@ struct pass {
     int tries;           /* failed attempts to make room for a job in front */
     const struct job *rooms[PASS_ROOMS_MAX]; /* jobs that start when leaving workers have ended */
     int rooms_count;
-    struct concession *given; /* collected in this pass; those of one gang for one job are adjacent
-                               */
+    struct concession *given; /* of this pass; those of one gang for one job are adjacent */
     int given_count, given_capacity;
     bool moved; /* one of them is a move: nothing more is taken */
     /* Start another pass over the same state; NULL = over the cluster itself. */

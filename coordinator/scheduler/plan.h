@@ -24,8 +24,7 @@ struct what_if {             /* zeroed: no change */
     const struct spec *spec; /* replaces the job's own; without a job, one not submitted yet */
     const struct node *drained[WHAT_IF_MAX]; /* gangs there move, shrink or restart */
     int drained_count;
-    const struct job *gone[WHAT_IF_MAX]; /* their resources and their places in the queue are free
-                                          */
+    const struct job *gone[WHAT_IF_MAX]; /* their resources and places in the queue are free */
     int gone_count;
     const struct tenant *gone_tenants[WHAT_IF_MAX]; /* with all of their jobs */
     int gone_tenants_count;

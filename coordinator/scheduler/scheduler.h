@@ -19,8 +19,7 @@
 
 enum {
     START_SLACK_MS = 60000, /* at most, from placed to running: its runtime counts from then */
-    END_SLACK_MS = 40000,   /* from the end of its runtime until its slots are free: grace and slack
-                             */
+    END_SLACK_MS = 40000,   /* from the end of its runtime to free slots: grace and slack */
 };
 
 struct view_node {

@@ -10,10 +10,8 @@
 #include "libworker/comm/comm_internal.h"
 #include "libworker/comm/endpoint.h"
 
-enum {
-    RIVAL_MS = 5000 /* a process that stays silent this long is not a rank 0, however busy the
-                        * machine */
-};
+/* A process that stays silent this long is not a rank 0, however busy the machine. */
+enum { RIVAL_MS = 5000 };
 
 static void part(struct bootstrap_rival *rival)
 {

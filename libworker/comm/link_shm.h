@@ -12,8 +12,7 @@ struct link_shm_options {
     int peer;
     int world;
     const struct segment *own;      /* outlives the link */
-    struct segment_handles handles; /* the peer's; the caller keeps them, bell_fd outlives the link
-                                     */
+    struct segment_handles handles; /* the peer's; kept by the caller, bell_fd outlives the link */
 };
 
 /* The head of the peer's segment, valid as long as the link. */

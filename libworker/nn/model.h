@@ -32,8 +32,7 @@ struct param {
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
     const uint16_t *low;           /* view into the low-precision arena, or NULL */
     float *wide;                   /* custom models: what passes read instead of data, or NULL */
-    uint16_t *low_grad;            /* custom models: where passes write the gradient narrow, or NULL
-                                    */
+    uint16_t *low_grad;            /* custom models: address of the narrow gradient, or NULL */
     unsigned narrow;               /* custom models: wk_buffer.narrow */
     bool decay;                    /* weight decay applies: two or more dimensions */
     bool lookup;                   /* an embedding or a head: its rows stand for tokens */

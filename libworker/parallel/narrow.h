@@ -21,8 +21,7 @@ struct narrowing {
     enum wk_dtype type;   /* WK_BF16 or WK_F16; WK_F32: there is no low copy */
     bool stochastic;      /* bf16: up or down by chance */
     uint64_t seed;        /* of that */
-    const int64_t *steps; /* the optimizer's step count, for stochastic rounding; borrowed, NULL: 0
-                           */
+    const int64_t *steps; /* the optimizer's step count, for rounding; borrowed, NULL: 0 */
     bool grads;           /* where parts are on different ranks: gradients are summed in `type` */
 };
 

@@ -89,8 +89,7 @@ struct wk_context {
     pthread_mutex_t lock;
     struct wk_comm *comm;             /* changed under lock; NULL between generations */
     uint64_t generation;              /* changed under lock */
-    struct wk_comm_status connecting; /* under lock: the ranks missing while connecting; else zeroed
-                                       */
+    struct wk_comm_status connecting; /* under lock: missing ranks while connecting; or zeroed */
     char last_notice[1024];           /* under lock */
     char shown_notice[1024];          /* the text that wk_last_notice returned */
 
@@ -104,10 +103,9 @@ struct wk_context {
     /* Prepared objects: borrowed. */
     struct unit units[NUMBERS_UNITS_MAX]; /* [n_units], in the order of models */
     int n_units;
-    char *configs[NUMBERS_UNITS_MAX]; /* config.json of each unit's model, for checkpoints; or NULL
-                                      */
-    bool ready;                       /* prepared objects have their memory */
-    struct list made;                 /* loaders made in this context, prepared or not */
+    char *configs[NUMBERS_UNITS_MAX];     /* config.json of each model, for checkpoints; or NULL */
+    bool ready;                           /* prepared objects have their memory */
+    struct list made;                     /* loaders made in this context, prepared or not */
     struct wk_object owned[WK_OWNED_MAX]; /* freed with the context, in the order they were made */
     int n_owned;
     struct wk_loader *loaders[NUMBERS_LOADERS_MAX];
@@ -128,8 +126,7 @@ struct wk_context {
     /* The step in progress. */
     enum step_phase phase;
     int window;           /* passes in each unit's windows; known from the first batch on */
-    bool ends;            /* no rank has more data: each unit's next pass is the last of its window
-                           */
+    bool ends;            /* no rank has more data: the next passes end the windows */
     int leader;           /* source of the first batch of this step, or of the last step */
     int dealt[SOURCES];   /* batches dealt in it, by source; after a break, those since the break */
     double window_tokens; /* of the global batches of this step */
@@ -150,8 +147,7 @@ struct wk_context {
     uint32_t ticket, saves; /* of the agreed save; number of saves that rank 0 wanted */
     bool triggered;         /* wk_trigger was called on this rank since the last check */
     bool has_state;         /* this rank has training state, not just initial values */
-    bool is_partial;        /* it is neither: parts of it are from a member that was lost meanwhile
-                             */
+    bool is_partial;        /* neither: parts are from a member that was lost meanwhile */
     bool ended;             /* wk_next has returned false for the last time */
     bool cut_short;         /* an evaluation was cut short, on all ranks, since the last training
                              * batch */
@@ -167,8 +163,7 @@ struct wk_context {
     int64_t saved_step; /* step of the newest state passed to the saver */
     int64_t saved_ms;   /* time of that */
     bool save_asked;
-    bool save_over;        /* sharded: the last collective save is done; no rank waits for another
-                            */
+    bool save_over;        /* sharded: the last collective save is done */
     int64_t patience_ms;   /* for a coordinator that cannot be reached, and for the last save */
     bool save_again;       /* under lock: the last save failed; retry at save_again_ms */
     int64_t save_again_ms; /* under lock */
@@ -187,8 +182,7 @@ struct context_seams {
     struct session
         *session; /* owned by the context from the call on, also on failure; may be NULL */
     bool quiet;   /* no progress lines, and notices only to the program */
-    const struct kernel_table *kernels; /* replaces the best of this machine; NULL: no replacement
-                                         */
+    const struct kernel_table *kernels; /* replaces the best of this machine; or NULL */
 };
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx);

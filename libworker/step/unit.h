@@ -51,8 +51,7 @@ struct unit {
     double grad_scale; /* factor for gradients in wk_step */
     double pass_loss;  /* of the last forward pass or wk_set_loss */
     bool has_loss;     /* one was set since the end of the last backward pass */
-    double share;      /* factor of the loss for passes that return means over their share; else 1
-                        */
+    double share;      /* factor of the loss for passes of means over their share; or 1 */
     double weights;    /* of all ranks, from wk_join; else 0 */
     uint64_t joined;   /* the last wk_join counted in it; 0 before one */
     bool on_dealt;     /* the pass uses a loader's batch, which has its own divisor */
