@@ -163,6 +163,20 @@ def begin(place):
         return float(file.read())
 
 
+def saw(made):
+    return {attack.name: {"attempts": attack.attempts, "cut": attack.cut, "answered": dict(attack.answered), "limits": dict(attack.limits),
+                          "unnamed": attack.unnamed, "told": attack.told} for attack in made}
+
+
+def tally(made, path):
+    """What was seen so far, twice a second: a worker's attacks end its job again and again, and its next life begins at nothing."""
+    while True:
+        time.sleep(0.5)
+        with open(path + ".new", "w") as file:
+            json.dump(saw(made), file)
+        os.rename(path + ".new", path)
+
+
 def main(role, path):
     with open(path) as file:
         place = json.load(file)
@@ -177,16 +191,16 @@ def main(role, path):
         attack = Attack(act.__name__, place)
         made.append(attack)
         threads.append(threading.Thread(target=run, args=(attack, act, mistakes), daemon=True))
+    life = f"{place['result']}.{os.urandom(4).hex()}"
+    threading.Thread(target=tally, args=(made, life + ".tally"), daemon=True).start()
     for thread in threads:
         thread.start()
     end = place["until"] + 40  # an answer that is on its way, at its longest
     for thread in threads:
         thread.join(max(0, end - time.monotonic()))
-    result = {attack.name: {"attempts": attack.attempts, "cut": attack.cut, "answered": attack.answered, "limits": attack.limits,
-                            "unnamed": attack.unnamed, "told": attack.told} for attack in made}
     stuck = [attack.name for attack, thread in zip(made, threads) if thread.is_alive()]
     with open(place["result"] + ".new", "w") as file:
-        json.dump({"attacks": result, "mistakes": mistakes, "stuck": stuck}, file)
+        json.dump({"life": os.path.basename(life), "attacks": saw(made), "mistakes": mistakes, "stuck": stuck}, file)
     os.rename(place["result"] + ".new", place["result"])
     sys.stdout.flush()
     os._exit(0)

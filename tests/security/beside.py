@@ -14,6 +14,7 @@ import re
 import subprocess
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 from leavings import MARK
@@ -166,6 +167,23 @@ def table(scene, name):
                 "descriptors": scene.watch.descriptors, "CPU s": f"{scene.cpu:.1f}", "loop computed, waited for a CPU, s": f"{scene.computed:.1f} {scene.waited:.1f}"}
     rows = [columns.keys(), ["---"] * len(columns), map(str, columns.values())]
     return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def whole(path):
+    """What an attacker saw in all its lives."""
+    last = json.loads(path.read_text())
+    for file in path.parent.glob(path.name + ".*.tally"):
+        if file.name == last["life"] + ".tally":
+            continue
+        for name, seen in json.loads(file.read_text()).items():
+            attack = last["attacks"][name]
+            for key in ("attempts", "cut"):
+                attack[key] += seen[key]
+            for key in ("answered", "limits"):
+                attack[key] = dict(Counter(attack[key]) + Counter(seen[key]))
+            for key in ("unnamed", "told"):
+                attack[key] = {**seen[key], **attack[key]}
+    return last
 
 
 class Scene:
@@ -325,7 +343,7 @@ class Scene:
         self.steps_done, self.cpu = len(self.steps()) - self.steps_before, cpu_seconds(self.cluster.coordinator.pid) - self.cpu_before
         for role, result in waiting:
             wait_for(f"what the {role} saw", HANG_SECONDS, lambda: Path(result).exists() or self.ended_workers(), 0.2)
-            self.results[role] = json.loads(Path(result).read_text())
+            self.results[role] = whole(Path(result))
         for attacker in self.attackers:
             attacker.wait(HANG_SECONDS)
 
@@ -419,8 +437,7 @@ def judge_attackers(scene):
     for role, result in scene.results.items():
         assert not result["mistakes"] and not result["stuck"], (role, result["mistakes"], result["stuck"])
         for name, attack in result["attacks"].items():
-            began = attack["attempts"] or attack["cut"] or role.startswith("worker")  # one that was restarted has begun anew
-            assert began or scene.seconds < 60, f"{role} {name} did nothing"
+            assert attack["attempts"] or attack["cut"] or scene.seconds < 60, f"{role} {name} did nothing"
             assert not attack["unnamed"], (role, name, attack["unnamed"])
 
 
