@@ -571,5 +571,5 @@ int agent_main(int argc, char **argv)
         status = run(p);
     }
     fflush(NULL);
-    _exit(status); /* NNG 1.5.2 cannot be taken down while it is in use */
+    _exit(status); /* NNG 1.5.2 cannot be shut down while it is in use */
 }

@@ -1,9 +1,9 @@
 /* `muster agent`: parses options, builds the real env, launcher and agent, and runs until SIGTERM
  * or SIGINT.
  *
- * It ends the process with the program's exit code (_exit: see env/net.h on NNG); for wrong usage
- * it returns the code. 0 after a signal or when a newer agent of this node has taken over, 2 for
- * usage, 3 if it cannot start.
+ * It ends the process with the program's exit code (_exit: see env/net_os.h on NNG). For wrong
+ * usage it returns the code. The codes are 0 after a signal or when a newer agent of this node has
+ * replaced it, 2 for usage, 3 if it cannot start.
  */
 #ifndef AGENT_COMMAND_H
 #define AGENT_COMMAND_H

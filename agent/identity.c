@@ -95,8 +95,8 @@ int identity_open(const char *dir, const char *name, const char *token, struct i
     return rc == 0 ? take_key(dir, name, ret, err) : rc;
 }
 
-/* Who can read it can bring nodes of their own in; so could the jobs of this node. Pipes and such
- * have no other readers. */
+/* A reader of the file can register nodes, also a job on this node. Pipes and similar files have no
+ * other readers. */
 static int check_mode(FILE *file, const char *path, struct error *err)
 {
     struct stat status;

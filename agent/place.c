@@ -33,7 +33,7 @@ int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err)
     return at ? 0 : error_set(err, E_INVALID_ARGUMENT, "this host has no usable name: give --name");
 }
 
-/* It may be in /tmp, where others can be first: no link, and ours. */
+/* It may be in /tmp, where another user can create it first: it must be ours and not a link. */
 static int make_dir(const char *path, mode_t mode, struct error *err)
 {
     struct stat folder;

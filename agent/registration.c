@@ -4,7 +4,7 @@
 
 enum { POINTER_BYTES = sizeof(void *) };
 
-/* protobuf-c's members are not const; nobody writes through them. */
+/* protobuf-c's members lack const, but they are not written to. */
 static char *text_of(const char *text)
 {
     return (char *)(uintptr_t)text;

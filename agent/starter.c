@@ -56,7 +56,8 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                             .secrets = a->secrets,
                             .secrets_count = a->secrets_count,
                             .workdir = a->workdir,
-                            /* One that says none may still not take the machine's own. */
+                            /* A job without a limit may still not use all of the machine's memory.
+                             */
                             .memory_bytes =
                                 a->memory_bytes ? a->memory_bytes : inventory->memory_bytes,
                             .processes = starter->processes,

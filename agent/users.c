@@ -16,7 +16,7 @@
 enum { PATH_BYTES = 512, UID_TEXT_BYTES = 16, UID_MAX = 0xfffffff0 };
 
 struct users_row {
-    const char *tenant, *user; /* "*" as users.h says */
+    const char *tenant, *user; /* "*" as in users.h */
 };
 struct users_uid {
     const char *tenant;
@@ -25,7 +25,7 @@ struct users_uid {
 
 /* Users of the system */
 
-/* Its primary group is among those that getgrouplist names; the kernel does not mind. */
+/* getgrouplist also lists its primary group, which the kernel accepts. */
 static void read_groups(const struct passwd *entry, struct launch_user *user)
 {
     user->groups_count = AGENT_GROUPS_MAX;
@@ -151,8 +151,8 @@ static int remember(struct users *users, const char *tenant, uid_t uid)
     return 0;
 }
 
-/* A line per tenant: its name, its uid. A line that is none ends it: a uid given twice would be
- * worse than none. */
+/* A line per tenant: its name, its uid. Reading stops at an invalid line, because a uid given twice
+ * would be worse than a missing one. */
 static int read_given(struct users *users, struct error *err)
 {
     char path[PATH_BYTES], number[UID_TEXT_BYTES], *text;
@@ -214,8 +214,8 @@ static bool is_the_systems(uid_t uid)
     return getpwuid(uid) || getgrgid(uid);
 }
 
-/* From the name, so that nodes with the same range agree as far as they can: on shared folders a
- * uid should be one tenant's. Where the name's place is taken, the next that is free. */
+/* Derived from the name, so that nodes with the same range usually agree: on shared folders a uid
+ * should belong to one tenant. If the name's uid is in use, the next free one. */
 static int give(struct users *users, const char *tenant, uid_t *ret, struct error *err)
 {
     uint8_t digest[SHA256_BYTES];

@@ -38,8 +38,8 @@ static bool share_slots(const struct assignment *a, const struct assignment *b)
     return a->slot < b->slot + b->slots && b->slot < a->slot + a->slots;
 }
 
-/* What the coordinator gave away again while this agent stood still may run here yet, started by an
- * answer that was on its way for long: it ends before anybody else has its slots. */
+/* While this agent was paused, a delayed answer may have started a worker on slots that were
+ * reassigned since. It must end before the new owner starts. */
 static bool slots_are_free(const struct agent_core *core, const struct agent_worker *worker)
 {
     for (const struct agent_worker *w = core->workers; w; w = w->next) {
@@ -74,7 +74,7 @@ static void take_one(struct agent_core *core, struct assignment *assignment,
         return;
     }
     worker->desired = true;
-    /* Generations only rise: an answer that was overtaken on the way says nothing new. */
+    /* Generations only rise: an answer that arrives late has nothing new. */
     if (worker->assignment && assignment->generation < worker->assignment->generation)
         return;
     replace_assignment(worker, assignment);

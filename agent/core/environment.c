@@ -16,7 +16,7 @@ struct environment {
     struct arena *arena;
     const char **items; /* ENVIRONMENT_NAMES_MAX and the NULL */
     int count;
-    bool failed; /* out of room: told once at the end */
+    bool failed; /* out of memory: reported once at the end */
 };
 
 const char *environment_get(const char *const *envp, const char *name)
@@ -151,13 +151,13 @@ static void set_muster(struct environment *env, const struct assignment *a,
     }
     for (int i = 0; i < a->training_count; i++) {
         char name[SETTING_ENV_MAX];
-        /* What the coordinator knows is newer than what the job began with. */
+        /* The coordinator's checkpoint is newer than the job's initial one. */
         if (strcmp(a->training[i].name, "resume_from") != 0 || !a->resume_from[0])
             set(env, setting_variable(a->training[i].name, name), a->training[i].value);
     }
 }
 
-/* Once, whichever ways the job says it. */
+/* Once, however often the job sets it. */
 static void list_name(struct environment *env, const char **list, const char *name)
 {
     struct str rest = str_of(*list), one;
@@ -171,7 +171,7 @@ static void list_name(struct environment *env, const char **list, const char *na
         env->failed = true;
 }
 
-/* Which settings the job has said, so that a program can tell them from its machine's own. */
+/* The settings set by the job, so that a program can distinguish them from its machine's own. */
 static void set_origin(struct environment *env, const struct assignment *a)
 {
     static const char *const of_checkpoint[] = {"MUSTER_CHECKPOINT_DIR", "MUSTER_CHECKPOINT_EVERY",
@@ -222,8 +222,8 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
     return 0;
 }
 
-/* A virtual environment that the job brings is activated: its programs come first. One that is not
- * on this node changes nothing, as its folder in PATH is passed over. */
+/* Activate the job's virtual environment: its programs come first. A missing one has no effect,
+ * because its folder in PATH is skipped. */
 static void set_python(struct environment *env, const struct assignment *a)
 {
     const char *folder = NULL, *path = NULL;

@@ -1,5 +1,5 @@
-/* Calls of workers: each is answered at once or parked in the worker it came from. One Join and one
- * Watch are parked per worker; a newer one replaces the older, whose caller has given up. */
+/* Calls of workers: each is answered at once or parked in its worker. One Join and one Watch are
+ * parked per worker; a newer one replaces the older, which has been abandoned. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +154,7 @@ static void settle_join(struct agent_worker *worker, struct agent_actions *actio
     struct assignment *assignment = worker->assignment;
     bool stop = worker->state == AGENT_WORKER_STOPPING;
     bool superseded = worker->join.generation < assignment->generation;
-    /* Who lost peers in this generation cannot be in it again: it waits for the next. */
+    /* A worker that lost peers in this generation cannot join it again: it waits for the next. */
     bool ready = assignment->members_count > 0 && worker->broken != assignment->generation;
     if (!stop && !superseded && !ready)
         return;

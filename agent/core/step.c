@@ -41,8 +41,8 @@ bool agent_core_registered(const struct agent_core *core)
     return core->registered;
 }
 
-/* An agent before us started it. What it should be the coordinator says with its first word; until
- * then it goes on. */
+/* An earlier agent started it. The coordinator's first answer decides about it; until then it
+ * continues. */
 static void adopt(struct agent_core *core, const struct worker_found *found,
                   struct agent_actions *actions)
 {
@@ -141,7 +141,7 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Do what is due by now; returns when something is due next. */
+/* Do what is due; returns when something is due next. */
 static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
 {
     int64_t next_ms = INT64_MAX;

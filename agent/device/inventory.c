@@ -119,7 +119,7 @@ const char *inventory_label_value(const struct inventory *inventory, const char 
     return NULL;
 }
 
-/* What the machine says of itself may be too long for a label: then the start has to do. */
+/* The machine's text may be too long for a label: then use its beginning. */
 static void label_cut(struct inventory *inventory, const char *key, const char *value)
 {
     char cut[sizeof(inventory->labels[0].value)];
@@ -127,13 +127,13 @@ static void label_cut(struct inventory *inventory, const char *key, const char *
     (void)inventory_label(inventory, key, cut, NULL);
 }
 
-/* "NVIDIA H200" and "H200": people ask for the model, whoever made it. */
+/* "NVIDIA H200" and "H200": people ask for the model, not the manufacturer. */
 static const char *model_name(const char *model)
 {
     return str_starts(model, "NVIDIA ") ? model + strlen("NVIDIA ") : model;
 }
 
-/* Their nodes may come later: the driver makes them when they are used first. */
+/* Their device files may appear later: the driver makes them at the first use. */
 static uint32_t gpu_major(const struct inventory *inventory)
 {
     uint32_t found = inventory->gpus_count ? NVIDIA_MAJOR : 0;

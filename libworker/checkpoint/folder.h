@@ -1,10 +1,10 @@
 /* A checkpoint as a folder: step-00000200/ contains rank-00000-of-00001.safetensors, state.json and
  * manifest.json. It is whole or absent, in these steps:
  *
- *     write and sync everything in a folder with a temporary name
- *     ask the gate whether this generation may still commit
- *     write the manifest
- *     rename the folder, or exchange it with an older one of the same step
+ *   1. write and sync everything in a folder with a temporary name
+ *   2. ask the gate whether this generation may still commit
+ *   3. write the manifest
+ *   4. rename the folder, or exchange it with an older one of the same step
  *
  * A crash leaves only names that start with a dot; the next writer removes them.
  *

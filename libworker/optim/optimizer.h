@@ -122,9 +122,11 @@ void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimize
 
 /* Take the part [first, first + count) of the arena that `params[n_params]` describe as this
  * optimizer's range, allocate zeroed state and reset steps to 0. Binding again discards the state.
- * The table must outlive the binding. WK_EINVAL when the range is not inside the arena,
- * WK_EUNSUPPORTED when it cuts a parameter and the optimizer needs whole ones, WK_ENOMEM; with
- * offload, also what the folder says (no room: before training begins).
+ * The table must outlive the binding.
+ *
+ * WK_EINVAL if the range is not inside the arena. WK_EUNSUPPORTED if it cuts a parameter and the
+ * optimizer needs whole ones. WK_ENOMEM. With offload also the folder's errors, such as missing
+ * space, so that they occur before the training.
  */
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);

@@ -355,7 +355,7 @@ void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers);
 bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader);
 
 /* Call before window_joins. WK_ESTATE if a source that has dealt its batches of the step is asked
- * again while a window is full and its optimizer has not stepped: nothing would ever end the step.
+ * again while a window is full and not stepped. Nothing would ever end such a step.
  * A window that is not full and gets no more passes is only a notice, because a program may want
  * such a long window. */
 void window_check(struct wk_context *ctx, int source);

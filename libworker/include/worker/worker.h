@@ -385,8 +385,8 @@ WK_API double wk_batch_mean(struct wk_context *ctx, const struct wk_batch *batch
 /* Wait for all ranks. */
 WK_API int wk_wait_for_all(struct wk_context *ctx);
 
-/* Rank 0 (with `local` the first rank of each machine) runs the code between the two calls before
- * the others do, for example to fill a cache that they then read. */
+/* Rank 0 runs the code between the two calls before the others do, for example to fill a cache
+ * that they then read. With `local` the first rank of each machine does. */
 WK_API int wk_main_first_begin(struct wk_context *ctx, bool local);
 WK_API int wk_main_first_end(struct wk_context *ctx, bool local);
 
