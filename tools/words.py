@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #            dialect words per 1,000 words | sentences above SENTENCE_MAX words
 LIMITS = {
     "comments":  (3.0, 30),
-    "documents": (23.5, 440),
+    "documents": (15.0, 20),
     "help":      (14.0, 6),
 }
 SENTENCE_MAX = 30
