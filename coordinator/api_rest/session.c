@@ -219,7 +219,7 @@ static int by_name(const void *left, const void *right)
 /* The token with the most sessions among those that may lose one; NULL = none may. */
 static const char *most_open(const struct sessions *sessions, bool of_admins)
 {
-    const char *owners[SESSIONS_MAX], *most = NULL;
+    const char *owners[SESSIONS_MAX] = {NULL}, *most = NULL;
     size_t count = 0, longest = 0, run = 0;
     for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
         const struct session *session = e->value;

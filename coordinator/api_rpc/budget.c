@@ -115,8 +115,9 @@ static struct budget *caller_of(struct budgets *budgets, const struct budget_ask
 {
     if (!ask->caller)
         return &budgets->kinds[BUDGET_STRANGERS];
-    if (ask->known && *ask->known)
-        return *ask->known;
+    struct budget *known = ask->known ? *ask->known : NULL;
+    if (known)
+        return known;
     uint64_t key = key_of(ask);
     struct budget *caller = map_get(&budgets->callers, key);
     if (!caller)
