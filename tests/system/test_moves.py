@@ -41,7 +41,8 @@ def node_of(cluster, job, rank):
 def settled(cluster, job, world):
     def there():
         now = cluster.job(job)
-        return now if now["state"] == "running" and int(now["world"]) == world and int(now["generation"]) > 1 else None
+        went_on = now["state"] in ("running", "succeeded")  # on a fast machine one rank needs two seconds for all steps
+        return now if went_on and int(now["world"]) == world and int(now["generation"]) > 1 else None
     return wait_for(f"{job} to go on with {world}", 20, there)
 
 
