@@ -160,18 +160,21 @@ def test_output_reads_as_on_a_terminal(browser, cluster):
     assert shown == ["red error", "100 %", "user\\u202etxt.exe", "plain"]
 
 
+def asks_for_no_job(browser):
+    """For five seconds."""
+    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/jobs/')).length"
+    before = browser.execute_script(asked)
+    time.sleep(5)
+    return browser.execute_script(asked) == before
+
+
 def test_an_ended_job_is_asked_for_no_more(browser, cluster):
     job = cluster.submit("--name", "over", "--", "echo", "done")
     cluster.wait_state(job, "succeeded")
     sign_in(browser, cluster)
     show(browser, cluster, f"/jobs/{job}")
     text_of(browser, "succeeded")
-    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/jobs/')).length"
-    def settled(b):
-        before = b.execute_script(asked)
-        time.sleep(5)
-        return b.execute_script(asked) == before
-    wait(browser, settled)
+    wait(browser, asks_for_no_job)
     errors(browser)
 
 
@@ -181,12 +184,7 @@ def test_an_ended_job_is_asked_for_again_after_an_answer_that_did_not_come(brows
     sign_in(browser, cluster)
     show(browser, cluster, f"/jobs/{job}")
     link = browser.find_element(By.ID, "link")
-    asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('/v1/jobs/')).length"
-    def settled(b):
-        before = b.execute_script(asked)
-        time.sleep(5)
-        return b.execute_script(asked) == before
-    wait(browser, settled)
+    wait(browser, asks_for_no_job)
     browser.execute_script("""
         window.real = window.fetch;
         window.fetch = () => Promise.reject(new TypeError("no network"));

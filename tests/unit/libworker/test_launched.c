@@ -1,14 +1,13 @@
 /* Contexts that a launcher has started meet at its MASTER_PORT: what it says of itself reaches the
  * meeting, and what the meeting finds there reaches the program. */
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libworker/step/context.h"
+#include "tests/lib/held_port.h"
 #include "tests/lib/loopback.h"
 
 enum { NUMBER_BYTES = 12 };
@@ -51,19 +50,6 @@ static struct process process_of(int rank, int port, const char *run)
     snprintf(process.rank, sizeof(process.rank), "%d", rank);
     snprintf(process.port, sizeof(process.port), "%d", port);
     return process;
-}
-
-/* A port that something holds which never speaks, as torchrun's own store does. */
-static int held_port(int *ret_fd)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof(address);
-    cr_assert_eq(inet_pton(AF_INET, loopback_own(), &address.sin_addr), 1);
-    *ret_fd = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert_eq(bind(*ret_fd, (struct sockaddr *)&address, bytes), 0);
-    cr_assert_eq(listen(*ret_fd, 16), 0);
-    cr_assert_eq(getsockname(*ret_fd, (struct sockaddr *)&address, &bytes), 0);
-    return ntohs(address.sin_port);
 }
 
 /* Both have as many ranks, so only the run that torchrun names tells them apart. */

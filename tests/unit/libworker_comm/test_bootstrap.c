@@ -11,6 +11,7 @@
 
 #include "libworker/comm/bootstrap.h"
 #include "libworker/comm/comm.h"
+#include "tests/lib/held_port.h"
 #include "tests/lib/loopback.h"
 
 enum { WORLD = 5, HANG_MS = 300000 /* only what hangs takes so long */ };
@@ -99,19 +100,6 @@ static void *rank_main(void *arg)
     return NULL;
 }
 
-/* A port that something else holds and never speaks on, as torchrun's store does. */
-static int occupied_port(int *ret_fd)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof(address);
-    cr_assert_eq(inet_pton(AF_INET, loopback_own(), &address.sin_addr), 1);
-    *ret_fd = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert_eq(bind(*ret_fd, (struct sockaddr *)&address, bytes), 0);
-    cr_assert_eq(listen(*ret_fd, 16), 0);
-    cr_assert_eq(getsockname(*ret_fd, (struct sockaddr *)&address, &bytes), 0);
-    return ntohs(address.sin_port);
-}
-
 static void start(struct rank *rank, int port)
 {
     rank->options.master_addr = loopback_own();
@@ -142,7 +130,7 @@ static void run(struct rank *ranks, int port, int count)
 Test(bootstrap, finds_everybody_even_when_the_port_is_taken)
 {
     struct rank ranks[WORLD] = {{.rc = 0}};
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     for (int r = 0; r < WORLD; r++)
         ranks[r].options.host = r == 3 ? "elsewhere" : NULL;
     run(ranks, port, WORLD);
@@ -170,7 +158,7 @@ static void run_late(struct rank *ranks, int port, int count, unsigned expected)
 Test(bootstrap, names_who_did_not_come)
 {
     struct rank ranks[WORLD] = {{.rc = 0}};
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     run_late(ranks, port, 3, 1 << 1 | 1 << 2);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
@@ -182,7 +170,7 @@ Test(bootstrap, another_secret_stays_outside)
 {
     static const uint8_t right[COMM_SECRET_BYTES] = {1}, wrong[COMM_SECRET_BYTES] = {2};
     struct rank ranks[WORLD] = {{.rc = 0}};
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     for (int r = 0; r < WORLD; r++)
         ranks[r].options.secret = r == 4 ? wrong : right;
@@ -204,7 +192,7 @@ static bool cancelled(void *arg)
 /* Rank 0 waits for the others, rank 1 for a rank 0 that is not there and for one that waits too. */
 Test(bootstrap, who_waits_can_be_called_away)
 {
-    int fd, port = occupied_port(&fd), asked[3] = {0};
+    int fd, port = held_port(&fd), asked[3] = {0};
     struct rank ranks[3];
     for (int i = 0; i < 3; i++) {
         ranks[i] = (struct rank){.options = {.rank = i > 0,
@@ -239,7 +227,7 @@ Test(bootstrap, a_port_that_another_program_holds_is_said)
 {
     struct heard heard = {.count = 0};
     char expected[96];
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     struct rank ranks[] = {
         {.options = {.rank = 0, .world = 2, .timeout_ms = 100, .remark = hear}},
         {.options = {.rank = 1, .world = 3, .timeout_ms = 900}},
@@ -262,7 +250,7 @@ Test(bootstrap, a_port_that_another_program_holds_is_said)
 Test(bootstrap, a_port_that_the_launcher_holds_is_no_news)
 {
     struct heard heard = {.count = 0};
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     struct rank ranks[2];
     for (int r = 0; r < 2; r++)
         ranks[r] = (struct rank){.options = {.rank = r,
@@ -290,7 +278,7 @@ Test(bootstrap, trainings_with_names_of_their_own_share_a_port)
     } all[RANKS] = {{"b", 1, 2}, {"a", 1, 2}, {"a", 2, 3}, {"a", 1, 3},
                     {"a", 0, 2}, {"b", 0, 2}, {"a", 0, 3}};
     struct rank ranks[RANKS];
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     for (int i = 0; i < RANKS; i++)
         ranks[i] = (struct rank){.options = {.rank = all[i].rank,
@@ -313,7 +301,7 @@ Test(bootstrap, trainings_with_names_of_their_own_share_a_port)
 Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused)
 {
     struct rank ranks[3];
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     for (int i = 0; i < 3; i++)
         ranks[i] = (struct rank){.options = {.rank = i / 2, .world = 3, .timeout_ms = HANG_MS}};
@@ -328,7 +316,7 @@ Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused)
 Test(bootstrap, a_rank_comes_once)
 {
     struct rank ranks[3];
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     /* Rank 2 does not come, so that both ranks 1 are there together. */
     for (int i = 0; i < 3; i++)
@@ -344,7 +332,7 @@ Test(bootstrap, a_training_of_another_size_on_the_port_is_named)
 {
     struct rank ranks[2] = {{.rc = 0}};
     atomic_bool over = false;
-    int fd, port = occupied_port(&fd);
+    int fd, port = held_port(&fd);
     close(fd);
     ranks[0] = (struct rank){.options = {.rank = 0,
                                          .world = 2,
