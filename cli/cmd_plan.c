@@ -70,7 +70,7 @@ static void take_list(struct question *question, const char *option, char ***ret
     size_t count = 0;
     while (args_repeated(question->args, option, count))
         count++;
-    *ret = arena_array(&question->arena, count + 1, sizeof **ret);
+    *ret = arena_array(&question->arena, count + 1, sizeof(**ret));
     for (size_t i = 0; *ret && i < count; i++)
         (*ret)[i] = (char *)(uintptr_t)args_repeated(question->args, option, i);
     *ret_count = *ret ? count : 0;
@@ -83,7 +83,7 @@ static int take_added(struct question *question, struct error *err)
     size_t count = 0;
     while (args_repeated(question->args, "add", count))
         count++;
-    Muster__PlanRequest__More *more = arena_array(&question->arena, count + 1, sizeof *more);
+    Muster__PlanRequest__More *more = arena_array(&question->arena, count + 1, sizeof(*more));
     question->message.add = arena_array(&question->arena, count + 1, sizeof(void *));
     if (!more || !question->message.add)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");

@@ -80,7 +80,7 @@ static void show_ledger(const Muster__Ledger *ledger)
                  {"recovery", ledger->recovery},
                  {"hang", ledger->hang}};
     const char *before = ": ";
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (parts[i].seconds <= 0)
             continue;
         printf("%s%s %s", before, parts[i].name,

@@ -139,7 +139,7 @@ static struct tree *figures_tree(struct arena *arena, const struct rehearsal *re
                 {"preemptions", tree_integer(arena, figures->preemptions)},
                 {"resizes", tree_integer(arena, figures->resizes)},
                 {"tenants", tenants_tree(arena, rehearsal)}};
-    for (size_t i = 0; map && i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; map && i < sizeof(rows) / sizeof(rows[0]); i++)
         if (tree_map_set(arena, map, rows[i].key, rows[i].value) < 0)
             return NULL;
     return map;

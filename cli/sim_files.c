@@ -18,7 +18,7 @@ int sim_read_text(const char *path, char **ret, size_t *ret_size, struct error *
 {
     char absolute[PATH_MAX];
     struct disk disk = disk_os();
-    int rc = paths_absolute(absolute, sizeof absolute, path, err);
+    int rc = paths_absolute(absolute, sizeof(absolute), path, err);
     return rc < 0 ? rc
                   : disk.read_file(disk.self, absolute, SIM_FILE_MAX_BYTES, ret, ret_size, err);
 }
@@ -111,30 +111,30 @@ static int add_nodes(const struct tree *group, int number, struct rehearsal *ret
     if (rc == 0)
         rc = read_count(group, "slots", &slots, err);
     if (rc == 0)
-        rc = read_name(group, "name", name, sizeof name, err);
+        rc = read_name(group, "name", name, sizeof(name), err);
     const struct tree *labels = tree_get(group, "labels");
     if (rc == 0 && labels && (labels->kind != TREE_MAP || labels->count > 1))
         rc = tree_fail(labels, err, "expected a map with one label: a rehearsed node has no more");
     if (rc == 0 && labels && tree_first(labels)) {
-        (void)str_copy(label, sizeof label, tree_first(labels)->key);
-        rc = read_name(labels, label, value, sizeof value, err);
+        (void)str_copy(label, sizeof(label), tree_first(labels)->key);
+        rc = read_name(labels, label, value, sizeof(value), err);
     }
     if (rc == 0 && ret->nodes_count + count > REHEARSAL_NODES_MAX)
         rc = tree_fail(group, err, "more than %d nodes", REHEARSAL_NODES_MAX);
     if (rc < 0)
         return rc;
     struct rehearsal_node *nodes =
-        realloc(ret->nodes, sizeof *nodes * (size_t)(ret->nodes_count + count + 1));
+        realloc(ret->nodes, sizeof(*nodes) * (size_t)(ret->nodes_count + count + 1));
     if (!nodes)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     ret->nodes = nodes;
     for (int i = 0; i < count; i++) {
         struct rehearsal_node *node = &nodes[ret->nodes_count++];
         *node = (struct rehearsal_node){.slots = slots};
-        (void)str_printf(node->name, sizeof node->name, "%s%d-%d", name[0] ? name : "node", number,
+        (void)str_printf(node->name, sizeof(node->name), "%s%d-%d", name[0] ? name : "node", number,
                          i + 1);
-        (void)str_copy(node->label, sizeof node->label, label);
-        (void)str_copy(node->label_value, sizeof node->label_value, value);
+        (void)str_copy(node->label, sizeof(node->label), label);
+        (void)str_copy(node->label_value, sizeof(node->label_value), value);
     }
     return 0;
 }
@@ -147,13 +147,13 @@ static struct rehearsal_tenant *add_tenant(struct rehearsal *ret, const char *na
     if (ret->tenants_count >= REHEARSAL_TENANTS_MAX)
         return NULL;
     struct rehearsal_tenant *tenants =
-        realloc(ret->tenants, sizeof *tenants * (size_t)(ret->tenants_count + 1));
+        realloc(ret->tenants, sizeof(*tenants) * (size_t)(ret->tenants_count + 1));
     if (!tenants)
         return NULL;
     ret->tenants = tenants;
     struct rehearsal_tenant *tenant = &tenants[ret->tenants_count++];
     *tenant = (struct rehearsal_tenant){.weight = 1};
-    (void)str_copy(tenant->name, sizeof tenant->name, name);
+    (void)str_copy(tenant->name, sizeof(tenant->name), name);
     return tenant;
 }
 
@@ -163,7 +163,7 @@ static int read_tenant(const struct tree *map, struct rehearsal *ret, struct err
     char name[REHEARSAL_NAME_MAX + 1] = "";
     int rc = known_keys(map, keys, err);
     if (rc == 0)
-        rc = read_name(map, "name", name, sizeof name, err);
+        rc = read_name(map, "name", name, sizeof(name), err);
     if (rc == 0 && !name[0])
         rc = tree_fail(map, err, "a tenant needs a name");
     struct rehearsal_tenant *tenant = rc == 0 ? add_tenant(ret, name) : NULL;
@@ -219,7 +219,7 @@ struct rehearsal_job *sim_add_job(struct rehearsal *rehearsal, struct error *err
     }
     if (rehearsal->jobs_count % GROW == 0) {
         struct rehearsal_job *jobs =
-            realloc(rehearsal->jobs, sizeof *jobs * (size_t)(rehearsal->jobs_count + GROW));
+            realloc(rehearsal->jobs, sizeof(*jobs) * (size_t)(rehearsal->jobs_count + GROW));
         if (!jobs) {
             error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
             return NULL;
@@ -248,7 +248,7 @@ static int read_draw(const struct tree *map, const char *key, bool durations, co
     const char *text = fallback;
     int rc = 0;
     if (node && node->kind == TREE_INTEGER)
-        (void)str_printf(number, sizeof number, "%lld", (long long)node->integer);
+        (void)str_printf(number, sizeof(number), "%lld", (long long)node->integer);
     else if (node)
         rc = tree_read_string(node, &text, err);
     struct error why = {0};
@@ -278,17 +278,17 @@ static int read_stream(const struct tree *map, bool generated, struct stream *re
         {"nodes", "1", false, &ret->nodes},       {"nodes_min", "0", false, &ret->min_nodes},
         {"workers", "1", false, &ret->workers},   {"slots", "1", false, &ret->slots},
         {"priority", "0", false, &ret->priority}, {"max_runtime", "0", true, &ret->runtime}};
-    for (size_t i = 0; rc == 0 && i < sizeof draws / sizeof draws[0]; i++)
+    for (size_t i = 0; rc == 0 && i < sizeof(draws) / sizeof(draws[0]); i++)
         rc = read_draw(map, draws[i].key, draws[i].durations, draws[i].fallback, draws[i].to, err);
     if (rc == 0)
         rc = read_time(map, "submit", &ret->submit_ms, err);
     if (rc == 0)
         rc = read_count(map, "count", &ret->count, err);
     if (rc == 0)
-        rc = read_name(map, "name", ret->name, sizeof ret->name, err);
+        rc = read_name(map, "name", ret->name, sizeof(ret->name), err);
     if (rc == 0)
-        rc = read_name(map, "topology", ret->topology, sizeof ret->topology, err);
-    return rc < 0 ? rc : read_name(map, "tenant", ret->tenant, sizeof ret->tenant, err);
+        rc = read_name(map, "topology", ret->topology, sizeof(ret->topology), err);
+    return rc < 0 ? rc : read_name(map, "tenant", ret->tenant, sizeof(ret->tenant), err);
 }
 
 int sim_whole(double value, int least)
@@ -318,9 +318,9 @@ static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit
     job->slots = sim_whole(sim_draw_next(&stream->slots, rng), 1);
     job->priority = sim_whole(sim_draw_next(&stream->priority, rng), -COUNT_MAX);
     job->max_runtime_ms = sim_ms(sim_draw_next(&stream->runtime, rng));
-    (void)str_copy(job->tenant, sizeof job->tenant, stream->tenant);
-    (void)str_copy(job->topology, sizeof job->topology, stream->topology);
-    (void)str_printf(job->name, sizeof job->name, stream->count > 1 ? "%s-%d" : "%s", stream->name,
+    (void)str_copy(job->tenant, sizeof(job->tenant), stream->tenant);
+    (void)str_copy(job->topology, sizeof(job->topology), stream->topology);
+    (void)str_printf(job->name, sizeof(job->name), stream->count > 1 ? "%s-%d" : "%s", stream->name,
                      number);
     return 0;
 }
@@ -343,7 +343,7 @@ static int read_list(const struct tree *list, bool generated, struct rng *rng, i
     const struct tree *child;
     struct rng own;
     int rc = list->kind == TREE_LIST ? 0 : tree_fail(list, err, "expected a list");
-    struct stream *stream = calloc(1, sizeof *stream);
+    struct stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     for (child = tree_first(list); rc == 0 && child; child = child->next) {

@@ -110,9 +110,9 @@ static int set_column(struct rehearsal_job *job, enum column column, const char 
     case MAX_RUNTIME:
         return read_ms(word, &job->max_runtime_ms);
     case TENANT:
-        return str_copy(job->tenant, sizeof job->tenant, word);
+        return str_copy(job->tenant, sizeof(job->tenant), word);
     case NAME:
-        return str_copy(job->name, sizeof job->name, word);
+        return str_copy(job->name, sizeof(job->name), word);
     }
     return E_INVALID_ARGUMENT;
 }
@@ -142,7 +142,7 @@ static int read_row(struct lines *lines, char *line, const enum column *names, i
     int found = split(line, ",", false, words);
     if (!job)
         return err->code;
-    (void)str_printf(job->name, sizeof job->name, "line-%d", lines->number);
+    (void)str_printf(job->name, sizeof(job->name), "line-%d", lines->number);
     job->nodes_min = 0;
     for (int i = 0; i < found && i < count; i++)
         if (*words[i] && set_column(job, names[i], words[i]) < 0)
@@ -201,7 +201,7 @@ static int read_swf_line(struct lines *lines, char *line, int slots, struct rehe
     job->nodes_min = job->nodes_max = (wanted + slots - 1) / slots;
     if (values[SWF_TIME] * 1000 > (double)job->duration_ms)
         job->max_runtime_ms = sim_ms(values[SWF_TIME] * 1000 + (double)ret->start_ms);
-    (void)str_printf(job->name, sizeof job->name, "swf-%d", lines->number);
+    (void)str_printf(job->name, sizeof(job->name), "swf-%d", lines->number);
     return 0;
 }
 

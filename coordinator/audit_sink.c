@@ -27,7 +27,7 @@ int audit_sink_init(struct audit_sink *sink, const char *file, bool syslog, cons
         openlog("muster", LOG_PID, LOG_AUTHPRIV);
     if (!file)
         return 0;
-    if (str_copy(sink->path, sizeof sink->path, file) < 0)
+    if (str_copy(sink->path, sizeof(sink->path), file) < 0)
         return error_set(err, E_INVALID_ARGUMENT, "audit file: the path is too long");
     return open_file(sink, err);
 }

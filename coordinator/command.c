@@ -181,10 +181,10 @@ static int find_data(struct program *program, const struct args *args, struct er
 {
     char base[PATH_MAX];
     const char *given = args_text(args, "data");
-    int rc = given ? paths_absolute(program->data, sizeof program->data, given, err)
-                   : paths_data_dir(base, sizeof base, err);
+    int rc = given ? paths_absolute(program->data, sizeof(program->data), given, err)
+                   : paths_data_dir(base, sizeof(base), err);
     if (rc == 0 && !given)
-        rc = paths_join(program->data, sizeof program->data, base, "coordinator", err);
+        rc = paths_join(program->data, sizeof(program->data), base, "coordinator", err);
     struct disk *disk = &program->env.disk;
     if (rc == 0)
         rc = disk->make_dirs(disk->self, program->data, FOLDER_MODE, err);
@@ -196,7 +196,7 @@ static int read_address(struct program *program, const char *name, char *ret, si
     char path[PATH_MAX + 16], *data;
     size_t got;
     struct disk *disk = &program->env.disk;
-    (void)str_printf(path, sizeof path, "%s/%s", program->data, name);
+    (void)str_printf(path, sizeof(path), "%s/%s", program->data, name);
     if (disk->read_file(disk->self, path, size - 1, &data, &got, NULL) < 0)
         return E_NOT_FOUND;
     data[strcspn(data, "\r\n")] = 0;
@@ -210,8 +210,8 @@ static int write_address(struct program *program, const char *name, const char *
 {
     char path[PATH_MAX + 16], line[NET_URL_MAX + 2];
     struct disk *disk = &program->env.disk;
-    (void)str_printf(path, sizeof path, "%s/%s", program->data, name);
-    (void)str_printf(line, sizeof line, "%s\n", text);
+    (void)str_printf(path, sizeof(path), "%s/%s", program->data, name);
+    (void)str_printf(line, sizeof(line), "%s\n", text);
     int rc = disk->write_file(disk->self, path, line, strlen(line), 0644, err);
     if (rc != E_RESOURCE_EXHAUSTED)
         return rc;
@@ -228,7 +228,7 @@ static void keep_port(struct program *program, const char *file, const char *pre
 {
     char known[NET_URL_MAX];
     size_t size = strlen(address), skip = strlen(prefix);
-    if (!str_ends(address, ":0") || read_address(program, file, known, sizeof known) < 0 ||
+    if (!str_ends(address, ":0") || read_address(program, file, known, sizeof(known)) < 0 ||
         !str_starts(known, prefix))
         return;
     if (strncmp(known + skip, address, size - 1) == 0)
@@ -251,7 +251,7 @@ static int judge_http(struct program *program, const struct args *args, struct e
 static int find_secrets_key(struct program *program, const struct args *args, struct error *err)
 {
     const char *given = args_text(args, "secrets-key");
-    return given ? paths_absolute(program->secrets_key, sizeof program->secrets_key, given, err)
+    return given ? paths_absolute(program->secrets_key, sizeof(program->secrets_key), given, err)
                  : 0;
 }
 
@@ -305,8 +305,8 @@ static int open_keys(struct program *program, const struct args *args, struct er
 
 static int check_addresses(struct program *program, const struct args *args, struct error *err)
 {
-    (void)str_copy(program->rpc, sizeof program->rpc, args_text(args, "rpc"));
-    (void)str_copy(program->http, sizeof program->http, args_text(args, "http"));
+    (void)str_copy(program->rpc, sizeof(program->rpc), args_text(args, "rpc"));
+    (void)str_copy(program->http, sizeof(program->http), args_text(args, "http"));
     int rc = net_url_check(program->rpc, err);
     if (rc == 0 && strcmp(program->http, "off") != 0)
         rc = judge_http(program, args, err);
@@ -392,7 +392,7 @@ static void on_signal(void *arg, int fd, uint32_t events)
     struct program *program = arg;
     struct signalfd_siginfo info;
     (void)events;
-    if (read(fd, &info, sizeof info) != (ssize_t)sizeof info)
+    if (read(fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
     if (!program->stop_jobs || program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("signal", info.ssi_signo));
@@ -484,7 +484,7 @@ static void stop(struct program *program)
 
 static int run(const struct args *args)
 {
-    struct program *program = calloc(1, sizeof *program);
+    struct program *program = calloc(1, sizeof(*program));
     struct error err = {0};
     if (!program)
         return EXIT_CANNOT_START;

@@ -44,8 +44,8 @@ static int ensure_cluster_id(struct coordinator *self, struct error *err)
     if (rc != E_NOT_FOUND)
         return rc;
     uint8_t id[CLUSTER_ID_BYTES];
-    self->env->rng.fill(self->env->rng.self, id, sizeof id);
-    hex_encode(id, sizeof id, self->cluster_id);
+    self->env->rng.fill(self->env->rng.self, id, sizeof(id));
+    hex_encode(id, sizeof(id), self->cluster_id);
     rc = verbs->begin(self->store, err);
     if (rc == 0)
         rc = verbs->put_meta(self->store, STORE_CLUSTER_KEY, self->cluster_id, err);
@@ -74,7 +74,7 @@ static int write_token_file(struct coordinator *self, const char *path, const ch
 {
     char text[TOKEN_TEXT_MAX + 1];
     struct disk *disk = &self->env->disk;
-    (void)str_printf(text, sizeof text, "%s%s%s\n", token, *self->pin ? "." : "", self->pin);
+    (void)str_printf(text, sizeof(text), "%s%s%s\n", token, *self->pin ? "." : "", self->pin);
     return disk->write_file(disk->self, path, text, strlen(text), 0600, err);
 }
 
@@ -86,7 +86,7 @@ static int renew_token_file(struct coordinator *self, const char *data_dir, cons
     char path[PATH_MAX], token[TOKEN_MAX], *data;
     size_t size;
     struct disk *disk = &self->env->disk;
-    int rc = str_printf(path, sizeof path, "%s/%s.token", data_dir, role);
+    int rc = str_printf(path, sizeof(path), "%s/%s.token", data_dir, role);
     if (rc < 0 || disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL) < 0)
         return 0;
     data[strcspn(data, "\r\n")] = 0;
@@ -118,7 +118,7 @@ static int take_token_file(struct coordinator *self, const char *path, const cha
             return 0;
     }
     uint8_t secret[TOKEN_SECRET_BYTES];
-    self->env->rng.fill(self->env->rng.self, secret, sizeof secret);
+    self->env->rng.fill(self->env->rng.self, secret, sizeof(secret));
     rc = token_compose(role, secret, ret);
     return rc < 0 ? error_set(err, rc, "token of role %s", role)
                   : write_token_file(self, path, ret, err);
@@ -128,15 +128,15 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
                       struct error *err)
 {
     char path[PATH_MAX], text[TOKEN_MAX];
-    int rc = str_printf(path, sizeof path, "%s/%s.token", data_dir, role);
+    int rc = str_printf(path, sizeof(path), "%s/%s.token", data_dir, role);
     if (rc == 0)
         rc = take_token_file(self, path, role, text, err);
     if (rc < 0)
         return rc;
     struct clock *clock = &self->env->clock;
     struct store_token token = {.created_wall_ms = clock->wall_ms(clock->self)};
-    (void)str_copy(token.role, sizeof token.role, role);
-    (void)str_copy(token.name, sizeof token.name, role);
+    (void)str_copy(token.role, sizeof(token.role), role);
+    (void)str_copy(token.name, sizeof(token.name), role);
     access_name_token(text, &token);
     const struct store_verbs *verbs = self->store->verbs;
     rc = verbs->begin(self->store, err);
@@ -252,13 +252,13 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
 int coordinator_new(const struct coordinator_options *options, struct env *env, struct loop *loop,
                     struct store *store, struct coordinator **ret, struct error *err)
 {
-    struct coordinator *self = calloc(1, sizeof *self);
+    struct coordinator *self = calloc(1, sizeof(*self));
     if (!self)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->env = env;
     self->loop = loop;
     self->store = store;
-    (void)str_copy(self->pin, sizeof self->pin, options->pin ? options->pin : "");
+    (void)str_copy(self->pin, sizeof(self->pin), options->pin ? options->pin : "");
     int rc = start(self, options, err);
     if (rc < 0)
         coordinator_free(self);
@@ -285,9 +285,9 @@ void coordinator_set_pin(struct coordinator *coordinator, const char *pin)
     struct error err = {0};
     if (strcmp(coordinator->pin, pin) == 0)
         return;
-    (void)str_copy(coordinator->pin, sizeof coordinator->pin, pin);
+    (void)str_copy(coordinator->pin, sizeof(coordinator->pin), pin);
     service_set_pin(coordinator->service, pin);
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+    for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
         if (renew_token_file(coordinator, coordinator->driver.data_dir, roles[i], &err) < 0)
             log_warn(coordinator->driver.log, err.text, log_str("role", roles[i]));
 }

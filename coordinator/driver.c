@@ -64,7 +64,7 @@ static int settle_clock(struct driver *driver, struct error *err)
     int64_t by_ms = stored - offset;
     if (by_ms > -CLOCK_TOLERANCE_MS && by_ms < CLOCK_TOLERANCE_MS)
         return 0;
-    (void)str_printf(text, sizeof text, "%lld", (long long)offset);
+    (void)str_printf(text, sizeof(text), "%lld", (long long)offset);
     struct store *store = driver->store;
     rc = store->verbs->begin(store, err);
     if (rc == 0)
@@ -93,7 +93,7 @@ static void load_tenant(void *arg, const struct store_tenant *from)
     struct tenant facts = {.weight = from->weight,
                            .guaranteed_slots = from->guaranteed_slots,
                            .limit_slots = from->limit_slots};
-    (void)str_copy(facts.name, sizeof facts.name, from->name);
+    (void)str_copy(facts.name, sizeof(facts.name), from->name);
     if (load->rc == 0)
         load->rc = cluster_set_tenant(load->cluster, &facts, load->err);
 }
@@ -136,7 +136,7 @@ static int load_cluster(struct driver *driver, struct cluster *cluster, struct e
 static int load(struct driver *driver, struct error *err)
 {
     uint64_t seed;
-    driver->env->rng.fill(driver->env->rng.self, &seed, sizeof seed);
+    driver->env->rng.fill(driver->env->rng.self, &seed, sizeof(seed));
     struct cluster *cluster = cluster_new(seed);
     int rc = load_cluster(driver, cluster, err);
     if (rc < 0) {
@@ -239,7 +239,7 @@ static void write_change(void *self, const struct change *change)
         return;
     if (driver->changes_count == driver->changes_capacity) {
         int capacity = driver->changes_capacity ? driver->changes_capacity * 2 : 16;
-        struct change *changes = realloc(driver->changes, sizeof *changes * (size_t)capacity);
+        struct change *changes = realloc(driver->changes, sizeof(*changes) * (size_t)capacity);
         insist(changes);
         driver->changes = changes;
         driver->changes_capacity = capacity;
@@ -298,7 +298,7 @@ static int store_once(struct driver *driver, const struct action *action, struct
 {
     char key[NODE_NAME_MAX + 3];
     bool is_job = action->kind == ACTION_STORE_JOB;
-    (void)str_printf(key, sizeof key, "%c/%s", is_job ? 'j' : 'n',
+    (void)str_printf(key, sizeof(key), "%c/%s", is_job ? 'j' : 'n',
                      is_job ? action->job : action->node);
     if (strmap_find(seen, key))
         return 0;
@@ -322,7 +322,7 @@ static int store_audit(struct driver *driver, const struct store_audit *entry, s
         return rc;
     if (driver->audited_count == driver->audited_capacity) {
         int capacity = driver->audited_capacity ? driver->audited_capacity * 2 : 16;
-        struct store_audit *audited = realloc(driver->audited, sizeof *audited * (size_t)capacity);
+        struct store_audit *audited = realloc(driver->audited, sizeof(*audited) * (size_t)capacity);
         insist(audited);
         driver->audited = audited;
         driver->audited_capacity = capacity;
@@ -444,7 +444,7 @@ static void retry(void *arg);
 static void refuse_from_now(struct driver *driver, const struct error *why)
 {
     struct error err = {0};
-    (void)str_copy(driver->why, sizeof driver->why, why->text);
+    (void)str_copy(driver->why, sizeof(driver->why), why->text);
     driver->why_code = why->code == E_RESOURCE_EXHAUSTED ? E_RESOURCE_EXHAUSTED : E_UNAVAILABLE;
     if (!driver->refusing)
         log_error(driver->log, "cannot store changes: they are refused until it works again",
@@ -471,7 +471,7 @@ static int probe(struct driver *driver, struct error *err)
 {
     const struct store_verbs *verbs = driver->store->verbs;
     char text[32];
-    (void)str_printf(text, sizeof text, "%lld", (long long)wall_ms(driver));
+    (void)str_printf(text, sizeof(text), "%lld", (long long)wall_ms(driver));
     int rc = verbs->begin(driver->store, err);
     if (rc == 0)
         rc = verbs->put_meta(driver->store, "probe", text, err);

@@ -47,7 +47,7 @@ static int put_sum(struct store *store, const struct tenant *tenant, double use,
 {
     char key[STORE_META_KEY_MAX + 1], text[STORE_META_VALUE_MAX + 1], slots[FORMAT_MAX];
     key_of(tenant, key);
-    (void)str_printf(text, sizeof text, "%s %lld", format_f64(use, slots), (long long)wall_ms);
+    (void)str_printf(text, sizeof(text), "%s %lld", format_f64(use, slots), (long long)wall_ms);
     return store->verbs->put_meta(store, key, text, err);
 }
 

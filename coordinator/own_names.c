@@ -33,7 +33,7 @@ static void add_address(struct own_names *names, const struct sockaddr *address)
         if (!IN6_IS_ADDR_LINKLOCAL(six)) /* browsers do not use it */
             bytes = six;
     }
-    if (bytes && inet_ntop(address->sa_family, bytes, text, sizeof text))
+    if (bytes && inet_ntop(address->sa_family, bytes, text, sizeof(text)))
         add(names, text);
 }
 
@@ -55,7 +55,7 @@ void own_names_collect(const char *host, const char *const *more, struct own_nam
     add(ret, "localhost");
     add(ret, "127.0.0.1");
     add(ret, "::1");
-    (void)gethostname(own, sizeof own - 1);
+    (void)gethostname(own, sizeof(own) - 1);
     add(ret, own);
     for (int i = 0; more[i]; i++)
         add(ret, more[i]);

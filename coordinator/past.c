@@ -24,9 +24,9 @@ int past_open(const char *path, struct past **ret, struct error *err)
     struct stat info;
     if (stat(path, &info) < 0)
         return error_set(err, E_NOT_FOUND, "%s does not exist", path);
-    if (str_printf(file, sizeof file, "%s%s", path, S_ISDIR(info.st_mode) ? "/muster.db" : "") < 0)
+    if (str_printf(file, sizeof(file), "%s%s", path, S_ISDIR(info.st_mode) ? "/muster.db" : "") < 0)
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long");
-    struct past *past = calloc(1, sizeof *past);
+    struct past *past = calloc(1, sizeof(*past));
     if (!past)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = store_sqlite_open_to_read(file, &past->store, err);
@@ -53,7 +53,7 @@ void past_close(struct past *past)
 int past_replay(struct past *past, const Muster__ReplayRequest *request, Muster__ReplayAnswer **ret,
                 struct error *err)
 {
-    struct page *page = calloc(1, sizeof *page);
+    struct page *page = calloc(1, sizeof(*page));
     if (!page)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     page->next = past->pages;

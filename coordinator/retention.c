@@ -197,12 +197,12 @@ static int forget(struct driver *driver, const uint64_t *sequences, int count, s
     char id[JOB_ID_MAX + 1];
     int64_t at_ms = wall_ms(driver);
     for (int i = 0; i < count; i++) {
-        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)sequences[i]);
+        (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)sequences[i]);
         jobs[i] = cluster_job(driver->cluster, id);
     }
     int rc = count ? forget_rows(driver, jobs, count, at_ms, err) : 0;
     for (int i = 0; rc == 0 && i < count; i++) {
-        (void)str_copy(id, sizeof id, jobs[i]->id);
+        (void)str_copy(id, sizeof(id), jobs[i]->id);
         tenant_charge_forgotten(jobs[i]->tenant, job_use(jobs[i], at_ms), at_ms);
         cluster_remove_job(driver->cluster, jobs[i]);
         service_forget_job(driver->service, id);
@@ -250,7 +250,7 @@ static bool sweep(struct driver *driver)
     struct disk *disk = &driver->env->disk;
     if (!retention->swept) {
         retention->swept = true;
-        if (!driver->data_dir || str_printf(path, sizeof path, "%s/logs", driver->data_dir) < 0 ||
+        if (!driver->data_dir || str_printf(path, sizeof(path), "%s/logs", driver->data_dir) < 0 ||
             disk->list(disk->self, path, &retention->names, NULL) < 0)
             retention->names = NULL;
     }

@@ -97,7 +97,7 @@ const Muster__JobShared *held_find(const struct held *held, const char *job)
 int held_fill(const struct held *held, struct arena *arena, Muster__NodePollRequest *request)
 {
     size_t count = strmap_count(&held->jobs);
-    Muster__JobHeld *all = arena_array(arena, count + 1, sizeof *all);
+    Muster__JobHeld *all = arena_array(arena, count + 1, sizeof(*all));
     Muster__JobHeld **list = arena_array(arena, count + 1, sizeof(void *));
     if (!all || !list)
         return E_RESOURCE_EXHAUSTED;

@@ -46,8 +46,8 @@ int agents_start(struct fleet *fleet, int at, struct error *err)
 {
     static const char *const environment[] = {NULL};
     char name[24], hub[HUB_MAX], address[NET_ADDRESS_MAX];
-    snprintf(name, sizeof name, "agent%d", at);
-    snprintf(hub, sizeof hub, "ipc://%s/%d.sock", fleet->folder, at);
+    snprintf(name, sizeof(name), "agent%d", at);
+    snprintf(hub, sizeof(hub), "ipc://%s/%d.sock", fleet->folder, at);
     struct agent_options options = {.name = name,
                                     .coordinator = address,
                                     .token = fleet->token,
@@ -80,7 +80,7 @@ void agents_end(const struct fleet *fleet)
 {
     for (int i = 0; i < fleet->started; i++) {
         char path[HUB_MAX];
-        snprintf(path, sizeof path, "%s/%d.sock", fleet->folder, i);
+        snprintf(path, sizeof(path), "%s/%d.sock", fleet->folder, i);
         (void)unlink(path);
     }
 }

@@ -138,7 +138,7 @@ static void announce(struct beater *beater)
 
 int beats_init(struct fleet *fleet, struct error *err)
 {
-    fleet->beaters = calloc((size_t)fleet->count, sizeof *fleet->beaters);
+    fleet->beaters = calloc((size_t)fleet->count, sizeof(*fleet->beaters));
     return fleet->beaters ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for nodes");
 }
 
@@ -149,7 +149,7 @@ int beats_start(struct fleet *fleet, int at, struct error *err)
     beater->fleet = fleet;
     beater->incarnation = (uint64_t)at + 1;
     beater->random = (unsigned)at + 1;
-    snprintf(beater->name, sizeof beater->name, "beat%d", at);
+    snprintf(beater->name, sizeof(beater->name), "beat%d", at);
     int rc = fleet_address(fleet, at, address, err);
     if (rc == 0)
         rc = rpc_client_new(&fleet->env, fleet->loop, address, fleet->token, &beater->client, err);

@@ -106,9 +106,9 @@ static void watch_return(void *arg)
 static void end(void *arg)
 {
     struct fleet *fleet = arg;
-    qsort(fleet->samples_ms, (size_t)fleet->samples, sizeof *fleet->samples_ms, by_value);
+    qsort(fleet->samples_ms, (size_t)fleet->samples, sizeof(*fleet->samples_ms), by_value);
     bool later = fleet->returns;
-    memset(&handshakes, 0, sizeof handshakes);
+    memset(&handshakes, 0, sizeof(handshakes));
     printf("{\"nodes\": %d, \"failed\": %d, \"calls_per_s\": %.1f, \"p50_ms\": %.2f, "
            "\"p99_ms\": %.2f, \"max_ms\": %.2f}\n",
            fleet->registered, fleet->failed, fleet->samples / (now_s() - fleet->ready_s),
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
         return 2;
     }
     raise_descriptors();
-    fleet.samples_ms = calloc(SAMPLES_MAX, sizeof *fleet.samples_ms);
+    fleet.samples_ms = calloc(SAMPLES_MAX, sizeof(*fleet.samples_ms));
     if (!fleet.samples_ms || start(&fleet, &err) < 0) {
         fprintf(stderr, "fleet: %s\n", err.text);
         return 3;

@@ -108,11 +108,11 @@ static void pass(struct side *from, struct side *to)
     char bytes[BEAT_BYTES] = "";
     double since_s = used_s();
     struct buf *sent = tls_out(from->session);
-    int rc = tls_write(from->session, bytes, sizeof bytes);
+    int rc = tls_write(from->session, bytes, sizeof(bytes));
     from->used_s += used_s() - since_s;
     since_s = used_s();
     if (rc != 0 || tls_feed(to->session, sent->data, sent->size) != 0 ||
-        tls_read(to->session, bytes, sizeof bytes) != (int64_t)sizeof bytes)
+        tls_read(to->session, bytes, sizeof(bytes)) != (int64_t)sizeof(bytes))
         fail("record", &(struct error){.text = "it did not come"});
     to->used_s += used_s() - since_s;
     buf_clear(sent);
@@ -162,9 +162,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fleet_handshake FOLDER COUNT\n");
         return 2;
     }
-    snprintf(cluster_key, sizeof cluster_key, "%s/cluster.pem", argv[1]);
-    snprintf(server_key, sizeof server_key, "%s/server.pem", argv[1]);
-    snprintf(node_key, sizeof node_key, "%s/node.pem", argv[1]);
+    snprintf(cluster_key, sizeof(cluster_key), "%s/cluster.pem", argv[1]);
+    snprintf(server_key, sizeof(server_key), "%s/server.pem", argv[1]);
+    snprintf(node_key, sizeof(node_key), "%s/node.pem", argv[1]);
     if (tls_make_cluster_key(cluster_key, NULL, &err) != 0 ||
         tls_make_server_key(server_key, cluster_key, NULL, &err) != 0 ||
         tls_make_node_key(node_key, "bench", &err) != 0 ||

@@ -85,7 +85,7 @@ static void measure(enum kind kind, int wanted)
 int main(void)
 {
     static const int wanted[] = {1, 256, 1000, 5000, 10000};
-    for (int i = 0; i < (int)(sizeof wanted / sizeof wanted[0]); i++) {
+    for (int i = 0; i < (int)(sizeof(wanted) / sizeof(wanted[0])); i++) {
         measure(END, wanted[i]);
         measure(SHRINK, wanted[i]);
         measure(WIDE, wanted[i] < NODES ? wanted[i] : NODES - 1);

@@ -25,8 +25,8 @@ static struct spec *draw_spec(struct rng *rng)
     char tenant[16], priority[8];
     struct spec *spec;
     uint32_t nodes = sizes[rng_below(rng, 8)];
-    (void)str_printf(tenant, sizeof tenant, "t%d", (int)rng_below(rng, TENANTS));
-    (void)str_printf(priority, sizeof priority, "%d", (int)rng_below(rng, 3) * 10);
+    (void)str_printf(tenant, sizeof(tenant), "t%d", (int)rng_below(rng, TENANTS));
+    (void)str_printf(priority, sizeof(priority), "%d", (int)rng_below(rng, 3) * 10);
     struct spec_input input = {.json = "{}",
                                .name = "job",
                                .tenant = tenant,

@@ -16,10 +16,10 @@ static double now_s(void)
 void world_add_nodes(struct cluster *cluster, int count, int slots)
 {
     for (int i = 0; i < count; i++) {
-        struct node *node = calloc(1, sizeof *node);
+        struct node *node = calloc(1, sizeof(*node));
         insist(node);
-        (void)str_printf(node->name, sizeof node->name, "n%05d", i);
-        (void)str_printf(node->address, sizeof node->address, "10.0.%d.%d", i / 250, i % 250);
+        (void)str_printf(node->name, sizeof(node->name), "n%05d", i);
+        (void)str_printf(node->address, sizeof(node->address), "10.0.%d.%d", i / 250, i % 250);
         node->state = NODE_READY;
         node->incarnation = 1;
         node->slots = slots;
@@ -27,8 +27,8 @@ void world_add_nodes(struct cluster *cluster, int count, int slots)
         node->memory_bytes = INT64_C(1) << 40;
         node->port_first = 20000;
         node->port_last = 20031;
-        (void)str_copy(node->labels[0].key, sizeof node->labels[0].key, "rack");
-        (void)str_printf(node->labels[0].value, sizeof node->labels[0].value, "r%03d",
+        (void)str_copy(node->labels[0].key, sizeof(node->labels[0].key), "rack");
+        (void)str_printf(node->labels[0].value, sizeof(node->labels[0].value), "r%03d",
                          i / WORLD_RACK);
         node->labels_count = 1;
         insist(cluster_add_node(cluster, node, NULL) == 0);
@@ -37,10 +37,10 @@ void world_add_nodes(struct cluster *cluster, int count, int slots)
 
 struct job *world_add_job(struct cluster *cluster, struct spec *spec)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     insist(job);
     job->sequence = cluster_next_sequence(cluster);
-    (void)str_printf(job->id, sizeof job->id, "j%llu", (unsigned long long)job->sequence);
+    (void)str_printf(job->id, sizeof(job->id), "j%llu", (unsigned long long)job->sequence);
     job->spec = spec;
     job->next_generation = job->next_uid = 1;
     insist(cluster_add_job(cluster, job, NULL) == 0);
@@ -53,7 +53,7 @@ double world_pass(struct cluster *cluster, int64_t now_ms)
     struct tenant facts = {.weight = 1};
     struct actions actions;
     struct event event = {.kind = EVENT_TENANT_SET, .now_ms = now_ms, .wall_ms = now_ms};
-    (void)str_copy(facts.name, sizeof facts.name, "t0");
+    (void)str_copy(facts.name, sizeof(facts.name), "t0");
     event.tenant_set.facts = &facts;
     actions_init(&actions);
     double start_s = now_s();

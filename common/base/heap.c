@@ -60,7 +60,7 @@ int heap_push(struct heap *heap, struct heap_node *node)
     never(heap_contains(node));
     if (heap->count == heap->capacity) {
         size_t capacity = heap->capacity ? heap->capacity * 2 : 16;
-        struct heap_slot *slots = reallocarray(heap->slots, capacity, sizeof *slots);
+        struct heap_slot *slots = reallocarray(heap->slots, capacity, sizeof(*slots));
         if (!slots)
             return E_RESOURCE_EXHAUSTED;
         heap->slots = slots;

@@ -48,7 +48,7 @@ static struct turns_share *share_of(struct turns *turns, uint64_t whose)
     struct turns_share *share = map_get(&turns->shares, whose);
     if (share)
         return share;
-    share = malloc(sizeof *share);
+    share = malloc(sizeof(*share));
     if (!share || map_set(&turns->shares, whose, share, NULL) < 0) {
         free(share);
         return &turns->common;

@@ -44,13 +44,13 @@ static int put_string(struct writer *writer, const char *text)
 
 static int put_digits(struct writer *writer, uint64_t magnitude, bool negative)
 {
-    char text[DIGITS_MAX], *at = text + sizeof text;
+    char text[DIGITS_MAX], *at = text + sizeof(text);
     do {
         *--at = (char)('0' + magnitude % 10);
     } while (magnitude /= 10);
     if (negative)
         *--at = '-';
-    return buf_append(writer->out, at, (size_t)(text + sizeof text - at));
+    return buf_append(writer->out, at, (size_t)(text + sizeof(text) - at));
 }
 
 static int put_i64(struct writer *writer, int64_t value)

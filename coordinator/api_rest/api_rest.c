@@ -241,7 +241,7 @@ static int identify(struct api_rest *api, const struct http_request *request, co
     struct service *service = coordinator_service(api->coordinator);
     char peer[64];
     int rc = service_identify(service, token, ret, err);
-    http_peer(request, peer, sizeof peer);
+    http_peer(request, peer, sizeof(peer));
     if (rc < 0)
         service_audit_stranger(service, &(struct service_stranger){"rest", peer, method}, err);
     return rc;
@@ -265,7 +265,7 @@ static void handle_call(struct api_rest *api, struct http_request *request,
         rc = check_streams(api, caller, &err);
     if (rc == 0)
         rc = request_message(request, match, &message, &err);
-    struct exchange *exchange = rc == 0 ? calloc(1, sizeof *exchange) : NULL;
+    struct exchange *exchange = rc == 0 ? calloc(1, sizeof(*exchange)) : NULL;
     if (rc == 0 && !exchange)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (!exchange) {
@@ -281,7 +281,7 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     exchange->caller = caller;
     exchange->request = request;
     list_init(&exchange->followers);
-    http_peer(request, exchange->peer, sizeof exchange->peer);
+    http_peer(request, exchange->peer, sizeof(exchange->peer));
     exchange->streaming = streams(match, request);
     struct list *list = list_for(exchange, token);
     list_push_back(list, &exchange->link);
@@ -305,10 +305,10 @@ static void set_cookie(struct http_request *request, const struct session_keys *
                        int64_t life_s)
 {
     char cookie[192], body[SESSION_ID_MAX + 32];
-    (void)str_printf(cookie, sizeof cookie,
+    (void)str_printf(cookie, sizeof(cookie),
                      "%s=%s; HttpOnly; SameSite=Strict; Path=/; Max-Age=%lld%s", visitor_cookie,
                      keys->cookie, (long long)life_s, visitor_is_secure(request) ? "; Secure" : "");
-    (void)str_printf(body, sizeof body, keys->half[0] ? "{\"session\":\"%s\"}\n" : "{}\n",
+    (void)str_printf(body, sizeof(body), keys->half[0] ? "{\"session\":\"%s\"}\n" : "{}\n",
                      keys->half);
     struct http_answer answer = {
         .status = 200,
@@ -439,7 +439,7 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
     buf_init(&out, RENDER_MAX_BYTES);
     service_stats(service, &stats);
     stats.shared = http_shared_answers(api->http);
-    memcpy(refused, stats.refused, sizeof refused);
+    memcpy(refused, stats.refused, sizeof(refused));
     http_closed(api->http, &refused[LIMIT_HTTP_CONNECTIONS], &refused[LIMIT_HTTP_REQUEST_S]);
     stats.refused = refused;
     (void)prometheus_render(
@@ -545,7 +545,7 @@ static uint64_t whose(void *arg, const struct http_request *request)
 int api_rest_new(const struct api_rest_options *options, struct env *env, struct loop *loop,
                  struct coordinator *coordinator, struct api_rest **ret, struct error *err)
 {
-    struct api_rest *api = calloc(1, sizeof *api);
+    struct api_rest *api = calloc(1, sizeof(*api));
     if (!api)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     api->env = env;

@@ -45,7 +45,7 @@ static void wake(struct http_request *request)
 
 static struct http_request *request_new(struct http *http, struct MHD_Connection *connection)
 {
-    struct http_request *request = calloc(1, sizeof *request);
+    struct http_request *request = calloc(1, sizeof(*request));
     if (!request)
         return NULL;
     request->http = http;
@@ -349,7 +349,7 @@ struct http_content *http_prepare(struct http_request *request, const struct htt
         .status = MHD_HTTP_SERVICE_UNAVAILABLE,
         .type = "application/json",
         .body = text,
-        .size = sizeof text - 1,
+        .size = sizeof(text) - 1,
         .headers = {{"Cache-Control", "no-store"}, {"Retry-After", "1"}},
     };
     struct http_content *content = http_content_new(answer, &request->http->memory);
@@ -475,7 +475,7 @@ static int start(struct http *http, const struct http_options *options, struct e
         return E_UNAVAILABLE;
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    (void)str_printf(http->url, sizeof http->url, address.is_v6 ? "%s://[%s]:%u" : "%s://%s:%u",
+    (void)str_printf(http->url, sizeof(http->url), address.is_v6 ? "%s://[%s]:%u" : "%s://%s:%u",
                      scheme, address.host, info ? info->port : 0u);
     return 0;
 }
@@ -494,7 +494,7 @@ static void release_all(struct http *http)
 int http_new(struct loop *loop, const struct http_options *options, struct http **ret,
              struct error *err)
 {
-    struct http *http = calloc(1, sizeof *http);
+    struct http *http = calloc(1, sizeof(*http));
     if (!http)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     http->loop = loop;

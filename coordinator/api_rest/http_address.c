@@ -19,12 +19,12 @@ int http_address_parse(const char *text, struct http_address *ret, struct error 
     const char *colon = strrchr(text, ':');
     int64_t port;
     *ret = (struct http_address){0};
-    if (!colon || (size_t)(colon - text) >= sizeof ret->host ||
+    if (!colon || (size_t)(colon - text) >= sizeof(ret->host) ||
         parse_i64(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
         return bad_address(text, err);
     memcpy(ret->host, text, (size_t)(colon - text));
     if (strcmp(ret->host, "localhost") == 0)
-        (void)str_copy(ret->host, sizeof ret->host, "127.0.0.1");
+        (void)str_copy(ret->host, sizeof(ret->host), "127.0.0.1");
     size_t size = strlen(ret->host);
     if (size > 2 && ret->host[0] == '[' && ret->host[size - 1] == ']') {
         ret->host[size - 1] = 0;

@@ -30,7 +30,7 @@ struct http_content {
 static struct body *body_new(struct http_memory *memory, size_t size)
 {
     size_t held = atomic_fetch_add(&memory->bytes, size);
-    struct body *body = held + size <= memory->max_bytes ? malloc(sizeof *body + size + 1) : NULL;
+    struct body *body = held + size <= memory->max_bytes ? malloc(sizeof(*body) + size + 1) : NULL;
     if (!body) {
         atomic_fetch_sub(&memory->bytes, size);
         return NULL;
@@ -77,7 +77,7 @@ static void add_headers(struct http_content *content, const struct http_answer *
 
 struct http_content *http_content_new(const struct http_answer *answer, struct http_memory *memory)
 {
-    struct http_content *content = calloc(1, sizeof *content);
+    struct http_content *content = calloc(1, sizeof(*content));
     struct body *body = content ? body_new(memory, answer->size) : NULL;
     if (body && answer->size > 0)
         memcpy(body->data, answer->body, answer->size);
@@ -94,7 +94,7 @@ struct http_content *http_content_new(const struct http_answer *answer, struct h
     if (answer->tagged) {
         char digest[MURMUR3_TEXT_BYTES];
         murmur3_text(answer->body, answer->size, digest);
-        (void)str_printf(content->etag, sizeof content->etag, "W/\"%s\"", digest);
+        (void)str_printf(content->etag, sizeof(content->etag), "W/\"%s\"", digest);
     }
     add_headers(content, answer);
     return content;

@@ -59,12 +59,12 @@ static struct address *address_of(struct guard *guard, const char *name)
     struct address *address = strmap_get(&guard->addresses, name);
     if (address)
         return address;
-    address = calloc(1, sizeof *address);
+    address = calloc(1, sizeof(*address));
     if (!address || strmap_set(&guard->addresses, name, address, NULL) < 0) {
         free(address);
         return NULL;
     }
-    (void)str_copy(address->name, sizeof address->name, name);
+    (void)str_copy(address->name, sizeof(address->name), name);
     return address;
 }
 
@@ -89,7 +89,7 @@ static void make_room(struct guard *guard)
 
 static struct guarded *enter(struct guard *guard, int fd, const char *address)
 {
-    struct guarded *guarded = calloc(1, sizeof *guarded);
+    struct guarded *guarded = calloc(1, sizeof(*guarded));
     if (!guarded)
         return NULL;
     pthread_mutex_lock(&guard->mutex);

@@ -40,7 +40,7 @@ gnutls_record_recv(struct gnutls_session_int *session, void *bytes, size_t max)
     static _Thread_local record_recv_fn receive;
     if (!receive) {
         void *found = dlsym(RTLD_NEXT, "gnutls_record_recv");
-        memcpy(&receive, &found, sizeof receive);
+        memcpy(&receive, &found, sizeof(receive));
     }
     ssize_t size = receive(session, bytes, max);
     return watched == WIRE_TLS ? without_nul(bytes, size) : size;

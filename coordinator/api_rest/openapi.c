@@ -228,7 +228,7 @@ static void responses(struct buf *out, struct openapi_schemas *schemas, const st
     (void)buf_char(out, '}');
     if (tagged)
         (void)buf_str(out, ",\"304\":{\"description\":\"as it was: If-None-Match names it\"}");
-    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
+    for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++)
         if (may_fail(route, failures[i].status))
             (void)buf_printf(out, ",\"%d\":{\"$ref\":\"#/components/responses/E%d\"}",
                              failures[i].status, failures[i].status);
@@ -288,7 +288,7 @@ static void paths(struct buf *out, struct openapi_schemas *schemas)
 
 static void failure_responses(struct buf *out)
 {
-    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
+    for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++)
         (void)buf_printf(out,
                          "%s\"E%d\":{\"description\":\"%s\",%s%s%s\"content\":{"
                          "\"application/json\":{\"schema\":{\"$ref\":"

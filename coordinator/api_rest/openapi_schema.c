@@ -41,7 +41,7 @@ static const struct rule {
 static const struct rule *rule_of(const ProtobufCMessageDescriptor *type,
                                   const ProtobufCFieldDescriptor *field)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
         if (strcmp(rules[i].type, type->name) == 0 && strcmp(rules[i].field, field->name) == 0)
             return &rules[i];
     return NULL;

@@ -15,7 +15,7 @@ static const char *type_of(const char *name)
         {".css", "text/css; charset=utf-8"},
         {".svg", "image/svg+xml"},
     };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
         if (str_ends(name, types[i].ending))
             return types[i].type;
     return "application/octet-stream";

@@ -87,7 +87,7 @@ static const struct {
 
 const char *request_parameter_name(const char *field)
 {
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(*aliases); i++)
         if (strcmp(aliases[i].field, field) == 0)
             return aliases[i].parameter;
     return field;
@@ -95,7 +95,7 @@ const char *request_parameter_name(const char *field)
 
 static const char *field_name(const char *parameter)
 {
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(*aliases); i++)
         if (strcmp(aliases[i].parameter, parameter) == 0)
             return aliases[i].field;
     return parameter;

@@ -99,7 +99,7 @@ static bool fits(const char *pattern, const char *path, struct route_match *ret)
         return false;
     const char *value = path + head, *tail = close + 1;
     size_t size = strcspn(value, "/:");
-    if (size == 0 || size >= sizeof ret->value || strcmp(value + size, tail) != 0)
+    if (size == 0 || size >= sizeof(ret->value) || strcmp(value + size, tail) != 0)
         return false;
     memcpy(ret->value, value, size);
     ret->value[size] = 0;
@@ -118,13 +118,13 @@ void route_find(const char *method, const char *path, struct route_match *ret)
         if (!fits(route->path, path, &match))
             continue;
         if (strcmp(route->method, method) == 0) {
-            (void)str_copy(ret->field, sizeof ret->field, match.field);
-            (void)str_copy(ret->value, sizeof ret->value, match.value);
+            (void)str_copy(ret->field, sizeof(ret->field), match.field);
+            (void)str_copy(ret->value, sizeof(ret->value), match.value);
             ret->route = route;
             return;
         }
         size_t used = strlen(ret->allow);
-        (void)str_printf(ret->allow + used, sizeof ret->allow - used, "%s%s", used ? ", " : "",
+        (void)str_printf(ret->allow + used, sizeof(ret->allow) - used, "%s%s", used ? ", " : "",
                          route->method);
     }
 }

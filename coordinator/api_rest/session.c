@@ -66,7 +66,7 @@ static void seal(const char *id, const uint8_t from[TOKEN_MAX], uint8_t ret[TOKE
         if (i % SHA256_BYTES == 0) {
             struct hmac_sha256 hmac;
             hmac_sha256_init(&hmac, id, strlen(id));
-            hmac_sha256_update(&hmac, purpose, sizeof purpose);
+            hmac_sha256_update(&hmac, purpose, sizeof(purpose));
             hmac_sha256_update(&hmac, &block, 1);
             hmac_sha256_final(&hmac, stream);
         }
@@ -78,7 +78,7 @@ static void seal(const char *id, const uint8_t from[TOKEN_MAX], uint8_t ret[TOKE
 
 static int put_session(struct sessions *sessions, const char *name, const struct session *session)
 {
-    struct session *copy = malloc(sizeof *copy);
+    struct session *copy = malloc(sizeof(*copy));
     if (!copy || strmap_set(&sessions->all, name, copy, NULL) < 0) {
         free(copy);
         return E_RESOURCE_EXHAUSTED;
@@ -96,9 +96,9 @@ static void read_session(struct sessions *sessions, const struct tree *node)
                  tree_read_string(tree_get(node, "owner"), &owner, NULL) == 0 &&
                  tree_read_bool(tree_get(node, "admin"), &session.admin, NULL) == 0 &&
                  tree_read_i64(tree_get(node, "until_wall_ms"), &session.until_wall_ms, NULL) == 0;
-    if (whole && str_copy(session.owner, sizeof session.owner, owner) == 0 &&
+    if (whole && str_copy(session.owner, sizeof(session.owner), owner) == 0 &&
         strlen(name) == SHA256_HEX_BYTES - 1 &&
-        hex_decode(sealed, session.sealed, sizeof session.sealed) == 0 &&
+        hex_decode(sealed, session.sealed, sizeof(session.sealed)) == 0 &&
         session.until_wall_ms > wall_ms(sessions) && strmap_count(&sessions->all) < SESSIONS_MAX)
         (void)put_session(sessions, name, &session);
 }
@@ -134,7 +134,7 @@ static int write_file(struct sessions *sessions)
     (void)buf_str(&out, "[");
     for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e), comma = ",") {
         const struct session *session = e->value;
-        hex_encode(session->sealed, sizeof session->sealed, sealed);
+        hex_encode(session->sealed, sizeof(session->sealed), sealed);
         (void)buf_printf(&out,
                          "%s\n{\"id\":\"%s\",\"token\":\"%s\",\"owner\":\"%s\",\"admin\":%s,"
                          "\"until_wall_ms\":%lld}",
@@ -160,12 +160,12 @@ static void write_without_ended(struct sessions *sessions)
 
 int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, struct error *err)
 {
-    struct sessions *sessions = calloc(1, sizeof *sessions);
+    struct sessions *sessions = calloc(1, sizeof(*sessions));
     if (!sessions)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     sessions->env = env;
     if (data_dir &&
-        str_printf(sessions->path, sizeof sessions->path, "%s/sessions.json", data_dir) < 0)
+        str_printf(sessions->path, sizeof(sessions->path), "%s/sessions.json", data_dir) < 0)
         sessions->path[0] = 0;
     if (sessions->path[0])
         read_file(sessions);
@@ -226,7 +226,7 @@ static const char *most_open(const struct sessions *sessions, bool of_admins)
         if ((of_admins || !session->admin) && count < SESSIONS_MAX)
             owners[count++] = session->owner;
     }
-    qsort(owners, count, sizeof *owners, by_name);
+    qsort(owners, count, sizeof(*owners), by_name);
     for (size_t i = 0; i < count; i++) {
         run = i > 0 && strcmp(owners[i], owners[i - 1]) == 0 ? run + 1 : 1;
         if (run > longest) {
@@ -248,7 +248,7 @@ static int make_room(struct sessions *sessions, const struct session_owner *owne
         if (!most)
             return error_set(err, E_RESOURCE_EXHAUSTED,
                              "administrators have all of the %d sessions", SESSIONS_MAX);
-        (void)str_copy(from, sizeof from, most);
+        (void)str_copy(from, sizeof(from), most);
         drop_one(sessions, from);
     }
     return 0;
@@ -257,8 +257,8 @@ static int make_room(struct sessions *sessions, const struct session_owner *owne
 static void new_half(const struct sessions *sessions, char ret[SESSION_HALF_MAX])
 {
     uint8_t bytes[HALF_BYTES];
-    sessions->env->rng.fill(sessions->env->rng.self, bytes, sizeof bytes);
-    base64url_encode(bytes, sizeof bytes, ret);
+    sessions->env->rng.fill(sessions->env->rng.self, bytes, sizeof(bytes));
+    base64url_encode(bytes, sizeof(bytes), ret);
 }
 
 int session_open(struct sessions *sessions, const struct session_owner *owner,
@@ -272,11 +272,11 @@ int session_open(struct sessions *sessions, const struct session_owner *owner,
         return err->code;
     new_half(sessions, ret->cookie);
     new_half(sessions, ret->half);
-    (void)str_printf(id, sizeof id, "%s.%s", ret->cookie, ret->half);
+    (void)str_printf(id, sizeof(id), "%s.%s", ret->cookie, ret->half);
     name_of(id, name);
     int rc = token_plain(owner->token, session.token);
     if (rc == 0)
-        rc = str_copy(session.owner, sizeof session.owner, owner->token_id);
+        rc = str_copy(session.owner, sizeof(session.owner), owner->token_id);
     seal(id, (const uint8_t *)session.token, session.sealed);
     if (rc < 0 || put_session(sessions, name, &session) < 0)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no session could be opened");
@@ -297,7 +297,7 @@ const char *session_token(struct sessions *sessions, const char *id)
     }
     if (session && !session->token[0]) {
         seal(id, session->sealed, (uint8_t *)session->token);
-        session->token[sizeof session->token - 1] = 0;
+        session->token[sizeof(session->token) - 1] = 0;
     }
     return session ? session->token : NULL;
 }

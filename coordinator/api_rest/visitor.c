@@ -80,7 +80,7 @@ int visitor_check_form(const struct http_request *request, struct error *err)
     (void)http_body(request, &size);
     if (rc < 0 || size == 0)
         return rc;
-    if (type && strncasecmp(type, json, sizeof json - 1) == 0)
+    if (type && strncasecmp(type, json, sizeof(json) - 1) == 0)
         return 0;
     return error_set(err, E_INVALID_ARGUMENT, "the body must be sent as Content-Type: %s", json);
 }
@@ -119,7 +119,7 @@ bool visitor_host_known(const struct http_request *request, const char *const *n
         return true;
     if (!take_host(header, host))
         return false;
-    (void)gethostname(own, sizeof own - 1);
+    (void)gethostname(own, sizeof(own) - 1);
     if (is_address(host) || strcasecmp(host, "localhost") == 0 || strcasecmp(host, own) == 0)
         return true;
     for (int i = 0; names && names[i]; i++)

@@ -66,7 +66,7 @@ void access_role_names(unsigned roles, char *ret, size_t size)
 
 int access_new(struct access **ret, struct error *err)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : out_of_memory(err);
 }
 
@@ -100,8 +100,8 @@ int access_put_token(struct access *access, const struct store_token *token, str
     if (!entry) {
         if (strmap_count(&access->tokens) >= STORE_TOKENS_MAX)
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tokens", STORE_TOKENS_MAX);
-        entry = calloc(1, sizeof *entry);
-        hex_encode(token->hash, sizeof token->hash, name);
+        entry = calloc(1, sizeof(*entry));
+        hex_encode(token->hash, sizeof(token->hash), name);
         if (!entry || strmap_set(&access->tokens, name, entry, NULL) < 0) {
             free(entry);
             return out_of_memory(err);
@@ -117,16 +117,16 @@ int access_put_node(struct access *access, const char *key, const char *node, st
 {
     struct store_token *known = strmap_get(&access->nodes, key);
     if (!known) {
-        known = calloc(1, sizeof *known);
+        known = calloc(1, sizeof(*known));
         if (!known || strmap_set(&access->nodes, key, known, NULL) < 0) {
             free(known);
             return out_of_memory(err);
         }
     }
     known->revoked_wall_ms = 0;
-    (void)str_copy(known->role, sizeof known->role, "agent");
-    (void)str_copy(known->name, sizeof known->name, node);
-    (void)str_printf(known->id, sizeof known->id, "%.*s", STORE_TOKEN_ID_MAX, key);
+    (void)str_copy(known->role, sizeof(known->role), "agent");
+    (void)str_copy(known->name, sizeof(known->name), node);
+    (void)str_printf(known->id, sizeof(known->id), "%.*s", STORE_TOKEN_ID_MAX, key);
     return 0;
 }
 
@@ -161,7 +161,7 @@ int access_put_tenant(struct access *access, const struct store_tenant *tenant, 
     if (!known) {
         if (strmap_count(&access->tenants) >= STORE_TENANTS_MAX)
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tenants", STORE_TENANTS_MAX);
-        known = calloc(1, sizeof *known);
+        known = calloc(1, sizeof(*known));
         if (!known || strmap_set(&access->tenants, tenant->name, known, NULL) < 0) {
             free(known);
             return out_of_memory(err);

@@ -87,7 +87,7 @@ static Muster__Tenant wire_tenant(struct service *service, const struct store_te
 static bool add_quotas(struct service *service, struct arena *arena,
                        const struct store_tenant *tenant, Muster__Tenant *ret)
 {
-    Muster__Quota *all = arena_array(arena, QUOTA_COUNT, sizeof *all);
+    Muster__Quota *all = arena_array(arena, QUOTA_COUNT, sizeof(*all));
     ret->quotas = wire_pointers(arena, QUOTA_COUNT);
     if (!all || !ret->quotas)
         return false;
@@ -106,7 +106,7 @@ static bool add_quotas(struct service *service, struct arena *arena,
 static bool add_tenant(struct service *service, struct arena *arena,
                        const struct store_tenant *tenant, Muster__ListTenantsAnswer *ret)
 {
-    Muster__Tenant *one = arena_alloc(arena, sizeof *one);
+    Muster__Tenant *one = arena_alloc(arena, sizeof(*one));
     if (one) {
         *one = wire_tenant(service, tenant);
         ret->tenants[ret->n_tenants++] = one;
@@ -142,7 +142,7 @@ static bool add_ledgers(struct service *service, struct arena *arena,
     struct strmap ledgers = {0};
     bool whole = true;
     for (size_t i = 0; whole && i < ret->n_tenants; i++) {
-        struct tenant_ledger *one = arena_zalloc(arena, sizeof *one);
+        struct tenant_ledger *one = arena_zalloc(arena, sizeof(*one));
         whole = one && strmap_set(&ledgers, ret->tenants[i]->name, one, NULL) == 0;
     }
     if (whole)
@@ -208,8 +208,8 @@ static int intake_prefixes(const Muster__SetTenantRequest *message, struct store
             continue;
         if (*prefix != '/' || strchr(prefix, '\n'))
             return bad_field(err, "checkpoint_prefixes", "absolute paths");
-        if (folder_clean("/", prefix, clean, sizeof clean) < 0 ||
-            str_printf(ret->checkpoint_prefixes + used, sizeof ret->checkpoint_prefixes - used,
+        if (folder_clean("/", prefix, clean, sizeof(clean)) < 0 ||
+            str_printf(ret->checkpoint_prefixes + used, sizeof(ret->checkpoint_prefixes) - used,
                        "%s%s", used ? "\n" : "", clean) < 0)
             return bad_field(err, "checkpoint_prefixes", "more than 1023 bytes in all");
     }
@@ -224,7 +224,7 @@ static int intake_settings(const Muster__SetTenantRequest *message,
     int rc = 0;
     if (known) {
         ret->quotas = known->quotas;
-        (void)str_copy(ret->checkpoint_prefixes, sizeof ret->checkpoint_prefixes,
+        (void)str_copy(ret->checkpoint_prefixes, sizeof(ret->checkpoint_prefixes),
                        known->checkpoint_prefixes);
     }
     for (size_t i = 0; rc == 0 && i < message->n_quotas; i++) {
@@ -255,7 +255,7 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
         return bad_field(err, "guaranteed_slots", "more than any cluster has");
     if (message->limit_slots && message->guaranteed_slots > message->limit_slots)
         return bad_field(err, "limit_slots", "below what is guaranteed");
-    (void)str_copy(ret->name, sizeof ret->name, message->name);
+    (void)str_copy(ret->name, sizeof(ret->name), message->name);
     ret->weight = message->weight ? (int)message->weight : 1;
     ret->guaranteed_slots = (int)message->guaranteed_slots;
     ret->limit_slots = (int)message->limit_slots;
@@ -278,20 +278,20 @@ void call_set_tenant(struct service *service, struct service_call *call,
         service_refuse(call, &err);
         return;
     }
-    (void)str_printf(detail, sizeof detail, "%sweight %d, guaranteed %d, limit %d",
+    (void)str_printf(detail, sizeof(detail), "%sweight %d, guaranteed %d, limit %d",
                      message->create ? "new: " : "", change.tenant.weight,
                      change.tenant.guaranteed_slots, change.tenant.limit_slots);
     for (size_t i = 0; i < message->n_quotas; i++)
-        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail), ", %s %lld",
+        (void)str_printf(detail + strlen(detail), sizeof(detail) - strlen(detail), ", %s %lld",
                          message->quotas[i]->name, (long long)message->quotas[i]->limit);
     if (message->n_checkpoint_prefixes)
-        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail),
+        (void)str_printf(detail + strlen(detail), sizeof(detail) - strlen(detail),
                          ", checkpoint prefixes changed");
     service_trace(call, message->name, detail);
     struct tenant facts = {.weight = change.tenant.weight,
                            .guaranteed_slots = change.tenant.guaranteed_slots,
                            .limit_slots = change.tenant.limit_slots};
-    (void)str_copy(facts.name, sizeof facts.name, change.tenant.name);
+    (void)str_copy(facts.name, sizeof(facts.name), change.tenant.name);
     struct event event = {.kind = EVENT_TENANT_SET, .tenant_set = {.facts = &facts}};
     service->options.host.step(service->options.host.self, &event);
     service_write(call, &change);
@@ -321,7 +321,7 @@ void call_list_tokens(struct service *service, struct service_call *call, bool l
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     const struct store_token **tokens = access_tokens(service->access);
     size_t count = (size_t)access_tokens_count(service->access);
-    Muster__Token *messages = arena_array(&arena, count, sizeof *messages);
+    Muster__Token *messages = arena_array(&arena, count, sizeof(*messages));
     answer.tokens = wire_pointers(&arena, count);
     if (tokens && messages && answer.tokens) {
         for (size_t i = 0; i < count; i++) {
@@ -380,9 +380,9 @@ static int intake_token(struct service *service, const Muster__CreateTokenReques
         error_hint(err, "revoke it first, or take another name");
         return E_ALREADY_EXISTS;
     }
-    (void)str_copy(ret->name, sizeof ret->name, message->name);
-    (void)str_copy(ret->role, sizeof ret->role, message->role);
-    (void)str_copy(ret->tenant, sizeof ret->tenant, message->tenant);
+    (void)str_copy(ret->name, sizeof(ret->name), message->name);
+    (void)str_copy(ret->role, sizeof(ret->role), message->role);
+    (void)str_copy(ret->tenant, sizeof(ret->tenant), message->tenant);
     ret->created_wall_ms = now;
     ret->uses_max = message->uses;
     ret->expires_wall_ms = life_ms ? now + life_ms : 0;
@@ -401,9 +401,9 @@ void call_create_token(struct service *service, struct service_call *call,
     int rc = intake_token(service, message, &change.token, &err);
     if (rc == 0) {
         struct env *env = service->options.env;
-        env->rng.fill(env->rng.self, secret, sizeof secret);
+        env->rng.fill(env->rng.self, secret, sizeof(secret));
         insist(token_compose(message->role, secret, call->trace->plain) == 0);
-        explicit_bzero(secret, sizeof secret);
+        explicit_bzero(secret, sizeof(secret));
         access_name_token(call->trace->plain, &change.token);
         service_add_pin(service, call->trace->plain);
         rc = access_put_token(service->access, &change.token, &err);
@@ -412,11 +412,11 @@ void call_create_token(struct service *service, struct service_call *call,
         service_refuse(call, &err);
         return;
     }
-    (void)str_printf(detail, sizeof detail, "%s: %s%s%s%s%s", message->name, message->role,
+    (void)str_printf(detail, sizeof(detail), "%s: %s%s%s%s%s", message->name, message->role,
                      *message->tenant ? " of " : "", message->tenant,
                      *message->expires ? " for " : "", message->expires);
     if (message->uses)
-        (void)str_printf(detail + strlen(detail), sizeof detail - strlen(detail),
+        (void)str_printf(detail + strlen(detail), sizeof(detail) - strlen(detail),
                          ", lets %u nodes in", message->uses);
     service_trace(call, change.token.id, detail);
     service_write(call, &change);
@@ -437,10 +437,10 @@ void written_new_token(struct service *service, struct service_call *call)
     Muster__Token token = wire_token(traced_token(service, call));
     answer.token = &token;
     char plain[TOKEN_TEXT_MAX];
-    (void)str_copy(plain, sizeof plain, call->trace->plain);
+    (void)str_copy(plain, sizeof(plain), call->trace->plain);
     answer.plain = plain;
     service_answer(call, &answer.base);
-    explicit_bzero(plain, sizeof plain);
+    explicit_bzero(plain, sizeof(plain));
 }
 
 void written_token(struct service *service, struct service_call *call)
@@ -517,8 +517,8 @@ struct audit_page {
 static void add_entry(void *arg, const struct store_audit *entry)
 {
     struct audit_page *page = arg;
-    struct store_audit *copy = arena_copy(page->arena, entry, sizeof *entry);
-    Muster__AuditEntry *one = arena_alloc(page->arena, sizeof *one);
+    struct store_audit *copy = arena_copy(page->arena, entry, sizeof(*entry));
+    Muster__AuditEntry *one = arena_alloc(page->arena, sizeof(*one));
     if (!copy || !one) {
         page->failed = true;
         return;

@@ -133,7 +133,7 @@ static int add_row(struct api_rpc *api, const struct service_method *method, str
 int api_rpc_new(struct rpc_server *server, struct service *service, struct api_rpc **ret,
                 struct error *err)
 {
-    struct api_rpc *api = calloc(1, sizeof *api);
+    struct api_rpc *api = calloc(1, sizeof(*api));
     if (!api)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     api->server = server;

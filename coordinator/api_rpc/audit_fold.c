@@ -18,7 +18,7 @@ struct audit_folds {
 
 int audit_folds_new(struct audit_folds **ret, struct error *err)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -71,7 +71,7 @@ bool audit_fold(struct audit_folds *folds, const struct store_audit *entry)
     key_of(folds, entry, key);
     struct fold *fold = strmap_get(&folds->all, key);
     if (!fold) {
-        fold = calloc(1, sizeof *fold);
+        fold = calloc(1, sizeof(*fold));
         if (!fold || strmap_set(&folds->all, key, fold, NULL) < 0) {
             free(fold);
             return false;
@@ -96,7 +96,7 @@ void audit_folds_flush(struct audit_folds *folds, int64_t wall_ms, store_audit_f
         if (fold->seen <= fold->free)
             continue;
         entry.wall_ms = wall_ms;
-        (void)str_printf(entry.text, sizeof entry.text,
+        (void)str_printf(entry.text, sizeof(entry.text),
                          "%d more like it within a minute; the last: %.160s",
                          fold->seen - fold->free, fold->last.text);
         fn(arg, &entry);

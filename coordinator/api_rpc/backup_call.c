@@ -53,7 +53,7 @@ void call_backup(struct service *service, struct service_call *call,
     service_trace(call, message->path, NULL);
     if (service->backup_call)
         error_set(&err, E_FAILED_PRECONDITION, "another backup is under way");
-    else if (message->path[0] != '/' || strlen(message->path) >= sizeof call->trace->object)
+    else if (message->path[0] != '/' || strlen(message->path) >= sizeof(call->trace->object))
         error_set(&err, E_INVALID_ARGUMENT, "path: an absolute one on the coordinator's machine");
     else
         (void)store->verbs->backup_begin(store, message->path, &err);

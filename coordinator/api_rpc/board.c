@@ -29,7 +29,7 @@ struct board {
 
 int board_new(struct board **ret, struct error *err)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -101,16 +101,16 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
 {
     struct notes *notes = strmap_get(&board->jobs, place->job);
     if (!notes) {
-        notes = calloc(1, sizeof *notes);
+        notes = calloc(1, sizeof(*notes));
         if (!notes || strmap_set(&board->jobs, place->job, notes, NULL) < 0) {
             free(notes);
             return NULL;
         }
-        (void)str_copy(notes->tenant, sizeof notes->tenant, place->tenant);
+        (void)str_copy(notes->tenant, sizeof(notes->tenant), place->tenant);
     }
     struct generation *generation = map_get(&notes->generations, place->generation);
     if (!generation) {
-        generation = calloc(1, sizeof *generation);
+        generation = calloc(1, sizeof(*generation));
         if (!generation || map_set(&notes->generations, place->generation, generation, NULL) < 0) {
             free(generation);
             return NULL;
@@ -156,7 +156,7 @@ int board_set(struct board *board, const struct board_place *place, const struct
     size_t before = held_bytes(board, place), after = entry_bytes(key_size, value->size);
     if (generation->bytes - before + after > BOARD_JOB_MAX_BYTES)
         return limit_refuse(LIMIT_BOARD_BYTES, err);
-    struct entry *entry = malloc(sizeof *entry + value->size);
+    struct entry *entry = malloc(sizeof(*entry) + value->size);
     size_t all = tenant_bytes(board, place->tenant) - before + after;
     if (!entry || tenant_count(board, place->tenant, all) < 0) {
         free(entry);

@@ -84,7 +84,7 @@ static struct budget *tenant_of(struct budgets *budgets, const struct budget_ask
     struct budget *tenant = strmap_get(&budgets->tenants, ask->caller->tenant);
     if (tenant)
         return tenant;
-    tenant = malloc(sizeof *tenant);
+    tenant = malloc(sizeof(*tenant));
     if (!tenant || strmap_set(&budgets->tenants, ask->caller->tenant, tenant, NULL) < 0) {
         free(tenant);
         return NULL;
@@ -97,7 +97,7 @@ static struct budget *caller_new(struct budgets *budgets, const struct budget_as
                                  uint64_t key, struct error *err)
 {
     struct budget *above = tenant_of(budgets, ask);
-    struct budget *caller = above ? malloc(sizeof *caller) : NULL;
+    struct budget *caller = above ? malloc(sizeof(*caller)) : NULL;
     if (!caller || map_set(&budgets->callers, key, caller, NULL) < 0) {
         free(caller);
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");

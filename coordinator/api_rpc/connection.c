@@ -28,7 +28,7 @@ struct connection *connection_get(struct connections *connections, uint64_t peer
     struct connection *connection = connection_find(connections, peer, note);
     if (connection || peer == 0)
         return connection;
-    connection = malloc(sizeof *connection);
+    connection = malloc(sizeof(*connection));
     if (!connection || map_set(&connections->by_peer, peer, connection, NULL) < 0) {
         free(connection);
         return NULL;
@@ -45,12 +45,12 @@ static struct agent_link *link_get(struct connections *connections, const char *
     struct agent_link *link = strmap_get(&connections->links, node);
     if (link)
         return link;
-    link = calloc(1, sizeof *link);
+    link = calloc(1, sizeof(*link));
     if (!link || strmap_set(&connections->links, node, link, NULL) < 0) {
         free(link);
         return NULL;
     }
-    (void)str_copy(link->node, sizeof link->node, node);
+    (void)str_copy(link->node, sizeof(link->node), node);
     return link;
 }
 

@@ -11,7 +11,7 @@ enum { FOLDER_MAX = 2048 }; /* two paths of a spec and a separator */
 static bool below_any(const char *path, const struct store_tenant *tenant)
 {
     char prefixes[STORE_PREFIXES_MAX + 1], *at = prefixes, *prefix;
-    (void)str_copy(prefixes, sizeof prefixes, tenant->checkpoint_prefixes);
+    (void)str_copy(prefixes, sizeof(prefixes), tenant->checkpoint_prefixes);
     while ((prefix = strsep(&at, "\n")))
         if (*prefix && folder_below(path, prefix))
             return true;
@@ -64,7 +64,7 @@ int folders_allow_job(struct service *service, const struct store_tenant *tenant
     bool placed = dir[0] == '/' || spec->workdir[0] == '/';
     if (!placed && climbs(dir))
         why = "leads out of the folder that the job starts in";
-    else if (placed && dir[0] && folder_clean(spec->workdir, dir, path, sizeof path) == 0)
+    else if (placed && dir[0] && folder_clean(spec->workdir, dir, path, sizeof(path)) == 0)
         why = whose_spec(service, tenant, spec, path);
     if (!why)
         return 0;
@@ -90,8 +90,8 @@ static bool below_own(const struct spec *spec, const char *path)
 {
     char dir[FOLDER_MAX], clean[FOLDER_MAX];
     bool placed = spec->checkpoint_dir[0] == '/' || spec->workdir[0] == '/';
-    if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof dir) < 0 ||
-        folder_clean(spec->workdir, path, clean, sizeof clean) < 0)
+    if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof(dir)) < 0 ||
+        folder_clean(spec->workdir, path, clean, sizeof(clean)) < 0)
         return false;
     if (!placed && (climbs(path) || (path[0] == '/' && goes_through(clean, dir))))
         return !climbs(path);
@@ -110,7 +110,7 @@ int folders_allow_commit(struct service *service, const char *id, const char *pa
         why = below_own(spec, path) ? NULL : "is not below its job's checkpoint.dir";
     else if (tenant && path[0] != '/' && spec->workdir[0] != '/')
         why = climbs(path) ? "leads out of the folder that the job starts in" : NULL;
-    else if (tenant && folder_clean(spec->workdir, path, clean, sizeof clean) == 0)
+    else if (tenant && folder_clean(spec->workdir, path, clean, sizeof(clean)) == 0)
         why = whose(service, tenant, clean);
     if (!why)
         return 0;

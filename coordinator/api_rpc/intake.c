@@ -56,7 +56,7 @@ static int intake_training(const Muster__Training *message, struct arena *arena,
 {
     struct training_setting *list;
     int count, rc = training_list(message, arena, &list, &count, err);
-    struct pair *pairs = rc == 0 ? arena_array(arena, (size_t)count + 1, sizeof *pairs) : NULL;
+    struct pair *pairs = rc == 0 ? arena_array(arena, (size_t)count + 1, sizeof(*pairs)) : NULL;
     if (rc < 0)
         return rc;
     if (!pairs)
@@ -105,9 +105,9 @@ static int build(const struct build *what, struct arena *arena, struct spec **re
                  struct error *err)
 {
     const Muster__JobSpec *message = what->message;
-    struct pair *constraints = arena_array(arena, message->n_constraints, sizeof *constraints);
-    struct pair *env = arena_array(arena, message->n_env, sizeof *env);
-    struct pair *secrets = arena_array(arena, message->n_secrets, sizeof *secrets);
+    struct pair *constraints = arena_array(arena, message->n_constraints, sizeof(*constraints));
+    struct pair *env = arena_array(arena, message->n_env, sizeof(*env));
+    struct pair *secrets = arena_array(arena, message->n_secrets, sizeof(*secrets));
     if (!constraints || !env || !secrets)
         return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
     struct spec_input input = {
@@ -233,8 +233,8 @@ static int intake_labels(const Muster__RegisterNodeRequest *message, struct node
         return too_much("labels", "too many", err);
     for (size_t i = 0; i < message->n_labels; i++) {
         struct label *label = &ret->labels[i];
-        if (str_copy(label->key, sizeof label->key, message->labels[i]->key) < 0 ||
-            str_copy(label->value, sizeof label->value, message->labels[i]->value) < 0)
+        if (str_copy(label->key, sizeof(label->key), message->labels[i]->key) < 0 ||
+            str_copy(label->value, sizeof(label->value), message->labels[i]->value) < 0)
             return too_much("labels", "a key or value is longer than 63 bytes", err);
     }
     ret->labels_count = (int)message->n_labels;
@@ -251,8 +251,8 @@ static int intake_gpus(const Muster__RegisterNodeRequest *message, struct node *
         struct gpu *gpu = &ret->gpus[i];
         gpu->index = (int)(from->index & 0xffff);
         gpu->memory_bytes = (int64_t)(from->memory_bytes & INT64_MAX);
-        (void)str_copy(gpu->model, sizeof gpu->model, from->model);
-        (void)str_copy(gpu->uuid, sizeof gpu->uuid, from->uuid);
+        (void)str_copy(gpu->model, sizeof(gpu->model), from->model);
+        (void)str_copy(gpu->uuid, sizeof(gpu->uuid), from->uuid);
     }
     ret->gpus_count = (int)message->n_gpus;
     return 0;
@@ -274,11 +274,11 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
         return too_much("port_first", "no range of ports", err);
     if (message->incarnation == 0)
         return too_much("incarnation", "must not be 0", err);
-    (void)str_copy(ret->name, sizeof ret->name, message->name);
-    if (str_copy(ret->address, sizeof ret->address, message->address) < 0)
+    (void)str_copy(ret->name, sizeof(ret->name), message->name);
+    if (str_copy(ret->address, sizeof(ret->address), message->address) < 0)
         return too_much("address", "too long", err);
-    (void)str_copy(ret->version, sizeof ret->version, message->version);
-    (void)str_copy(ret->unenforced, sizeof ret->unenforced, message->unenforced);
+    (void)str_copy(ret->version, sizeof(ret->version), message->version);
+    (void)str_copy(ret->unenforced, sizeof(ret->unenforced), message->unenforced);
     ret->incarnation = message->incarnation;
     ret->slots = (int)message->slots;
     ret->cpus_milli = (int)lround(message->cpus * 1000);
@@ -317,7 +317,7 @@ static int worker_state(Muster__Worker__State state, enum worker_state *ret, str
 
 static const struct exit_info *intake_exit(const Muster__Exit *from, struct arena *arena)
 {
-    struct exit_info *ret = arena_zalloc(arena, sizeof *ret);
+    struct exit_info *ret = arena_zalloc(arena, sizeof(*ret));
     if (!ret || !from)
         return ret;
     ret->code = from->code;
@@ -325,25 +325,25 @@ static const struct exit_info *intake_exit(const Muster__Exit *from, struct aren
     ret->oom = from->oom;
     ret->lost = from->lost;
     ret->wall_ms = from->wall_ms;
-    (void)str_copy(ret->text, sizeof ret->text, from->text);
-    (void)str_copy(ret->last_output, sizeof ret->last_output, from->last_output);
+    (void)str_copy(ret->text, sizeof(ret->text), from->text);
+    (void)str_copy(ret->last_output, sizeof(ret->last_output), from->last_output);
     return ret;
 }
 
 static const struct collective_wait *intake_wait(const Muster__Wait *from, struct arena *arena)
 {
-    struct collective_wait *ret = arena_zalloc(arena, sizeof *ret);
+    struct collective_wait *ret = arena_zalloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
-    (void)str_copy(ret->communicator, sizeof ret->communicator, from->communicator);
-    (void)str_copy(ret->operation, sizeof ret->operation, from->operation);
+    (void)str_copy(ret->communicator, sizeof(ret->communicator), from->communicator);
+    (void)str_copy(ret->operation, sizeof(ret->operation), from->operation);
     ret->sequence = from->sequence;
     ret->bytes = from->bytes > INT64_MAX ? INT64_MAX : (int64_t)from->bytes;
     ret->waited_ms = from->waited_ms;
     ret->ranks_named =
         from->n_ranks < COLLECTIVE_RANKS_MAX ? (int)from->n_ranks : COLLECTIVE_RANKS_MAX;
     if (ret->ranks_named > 0)
-        memcpy(ret->ranks, from->ranks, sizeof ret->ranks[0] * (size_t)ret->ranks_named);
+        memcpy(ret->ranks, from->ranks, sizeof(ret->ranks[0]) * (size_t)ret->ranks_named);
     bool more = from->ranks_count > (uint32_t)ret->ranks_named && from->ranks_count <= INT32_MAX;
     ret->ranks_count = more ? (int)from->ranks_count : ret->ranks_named;
     return ret;
@@ -420,7 +420,7 @@ int intake_reports(const struct intake_workers *from, struct arena *arena,
     if (from->workers_count > INTAKE_WORKERS_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "more than %d workers in one report",
                          INTAKE_WORKERS_MAX);
-    struct worker_report *reports = arena_array(arena, from->workers_count, sizeof *reports);
+    struct worker_report *reports = arena_array(arena, from->workers_count, sizeof(*reports));
     if (!reports)
         return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
     for (size_t i = 0; i < from->workers_count; i++) {
@@ -438,7 +438,7 @@ int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret,
 {
     if (!message)
         return error_set(err, E_INVALID_ARGUMENT, "checkpoint: missing");
-    if (!*message->path || str_copy(ret->path, sizeof ret->path, message->path) < 0)
+    if (!*message->path || str_copy(ret->path, sizeof(ret->path), message->path) < 0)
         return too_much("checkpoint.path", "empty or too long", err);
     if (message->size_bytes > INT64_MAX || message->world > INT32_MAX || message->step > STEP_MAX)
         return too_much("checkpoint", "out of range", err);

@@ -99,9 +99,9 @@ void call_submit_job(struct service *service, struct service_call *call,
     Muster__JobSpec wanted = message->spec ? *message->spec : (Muster__JobSpec){0};
     if (!message->spec)
         error_set(&err, E_INVALID_ARGUMENT, "spec: missing");
-    else if (strlen(key) >= sizeof sizes->idempotency_key)
+    else if (strlen(key) >= sizeof(sizes->idempotency_key))
         error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
-                  sizeof sizes->idempotency_key - 1);
+                  sizeof(sizes->idempotency_key) - 1);
     else if (service_choose_tenant(call, &wanted, &err) == 0 &&
              !(spec = accepted_before(service, &wanted, key)))
         (void)intake_spec(&wanted, &spec, &err);
@@ -119,7 +119,7 @@ void call_submit_job(struct service *service, struct service_call *call,
     }
     uint8_t secret[SECRET_BYTES];
     struct env *env = service->options.env;
-    env->rng.fill(env->rng.self, secret, sizeof secret);
+    env->rng.fill(env->rng.self, secret, sizeof(secret));
     struct event event = {
         .kind = EVENT_JOB_SUBMIT,
         .request = call->id,
@@ -159,7 +159,7 @@ void call_scale_job(struct service *service, struct service_call *call,
     struct error err = {0};
     char detail[256];
     uint32_t max = message->max ? message->max : message->min;
-    (void)str_printf(detail, sizeof detail, "%u..%u nodes%s%s", message->min, max,
+    (void)str_printf(detail, sizeof(detail), "%u..%u nodes%s%s", message->min, max,
                      *message->reason ? ": " : "", message->reason);
     service_trace(call, message->id, detail);
     const struct job *job = service_find_job(call, message->id, &err);
@@ -219,7 +219,7 @@ void call_watch_job(struct service *service, struct service_call *call, bool las
         return;
     }
     char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof key, "job/%s", job->id);
+    (void)str_printf(key, sizeof(key), "job/%s", job->id);
     service_wait(call, key, INT64_MAX);
 }
 
@@ -365,7 +365,7 @@ static bool why_history(struct service_call *call, const struct job *job, struct
 static bool why_reasons(struct service_call *call, const struct job *job, struct arena *arena,
                         Muster__WhyJobAnswer *ret)
 {
-    struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof *reasons);
+    struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof(*reasons));
     ret->reasons = wire_pointers(arena, WHY_REASONS_MAX);
     if (!reasons || !ret->reasons)
         return false;

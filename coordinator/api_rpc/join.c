@@ -85,7 +85,7 @@ int join_check(struct service *service, struct join *join, const char *key, stru
         log_info(service->options.log, "a node joins", log_str("node", facts->name),
                  log_str("key", key ? key : ""), log_str("token", join->caller->name));
     if (service->options.keyed)
-        (void)str_copy(facts->key, sizeof facts->key, key);
+        (void)str_copy(facts->key, sizeof(facts->key), key);
     return 0;
 }
 
@@ -100,10 +100,10 @@ void join_count(struct service_call *call, const struct join *join, const struct
     insist(access_put_token(service->access, &change.token, NULL) == 0);
     service->options.host.write(service->options.host.self, &change);
     char text[256];
-    (void)str_printf(text, sizeof text, "%s; node %lld that token %s lets in", detail,
+    (void)str_printf(text, sizeof(text), "%s; node %lld that token %s lets in", detail,
                      (long long)change.token.uses, change.token.name);
     if (change.token.uses_max)
-        (void)str_printf(text + strlen(text), sizeof text - strlen(text), " (of %lld)",
+        (void)str_printf(text + strlen(text), sizeof(text) - strlen(text), " (of %lld)",
                          (long long)change.token.uses_max);
     service_trace(call, node->name, text);
 }

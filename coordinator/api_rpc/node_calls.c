@@ -95,9 +95,9 @@ void call_register_node(struct service *service, struct service_call *call,
     struct error err = {0};
     struct arena arena;
     arena_init(&arena, REPORT_ARENA_MAX_BYTES);
-    struct node *facts = arena_zalloc(&arena, sizeof *facts);
+    struct node *facts = arena_zalloc(&arena, sizeof(*facts));
     char detail[160];
-    (void)str_printf(detail, sizeof detail, "%u slots at %.100s, %zu workers", message->slots,
+    (void)str_printf(detail, sizeof(detail), "%u slots at %.100s, %zu workers", message->slots,
                      message->address, message->n_workers);
     service_trace(call, message->name, detail);
     struct worker_report *reports = NULL;
@@ -151,7 +151,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
         const struct job *job = cluster_job(service_cluster(service), from->job);
         if (!job || !service_node_had_worker(service, job, from->uid, message->node))
             continue;
-        struct log_line *lines = arena_array(arena, from->n_lines, sizeof *lines);
+        struct log_line *lines = arena_array(arena, from->n_lines, sizeof(*lines));
         if (!lines)
             return error_set(err, E_RESOURCE_EXHAUSTED, "logs: the report is too large");
         for (size_t j = 0; j < from->n_lines; j++)
@@ -174,7 +174,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
         kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id), -1);
         service_late_output(service, job);
         char key[JOB_ID_MAX + 8];
-        (void)str_printf(key, sizeof key, "logs/%s", job->id);
+        (void)str_printf(key, sizeof(key), "logs/%s", job->id);
         service_wake(service, key);
     }
     return 0;
@@ -194,7 +194,7 @@ static int keep_samples(struct service *service, const struct job *job,
 static int keep_metrics(struct service *service, const Muster__NodeReport *message,
                         struct arena *arena, struct error *err)
 {
-    struct metric_sample *samples = arena_array(arena, message->n_metrics, sizeof *samples);
+    struct metric_sample *samples = arena_array(arena, message->n_metrics, sizeof(*samples));
     if (!samples)
         return error_set(err, E_RESOURCE_EXHAUSTED, "metrics: the report is too large");
     const int64_t now = service_wall_ms(service);
@@ -344,7 +344,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
     Muster__BoardAnswer answer = MUSTER__BOARD_ANSWER__INIT;
     struct error err = {0};
     char key[JOB_ID_MAX + 16];
-    (void)str_printf(key, sizeof key, "board/%.*s", JOB_ID_MAX, message->job);
+    (void)str_printf(key, sizeof(key), "board/%.*s", JOB_ID_MAX, message->job);
     struct board_place place = {
         .job = message->job, .generation = message->generation, .key = message->key};
     struct board_value value = {.data = message->value.data, .size = message->value.len};

@@ -39,7 +39,7 @@ static struct node_shown *shown_of(struct service *service, const char *name)
     struct node_shown *shown = strmap_get(&service->nodes_shown, name);
     if (shown)
         return shown;
-    shown = calloc(1, sizeof *shown);
+    shown = calloc(1, sizeof(*shown));
     if (shown && strmap_set(&service->nodes_shown, name, shown, NULL) < 0) {
         free(shown);
         return NULL;
@@ -58,9 +58,9 @@ static bool settle(struct service *service, Muster__Node *const *nodes, size_t c
         uint64_t digest[2];
         struct node_shown *shown = shown_of(service, nodes[i]->name);
         whole = shown && digest_of(nodes[i], &space, digest);
-        if (!whole || memcmp(shown->digest, digest, sizeof digest) == 0)
+        if (!whole || memcmp(shown->digest, digest, sizeof(digest)) == 0)
             continue;
-        memcpy(shown->digest, digest, sizeof digest);
+        memcpy(shown->digest, digest, sizeof(digest));
         shown->version = service->nodes_version = next;
     }
     buf_fini(&space);

@@ -154,7 +154,7 @@ static Muster__Job **show_all(struct glance *glance, const struct job *const *li
 /* False: the list has reached its size. */
 static bool add_place(struct glance *glance, const struct job *job, uint32_t number, size_t *left)
 {
-    Muster__OverviewAnswer__Place *place = arena_alloc(&glance->arena, sizeof *place);
+    Muster__OverviewAnswer__Place *place = arena_alloc(&glance->arena, sizeof(*place));
     if (!place) {
         glance->failed = true;
         return false;

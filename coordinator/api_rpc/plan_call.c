@@ -31,7 +31,7 @@ static int check_counts(const Muster__PlanRequest *message, struct error *err)
                  {"without_jobs", message->n_without_jobs},
                  {"without_tenants", message->n_without_tenants},
                  {"add", message->n_add}};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (lists[i].count > WHAT_IF_MAX)
             return bad(err, lists[i].field, "16 at most");
     if (message->spec && *message->job)
@@ -168,7 +168,7 @@ static bool wire_reasons(struct service_call *call, struct arena *arena,
 static bool wire_effects(struct service_call *call, struct arena *arena,
                          const struct forecast *forecast, Muster__PlanAnswer *ret)
 {
-    Muster__PlanAnswer__Effect *effects = arena_array(arena, PLAN_EFFECTS_MAX, sizeof *effects);
+    Muster__PlanAnswer__Effect *effects = arena_array(arena, PLAN_EFFECTS_MAX, sizeof(*effects));
     ret->effects = wire_pointers(arena, PLAN_EFFECTS_MAX);
     if (!effects || !ret->effects)
         return false;
@@ -254,7 +254,7 @@ void call_plan(struct service *service, struct service_call *call, bool last_cha
     (void)last_chance;
     struct question question = {.call = call, .message = (const void *)call->request};
     struct error err = {0};
-    struct forecast *forecast = malloc(sizeof *forecast);
+    struct forecast *forecast = malloc(sizeof(*forecast));
     if (!forecast)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
     else if (take(&question, &err) == 0)

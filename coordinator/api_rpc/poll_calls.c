@@ -30,8 +30,8 @@ struct poll { /* an answer under construction */
 static Muster__Membership *membership(struct arena *arena, const struct assignment *from)
 {
     size_t world = (size_t)from->world;
-    Muster__Membership *ret = arena_alloc(arena, sizeof *ret);
-    Muster__Member *members = arena_array(arena, world, sizeof *members);
+    Muster__Membership *ret = arena_alloc(arena, sizeof(*ret));
+    Muster__Member *members = arena_array(arena, world, sizeof(*members));
     if (!ret || !members)
         return NULL;
     muster__membership__init(ret);
@@ -90,7 +90,7 @@ static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
     Muster__NodePollAnswer *answer = poll->answer;
     if (poll->last == job)
         return answer->shared[answer->n_shared - 1];
-    Muster__JobShared *ret = arena_alloc(poll->arena, sizeof *ret);
+    Muster__JobShared *ret = arena_alloc(poll->arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__job_shared__init(ret);
@@ -153,7 +153,7 @@ static bool fill_group(struct poll *poll, const struct assignment *from, Muster_
 
 static Muster__Assignment *assignment(struct poll *poll, const struct assignment *from)
 {
-    Muster__Assignment *ret = arena_alloc(poll->arena, sizeof *ret);
+    Muster__Assignment *ret = arena_alloc(poll->arena, sizeof(*ret));
     Muster__JobShared *shared = shared_of(poll, from->job);
     if (!ret || !shared || !share_membership(poll, from, shared))
         return NULL;
@@ -241,6 +241,6 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
         return;
     }
     char key[NODE_NAME_MAX + 8];
-    (void)str_printf(key, sizeof key, "poll/%s", node->name);
+    (void)str_printf(key, sizeof(key), "poll/%s", node->name);
     service_wait(call, key, INT64_MAX);
 }

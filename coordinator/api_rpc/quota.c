@@ -22,7 +22,7 @@ struct quota_rates {
 
 int quota_rates_new(struct quota_rates **ret, struct error *err)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -42,7 +42,7 @@ static struct rate *rate_of(struct service *service, const struct store_tenant *
     struct rate *rate = strmap_get(rates, tenant->name);
     int64_t now_ms = service_now_ms(service);
     if (!rate) {
-        rate = calloc(1, sizeof *rate);
+        rate = calloc(1, sizeof(*rate));
         if (!rate || strmap_set(rates, tenant->name, rate, NULL) < 0) {
             free(rate);
             return NULL;

@@ -52,7 +52,7 @@ static int read_cursor(const char *cursor, struct store_past_query *ret, struct 
 static int add_node(struct reading *reading, const struct store_past *past)
 {
     struct replay_page *page = reading->page;
-    struct node *node = arena_zalloc(&page->arena, sizeof *node);
+    struct node *node = arena_zalloc(&page->arena, sizeof(*node));
     if (!node)
         return E_RESOURCE_EXHAUSTED;
     int rc = document_read_node(past->document, strlen(past->document), node, reading->err);
@@ -67,8 +67,8 @@ static int add_node(struct reading *reading, const struct store_past *past)
 static int add_tenant(struct reading *reading, const struct store_past *past)
 {
     struct replay_page *page = reading->page;
-    struct store_tenant *tenant = arena_zalloc(&page->arena, sizeof *tenant);
-    Muster__Tenant *message = arena_alloc(&page->arena, sizeof *message);
+    struct store_tenant *tenant = arena_zalloc(&page->arena, sizeof(*tenant));
+    Muster__Tenant *message = arena_alloc(&page->arena, sizeof(*message));
     if (!tenant || !message)
         return E_RESOURCE_EXHAUSTED;
     int rc = document_read_tenant(past->document, strlen(past->document), tenant, reading->err);
@@ -98,7 +98,7 @@ static int wire_past_job(struct replay_page *page, const struct job *job, Muster
 static int add_job(struct reading *reading, const struct store_past *past)
 {
     struct replay_page *page = reading->page;
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     int at = page->jobs_count;
     if (!job)
         return E_RESOURCE_EXHAUSTED;
@@ -134,10 +134,10 @@ static void add(void *arg, const struct store_past *past)
         return;
     reading->read++;
     if (reading->query.kind == STORE_PAST_JOB)
-        (void)str_printf(reading->last, sizeof reading->last, "%llu",
+        (void)str_printf(reading->last, sizeof(reading->last), "%llu",
                          (unsigned long long)past->sequence);
     else
-        (void)str_copy(reading->last, sizeof reading->last, past->name);
+        (void)str_copy(reading->last, sizeof(reading->last), past->name);
     reading->rc = compare(reading, past);
     if (reading->rc == 0 && *past->document)
         reading->rc = adders[reading->query.kind](reading, past);
@@ -220,7 +220,7 @@ void replay_page_fini(struct replay_page *page)
 
 void call_replay(struct service *service, struct service_call *call, bool last_chance)
 {
-    struct replay_page *page = malloc(sizeof *page);
+    struct replay_page *page = malloc(sizeof(*page));
     struct error err = {0};
     (void)last_chance;
     if (!page) {

@@ -47,7 +47,7 @@ static bool search_events(struct service *service, const struct job *job, const 
 bool service_node_had(struct service *service, const struct job *job, const char *node)
 {
     char pair[PAIR_BYTES];
-    (void)str_printf(pair, sizeof pair, "%s %s", job->id, node);
+    (void)str_printf(pair, sizeof(pair), "%s %s", job->id, node);
     enum had known = (enum had)(intptr_t)strmap_get(&service->had, pair);
     enum had had = known;
     if (known != HAD_WORKER && has_worker(job, node))

@@ -39,7 +39,7 @@ static bool hidden_word(const struct service_call *call, const char *from, size_
 {
     const struct cluster *cluster = service_cluster(call->service);
     char word[NODE_NAME_MAX + 1];
-    if (size == 0 || size >= sizeof word)
+    if (size == 0 || size >= sizeof(word))
         return false;
     memcpy(word, from, size);
     word[size] = 0;
@@ -53,7 +53,7 @@ static bool hidden_word(const struct service_call *call, const char *from, size_
 static void say_once(char *text)
 {
     static const char more[] = ", " OTHERS;
-    size_t head = sizeof OTHERS - 1, size = sizeof more - 1;
+    size_t head = sizeof(OTHERS) - 1, size = sizeof(more) - 1;
     for (char *at = text; (at = strstr(at, OTHERS));) {
         char *next = at + head;
         if (strncmp(next, more, size) == 0)
@@ -116,7 +116,7 @@ static bool names_jobs(const char *kind)
     static const enum reason_kind kinds[] = {
         REASON_WAITING_FOR_SLOTS, REASON_BEHIND,    REASON_PRIORITY, REASON_QUOTA,
         REASON_FAIR_SHARE,        REASON_PREEMPTED, REASON_SHRUNK,   REASON_MOVED};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kind, reason_name(kinds[i])) == 0)
             return true;
     return false;

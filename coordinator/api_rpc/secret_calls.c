@@ -47,7 +47,7 @@ static bool note_job(struct arena *arena, const struct job *job, Muster__Secret 
         return false;
     if (secret->n_jobs == SECRET_JOBS_TOLD)
         return true;
-    Muster__Secret__Use *use = arena_alloc(arena, sizeof *use);
+    Muster__Secret__Use *use = arena_alloc(arena, sizeof(*use));
     if (!use)
         return false;
     muster__secret__use__init(use);
@@ -75,7 +75,7 @@ static bool note_jobs(struct service *service, const Muster__ListSecretsAnswer *
     bool whole = true;
     for (size_t i = 0; whole && i < answer->n_secrets; i++) {
         Muster__Secret *secret = answer->secrets[i];
-        (void)str_printf(key, sizeof key, "%s/%s", secret->tenant, secret->name);
+        (void)str_printf(key, sizeof(key), "%s/%s", secret->tenant, secret->name);
         whole = strmap_set(&listed, key, secret, NULL) == 0;
     }
     const struct cluster *cluster = service_cluster(service);
@@ -85,7 +85,7 @@ static bool note_jobs(struct service *service, const Muster__ListSecretsAnswer *
             continue;
         const Muster__JobSpec *spec = service_spec(service, job);
         for (size_t i = 0; whole && i < spec->n_secrets; i++) {
-            (void)str_printf(key, sizeof key, "%s/%s", job->spec->tenant, spec->secrets[i]->value);
+            (void)str_printf(key, sizeof(key), "%s/%s", job->spec->tenant, spec->secrets[i]->value);
             Muster__Secret *secret = strmap_get(&listed, key);
             if (secret && !is_named_before(spec, i))
                 whole = note_job(arena, job, secret);
@@ -117,7 +117,7 @@ void call_list_secrets(struct service *service, struct service_call *call, bool 
          secret = secrets_next(service->secrets, secret)) {
         if (wanted && strcmp(wanted, secret->tenant) != 0)
             continue;
-        Muster__Secret *one = arena_alloc(&arena, sizeof *one);
+        Muster__Secret *one = arena_alloc(&arena, sizeof(*one));
         whole = one;
         if (one) {
             wire_secret(service->secrets, secret, one);
@@ -148,15 +148,15 @@ static void trace_secret(struct service_call *call, const char *tenant, const ch
                          const char *detail)
 {
     char object[2 * STORE_TENANT_MAX + 2];
-    (void)str_printf(object, sizeof object, "%.63s/%.63s", tenant, name);
+    (void)str_printf(object, sizeof(object), "%.63s/%.63s", tenant, name);
     service_trace(call, object, detail);
 }
 
 static void name_change(struct change *change, const char *tenant, const char *name)
 {
     *change = (struct change){.kind = CHANGE_SECRET};
-    (void)str_copy(change->secret.tenant, sizeof change->secret.tenant, tenant);
-    (void)str_copy(change->secret.name, sizeof change->secret.name, name);
+    (void)str_copy(change->secret.tenant, sizeof(change->secret.tenant), tenant);
+    (void)str_copy(change->secret.name, sizeof(change->secret.name), name);
 }
 
 static int check_value(struct service *service, const char *value, struct error *err)
@@ -284,7 +284,7 @@ void call_rekey_secrets(struct service *service, struct service_call *call,
         name_change(&change, secret->tenant, secret->name);
         service->options.host.write(service->options.host.self, &change);
     }
-    (void)str_printf(detail, sizeof detail, "%d sealed again, %d dropped", sealed, dropped);
+    (void)str_printf(detail, sizeof(detail), "%d sealed again, %d dropped", sealed, dropped);
     service_trace(call, "secrets", detail);
     call->trace->counts[0] = (uint32_t)sealed;
     call->trace->counts[1] = (uint32_t)dropped;

@@ -70,7 +70,7 @@ static bool tell_error(struct arena *arena, const struct error *why, bool later,
                        Muster__JobShared *ret)
 {
     char text[ERROR_MAX];
-    (void)str_printf(text, sizeof text, "%s%s%s%s", why->text, why->hint[0] ? " (" : "", why->hint,
+    (void)str_printf(text, sizeof(text), "%s%s%s%s", why->text, why->hint[0] ? " (" : "", why->hint,
                      why->hint[0] ? ")" : "");
     ret->secrets_error = arena_strdup(arena, text);
     ret->secrets_later = later;
@@ -100,7 +100,7 @@ static int give_one(struct service *service, const struct store_secret *secret, 
 bool service_give_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
                           Muster__JobShared *ret)
 {
-    Muster__JobSecret *all = arena_array(arena, spec->n_secrets, sizeof *all);
+    Muster__JobSecret *all = arena_array(arena, spec->n_secrets, sizeof(*all));
     struct error why = {0};
     ret->secrets = arena_array(arena, spec->n_secrets, sizeof(void *));
     if (!all || !ret->secrets)

@@ -81,12 +81,12 @@ static int read_keys(struct secrets *secrets, struct error *err)
 
 int secrets_new(const struct secrets_options *options, struct secrets **ret, struct error *err)
 {
-    struct secrets *secrets = calloc(1, sizeof *secrets);
+    struct secrets *secrets = calloc(1, sizeof(*secrets));
     if (!secrets)
         return out_of_memory(err);
     secrets->env = options->env;
     secrets->from_environment = options->key_text && *options->key_text;
-    int rc = str_copy(secrets->path, sizeof secrets->path, options->key_path);
+    int rc = str_copy(secrets->path, sizeof(secrets->path), options->key_path);
     if (rc < 0)
         error_set(err, rc, "the path of the key for secrets is too long");
     else if (secrets->from_environment &&
@@ -117,7 +117,7 @@ static int put(struct secrets *secrets, const struct store_secret *facts, uint8_
     struct secret *secret = strmap_get(&secrets->all, key);
     if (!secret) {
         bool full = strmap_count(&secrets->all) >= STORE_SECRETS_MAX;
-        secret = full ? NULL : calloc(1, sizeof *secret);
+        secret = full ? NULL : calloc(1, sizeof(*secret));
         if (!secret || strmap_set(&secrets->all, key, secret, NULL) < 0) {
             free(secret);
             free(sealed);
@@ -280,12 +280,12 @@ int secrets_set(struct secrets *secrets, const struct secret_input *input, struc
     struct seal_text value = {input->value, strlen(input->value)};
     uint8_t *sealed = NULL;
     if (!known) {
-        (void)str_copy(facts.tenant, sizeof facts.tenant, input->tenant);
-        (void)str_copy(facts.name, sizeof facts.name, input->name);
-        (void)str_copy(facts.created_by, sizeof facts.created_by, input->by);
+        (void)str_copy(facts.tenant, sizeof(facts.tenant), input->tenant);
+        (void)str_copy(facts.name, sizeof(facts.name), input->name);
+        (void)str_copy(facts.created_by, sizeof(facts.created_by), input->by);
         facts.created_wall_ms = input->wall_ms;
     }
-    (void)str_copy(facts.changed_by, sizeof facts.changed_by, input->by);
+    (void)str_copy(facts.changed_by, sizeof(facts.changed_by), input->by);
     facts.changed_wall_ms = input->wall_ms;
     int rc = have_keys(secrets, err);
     if (rc == 0 && secrets->keys.count == 0)

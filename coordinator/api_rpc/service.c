@@ -44,7 +44,7 @@ static int secrets_begin(struct service *service, struct error *err)
     const struct service_options *options = &service->options;
     struct secrets_options how = {options->env, options->secrets_key_path, options->secrets_key};
     if (!how.key_path) {
-        if (str_printf(path, sizeof path, "%s/secrets.key", options->data_dir) < 0)
+        if (str_printf(path, sizeof(path), "%s/secrets.key", options->data_dir) < 0)
             return error_set(err, E_INVALID_ARGUMENT, "the data directory's path is too long");
         how.key_path = path;
     }
@@ -53,17 +53,17 @@ static int secrets_begin(struct service *service, struct error *err)
 
 int service_new(const struct service_options *options, struct service **ret, struct error *err)
 {
-    struct service *service = calloc(1, sizeof *service);
+    struct service *service = calloc(1, sizeof(*service));
     if (!service)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     service->options = *options;
     budgets_init(&service->budgets);
-    keep_text(service->version, sizeof service->version, options->version);
-    keep_text(service->commit, sizeof service->commit, options->commit);
-    keep_text(service->cluster_id, sizeof service->cluster_id, options->cluster_id);
-    keep_text(service->pin, sizeof service->pin, options->pin);
+    keep_text(service->version, sizeof(service->version), options->version);
+    keep_text(service->commit, sizeof(service->commit), options->commit);
+    keep_text(service->cluster_id, sizeof(service->cluster_id), options->cluster_id);
+    keep_text(service->pin, sizeof(service->pin), options->pin);
     uint32_t epoch;
-    options->env->rng.fill(options->env->rng.self, &epoch, sizeof epoch);
+    options->env->rng.fill(options->env->rng.self, &epoch, sizeof(epoch));
     service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* fits an int64 too */
     service->nodes_version = service->poll_epoch;
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
@@ -101,7 +101,7 @@ static void call_free(struct service_call *call)
     map_remove(&service->calls, call->id);
     rpc_message_free(call->request);
     if (call->trace)
-        explicit_bzero(call->trace->plain, sizeof call->trace->plain);
+        explicit_bzero(call->trace->plain, sizeof(call->trace->plain));
     free(call->trace);
     free(call->refusal);
     free(call);
@@ -165,7 +165,7 @@ static struct service_call *call_new(struct service *service, const struct servi
                                      const struct service_request *request, struct error *err)
 {
     struct budget *budget = service_budget(service, method, request, err);
-    struct service_call *call = budget ? calloc(1, sizeof *call) : NULL;
+    struct service_call *call = budget ? calloc(1, sizeof(*call)) : NULL;
     if (!call) {
         if (budget) {
             budget_close(&service->budgets, budget, method->plans);
@@ -189,7 +189,7 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->tag = request->tag;
     if (method->read)
         call->request = rpc_message_copy(request->message);
-    if (service_audits(method) && (call->trace = calloc(1, sizeof *call->trace)))
+    if (service_audits(method) && (call->trace = calloc(1, sizeof(*call->trace))))
         service_trace_init(call->trace, request);
     if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
         remember_connection(service, call, request) < 0 ||
@@ -304,7 +304,7 @@ void service_wait(struct service_call *call, const char *key, int64_t again_ms)
     struct service *service = call->service;
     struct list *room = strmap_get(&service->rooms, key);
     if (!room) {
-        room = malloc(sizeof *room);
+        room = malloc(sizeof(*room));
         if (!room || strmap_set(&service->rooms, key, room, NULL) < 0) {
             free(room);
             struct error err;
@@ -314,7 +314,7 @@ void service_wait(struct service_call *call, const char *key, int64_t again_ms)
         }
         list_init(room);
     }
-    (void)str_copy(call->key, sizeof call->key, key);
+    (void)str_copy(call->key, sizeof(call->key), key);
     service->stats.waiting++;
     list_remove(&call->link);
     list_push_back(room, &call->link);
@@ -421,11 +421,11 @@ void service_turn_end(struct service *service)
 static void wake_job(struct service *service, const char *job)
 {
     char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof key, "job/%s", job);
+    (void)str_printf(key, sizeof(key), "job/%s", job);
     service_wake(service, key);
-    (void)str_printf(key, sizeof key, "logs/%s", job);
+    (void)str_printf(key, sizeof(key), "logs/%s", job);
     service_wake(service, key);
-    (void)str_printf(key, sizeof key, "board/%s", job);
+    (void)str_printf(key, sizeof(key), "board/%s", job);
     service_wake(service, key);
     const struct job *found = cluster_job(service_cluster(service), job);
     bool ended = !found || job_state_ended(found->state);
@@ -447,7 +447,7 @@ void service_perform(struct service *service, const struct action *action)
         return;
     }
     case ACTION_NODE_CHANGED:
-        (void)str_printf(key, sizeof key, "poll/%s", action->node);
+        (void)str_printf(key, sizeof(key), "poll/%s", action->node);
         service_wake(service, key);
         return;
     case ACTION_JOB_CHANGED:

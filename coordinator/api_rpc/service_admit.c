@@ -29,8 +29,8 @@ static void store_secret_use(void *arg, const struct store_secret *secret)
 {
     struct service *service = arg;
     struct change change = {.kind = CHANGE_SECRET};
-    (void)str_copy(change.secret.tenant, sizeof change.secret.tenant, secret->tenant);
-    (void)str_copy(change.secret.name, sizeof change.secret.name, secret->name);
+    (void)str_copy(change.secret.tenant, sizeof(change.secret.tenant), secret->tenant);
+    (void)str_copy(change.secret.name, sizeof(change.secret.name), secret->name);
     service->options.host.write(service->options.host.self, &change);
 }
 
@@ -74,7 +74,7 @@ static int authorise(struct service *service, const struct service_method *metho
             &(struct service_stranger){request->carrier, request->peer_address, method->name}, err);
     if (rc < 0 || (access_role((*ret)->role) & method->roles))
         return rc;
-    access_role_names(method->roles, names, sizeof names);
+    access_role_names(method->roles, names, sizeof(names));
     rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
                    names, (*ret)->role);
     if (service_audits(method)) {
@@ -219,7 +219,7 @@ struct budget *service_budget(struct service *service, const struct service_meth
 
 void service_set_pin(struct service *service, const char *pin)
 {
-    (void)str_copy(service->pin, sizeof service->pin, pin);
+    (void)str_copy(service->pin, sizeof(service->pin), pin);
 }
 
 void service_add_pin(const struct service *service, char token[TOKEN_TEXT_MAX])

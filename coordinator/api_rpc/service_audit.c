@@ -47,12 +47,12 @@ void service_audit_stranger(struct service *service, const struct service_strang
                             const struct error *err)
 {
     struct store_audit entry = {.wall_ms = service_wall_ms(service)};
-    (void)str_copy(entry.token_name, sizeof entry.token_name, "(none that is good)");
-    keep_text(entry.carrier, sizeof entry.carrier, stranger->carrier);
-    keep_text(entry.peer, sizeof entry.peer, stranger->peer);
-    keep_text(entry.method, sizeof entry.method, stranger->method);
-    (void)str_copy(entry.result, sizeof entry.result, error_name(err->code));
-    keep_text(entry.text, sizeof entry.text, err->text);
+    (void)str_copy(entry.token_name, sizeof(entry.token_name), "(none that is good)");
+    keep_text(entry.carrier, sizeof(entry.carrier), stranger->carrier);
+    keep_text(entry.peer, sizeof(entry.peer), stranger->peer);
+    keep_text(entry.method, sizeof(entry.method), stranger->method);
+    (void)str_copy(entry.result, sizeof(entry.result), error_name(err->code));
+    keep_text(entry.text, sizeof(entry.text), err->text);
     if (!fold(service, &entry))
         write_entry(service, &entry);
 }
@@ -63,16 +63,16 @@ static void audit_of(struct service *service, const struct store_token *caller,
 {
     *entry = (struct store_audit){0};
     entry->wall_ms = service_wall_ms(service);
-    (void)str_copy(entry->token, sizeof entry->token, caller->id);
-    (void)str_copy(entry->token_name, sizeof entry->token_name, caller->name);
-    (void)str_copy(entry->role, sizeof entry->role, caller->role);
-    (void)str_copy(entry->tenant, sizeof entry->tenant, caller->tenant);
-    (void)str_copy(entry->carrier, sizeof entry->carrier, trace->carrier);
-    (void)str_copy(entry->peer, sizeof entry->peer, trace->peer);
-    (void)str_copy(entry->method, sizeof entry->method, method->name);
-    (void)str_copy(entry->object, sizeof entry->object, trace->object);
-    (void)str_copy(entry->result, sizeof entry->result, error_name(err ? err->code : 0));
-    keep_text(entry->text, sizeof entry->text, err ? err->text : trace->detail);
+    (void)str_copy(entry->token, sizeof(entry->token), caller->id);
+    (void)str_copy(entry->token_name, sizeof(entry->token_name), caller->name);
+    (void)str_copy(entry->role, sizeof(entry->role), caller->role);
+    (void)str_copy(entry->tenant, sizeof(entry->tenant), caller->tenant);
+    (void)str_copy(entry->carrier, sizeof(entry->carrier), trace->carrier);
+    (void)str_copy(entry->peer, sizeof(entry->peer), trace->peer);
+    (void)str_copy(entry->method, sizeof(entry->method), method->name);
+    (void)str_copy(entry->object, sizeof(entry->object), trace->object);
+    (void)str_copy(entry->result, sizeof(entry->result), error_name(err ? err->code : 0));
+    keep_text(entry->text, sizeof(entry->text), err ? err->text : trace->detail);
 }
 
 void service_audit_attempt(struct service *service, const struct store_token *caller,
@@ -87,16 +87,16 @@ void service_audit_attempt(struct service *service, const struct store_token *ca
 
 void service_trace_init(struct service_trace *trace, const struct service_request *request)
 {
-    keep_text(trace->carrier, sizeof trace->carrier, request->carrier);
-    keep_text(trace->peer, sizeof trace->peer, request->peer_address);
+    keep_text(trace->carrier, sizeof(trace->carrier), request->carrier);
+    keep_text(trace->peer, sizeof(trace->peer), request->peer_address);
 }
 
 void service_trace(struct service_call *call, const char *object, const char *detail)
 {
     if (!call->trace)
         return;
-    keep_text(call->trace->object, sizeof call->trace->object, object);
-    keep_text(call->trace->detail, sizeof call->trace->detail, detail);
+    keep_text(call->trace->object, sizeof(call->trace->object), object);
+    keep_text(call->trace->detail, sizeof(call->trace->detail), detail);
 }
 
 void service_write_audit(struct service_call *call, const struct error *err)
@@ -118,7 +118,7 @@ void service_write(struct service_call *call, struct change *change)
 void service_refuse(struct service_call *call, const struct error *err)
 {
     struct service *service = call->service;
-    if (err->code == E_INVALID_ARGUMENT || !(call->refusal = malloc(sizeof *call->refusal))) {
+    if (err->code == E_INVALID_ARGUMENT || !(call->refusal = malloc(sizeof(*call->refusal)))) {
         service_fail(call, err);
         return;
     }
@@ -136,7 +136,7 @@ bool service_audit(struct service *service, const struct action *action, struct 
     if (!call || !call->trace || action->repeated)
         return false;
     if (!call->trace->object[0])
-        keep_text(call->trace->object, sizeof call->trace->object,
+        keep_text(call->trace->object, sizeof(call->trace->object),
                   action->job[0] ? action->job : action->node);
     bool says_ok = !action->error && call->method->agent_audited == AUDIT_REFUSED;
     audit_of(service, call->caller, call->method, call->trace, action->error, ret);

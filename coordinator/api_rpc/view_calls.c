@@ -25,7 +25,7 @@ static bool wire_lines(struct arena *arena, const struct logs_page *page,
                        Muster__GetLogsAnswer *ret)
 {
     size_t count = (size_t)page->count;
-    Muster__LogLine *lines = arena_array(arena, count, sizeof *lines);
+    Muster__LogLine *lines = arena_array(arena, count, sizeof(*lines));
     ret->lines = wire_pointers(arena, count);
     if (!lines || !ret->lines)
         return false;
@@ -63,7 +63,7 @@ static void wait_for_lines(struct service_call *call, const struct job *job, uin
     Muster__GetLogsRequest *message = (void *)call->request;
     message->cursor = cursor;
     char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof key, "logs/%s", job->id);
+    (void)str_printf(key, sizeof(key), "logs/%s", job->id);
     service_wait(call, key, again_ms);
 }
 
@@ -123,8 +123,8 @@ static bool wire_series(struct arena *arena, const struct metric_series *from, i
 {
     ret->series = wire_pointers(arena, (size_t)count);
     for (int i = 0; ret->series && i < count; i++) {
-        Muster__MetricSeries *series = arena_alloc(arena, sizeof *series);
-        Muster__MetricPoint *points = arena_array(arena, (size_t)from[i].count, sizeof *points);
+        Muster__MetricSeries *series = arena_alloc(arena, sizeof(*series));
+        Muster__MetricPoint *points = arena_array(arena, (size_t)from[i].count, sizeof(*points));
         if (!series || !points)
             return false;
         muster__metric_series__init(series);
@@ -270,8 +270,8 @@ void call_set_node(struct service *service, struct service_call *call,
     const Muster__SetNodeRequest *message = (const void *)request->message;
     struct error err = {0};
     char detail[256];
-    (void)str_printf(detail, sizeof detail, "%s%s%s", message->action, *message->reason ? ": " : "",
-                     message->reason);
+    (void)str_printf(detail, sizeof(detail), "%s%s%s", message->action,
+                     *message->reason ? ": " : "", message->reason);
     service_trace(call, message->name, detail);
     int which = 0;
     while (names[which] && strcmp(names[which], message->action) != 0)

@@ -25,7 +25,7 @@ bool wire_show_all(struct arena *arena, Muster__Reason *reason)
 
 Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)
 {
-    Muster__Reason *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Reason *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__reason__init(ret);
@@ -40,7 +40,7 @@ Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)
 
 Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint)
 {
-    Muster__Checkpoint *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Checkpoint *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__checkpoint__init(ret);
@@ -55,7 +55,7 @@ Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint
 
 static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info)
 {
-    Muster__Exit *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Exit *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__exit__init(ret);
@@ -98,7 +98,7 @@ static Muster__Worker__State worker_state(const struct job *job, const struct wo
 
 static Muster__Wait *wire_wait(struct arena *arena, const struct collective_wait *wait)
 {
-    Muster__Wait *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Wait *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__wait__init(ret);
@@ -116,7 +116,7 @@ static Muster__Wait *wire_wait(struct arena *arena, const struct collective_wait
 static Muster__Worker *wire_worker(struct arena *arena, const struct job *job,
                                    const struct worker *worker)
 {
-    Muster__Worker *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Worker *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__worker__init(ret);
@@ -258,8 +258,8 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
 static Muster__JobSpec *scaled_spec(struct arena *arena, const struct job *job,
                                     Muster__JobSpec *spec)
 {
-    Muster__JobSpec *copy = arena_copy(arena, spec, sizeof *spec);
-    Muster__JobSpec__Range *nodes = arena_alloc(arena, sizeof *nodes);
+    Muster__JobSpec *copy = arena_copy(arena, spec, sizeof(*spec));
+    Muster__JobSpec__Range *nodes = arena_alloc(arena, sizeof(*nodes));
     if (!copy || !nodes)
         return NULL;
     muster__job_spec__range__init(nodes);
@@ -276,14 +276,14 @@ static Muster__Reason *wire_job_reason(struct arena *arena, const struct job *jo
     struct reason stalled;
     if (!core_stalled(job, &stalled))
         return wire_reason(arena, &job->reason);
-    const struct reason *kept = arena_copy(arena, &stalled, sizeof stalled);
+    const struct reason *kept = arena_copy(arena, &stalled, sizeof(stalled));
     return kept ? wire_reason(arena, kept) : NULL;
 }
 
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers)
 {
-    Muster__Job *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Job *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__job__init(ret);
@@ -309,7 +309,7 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
 
 Muster__Ledger *wire_ledger(struct arena *arena, const int64_t *ms, uint64_t rework_steps)
 {
-    Muster__Ledger *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Ledger *ret = arena_alloc(arena, sizeof(*ret));
     int64_t total_ms = 0;
     if (!ret)
         return NULL;
@@ -349,7 +349,7 @@ static bool wire_labels(struct arena *arena, const struct node *node, Muster__No
 {
     size_t count = (size_t)node->labels_count;
     ret->labels = wire_pointers(arena, count);
-    Muster__Node__LabelsEntry *entries = arena_array(arena, count, sizeof *entries);
+    Muster__Node__LabelsEntry *entries = arena_array(arena, count, sizeof(*entries));
     if (!ret->labels || !entries)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -366,7 +366,7 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
 {
     size_t count = (size_t)node->gpus_count;
     ret->gpus = wire_pointers(arena, count);
-    Muster__Gpu *gpus = arena_array(arena, count, sizeof *gpus);
+    Muster__Gpu *gpus = arena_array(arena, count, sizeof(*gpus));
     if (!ret->gpus || !gpus)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -385,7 +385,7 @@ static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster_
 {
     ret->jobs = wire_pointers(arena, node->jobs.count);
     ret->uses = wire_pointers(arena, node->jobs.count);
-    Muster__Node__Use *uses = arena_array(arena, node->jobs.count, sizeof *uses);
+    Muster__Node__Use *uses = arena_array(arena, node->jobs.count, sizeof(*uses));
     if (!ret->jobs || !ret->uses || !uses)
         return false;
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
@@ -402,7 +402,7 @@ static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster_
 
 Muster__Node *wire_node(struct arena *arena, const struct node *node)
 {
-    Muster__Node *ret = arena_alloc(arena, sizeof *ret);
+    Muster__Node *ret = arena_alloc(arena, sizeof(*ret));
     if (!ret)
         return NULL;
     muster__node__init(ret);
@@ -458,8 +458,8 @@ void wire_uses(const struct cluster *cluster, Muster__Node *const *nodes, size_t
 
 Muster__Event *wire_event(struct arena *arena, const struct store_event *event)
 {
-    Muster__Event *ret = arena_alloc(arena, sizeof *ret);
-    struct store_event *copy = arena_copy(arena, event, sizeof *event);
+    Muster__Event *ret = arena_alloc(arena, sizeof(*ret));
+    struct store_event *copy = arena_copy(arena, event, sizeof(*event));
     if (!ret || !copy)
         return NULL;
     muster__event__init(ret);

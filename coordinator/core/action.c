@@ -7,7 +7,7 @@
 
 void actions_init(struct actions *actions)
 {
-    memset(actions, 0, sizeof *actions);
+    memset(actions, 0, sizeof(*actions));
 }
 
 static void prune_free(const char *const *prune)
@@ -31,20 +31,20 @@ void actions_fini(struct actions *actions)
 {
     actions_clear(actions);
     free(actions->items);
-    memset(actions, 0, sizeof *actions);
+    memset(actions, 0, sizeof(*actions));
 }
 
 struct action *actions_add(struct actions *actions, enum action_kind kind)
 {
     if (actions->count == actions->capacity) {
         int capacity = actions->capacity ? actions->capacity * 2 : 16;
-        struct action *items = realloc(actions->items, sizeof *items * (size_t)capacity);
+        struct action *items = realloc(actions->items, sizeof(*items) * (size_t)capacity);
         insist(items);
         actions->items = items;
         actions->capacity = capacity;
     }
     struct action *action = &actions->items[actions->count++];
-    memset(action, 0, sizeof *action);
+    memset(action, 0, sizeof(*action));
     action->kind = kind;
     return action;
 }

@@ -69,10 +69,10 @@ void budget_verdict(struct reason *reason, enum reason_kind kind, const struct j
     enum { CAUSE_MAX = 380 };
     size_t used = strnlen(reason->text, CAUSE_MAX);
     char *end = reason->text + used;
-    size_t left = sizeof reason->text - used;
+    size_t left = sizeof(reason->text) - used;
     bool steps = budget_counts_steps(job);
     int max = job->spec->restart_max;
-    (void)str_copy(reason->kind, sizeof reason->kind, reason_name(kind));
+    (void)str_copy(reason->kind, sizeof(reason->kind), reason_name(kind));
     if (kind == REASON_CRASH_LOOP && steps)
         (void)str_printf(end, left, " (%d times in a row without a new step)", job->same_cause);
     else if (kind == REASON_CRASH_LOOP)
@@ -95,7 +95,7 @@ static void note_cause(struct step *step, struct job *job, const struct failure 
         job->restarts_without_progress = job->same_cause = 0;
     }
     job->same_cause = !soon ? 0 : same ? job->same_cause + 1 : 1;
-    (void)str_copy(job->last_cause, sizeof job->last_cause, failure->cause);
+    (void)str_copy(job->last_cause, sizeof(job->last_cause), failure->cause);
     job->charged_generation = job->next_generation - 1;
     job->cause_wall_ms = failure->wall_ms;
     job->exit_code = failure->exit_code;
@@ -213,7 +213,7 @@ void budget_hear(struct step *step, struct job *job, const struct worker *worker
     reason_set(&reason, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d on %s: %s",
                worker->rank, worker->node, exit->text);
     reason.rank = worker->rank;
-    (void)str_copy(reason.node, sizeof reason.node, worker->node);
+    (void)str_copy(reason.node, sizeof(reason.node), worker->node);
     job_set_reason(step, job, &reason);
 }
 

@@ -102,7 +102,7 @@ static void drop(struct job *job, int at)
 {
     job->checkpoints_count--;
     memmove(job->checkpoints + at, job->checkpoints + at + 1,
-            sizeof *job->checkpoints * (size_t)(job->checkpoints_count - at));
+            sizeof(*job->checkpoints) * (size_t)(job->checkpoints_count - at));
 }
 
 static void insert(struct job *job, const struct checkpoint *checkpoint)
@@ -111,13 +111,13 @@ static void insert(struct job *job, const struct checkpoint *checkpoint)
     if (overwritten)
         drop(job, (int)(overwritten - job->checkpoints));
     struct checkpoint *items =
-        realloc(job->checkpoints, sizeof *items * ((size_t)job->checkpoints_count + 1));
+        realloc(job->checkpoints, sizeof(*items) * ((size_t)job->checkpoints_count + 1));
     insist(items);
     job->checkpoints = items;
     int at = job->checkpoints_count;
     while (at > 0 && is_before(checkpoint, &items[at - 1]))
         at--;
-    memmove(items + at + 1, items + at, sizeof *items * (size_t)(job->checkpoints_count - at));
+    memmove(items + at + 1, items + at, sizeof(*items) * (size_t)(job->checkpoints_count - at));
     items[at] = *checkpoint;
     job->checkpoints_count++;
     if (job->checkpoints_count > JOB_CHECKPOINTS_MAX)
@@ -142,7 +142,7 @@ static void forget_spare(struct job *job)
  * until the next commit, so that a repeated request gets them again. */
 static const char **list_spare(const struct job *job)
 {
-    const char **paths = calloc((size_t)job->checkpoints_count + 1, sizeof *paths);
+    const char **paths = calloc((size_t)job->checkpoints_count + 1, sizeof(*paths));
     int count = 0;
     insist(paths);
     for (int i = 0; i < job->checkpoints_count; i++) {

@@ -25,7 +25,7 @@ static uint64_t add_newcomer(struct step *step, struct job *job, const struct ne
         .local_rank = newcomer->local_rank,
         .born = generation,
     };
-    (void)str_copy(worker.node, sizeof worker.node, newcomer->node);
+    (void)str_copy(worker.node, sizeof(worker.node), newcomer->node);
     job_add_worker(step->cluster, job, &worker);
     return worker.uid;
 }
@@ -42,12 +42,12 @@ static void number_members(struct job *job, const struct group *group)
 void group_form(struct step *step, struct job *job, const struct formation *formation)
 {
     int world = formation->kept_count + formation->newcomers_count;
-    struct rank_request *requests = calloc((size_t)world, sizeof *requests);
+    struct rank_request *requests = calloc((size_t)world, sizeof(*requests));
     struct group group = {.generation = job->next_generation++,
                           .world = world,
                           .open = formation->open,
                           .since_ms = step->now_ms};
-    group.members = calloc((size_t)world, sizeof *group.members);
+    group.members = calloc((size_t)world, sizeof(*group.members));
     insist(requests && group.members);
     for (int i = 0; i < formation->kept_count; i++)
         requests[i] = formation->kept[i];
@@ -58,7 +58,7 @@ void group_form(struct step *step, struct job *job, const struct formation *form
                                   .rank = formation->newcomers[i].rank};
     ranks_assign(requests, world, group.members);
     const struct worker *first = job_worker(job, group.members[0]);
-    (void)str_copy(group.master_node, sizeof group.master_node, first->node);
+    (void)str_copy(group.master_node, sizeof(group.master_node), first->node);
     group.master_port = cluster_free_port(step->cluster, cluster_node(step->cluster, first->node));
     step_desired_group(step, job, &job->forming);
     group_set(step->cluster, job, &job->forming, &group);

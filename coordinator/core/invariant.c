@@ -57,7 +57,7 @@ static int check_node(const struct node *node, struct error *err)
     }
     if (use.slots != node->slots_used || use.cpus_milli != node->cpus_milli_used ||
         use.memory_bytes != node->memory_bytes_used ||
-        memcmp(use.slot_map, node->slot_map, sizeof use.slot_map) != 0)
+        memcmp(use.slot_map, node->slot_map, sizeof(use.slot_map)) != 0)
         return BROKEN(err, "node %s counts %d slots used, its workers use %d", node->name,
                       node->slots_used, use.slots);
     if (!node->shrunk && (use.slots > node->slots || use.cpus_milli > node->cpus_milli ||
@@ -228,7 +228,7 @@ static int check_port(const struct cluster *cluster, struct strmap *ports, const
     const struct node *node = cluster_node(cluster, group->master_node);
     if (!group->generation || !group->master_port || !node)
         return 0;
-    (void)str_printf(name, sizeof name, "%s|%d", node->address, group->master_port);
+    (void)str_printf(name, sizeof(name), "%s|%d", node->address, group->master_port);
     if (strmap_get(ports, name))
         return BROKEN(err, "job %s shares port %s", job->id, name);
     insist(strmap_set(ports, name, (void *)(uintptr_t)job, NULL) == 0);
@@ -282,7 +282,7 @@ struct invariant_memory {
 
 struct invariant_memory *invariant_memory_new(void)
 {
-    struct invariant_memory *memory = calloc(1, sizeof *memory);
+    struct invariant_memory *memory = calloc(1, sizeof(*memory));
     insist(memory);
     return memory;
 }
@@ -364,7 +364,7 @@ int invariant_check_since(struct invariant_memory *memory, const struct cluster 
         struct seen *seen = map_get(&memory->jobs, job->sequence);
         count++;
         if (!seen) { /* it starts in its present state: a job that was loaded did nothing */
-            seen = calloc(1, sizeof *seen);
+            seen = calloc(1, sizeof(*seen));
             insist(seen);
             seen->state = job->state;
             insist(map_set(&memory->jobs, job->sequence, seen, NULL) == 0);

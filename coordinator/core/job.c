@@ -52,8 +52,8 @@ void job_set_state(struct step *step, struct job *job, enum job_state state,
 {
     insist(allowed[job->state] >> state & 1);
     struct record *record = step_record(step, "job_state", job, reason->node, reason);
-    (void)str_copy(record->from, sizeof record->from, job_state_name(job->state));
-    (void)str_copy(record->to, sizeof record->to, job_state_name(state));
+    (void)str_copy(record->from, sizeof(record->from), job_state_name(job->state));
+    (void)str_copy(record->to, sizeof(record->to), job_state_name(state));
     job->state = state;
     job->reason = *reason;
     if (state != JOB_RUNNING)
@@ -80,14 +80,14 @@ void job_set_reason(struct step *step, struct job *job, const struct reason *rea
 
 static struct job *new_job(struct step *step)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     insist(job);
     job->spec = spec_hold(step->event->job_submit.spec);
     job->sequence = cluster_next_sequence(step->cluster);
-    (void)str_printf(job->id, sizeof job->id, "j%llu", (unsigned long long)job->sequence);
-    memcpy(job->secret, step->event->job_submit.secret, sizeof job->secret);
+    (void)str_printf(job->id, sizeof(job->id), "j%llu", (unsigned long long)job->sequence);
+    memcpy(job->secret, step->event->job_submit.secret, sizeof(job->secret));
     const char *user = step->event->job_submit.user;
-    if (user && str_copy(job->user, sizeof job->user, user) < 0)
+    if (user && str_copy(job->user, sizeof(job->user), user) < 0)
         job->user[0] = 0;
     job->state = JOB_QUEUED;
     job->next_generation = job->next_uid = 1;
@@ -138,14 +138,14 @@ void job_submit(struct step *step)
     }
     struct job *job = new_job(step);
     if (keyed)
-        (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, key);
+        (void)str_copy(job->idempotency_key, sizeof(job->idempotency_key), key);
     if (cluster_add_job(step->cluster, job, &err) < 0) {
         step_refuse(step, &err);
         job_free(job);
         return;
     }
     struct record *record = step_record(step, "job_state", job, NULL, &job->reason);
-    (void)str_copy(record->to, sizeof record->to, job_state_name(job->state));
+    (void)str_copy(record->to, sizeof(record->to), job_state_name(job->state));
     cluster_job_moved(step->cluster, job, true);
     step_settle(step, job);
     step->place = true;

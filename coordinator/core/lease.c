@@ -99,7 +99,7 @@ bool node_peers_lost_it(const struct node *node)
 static void lose_workers(struct step *step, struct node *node, struct job *job)
 {
     struct exit_info exit = {.lost = true, .wall_ms = step->wall_ms};
-    (void)str_printf(exit.text, sizeof exit.text, "node %s was lost", node->name);
+    (void)str_printf(exit.text, sizeof(exit.text), "node %s was lost", node->name);
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
         if (worker_living(worker) && strcmp(worker->node, node->name) == 0)

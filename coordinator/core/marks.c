@@ -56,12 +56,12 @@ void step_desired_group(struct step *step, const struct job *job, const struct g
 struct record *step_record(struct step *step, const char *kind, const struct job *job,
                            const char *node, const struct reason *reason)
 {
-    struct record *record = calloc(1, sizeof *record);
+    struct record *record = calloc(1, sizeof(*record));
     insist(record);
     record->wall_ms = step->wall_ms;
-    (void)str_copy(record->kind, sizeof record->kind, kind);
-    (void)str_copy(record->job, sizeof record->job, job ? job->id : "");
-    (void)str_copy(record->node, sizeof record->node, node ? node : "");
+    (void)str_copy(record->kind, sizeof(record->kind), kind);
+    (void)str_copy(record->job, sizeof(record->job), job ? job->id : "");
+    (void)str_copy(record->node, sizeof(record->node), node ? node : "");
     record->generation = job ? job->next_generation - 1 : 0;
     record->world = job ? job->current.world : 0;
     record->reason.rank = -1;
@@ -78,7 +78,7 @@ void step_answer_job(struct step *step, const struct job *job, bool repeated)
         return;
     struct action *action = actions_add(step->ret, ACTION_ANSWER);
     action->request = step->event->request;
-    (void)str_copy(action->job, sizeof action->job, job->id);
+    (void)str_copy(action->job, sizeof(action->job), job->id);
     action->repeated = repeated;
 }
 
@@ -88,7 +88,7 @@ void step_answer_node(struct step *step, const char *node)
         return;
     struct action *action = actions_add(step->ret, ACTION_ANSWER);
     action->request = step->event->request;
-    (void)str_copy(action->node, sizeof action->node, node);
+    (void)str_copy(action->node, sizeof(action->node), node);
 }
 
 void step_refuse(struct step *step, const struct error *err)
@@ -97,7 +97,7 @@ void step_refuse(struct step *step, const struct error *err)
         return;
     struct action *action = actions_add(step->ret, ACTION_ANSWER);
     action->request = step->event->request;
-    action->error = malloc(sizeof *action->error);
+    action->error = malloc(sizeof(*action->error));
     insist(action->error);
     *action->error = *err;
 }

@@ -54,8 +54,8 @@ void node_set_state(struct step *step, struct node *node, enum node_state state,
         return;
     insist(allowed[node->state] >> state & 1);
     struct record *record = step_record(step, "node_state", NULL, node->name, reason);
-    (void)str_copy(record->from, sizeof record->from, node_state_name(node->state));
-    (void)str_copy(record->to, sizeof record->to, node_state_name(state));
+    (void)str_copy(record->from, sizeof(record->from), node_state_name(node->state));
+    (void)str_copy(record->to, sizeof(record->to), node_state_name(state));
     node->state = state;
     node->reason = *reason;
     step->place = true;
@@ -130,8 +130,8 @@ void node_cannot_start(struct step *step, const char *name, const char *why)
     node->faults++;
     node->fault_at_ms = step->now_ms;
     node->fault_until_ms = step->now_ms + ((int64_t)PAUSE_MS << doublings);
-    if (str_copy(node->fault_text, sizeof node->fault_text, why) < 0)
-        (void)str_printf(node->fault_text, sizeof node->fault_text, "%.240s ...", why);
+    if (str_copy(node->fault_text, sizeof(node->fault_text), why) < 0)
+        (void)str_printf(node->fault_text, sizeof(node->fault_text), "%.240s ...", why);
 }
 
 /* The state of a node with a reporting agent. `why` is an administrator's text now, or "". */
@@ -197,35 +197,35 @@ static void take_facts(struct step *step, struct node *node, const struct node *
 {
     if (node->incarnation != facts->incarnation) {
         if (node->incarnation) {
-            memmove(node->past + 1, node->past, sizeof node->past - sizeof node->past[0]);
+            memmove(node->past + 1, node->past, sizeof(node->past) - sizeof(node->past[0]));
             node->past[0] = node->incarnation;
         }
         node->incarnation = facts->incarnation;
         node->last_report = 0;
     }
     if (facts->key[0])
-        memcpy(node->key, facts->key, sizeof node->key);
+        memcpy(node->key, facts->key, sizeof(node->key));
     cluster_move_node(step->cluster, node, facts->address);
-    memcpy(node->version, facts->version, sizeof node->version);
+    memcpy(node->version, facts->version, sizeof(node->version));
     node->slots = facts->slots;
     node->cpus_milli = facts->cpus_milli;
     node->memory_bytes = facts->memory_bytes;
     node->port_first = facts->port_first;
     node->port_last = facts->port_last;
-    memcpy(node->labels, facts->labels, sizeof node->labels);
+    memcpy(node->labels, facts->labels, sizeof(node->labels));
     node->labels_count = facts->labels_count;
-    memcpy(node->gpus, facts->gpus, sizeof node->gpus);
+    memcpy(node->gpus, facts->gpus, sizeof(node->gpus));
     node->gpus_count = facts->gpus_count;
-    memcpy(node->unenforced, facts->unenforced, sizeof node->unenforced);
+    memcpy(node->unenforced, facts->unenforced, sizeof(node->unenforced));
     node->shrunk = node->slots_used > node->slots || node->cpus_milli_used > node->cpus_milli ||
                    node->memory_bytes_used > node->memory_bytes;
 }
 
 static struct node *add_node(struct step *step, const struct node *facts, struct error *err)
 {
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = calloc(1, sizeof(*node));
     insist(node);
-    memcpy(node->name, facts->name, sizeof node->name);
+    memcpy(node->name, facts->name, sizeof(node->name));
     node->state = NODE_JOINING;
     reason_set(&node->reason, REASON_REGISTERED, "its agent registered");
     node->joined_wall_ms = step->wall_ms;
@@ -338,8 +338,8 @@ static void refuse_key(struct node *node)
     if (!node->key[0])
         return;
     memmove(node->refused_keys + 1, node->refused_keys,
-            sizeof node->refused_keys - sizeof node->refused_keys[0]);
-    memcpy(node->refused_keys[0], node->key, sizeof node->key);
+            sizeof(node->refused_keys) - sizeof(node->refused_keys[0]));
+    memcpy(node->refused_keys[0], node->key, sizeof(node->key));
     node->key[0] = '\0';
 }
 
@@ -374,7 +374,7 @@ void node_command(struct step *step)
     if (node->state != NODE_LOST && node->state != NODE_UNREACHABLE)
         settle_state(step, node, why);
     if (*why && node->state == before)
-        (void)str_copy(node->reason.text, sizeof node->reason.text, why);
+        (void)str_copy(node->reason.text, sizeof(node->reason.text), why);
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
         step_look(step, e->value);
     step_store_node(step, node);

@@ -40,7 +40,7 @@ static struct newcomer *newcomers_of(struct step *step, const struct job *job,
                                      const struct placement *placement, int *ret_count)
 {
     int each = job->spec->workers_per_node;
-    struct newcomer *newcomers = calloc((size_t)(placement->count * each), sizeof *newcomers);
+    struct newcomer *newcomers = calloc((size_t)(placement->count * each), sizeof(*newcomers));
     insist(newcomers);
     for (int i = 0; i < placement->count * each; i++)
         newcomers[i] = (struct newcomer){
@@ -76,7 +76,7 @@ static void keep_ranks(const struct job *job, const struct placement *placement,
 {
     int each = job->spec->workers_per_node;
     struct strmap places = {0};
-    bool *taken = calloc((size_t)placement->count, sizeof *taken);
+    bool *taken = calloc((size_t)placement->count, sizeof(*taken));
     insist(taken);
     earlier_places(job, &places);
     for (int i = 0; i < placement->count; i++) {
@@ -122,7 +122,7 @@ static void grow(struct step *step, struct job *job, const struct newcomer *newc
                                   .kept_count = job->current.world,
                                   .newcomers = newcomers,
                                   .newcomers_count = count};
-    struct rank_request *kept = calloc((size_t)job->current.world, sizeof *kept);
+    struct rank_request *kept = calloc((size_t)job->current.world, sizeof(*kept));
     struct reason reason;
     insist(kept);
     for (int rank = 0; rank < job->current.world; rank++)
@@ -152,7 +152,7 @@ static void note_placed(struct placing *placing, struct job *job, struct placeme
     if (placing->count == placing->capacity) {
         placing->capacity = placing->capacity * 2 + 8;
         placing->placed =
-            realloc(placing->placed, sizeof *placing->placed * (size_t)placing->capacity);
+            realloc(placing->placed, sizeof(*placing->placed) * (size_t)placing->capacity);
         insist(placing->placed);
     }
     placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
@@ -171,7 +171,7 @@ static void say_what_for(struct step *step, struct job *job, const struct reason
     char to[REASON_NAME_MAX];
     if (job->preempted_by[0])
         (void)snprintf(
-            reason.text, sizeof reason.text, "gave way to job %s; %.340s",
+            reason.text, sizeof(reason.text), "gave way to job %s; %.340s",
             reason_name_job(cluster_job(step->cluster, job->preempted_by), job->preempted_by, to),
             blocker->text);
     job_set_reason(step, job, &reason);
@@ -264,7 +264,7 @@ static bool grow_by_spares(struct placing *placing, struct job *job)
     struct step *step = placing->step;
     int lacks = job->spec->nodes_max - job->current.nodes;
     struct newcomer *newcomers =
-        calloc((size_t)spec_world(job->spec, lacks) + 1, sizeof *newcomers);
+        calloc((size_t)spec_world(job->spec, lacks) + 1, sizeof(*newcomers));
     int count = 0;
     insist(newcomers);
     int nodes = spare_find(step, job, lacks, newcomers, &count);
@@ -342,7 +342,7 @@ void place_waiting(struct step *step)
 {
     if (cluster_halted(step->cluster) || !anything_to_do(step->cluster, step->now_ms))
         return;
-    struct placing *placing = calloc(1, sizeof *placing);
+    struct placing *placing = calloc(1, sizeof(*placing));
     insist(placing);
     placing->step = step;
     placing->first_new = cluster_begin_pass(step->cluster);

@@ -15,7 +15,7 @@ static void give_back(struct step *step, const struct concession *given, int cou
     struct job *job = given->job;
     struct strmap nodes = {0};
     const char *to = given->to->id;
-    (void)str_printf(why, sizeof why, "job %s waits for it", to);
+    (void)str_printf(why, sizeof(why), "job %s waits for it", to);
     for (int i = 0; i < count; i++)
         insist(strmap_set(&nodes, given[i].node->name, job, NULL) == 0);
     for (int i = 0; i < job->workers_count; i++) {
@@ -27,7 +27,7 @@ static void give_back(struct step *step, const struct concession *given, int cou
             continue;
         }
         worker->leaving = true;
-        (void)str_copy(job->gives_to, sizeof job->gives_to, to);
+        (void)str_copy(job->gives_to, sizeof(job->gives_to), to);
     }
     strmap_fini(&nodes);
     step_settle(step, job);
@@ -38,7 +38,7 @@ static void give_back(struct step *step, const struct concession *given, int cou
 static void end_with_grace(struct step *step, struct job *job, const struct job *to,
                            const struct reason *reason)
 {
-    (void)str_copy(job->gives_to, sizeof job->gives_to, to ? to->id : "");
+    (void)str_copy(job->gives_to, sizeof(job->gives_to), to ? to->id : "");
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
     step_desired_group(step, job, &job->forming);
@@ -114,7 +114,7 @@ void preempt_settle(struct step *step, struct job *job)
         return;
     }
     job->stop_deadline_ms = 0;
-    memcpy(job->preempted_by, job->gives_to, sizeof job->preempted_by);
+    memcpy(job->preempted_by, job->gives_to, sizeof(job->preempted_by));
     job->preempted_wall_ms = step->wall_ms;
     job->gives_to[0] = 0;
     if (has_finished(job)) {

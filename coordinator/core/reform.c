@@ -99,8 +99,8 @@ static void plan_node(struct step *step, struct job *job, const struct group *ba
 static void plan_base(struct step *step, struct job *job, const struct group *base, bool growth,
                       struct plan *plan)
 {
-    int *ranks = calloc((size_t)base->world, sizeof *ranks);
-    int *first = calloc((size_t)base->nodes + 1, sizeof *first);
+    int *ranks = calloc((size_t)base->world, sizeof(*ranks));
+    int *first = calloc((size_t)base->nodes + 1, sizeof(*first));
     insist(ranks && first);
     sort_by_node(base, ranks, first);
     for (int i = 0; i < base->nodes; i++) {
@@ -147,7 +147,7 @@ static void add_placed(struct step *step, const struct job *job, const struct pl
 static void stop_left_behind(struct step *step, struct job *job, const struct group *base,
                              const struct plan *plan)
 {
-    bool *kept = calloc((size_t)base->world, sizeof *kept);
+    bool *kept = calloc((size_t)base->world, sizeof(*kept));
     insist(kept);
     for (int i = 0; i < plan->kept_count; i++)
         kept[plan->kept[i].rank] = true;
@@ -185,8 +185,8 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
     if (!may_survive(job))
         return false;
     size_t room = (size_t)(base->world + spec_world(spec, spec->nodes_max));
-    struct plan plan = {.kept = calloc(room, sizeof *plan.kept),
-                        .newcomers = calloc(room, sizeof *plan.newcomers)};
+    struct plan plan = {.kept = calloc(room, sizeof(*plan.kept)),
+                        .newcomers = calloc(room, sizeof(*plan.newcomers))};
     insist(plan.kept && plan.newcomers);
     plan_base(step, job, base, failure->growth_only, &plan);
     int missing = spec->nodes_min - plan.nodes, kept = 0;

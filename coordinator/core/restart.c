@@ -88,7 +88,7 @@ static void describe(const struct job *job, const struct worker *worker, struct 
     const struct exit_info *exit = &worker->exit;
     reason_set(ret, kind_of(exit), "rank %d on %s: %s", worker->rank, worker->node, exit->text);
     ret->rank = worker->rank;
-    (void)str_copy(ret->node, sizeof ret->node, worker->node);
+    (void)str_copy(ret->node, sizeof(ret->node), worker->node);
     hint(job, worker, ret);
     reason_output(ret, exit->last_output);
 }
@@ -111,7 +111,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
     if (exit->lost && (!node || node->state == NODE_LOST)) {
         reason_set(&ret->reason, REASON_NODE_LOST, "node %s was lost (%.300s)", worker->node,
                    node ? node->reason.text : "unknown");
-        (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
+        (void)str_copy(ret->reason.node, sizeof(ret->reason.node), worker->node);
     }
     ret->charged = !exit->lost && !exit->node_fault && is_charged(job, worker);
     ret->hopeless = ret->charged && is_hopeless(job, exit);
@@ -120,7 +120,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
     ret->wall_ms = exit->wall_ms;
     ret->lived_ms = time_lived(step, job, worker);
     ret->exit_code = exit->signal ? 128 + exit->signal : exit->code;
-    (void)str_printf(ret->cause, sizeof ret->cause, "%s %d %d", reason_name(kind_of(exit)),
+    (void)str_printf(ret->cause, sizeof(ret->cause), "%s %d %d", reason_name(kind_of(exit)),
                      exit->code, exit->signal);
 }
 
@@ -171,7 +171,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
                    drained->name);
     else
         reason_set(&ret->reason, REASON_NODE_DRAINED, "node %s is being emptied", drained->name);
-    (void)str_copy(ret->reason.node, sizeof ret->reason.node, drained->name);
+    (void)str_copy(ret->reason.node, sizeof(ret->reason.node), drained->name);
     return true;
 }
 
@@ -185,11 +185,11 @@ static void name_missing(const struct job *job, const struct group *group, int64
         if (!group_waits_for(job, group, worker, now_ms))
             continue;
         size_t used = strlen(ranks);
-        (void)str_printf(ranks + used, sizeof ranks - used, "%s%d", missing++ ? ", " : "", rank);
+        (void)str_printf(ranks + used, sizeof(ranks) - used, "%s%d", missing++ ? ", " : "", rank);
         finished += worker_finished(worker);
         if (missing == 1) {
             ret->reason.rank = rank;
-            (void)str_copy(ret->reason.node, sizeof ret->reason.node, worker->node);
+            (void)str_copy(ret->reason.node, sizeof(ret->reason.node), worker->node);
         }
     }
     int rank = ret->reason.rank;
@@ -199,7 +199,7 @@ static void name_missing(const struct job *job, const struct group *group, int64
                finished == missing ? "finished and will not join" : "did not join",
                (unsigned long long)group->generation, finished == missing ? "" : " in time");
     ret->reason.rank = rank;
-    memcpy(ret->reason.node, named.node, sizeof named.node);
+    memcpy(ret->reason.node, named.node, sizeof(named.node));
     if (finished < missing)
         reason_hint(&ret->reason, "`muster logs %s --rank %d` shows where it is", job->id, rank);
 }
@@ -210,7 +210,7 @@ static bool find_late(struct step *step, const struct job *job, struct failure *
     if (step->now_ms < group_join_deadline(job, group))
         return false;
     name_missing(job, group, step->now_ms, ret);
-    (void)str_copy(ret->cause, sizeof ret->cause, "join_timeout");
+    (void)str_copy(ret->cause, sizeof(ret->cause), "join_timeout");
     ret->charged = ret->whole = true;
     ret->growth_only = group == &job->forming && !group->open;
     return true;
@@ -236,14 +236,14 @@ static bool find_impatience(struct step *step, const struct job *job, struct fai
         if (waits_for_lease(step, job))
             return false;
         reason_set(&ret->reason, REASON_PEERS_LOST, "workers lost each other though none ended");
-        (void)str_copy(ret->cause, sizeof ret->cause, "peers_lost");
+        (void)str_copy(ret->cause, sizeof(ret->cause), "peers_lost");
         return true;
     }
     reason_set(&ret->reason, REASON_FINISH_TIMEOUT,
                "some ranks finished, the others made no progress for %d s",
                FINISH_PATIENCE_MS / 1000);
     reason_hint(&ret->reason, "all ranks must take the same number of steps");
-    (void)str_copy(ret->cause, sizeof ret->cause, "finish_timeout");
+    (void)str_copy(ret->cause, sizeof(ret->cause), "finish_timeout");
     ret->whole = true;
     return true;
 }
@@ -352,7 +352,7 @@ static bool blames_worker(const struct reason *reason)
 {
     static const enum reason_kind kinds[] = {REASON_WORKER_FAILED, REASON_PEERS_LOST,
                                              REASON_CRASH_LOOP, REASON_RESTART_BUDGET};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(reason->kind, reason_name(kinds[i])) == 0)
             return true;
     return false;

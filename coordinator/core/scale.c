@@ -36,7 +36,7 @@ static void give_back(struct step *step, struct job *job)
     for (int rank = 0; rank < group->world; rank++)
         if (group->places[rank].node_rank >= group->nodes - beyond)
             job_worker(job, group->members[rank])->leaving = true;
-    (void)str_copy(job->gives_to, sizeof job->gives_to, job->id);
+    (void)str_copy(job->gives_to, sizeof(job->gives_to), job->id);
     step_settle(step, job);
 }
 

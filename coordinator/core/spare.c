@@ -25,7 +25,7 @@ static void tell(struct step *step, const struct job *job, const char *node, con
 {
     struct reason reason;
     reason_set(&reason, REASON_SPARE, "node %s %s", node, what);
-    (void)str_copy(reason.node, sizeof reason.node, node);
+    (void)str_copy(reason.node, sizeof(reason.node), node);
     step_record(step, "spare", job, node, &reason);
 }
 
@@ -42,7 +42,7 @@ void spare_end(struct step *step, struct job *job, struct worker *worker, const 
 {
     char what[200];
     if (worker->local_rank == 0) {
-        (void)str_printf(what, sizeof what, "is kept no longer: %.160s", why);
+        (void)str_printf(what, sizeof(what), "is kept no longer: %.160s", why);
         tell(step, job, worker->node, what);
     }
     let_go(step, job, worker);
@@ -81,7 +81,7 @@ void spare_add(struct step *step, struct job *job, const struct placement *place
                                     .slot = placement->nodes[i].slots[local],
                                     .local_rank = local,
                                     .rank = -1};
-            (void)str_copy(worker.node, sizeof worker.node, placement->nodes[i].name);
+            (void)str_copy(worker.node, sizeof(worker.node), placement->nodes[i].name);
             job_add_worker(step->cluster, job, &worker);
         }
         tell(step, job, placement->nodes[i].name, "is kept in case one is lost");

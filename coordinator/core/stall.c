@@ -116,7 +116,7 @@ static void put_operation(struct buf *out, const struct collective_wait *wait)
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     double amount = (double)wait->bytes;
     size_t unit = 0;
-    for (; amount >= 1024 && unit < sizeof units / sizeof units[0] - 1; unit++)
+    for (; amount >= 1024 && unit < sizeof(units) / sizeof(units[0]) - 1; unit++)
         amount /= 1024;
     size_t name = strcspn(wait->operation, " ");
     name += wait->operation[name] == ' ' ? 1 + strcspn(wait->operation + name + 1, " ") : 0;
@@ -175,7 +175,7 @@ static bool find_late(const struct job *job, struct reason *ret)
         reason_hint(ret, "it is being started; `muster logs %s --rank %d` shows where it is",
                     job->id, late->rank);
     ret->rank = late->rank;
-    (void)str_copy(ret->node, sizeof ret->node, late->node);
+    (void)str_copy(ret->node, sizeof(ret->node), late->node);
     return true;
 }
 
@@ -199,7 +199,7 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
     int rank = stall.behind_count ? stall.behind[0] : stall.waiting[0];
     const struct worker *worker = member(job, rank);
     ret->rank = rank;
-    (void)str_copy(ret->node, sizeof ret->node, worker->node);
+    (void)str_copy(ret->node, sizeof(ret->node), worker->node);
     reason_hint(ret,
                 "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
                 job->id, rank, worker->pid, worker->node);

@@ -142,18 +142,18 @@ static void flush(struct step *step)
             step_store(step, job);
         watch_for_hang(step, job);
         job->version = next_version(step, job->version);
-        (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof job->id, job->id);
+        (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof(job->id), job->id);
     }
     for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e)) {
         struct job *job = e->value;
-        (void)str_copy(actions_add(step->ret, ACTION_STORE_JOB)->job, sizeof job->id, job->id);
+        (void)str_copy(actions_add(step->ret, ACTION_STORE_JOB)->job, sizeof(job->id), job->id);
     }
     for (struct map_entry *e = strmap_first(&step->desired); e; e = map_next(e)) {
         struct node *node = cluster_node(step->cluster, e->name);
         if (!node)
             continue;
         node->desired_version = next_version(step, node->desired_version);
-        (void)str_copy(actions_add(step->ret, ACTION_NODE_CHANGED)->node, sizeof node->name,
+        (void)str_copy(actions_add(step->ret, ACTION_NODE_CHANGED)->node, sizeof(node->name),
                        node->name);
     }
     for (struct map_entry *e = strmap_first(&step->nodes); e; e = map_next(e))

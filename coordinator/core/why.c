@@ -22,11 +22,11 @@ static int explain_place(const struct cluster *cluster, const struct job *job, s
                          int max)
 {
     struct what_if as_it_is = {.job = job};
-    struct forecast *forecast = malloc(sizeof *forecast);
+    struct forecast *forecast = malloc(sizeof(*forecast));
     insist(forecast);
     (void)scheduler_plan(cluster, &as_it_is, forecast, NULL);
     int count = forecast->reasons_count < max ? forecast->reasons_count : max;
-    memcpy(ret, forecast->reasons, sizeof *ret * (size_t)count);
+    memcpy(ret, forecast->reasons, sizeof(*ret) * (size_t)count);
     forecast_fini(forecast);
     free(forecast);
     return count;

@@ -68,7 +68,7 @@ static void exit_reason(const struct step *step, const struct job *job, const st
         reason_set(ret, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d: %s",
                    worker->rank, exit->text);
     ret->rank = worker->rank;
-    (void)str_copy(ret->node, sizeof ret->node, worker->node);
+    (void)str_copy(ret->node, sizeof(ret->node), worker->node);
 }
 
 static void describe_exit(struct exit_info *exit)
@@ -76,10 +76,10 @@ static void describe_exit(struct exit_info *exit)
     if (exit->text[0])
         return;
     if (exit->signal)
-        (void)str_printf(exit->text, sizeof exit->text, "killed by signal %d%s", exit->signal,
+        (void)str_printf(exit->text, sizeof(exit->text), "killed by signal %d%s", exit->signal,
                          exit->oom ? " (out of memory)" : "");
     else
-        (void)str_printf(exit->text, sizeof exit->text, "exited with code %d", exit->code);
+        (void)str_printf(exit->text, sizeof(exit->text), "exited with code %d", exit->code);
 }
 
 static bool any_leaves(const struct job *job)
@@ -126,7 +126,7 @@ void worker_stop(struct step *step, struct job *job, struct worker *worker)
         return;
     if (worker->held) { /* its agent does not know of it */
         struct exit_info exit = {.signal = 15};
-        (void)str_copy(exit.text, sizeof exit.text, "stopped before it was started");
+        (void)str_copy(exit.text, sizeof(exit.text), "stopped before it was started");
         worker->held = false;
         worker_end(step, job, worker, &exit);
         return;
@@ -145,7 +145,7 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     if (report->exit)
         exit = *report->exit;
     else
-        (void)str_copy(exit.text, sizeof exit.text, "ended, nobody knows how");
+        (void)str_copy(exit.text, sizeof(exit.text), "ended, nobody knows how");
     if (report->start_error && report->start_error[0]) {
         bool node_fault = exit.code == EXIT_NODE_FAULT;
         if (node_fault)
@@ -154,9 +154,9 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
                                   .node_fault = node_fault,
                                   .code = exit.code ? exit.code : EXIT_NOT_FOUND,
                                   .wall_ms = exit.wall_ms};
-        if (str_printf(exit.text, sizeof exit.text, "could not be started: %s",
+        if (str_printf(exit.text, sizeof(exit.text), "could not be started: %s",
                        report->start_error) < 0)
-            exit.text[sizeof exit.text - 1] = 0;
+            exit.text[sizeof(exit.text) - 1] = 0;
     }
     worker_end(step, job, worker, &exit);
 }
@@ -170,7 +170,7 @@ static void take_stuck(struct step *step, struct job *job, struct worker *worker
     if (report->exit)
         exit = *report->exit;
     else
-        (void)str_printf(exit.text, sizeof exit.text, "SIGKILL does not end its process %lld",
+        (void)str_printf(exit.text, sizeof(exit.text), "SIGKILL does not end its process %lld",
                          (long long)report->stuck_pids[0]);
     if (!report->exit && worker->should_stop)
         exit.signal = SIGKILL;
@@ -294,7 +294,7 @@ static bool take_join(struct step *step, struct job *job, struct worker *worker,
         (report->joining && report->joining == worker->joining && endpoint[0] &&
          strcmp(worker->endpoint, endpoint) != 0)) {
         worker->joining = report->joining;
-        if (str_copy(worker->endpoint, sizeof worker->endpoint, endpoint) < 0)
+        if (str_copy(worker->endpoint, sizeof(worker->endpoint), endpoint) < 0)
             worker->endpoint[0] = 0; /* a cut address is useless */
         changed = true;
     }
@@ -344,7 +344,7 @@ static void take_worker(struct step *step, struct job *job, struct worker *worke
 static void end_unnamed(struct step *step, struct node *node, struct job *job)
 {
     struct exit_info exit = {.lost = true, .wall_ms = step->wall_ms};
-    (void)str_printf(exit.text, sizeof exit.text, "node %s knows nothing of it any more",
+    (void)str_printf(exit.text, sizeof(exit.text), "node %s knows nothing of it any more",
                      node->name);
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
@@ -365,7 +365,7 @@ static void count_stuck(struct step *step, struct node *node, const struct worke
         if (!reports[i].stuck_count)
             continue;
         node->stuck++;
-        (void)str_printf(node->stuck_text, sizeof node->stuck_text, "process %lld of %s",
+        (void)str_printf(node->stuck_text, sizeof(node->stuck_text), "process %lld of %s",
                          (long long)reports[i].stuck_pids[0], reports[i].job);
     }
     step->place = step->place || node->stuck != before;

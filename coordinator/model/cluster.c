@@ -46,7 +46,7 @@ bool job_state_ended(enum job_state state)
 
 struct cluster *cluster_new(uint64_t seed)
 {
-    struct cluster *cluster = calloc(1, sizeof *cluster);
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
     insist(cluster);
     cluster->next_sequence = 1;
     rng_seed(&cluster->rng, seed);

@@ -131,7 +131,7 @@ struct worker *job_add_worker(struct cluster *cluster, struct job *job, const st
     insist(job->workers_count == 0 || job->workers[job->workers_count - 1].uid < worker->uid);
     if (job->workers_count >= job->workers_capacity) {
         int capacity = job->workers_count ? job->workers_count * 2 : 4;
-        struct worker *workers = realloc(job->workers, sizeof *workers * (size_t)capacity);
+        struct worker *workers = realloc(job->workers, sizeof(*workers) * (size_t)capacity);
         insist(workers);
         job->workers = workers;
         job->workers_capacity = capacity;
@@ -169,8 +169,8 @@ void group_derive(const struct job *job, struct group *group)
     group->nodes = 0;
     if (group->world == 0)
         return;
-    group->places = calloc((size_t)group->world, sizeof *group->places);
-    int *counts = calloc((size_t)group->world, sizeof *counts);
+    group->places = calloc((size_t)group->world, sizeof(*group->places));
+    int *counts = calloc((size_t)group->world, sizeof(*counts));
     insist(group->places && counts);
     struct strmap seen = {0}; /* node name -> its number + 1 */
     for (int rank = 0; rank < group->world; rank++) {
@@ -194,7 +194,7 @@ void group_fini(struct group *group)
 {
     free(group->members);
     free(group->places);
-    memset(group, 0, sizeof *group);
+    memset(group, 0, sizeof(*group));
 }
 
 static const char *port_name(const char *address, int port, char ret[PORT_NAME_MAX])
@@ -240,7 +240,7 @@ void cluster_move_node(struct cluster *cluster, struct node *node, const char *a
     if (strcmp(node->address, address) == 0)
         return;
     each_port(cluster, node, group_give_port);
-    (void)str_copy(node->address, sizeof node->address, address);
+    (void)str_copy(node->address, sizeof(node->address), address);
     each_port(cluster, node, group_take_port);
 }
 
@@ -263,9 +263,9 @@ int cluster_free_port(struct cluster *cluster, const struct node *node)
 void group_set(struct cluster *cluster, struct job *job, struct group *group,
                const struct group *value)
 {
-    uint64_t *members = malloc(sizeof *members * (size_t)value->world);
+    uint64_t *members = malloc(sizeof(*members) * (size_t)value->world);
     insist(members && value->world > 0 && value->generation > 0);
-    memcpy(members, value->members, sizeof *members * (size_t)value->world);
+    memcpy(members, value->members, sizeof(*members) * (size_t)value->world);
     group_clear(cluster, job, group);
     *group = *value;
     group->members = members;
@@ -284,7 +284,7 @@ void group_move(struct group *to, struct group *from)
 {
     never(to->generation); /* its port would be lost: clear it first */
     *to = *from;
-    memset(from, 0, sizeof *from);
+    memset(from, 0, sizeof(*from));
 }
 
 static const struct group *group_for(const struct job *job, const struct worker *worker,

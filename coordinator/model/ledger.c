@@ -123,7 +123,7 @@ int64_t ledger_read(const struct ledger *ledger, int64_t now_ms, int64_t *ret_ms
     struct ledger copy = *ledger;
     int64_t sum = 0;
     ledger_charge(&copy, now_ms);
-    memcpy(ret_ms, copy.ms, sizeof copy.ms);
+    memcpy(ret_ms, copy.ms, sizeof(copy.ms));
     for (int i = 0; i < LEDGER_COUNT; i++)
         sum += copy.ms[i];
     return sum;

@@ -31,8 +31,8 @@ int quota_find(const char *name, enum quota *ret, struct error *err)
             *ret = (enum quota)i;
             return 0;
         }
-        (void)str_printf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "",
-                         table[i].name);
+        (void)str_printf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
+                         i ? ", " : "", table[i].name);
     }
     error_set(err, E_INVALID_ARGUMENT, "no quota is named '%.40s'", name);
     error_field(err, "quotas");

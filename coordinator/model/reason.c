@@ -18,12 +18,12 @@ const char *reason_name(enum reason_kind kind)
 
 void reason_set(struct reason *ret, enum reason_kind kind, const char *fmt, ...)
 {
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     ret->rank = -1;
-    (void)str_copy(ret->kind, sizeof ret->kind, reason_name(kind));
+    (void)str_copy(ret->kind, sizeof(ret->kind), reason_name(kind));
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(ret->text, sizeof ret->text, fmt, ap);
+    (void)vsnprintf(ret->text, sizeof(ret->text), fmt, ap);
     va_end(ap);
 }
 
@@ -66,7 +66,7 @@ void reason_show(const char *text, const char *tenant, const char *others, struc
 
 void reason_output(struct reason *ret, const char *output)
 {
-    size_t size = strlen(output), room = sizeof ret->output - 1;
+    size_t size = strlen(output), room = sizeof(ret->output) - 1;
     if (size > room) {
         const char *cut = output + size - room;
         const char *line = cut[-1] == '\n' ? cut : strchr(cut, '\n');
@@ -76,13 +76,13 @@ void reason_output(struct reason *ret, const char *output)
             cut++;
         output = line && *line ? line : cut;
     }
-    (void)str_copy(ret->output, sizeof ret->output, output);
+    (void)str_copy(ret->output, sizeof(ret->output), output);
 }
 
 void reason_hint(struct reason *ret, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(ret->hint, sizeof ret->hint, fmt, ap);
+    (void)vsnprintf(ret->hint, sizeof(ret->hint), fmt, ap);
     va_end(ap);
 }

@@ -99,7 +99,7 @@ static int choose(const char *text, const char *const *names, const char *field,
             return 0;
         }
         size_t used = strlen(all);
-        (void)str_printf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+        (void)str_printf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
     }
     error_set(err, E_INVALID_ARGUMENT, "'%.80s' is none of %s", text, all);
     error_field(err, "%s", field);
@@ -210,7 +210,7 @@ static int build_backoff(const char *text, struct spec *spec, struct error *err)
     const char *dots = strstr(text, ".."), *dash = strchr(text, '-');
     const char *end = dots ? dots : dash;
     size_t size = end ? (size_t)(end - text) : strlen(text);
-    if (size >= sizeof low)
+    if (size >= sizeof(low))
         return bad(err, field, hint, "not a range of times");
     memcpy(low, text, size);
     low[size] = 0;
@@ -262,7 +262,7 @@ static int check_every(const char *text, struct error *err)
         return duration(text, "checkpoint.every", hint, &value, err);
     char number[24];
     size_t size = (size_t)(unit - text);
-    bool ok = size < sizeof number && (strcmp(unit, " steps") == 0 || strcmp(unit, " step") == 0);
+    bool ok = size < sizeof(number) && (strcmp(unit, " steps") == 0 || strcmp(unit, " step") == 0);
     if (ok) {
         memcpy(number, text, size);
         number[size] = 0;
@@ -326,7 +326,7 @@ static int check_setting(enum setting setting, const char *text, const char *fie
 static int check_variable(const struct spec_input *in, const struct pair *pair, struct error *err)
 {
     char field[SPEC_FIELD_MAX], meant[SETTING_ENV_MAX];
-    (void)str_printf(field, sizeof field, "env.%.80s", pair->key);
+    (void)str_printf(field, sizeof(field), "env.%.80s", pair->key);
     if (variable_reserved(pair->key)) {
         error_set(err, E_INVALID_ARGUMENT, "%.80s is set by Muster for each worker", pair->key);
         error_field(err, "%s", field);
@@ -391,7 +391,7 @@ static int check_named(const struct pair *pair, struct error *err)
 {
     char field[SPEC_FIELD_MAX];
     int setting = settings_find(pair->key);
-    (void)str_printf(field, sizeof field, "training.%.80s", pair->key);
+    (void)str_printf(field, sizeof(field), "training.%.80s", pair->key);
     if (setting >= 0 && setting_rows[setting].use == SETTING_OF_JOB) {
         int rc = check_setting((enum setting)setting, pair->value, field, err);
         return rc < 0 ? rc : 0;
@@ -502,7 +502,7 @@ static void put_warnings(struct arena *arena, const struct spec_input *in, struc
     int count = 0;
     collect_given(in, said);
     int all = settings_judge(said, JUDGE_JOB, found);
-    spec->warnings = arena_array(arena, (size_t)all + 4, sizeof *spec->warnings);
+    spec->warnings = arena_array(arena, (size_t)all + 4, sizeof(*spec->warnings));
     insist(spec->warnings);
     for (int i = 0; i < all; i++)
         if (!found[i].refused) /* except in a spec stored under other rules */
@@ -555,7 +555,7 @@ int spec_build(const struct spec_input *input, struct spec **ret, struct error *
     rc = check_workdir(input, err);
     if (rc < 0)
         return rc;
-    struct block *block = calloc(1, sizeof *block);
+    struct block *block = calloc(1, sizeof(*block));
     insist(block);
     arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
     copy_texts(&block->arena, input, &spec);
@@ -575,13 +575,13 @@ struct spec *spec_resize(const struct spec *spec, int nodes_min, int nodes_max)
                                      .topology = spec->topology,
                                      .constraints = spec->constraints,
                                      .constraints_count = spec->constraints_count};
-    struct block *block = calloc(1, sizeof *block);
+    struct block *block = calloc(1, sizeof(*block));
     insist(block);
     arena_init(&block->arena, SPEC_TEXTS_MAX_BYTES);
     struct spec resized = *spec;
     copy_texts(&block->arena, &texts, &resized);
     resized.warnings =
-        arena_array(&block->arena, (size_t)spec->warnings_count + 1, sizeof *resized.warnings);
+        arena_array(&block->arena, (size_t)spec->warnings_count + 1, sizeof(*resized.warnings));
     insist(resized.warnings);
     for (int i = 0; i < spec->warnings_count; i++)
         resized.warnings[i] = keep(&block->arena, spec->warnings[i]);

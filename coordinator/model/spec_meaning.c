@@ -26,11 +26,11 @@ static int by_key(const void *a, const void *b)
 
 static void put_pairs(struct buf *out, const char *name, const struct pair *pairs, int count)
 {
-    struct pair *sorted = calloc((size_t)count + 1, sizeof *sorted);
+    struct pair *sorted = calloc((size_t)count + 1, sizeof(*sorted));
     insist(sorted);
     if (count > 0)
-        memcpy(sorted, pairs, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_key);
+        memcpy(sorted, pairs, (size_t)count * sizeof(*sorted));
+    qsort(sorted, (size_t)count, sizeof(*sorted), by_key);
     put_number(out, name, count);
     for (int i = 0; i < count; i++) {
         put(out, "key", sorted[i].key);

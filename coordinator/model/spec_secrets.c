@@ -126,7 +126,7 @@ bool spec_secret_warning(const struct spec_input *in, char ret[SPEC_WARNING_MAX]
         if (!first)
             first = in->env[i].key;
         if (found++ < NAMED_MAX)
-            (void)str_printf(names + used, sizeof names - used, "%s%.80s", used ? ", " : "",
+            (void)str_printf(names + used, sizeof(names) - used, "%s%.80s", used ? ", " : "",
                              in->env[i].key);
     }
     if (!first)

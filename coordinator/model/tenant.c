@@ -33,9 +33,9 @@ struct tenant *tenant_add(struct cluster *cluster, const char *name)
     struct tenant *tenant = cluster_tenant(cluster, name);
     if (tenant)
         return tenant;
-    tenant = calloc(1, sizeof *tenant);
+    tenant = calloc(1, sizeof(*tenant));
     insist(tenant);
-    (void)str_copy(tenant->name, sizeof tenant->name, name);
+    (void)str_copy(tenant->name, sizeof(tenant->name), name);
     tenant->weight = 1;
     tenant->use_at_ms = cluster->now_ms;
     insist(strmap_set(&cluster->tenants, name, tenant, NULL) == 0);

@@ -31,7 +31,7 @@ static double quantile(struct sample *sample, int percent)
 {
     if (!sample->count)
         return 0;
-    qsort(sample->values, (size_t)sample->count, sizeof *sample->values, by_value);
+    qsort(sample->values, (size_t)sample->count, sizeof(*sample->values), by_value);
     int rank = (sample->count * percent + 99) / 100;
     return sample->values[rank > 0 ? rank - 1 : 0];
 }

@@ -56,7 +56,7 @@ struct life {
 
 static void at(struct life *life, int64_t at_ms, enum kind kind, int index, uint64_t stamp)
 {
-    struct happening *happening = calloc(1, sizeof *happening);
+    struct happening *happening = calloc(1, sizeof(*happening));
     insist(happening);
     happening->node.key = at_ms;
     happening->node.sequence = ++life->sequence;
@@ -148,14 +148,14 @@ static void note_answer(struct life *life, const struct action *action)
         mine->end = REHEARSAL_REFUSED;
         mine->end_ms = life->now_ms - BEGIN_MS;
         life->ended++;
-        (void)str_printf(mine->refusal, sizeof mine->refusal, "%.150s", action->error->text);
+        (void)str_printf(mine->refusal, sizeof(mine->refusal), "%.150s", action->error->text);
         return;
     }
     const struct job *job = cluster_job(life->cluster, action->job);
     insist(job && job->sequence == (uint64_t)life->jobs_known + 1);
     life->job_of[++life->jobs_known] = life->submitting;
     life->runs[life->submitting].since_ms = life->now_ms;
-    (void)str_copy(life->runs[life->submitting].id, sizeof job->id, job->id);
+    (void)str_copy(life->runs[life->submitting].id, sizeof(job->id), job->id);
 }
 
 /* Stepping */
@@ -218,7 +218,7 @@ static void report(struct life *life, struct stand_in *node)
     if (node->count > life->reports_capacity) {
         life->reports_capacity = node->count * 2;
         life->reports =
-            realloc(life->reports, sizeof *life->reports * (size_t)life->reports_capacity);
+            realloc(life->reports, sizeof(*life->reports) * (size_t)life->reports_capacity);
         insist(life->reports);
     }
     stand_in_report(node, life->reports);
@@ -274,10 +274,10 @@ static void submit(struct life *life, int index)
     static const char *const command[] = {"rehearsed"};
     const struct rehearsal_job *mine = &life->input->jobs[index];
     char priority[16], runtime[32] = "", json[16];
-    (void)str_printf(priority, sizeof priority, "%d", mine->priority);
-    (void)str_printf(json, sizeof json, "{\"n\":%d}", index);
+    (void)str_printf(priority, sizeof(priority), "%d", mine->priority);
+    (void)str_printf(json, sizeof(json), "{\"n\":%d}", index);
     if (mine->max_runtime_ms)
-        (void)str_printf(runtime, sizeof runtime, "%lldms", (long long)mine->max_runtime_ms);
+        (void)str_printf(runtime, sizeof(runtime), "%lldms", (long long)mine->max_runtime_ms);
     struct spec_input input = {.json = json,
                                .name = mine->name,
                                .tenant = mine->tenant,
@@ -309,21 +309,21 @@ static void submit(struct life *life, int index)
 static void add_node(struct life *life, int index)
 {
     const struct rehearsal_node *mine = &life->input->nodes[index];
-    struct node *facts = calloc(1, sizeof *facts);
+    struct node *facts = calloc(1, sizeof(*facts));
     struct event event = {.kind = EVENT_NODE_REGISTER};
     insist(facts);
-    (void)str_copy(life->nodes[index].name, sizeof life->nodes[index].name, mine->name);
+    (void)str_copy(life->nodes[index].name, sizeof(life->nodes[index].name), mine->name);
     insist(strmap_set(&life->nodes_by_name, mine->name, &life->nodes[index], NULL) == 0);
-    (void)str_copy(facts->name, sizeof facts->name, mine->name);
-    (void)str_copy(facts->address, sizeof facts->address, mine->name);
+    (void)str_copy(facts->name, sizeof(facts->name), mine->name);
+    (void)str_copy(facts->address, sizeof(facts->address), mine->name);
     facts->incarnation = 1;
     facts->slots = mine->slots;
     facts->cpus_milli = mine->slots * 1000;
     facts->port_first = 20000;
     facts->port_last = 20000 + NODE_SLOTS_MAX + PORTS;
     if (mine->label[0]) {
-        (void)str_copy(facts->labels[0].key, sizeof facts->labels[0].key, mine->label);
-        (void)str_copy(facts->labels[0].value, sizeof facts->labels[0].value, mine->label_value);
+        (void)str_copy(facts->labels[0].key, sizeof(facts->labels[0].key), mine->label);
+        (void)str_copy(facts->labels[0].value, sizeof(facts->labels[0].value), mine->label_value);
         facts->labels_count = 1;
     }
     event.node_register.facts = facts;
@@ -340,7 +340,7 @@ static void add_tenant(struct life *life, const struct rehearsal_tenant *mine)
     struct tenant facts = {.weight = mine->weight,
                            .guaranteed_slots = mine->guaranteed_slots,
                            .limit_slots = mine->limit_slots};
-    (void)str_copy(facts.name, sizeof facts.name, mine->name);
+    (void)str_copy(facts.name, sizeof(facts.name), mine->name);
     if (life->rc == 0 && cluster_set_tenant(life->cluster, &facts, life->err) < 0)
         life->rc = error_wrap(life->err, "tenant '%s'", mine->name);
 }
@@ -360,11 +360,11 @@ static void begin(struct life *life)
     life->submitting = -1;
     life->cluster = cluster_new(1);
     actions_init(&life->actions);
-    life->nodes = calloc((size_t)input->nodes_count + 1, sizeof *life->nodes);
-    life->runs = calloc((size_t)input->jobs_count + 1, sizeof *life->runs);
-    life->job_of = calloc((size_t)input->jobs_count + 2, sizeof *life->job_of);
+    life->nodes = calloc((size_t)input->nodes_count + 1, sizeof(*life->nodes));
+    life->runs = calloc((size_t)input->jobs_count + 1, sizeof(*life->runs));
+    life->job_of = calloc((size_t)input->jobs_count + 2, sizeof(*life->job_of));
     insist(life->cluster && life->nodes && life->runs && life->job_of);
-    qsort(input->jobs, (size_t)input->jobs_count, sizeof *input->jobs, by_submission);
+    qsort(input->jobs, (size_t)input->jobs_count, sizeof(*input->jobs), by_submission);
     for (int i = 0; i < input->tenants_count; i++)
         add_tenant(life, &input->tenants[i]);
     for (int i = 0; i < input->nodes_count && life->rc == 0; i++)

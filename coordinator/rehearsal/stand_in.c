@@ -26,12 +26,12 @@ static struct stand_in_worker *add(struct stand_in *node, const char *job, uint6
 {
     if (node->count == node->capacity) {
         node->capacity = node->capacity * 2 + 4;
-        node->workers = realloc(node->workers, sizeof *node->workers * (size_t)node->capacity);
+        node->workers = realloc(node->workers, sizeof(*node->workers) * (size_t)node->capacity);
         insist(node->workers);
     }
     struct stand_in_worker *worker = &node->workers[node->count++];
     *worker = (struct stand_in_worker){.uid = uid};
-    (void)str_copy(worker->job, sizeof worker->job, job);
+    (void)str_copy(worker->job, sizeof(worker->job), job);
     return worker;
 }
 

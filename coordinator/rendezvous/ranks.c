@@ -6,7 +6,7 @@
 
 void ranks_assign(const struct rank_request *requests, int world, uint64_t *ret_members)
 {
-    memset(ret_members, 0, sizeof *ret_members * (size_t)world);
+    memset(ret_members, 0, sizeof(*ret_members) * (size_t)world);
     for (int i = 0; i < world; i++) {
         int rank = requests[i].rank;
         insist(requests[i].uid != 0);

@@ -21,9 +21,9 @@ void blockers_ahead(const struct job *job, const struct ahead *ahead, struct rea
 {
     char names[384] = "", id[REASON_NAME_MAX], name[REASON_NAME_MAX];
     size_t used = 0;
-    for (int i = 0; i < ahead->count && i < BLOCKERS_NAMED_MAX && used < sizeof names - 1; i++) {
+    for (int i = 0; i < ahead->count && i < BLOCKERS_NAMED_MAX && used < sizeof(names) - 1; i++) {
         const struct job *other = ahead->named[i];
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
+        if (str_printf(names + used, sizeof(names) - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        reason_name_job(other, other->id, id),
                        reason_name_job(other, other->spec->name, name), other->spec->priority) < 0)
             break;
@@ -57,7 +57,7 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
     int count = 0;
     size_t used = 0;
     for (struct job *other = cluster_first_begun_job(pass->view.cluster);
-         other && count < (int)(sizeof found / sizeof found[0]);
+         other && count < (int)(sizeof(found) / sizeof(found[0]));
          other = cluster_next_begun_job(pass->view.cluster, other))
         if (other->current.generation && other->spec->priority >= job->spec->priority &&
             !view_is_absent(&pass->view, other))
@@ -65,8 +65,8 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
     if (count == 0)
         return false;
     qsort(found, (size_t)count, sizeof(const struct job *), compare);
-    for (int i = 0; i < count && i < BLOCKERS_NAMED_MAX && used < sizeof names - 1; i++) {
-        if (str_printf(names + used, sizeof names - used, "%s%s (%s, priority %d)", i ? ", " : "",
+    for (int i = 0; i < count && i < BLOCKERS_NAMED_MAX && used < sizeof(names) - 1; i++) {
+        if (str_printf(names + used, sizeof(names) - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        reason_name_job(found[i], found[i]->id, id),
                        reason_name_job(found[i], found[i]->spec->name, name),
                        found[i]->spec->priority) < 0)
@@ -98,7 +98,7 @@ static bool explain_health(const struct pass *pass, struct reason *ret)
     reason_set(ret, REASON_NODE_HEALTH, "%d node%s not ready: %s is %s (%.200s)", count,
                count == 1 ? " is" : "s are", first->name, node_state_name(first->state),
                first->reason.text);
-    (void)str_copy(ret->node, sizeof ret->node, first->name);
+    (void)str_copy(ret->node, sizeof(ret->node), first->name);
     if (count == 1)
         reason_hint(ret, "bring it back, or uncordon it if it was cordoned");
     else
@@ -121,11 +121,11 @@ static bool is_about_slots(const struct reason *reasons, int count)
 
 static void add_estimate(const struct pass *pass, int64_t starts_at_ms, struct reason *first)
 {
-    char hint[sizeof first->hint];
+    char hint[sizeof(first->hint)];
     if (!starts_at_ms)
         return;
     int64_t left_s = (starts_at_ms - pass->view.now_ms) / 1000;
-    (void)str_copy(hint, sizeof hint, first->hint);
+    (void)str_copy(hint, sizeof(hint), first->hint);
     reason_hint(first,
                 "%.160s; at the latest in about %lld s if those who run keep to their "
                 "max_runtime",

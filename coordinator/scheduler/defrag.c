@@ -117,14 +117,14 @@ static int find_options(const struct defrag *defrag, struct option *ret)
         if (slots >= 0)
             ret[count++] = (struct option){.index = i, .slots = slots};
     }
-    qsort(ret, (size_t)count, sizeof *ret, compare);
+    qsort(ret, (size_t)count, sizeof(*ret), compare);
     return count < DEFRAG_NODES_MAX ? count : DEFRAG_NODES_MAX;
 }
 
 static void put_back(struct defrag *defrag, const struct view_node *nodes, int available)
 {
     struct view *view = &defrag->view;
-    memcpy(view->nodes, nodes, sizeof *nodes * (size_t)view->count);
+    memcpy(view->nodes, nodes, sizeof(*nodes) * (size_t)view->count);
     view->available = available;
     view->roomy_count = 0;
     for (int i = 0; i < view->count; i++) {
@@ -137,14 +137,14 @@ static void put_back(struct defrag *defrag, const struct view_node *nodes, int a
 static bool find(struct defrag *defrag)
 {
     size_t capacity = (size_t)defrag->view.count + 1;
-    struct option *options = calloc(capacity, sizeof *options);
-    struct view_node *before = calloc(capacity, sizeof *before);
+    struct option *options = calloc(capacity, sizeof(*options));
+    struct view_node *before = calloc(capacity, sizeof(*before));
     insist(options && before);
     int count = find_options(defrag, options);
     bool found = false;
     for (int i = 0; i < count && !found; i++) {
         int moves = defrag->count, available = defrag->view.available;
-        memcpy(before, defrag->view.nodes, sizeof *before * (size_t)defrag->view.count);
+        memcpy(before, defrag->view.nodes, sizeof(*before) * (size_t)defrag->view.count);
         if (!clear(defrag, &defrag->view.nodes[options[i].index])) {
             put_back(defrag, before, available);
             defrag->count = moves;

@@ -95,7 +95,7 @@ static void count_node(const struct view_node *at, const struct request *request
 
 static void take_census(struct view *view, const struct request *request, struct census *ret)
 {
-    int *large = malloc(sizeof *large * ((size_t)view->count + 1));
+    int *large = malloc(sizeof(*large) * ((size_t)view->count + 1));
     insist(large);
     int count = 0;
     *ret = (struct census){0};
@@ -160,8 +160,8 @@ static void explain_wait(const struct view *view, const struct request *request,
                          const struct census *census, struct reason *ret)
 {
     struct buf holders, needs;
-    buf_init(&holders, sizeof ret->text);
-    buf_init(&needs, sizeof ret->text);
+    buf_init(&holders, sizeof(ret->text));
+    buf_init(&needs, sizeof(ret->text));
     name_holders(view, request, &holders);
     put_needs(request->spec, census, &needs);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
@@ -180,7 +180,7 @@ static void explain_absence(int min, const struct census *census, struct reason 
     struct buf names;
     int absent = census->large - census->there;
     int named = absent < NAMED_MAX ? absent : NAMED_MAX;
-    buf_init(&names, sizeof ret->text);
+    buf_init(&names, sizeof(ret->text));
     for (int i = 0; i < named; i++)
         (void)buf_printf(&names, "%s%s", i ? ", " : "; not there: ", census->absent[i]->name);
     if (absent > named)
@@ -210,8 +210,8 @@ static void explain_size(const struct request *request, const struct census *cen
     const struct spec *spec = request->spec;
     const struct node *node = census->closest;
     struct buf wanted, has;
-    buf_init(&wanted, sizeof ret->text);
-    buf_init(&has, sizeof ret->text);
+    buf_init(&wanted, sizeof(ret->text));
+    buf_init(&has, sizeof(ret->text));
     put_size(&wanted, slots_of(spec), cpus_milli_of(spec), memory_bytes_of(spec));
     put_size(&has, node->slots, node->cpus_milli, node->memory_bytes);
     reason_set(ret, REASON_TOO_LARGE, "%d worker%s need%s %s on one node; the closest, %s, has %s",
@@ -251,7 +251,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
     } else if (kind == REASON_BEHIND && census->roomy >= min && census->free < min &&
                census->held_for) {
         char id[JOB_ID_MAX + 1], name[REASON_NAME_MAX];
-        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)census->held_for);
+        (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)census->held_for);
         reason_set(ret, kind, "%d node%s %s room, kept for job %s before it", census->roomy,
                    plural(census->roomy), census->roomy == 1 ? "has" : "have",
                    reason_name_job(cluster_job(view->cluster, id), id, name));
@@ -273,7 +273,7 @@ int explain_all(struct view *view, const struct request *request, struct reason 
     struct census census;
     int count = 0;
     take_census(view, request, &census);
-    for (size_t i = 0; i < sizeof order / sizeof order[0] && count < max; i++)
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]) && count < max; i++)
         count += explain_kind(order[i], view, request, &census, &ret[count]);
     if (count == 0 && max > 0) { /* enough room, but not under one topology value */
         reason_set(&ret[0], REASON_WAITING_FOR_SLOTS,
@@ -301,7 +301,7 @@ static void refuse(const struct spec *spec, const struct reason *reason, struct 
     error_set(err, E_FAILED_PRECONDITION, "job '%s' can never start here: %s", spec->name,
               reason->text);
     error_hint(err, "%s", reason->hint);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
         if (strcmp(reason->kind, reason_name(fields[i].kind)) == 0)
             error_field(err, "%s", fields[i].field);
 }
@@ -346,7 +346,7 @@ static int possible_in(struct view *view, const struct spec *spec, struct error 
     for (int i = 0; i < view->count; i++) /* as if all registered nodes were back */
         view->nodes[i].counted = true;
     take_census(view, &request, &census);
-    for (size_t i = 0; rc == 0 && view->count > 0 && i < sizeof order / sizeof order[0]; i++) {
+    for (size_t i = 0; rc == 0 && view->count > 0 && i < sizeof(order) / sizeof(order[0]); i++) {
         if (!explain_kind(order[i], view, &request, &census, &reason))
             continue;
         refuse(spec, &reason, err);

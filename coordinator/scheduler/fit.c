@@ -11,8 +11,8 @@ void fit_init(struct fit *fit, struct view *view, const struct request *request)
     *fit = (struct fit){.view = view, .request = request};
     if (topology[0])
         gang_number_groups(view, topology);
-    fit->candidate = calloc((size_t)view->count + 1, sizeof *fit->candidate);
-    fit->sizes = calloc(topology[0] ? (size_t)view->groups + 1 : 1, sizeof *fit->sizes);
+    fit->candidate = calloc((size_t)view->count + 1, sizeof(*fit->candidate));
+    fit->sizes = calloc(topology[0] ? (size_t)view->groups + 1 : 1, sizeof(*fit->sizes));
     insist(fit->candidate && fit->sizes);
     for (int i = 0; i < view->count; i++)
         fit_update(fit, i);

@@ -43,7 +43,7 @@ int gang_largest_group(struct view *view, const struct request *request, int *ca
     if (!label[0] || count == 0)
         return count;
     gang_number_groups(view, label);
-    int *sizes = calloc((size_t)view->groups, sizeof *sizes), best = 0, kept = 0;
+    int *sizes = calloc((size_t)view->groups, sizeof(*sizes)), best = 0, kept = 0;
     insist(sizes);
     for (int i = 0; i < count; i++)
         sizes[view->nodes[candidates[i]].group]++;
@@ -82,11 +82,11 @@ static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
             ret_rank[r] = r != best;
         return;
     }
-    struct rack *order = calloc((size_t)racks, sizeof *order);
+    struct rack *order = calloc((size_t)racks, sizeof(*order));
     insist(order);
     for (int r = 0; r < racks; r++)
         order[r] = (struct rack){.number = r, .count = counts[r]};
-    qsort(order, (size_t)racks, sizeof *order, by_count);
+    qsort(order, (size_t)racks, sizeof(*order), by_count);
     for (int i = 0; i < racks; i++)
         ret_rank[order[i].number] = i;
     free(order);
@@ -110,7 +110,7 @@ static void select_lowest(uint64_t *scores, int count, int wanted)
 {
     enum { LOOK_MAX = 8 };
     if (wanted > LOOK_MAX) {
-        qsort(scores, (size_t)count, sizeof *scores, by_score);
+        qsort(scores, (size_t)count, sizeof(*scores), by_score);
         return;
     }
     for (int i = 0; i < wanted && i < count; i++)
@@ -124,13 +124,13 @@ static void select_lowest(uint64_t *scores, int count, int wanted)
 
 static void pack(struct view *view, int *candidates, int count, int wanted)
 {
-    uint64_t *scores = malloc(sizeof *scores * (size_t)count);
+    uint64_t *scores = malloc(sizeof(*scores) * (size_t)count);
     int *counts = NULL;
     insist(scores);
     if (wanted > 1 && view->racks == 0)
         view->racks = number_values(view, RACK_LABEL, offsetof(struct view_node, rack));
     if (wanted > 1 && view->racks > 1) {
-        counts = calloc((size_t)view->racks * 2, sizeof *counts);
+        counts = calloc((size_t)view->racks * 2, sizeof(*counts));
         insist(counts);
         for (int i = 0; i < count; i++)
             counts[view->nodes[candidates[i]].rack]++;

@@ -134,7 +134,7 @@ static int compare(const void *a, const void *b)
 static void sort(struct givers *givers)
 {
     const struct giver **by_rank = calloc((size_t)givers->count + 1, sizeof(struct giver *));
-    givers->order = calloc((size_t)givers->count + 1, sizeof *givers->order);
+    givers->order = calloc((size_t)givers->count + 1, sizeof(*givers->order));
     insist(by_rank && givers->order);
     for (int i = 0; i < givers->count; i++)
         by_rank[i] = &givers->all[i];
@@ -157,7 +157,7 @@ static int count_all(struct givers *givers)
             continue;
         if (count == capacity) {
             capacity = capacity * 2 + 16;
-            givers->all = realloc(givers->all, sizeof *givers->all * (size_t)capacity);
+            givers->all = realloc(givers->all, sizeof(*givers->all) * (size_t)capacity);
             insist(givers->all);
         }
         givers->all[count++] = (struct giver){
@@ -173,7 +173,7 @@ void givers_find(struct givers *givers, const struct pass *pass, const struct jo
     *givers = (struct givers){.pass = pass, .job = job};
     givers->owed =
         slots + queue_slots_of(job->spec, job->spec->nodes_min) <= job->tenant->guaranteed_slots;
-    givers->taken = calloc((size_t)pass->queue.count + 1, sizeof *givers->taken);
+    givers->taken = calloc((size_t)pass->queue.count + 1, sizeof(*givers->taken));
     insist(givers->taken);
     int begun = count_all(givers);
     for (int i = 0; i < pass->given_count; i++)

@@ -37,10 +37,10 @@ static void find_places(struct parts *parts, const struct view *view, int *ret)
 void parts_find(struct parts *parts, const struct view *view)
 {
     size_t workers = (size_t)count_workers(view) + 1, nodes = (size_t)view->count + 1;
-    int *places = calloc(workers, sizeof *places), *next = calloc(nodes, sizeof *next), at = 0;
+    int *places = calloc(workers, sizeof(*places)), *next = calloc(nodes, sizeof(*next)), at = 0;
     parts->places = places;
-    parts->all = calloc(workers, sizeof *parts->all);
-    parts->first = calloc(nodes, sizeof *parts->first);
+    parts->all = calloc(workers, sizeof(*parts->all));
+    parts->first = calloc(nodes, sizeof(*parts->first));
     insist(places && next && parts->all && parts->first);
     find_places(parts, view, places);
     for (const struct job *job = cluster_first_begun_job(view->cluster); job;

@@ -11,7 +11,7 @@
 
 void pass_init(struct pass *pass, const struct cluster *cluster, int64_t now_ms)
 {
-    memset(pass, 0, sizeof *pass);
+    memset(pass, 0, sizeof(*pass));
     view_init(&pass->view, cluster, now_ms);
     queue_init(&pass->queue, cluster, now_ms);
 }
@@ -152,7 +152,7 @@ void pass_note_given(struct pass *pass, const struct concession *given)
 {
     if (pass->given_count == pass->given_capacity) {
         pass->given_capacity = pass->given_capacity * 2 + 16;
-        pass->given = realloc(pass->given, sizeof *pass->given * (size_t)pass->given_capacity);
+        pass->given = realloc(pass->given, sizeof(*pass->given) * (size_t)pass->given_capacity);
         insist(pass->given);
     }
     pass->given[pass->given_count++] = *given;

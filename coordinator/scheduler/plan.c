@@ -42,7 +42,7 @@ static void note_placed(struct look *look, const struct job *job, struct placeme
 {
     if (look->placed_count == look->placed_capacity) {
         look->placed_capacity = look->placed_capacity * 2 + 8;
-        look->placed = realloc(look->placed, sizeof *look->placed * (size_t)look->placed_capacity);
+        look->placed = realloc(look->placed, sizeof(*look->placed) * (size_t)look->placed_capacity);
         insist(look->placed);
     }
     look->placed[look->placed_count++] = (struct placed){.job = job, .placement = *placement};
@@ -170,7 +170,7 @@ static void make_stand_in(struct look *look)
     job->tenant = cluster_tenant(look->pass.view.cluster, job->spec->tenant);
     if (!job->tenant) {
         look->stranger.weight = 1;
-        (void)str_copy(look->stranger.name, sizeof look->stranger.name, job->spec->tenant);
+        (void)str_copy(look->stranger.name, sizeof(look->stranger.name), job->spec->tenant);
         job->tenant = &look->stranger;
     }
     look->job = job;
@@ -193,11 +193,11 @@ static int alter(struct look *look, struct pass *pass, struct altered *altered,
 static void renew(void *arg, struct pass *ret)
 {
     struct look *look = arg;
-    struct forecast *unused = calloc(1, sizeof *unused);
+    struct forecast *unused = calloc(1, sizeof(*unused));
     if (look->again)
         altered_fini(look->again);
     free(look->again);
-    look->again = calloc(1, sizeof *look->again);
+    look->again = calloc(1, sizeof(*look->again));
     insist(look->again && unused);
     pass_init(ret, look->pass.view.cluster, look->pass.view.now_ms);
     insist(alter(look, ret, look->again, unused, NULL) == 0); /* it succeeded before */
@@ -223,8 +223,8 @@ static int plan(struct look *look, struct error *err)
 int scheduler_plan(const struct cluster *cluster, const struct what_if *what_if,
                    struct forecast *ret, struct error *err)
 {
-    struct look *look = calloc(1, sizeof *look);
-    struct forecast *forecast = calloc(1, sizeof *forecast);
+    struct look *look = calloc(1, sizeof(*look));
+    struct forecast *forecast = calloc(1, sizeof(*forecast));
     insist(look && forecast);
     look->ret = forecast;
     look->what_if = what_if;

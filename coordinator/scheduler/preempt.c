@@ -102,7 +102,7 @@ static struct gift *note(struct plan *plan, struct giver *giver, int node, bool 
 {
     if (plan->gifts_count == plan->gifts_capacity) {
         plan->gifts_capacity = plan->gifts_capacity * 2 + 16;
-        plan->gifts = realloc(plan->gifts, sizeof *plan->gifts * (size_t)plan->gifts_capacity);
+        plan->gifts = realloc(plan->gifts, sizeof(*plan->gifts) * (size_t)plan->gifts_capacity);
         insist(plan->gifts);
     }
     struct gift *gift = &plan->gifts[plan->gifts_count];
@@ -388,13 +388,13 @@ static void finish(struct plan *plan)
 static bool seek(struct plan *plan, struct pass *pass)
 {
     givers_find(&plan->givers, pass, plan->job);
-    plan->stamps = calloc((size_t)plan->view.count + 1, sizeof *plan->stamps);
+    plan->stamps = calloc((size_t)plan->view.count + 1, sizeof(*plan->stamps));
     insist(plan->stamps);
     note_earlier(plan);
     if (plan->givers.count == 0 || !find_fairly(plan))
         return false;
     spare(plan);
-    struct concession *given = calloc((size_t)plan->gifts_count + 1, sizeof *given);
+    struct concession *given = calloc((size_t)plan->gifts_count + 1, sizeof(*given));
     insist(given);
     int count = tell(plan, given);
     bool placed = count > 0 && trial_places(pass, plan->job, given, count);

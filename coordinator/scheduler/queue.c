@@ -27,7 +27,7 @@ void queue_init(struct queue *queue, const struct cluster *cluster, int64_t now_
     int count = 0;
     for (struct tenant *t = cluster_first_tenant(cluster); t; t = cluster_next_tenant(cluster, t))
         count++;
-    queue->lines = calloc((size_t)count + 1, sizeof *queue->lines);
+    queue->lines = calloc((size_t)count + 1, sizeof(*queue->lines));
     insist(queue->lines);
     queue->count = 0;
     for (struct tenant *t = cluster_first_tenant(cluster); t; t = cluster_next_tenant(cluster, t)) {

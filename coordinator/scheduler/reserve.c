@@ -120,7 +120,7 @@ static int find_options(const struct view *view, const struct parts *parts, cons
             .ready_ms = node->held_for ? INT64_MAX : ready_at(view, parts, i, spec),
             .value = spec->topology[0] ? node_label(node->node, spec->topology) : NULL};
     }
-    qsort(ret, (size_t)count, sizeof *ret, compare);
+    qsort(ret, (size_t)count, sizeof(*ret), compare);
     return count;
 }
 
@@ -147,7 +147,7 @@ static int64_t best_run(const struct option *options, int count, int least, int 
 int64_t scheduler_reserve(struct view *view, const struct parts *parts, const struct job *job,
                           const struct request *request)
 {
-    struct option *options = calloc((size_t)view->count + 1, sizeof *options);
+    struct option *options = calloc((size_t)view->count + 1, sizeof(*options));
     int start = 0;
     insist(options);
     int count = find_options(view, parts, request->spec, options);

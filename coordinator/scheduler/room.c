@@ -14,11 +14,11 @@ static void copy_view(const struct view *from, struct view *to)
 {
     size_t capacity = (size_t)from->count + 1;
     *to = *from;
-    to->nodes = malloc(sizeof *to->nodes * capacity);
-    to->roomy = malloc(sizeof *to->roomy * capacity);
+    to->nodes = malloc(sizeof(*to->nodes) * capacity);
+    to->roomy = malloc(sizeof(*to->roomy) * capacity);
     insist(to->nodes && to->roomy);
-    memcpy(to->nodes, from->nodes, sizeof *to->nodes * (size_t)from->count);
-    memcpy(to->roomy, from->roomy, sizeof *to->roomy * (size_t)from->roomy_count);
+    memcpy(to->nodes, from->nodes, sizeof(*to->nodes) * (size_t)from->count);
+    memcpy(to->roomy, from->roomy, sizeof(*to->roomy) * (size_t)from->roomy_count);
 }
 
 static void release_leaving(struct view *view, const struct parts *parts)

@@ -19,7 +19,7 @@ void placement_fini(struct placement *placement)
 void placement_join(struct placement *placement, struct placement *more)
 {
     int count = placement->count + more->count, a = 0, b = 0;
-    struct placed_node *nodes = calloc((size_t)count + 1, sizeof *nodes);
+    struct placed_node *nodes = calloc((size_t)count + 1, sizeof(*nodes));
     insist(nodes);
     for (int i = 0; i < count; i++) {
         bool first = b == more->count || (a < placement->count && strcmp(placement->nodes[a].name,
@@ -49,7 +49,7 @@ static bool is_placed(const struct view_node *node, const struct placement *plac
 {
     return placement && placement->count > 0 &&
            bsearch(node->node->name, placement->nodes, (size_t)placement->count,
-                   sizeof *placement->nodes, by_name);
+                   sizeof(*placement->nodes), by_name);
 }
 
 bool scheduler_could_take(const struct view_node *node, const struct request *request)
@@ -86,7 +86,7 @@ static int find_candidates(struct view *view, const struct request *request, int
 
 static void take(struct view_node *node, const struct spec *spec, struct placed_node *ret)
 {
-    (void)str_copy(ret->name, sizeof ret->name, node->node->name);
+    (void)str_copy(ret->name, sizeof(ret->name), node->node->name);
     insist(node_has_room(node, spec, ret->slots));
     for (int i = 0; i < spec->workers_per_node; i++)
         for (int slot = ret->slots[i]; slot < ret->slots[i] + spec->resources.slots; slot++)
@@ -98,7 +98,7 @@ static void take(struct view_node *node, const struct spec *spec, struct placed_
 
 bool scheduler_fits(struct view *view, const struct request *request)
 {
-    int *candidates = malloc(sizeof *candidates * ((size_t)view->roomy_count + 1));
+    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->roomy_count + 1));
     insist(candidates);
     int count = find_candidates(view, request, candidates);
     count = gang_largest_group(view, request, candidates, count);
@@ -116,7 +116,7 @@ bool scheduler_place(struct view *view, const struct request *request,
                      struct placement *ret_placement, struct reason *ret_reason)
 {
     insist(request->nodes_min >= 1 && request->nodes_max >= request->nodes_min);
-    int *candidates = malloc(sizeof *candidates * ((size_t)view->roomy_count + 1));
+    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->roomy_count + 1));
     insist(candidates);
     int count = find_candidates(view, request, candidates);
     count = gang_choose(view, request, candidates, count);
@@ -126,8 +126,8 @@ bool scheduler_place(struct view *view, const struct request *request,
             explain_refusal(view, request, ret_reason);
         return false;
     }
-    qsort(candidates, (size_t)count, sizeof *candidates, by_index);
-    ret_placement->nodes = calloc((size_t)count, sizeof *ret_placement->nodes);
+    qsort(candidates, (size_t)count, sizeof(*candidates), by_index);
+    ret_placement->nodes = calloc((size_t)count, sizeof(*ret_placement->nodes));
     insist(ret_placement->nodes);
     ret_placement->count = count;
     for (int i = 0; i < count; i++) {

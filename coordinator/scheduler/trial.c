@@ -30,8 +30,8 @@ static void begin(struct trial *trial, const struct pass *like, int count)
          job = cluster_next_begun_job(like->view.cluster, job))
         active += job->state == JOB_PREEMPTING;
     active += (size_t)(like->given_count + count);
-    trial->copies = calloc(active + 1, sizeof *trial->copies);
-    trial->returns = calloc(active + 1, sizeof *trial->returns);
+    trial->copies = calloc(active + 1, sizeof(*trial->copies));
+    trial->returns = calloc(active + 1, sizeof(*trial->returns));
     insist(trial->copies && trial->returns);
     if (like->view.absent)
         trial->absent = *like->view.absent;
@@ -138,7 +138,7 @@ static bool all_are_placed(struct trial *trial, const struct job *job)
 bool trial_places(const struct pass *pass, const struct job *job, const struct concession *given,
                   int count)
 {
-    struct trial *trial = calloc(1, sizeof *trial);
+    struct trial *trial = calloc(1, sizeof(*trial));
     insist(trial);
     begin(trial, pass, count);
     release_leaving(trial);

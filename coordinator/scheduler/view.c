@@ -21,7 +21,7 @@ static void init_node(struct view_node *ret, const struct node *node)
         .counted = node->state == NODE_READY || node->state == NODE_JOINING ||
                    (node->state == NODE_UNREACHABLE && !node->want_cordon && !node->want_drain),
     };
-    memcpy(ret->slot_map, node->slot_map, sizeof ret->slot_map);
+    memcpy(ret->slot_map, node->slot_map, sizeof(ret->slot_map));
 }
 
 static int by_name(const void *a, const void *b)
@@ -45,8 +45,8 @@ void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
 {
     size_t capacity = (size_t)cluster_nodes_count(cluster) + 1;
     *view = (struct view){.cluster = cluster, .now_ms = now_ms};
-    view->nodes = calloc(capacity, sizeof *view->nodes);
-    view->roomy = calloc(capacity, sizeof *view->roomy);
+    view->nodes = calloc(capacity, sizeof(*view->nodes));
+    view->roomy = calloc(capacity, sizeof(*view->roomy));
     insist(view->nodes && view->roomy);
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node))
@@ -57,14 +57,14 @@ void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
 void view_add_nodes(struct view *view, struct node *const *nodes, int count)
 {
     size_t capacity = (size_t)(view->count + count) + 1;
-    struct view_node *all = realloc(view->nodes, sizeof *all * capacity);
-    int *roomy = realloc(view->roomy, sizeof *roomy * capacity);
+    struct view_node *all = realloc(view->nodes, sizeof(*all) * capacity);
+    int *roomy = realloc(view->roomy, sizeof(*roomy) * capacity);
     insist(all && roomy);
     view->nodes = all;
     view->roomy = roomy;
     for (int i = 0; i < count; i++)
         init_node(&view->nodes[view->count++], nodes[i]);
-    qsort(view->nodes, (size_t)view->count, sizeof *view->nodes, by_name);
+    qsort(view->nodes, (size_t)view->count, sizeof(*view->nodes), by_name);
     find_available(view);
 }
 

@@ -54,15 +54,15 @@ static void apply_gone(struct pass *pass, const struct what_if *what_if, struct 
 
 static struct node *another(const struct node *like, int number)
 {
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = calloc(1, sizeof(*node));
     insist(node);
     *node = *like;
-    (void)str_printf(node->name, sizeof node->name, "%.50s+%d", like->name, number);
+    (void)str_printf(node->name, sizeof(node->name), "%.50s+%d", like->name, number);
     node->state = NODE_READY;
     node->slots_used = node->cpus_milli_used = node->foreign = node->stuck = 0;
     node->memory_bytes_used = 0;
-    memset(node->slot_map, 0, sizeof node->slot_map);
-    memset(&node->jobs, 0, sizeof node->jobs);
+    memset(node->slot_map, 0, sizeof(node->slot_map));
+    memset(&node->jobs, 0, sizeof(node->jobs));
     return node;
 }
 
@@ -157,7 +157,7 @@ static bool replace(struct pass *pass, const struct job *job, const struct remai
 
 static void restart(struct pass *pass, struct altered *altered, const struct job *job)
 {
-    struct displaced *displaced = calloc(1, sizeof *displaced);
+    struct displaced *displaced = calloc(1, sizeof(*displaced));
     insist(displaced);
     *displaced = (struct displaced){.job = job, .copy = *job};
     displaced->copy.state = JOB_RESTARTING;

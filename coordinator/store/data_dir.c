@@ -13,7 +13,7 @@ static int refused(const char *path, const char *data_dir, struct error *err)
 {
     char pid[16] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : pread(fd, pid, sizeof pid - 1, 0);
+    ssize_t size = fd < 0 ? -1 : pread(fd, pid, sizeof(pid) - 1, 0);
     if (fd >= 0)
         close(fd);
     pid[size > 0 ? (size_t)size : 0] = 0;
@@ -45,7 +45,7 @@ static int lock_open(int fd, const char *what, struct error *err)
 static void write_pid(int fd)
 {
     char pid[16];
-    int size = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    int size = snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     /* On a full disk the lock still works; only the pid is missing. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, pid, (size_t)size, 0) < 0)
         errno = 0;
@@ -54,7 +54,7 @@ static void write_pid(int fd)
 int data_dir_lock(const char *data_dir, struct data_dir_lock *ret, struct error *err)
 {
     char path[PATH_MAX];
-    int rc = str_printf(path, sizeof path, "%s/lock", data_dir);
+    int rc = str_printf(path, sizeof(path), "%s/lock", data_dir);
     if (rc < 0)
         return error_set(err, rc, "data directory: path too long");
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;

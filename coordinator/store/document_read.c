@@ -16,7 +16,7 @@ static int read_u64(const struct tree *node, uint64_t *ret, struct error *err)
 {
     if (node->kind == TREE_STRING && str_starts(node->string, "0x") && strlen(node->string) == 18) {
         uint8_t bytes[8];
-        if (hex_decode(node->string + 2, bytes, sizeof bytes) < 0)
+        if (hex_decode(node->string + 2, bytes, sizeof(bytes)) < 0)
             return tree_fail(node, err, "not a number");
         *ret = 0;
         for (int i = 0; i < 8; i++)
@@ -165,7 +165,7 @@ static int read_members(const struct tree *list, struct group *group, struct err
                          list ? list->count : 0);
     if (group->world == 0)
         return 0;
-    group->members = calloc((size_t)group->world, sizeof *group->members);
+    group->members = calloc((size_t)group->world, sizeof(*group->members));
     if (!group->members)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     const struct tree *item;
@@ -210,13 +210,13 @@ static int read_job(const struct tree *map, struct job *ret, struct error *err)
     if (rc == 0)
         rc = read_members(tree_get(map, "forming_members"), &ret->forming, err);
     if (rc == 0)
-        rc = read_array(tree_get(map, "workers"), document_worker_fields, sizeof *ret->workers,
+        rc = read_array(tree_get(map, "workers"), document_worker_fields, sizeof(*ret->workers),
                         &workers, &ret->workers_count, err);
     ret->workers = workers;
     ret->workers_capacity = ret->workers_count;
     if (rc == 0)
         rc = read_array(tree_get(map, "checkpoints"), document_checkpoint_fields,
-                        sizeof *ret->checkpoints, &checkpoints, &ret->checkpoints_count, err);
+                        sizeof(*ret->checkpoints), &checkpoints, &ret->checkpoints_count, err);
     ret->checkpoints = checkpoints;
     return rc;
 }
@@ -241,10 +241,10 @@ static int read_node(const struct tree *map, struct node *ret, struct error *err
     void *to_labels = ret->labels, *to_gpus = ret->gpus;
     int rc = read_fields(map, document_node_fields, ret, err);
     if (rc == 0)
-        rc = read_array(labels, document_label_fields, sizeof *ret->labels, &to_labels,
+        rc = read_array(labels, document_label_fields, sizeof(*ret->labels), &to_labels,
                         &ret->labels_count, err);
     if (rc == 0)
-        rc = read_array(gpus, document_gpu_fields, sizeof *ret->gpus, &to_gpus, &ret->gpus_count,
+        rc = read_array(gpus, document_gpu_fields, sizeof(*ret->gpus), &to_gpus, &ret->gpus_count,
                         err);
     return rc;
 }

@@ -30,7 +30,7 @@ static void step_over_worker(const struct job *job, struct worker *worker)
         worker->held = false;
         worker->state = WORKER_EXITED;
         worker->exit.signal = 15;
-        (void)str_copy(worker->exit.text, sizeof worker->exit.text,
+        (void)str_copy(worker->exit.text, sizeof(worker->exit.text),
                        "stopped before it was started");
     } else if (worker->state == WORKER_ASSIGNED) {
         worker->state = WORKER_STARTING;
@@ -63,7 +63,7 @@ static void step_over(struct job *job)
 
 int document_step_over_job(const char *text, size_t size, struct buf *out, struct error *err)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     if (!job)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = document_read_job(text, size, job, err);

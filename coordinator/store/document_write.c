@@ -28,7 +28,7 @@ static struct tree *write_u64(struct arena *arena, uint64_t value)
     if (value <= INT64_MAX)
         return tree_integer(arena, (int64_t)value);
     char text[24];
-    (void)str_printf(text, sizeof text, "0x%016llx", (unsigned long long)value);
+    (void)str_printf(text, sizeof(text), "0x%016llx", (unsigned long long)value);
     return tree_string(arena, text);
 }
 
@@ -139,12 +139,12 @@ int document_write_job(const struct job *job, struct buf *out, struct error *err
     if (rc == 0)
         rc = write_items(&arena, map,
                          &(struct items){"workers", document_worker_fields, job->workers,
-                                         sizeof *job->workers, job->workers_count});
+                                         sizeof(*job->workers), job->workers_count});
     if (rc == 0)
         rc =
             write_items(&arena, map,
                         &(struct items){"checkpoints", document_checkpoint_fields, job->checkpoints,
-                                        sizeof *job->checkpoints, job->checkpoints_count});
+                                        sizeof(*job->checkpoints), job->checkpoints_count});
     return finish(&arena, map, rc, out, err);
 }
 
@@ -157,11 +157,11 @@ int document_write_node(const struct node *node, struct buf *out, struct error *
     if (rc == 0)
         rc = write_items(&arena, map,
                          &(struct items){"labels", document_label_fields, node->labels,
-                                         sizeof *node->labels, node->labels_count});
+                                         sizeof(*node->labels), node->labels_count});
     if (rc == 0)
         rc = write_items(&arena, map,
                          &(struct items){"gpus", document_gpu_fields, node->gpus,
-                                         sizeof *node->gpus, node->gpus_count});
+                                         sizeof(*node->gpus), node->gpus_count});
     return finish(&arena, map, rc, out, err);
 }
 

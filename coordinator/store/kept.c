@@ -15,7 +15,7 @@ struct kept {
 
 int kept_new(struct kept **ret, struct error *err)
 {
-    *ret = calloc(1, sizeof **ret);
+    *ret = calloc(1, sizeof(**ret));
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
@@ -40,7 +40,7 @@ static struct sum *sum_of(struct strmap *sums, const char *name)
     struct sum *sum = strmap_get(sums, name);
     if (sum)
         return sum;
-    sum = calloc(1, sizeof *sum);
+    sum = calloc(1, sizeof(*sum));
     if (!sum || strmap_set(sums, name, sum, NULL) < 0) {
         free(sum);
         return NULL;

@@ -45,7 +45,7 @@ struct record {
 
 int logs_new(const struct disk *disk, const char *data_dir, struct logs **ret, struct error *err)
 {
-    struct logs *logs = calloc(1, sizeof *logs);
+    struct logs *logs = calloc(1, sizeof(*logs));
     if (!logs || asprintf(&logs->dir, "%s/logs", data_dir) < 0) {
         free(logs);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
@@ -159,7 +159,7 @@ static int scan_segment(struct logs *logs, const char *job, struct job_log *log,
 static int load(struct logs *logs, const char *job, struct job_log *log, struct error *err)
 {
     char dir[PATH_MAX], **names = NULL;
-    int rc = str_printf(dir, sizeof dir, "%s/%s", logs->dir, job);
+    int rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.list(logs->disk.self, dir, &names, err);
     if (rc == E_NOT_FOUND) {
@@ -189,7 +189,7 @@ static int open_job(struct logs *logs, const char *job, struct job_log **ret, st
         return 0;
     if (strmap_count(&logs->jobs) >= JOBS_OPEN_MAX)
         forget_all(logs);
-    struct job_log *log = calloc(1, sizeof *log);
+    struct job_log *log = calloc(1, sizeof(*log));
     int rc =
         log ? load(logs, job, log, err) : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0 && strmap_set(&logs->jobs, job, log, NULL) < 0)
@@ -224,7 +224,7 @@ static int drop_oldest(struct logs *logs, const char *job, struct job_log *log,
                        const struct bounds *bounds, struct error *err)
 {
     char dir[PATH_MAX], path[PATH_MAX], **names = NULL;
-    int rc = str_printf(dir, sizeof dir, "%s/%s", logs->dir, job);
+    int rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.list(logs->disk.self, dir, &names, err);
     if (rc < 0)
@@ -246,7 +246,7 @@ static int start_segment(struct logs *logs, const char *job, struct job_log *log
                          const struct bounds *bounds, struct error *err)
 {
     char path[PATH_MAX];
-    int rc = str_printf(path, sizeof path, "%s/%s", logs->dir, job);
+    int rc = str_printf(path, sizeof(path), "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.make_dirs(logs->disk.self, path, 0700, err);
     if (rc == 0 && log->found_any)
@@ -337,7 +337,7 @@ int64_t logs_size(const struct logs *logs, const char *job)
     uint64_t first = UINT64_MAX, last = 0;
     if (open)
         return open->found_any ? (int64_t)(open->end - open->first) : 0;
-    if (str_printf(dir, sizeof dir, "%s/%s", logs->dir, job) < 0 ||
+    if (str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job) < 0 ||
         logs->disk.list(logs->disk.self, dir, &names, NULL) < 0)
         return 0;
     for (int i = 0; names[i]; i++) {
@@ -363,7 +363,7 @@ int logs_forget(struct logs *logs, const char *job, struct error *err)
     struct job_log *log = strmap_remove(&logs->jobs, job);
     if (log)
         job_log_free(log);
-    if (str_printf(path, sizeof path, "%s/%s", logs->dir, job) < 0)
+    if (str_printf(path, sizeof(path), "%s/%s", logs->dir, job) < 0)
         return error_set(err, E_INVALID_ARGUMENT, "path too long");
     return logs->disk.remove_tree(logs->disk.self, path, err);
 }
@@ -418,11 +418,11 @@ static bool add_line(struct reader *reader, const struct record *record, struct 
 {
     if (page->count == *capacity) {
         int grown = *capacity ? *capacity * 2 : 256;
-        struct log_line *lines = arena_array(reader->arena, (size_t)grown, sizeof *lines);
+        struct log_line *lines = arena_array(reader->arena, (size_t)grown, sizeof(*lines));
         if (!lines)
             return false;
         if (page->count)
-            memcpy(lines, page->lines, sizeof *lines * (size_t)page->count);
+            memcpy(lines, page->lines, sizeof(*lines) * (size_t)page->count);
         page->lines = lines;
         *capacity = grown;
     }
@@ -441,7 +441,7 @@ static int read_forward(struct reader *reader, const struct logs_query *query, s
     size_t given = 0, scanned = 0;
     while (page->cursor < reader->log->end && given < max && scanned < LOGS_SCAN_MAX_BYTES) {
         size_t size = 0;
-        int rc = read_at(reader, page->cursor, sizeof reader->block - 1, &size, err);
+        int rc = read_at(reader, page->cursor, sizeof(reader->block) - 1, &size, err);
         if (rc < 0)
             return rc;
         uint64_t left = reader->log->end - page->cursor;
@@ -552,7 +552,7 @@ int logs_read(struct logs *logs, const char *job, const struct logs_query *query
     if (rc < 0 || !log->found_any)
         return rc;
     char dir[PATH_MAX];
-    struct reader *reader = malloc(sizeof *reader);
+    struct reader *reader = malloc(sizeof(*reader));
     if (!reader)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     reader->logs = logs;
@@ -560,7 +560,7 @@ int logs_read(struct logs *logs, const char *job, const struct logs_query *query
     reader->log = log;
     reader->arena = arena;
     reader->segments = NULL;
-    rc = str_printf(dir, sizeof dir, "%s/%s", logs->dir, job);
+    rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
     if (rc == 0)
         rc = logs->disk.list(logs->disk.self, dir, &reader->segments, err);
     if (rc == 0)

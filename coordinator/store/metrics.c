@@ -43,7 +43,7 @@ struct metrics {
 int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **ret,
                 struct error *err)
 {
-    struct metrics *metrics = calloc(1, sizeof *metrics);
+    struct metrics *metrics = calloc(1, sizeof(*metrics));
     if (!metrics || asprintf(&metrics->dir, "%s/metrics", data_dir) < 0) {
         free(metrics);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
@@ -180,7 +180,7 @@ static int load(struct metrics *metrics, const char *id, struct job_metrics *job
 
 static void count_bytes(struct metrics *metrics, struct job_metrics *job)
 {
-    int64_t bytes = (int64_t)sizeof *job;
+    int64_t bytes = (int64_t)sizeof(*job);
     for (struct map_entry *e = strmap_first(&job->series); e; e = map_next(e))
         bytes += (int64_t)series_bytes(e->value);
     metrics->bytes += bytes - job->bytes;
@@ -256,7 +256,7 @@ static struct owner *owner_of(struct metrics *metrics, const char *tenant)
     struct owner *owner = strmap_get(&metrics->owners, tenant);
     if (owner)
         return owner;
-    owner = calloc(1, sizeof *owner);
+    owner = calloc(1, sizeof(*owner));
     if (!owner || strmap_set(&metrics->owners, tenant, owner, NULL) < 0) {
         free(owner);
         return NULL;
@@ -269,8 +269,8 @@ static struct owner *owner_of(struct metrics *metrics, const char *tenant)
 static int read_job(struct metrics *metrics, const struct metrics_job *of_job, struct error *err)
 {
     struct owner *owner = owner_of(metrics, of_job->tenant);
-    struct job_metrics *job = owner ? calloc(1, sizeof *job) : NULL;
-    int rc = job && str_copy(job->id, sizeof job->id, of_job->id) == 0
+    struct job_metrics *job = owner ? calloc(1, sizeof(*job)) : NULL;
+    int rc = job && str_copy(job->id, sizeof(job->id), of_job->id) == 0
                  ? load(metrics, of_job->id, job, err)
                  : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0 && strmap_set(&metrics->jobs, of_job->id, job, NULL) < 0)
@@ -473,7 +473,7 @@ static bool pick(const struct series *series, const struct metrics_query *query,
     if (wanted < 2)
         wanted = 2;
     int take = available < wanted - newest ? available : wanted - newest;
-    ret->points = arena_array(arena, (size_t)take + 1, sizeof *ret->points);
+    ret->points = arena_array(arena, (size_t)take + 1, sizeof(*ret->points));
     if (!ret->points)
         return false;
     for (int i = 0; i < take; i++) {
@@ -505,7 +505,7 @@ int metrics_read(struct metrics *metrics, const struct metrics_job *of_job,
     int rc = open_job(metrics, of_job, true, &job, err), found = 0;
     if (rc < 0)
         return rc;
-    struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof *list);
+    struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof(*list));
     for (struct map_entry *e = strmap_first(&job->series); list && e; e = map_next(e)) {
         if (!asked_for(query, e->name))
             continue;

@@ -9,7 +9,7 @@ enum {
 
 struct series *series_new(void)
 {
-    struct series *series = calloc(1, sizeof *series);
+    struct series *series = calloc(1, sizeof(*series));
     if (series)
         series->stride = 1;
     return series;
@@ -38,7 +38,7 @@ static bool has_room(struct series *series)
         return true;
     struct metric_point *points = capacity > METRICS_POINTS_MAX
                                       ? NULL
-                                      : realloc(series->points, sizeof *points * (size_t)capacity);
+                                      : realloc(series->points, sizeof(*points) * (size_t)capacity);
     if (!points)
         return false;
     series->points = points;
@@ -85,6 +85,6 @@ void series_drop(struct series *series)
 
 size_t series_bytes(const struct series *series)
 {
-    return sizeof *series + NAME_AND_PLACE_BYTES +
-           sizeof *series->points * (size_t)series->capacity;
+    return sizeof(*series) + NAME_AND_PLACE_BYTES +
+           sizeof(*series->points) * (size_t)series->capacity;
 }

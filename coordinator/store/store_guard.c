@@ -28,7 +28,7 @@ static bool read_number(struct str word, uint64_t *ret)
 {
     char text[NUMBER_BYTES];
     int64_t number;
-    if (word.size >= sizeof text)
+    if (word.size >= sizeof(text))
         return false;
     memcpy(text, word.data, word.size);
     text[word.size] = 0;
@@ -49,7 +49,7 @@ static bool read_mark(char *line, struct store_mark *ret)
         if (!str_next(&rest, ' ', &words[i]))
             return false;
     if (!str_equal(words[0], str_of("cluster")) || !str_equal(words[2], str_of("event")) ||
-        !str_equal(words[4], str_of("audit")) || words[1].size >= sizeof ret->cluster)
+        !str_equal(words[4], str_of("audit")) || words[1].size >= sizeof(ret->cluster))
         return false;
     memcpy(ret->cluster, words[1].data, words[1].size);
     ret->cluster[words[1].size] = 0;
@@ -128,7 +128,7 @@ int store_mark_compare(const struct store_mark *mark, const struct store_mark *n
 static bool write_line(int fd, const struct store_mark *mark)
 {
     char line[MARK_BYTES];
-    int size = snprintf(line, sizeof line, "cluster %s event %020llu audit %020llu\n",
+    int size = snprintf(line, sizeof(line), "cluster %s event %020llu audit %020llu\n",
                         mark->cluster[0] ? mark->cluster : "-", (unsigned long long)mark->event,
                         (unsigned long long)mark->audit);
     return pwrite(fd, line, (size_t)size, 0) == size;
@@ -171,14 +171,14 @@ int store_guard_before(const char *data_dir, struct error *err)
     struct store_mark mark = {0};
     if (has(data_dir, "muster.db"))
         return 0;
-    for (size_t i = 0; !found && i < sizeof traces / sizeof *traces; i++)
+    for (size_t i = 0; !found && i < sizeof(traces) / sizeof(*traces); i++)
         if (has(data_dir, traces[i]))
             found = traces[i];
     if (!found)
         return 0;
     char newest[STORE_CLUSTER_MAX + 64] = "";
     if (store_mark_read(data_dir, &mark, NULL) == 0)
-        (void)str_printf(newest, sizeof newest, " (cluster %s, up to event %llu)", mark.cluster,
+        (void)str_printf(newest, sizeof(newest), " (cluster %s, up to event %llu)", mark.cluster,
                          (unsigned long long)mark.event);
     error_set(err, E_FAILED_PRECONDITION,
               "%s has the %s of a cluster but not its store, muster.db%s: it would begin empty",
@@ -242,7 +242,7 @@ int store_guard_begin(struct store_guard *guard, const char *data_dir, const str
                       struct error *err)
 {
     struct store_mark mark = {0};
-    int rc = str_copy(guard->data_dir, sizeof guard->data_dir, data_dir);
+    int rc = str_copy(guard->data_dir, sizeof(guard->data_dir), data_dir);
     if (rc < 0)
         return error_set(err, rc, "data directory: path too long");
     rc = store_mark_read(data_dir, &mark, err);

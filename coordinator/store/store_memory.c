@@ -42,7 +42,7 @@ static int out_of_memory(struct error *err)
 static struct pending *add_pending(struct store_memory *self)
 {
     insist(self->in_transaction);
-    struct pending *pending = calloc(1, sizeof *pending);
+    struct pending *pending = calloc(1, sizeof(*pending));
     if (pending) {
         *self->last = pending;
         self->last = &pending->next;
@@ -64,7 +64,7 @@ static int begin(struct store *store, struct error *err)
 static int put_job(struct store *store, const struct job *job, struct error *err)
 {
     struct pending *pending = add_pending(self_of(store));
-    struct document *document = pending ? calloc(1, sizeof *document) : NULL;
+    struct document *document = pending ? calloc(1, sizeof(*document)) : NULL;
     if (!document)
         return out_of_memory(err);
     pending->kind = PENDING_JOB;
@@ -93,12 +93,12 @@ static int forget_job(struct store *store, uint64_t sequence, struct error *err)
 static int put_node(struct store *store, const struct node *node, struct error *err)
 {
     struct pending *pending = add_pending(self_of(store));
-    struct document *document = pending ? calloc(1, sizeof *document) : NULL;
+    struct document *document = pending ? calloc(1, sizeof(*document)) : NULL;
     if (!document)
         return out_of_memory(err);
     pending->kind = PENDING_NODE;
     pending->document = document;
-    (void)str_copy(pending->key, sizeof pending->key, node->name);
+    (void)str_copy(pending->key, sizeof(pending->key), node->name);
     struct buf buf;
     buf_init(&buf, DOCUMENT_MAX_BYTES);
     int rc = document_write_node(node, &buf, err);
@@ -149,8 +149,8 @@ static int remove_secret(struct store *store, const char *tenant, const char *na
                          struct error *err)
 {
     struct store_secret secret = {0};
-    (void)str_copy(secret.tenant, sizeof secret.tenant, tenant);
-    (void)str_copy(secret.name, sizeof secret.name, name);
+    (void)str_copy(secret.tenant, sizeof(secret.tenant), tenant);
+    (void)str_copy(secret.name, sizeof(secret.name), name);
     return add_secret(store, &secret, true, err);
 }
 
@@ -158,7 +158,7 @@ static int put_audit(struct store *store, const struct store_audit *entry, struc
 {
     struct store_memory *self = self_of(store);
     struct pending *pending = add_pending(self);
-    struct store_audit *audit = pending ? calloc(1, sizeof *audit) : NULL;
+    struct store_audit *audit = pending ? calloc(1, sizeof(*audit)) : NULL;
     if (!audit)
         return out_of_memory(err);
     pending->kind = PENDING_AUDIT;
@@ -174,7 +174,7 @@ static int put_meta(struct store *store, const char *key, const char *value, str
     if (!pending)
         return out_of_memory(err);
     pending->kind = PENDING_META;
-    if (str_copy(pending->key, sizeof pending->key, key) < 0 ||
+    if (str_copy(pending->key, sizeof(pending->key), key) < 0 ||
         strlen(value) > STORE_META_VALUE_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "meta '%s' is too long", key);
     pending->value = strdup(value);
@@ -186,7 +186,7 @@ static int record(struct store *store, const struct record *record, uint64_t *re
 {
     struct store_memory *self = self_of(store);
     struct pending *pending = add_pending(self);
-    struct store_event *event = pending ? calloc(1, sizeof *event) : NULL;
+    struct store_event *event = pending ? calloc(1, sizeof(*event)) : NULL;
     if (!event)
         return out_of_memory(err);
     pending->kind = PENDING_EVENT;
@@ -200,12 +200,12 @@ static int record(struct store *store, const struct record *record, uint64_t *re
 static int apply_token(struct store_memory *self, const struct store_token *token)
 {
     for (int i = 0; i < self->tokens_count; i++)
-        if (memcmp(self->tokens[i].hash, token->hash, sizeof token->hash) == 0) {
+        if (memcmp(self->tokens[i].hash, token->hash, sizeof(token->hash)) == 0) {
             self->tokens[i] = *token;
             return 0;
         }
     struct store_token *tokens =
-        realloc(self->tokens, sizeof *tokens * ((size_t)self->tokens_count + 1));
+        realloc(self->tokens, sizeof(*tokens) * ((size_t)self->tokens_count + 1));
     if (!tokens)
         return E_RESOURCE_EXHAUSTED;
     self->tokens = tokens;
@@ -316,7 +316,7 @@ static void rollback(struct store *store)
 static int load_job(const struct document *document, const struct store_loader *loader,
                     struct cluster *cluster, struct error *err)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     if (!job)
         return out_of_memory(err);
     int rc = document_read_job(document->text, document->size, job, err);
@@ -343,7 +343,7 @@ static int load(struct store *store, const struct store_loader *loader, struct c
     }
     for (struct map_entry *e = strmap_first(&self->nodes); e && rc == 0; e = map_next(e)) {
         const struct document *document = e->value;
-        struct node *node = calloc(1, sizeof *node);
+        struct node *node = calloc(1, sizeof(*node));
         rc = node ? document_read_node(document->text, document->size, node, err)
                   : out_of_memory(err);
         if (rc == 0)
@@ -511,7 +511,7 @@ static const struct store_verbs memory_verbs = {
 
 int store_memory_new(struct store **ret, struct error *err)
 {
-    struct store_memory *self = calloc(1, sizeof *self);
+    struct store_memory *self = calloc(1, sizeof(*self));
     if (!self)
         return out_of_memory(err);
     self->store.verbs = &memory_verbs;

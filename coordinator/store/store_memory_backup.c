@@ -23,7 +23,7 @@ static char *text_of(const char *text)
 
 static struct document *document_of(const struct document *from)
 {
-    struct document *document = copy_of(from, sizeof *from);
+    struct document *document = copy_of(from, sizeof(*from));
     document->text = text_of(from->text);
     document->spec = text_of(from->spec);
     return document;
@@ -38,7 +38,7 @@ static void copy_numbered(const struct map *from, size_t size, struct map *to)
 static void copy_history(const struct map *from, struct map *to)
 {
     for (struct map_entry *e = map_first(from); e; e = map_next(e)) {
-        struct change *change = copy_of(e->value, sizeof *change);
+        struct change *change = copy_of(e->value, sizeof(*change));
         change->text = text_of(change->text);
         change->spec = text_of(change->spec);
         insist(map_set(to, e->key, change, NULL) == 0);
@@ -63,9 +63,9 @@ struct store *store_memory_copy(struct store *store)
     copy_history(&from->history, &to->history);
     store_memory_copy_secrets(from, to);
     to->tokens_count = from->tokens_count;
-    to->tokens = copy_of(from->tokens, sizeof *from->tokens * (size_t)from->tokens_count);
+    to->tokens = copy_of(from->tokens, sizeof(*from->tokens) * (size_t)from->tokens_count);
     to->tenants_count = from->tenants_count;
-    memcpy(to->tenants, from->tenants, sizeof from->tenants);
+    memcpy(to->tenants, from->tenants, sizeof(from->tenants));
     to->digest = from->digest;
     to->last_event = from->last_event;
     to->last_audit = from->last_audit;
@@ -98,11 +98,11 @@ struct store *store_memory_restore(struct store *backup, int64_t wall_ms)
     for (struct map_entry *e = map_first(&self->jobs); e; e = map_next(e))
         step_over_job(self, e->key, e->value);
     store_memory_note_digest(self);
-    (void)str_printf(text, sizeof text, "%llu",
+    (void)str_printf(text, sizeof(text), "%llu",
                      (unsigned long long)(last ? last->key : 0) + RESTORE_SKIPS_JOBS);
     insist(strmap_set(&self->meta, STORE_FIRST_JOB_KEY, text_of(text), &old) == 0);
     free(old);
-    (void)str_printf(text, sizeof text, "%lld", (long long)wall_ms);
+    (void)str_printf(text, sizeof(text), "%lld", (long long)wall_ms);
     insist(strmap_set(&self->meta, STORE_RESTORED_KEY, text_of(text), &old) == 0);
     free(old);
     return made;

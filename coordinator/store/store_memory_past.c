@@ -41,7 +41,7 @@ bool store_memory_digest_at(struct store *store, uint64_t seq, uint64_t *ret)
 /* Record a change; the digest covers the whole present state, independent of its history. */
 static void change(struct store_memory *self, const struct change *value, const char *old)
 {
-    struct change *copy = malloc(sizeof *copy);
+    struct change *copy = malloc(sizeof(*copy));
     insist(copy);
     *copy = *value;
     copy->seq = self->open_event;
@@ -69,7 +69,7 @@ void store_memory_change_named(struct store_memory *self, enum store_past_kind k
                                const char *name, const char *old, char *text)
 {
     struct change one = {.kind = kind, .text = text, .spec = no_text};
-    (void)str_copy(one.key, sizeof one.key, name);
+    (void)str_copy(one.key, sizeof(one.key), name);
     change(self, &one, old);
 }
 
@@ -87,7 +87,7 @@ char *store_memory_tenant_text(const struct store_tenant *tenant)
 
 void store_memory_note_digest(struct store_memory *self)
 {
-    uint64_t *digest = malloc(sizeof *digest);
+    uint64_t *digest = malloc(sizeof(*digest));
     void *old = NULL;
     insist(digest);
     *digest = self->digest;
@@ -125,7 +125,7 @@ static void collect_past(struct store_memory *self, const struct store_past_quer
             break;
         if (change->kind != query->kind || !is_behind(change, query))
             continue;
-        (void)str_printf(key, sizeof key, "%020llu/%s", (unsigned long long)change->sequence,
+        (void)str_printf(key, sizeof(key), "%020llu/%s", (unsigned long long)change->sequence,
                          change->key);
         insist(strmap_set(ret, key, change, NULL) == 0);
     }

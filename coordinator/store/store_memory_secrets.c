@@ -16,7 +16,7 @@ static void key_of(const struct store_secret *secret, char ret[KEY_MAX])
 /* One allocation with the sealed value at its end. */
 struct store_secret *store_memory_secret_copy(const struct store_secret *from)
 {
-    struct store_secret *copy = malloc(sizeof *copy + from->sealed_bytes);
+    struct store_secret *copy = malloc(sizeof(*copy) + from->sealed_bytes);
     if (!copy)
         return NULL;
     *copy = *from;

@@ -113,7 +113,7 @@ static int put_meta(struct store *store, const char *key, const char *value, str
     bind_text(stmt, 1, key);
     bind_text(stmt, 2, value);
     if (strcmp(key, STORE_CLUSTER_KEY) == 0)
-        (void)str_copy(self->cluster, sizeof self->cluster, value);
+        (void)str_copy(self->cluster, sizeof(self->cluster), value);
     return run(self, stmt, "write meta", err);
 }
 
@@ -169,7 +169,7 @@ static uint64_t newest_event(const struct store *store)
 static struct store_mark mark_of(const struct store_sqlite *self)
 {
     struct store_mark mark = {.event = self->last_event, .audit = self->last_audit};
-    (void)str_copy(mark.cluster, sizeof mark.cluster, self->cluster);
+    (void)str_copy(mark.cluster, sizeof(mark.cluster), self->cluster);
     return mark;
 }
 
@@ -212,7 +212,7 @@ static void rollback(struct store *store)
 
 static int load_node(sqlite3_stmt *stmt, struct cluster *cluster, struct error *err)
 {
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = calloc(1, sizeof(*node));
     if (!node)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = document_read_node(column(stmt, 1), (size_t)sqlite3_column_bytes(stmt, 1), node, err);
@@ -245,12 +245,12 @@ static int event_of(sqlite3_stmt *stmt, struct store_event *event, struct error 
     struct record *record = &event->record;
     *event = (struct store_event){.seq = (uint64_t)sqlite3_column_int64(stmt, 0)};
     record->wall_ms = sqlite3_column_int64(stmt, 1);
-    (void)str_copy(record->kind, sizeof record->kind, column(stmt, 2));
-    (void)str_copy(record->job, sizeof record->job, column(stmt, 3));
-    (void)str_copy(record->node, sizeof record->node, column(stmt, 4));
+    (void)str_copy(record->kind, sizeof(record->kind), column(stmt, 2));
+    (void)str_copy(record->job, sizeof(record->job), column(stmt, 3));
+    (void)str_copy(record->node, sizeof(record->node), column(stmt, 4));
     record->generation = (uint64_t)sqlite3_column_int64(stmt, 5);
-    (void)str_copy(record->from, sizeof record->from, column(stmt, 6));
-    (void)str_copy(record->to, sizeof record->to, column(stmt, 7));
+    (void)str_copy(record->from, sizeof(record->from), column(stmt, 6));
+    (void)str_copy(record->to, sizeof(record->to), column(stmt, 7));
     record->world = sqlite3_column_int(stmt, 9);
     return document_read_reason(column(stmt, 8), (size_t)sqlite3_column_bytes(stmt, 8),
                                 &record->reason, err);
@@ -398,7 +398,7 @@ static int open_in(struct store_sqlite *self, const char *data_dir, struct error
 
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err)
 {
-    struct store_sqlite *self = calloc(1, sizeof *self);
+    struct store_sqlite *self = calloc(1, sizeof(*self));
     if (!self)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->store.verbs = &sqlite_verbs;
@@ -423,7 +423,7 @@ static int open_to_read(struct store_sqlite *self, const char *path, struct erro
 
 int store_sqlite_open_to_read(const char *path, struct store **ret, struct error *err)
 {
-    struct store_sqlite *self = calloc(1, sizeof *self);
+    struct store_sqlite *self = calloc(1, sizeof(*self));
     if (!self)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->store.verbs = &sqlite_verbs;
@@ -441,6 +441,6 @@ int store_sqlite_open_to_read(const char *path, struct store **ret, struct error
 int store_sqlite_limit_pages(struct store *store, int pages, struct error *err)
 {
     char sql[64];
-    (void)str_printf(sql, sizeof sql, "PRAGMA max_page_count = %d", pages ? pages : INT_MAX - 1);
+    (void)str_printf(sql, sizeof(sql), "PRAGMA max_page_count = %d", pages ? pages : INT_MAX - 1);
     return store_sqlite_exec(self_of(store)->db, sql, err);
 }

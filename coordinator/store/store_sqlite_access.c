@@ -11,7 +11,7 @@ int store_sqlite_put_token(struct store *store, const struct store_token *token,
     struct store_sqlite *self = self_of(store);
     insist(self->in_transaction);
     sqlite3_stmt *stmt = statement(self, S_PUT_TOKEN);
-    sqlite3_bind_blob(stmt, 1, token->hash, sizeof token->hash, SQLITE_STATIC);
+    sqlite3_bind_blob(stmt, 1, token->hash, sizeof(token->hash), SQLITE_STATIC);
     bind_text(stmt, 2, token->id);
     bind_text(stmt, 3, token->name);
     bind_text(stmt, 4, token->role);
@@ -47,7 +47,7 @@ static int put_settings(struct store_sqlite *self, const struct store_tenant *te
     for (int i = 0; rc == 0 && i < QUOTA_COUNT; i++) {
         if (!tenant->quotas.set[i])
             continue;
-        (void)str_printf(value, sizeof value, "%lld", (long long)tenant->quotas.limit[i]);
+        (void)str_printf(value, sizeof(value), "%lld", (long long)tenant->quotas.limit[i]);
         rc = put_setting(self, tenant, quota_name((enum quota)i), value, err);
     }
     if (rc == 0 && tenant->checkpoint_prefixes[0])
@@ -95,7 +95,7 @@ int store_sqlite_put_audit(struct store *store, const struct store_audit *entry,
                                  entry->result,  entry->text};
     sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_audit + 1));
     sqlite3_bind_int64(stmt, 2, entry->wall_ms);
-    for (int i = 0; i < (int)(sizeof texts / sizeof *texts); i++)
+    for (int i = 0; i < (int)(sizeof(texts) / sizeof(*texts)); i++)
         bind_text(stmt, 3 + i, texts[i]);
     int rc = run(self, stmt, "write audit entry", err);
     if (rc < 0)

@@ -61,7 +61,7 @@ int store_sqlite_open_new(const char *path, sqlite3 **ret, struct error *err)
 static int sync_folder_of(const char *path, struct error *err)
 {
     char folder[PATH_MAX];
-    (void)str_copy(folder, sizeof folder, path);
+    (void)str_copy(folder, sizeof(folder), path);
     *strrchr(folder, '/') = 0;
     int fd = open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -88,13 +88,13 @@ int store_sqlite_backup_begin(struct store *store, const char *path, struct erro
                          self->backup->path);
     if (access(path, F_OK) == 0)
         return error_set(err, E_ALREADY_EXISTS, "%s exists", path);
-    struct store_backup *backup = calloc(1, sizeof *backup);
+    struct store_backup *backup = calloc(1, sizeof(*backup));
     if (!backup)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->backup = backup;
-    int rc = str_copy(backup->path, sizeof backup->path, path);
+    int rc = str_copy(backup->path, sizeof(backup->path), path);
     if (rc == 0)
-        rc = str_printf(backup->partial, sizeof backup->partial, "%s.partial", path);
+        rc = str_printf(backup->partial, sizeof(backup->partial), "%s.partial", path);
     if (rc < 0)
         (void)error_set(err, rc, "the path is too long");
     else
@@ -192,7 +192,7 @@ static int step_over_jobs(sqlite3 *db, struct error *err)
 static int step_over(sqlite3 *db, struct error *err)
 {
     char sql[512];
-    (void)str_printf(sql, sizeof sql,
+    (void)str_printf(sql, sizeof(sql),
                      "BEGIN IMMEDIATE;"
                      "INSERT OR REPLACE INTO meta SELECT '" STORE_FIRST_JOB_KEY "',"
                      " coalesce(max(sequence), 0) + %d FROM jobs;"
@@ -245,9 +245,9 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
 {
     char path[PATH_MAX], partial[PATH_MAX + 16];
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;
-    if (str_printf(path, sizeof path, "%s/muster.db", data_dir) < 0)
+    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir) < 0)
         return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
-    (void)str_printf(partial, sizeof partial, "%s.partial", path);
+    (void)str_printf(partial, sizeof(partial), "%s.partial", path);
     int rc = data_dir_lock(data_dir, &lock, err);
     if (rc < 0)
         return rc;
@@ -272,7 +272,7 @@ int store_sqlite_begin_new(const char *data_dir, struct error *err)
     struct stat st;
     sqlite3 *db = NULL;
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;
-    if (str_printf(path, sizeof path, "%s/muster.db", data_dir) < 0)
+    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir) < 0)
         return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
     int rc = data_dir_lock(data_dir, &lock, err);
     if (rc < 0)

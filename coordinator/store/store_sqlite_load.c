@@ -71,13 +71,13 @@ static int take_row(struct loading *loading, struct batch *batch, struct error *
     sqlite3_stmt *stmt = loading->stmt;
     size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
     struct row *row = &batch->rows[batch->count];
-    *row = (struct row){.at = batch->text.size, .size = size, .job = calloc(1, sizeof *row->job)};
+    *row = (struct row){.at = batch->text.size, .size = size, .job = calloc(1, sizeof(*row->job))};
     if (!row->job || buf_append(&batch->text, sqlite3_column_text(stmt, 3), size) < 0) {
         free(row->job);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     }
     batch->count++;
-    (void)str_copy(row->job->id, sizeof row->job->id, column(stmt, 0));
+    (void)str_copy(row->job->id, sizeof(row->job->id), column(stmt, 0));
     if (sqlite3_column_bytes(stmt, 1) != SECRET_BYTES)
         return error_set(err, E_DATA_LOSS, "secret has the wrong size");
     memcpy(row->job->secret, sqlite3_column_blob(stmt, 1), SECRET_BYTES);
@@ -107,7 +107,7 @@ static int take_rows(struct loading *loading, struct batch *batch, struct error 
 /* Again, for the sentence. */
 static int explain(const struct batch *batch, const struct row *row, struct error *err)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     int rc = E_RESOURCE_EXHAUSTED;
     if (job)
         rc = document_read_job(batch->text.data + row->at, row->size, job, err);
@@ -157,7 +157,7 @@ static void batch_fini(struct batch *batch)
 int store_sqlite_load_jobs(struct store_sqlite *store, const struct store_loader *loader,
                            struct cluster *cluster, struct error *err)
 {
-    struct loading *loading = calloc(1, sizeof *loading);
+    struct loading *loading = calloc(1, sizeof(*loading));
     if (!loading)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     *loading = (struct loading){

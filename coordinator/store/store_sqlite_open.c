@@ -58,7 +58,7 @@ int store_sqlite_migrate(sqlite3 *db, int version, int to, struct error *err)
 {
     for (; version < to; version++) {
         char finish[96];
-        (void)str_printf(finish, sizeof finish, "PRAGMA user_version = %d; COMMIT", version + 1);
+        (void)str_printf(finish, sizeof(finish), "PRAGMA user_version = %d; COMMIT", version + 1);
         int rc = store_sqlite_exec(db, "BEGIN IMMEDIATE", err);
         if (rc == 0)
             rc = store_sqlite_exec(db, (const char *)store_migrations[version].data, err);
@@ -111,7 +111,7 @@ int store_sqlite_check(sqlite3 *db, struct error *err)
 static int prepare_file(sqlite3 *db, struct error *err)
 {
     char mark[64];
-    (void)str_printf(mark, sizeof mark, "PRAGMA application_id = %d", STORE_APPLICATION_ID);
+    (void)str_printf(mark, sizeof(mark), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
     int version = 0;
     sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
     int rc = check_owner(db, &version, err);
@@ -133,7 +133,7 @@ static int prepare_file(sqlite3 *db, struct error *err)
 int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *err)
 {
     char path[PATH_MAX];
-    int rc = str_printf(path, sizeof path, "%s/muster.db", data_dir);
+    int rc = str_printf(path, sizeof(path), "%s/muster.db", data_dir);
     if (rc < 0)
         return error_set(err, rc, "data directory: path too long");
     mode_t old = umask(0077); /* it contains the secrets of jobs */

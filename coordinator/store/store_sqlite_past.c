@@ -150,7 +150,7 @@ int store_sqlite_list_past(struct store *store, const struct store_past_query *q
 static int put_number(struct store_sqlite *self, const char *key, uint64_t value, struct error *err)
 {
     char text[32];
-    (void)str_printf(text, sizeof text, "%llu", (unsigned long long)value);
+    (void)str_printf(text, sizeof(text), "%llu", (unsigned long long)value);
     return self->store.verbs->put_meta(&self->store, key, text, err);
 }
 

@@ -46,7 +46,7 @@ static bool one_true(sqlite3 *db, const char *sql, sqlite3_value *value)
 
 static bool good_job(const char *document)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     bool good = job && document_read_job(document, strlen(document), job, NULL) == 0;
     job_free(job);
     return good;
@@ -54,7 +54,7 @@ static bool good_job(const char *document)
 
 static bool good_node(const char *document)
 {
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = calloc(1, sizeof(*node));
     bool good = node && document_read_node(document, strlen(document), node, NULL) == 0;
     free(node);
     return good;
@@ -138,7 +138,7 @@ static int put_between(struct copy *copy, const char *key, struct error *err)
     if (copy->last_lost - copy->first_lost > GAP_MAX)
         return 0;
     for (int64_t at = copy->first_lost + 1; rc == 0 && at < copy->last_lost; at++) {
-        (void)str_printf(sql, sizeof sql, "SELECT *, %s FROM %s NOT INDEXED WHERE %s = %lld", key,
+        (void)str_printf(sql, sizeof(sql), "SELECT *, %s FROM %s NOT INDEXED WHERE %s = %lld", key,
                          copy->table, key, (long long)at);
         rc = put_rows(copy, sql, &ignored, &end, err);
     }
@@ -149,13 +149,13 @@ static int prepare_put(struct copy *copy, struct error *err)
 {
     char sql[SQL_MAX], marks[2 * PARAMETERS_MAX] = "";
     sqlite3_stmt *stmt = NULL;
-    (void)str_printf(sql, sizeof sql, "SELECT * FROM %s", copy->table);
+    (void)str_printf(sql, sizeof(sql), "SELECT * FROM %s", copy->table);
     int rc = sqlite3_prepare_v2(copy->to, sql, -1, &stmt, NULL);
     int columns = rc == SQLITE_OK ? sqlite3_column_count(stmt) : 0;
     sqlite3_finalize(stmt);
     for (int i = 0; i < columns && i < PARAMETERS_MAX; i++)
-        (void)str_copy(marks + strlen(marks), sizeof marks - strlen(marks), i ? ",?" : "?");
-    (void)str_printf(sql, sizeof sql, "INSERT OR IGNORE INTO %s VALUES (%s)", copy->table, marks);
+        (void)str_copy(marks + strlen(marks), sizeof(marks) - strlen(marks), i ? ",?" : "?");
+    (void)str_printf(sql, sizeof(sql), "INSERT OR IGNORE INTO %s VALUES (%s)", copy->table, marks);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(copy->to, sql, -1, &copy->put, NULL);
     return rc == SQLITE_OK ? 0 : store_sqlite_error(copy->to, rc, copy->table, err);
@@ -167,7 +167,7 @@ static int copy_table(struct copy *copy, const char *key, bool numbered, struct 
     int end = SQLITE_DONE;
     int rc = prepare_put(copy, err);
     if (rc == 0) {
-        (void)str_printf(sql, sizeof sql, "SELECT *, %s FROM %s NOT INDEXED ORDER BY %s", key,
+        (void)str_printf(sql, sizeof(sql), "SELECT *, %s FROM %s NOT INDEXED ORDER BY %s", key,
                          copy->table, key);
         copy->first_lost = 0;
         rc = put_rows(copy, sql, &copy->first_lost, &end, err);
@@ -175,7 +175,7 @@ static int copy_table(struct copy *copy, const char *key, bool numbered, struct 
     if (rc == 0 && end != SQLITE_DONE) {
         copy->told->damaged = true;
         copy->last_lost = INT64_MAX;
-        (void)str_copy(sql + strlen(sql), sizeof sql - strlen(sql), " DESC");
+        (void)str_copy(sql + strlen(sql), sizeof(sql) - strlen(sql), " DESC");
         rc = put_rows(copy, sql, &copy->last_lost, &end, err);
         if (rc == 0 && numbered && copy->last_lost != INT64_MAX)
             rc = put_between(copy, key, err);
@@ -198,8 +198,8 @@ static int copy_tables(struct copy *copy, struct error *err)
         rc = store_sqlite_migrate(copy->to, 0, version, err);
     if (rc == 0)
         rc = store_sqlite_exec(copy->to, "BEGIN", err);
-    for (size_t i = 0; rc == 0 && i < sizeof tables / sizeof *tables; i++) {
-        (void)str_printf(sql, sizeof sql, "SELECT count(*) FROM sqlite_schema WHERE name = '%s'",
+    for (size_t i = 0; rc == 0 && i < sizeof(tables) / sizeof(*tables); i++) {
+        (void)str_printf(sql, sizeof(sql), "SELECT count(*) FROM sqlite_schema WHERE name = '%s'",
                          tables[i].name);
         rc = store_sqlite_query_int(copy->to, sql, &there, err);
         copy->table = tables[i].name;
@@ -263,7 +263,7 @@ int store_sqlite_salvage(const char *from, const char *to, struct store_salvage 
     if (rc == 0)
         rc = store_sqlite_open_new(to, &copy.to, err);
     bool made = copy.to;
-    (void)str_printf(mark, sizeof mark, "PRAGMA application_id = %d", STORE_APPLICATION_ID);
+    (void)str_printf(mark, sizeof(mark), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
     if (rc == 0)
         rc = store_sqlite_exec(copy.to, mark, err);
     if (rc == 0)
@@ -294,7 +294,7 @@ static int read_facts(sqlite3 *db, struct store_facts *ret, struct error *err)
             store_sqlite_query_int(db, "SELECT coalesce(max(seq), 0) FROM audit", &ret->audit, err);
     if (rc == 0 && sqlite3_prepare_v2(db, cluster, -1, &stmt, NULL) == SQLITE_OK &&
         sqlite3_step(stmt) == SQLITE_ROW)
-        (void)str_copy(ret->cluster, sizeof ret->cluster, column(stmt, 0));
+        (void)str_copy(ret->cluster, sizeof(ret->cluster), column(stmt, 0));
     sqlite3_finalize(stmt);
     return rc;
 }
@@ -305,8 +305,8 @@ static int check_pages(sqlite3 *db, struct error *err)
     char text[512] = "";
     int step = sqlite3_prepare_v2(db, "PRAGMA integrity_check(3)", -1, &stmt, NULL);
     while ((step == SQLITE_OK || step == SQLITE_ROW) && (step = sqlite3_step(stmt)) == SQLITE_ROW)
-        (void)str_printf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? "; " : "",
-                         column(stmt, 0));
+        (void)str_printf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
+                         *text ? "; " : "", column(stmt, 0));
     sqlite3_finalize(stmt);
     if (step != SQLITE_DONE)
         return store_sqlite_error(db, step, "integrity check", err);
@@ -347,7 +347,7 @@ int store_sqlite_examine(const char *path, struct store_facts *ret, struct error
     sqlite3_close(db);
     if (rc == 0 && store_mark_read(path, &mark, NULL) == 0) {
         struct store_mark now = {.event = (uint64_t)ret->events, .audit = (uint64_t)ret->audit};
-        (void)str_copy(now.cluster, sizeof now.cluster, ret->cluster);
+        (void)str_copy(now.cluster, sizeof(now.cluster), ret->cluster);
         rc = store_mark_compare(&mark, &now, err);
     }
     return rc;

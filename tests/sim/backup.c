@@ -37,8 +37,8 @@ static void backup_due(struct world *world, void *arg)
     if (stage->coordinator && coordinator_ready(stage->coordinator, NULL)) {
         store_close(backup->store);
         backup->store = store_memory_copy(stage->store);
-        memcpy(backup->jobs, stage->jobs, sizeof backup->jobs);
-        memcpy(backup->tenants, stage->tenants, sizeof backup->tenants);
+        memcpy(backup->jobs, stage->jobs, sizeof(backup->jobs));
+        memcpy(backup->tenants, stage->tenants, sizeof(backup->tenants));
         backup->operators = *stage->operators;
         world_note(world, "a backup is taken");
     }
@@ -50,7 +50,7 @@ static void forget_job(struct stage *stage, struct sim_job *mine, bool asked)
 {
     struct sim_backup *backup = stage->backup;
     if (!asked && backup->lost_ids_count < LOST_IDS_MAX)
-        (void)str_copy(backup->lost_ids[backup->lost_ids_count++], sizeof mine->id, mine->id);
+        (void)str_copy(backup->lost_ids[backup->lost_ids_count++], sizeof(mine->id), mine->id);
     mine->id[0] = 0;
     mine->cancel_acknowledged = mine->forgotten = false;
     workload_submit(stage, mine);
@@ -65,7 +65,7 @@ static void expect_job(struct stage *stage, struct sim_job *mine, const struct s
         forget_job(stage, mine, then->asking);
     mine->acknowledged_step = then->acknowledged_step;
     mine->acknowledged_generation = then->acknowledged_generation;
-    (void)str_copy(mine->ended, sizeof mine->ended, then->ended);
+    (void)str_copy(mine->ended, sizeof(mine->ended), then->ended);
     mine->generation = then->generation;
     mine->checkpoint_step = then->checkpoint_step;
     mine->checkpoint_generation = then->checkpoint_generation;

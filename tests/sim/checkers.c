@@ -84,7 +84,7 @@ static void remember_ends(struct stage *stage, const struct cluster *cluster)
         const struct job *job = mine->id[0] ? cluster_job(cluster, mine->id) : NULL;
         if (!job || !job_state_ended(job->state) || mine->ended[0])
             continue;
-        (void)str_copy(mine->ended, sizeof mine->ended, job_state_name(job->state));
+        (void)str_copy(mine->ended, sizeof(mine->ended), job_state_name(job->state));
         world_note(stage->world, "%s %s: %s", mine->name, mine->ended, job->reason.text);
     }
 }
@@ -259,11 +259,11 @@ static void trace_states(struct stage *stage, const struct cluster *cluster)
             stage->jobs[i].id[0] ? cluster_job(cluster, stage->jobs[i].id) : NULL;
         if (!job)
             continue;
-        (void)snprintf(now, sizeof now, "%s %llu", job_state_name(job->state),
+        (void)snprintf(now, sizeof(now), "%s %llu", job_state_name(job->state),
                        (unsigned long long)job->next_generation - 1);
         if (strcmp(now, last[i]) != 0)
             world_note(stage->world, "%s: %s (%s)", job->id, now, job->reason.text);
-        (void)str_copy(last[i], sizeof last[i], now);
+        (void)str_copy(last[i], sizeof(last[i]), now);
     }
 }
 
@@ -326,13 +326,13 @@ struct membership_seen *stage_membership(struct stage *stage, const char *job, u
     }
     if (stage->memberships_count == stage->memberships_capacity) {
         stage->memberships_capacity = stage->memberships_capacity * 2 + 64;
-        stage->memberships = realloc(stage->memberships, sizeof *stage->memberships *
+        stage->memberships = realloc(stage->memberships, sizeof(*stage->memberships) *
                                                              (size_t)stage->memberships_capacity);
         insist(stage->memberships);
     }
     struct membership_seen *seen = &stage->memberships[stage->memberships_count++];
     *seen = (struct membership_seen){.generation = generation, .digest = digest};
-    (void)str_copy(seen->job, sizeof seen->job, job);
+    (void)str_copy(seen->job, sizeof(seen->job), job);
     return seen;
 }
 

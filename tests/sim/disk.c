@@ -41,7 +41,7 @@ static struct sim_file *open_file(void *self, const char *path)
     struct sim_file *file = strmap_get(files_of(self), path);
     if (file)
         return file;
-    file = calloc(1, sizeof *file);
+    file = calloc(1, sizeof(*file));
     insist(file && strmap_set(files_of(self), path, file, NULL) == 0);
     return file;
 }
@@ -132,7 +132,7 @@ static int disk_list(void *self, const char *path, char ***ret_names, struct err
         if (e->name[prefix - 1] != '/')
             continue;
         size_t size = strcspn(e->name + prefix, "/");
-        insist(size < sizeof name && strmap_count(&names) < NAMES_MAX);
+        insist(size < sizeof(name) && strmap_count(&names) < NAMES_MAX);
         memcpy(name, e->name + prefix, size);
         name[size] = 0;
         if (!strmap_find(&names, name))
@@ -140,7 +140,7 @@ static int disk_list(void *self, const char *path, char ***ret_names, struct err
         insist(strmap_set(&names, name, NULL, NULL) == 0);
     }
     size_t count = strmap_count(&names), at = 0;
-    char **list = malloc((count + 1) * sizeof *list + bytes);
+    char **list = malloc((count + 1) * sizeof(*list) + bytes);
     insist(list);
     char *text = (char *)(list + count + 1);
     for (struct map_entry *e = strmap_first(&names); e; e = map_next(e)) {

@@ -81,7 +81,7 @@ static void cut_machines(struct faults *faults)
 {
     struct stage *stage = faults->stage;
     struct world *world = stage->world;
-    struct cut *cut = calloc(1, sizeof *cut);
+    struct cut *cut = calloc(1, sizeof(*cut));
     insist(cut);
     cut->a = (int)rng_between(&faults->rng, 0, stage->nodes_count);
     cut->b = (int)rng_between(&faults->rng, 1, stage->nodes_count);
@@ -258,7 +258,7 @@ static void calm_due(struct world *world, void *arg)
         world_note(world, "nothing breaks from now on");
     stage->calm = true;
     world->loss = world->duplicate = world->reorder = 0;
-    memset(world->disk_fails_until_ms, 0, sizeof world->disk_fails_until_ms);
+    memset(world->disk_fails_until_ms, 0, sizeof(world->disk_fails_until_ms));
     for (int a = 0; a < SIM_MACHINES_MAX; a++)
         for (int b = 0; b < SIM_MACHINES_MAX; b++)
             world->cut[a][b] = false;
@@ -273,7 +273,7 @@ static void calm_due(struct world *world, void *arg)
 void faults_init(struct stage *stage, int64_t until_ms)
 {
     struct world *world = stage->world;
-    struct faults *faults = calloc(1, sizeof *faults); /* lives as long as the world's process */
+    struct faults *faults = calloc(1, sizeof(*faults)); /* lives as long as the world's process */
     insist(faults);
     faults->stage = stage;
     faults->until_ms = until_ms;

@@ -64,7 +64,7 @@ void keeping_check(struct stage *stage, const struct cluster *cluster)
 {
     char id[JOB_ID_MAX + 1];
     for (uint64_t gone; (gone = invariant_vanished(stage->memory, cluster));) {
-        (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)gone);
+        (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)gone);
         if (!may_be_forgotten(stage, cluster, id))
             world_fail(stage->world, "%s is lost", id);
         invariant_forget(stage->memory, gone);

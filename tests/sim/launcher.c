@@ -65,7 +65,7 @@ void process_die(struct process *process, const struct worker_exit *exit)
     process->state = PROCESS_EXITED;
     process->exit = *exit;
     process->exit.wall_ms = world->now_ms + 7 * process->node->machine;
-    (void)str_copy(process->exit.text, sizeof process->exit.text,
+    (void)str_copy(process->exit.text, sizeof(process->exit.text),
                    exit->lost     ? "nobody saw it end"
                    : exit->signal ? "killed"
                                   : "exited");
@@ -183,7 +183,7 @@ static int launcher_start(void *self, const struct launch *launch, struct error 
         return error_set(err, E_ALREADY_EXISTS, "started before");
     stage_check_start(world->stage, node, &launch->key);
     insist(node->processes_count < SIM_PROCESSES_MAX);
-    struct process *process = calloc(1, sizeof *process);
+    struct process *process = calloc(1, sizeof(*process));
     insist(process);
     process->world = world;
     process->node = node;

@@ -54,7 +54,7 @@ static void live(struct world *world, struct stage *stage)
     }
     while (!stage_all_ended(stage)) {
         if (world->now_ms > calm_ms + PATIENCE_MS) {
-            stage_describe(stage, rest, sizeof rest);
+            stage_describe(stage, rest, sizeof(rest));
             world_fail(world, "%d s after the last fault not all has ended%s", PATIENCE_MS / 1000,
                        rest);
         }
@@ -76,7 +76,7 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
     struct world *world = &the_world;
     struct stage *stage = &the_stage;
     jmp_buf give_up;
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     world_init(world, seed, trace);
     world->give_up = &give_up;
     if (setjmp(give_up) == 0)
@@ -98,8 +98,8 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
                     stage->changes,
                     stage->restores,
                     stage->forgotten};
-    memcpy(ret->faults, faults, sizeof faults);
-    memcpy(ret->failure, world->failure, sizeof world->failure);
+    memcpy(ret->faults, faults, sizeof(faults));
+    memcpy(ret->failure, world->failure, sizeof(world->failure));
 }
 
 struct child {
@@ -121,7 +121,7 @@ static void start_child(struct child *child, const struct options *options)
         close(fds[0]);
         run_world(child->seed, options->trace, &result);
         (void)fflush(stdout);
-        insist(write(fds[1], &result, sizeof result) == (ssize_t)sizeof result);
+        insist(write(fds[1], &result, sizeof(result)) == (ssize_t)sizeof(result));
         _exit(0);
     }
     close(fds[1]);
@@ -133,15 +133,15 @@ static void finish_child(struct child *child, struct result *ret)
     int status;
     size_t got = 0;
     char *to = (char *)ret;
-    for (ssize_t n; got < sizeof *ret && (n = read(child->fd, to + got, sizeof *ret - got)) > 0;)
+    for (ssize_t n; got < sizeof(*ret) && (n = read(child->fd, to + got, sizeof(*ret) - got)) > 0;)
         got += (size_t)n;
     close(child->fd);
     insist(waitpid(child->pid, &status, 0) == child->pid);
-    if (got == sizeof *ret && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (got == sizeof(*ret) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     ret->failed = true;
-    (void)snprintf(ret->failure, sizeof ret->failure, "its process died (%s %d)",
+    (void)snprintf(ret->failure, sizeof(ret->failure), "its process died (%s %d)",
                    WIFSIGNALED(status) ? "signal" : "exit",
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
@@ -176,7 +176,7 @@ static void check_twice(struct summary *sum, const struct child *child, struct r
     if (first->failed || (second.digest == first->digest && second.happenings == first->happenings))
         return;
     first->failed = true;
-    (void)snprintf(first->failure, sizeof first->failure, "two runs of the seed differ");
+    (void)snprintf(first->failure, sizeof(first->failure), "two runs of the seed differ");
     (void)sum;
 }
 
@@ -202,7 +202,7 @@ static int run_all(const struct options *options)
         }
         struct result result;
         struct child child = children[0];
-        memmove(children, children + 1, sizeof *children * (size_t)--running);
+        memmove(children, children + 1, sizeof(*children) * (size_t)--running);
         finish_child(&child, &result);
         if (options->twice)
             check_twice(&sum, &child, &result);
@@ -236,9 +236,9 @@ static bool read_also(const char *path, struct options *options)
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
-    while (options->also_count < ALSO_MAX && fgets(line, sizeof line, file)) {
+    while (options->also_count < ALSO_MAX && fgets(line, sizeof(line), file)) {
         size_t digits = strspn(line, "0123456789");
-        if (digits == 0 || digits >= sizeof number)
+        if (digits == 0 || digits >= sizeof(number))
             continue;
         memcpy(number, line, digits);
         number[digits] = 0;

@@ -101,7 +101,7 @@ static void completion_due(struct world *world, void *arg)
 static void complete_at(struct world *world, struct sim_call *call, int64_t at_ms, int code,
                         const void *bytes, size_t size)
 {
-    struct completion *completion = malloc(sizeof *completion + size);
+    struct completion *completion = malloc(sizeof(*completion) + size);
     insist(completion);
     completion->call = call;
     completion->code = code;
@@ -172,7 +172,7 @@ static void request_due(struct world *world, void *arg)
             dialer->listener = listener;
             dialer->peer = world->next_peer++;
         }
-        struct arrival *arrival = calloc(1, sizeof *arrival);
+        struct arrival *arrival = calloc(1, sizeof(*arrival));
         insist(arrival);
         *arrival = (struct arrival){.call = call,
                                     .listener = listener,
@@ -206,7 +206,7 @@ static int net_call(struct net_dialer *dialer, const void *bytes, size_t size, i
     struct program *target = target_of(world, dialer);
     if (dialer->closed)
         return error_set(err, E_CANCELLED, "the connection is closed");
-    struct sim_call *call = malloc(sizeof *call + size);
+    struct sim_call *call = malloc(sizeof(*call) + size);
     insist(call);
     *call = (struct sim_call){.references = 2,
                               .dialer = dialer,
@@ -264,10 +264,10 @@ static int net_listen(void *self, const char *url, int max_in_flight, net_reques
     (void)max_in_flight;
     if (find_listener(program->world, url))
         return error_set(err, E_ALREADY_EXISTS, "%s is in use", url);
-    struct net_listener *listener = calloc(1, sizeof *listener);
+    struct net_listener *listener = calloc(1, sizeof(*listener));
     insist(listener);
     listener->program = program;
-    (void)str_copy(listener->url, sizeof listener->url, url);
+    (void)str_copy(listener->url, sizeof(listener->url), url);
     listener->on_request = on_request;
     listener->on_gone = on_gone;
     listener->arg = arg;
@@ -290,11 +290,11 @@ static void net_close_listener(struct net_listener *listener)
 static int net_dial(void *self, const char *url, struct net_dialer **ret, struct error *err)
 {
     struct program *program = self;
-    struct net_dialer *dialer = calloc(1, sizeof *dialer);
+    struct net_dialer *dialer = calloc(1, sizeof(*dialer));
     (void)err;
     insist(dialer);
     dialer->program = program;
-    (void)str_copy(dialer->url, sizeof dialer->url, url);
+    (void)str_copy(dialer->url, sizeof(dialer->url), url);
     dialer->next = program->world->dialers;
     program->world->dialers = dialer;
     *ret = dialer;
@@ -329,7 +329,7 @@ static void tell_gone(struct net_dialer *dialer)
     struct world *world = dialer->program->world;
     if (!dialer->peer || is_cut(world, dialer->program, dialer->listener->program))
         return;
-    struct gone *gone = calloc(1, sizeof *gone);
+    struct gone *gone = calloc(1, sizeof(*gone));
     insist(gone);
     *gone = (struct gone){.listener = dialer->listener, .peer = dialer->peer};
     dialer->peer = 0;

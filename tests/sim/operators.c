@@ -273,7 +273,7 @@ static void token_due(struct world *world, void *arg)
     struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
     char name[24];
     (void)arg;
-    (void)snprintf(name, sizeof name, "token-%d", mine->token_number);
+    (void)snprintf(name, sizeof(name), "token-%d", mine->token_number);
     bool revoke = mine->token_state == SIM_TOKEN_GOING ||
                   (mine->token_state == SIM_TOKEN_MADE && world->now_ms >= mine->revoke_at_ms);
     if (!mine->token_asking && mine->token_state == SIM_TOKEN_NONE)
@@ -293,7 +293,7 @@ void operators_init(struct stage *stage, const char *url, int64_t until_ms)
     enum { REVOKE_SPAN_MS = 40000 };
     struct world *world = stage->world;
     stage->operators = &operators;
-    memset(&operators, 0, sizeof operators);
+    memset(&operators, 0, sizeof(operators));
     operators.url = url;
     rng_fork(&world->rng, &operators.rng);
     operators.revoke_at_ms = world->now_ms + rng_between(&operators.rng, 0, REVOKE_SPAN_MS);

@@ -25,7 +25,7 @@ static void compare_live(struct stage *stage, const struct store_past *past)
 {
     char id[JOB_ID_MAX + 1];
     struct buf buf;
-    (void)str_printf(id, sizeof id, "j%llu", (unsigned long long)past->sequence);
+    (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)past->sequence);
     const struct job *job = cluster_job(coordinator_cluster(stage->coordinator), id);
     if (!job)
         world_fail(stage->world, "%s comes from the past and is not there", id);
@@ -42,7 +42,7 @@ static void see(void *arg, const struct store_past *past)
     struct replay *replay = arg;
     replay->read++;
     replay->query.after_sequence = past->sequence;
-    (void)str_copy(replay->after, sizeof replay->after, past->name);
+    (void)str_copy(replay->after, sizeof(replay->after), past->name);
     replay->digest ^=
         store_memory_hash(replay->query.kind, past->name, past->sequence, past->document);
     if (replay->newest && replay->query.kind == STORE_PAST_JOB && past->document[0])

@@ -33,7 +33,7 @@ static void read_word(struct script *script, const char *word)
 {
     char name[32];
     const char *equals = strchr(word, '=');
-    if (!equals || (size_t)(equals - word) >= sizeof name)
+    if (!equals || (size_t)(equals - word) >= sizeof(name))
         return;
     memcpy(name, word, (size_t)(equals - word));
     name[equals - word] = 0;
@@ -64,11 +64,11 @@ void session_read_launch(struct process *process, const struct launch *launch)
 {
     for (const char *const *word = launch->argv; *word; word++)
         read_word(&process->script, *word);
-    (void)str_copy(process->hub_url, sizeof process->hub_url,
+    (void)str_copy(process->hub_url, sizeof(process->hub_url),
                    find_env(launch, "MUSTER_WORKER_SOCKET"));
-    (void)str_copy(process->token, sizeof process->token, launch->token);
+    (void)str_copy(process->token, sizeof(process->token), launch->token);
     process->world_size = (uint32_t)strtoul(find_env(launch, "WORLD_SIZE"), NULL, 10);
-    (void)snprintf(process->endpoint, sizeof process->endpoint, "sim://%s/%s/%llu",
+    (void)snprintf(process->endpoint, sizeof(process->endpoint), "sim://%s/%s/%llu",
                    process->node->name, process->key.job, (unsigned long long)process->key.uid);
 }
 
@@ -210,7 +210,7 @@ static void enter(struct process *process, const Muster__WorkerJoinAnswer *answe
     process->rank = answer->rank;
     process->world_size = answer->world;
     if (answer->token[0]) {
-        (void)str_copy(process->token, sizeof process->token, answer->token);
+        (void)str_copy(process->token, sizeof(process->token), answer->token);
         insist(rpc_client_set_token(process->hub, process->token, NULL) == 0);
     }
     if (answer->membership->n_members != answer->world ||
@@ -340,7 +340,7 @@ static void begin(void *arg)
 void session_start(struct process *process)
 {
     char name[64];
-    (void)snprintf(name, sizeof name, "%s/%llu", process->key.job,
+    (void)snprintf(name, sizeof(name), "%s/%llu", process->key.job,
                    (unsigned long long)process->key.uid);
     process->program = program_start(process->world, name, process->node->machine);
     process->program->owner = process;

@@ -21,7 +21,7 @@ const char *stage_url(void)
 static char *token_file(struct stage *stage, const char *role)
 {
     char path[64];
-    (void)snprintf(path, sizeof path, "%s/%s.token", data_dir, role);
+    (void)snprintf(path, sizeof(path), "%s/%s.token", data_dir, role);
     struct disk *disk = &stage->coordinator_program->env.disk;
     char *text;
     size_t size;
@@ -118,8 +118,8 @@ void stage_start_agent(struct stage *stage, struct sim_node *node)
     struct error err = {0};
     if (node->agent || (node == stage->doomed && stage->doomed_down))
         return;
-    (void)snprintf(name, sizeof name, "agent-%s", node->name);
-    (void)snprintf(address, sizeof address, "10.0.0.%d", node->machine);
+    (void)snprintf(name, sizeof(name), "agent-%s", node->name);
+    (void)snprintf(address, sizeof(address), "10.0.0.%d", node->machine);
     char *token = token_file(stage, "agent");
     node->agent_program = program_start(stage->world, name, node->machine);
     node->agent_program->owner = node;
@@ -177,7 +177,7 @@ void stage_init(struct stage *stage, struct world *world)
     enum { NODES_MIN = 2, NODES_MAX = 5, LARGE_MIN = 12, SLOTS_MAX = 3 };
     bool large = stage_is_large(world);
     static const double doom_chance = 0.3;
-    memset(stage, 0, sizeof *stage);
+    memset(stage, 0, sizeof(*stage));
     stage->world = world;
     world->stage = stage;
     insist(store_memory_new(&stage->store, NULL) == 0);
@@ -190,8 +190,8 @@ void stage_init(struct stage *stage, struct world *world)
         node->world = world;
         node->machine = i + 1;
         node->slots = (int)rng_between(&world->rng, 1, SLOTS_MAX);
-        (void)snprintf(node->name, sizeof node->name, "n%d", i + 1);
-        (void)snprintf(node->hub_url, sizeof node->hub_url, "ipc:///n%d/hub.sock", i + 1);
+        (void)snprintf(node->name, sizeof(node->name), "n%d", i + 1);
+        (void)snprintf(node->hub_url, sizeof(node->hub_url), "ipc:///n%d/hub.sock", i + 1);
         sim_launcher_init(node);
         stage_start_agent(stage, node);
     }

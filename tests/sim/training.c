@@ -134,7 +134,7 @@ static void commit_send(struct commit *commit)
     Muster__CommitCheckpointRequest request = MUSTER__COMMIT_CHECKPOINT_REQUEST__INIT;
     Muster__Checkpoint checkpoint = MUSTER__CHECKPOINT__INIT;
     struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
-    (void)snprintf(path, sizeof path, "/ckpt/%s/%llu", process->key.job,
+    (void)snprintf(path, sizeof(path), "/ckpt/%s/%llu", process->key.job,
                    (unsigned long long)commit->step);
     checkpoint.step = commit->step;
     checkpoint.generation = commit->generation;
@@ -152,7 +152,7 @@ static void commit_send(struct commit *commit)
 
 static void commit_begin(struct process *process, bool last)
 {
-    struct commit *commit = calloc(1, sizeof *commit);
+    struct commit *commit = calloc(1, sizeof(*commit));
     insist(commit);
     *commit = (struct commit){
         .process = process, .step = process->step, .generation = process->generation, .last = last};

@@ -33,12 +33,12 @@ static void submitted(void *arg, const struct error *err, const ProtobufCMessage
     const Muster__Job *answer = (const Muster__Job *)message;
     job->asking = false;
     if (err->code)
-        (void)str_copy(job->refusal, sizeof job->refusal, err->text);
+        (void)str_copy(job->refusal, sizeof(job->refusal), err->text);
     if (err->code)
         return; /* submit_due asks again */
     if (job->id[0])
         return;
-    (void)str_copy(job->id, sizeof job->id, answer->id);
+    (void)str_copy(job->id, sizeof(job->id), answer->id);
 }
 
 void workload_submit(struct stage *stage, struct sim_job *job)
@@ -74,7 +74,7 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     Muster__JobSpec__Restart restart = MUSTER__JOB_SPEC__RESTART__INIT;
     Muster__SubmitJobRequest request = MUSTER__SUBMIT_JOB_REQUEST__INIT;
     (void)argv_of(&job->script, words, argv);
-    (void)snprintf(priority, sizeof priority, "%d", job->priority);
+    (void)snprintf(priority, sizeof(priority), "%d", job->priority);
     spec.name = job->name;
     spec.command = argv;
     spec.n_command = ARGS_MAX;
@@ -85,11 +85,11 @@ static void send_submit(struct stage *stage, struct sim_job *job)
     spec.workers_per_node = (uint32_t)job->workers;
     spec.priority = priority;
     spec.tenant = (char *)(uintptr_t)job->tenant;
-    (void)snprintf(runtime, sizeof runtime, "%ds", job->max_runtime_s);
+    (void)snprintf(runtime, sizeof(runtime), "%ds", job->max_runtime_s);
     if (job->max_runtime_s)
         spec.max_runtime = runtime;
     spec.elastic = (char *)(uintptr_t)job->elastic;
-    (void)snprintf(folder, sizeof folder, "/ckpt/%s", job->name);
+    (void)snprintf(folder, sizeof(folder), "/ckpt/%s", job->name);
     checkpoint.dir = folder;
     checkpoint.keep = 2;
     spec.checkpoint = &checkpoint;
@@ -233,8 +233,8 @@ void workload_init(struct stage *stage)
     stage->jobs_count = (int)rng_between(&rng, 2, stage_is_large(world) ? SIM_JOBS_MAX : JOBS_MAX);
     for (int i = 0; i < stage->jobs_count; i++) {
         struct sim_job *job = &stage->jobs[i];
-        (void)snprintf(job->name, sizeof job->name, "job-%d", i);
-        (void)snprintf(job->key, sizeof job->key, "key-%d", i);
+        (void)snprintf(job->name, sizeof(job->name), "job-%d", i);
+        (void)snprintf(job->key, sizeof(job->key), "key-%d", i);
         draw_script(&rng, &job->script);
         job->nodes_min = (int)rng_between(&rng, 1, lasting);
         job->nodes_max = (int)rng_between(&rng, job->nodes_min, stage->nodes_count);

@@ -21,7 +21,7 @@ static const int64_t wall_start_ms = (int64_t)WALL_START_MS * 1000;
 
 void world_init(struct world *world, uint64_t seed, bool trace)
 {
-    memset(world, 0, sizeof *world);
+    memset(world, 0, sizeof(*world));
     world->seed = seed;
     world->trace = trace;
     world->now_ms = 1000000; /* a machine that has been up for a while */
@@ -48,7 +48,7 @@ void world_fini(struct world *world)
 
 void world_at(struct world *world, int64_t at_ms, happening_fn fn, void *arg)
 {
-    struct happening *happening = calloc(1, sizeof *happening);
+    struct happening *happening = calloc(1, sizeof(*happening));
     insist(happening);
     happening->node.key = at_ms > world->now_ms ? at_ms : world->now_ms;
     happening->node.sequence = ++world->sequence;
@@ -88,9 +88,9 @@ void world_note(struct world *world, const char *fmt, ...)
     char line[512];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof line, fmt, ap);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    show_names(line, sizeof line);
+    show_names(line, sizeof(line));
     for (const char *c = line; *c; c++)
         world->digest = (world->digest ^ (unsigned char)*c) * UINT64_C(1099511628211);
     world->digest = (world->digest ^ (uint64_t)world->now_ms) * UINT64_C(1099511628211);
@@ -103,10 +103,10 @@ void world_fail(struct world *world, const char *fmt, ...)
     char line[900];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof line, fmt, ap);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    show_names(line, sizeof line);
-    (void)snprintf(world->failure, sizeof world->failure, "at %.3f s: %s",
+    show_names(line, sizeof(line));
+    (void)snprintf(world->failure, sizeof(world->failure), "at %.3f s: %s",
                    (double)(world->now_ms - 1000000) / 1000, line);
     longjmp(*world->give_up, 1);
 }
@@ -131,13 +131,13 @@ static void rng_source_fill(void *self, void *ret_bytes, size_t count)
 
 struct program *program_start(struct world *world, const char *name, int machine)
 {
-    struct program *program = calloc(1, sizeof *program);
+    struct program *program = calloc(1, sizeof(*program));
     insist(program);
     program->world = world;
     program->machine = machine;
     program->alive = true;
     program->wake_ms = INT64_MAX;
-    (void)str_copy(program->name, sizeof program->name, name);
+    (void)str_copy(program->name, sizeof(program->name), name);
     rng_fork(&world->rng, &program->rng);
     program->env.clock = (struct clock){program, clock_now, clock_wall};
     program->env.rng = (struct rng_source){program, rng_source_fill};

@@ -15,7 +15,7 @@ void tokens_and_words_stay(struct store_world *world)
 {
     struct store_token token = {.role = "admin", .created_wall_ms = 7}, found = {0};
     char value[STORE_META_VALUE_MAX + 1];
-    memset(token.hash, 0xab, sizeof token.hash);
+    memset(token.hash, 0xab, sizeof(token.hash));
     const struct store_verbs *verbs = world->store->verbs;
     cr_assert_eq(verbs->get_meta(world->store, "word", value, NULL), E_NOT_FOUND);
     store_world_begin(world);
@@ -28,7 +28,7 @@ void tokens_and_words_stay(struct store_world *world)
     cr_assert_eq(verbs->get_meta(world->store, "word", value, NULL), 0);
     cr_assert_str_eq(value, "second");
     cr_assert_eq(verbs->list_tokens(world->store, see_token, &found, NULL), 0);
-    cr_assert_eq(memcmp(found.hash, token.hash, sizeof token.hash), 0);
+    cr_assert_eq(memcmp(found.hash, token.hash, sizeof(token.hash)), 0);
     cr_assert_str_eq(found.role, "admin");
 }
 
@@ -50,9 +50,9 @@ void tokens_and_tenants_are_replaced_not_doubled(struct store_world *world)
     const struct store_verbs *verbs = world->store->verbs;
     struct store_tenant tenant = {.name = "vision", .weight = 2, .created_wall_ms = 5}, seen = {0};
     struct store_token token = {.id = "abababababab", .name = "ci", .role = "member"}, found = {0};
-    (void)str_copy(token.tenant, sizeof token.tenant, "vision");
+    (void)str_copy(token.tenant, sizeof(token.tenant), "vision");
     token.expires_wall_ms = 99;
-    memset(token.hash, 0xab, sizeof token.hash);
+    memset(token.hash, 0xab, sizeof(token.hash));
     store_world_begin(world);
     verbs->put_token(world->store, &token, NULL);
     verbs->put_tenant(world->store, &tenant, NULL);
@@ -94,7 +94,7 @@ struct secrets {
 static void see_secret(void *arg, const struct store_secret *secret)
 {
     struct secrets *ret = arg;
-    cr_assert_leq(secret->sealed_bytes, sizeof ret->sealed[0]);
+    cr_assert_leq(secret->sealed_bytes, sizeof(ret->sealed[0]));
     memcpy(ret->sealed[ret->count], secret->sealed, secret->sealed_bytes);
     ret->all[ret->count++] = *secret;
 }
@@ -110,8 +110,8 @@ static void put_secret(struct store_world *world, const char *tenant, const char
                        const char *sealed)
 {
     struct store_secret secret = {.created_by = "ann", .changed_by = "bob"};
-    (void)str_copy(secret.tenant, sizeof secret.tenant, tenant);
-    (void)str_copy(secret.name, sizeof secret.name, name);
+    (void)str_copy(secret.tenant, sizeof(secret.tenant), tenant);
+    (void)str_copy(secret.name, sizeof(secret.name), name);
     secret.created_wall_ms = 3;
     secret.changed_wall_ms = 4;
     secret.used_wall_ms = 5;
@@ -182,7 +182,7 @@ void the_audit_trail_is_numbered_without_gaps(struct store_world *world)
             store_world_commit(world);
     }
     world->reopen(world);
-    (void)str_copy(entry.object, sizeof entry.object, "j7");
+    (void)str_copy(entry.object, sizeof(entry.object), "j7");
     store_world_begin(world);
     cr_assert_eq(world->store->verbs->put_audit(world->store, &entry, NULL), 0);
     store_world_commit(world);

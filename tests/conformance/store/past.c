@@ -34,7 +34,7 @@ static void set(struct strmap *map, const char *kind, const char *name, char *te
 {
     char key[96];
     void *old = NULL;
-    snprintf(key, sizeof key, "%s %s", kind, name);
+    snprintf(key, sizeof(key), "%s %s", kind, name);
     cr_assert_eq(strmap_set(map, key, text, &old), 0);
     free(old);
 }
@@ -112,8 +112,8 @@ static void put_some_job(struct store *store, struct rng *rng, bool gone[JOBS + 
         cr_assert_eq(store->verbs->forget_job(store, sequence, &err), 0);
         return;
     }
-    struct job *job = calloc(1, sizeof *job);
-    snprintf(job->id, sizeof job->id, "j%llu", (unsigned long long)sequence);
+    struct job *job = calloc(1, sizeof(*job));
+    snprintf(job->id, sizeof(job->id), "j%llu", (unsigned long long)sequence);
     job->sequence = sequence;
     job->step = rng_below(rng, 1000);
     job->reason.rank = -1;
@@ -124,8 +124,8 @@ static void put_some_job(struct store *store, struct rng *rng, bool gone[JOBS + 
 
 static void put_some_node(struct store *store, struct rng *rng)
 {
-    struct node *node = calloc(1, sizeof *node);
-    snprintf(node->name, sizeof node->name, "n%d", (int)rng_below(rng, NODES));
+    struct node *node = calloc(1, sizeof(*node));
+    snprintf(node->name, sizeof(node->name), "n%d", (int)rng_below(rng, NODES));
     node->slots = (int)rng_below(rng, 8);
     node->reason.rank = -1;
     cr_assert_eq(store->verbs->put_node(store, node, NULL), 0);
@@ -135,7 +135,7 @@ static void put_some_node(struct store *store, struct rng *rng)
 static void put_some_tenant(struct store *store, struct rng *rng)
 {
     struct store_tenant tenant = {.weight = (int)rng_between(rng, 1, 9), .created_wall_ms = 5};
-    snprintf(tenant.name, sizeof tenant.name, "t%d", (int)rng_below(rng, 2));
+    snprintf(tenant.name, sizeof(tenant.name), "t%d", (int)rng_below(rng, 2));
     cr_assert_eq(store->verbs->put_tenant(store, &tenant, NULL), 0);
 }
 
@@ -146,7 +146,7 @@ static void change_something(struct store_world *world, struct rng *rng, struct 
     struct store *store = world->store;
     uint64_t seq = states->last;
     bool before[JOBS + 1], undone = rng_chance(rng, 0.1);
-    memcpy(before, gone, sizeof before);
+    memcpy(before, gone, sizeof(before));
     cr_assert_eq(store->verbs->begin(store, NULL), 0);
     for (int i = (int)rng_below(rng, 4); i > 0; i--) {
         struct record record = {.wall_ms = 1000 + (int64_t)seq, .kind = "some", .reason.rank = -1};
@@ -160,7 +160,7 @@ static void change_something(struct store_world *world, struct rng *rng, struct 
         put_some_tenant(store, rng);
     if (undone) {
         store->verbs->rollback(store);
-        memcpy(gone, before, sizeof before);
+        memcpy(gone, before, sizeof(before));
         return;
     }
     cr_assert_eq(store->verbs->commit(store, NULL), 0);
@@ -180,8 +180,8 @@ static char *again(const struct reading *reading, const struct store_past *past,
 {
     size_t size = strlen(past->document);
     char *text = NULL;
-    struct job *job = calloc(1, sizeof *job);
-    struct node *node = calloc(1, sizeof *node);
+    struct job *job = calloc(1, sizeof(*job));
+    struct node *node = calloc(1, sizeof(*node));
     struct store_tenant tenant = {0};
     snprintf(name, 64, "%s", past->name);
     if (reading->kind == STORE_PAST_JOB) {
@@ -209,7 +209,7 @@ static void see_past(void *arg, const struct store_past *past)
     char name[64];
     reading->read++;
     reading->query.after_sequence = past->sequence;
-    (void)str_copy(reading->after, sizeof reading->after, past->name);
+    (void)str_copy(reading->after, sizeof(reading->after), past->name);
     if (reading->newest)
         cr_assert_str_eq(past->document, past->now);
     if (!past->document[0])
@@ -260,9 +260,9 @@ void past_states_come_back(struct store_world *world)
     struct rng rng;
     struct store_past_range range;
     struct store_past_query beyond = {.kind = STORE_PAST_JOB, .limit = 1};
-    memset(&states, 0, sizeof states);
-    memset(known, 0, sizeof known);
-    memset(gone, 0, sizeof gone);
+    memset(&states, 0, sizeof(states));
+    memset(known, 0, sizeof(known));
+    memset(gone, 0, sizeof(gone));
     rng_seed(&rng, 7);
     for (int i = 0; i < COMMITS; i++) {
         change_something(world, &rng, &states, gone);

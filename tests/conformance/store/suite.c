@@ -26,12 +26,12 @@ static struct job *make_job(uint64_t sequence)
 {
     struct error err = {0};
     char json[96];
-    struct job *job = calloc(1, sizeof *job);
-    (void)str_printf(job->id, sizeof job->id, "j-%llu", (unsigned long long)sequence);
-    (void)str_printf(json, sizeof json, "{\"name\":\"train-%llu\"}", (unsigned long long)sequence);
+    struct job *job = calloc(1, sizeof(*job));
+    (void)str_printf(job->id, sizeof(job->id), "j-%llu", (unsigned long long)sequence);
+    (void)str_printf(json, sizeof(json), "{\"name\":\"train-%llu\"}", (unsigned long long)sequence);
     cr_assert_eq(parse_spec(NULL, json, &job->spec, &err), 0, "%s", err.text);
     job->sequence = sequence;
-    memset(job->secret, (int)sequence, sizeof job->secret);
+    memset(job->secret, (int)sequence, sizeof(job->secret));
     return job;
 }
 
@@ -55,8 +55,8 @@ static void fill_workers(struct job *job)
         worker->born = 5;
         worker->generation = 7;
         worker->rank = i;
-        (void)str_copy(worker->node, sizeof worker->node, i ? "b" : "a");
-        (void)str_copy(worker->endpoint, sizeof worker->endpoint, "tcp://127.0.0.1:9;shm:x");
+        (void)str_copy(worker->node, sizeof(worker->node), i ? "b" : "a");
+        (void)str_copy(worker->endpoint, sizeof(worker->endpoint), "tcp://127.0.0.1:9;shm:x");
     }
 }
 
@@ -79,7 +79,7 @@ static void fill_history(struct job *job)
     job->progress_step = 180;
     job->charged_generation = 6;
     job->same_cause = 1;
-    (void)str_copy(job->last_cause, sizeof job->last_cause, "exit 1");
+    (void)str_copy(job->last_cause, sizeof(job->last_cause), "exit 1");
     job->cause_wall_ms = 9;
     job->backoff_until_ms = 10;
     job->grow_after_ms = 11;
@@ -106,8 +106,8 @@ static void fill_history(struct job *job)
     job->ended_wall_ms = 22;
     job->running_wall_ms = 23;
     job->may_be_excused = job->excused = true;
-    (void)str_copy(job->idempotency_key, sizeof job->idempotency_key, "key-1");
-    (void)str_copy(job->user, sizeof job->user, "ci");
+    (void)str_copy(job->idempotency_key, sizeof(job->idempotency_key), "key-1");
+    (void)str_copy(job->user, sizeof(job->user), "ci");
 }
 
 /* A job with something in every part that a restart needs. */
@@ -123,7 +123,7 @@ static struct job *make_rich_job(uint64_t sequence)
     job->version = 42;
     job->next_generation = 8;
     job->next_uid = 5;
-    job->workers = calloc(3, sizeof *job->workers);
+    job->workers = calloc(3, sizeof(*job->workers));
     job->workers_count = job->workers_capacity = 3;
     fill_workers(job);
     job->workers[2].exit = (struct exit_info){.code = 0,
@@ -141,13 +141,13 @@ static struct job *make_rich_job(uint64_t sequence)
                                   .master_node = "a",
                                   .master_port = 29500,
                                   .since_ms = 77};
-    job->current.members = calloc(2, sizeof *job->current.members);
+    job->current.members = calloc(2, sizeof(*job->current.members));
     job->current.members[0] = 2;
     job->current.members[1] = 4;
     job->forming = (struct group){.generation = 7, .world = 1, .open = true, .since_ms = 78};
-    job->forming.members = calloc(1, sizeof *job->forming.members);
+    job->forming.members = calloc(1, sizeof(*job->forming.members));
     job->forming.members[0] = 2;
-    job->checkpoints = calloc(2, sizeof *job->checkpoints);
+    job->checkpoints = calloc(2, sizeof(*job->checkpoints));
     job->checkpoints_count = 2;
     job->checkpoints[0] = (struct checkpoint){.step = 100,
                                               .generation = 3,
@@ -170,15 +170,15 @@ static void same_job(const struct job *a, const struct job *b)
     cr_assert(b, "job %s is gone", a->id);
     cr_assert_str_eq(a->id, b->id);
     cr_assert_str_eq(a->spec->json, b->spec->json);
-    cr_assert_eq(memcmp(a->secret, b->secret, sizeof a->secret), 0);
-    cr_assert_eq(memcmp(&a->reason, &b->reason, sizeof a->reason), 0);
+    cr_assert_eq(memcmp(a->secret, b->secret, sizeof(a->secret)), 0);
+    cr_assert_eq(memcmp(&a->reason, &b->reason, sizeof(a->reason)), 0);
     cr_assert_eq(a->workers_count, b->workers_count);
     for (int i = 0; i < a->workers_count; i++)
-        cr_assert_eq(memcmp(&a->workers[i], &b->workers[i], sizeof a->workers[i]), 0,
+        cr_assert_eq(memcmp(&a->workers[i], &b->workers[i], sizeof(a->workers[i])), 0,
                      "worker %d changed", i);
     cr_assert_eq(a->checkpoints_count, b->checkpoints_count);
     for (int i = 0; i < a->checkpoints_count; i++)
-        cr_assert_eq(memcmp(&a->checkpoints[i], &b->checkpoints[i], sizeof a->checkpoints[i]), 0,
+        cr_assert_eq(memcmp(&a->checkpoints[i], &b->checkpoints[i], sizeof(a->checkpoints[i])), 0,
                      "checkpoint %d changed", i);
     for (int i = 0; i < a->current.world; i++)
         cr_assert_eq(a->current.members[i], b->current.members[i]);
@@ -203,24 +203,24 @@ static void same_job(const struct job *a, const struct job *b)
         job->tenant = NULL;
         job->spec_bytes = 0;
         job->begun = job->flexible = NULL;
-        memset(&job->timer, 0, sizeof job->timer);
+        memset(&job->timer, 0, sizeof(job->timer));
         job->tokens_per_second = 0;
     }
-    cr_assert_eq(memcmp(&x, &y, sizeof x), 0, "a field of the job is not stored");
+    cr_assert_eq(memcmp(&x, &y, sizeof(x)), 0, "a field of the job is not stored");
 }
 
 static void fill_node(struct node *node, const char *name)
 {
-    memset(node, 0, sizeof *node);
-    (void)str_copy(node->name, sizeof node->name, name);
+    memset(node, 0, sizeof(*node));
+    (void)str_copy(node->name, sizeof(node->name), name);
     node->state = NODE_CORDONED;
     node->reason = (struct reason){.kind = "cordoned", .text = "by hand", .rank = -1};
     node->incarnation = 0xfedcba9876543210;
     for (int i = 0; i < NODE_PAST_MAX; i++)
         node->past[i] = 0x8000000000000001 + (uint64_t)i;
     node->last_report = 99;
-    (void)str_copy(node->address, sizeof node->address, "10.0.0.1");
-    (void)str_copy(node->version, sizeof node->version, "0.1.0");
+    (void)str_copy(node->address, sizeof(node->address), "10.0.0.1");
+    (void)str_copy(node->version, sizeof(node->version), "0.1.0");
     node->slots = 8;
     node->cpus_milli = 64500;
     node->memory_bytes = 1LL << 40;
@@ -262,11 +262,11 @@ static uint64_t put_record(struct store_world *world, const char *job, const cha
     struct error err = {0};
     struct record record = {.wall_ms = 5, .generation = 6, .world = 3, .reason.rank = -1};
     uint64_t seq = 0;
-    (void)str_copy(record.job, sizeof record.job, job);
-    (void)str_copy(record.kind, sizeof record.kind, kind);
-    (void)str_copy(record.from, sizeof record.from, "queued");
-    (void)str_copy(record.to, sizeof record.to, "starting");
-    (void)str_copy(record.reason.text, sizeof record.reason.text, "because");
+    (void)str_copy(record.job, sizeof(record.job), job);
+    (void)str_copy(record.kind, sizeof(record.kind), kind);
+    (void)str_copy(record.from, sizeof(record.from), "queued");
+    (void)str_copy(record.to, sizeof(record.to), "starting");
+    (void)str_copy(record.reason.text, sizeof(record.reason.text), "because");
     cr_assert_eq(world->store->verbs->record(world->store, &record, &seq, &err), 0, "%s", err.text);
     return seq;
 }
@@ -321,10 +321,10 @@ static void restart_resumes_exactly(struct store_world *world)
     const struct node *node = cluster_node(cluster, "a");
     cr_assert(node);
     cr_assert_eq(node->incarnation, a.incarnation);
-    cr_assert_arr_eq(node->past, a.past, sizeof a.past);
-    cr_assert_eq(memcmp(node->labels, a.labels, sizeof a.labels), 0);
-    cr_assert_eq(memcmp(node->gpus, a.gpus, sizeof a.gpus), 0);
-    cr_assert_eq(memcmp(&node->reason, &a.reason, sizeof a.reason), 0);
+    cr_assert_arr_eq(node->past, a.past, sizeof(a.past));
+    cr_assert_eq(memcmp(node->labels, a.labels, sizeof(a.labels)), 0);
+    cr_assert_eq(memcmp(node->gpus, a.gpus, sizeof(a.gpus)), 0);
+    cr_assert_eq(memcmp(&node->reason, &a.reason, sizeof(a.reason)), 0);
     cr_assert(node->want_cordon && node->want_drain && node->state == NODE_CORDONED);
     cr_assert(node->slots == 8 && node->cpus_milli == 64500 && node->port_last == 30999);
     cr_assert_eq(node->desired_version, 3);
@@ -448,7 +448,7 @@ static void full_disk_loses_nothing(struct store_world *world)
     for (int i = 0; rc == 0 && i < 2000; i++) {
         struct record record = {.reason.rank = -1};
         uint64_t seq;
-        memset(record.reason.text, 'x', sizeof record.reason.text - 1);
+        memset(record.reason.text, 'x', sizeof(record.reason.text) - 1);
         rc = verbs->record(world->store, &record, &seq, &err);
     }
     if (rc == 0)
@@ -489,7 +489,7 @@ void store_suite(void (*make)(struct store_world *ret))
         past_states_come_back,
         full_disk_loses_nothing,
     };
-    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+    for (size_t i = 0; i < sizeof(stories) / sizeof(*stories); i++) {
         struct store_world world = {0};
         make(&world);
         world.open(&world);

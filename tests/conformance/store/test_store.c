@@ -52,7 +52,7 @@ static void sqlite_again(struct store_world *world)
 
 static void sqlite_open(struct store_world *world)
 {
-    snprintf(world->dir, sizeof world->dir, "/tmp/muster-store-XXXXXX");
+    snprintf(world->dir, sizeof(world->dir), "/tmp/muster-store-XXXXXX");
     insist(mkdtemp(world->dir));
     sqlite_again(world);
 }

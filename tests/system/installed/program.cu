@@ -22,11 +22,11 @@ static __global__ void pass_kernel(const float *parameters, float *gradients)
 static bool pass_on_device(const float *parameters, float *gradients)
 {
     float *memory = nullptr;
-    if (cudaMalloc(&memory, 2 * SIZE * sizeof *memory) != cudaSuccess)
+    if (cudaMalloc(&memory, 2 * SIZE * sizeof(*memory)) != cudaSuccess)
         return false;
-    cudaMemcpy(memory, parameters, SIZE * sizeof *memory, cudaMemcpyHostToDevice);
+    cudaMemcpy(memory, parameters, SIZE * sizeof(*memory), cudaMemcpyHostToDevice);
     pass_kernel<<<1, SIZE>>>(memory, memory + SIZE);
-    bool done = cudaMemcpy(gradients, memory + SIZE, SIZE * sizeof *memory, cudaMemcpyDeviceToHost) == cudaSuccess;
+    bool done = cudaMemcpy(gradients, memory + SIZE, SIZE * sizeof(*memory), cudaMemcpyDeviceToHost) == cudaSuccess;
     cudaFree(memory);
     return done;
 }

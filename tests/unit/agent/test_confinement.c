@@ -52,24 +52,24 @@ Test(confinement, a_worker_is_pinned_to_its_cores)
 {
     char cores[16], expected[128], line[128];
     cpu_set_t allowed, of_shim;
-    cr_assert_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    cr_assert_eq(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
     int last = CPU_SETSIZE - 1;
     while (!CPU_ISSET(last, &allowed))
         last--;
-    snprintf(cores, sizeof cores, "%d", last);
-    snprintf(expected, sizeof expected, "o Cpus_allowed_list:\t%d\n", last);
+    snprintf(cores, sizeof(cores), "%d", last);
+    snprintf(expected, sizeof(expected), "o Cpus_allowed_list:\t%d\n", last);
     launch_on(1, cores);
     cr_expect(rig_output_has(&rig, 1, expected));
-    cr_assert_eq(sched_getaffinity(rig_shim(&rig, 1), sizeof of_shim, &of_shim), 0);
+    cr_assert_eq(sched_getaffinity(rig_shim(&rig, 1), sizeof(of_shim), &of_shim), 0);
     cr_expect(CPU_EQUAL(&of_shim, &allowed));
 
     FILE *status = fopen("/proc/self/status", "r");
     do
-        cr_assert_not_null(fgets(line, sizeof line, status));
+        cr_assert_not_null(fgets(line, sizeof(line), status));
     while (strncmp(line, "Cpus_allowed_list", 17) != 0);
     fclose(status);
-    snprintf(cores, sizeof cores, "0-%d", last);
-    snprintf(expected, sizeof expected, "o %.100s", line);
+    snprintf(cores, sizeof(cores), "0-%d", last);
+    snprintf(expected, sizeof(expected), "o %.100s", line);
     launch_on(2, cores);
     cr_expect(rig_output_has(&rig, 2, expected));
 }

@@ -32,7 +32,7 @@ int __wrap_proc_descendants(pid_t pid, pid_t **ret_pids, size_t *ret_count, stru
     usleep(LOOK_MS * 1000);
     looks++;
     *ret_count = waitpid(child, NULL, WNOHANG) == 0;
-    *ret_pids = malloc(sizeof **ret_pids);
+    *ret_pids = malloc(sizeof(**ret_pids));
     cr_assert(*ret_pids);
     **ret_pids = child;
     return 0;

@@ -42,7 +42,7 @@ static int count_files(void)
 {
     char path[128];
     int count = 0;
-    (void)snprintf(path, sizeof path, "%s/muster/clusters", home);
+    (void)snprintf(path, sizeof(path), "%s/muster/clusters", home);
     DIR *folder = opendir(path);
     cr_assert(folder);
     for (const struct dirent *entry; (entry = readdir(folder));)

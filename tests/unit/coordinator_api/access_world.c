@@ -134,7 +134,7 @@ void same_as_absent(const char *method, void *message, char **id, const char *to
     cr_assert_eq(refusal(method, message, token, &hidden), E_NOT_FOUND, "%s: %s", method,
                  hidden.text);
     cr_assert_eq(absent.code, E_NOT_FOUND);
-    snprintf(expected, sizeof expected, "no job has the id or name '%s'", theirs);
+    snprintf(expected, sizeof(expected), "no job has the id or name '%s'", theirs);
     cr_assert_str_eq(hidden.text, expected);
     cr_assert_str_eq(hidden.hint, absent.hint);
     cr_assert_str_eq(hidden.field, absent.field);
@@ -149,13 +149,13 @@ void newest_entry(struct store_audit *ret)
     const Muster__ListAuditAnswer *got = client(&world, "ListAudit", &message, &answer);
     cr_assert_eq(got->n_entries, 1);
     const Muster__AuditEntry *entry = got->entries[0];
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, sizeof(*ret));
     ret->seq = entry->seq;
-    (void)str_copy(ret->token_name, sizeof ret->token_name, entry->token_name);
-    (void)str_copy(ret->tenant, sizeof ret->tenant, entry->tenant);
-    (void)str_copy(ret->method, sizeof ret->method, entry->method);
-    (void)str_copy(ret->object, sizeof ret->object, entry->object);
-    (void)str_copy(ret->result, sizeof ret->result, entry->result);
-    (void)str_copy(ret->text, sizeof ret->text, entry->text);
+    (void)str_copy(ret->token_name, sizeof(ret->token_name), entry->token_name);
+    (void)str_copy(ret->tenant, sizeof(ret->tenant), entry->tenant);
+    (void)str_copy(ret->method, sizeof(ret->method), entry->method);
+    (void)str_copy(ret->object, sizeof(ret->object), entry->object);
+    (void)str_copy(ret->result, sizeof(ret->result), entry->result);
+    (void)str_copy(ret->text, sizeof(ret->text), entry->text);
     answer_fini(&answer);
 }

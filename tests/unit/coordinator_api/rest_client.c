@@ -20,7 +20,7 @@ static pid_t daemon_pid;
 static bool read_line(const char *name, char *ret, size_t size)
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/%s", rest.dir, name);
+    snprintf(path, sizeof(path), "%s/%s", rest.dir, name);
     FILE *file = fopen(path, "re");
     bool good = file && fgets(ret, (int)size, file);
     if (file)
@@ -32,23 +32,23 @@ static bool read_line(const char *name, char *ret, size_t size)
 void rest_start(void)
 {
     char url[128] = "", path[128];
-    snprintf(path, sizeof path, "%s/http.url", rest.dir);
+    snprintf(path, sizeof(path), "%s/http.url", rest.dir);
     unlink(path);
     daemon_pid = fork();
     if (daemon_pid == 0) {
-        snprintf(path, sizeof path, "%s/log", rest.dir);
+        snprintf(path, sizeof(path), "%s/log", rest.dir);
         int log = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(log, STDERR_FILENO);
         execl(COORDINATOR_DAEMON, "coordinator", "--data", rest.dir, "--rpc", "tcp://127.0.0.1:0",
               "--http", "127.0.0.1:0", (char *)NULL);
         _exit(127);
     }
-    for (int i = 0; i < 30000 && !read_line("http.url", url, sizeof url); i++)
+    for (int i = 0; i < 30000 && !read_line("http.url", url, sizeof(url)); i++)
         usleep(10000);
     cr_assert(strrchr(url, ':'), "the coordinator did not start");
     rest.port = atoi(strrchr(url, ':') + 1);
-    cr_assert(read_line("admin.token", rest.token, sizeof rest.token));
-    cr_assert(read_line("agent.token", rest.agent_token, sizeof rest.agent_token));
+    cr_assert(read_line("admin.token", rest.token, sizeof(rest.token)));
+    cr_assert(read_line("agent.token", rest.agent_token, sizeof(rest.agent_token)));
 }
 
 void rest_stop(int signal)
@@ -62,7 +62,7 @@ void rest_stop(int signal)
 
 void rest_init(void)
 {
-    snprintf(rest.dir, sizeof rest.dir, "/tmp/muster-rest-XXXXXX");
+    snprintf(rest.dir, sizeof(rest.dir), "/tmp/muster-rest-XXXXXX");
     cr_assert(mkdtemp(rest.dir));
     rest_start();
 }
@@ -81,8 +81,8 @@ int rest_dial(void)
                              .sin_port = htons((uint16_t)rest.port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = 300};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
     return fd;
 }
 
@@ -101,8 +101,8 @@ void rest_receive(int fd, const char *until)
 {
     size_t size = 0;
     rest.answer[0] = 0;
-    while (size < sizeof rest.answer - 1 && !(until && strstr(rest.answer, until))) {
-        ssize_t got = recv(fd, rest.answer + size, sizeof rest.answer - 1 - size, 0);
+    while (size < sizeof(rest.answer) - 1 && !(until && strstr(rest.answer, until))) {
+        ssize_t got = recv(fd, rest.answer + size, sizeof(rest.answer) - 1 - size, 0);
         if (got <= 0)
             break;
         size += (size_t)got;
@@ -120,7 +120,7 @@ int rest_request(struct http how)
 {
     static char text[4 << 20];
     const char *with = how.token ? how.token : rest.token;
-    int size = snprintf(text, sizeof text,
+    int size = snprintf(text, sizeof(text),
                         "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s%s%s"
                         "Content-Length: %zu\r\n\r\n%s",
                         how.method, how.path, *with ? "Authorization: Bearer " : "", with,
@@ -143,7 +143,7 @@ void rest_job_id(char ret[32])
 void rest_log_in(const char *token, char ret_headers[512])
 {
     char body[256], cookie[128], half[128];
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
+    snprintf(body, sizeof(body), "{\"token\":\"%s\"}", token);
     struct http how = {"POST", "/v1/login", body,
                        "X-Muster-Request: 1\r\nContent-Type: application/json\r\n", ""};
     cr_assert_eq(rest_request(how), 200, "%s", rest.answer);

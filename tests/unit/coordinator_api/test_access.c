@@ -63,7 +63,7 @@ static void never_says(const char *method, const void *message, const char *toke
     ask(method, message, token, &answer);
     cr_assert(answer.message, "%s: %s", method, answer.err.text);
     size_t size = protobuf_c_message_get_packed_size(answer.message);
-    cr_assert_lt(size, sizeof packed);
+    cr_assert_lt(size, sizeof(packed));
     protobuf_c_message_pack(answer.message, packed);
     cr_assert_null(memmem(packed, size, word, strlen(word)), "%s tells of %s", method, word);
     answer_fini(&answer);

@@ -43,14 +43,14 @@ Test(board, has_limits)
     struct board *board;
     char key[BOARD_KEY_MAX + 2];
     cr_assert_eq(board_new(&board, NULL), 0);
-    memset(key, 'k', sizeof key);
+    memset(key, 'k', sizeof(key));
     key[BOARD_KEY_MAX + 1] = 0;
     cr_assert_eq(set(board, 1, "", 1), E_INVALID_ARGUMENT);
     cr_assert_eq(set(board, 1, key, 1), E_INVALID_ARGUMENT);
     cr_assert_eq(set(board, 1, "k", BOARD_VALUE_MAX_BYTES + 1), E_INVALID_ARGUMENT);
     int rc = 0, count = 0;
     for (; rc == 0 && count < 100000; count++) {
-        snprintf(key, sizeof key, "key-%d", count);
+        snprintf(key, sizeof(key), "key-%d", count);
         rc = set(board, 1, key, BOARD_VALUE_MAX_BYTES);
     }
     cr_assert_eq(rc, E_RESOURCE_EXHAUSTED);
@@ -65,14 +65,14 @@ Test(board, a_tenants_boards_have_a_sum)
 {
     struct board *board;
     static char data[BOARD_VALUE_MAX_BYTES];
-    struct board_value value = {.data = data, .size = sizeof data};
+    struct board_value value = {.data = data, .size = sizeof(data)};
     char job[16], key[16];
     int count = 0;
     cr_assert_eq(board_new(&board, NULL), 0);
     for (int i = 0; i < 10; i++)
         for (int j = 0; j < 250; j++) {
-            (void)snprintf(job, sizeof job, "j%d", i);
-            (void)snprintf(key, sizeof key, "key-%d", j);
+            (void)snprintf(job, sizeof(job), "j%d", i);
+            (void)snprintf(key, sizeof(key), "key-%d", j);
             struct board_place place = {.tenant = "red", .job = job, .generation = 1, .key = key};
             if (!board_has_room(board, &place, &value))
                 continue;

@@ -23,8 +23,8 @@ TestSuite(budget, .init = open_budgets, .fini = close_budgets);
 static struct store_token token(const char *role, const char *tenant)
 {
     struct store_token ret = {0};
-    snprintf(ret.role, sizeof ret.role, "%s", role);
-    snprintf(ret.tenant, sizeof ret.tenant, "%s", tenant);
+    snprintf(ret.role, sizeof(ret.role), "%s", role);
+    snprintf(ret.tenant, sizeof(ret.tenant), "%s", tenant);
     return ret;
 }
 

@@ -21,12 +21,12 @@ static void submit_large(int job)
     Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
     struct answer answer;
     char name[16];
-    (void)snprintf(name, sizeof name, "large-%d", job);
+    (void)snprintf(name, sizeof(name), "large-%d", job);
     memset(value, 'x', VALUE_BYTES);
     Muster__JobSpec spec = spec_of(name);
     for (int i = 0; i < SETTINGS; i++) {
         muster__job_spec__env_entry__init(&env[i]);
-        (void)snprintf(keys[i], sizeof keys[i], "V%03d", i);
+        (void)snprintf(keys[i], sizeof(keys[i]), "V%03d", i);
         env[i].key = keys[i];
         env[i].value = value;
         list[i] = &env[i];
@@ -108,10 +108,10 @@ Test(large_specs, a_list_of_large_jobs_comes_in_more_pages)
         cr_assert_lt(protobuf_c_message_get_packed_size(&got->base), RPC_PAYLOAD_MAX_BYTES);
         for (size_t i = 0; i < got->n_jobs; i++, seen++) {
             char name[24];
-            (void)snprintf(name, sizeof name, "large-%d", LARGE_JOBS - 1 - (int)seen);
+            (void)snprintf(name, sizeof(name), "large-%d", LARGE_JOBS - 1 - (int)seen);
             cr_assert_str_eq(got->jobs[i]->spec->name, name);
         }
-        (void)snprintf(cursor, sizeof cursor, "%s", got->next_cursor);
+        (void)snprintf(cursor, sizeof(cursor), "%s", got->next_cursor);
         answer_fini(&answer);
         pages++;
     } while (*cursor);

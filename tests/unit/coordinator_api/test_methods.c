@@ -33,10 +33,10 @@ static void try_method(const struct service_method *method)
                        {world.agent, ACCESS_AGENT},
     };
     char storage[512] = {0};
-    cr_assert_leq(descriptor->input->sizeof_message, sizeof storage);
+    cr_assert_leq(descriptor->input->sizeof_message, sizeof(storage));
     ProtobufCMessage *message = (void *)storage;
     descriptor->input->message_init(message);
-    for (size_t i = 0; i < sizeof callers / sizeof *callers; i++) {
+    for (size_t i = 0; i < sizeof(callers) / sizeof(*callers); i++) {
         struct answer answer;
         struct call call = {.service = service,
                             .method = method->name,
@@ -72,7 +72,7 @@ static void fill_field(ProtobufCMessage *message, const ProtobufCFieldDescriptor
 {
     static char many[20001];
     void *at = (char *)message + field->offset;
-    memset(many, 'x', sizeof many - 1);
+    memset(many, 'x', sizeof(many) - 1);
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return;
     switch (field->type) {
@@ -95,7 +95,7 @@ static void fill_field(ProtobufCMessage *message, const ProtobufCFieldDescriptor
         *(double *)at = large ? 1e308 : -1;
         return;
     case PROTOBUF_C_TYPE_BYTES:
-        *(ProtobufCBinaryData *)at = (ProtobufCBinaryData){sizeof many - 1, (uint8_t *)many};
+        *(ProtobufCBinaryData *)at = (ProtobufCBinaryData){sizeof(many) - 1, (uint8_t *)many};
         return;
     case PROTOBUF_C_TYPE_SINT32:
     case PROTOBUF_C_TYPE_SFIXED32:

@@ -16,10 +16,10 @@ static const char *nodes_since(uint64_t *version)
     Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
     list.since = *version;
     const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
-    snprintf(text, sizeof text, "%s", got->whole ? "*" : "");
+    snprintf(text, sizeof(text), "%s", got->whole ? "*" : "");
     for (size_t i = 0; i < got->n_nodes; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s ", got->nodes[i]->name);
+        snprintf(text + used, sizeof(text) - used, "%s ", got->nodes[i]->name);
     }
     *version = got->version;
     answer_fini(&answer);
@@ -133,7 +133,7 @@ static void expect_series(const char *name, const char *names, const char *expec
     const Muster__GetMetricsAnswer *got = client(&world, "GetMetrics", &message, &answer);
     for (size_t i = 0; i < got->n_series; i++) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s ", got->series[i]->name);
+        snprintf(text + used, sizeof(text) - used, "%s ", got->series[i]->name);
     }
     cr_expect_str_eq(text, expected, "of '%s' and '%s': %s", name, names, text);
     answer_fini(&answer);
@@ -146,7 +146,7 @@ Test(reading, only_the_series_that_are_asked_for)
     submit_true("a", world.admin, NULL, &submitted);
     const char *id = ((Muster__Job *)submitted.message)->id;
     static const char *const names[] = {"loss", "loss/eval", "tokens_per_second", "profile/comm"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         tell(id, names[i], i + 1);
     expect_series("", "", "loss loss/eval profile/comm tokens_per_second ");
     expect_series("", "loss,tokens_per_second", "loss tokens_per_second ");

@@ -27,17 +27,17 @@ Test(rest, a_job_from_submit_to_cancel)
     rest_job_id(id);
     cr_assert(strstr(rest.answer, "\"state\":\"queued\""));
     cr_assert(strstr(rest.answer, "\"nodes\":{\"min\":2,\"max\":2"), "short forms are widened");
-    snprintf(path, sizeof path, "/v1/jobs/%s/why", id);
+    snprintf(path, sizeof(path), "/v1/jobs/%s/why", id);
     cr_assert_eq(rest_request((struct http){"GET", path}), 200);
     cr_assert(strstr(rest.answer, "no_nodes"), "%s", rest.answer);
     cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs?state=queued&limit=5"}), 200);
     cr_assert(strstr(rest.answer, id));
     static const char *const parts[] = {"logs?tail=5", "events", "metrics", "checkpoints"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        snprintf(path, sizeof path, "/v1/jobs/a/%s", parts[i]);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        snprintf(path, sizeof(path), "/v1/jobs/a/%s", parts[i]);
         cr_assert_eq(rest_request((struct http){"GET", path}), 200, "%s: %s", path, rest.answer);
     }
-    snprintf(path, sizeof path, "/v1/jobs/%s:cancel", id);
+    snprintf(path, sizeof(path), "/v1/jobs/%s:cancel", id);
     cr_assert_eq(rest_request((struct http){"POST", path, "{\"reason\":\"test\"}"}), 200, "%s",
                  rest.answer);
     cr_assert(strstr(rest.answer, "\"state\":\"cancelled\""), "%s", rest.answer);
@@ -61,7 +61,7 @@ static void send_and_leave(const char *key)
 {
     char text[512];
     int fd = rest_dial();
-    int size = snprintf(text, sizeof text,
+    int size = snprintf(text, sizeof(text),
                         "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                         "Idempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s",
                         rest.token, key, strlen(job_body), job_body);
@@ -77,18 +77,18 @@ Test(rest, kill_9_at_any_moment_loses_no_acknowledged_job)
     for (int round = 0; round < ROUNDS; round++) {
         char key[32], headers[64], quoted[64];
         for (int i = 0; i < JOBS; i++) {
-            snprintf(headers, sizeof headers, "Idempotency-Key: r%d-%d\r\n", round, i);
+            snprintf(headers, sizeof(headers), "Idempotency-Key: r%d-%d\r\n", round, i);
             cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, headers}), 201);
             rest_job_id(ids[count++]);
         }
-        snprintf(key, sizeof key, "r%d-late", round);
+        snprintf(key, sizeof(key), "r%d-late", round);
         send_and_leave(key);
         usleep((useconds_t)(round * 300));
         rest_stop(SIGKILL);
         rest_start();
         cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs?limit=1000"}), 200);
         for (int i = 0; i < count; i++) {
-            snprintf(quoted, sizeof quoted, "\"id\":\"%.31s\"", ids[i]);
+            snprintf(quoted, sizeof(quoted), "\"id\":\"%.31s\"", ids[i]);
             cr_assert(strstr(rest.answer, quoted), "round %d: job %s is lost", round, ids[i]);
         }
     }
@@ -135,7 +135,7 @@ static const char form[] = "X-Muster-Request: 1\r\nContent-Type: application/jso
 static int sign_in(const char *token, const char *headers)
 {
     char body[256];
-    snprintf(body, sizeof body, "{\"token\":\"%s\"}", token);
+    snprintf(body, sizeof(body), "{\"token\":\"%s\"}", token);
     return rest_request((struct http){"POST", "/v1/login", body, headers, ""});
 }
 
@@ -149,7 +149,7 @@ Test(rest, sessions_need_our_header_to_change_anything)
     cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 200, "%s",
                  rest.answer);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, session, ""}), 403);
-    snprintf(headers, sizeof headers, "%sX-Muster-Request: 1\r\n", session);
+    snprintf(headers, sizeof(headers), "%sX-Muster-Request: 1\r\n", session);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", job_body, headers, ""}), 201);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", session, ""}), 403);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", headers, ""}), 200);
@@ -216,9 +216,9 @@ Test(rest, sessions_outlive_the_coordinator_until_they_end)
     cr_expect_eq(read_with(first), 401, "one that has ended comes back from no file");
     cr_expect_eq(read_with(second), 200);
     cr_expect_eq(read_with(third), 401);
-    snprintf(path, sizeof path, "%s/sessions.json", rest.dir);
+    snprintf(path, sizeof(path), "%s/sessions.json", rest.dir);
     FILE *file = fopen(path, "r");
-    cr_assert(file && fread(kept, 1, sizeof kept - 1, file) > 0);
+    cr_assert(file && fread(kept, 1, sizeof(kept) - 1, file) > 0);
     fclose(file);
     cr_expect(!strstr(kept, rest.token) && !strstr(kept, token), "no token can be read off it");
 }
@@ -232,7 +232,7 @@ Test(rest, garbage_harms_nobody)
 {
     static char garbage[1 << 20];
     srand(1); /* the same bytes in every run */
-    for (size_t i = 0; i < sizeof garbage; i++)
+    for (size_t i = 0; i < sizeof(garbage); i++)
         garbage[i] = (char)rand();
     static const char *const texts[] = {
         "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
@@ -244,12 +244,12 @@ Test(rest, garbage_harms_nobody)
         "GET",
     };
     int fd = rest_dial();
-    rest_send(fd, garbage, sizeof garbage);
+    rest_send(fd, garbage, sizeof(garbage));
     close(fd);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         struct timeval patience = {.tv_usec = 300000}; /* half a request gets no answer */
         fd = rest_dial();
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
         rest_send(fd, texts[i], strlen(texts[i]));
         shutdown(fd, SHUT_WR);
         rest_receive(fd, NULL);
@@ -270,7 +270,7 @@ Test(rest, deep_and_large_bodies_are_refused)
     cr_assert(strstr(rest.answer, "INVALID_ARGUMENT"), "%s", rest.answer);
     memset(body, 'x', LARGE);
     int fd = rest_dial();
-    int size = snprintf(head, sizeof head,
+    int size = snprintf(head, sizeof(head),
                         "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                         "Connection: close\r\nContent-Length: %d\r\n\r\n",
                         rest.token, LARGE);
@@ -287,7 +287,7 @@ static int open_stream(const char *path)
 {
     char text[512];
     int fd = rest_dial();
-    int size = snprintf(text, sizeof text,
+    int size = snprintf(text, sizeof(text),
                         "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
                         "Authorization: Bearer %s\r\n\r\n",
                         path, rest.token);
@@ -342,7 +342,7 @@ static int open_events(const char *token)
 {
     char text[512];
     int fd = rest_dial();
-    int size = snprintf(text, sizeof text,
+    int size = snprintf(text, sizeof(text),
                         "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: "
                         "text/event-stream\r\nAuthorization: Bearer %s\r\n\r\n",
                         token);
@@ -374,7 +374,7 @@ static int pings_in(const char *text)
 static int pings_of(int fd)
 {
     char text[4096];
-    ssize_t size = recv(fd, text, sizeof text - 1, MSG_DONTWAIT);
+    ssize_t size = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
     text[size > 0 ? size : 0] = 0;
     return pings_in(text);
 }
@@ -410,7 +410,7 @@ Test(rest, the_page_and_its_parts_are_served)
     static const char *const paths[] = {"/", "/app.js", "/style.css", "/chart.js"};
     static const char *const types[] = {"text/html", "text/javascript", "text/css",
                                         "text/javascript"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
         cr_assert_eq(rest_request((struct http){"GET", paths[i], .token = ""}), 200, "%s",
                      paths[i]);
         cr_assert(strstr(rest.answer, types[i]) && strstr(rest.answer, "Content-Security-Policy"));
@@ -462,7 +462,7 @@ Test(rest, no_path_lets_a_wrong_token_in)
         struct http how = {route->method, path, NULL, NULL, ""};
         cr_assert_eq(rest_request(how), 401, "%s %s without a token: %s", how.method, path,
                      rest.answer);
-        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
             how.token = wrong[i];
             cr_assert_eq(rest_request(how), 401, "%s %s with %s: %s", how.method, path, wrong[i],
                          rest.answer);
@@ -477,7 +477,7 @@ Test(rest, no_path_fails_at_a_wrong_body_or_at_the_same_request_again)
 {
     static char large[2 << 20];
     char path[128];
-    memset(large, ' ', sizeof large - 1);
+    memset(large, ' ', sizeof(large) - 1);
     large[0] = '{';
     for (const struct route *route = routes; route->path; route++) {
         if (route->body == ROUTE_NO_BODY)
@@ -485,7 +485,7 @@ Test(rest, no_path_fails_at_a_wrong_body_or_at_the_same_request_again)
         example_path(route, path);
         const char *const bodies[] = {
             "{", "[]", "null", "{\"nope\":1}", "\xff\xfe", "{\"a\":{\"a\":"};
-        for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
             struct http how = {route->method, path, bodies[i]};
             int first = rest_request(how);
             cr_assert_eq(first, 400, "%s %s with %s: %s", how.method, path, bodies[i], rest.answer);

@@ -21,8 +21,8 @@ Test(rest_contract, a_body_says_nothing_else_than_its_address)
     static const char *const bodies[] = {"{\"id\":5}", "{\"id\":{}}", "{\"id\":[\"a\"]}",
                                          "{\"id\":null}", "{\"id\":\"b\"}"};
     cr_assert_eq(post("/v1/jobs", job_body), 201);
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-        for (size_t j = 0; j < sizeof bodies / sizeof *bodies; j++) {
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
+        for (size_t j = 0; j < sizeof(bodies) / sizeof(*bodies); j++) {
             cr_assert_eq(post(paths[i], bodies[j]), 400, "%s %s: %s", paths[i], bodies[j],
                          rest.answer);
             cr_assert(strstr(rest.answer, "\"field\":\"id\""), "%s", rest.answer);
@@ -41,7 +41,7 @@ Test(rest_contract, a_nul_in_an_address_does_not_end_it)
 {
     static const char *const paths[] = {"/v1/jobs?tenant=default%00x", "/v1/jobs%00?tenant=a",
                                         "/v1/jobs/a%00b", "/v1/jobs/a/metrics?series=%00"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
         cr_assert_eq(rest_request((struct http){"GET", paths[i]}), 400, "%s: %s", paths[i],
                      rest.answer);
     cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs?tenant=%2500"}), 200);
@@ -71,7 +71,7 @@ Test(rest_contract, strangers_hear_of_nothing_but_that)
 {
     static const char *const paths[] = {"/v1/jobs?limit=many", "/v1/jobs/nobody", "/v1/nodes?x=1",
                                         "/v1/events/replay?at=-1"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
         cr_assert_eq(rest_request((struct http){"GET", paths[i], .token = ""}), 401, "%s: %s",
                      paths[i], rest.answer);
         cr_assert(strstr(rest.answer, "WWW-Authenticate: Bearer"));

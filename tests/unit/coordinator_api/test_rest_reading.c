@@ -30,7 +30,7 @@ static void submit_ended(void)
 {
     char id[32], path[64];
     submit(id);
-    snprintf(path, sizeof path, "/v1/jobs/%s:cancel", id);
+    snprintf(path, sizeof(path), "/v1/jobs/%s:cancel", id);
     cr_assert_eq(rest_request((struct http){"POST", path, "{}"}), 200, "%s", rest.answer);
     cr_assert(strstr(rest.answer, "\"state\":\"cancelled\""), "%s", rest.answer);
 }
@@ -45,7 +45,7 @@ static const char *body_of_answer(void)
 static void header_of_answer(const char *name, char *ret, size_t size)
 {
     char pattern[64];
-    snprintf(pattern, sizeof pattern, "\r\n%s: ", name);
+    snprintf(pattern, sizeof(pattern), "\r\n%s: ", name);
     const char *at = strstr(rest.answer, pattern);
     cr_assert(at, "no %s: %.400s", name, rest.answer);
     at += strlen(pattern);
@@ -66,23 +66,23 @@ Test(rest_reading, an_etag_saves_what_the_client_has)
     char id[32], etag[80], headers[160], other[80];
     submit_ended();
     static const char *const paths[] = {"/v1/jobs", "/v1/jobs/a", "/v1/nodes", "/", "/app.js"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
         cr_assert_eq(get(paths[i], NULL), 200);
-        header_of_answer("ETag", etag, sizeof etag);
+        header_of_answer("ETag", etag, sizeof(etag));
         static const char *const before[] = {"", "\"x\", ", "*, "};
-        for (size_t j = 0; j < sizeof before / sizeof *before; j++) {
-            snprintf(headers, sizeof headers, "If-None-Match: %s%s\r\n", before[j], etag);
+        for (size_t j = 0; j < sizeof(before) / sizeof(*before); j++) {
+            snprintf(headers, sizeof(headers), "If-None-Match: %s%s\r\n", before[j], etag);
             cr_assert_eq(get(paths[i], headers), 304, "%s: %s", paths[i], rest.answer);
             cr_assert_str_empty(body_of_answer());
         }
         cr_assert_eq(get(paths[i], "If-None-Match: \"x\"\r\n"), 200);
     }
     cr_assert_eq(get("/v1/jobs", NULL), 200);
-    header_of_answer("ETag", etag, sizeof etag);
-    snprintf(headers, sizeof headers, "If-None-Match: %s\r\n", etag);
+    header_of_answer("ETag", etag, sizeof(etag));
+    snprintf(headers, sizeof(headers), "If-None-Match: %s\r\n", etag);
     submit(id);
     cr_assert_eq(get("/v1/jobs", headers), 200);
-    header_of_answer("ETag", other, sizeof other);
+    header_of_answer("ETag", other, sizeof(other));
     cr_assert_str_neq(other, etag);
     cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, headers, "wrong"}), 401);
 }
@@ -108,21 +108,21 @@ Test(rest_reading, gzip_is_for_those_that_take_it)
     static const char *const refusals[] = {NULL, "Accept-Encoding: identity\r\n",
                                            "Accept-Encoding: gzip;q=0, br\r\n",
                                            "Accept-Encoding: gzip; q=0.000\r\n"};
-    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
         cr_assert_eq(get("/v1/jobs", refusals[i]), 200);
         cr_assert_not(strstr(rest.answer, "Content-Encoding"), "%s", refusals[i]);
-        header_of_answer("Vary", vary, sizeof vary);
+        header_of_answer("Vary", vary, sizeof(vary));
         cr_assert_str_eq(vary, "Accept-Encoding");
     }
-    snprintf(plain, sizeof plain, "%s", body_of_answer());
+    snprintf(plain, sizeof(plain), "%s", body_of_answer());
     static const char *const wishes[] = {"Accept-Encoding: gzip\r\n",
                                          "Accept-Encoding: deflate, GZIP;q=0.5\r\n",
                                          "Accept-Encoding: *\r\n"};
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof(wishes) / sizeof(*wishes); i++) {
         cr_assert_eq(get("/v1/jobs", wishes[i]), 200);
-        header_of_answer("Content-Length", size, sizeof size);
+        header_of_answer("Content-Length", size, sizeof(size));
         cr_assert(strstr(rest.answer, "Content-Encoding: gzip"), "%s", wishes[i]);
-        inflated(body_of_answer(), strtoul(size, NULL, 10), unpacked, sizeof unpacked);
+        inflated(body_of_answer(), strtoul(size, NULL, 10), unpacked, sizeof(unpacked));
         cr_assert_str_eq(unpacked, plain);
         cr_assert_lt(strtoul(size, NULL, 10), strlen(plain) / 2);
     }
@@ -136,15 +136,15 @@ Test(rest_reading, every_change_is_in_the_next_answer)
         cr_assert_eq(get("/v1/jobs?limit=3", NULL), 200);
         cr_assert_eq(get("/v1/jobs?limit=3", NULL), 200);
         submit(id);
-        snprintf(quoted, sizeof quoted, "\"id\":\"%.31s\"", id);
+        snprintf(quoted, sizeof(quoted), "\"id\":\"%.31s\"", id);
         cr_assert_eq(get("/v1/jobs?limit=3", NULL), 200);
         cr_assert(strstr(rest.answer, quoted), "%s is not among: %s", id, rest.answer);
-        snprintf(path, sizeof path, "/v1/jobs/%.31s", id);
+        snprintf(path, sizeof(path), "/v1/jobs/%.31s", id);
         cr_assert_eq(get(path, NULL), 200);
         cr_assert(strstr(rest.answer, "\"state\":\"queued\""));
-        snprintf(path, sizeof path, "/v1/jobs/%.31s:cancel", id);
+        snprintf(path, sizeof(path), "/v1/jobs/%.31s:cancel", id);
         cr_assert_eq(rest_request((struct http){"POST", path}), 200);
-        snprintf(path, sizeof path, "/v1/jobs/%.31s", id);
+        snprintf(path, sizeof(path), "/v1/jobs/%.31s", id);
         cr_assert_eq(get(path, NULL), 200);
         cr_assert(strstr(rest.answer, "\"state\":\"cancelled\""), "%s", rest.answer);
     }
@@ -159,9 +159,9 @@ static void make(const char *path, const char *body)
 static void make_viewer(const char *tenant, char ret_token[128])
 {
     char body[160];
-    snprintf(body, sizeof body, "{\"name\":\"%s\",\"weight\":1}", tenant);
+    snprintf(body, sizeof(body), "{\"name\":\"%s\",\"weight\":1}", tenant);
     make("/v1/tenants", body);
-    snprintf(body, sizeof body, "{\"name\":\"%s\",\"role\":\"member\",\"tenant\":\"%s\"}", tenant,
+    snprintf(body, sizeof(body), "{\"name\":\"%s\",\"role\":\"member\",\"tenant\":\"%s\"}", tenant,
              tenant);
     make("/v1/tokens", body);
     const char *at = strstr(rest.answer, "\"plain\":\"");
@@ -176,19 +176,19 @@ Test(rest_reading, nobody_gets_what_was_made_for_others)
     for (int i = 0; i < TENANTS; i++) {
         char body[96];
         make_viewer(names[i], tokens[i]);
-        snprintf(body, sizeof body, "{\"name\":\"of-%s\",\"command\":[\"true\"]}", names[i]);
+        snprintf(body, sizeof(body), "{\"name\":\"of-%s\",\"command\":[\"true\"]}", names[i]);
         cr_assert_eq(rest_request((struct http){"POST", "/v1/jobs", body, NULL, tokens[i]}), 201);
     }
     for (int i = 0; i < 30; i++) {
         const char *own = names[i % TENANTS], *other = names[(i + 1) % TENANTS];
-        snprintf(mine, sizeof mine, "\"name\":\"of-%s\"", own);
-        snprintf(others, sizeof others, "\"name\":\"of-%s\"", other);
+        snprintf(mine, sizeof(mine), "\"name\":\"of-%s\"", own);
+        snprintf(others, sizeof(others), "\"name\":\"of-%s\"", other);
         struct http how = {"GET", "/v1/jobs", NULL, NULL, tokens[i % TENANTS]};
         cr_assert_eq(rest_request(how), 200);
         cr_assert(strstr(rest.answer, mine) && !strstr(rest.answer, others), "%s", rest.answer);
         cr_assert_eq(get("/v1/jobs", NULL), 200);
         cr_assert(strstr(rest.answer, mine) && strstr(rest.answer, others), "the admin sees both");
-        snprintf(mine, sizeof mine, "/v1/jobs/of-%s", other);
+        snprintf(mine, sizeof(mine), "/v1/jobs/of-%s", other);
         how.path = mine;
         cr_assert_eq(rest_request(how), 404, "%s", rest.answer);
         how.token = "";
@@ -208,7 +208,7 @@ Test(rest_reading, a_token_or_session_that_ends_reads_nothing_more)
         rest_log_in(token, session);
         for (int j = 0; j < 2; j++)
             cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 200);
-        snprintf(ends, sizeof ends, "%sX-Muster-Request: 1\r\n", session);
+        snprintf(ends, sizeof(ends), "%sX-Muster-Request: 1\r\n", session);
         cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", ends, ""}), 200);
         cr_assert_eq(rest_request((struct http){"GET", "/v1/jobs", NULL, session, ""}), 401);
     }
@@ -225,11 +225,11 @@ Test(rest_reading, many_that_ask_the_same_at_once_get_the_same)
     int fds[CLIENTS];
     submit_ended();
     cr_assert_eq(get("/v1/jobs", NULL), 200);
-    snprintf(first, sizeof first, "%s", body_of_answer());
+    snprintf(first, sizeof(first), "%s", body_of_answer());
     for (int i = 0; i < CLIENTS; i++) {
         fds[i] = rest_dial();
         snprintf(
-            text, sizeof text,
+            text, sizeof(text),
             "GET /v1/%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer "
             "%s\r\n\r\n",
             i % 4 == 3 ? "whoami" : "jobs", i % 4 == 2 ? "mst_wrong" : rest.token);

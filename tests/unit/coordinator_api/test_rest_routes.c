@@ -22,9 +22,9 @@ static struct {
 static void make_member(const char *tenant, char ret[128])
 {
     char body[256];
-    snprintf(body, sizeof body, "{\"name\":\"%s\"}", tenant);
+    snprintf(body, sizeof(body), "{\"name\":\"%s\"}", tenant);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/tenants", body}), 201, "%s", rest.answer);
-    snprintf(body, sizeof body, "{\"name\":\"%s\",\"role\":\"member\",\"tenant\":\"%s\"}", tenant,
+    snprintf(body, sizeof(body), "{\"name\":\"%s\",\"role\":\"member\",\"tenant\":\"%s\"}", tenant,
              tenant);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/tokens", body}), 201, "%s", rest.answer);
     const char *plain = strstr(rest.answer, "\"plain\":\"");
@@ -50,10 +50,10 @@ static const char *path_of(const struct route *route, const char *value, const c
     static char path[PATH_SIZE];
     const char *open = strchr(route->path, '{');
     if (open)
-        snprintf(path, sizeof path, "%.*s%s%s%s", (int)(open - route->path), route->path, value,
+        snprintf(path, sizeof(path), "%.*s%s%s%s", (int)(open - route->path), route->path, value,
                  strchr(open, '}') + 1, tail);
     else
-        snprintf(path, sizeof path, "%s%s", route->path, tail);
+        snprintf(path, sizeof(path), "%s%s", route->path, tail);
     return path;
 }
 
@@ -81,7 +81,7 @@ Test(rest_routes, want_a_token_that_is_good_and_may)
         if (is_public(route))
             continue;
         const char *path = path_of(route, "red", "");
-        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
             cr_assert_eq(try(route, (struct http){.path = path, .token = wrong[i]}), 401,
                          "%s %s with token %zu: %.200s", route->method, path, i, rest.answer);
         cr_assert_eq(try(route, (struct http){.path = path, .token = rest.agent_token}), 403,
@@ -127,14 +127,14 @@ Test(rest_routes, refuse_what_is_malformed)
                                          "{\"spec\":7}"};
     static const char *const tails[] = {"?no_such_parameter=1", "?%zz=%", "?=", "?limit=many&&"};
     char large[5000];
-    memset(large, 'x', sizeof large - 1);
-    large[sizeof large - 1] = 0;
+    memset(large, 'x', sizeof(large) - 1);
+    large[sizeof(large) - 1] = 0;
     for (const struct route *route = routes; route->path; route++) {
-        for (size_t i = 0; route->body && i < sizeof bodies / sizeof *bodies; i++)
+        for (size_t i = 0; route->body && i < sizeof(bodies) / sizeof(*bodies); i++)
             cr_assert_geq(
                 try(route, (struct http){.path = path_of(route, "red", ""), .body = bodies[i]}),
                 400, "%s %s took %s", route->method, route->path, bodies[i]);
-        for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        for (size_t i = 0; i < sizeof(tails) / sizeof(*tails); i++) {
             int status = try(route, (struct http){.path = path_of(route, "red", tails[i])});
             cr_assert(status >= 400 || route->kind != ROUTE_CALL || i > 0, "%s %s%s -> %d",
                       route->method, route->path, tails[i], status);
@@ -165,7 +165,7 @@ Test(rest_routes, refuse_what_is_too_large)
 static const char *body_of(const struct route *route)
 {
     static char backup[128];
-    snprintf(backup, sizeof backup, "{\"path\":\"%s/copy\"}", rest.dir);
+    snprintf(backup, sizeof(backup), "{\"path\":\"%s/copy\"}", rest.dir);
     const struct {
         const char *call, *body;
     } known[] = {{"SubmitJob", "{\"name\":\"again\",\"command\":[\"true\"]}"},
@@ -174,7 +174,7 @@ static const char *body_of(const struct route *route)
                  {"SetTenant", "{\"name\":\"again\"}"},
                  {"CreateToken", "{\"name\":\"again\",\"role\":\"viewer\",\"tenant\":\"red\"}"},
                  {"Backup", backup}};
-    for (size_t i = 0; route->call && i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; route->call && i < sizeof(known) / sizeof(*known); i++)
         if (strcmp(known[i].call, route->call) == 0)
             return known[i].body;
     return route->body ? "{}" : NULL;
@@ -209,7 +209,7 @@ static int open_stream(const char *path, const char *cookie)
 {
     char text[1024];
     int fd = rest_dial();
-    int size = snprintf(text, sizeof text,
+    int size = snprintf(text, sizeof(text),
                         "GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n%s\r\n",
                         path, cookie);
     rest_send(fd, text, (size_t)size);
@@ -226,7 +226,7 @@ Test(rest_routes, streams_end_with_the_session_or_the_token_they_came_with)
     int stays = open_stream("/v1/events?after=0", other);
     rest_receive(ends, "\"kind\":\"job_state\"");
     rest_receive(stays, "\"kind\":\"job_state\"");
-    snprintf(headers, sizeof headers, "%sX-Muster-Request: 1\r\n", cookie);
+    snprintf(headers, sizeof(headers), "%sX-Muster-Request: 1\r\n", cookie);
     cr_assert_eq(rest_request((struct http){"POST", "/v1/logout", "", headers, ""}), 200);
     rest_receive(ends, last_chunk);
     cr_assert(strstr(rest.answer, last_chunk) && strstr(rest.answer, "UNAUTHENTICATED"), "%s",

@@ -51,7 +51,7 @@ static void make_output(const char *id, char path[128])
     struct disk *disk = &world.env.disk;
     snprintf(path, 128, "%s/logs/%s", world.dir, id);
     cr_assert_eq(disk->make_dirs(disk->self, path, 0700, NULL), 0);
-    snprintf(file, sizeof file, "%s/0", path);
+    snprintf(file, sizeof(file), "%s/0", path);
     cr_assert_eq(disk->append_file(disk->self, file, "x\n", 2, NULL), 0);
 }
 

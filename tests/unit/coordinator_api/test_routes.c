@@ -64,7 +64,7 @@ static void check_refs(const struct tree *node, const struct tree *components)
 static const struct tree *operation_of(const struct tree *document, const struct route *route)
 {
     char method[8];
-    snprintf(method, sizeof method, "%s", route->method);
+    snprintf(method, sizeof(method), "%s", route->method);
     for (char *c = method; *c; c++)
         *c = (char)tolower((unsigned char)*c);
     return tree_get(tree_get(tree_get(document, "paths"), route->path), method);
@@ -100,7 +100,7 @@ static void check_operation(const struct tree *operation, const struct route *ro
     cr_assert_str_eq(tree_get(operation, "operationId")->string, route->id);
     check_id(route->id);
     if (open)
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(open + 1, "}"), open + 1);
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(open + 1, "}"), open + 1);
     cr_assert(!open || has_parameter(operation, "path", name), "%s", route->path);
     tree_each(one, answers) {
         cr_assert_eq(strspn(one->key, "0123456789"), 3, "%s: %s", route->id, one->key);

@@ -264,7 +264,7 @@ Test(service, pages_of_jobs_meet_without_gap_or_overlap)
     for (int i = 0; i < 25; i++) {
         char name[16];
         struct answer answer;
-        snprintf(name, sizeof name, "job-%d", i);
+        snprintf(name, sizeof(name), "job-%d", i);
         submit(name, NULL, &answer);
         answer_fini(&answer);
     }
@@ -279,10 +279,10 @@ Test(service, pages_of_jobs_meet_without_gap_or_overlap)
         const Muster__ListJobsAnswer *got = client(&world, "ListJobs", &message, &answer);
         for (size_t i = 0; i < got->n_jobs; i++) {
             char name[16];
-            snprintf(name, sizeof name, "job-%d", next--);
+            snprintf(name, sizeof(name), "job-%d", next--);
             cr_assert_str_eq(got->jobs[i]->spec->name, name);
         }
-        snprintf(cursor, sizeof cursor, "%s", got->next_cursor);
+        snprintf(cursor, sizeof(cursor), "%s", got->next_cursor);
         answer_fini(&answer);
         pages++;
     } while (*cursor);

@@ -125,7 +125,7 @@ Test(sessions, those_of_administrators_give_way_to_their_own_only)
     char admin[SESSION_ID_MAX], id[SESSION_ID_MAX], name[16];
     cr_assert_eq(open_one("admin", "c", true, admin), 0);
     for (int i = 0; i < SESSIONS_MAX + 50; i++) {
-        snprintf(name, sizeof name, "v%d", i);
+        snprintf(name, sizeof(name), "v%d", i);
         cr_assert_eq(open_one("viewer", name, false, id), 0);
     }
     cr_expect_str_eq(session_token(sessions, admin), "admin");
@@ -166,7 +166,7 @@ static void open_viewers(void)
 {
     for (int i = 0; i < 2 * SESSIONS_MAX / SESSIONS_OF_TOKEN_MAX; i++) {
         char token_id[16];
-        snprintf(token_id, sizeof token_id, "v%d", i);
+        snprintf(token_id, sizeof(token_id), "v%d", i);
         cr_assert_eq(open_many(token_id, false, SESSIONS_OF_TOKEN_MAX), 0);
     }
 }
@@ -190,7 +190,7 @@ Test(sessions, administrators_that_have_all_places_keep_them, .timeout = 120)
     begin_anew();
     int rc = 0;
     for (int i = 0; i < SESSIONS_MAX && rc == 0; i++) {
-        snprintf(token_id, sizeof token_id, "a%d", i / SESSIONS_OF_TOKEN_MAX);
+        snprintf(token_id, sizeof(token_id), "a%d", i / SESSIONS_OF_TOKEN_MAX);
         rc = open_one("admin", token_id, true, id);
     }
     cr_assert_eq(rc, 0);

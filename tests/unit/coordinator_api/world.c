@@ -60,7 +60,7 @@ static void close_nowhere(struct net_listener *listener)
 static void read_token(struct world *world, const char *role, char ret[TOKEN_MAX])
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/%s.token", world->dir, role);
+    snprintf(path, sizeof(path), "%s/%s.token", world->dir, role);
     FILE *file = fopen(path, "re");
     cr_assert(file && fgets(ret, TOKEN_MAX, file));
     ret[strcspn(ret, "\n")] = 0;
@@ -82,8 +82,8 @@ static void start(struct world *world)
 
 void world_init(struct world *world)
 {
-    memset(world, 0, sizeof *world);
-    snprintf(world->dir, sizeof world->dir, "/tmp/muster-api-XXXXXX");
+    memset(world, 0, sizeof(*world));
+    snprintf(world->dir, sizeof(world->dir), "/tmp/muster-api-XXXXXX");
     insist(mkdtemp(world->dir));
     world->now_ms = 1000;
     world->clock = (struct clock){.self = world, .now_ms = now_ms, .wall_ms = wall_ms};
@@ -148,8 +148,8 @@ static void start_on_loop(void *arg)
 
 void call_start(struct world *world, const struct call *call, struct answer *ret)
 {
-    struct posted *posted = calloc(1, sizeof *posted);
-    memset(ret, 0, sizeof *ret);
+    struct posted *posted = calloc(1, sizeof(*posted));
+    memset(ret, 0, sizeof(*ret));
     posted->world = world;
     posted->request = (struct service_request){
         .method = protobuf_c_service_descriptor_get_method_by_name(call->service, call->method),
@@ -200,7 +200,7 @@ const void *agent(struct world *world, const char *method, const void *message, 
 void answer_fini(struct answer *answer)
 {
     rpc_message_free(answer->message);
-    memset(answer, 0, sizeof *answer);
+    memset(answer, 0, sizeof(*answer));
 }
 
 struct world world;

@@ -17,7 +17,7 @@ enum { WALL_OFFSET_MS = 1000000, ROUNDS_MAX = 100 };
 
 void story_begin(struct story *story)
 {
-    memset(story, 0, sizeof *story);
+    memset(story, 0, sizeof(*story));
     story->cluster = cluster_new(1);
     story->memory = invariant_memory_new();
     story->now_ms = 1000;
@@ -49,9 +49,9 @@ const struct story_records *story_records(struct story *story, const char *kind)
 const char *story_text(struct story *story, const struct reason *reason)
 {
     struct buf shown;
-    buf_init(&shown, sizeof story->text);
+    buf_init(&shown, sizeof(story->text));
     reason_show(reason->text, NULL, "", &shown);
-    (void)snprintf(story->text, sizeof story->text, "%s", buf_cstr(&shown));
+    (void)snprintf(story->text, sizeof(story->text), "%s", buf_cstr(&shown));
     buf_fini(&shown);
     return story->text;
 }
@@ -63,17 +63,17 @@ static void trace(struct story *story, const struct record *record)
     records->count++;
     size_t used = strlen(story->trace);
     if (strcmp(record->kind, "job_state") == 0)
-        (void)snprintf(story->trace + used, sizeof story->trace - used, "%s %s %s\n", record->job,
+        (void)snprintf(story->trace + used, sizeof(story->trace) - used, "%s %s %s\n", record->job,
                        record->to, record->reason.kind);
     else if (strcmp(record->kind, "node_state") == 0)
-        (void)snprintf(story->trace + used, sizeof story->trace - used, "%s %s %s\n", record->node,
+        (void)snprintf(story->trace + used, sizeof(story->trace) - used, "%s %s %s\n", record->node,
                        record->to, record->reason.kind);
 }
 
 static void note_stored(struct story *story, const char *what)
 {
     size_t used = strlen(story->stored);
-    (void)snprintf(story->stored + used, sizeof story->stored - used, "%s ", what);
+    (void)snprintf(story->stored + used, sizeof(story->stored) - used, "%s ", what);
 }
 
 static void perform(struct story *story, const struct action *action)
@@ -86,12 +86,12 @@ static void perform(struct story *story, const struct action *action)
         story->error = (struct error){0};
         if (action->error)
             story->error = *action->error;
-        (void)str_copy(story->answered, sizeof story->answered, action->job);
+        (void)str_copy(story->answered, sizeof(story->answered), action->job);
         story->repeated = action->repeated;
         story->pruned = 0;
         for (const char *const *p = action->prune; p && *p; p++)
             if (story->pruned++ == 0)
-                (void)str_copy(story->pruned_first, sizeof story->pruned_first, *p);
+                (void)str_copy(story->pruned_first, sizeof(story->pruned_first), *p);
         break;
     case ACTION_NODE_CHANGED:
         story->versions++;
@@ -118,7 +118,7 @@ void story_send(struct story *story, const struct event *event)
     timed.now_ms = story->now_ms;
     timed.pass_later = story->pass_later;
     timed.wall_ms = story->now_ms + story->wall_offset_ms;
-    (void)str_copy(story->stored, sizeof story->stored, " ");
+    (void)str_copy(story->stored, sizeof(story->stored), " ");
     actions_init(&actions);
     coordinator_step(story->cluster, &timed, &actions);
     for (int i = 0; i < actions.count; i++) {
@@ -146,7 +146,7 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
     static const int64_t stuck_pid = 4711;
     for (int i = 0; i < node->workers_count; i++) {
         struct story_worker *w = &node->workers[i];
-        (void)snprintf(endpoints[i], sizeof endpoints[i], "tcp://%s:%d", node->name, i);
+        (void)snprintf(endpoints[i], sizeof(endpoints[i]), "tcp://%s:%d", node->name, i);
         ret[i] = (struct worker_report){.job = w->job,
                                         .uid = w->uid,
                                         .state = w->exited                  ? WORKER_EXITED
@@ -177,13 +177,13 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
 {
     struct story_node *node = story_node(story, name);
     struct worker_report reports[STORY_WORKERS_MAX];
-    struct node *facts = calloc(1, sizeof *facts);
+    struct node *facts = calloc(1, sizeof(*facts));
     node->incarnation += new_incarnation ? 100 : 0;
     node->sequence = new_incarnation ? 0 : node->sequence;
     node->up = true;
     node->silent = false;
-    (void)str_copy(facts->name, sizeof facts->name, name);
-    (void)str_copy(facts->address, sizeof facts->address,
+    (void)str_copy(facts->name, sizeof(facts->name), name);
+    (void)str_copy(facts->address, sizeof(facts->address),
                    "10.0.0.1"); /* one machine, many agents */
     facts->incarnation = node->incarnation;
     facts->slots = node->slots;
@@ -191,7 +191,7 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     facts->memory_bytes = INT64_C(64) << 30;
     facts->port_first = 20000;
     facts->port_last = 20099;
-    memcpy(facts->labels, node->labels, sizeof node->labels);
+    memcpy(facts->labels, node->labels, sizeof(node->labels));
     facts->labels_count = node->labels_count;
     fill_reports(story, node, reports);
     struct event event = {.kind = EVENT_NODE_REGISTER, .request = ++story->next_request};
@@ -212,16 +212,16 @@ void story_restart(struct story *story, int64_t now_ms)
 void story_node_label(struct story *story, const char *name, const char *key, const char *value)
 {
     struct story_node *node = &story->nodes[story->nodes_count];
-    (void)str_copy(node->name, sizeof node->name, name);
-    (void)str_copy(node->labels[0].key, sizeof node->labels[0].key, key);
-    (void)str_copy(node->labels[0].value, sizeof node->labels[0].value, value);
+    (void)str_copy(node->name, sizeof(node->name), name);
+    (void)str_copy(node->labels[0].key, sizeof(node->labels[0].key), key);
+    (void)str_copy(node->labels[0].value, sizeof(node->labels[0].value), value);
     node->labels_count = 1;
 }
 
 void story_node_up(struct story *story, const char *name, int slots)
 {
     struct story_node *node = &story->nodes[story->nodes_count++];
-    (void)str_copy(node->name, sizeof node->name, name);
+    (void)str_copy(node->name, sizeof(node->name), name);
     node->incarnation = (uint64_t)story->nodes_count;
     node->slots = slots;
     story_register(story, name, false);
@@ -280,7 +280,7 @@ static void follow_one(void *arg, const struct assignment *a)
     if (at == f->node->workers_count) {
         f->node->workers_count++;
         *w = (struct story_worker){.uid = a->worker->uid};
-        (void)str_copy(w->job, sizeof w->job, a->job->id);
+        (void)str_copy(w->job, sizeof(w->job), a->job->id);
         f->changed = true;
     }
     f->named[at] = true;
@@ -360,9 +360,9 @@ struct spec *story_spec_build(const struct story_spec *s)
     char json[256];
     struct pair constraint = {.key = "gpu", .value = s->constraint};
     struct pair resume = {.key = "resume_from", .value = s->resume_from};
-    (void)snprintf(json, sizeof json, "{\"name\":\"%s\",\"priority\":%d}", s->name, s->priority);
+    (void)snprintf(json, sizeof(json), "{\"name\":\"%s\",\"priority\":%d}", s->name, s->priority);
     char priority[16];
-    (void)snprintf(priority, sizeof priority, "%d", s->priority);
+    (void)snprintf(priority, sizeof(priority), "%d", s->priority);
     struct spec_input input = {.json = json,
                                .name = s->name,
                                .command = command,
@@ -416,7 +416,7 @@ void story_tenant(struct story *story, const char *name, int weight, int guarant
 {
     struct tenant facts = {.weight = weight, .guaranteed_slots = guaranteed, .limit_slots = limit};
     struct event event = {.kind = EVENT_TENANT_SET, .request = ++story->next_request};
-    (void)str_copy(facts.name, sizeof facts.name, name);
+    (void)str_copy(facts.name, sizeof(facts.name), name);
     event.tenant_set.facts = &facts;
     story_send(story, &event);
 }
@@ -515,7 +515,7 @@ void story_commit(struct story *story, const char *id, int rank, uint64_t genera
     event.checkpoint.done = true;
     event.checkpoint.checkpoint =
         (struct checkpoint){.step = step, .generation = generation, .world = job->current.world};
-    (void)snprintf(event.checkpoint.checkpoint.path, sizeof event.checkpoint.checkpoint.path,
+    (void)snprintf(event.checkpoint.checkpoint.path, sizeof(event.checkpoint.checkpoint.path),
                    "/ckpt/step-%08llu", (unsigned long long)step);
     story_send(story, &event);
 }

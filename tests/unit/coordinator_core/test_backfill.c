@@ -54,7 +54,7 @@ static void watch(struct front *front)
     const struct job *first = cluster_first_waiting(s.cluster);
     *front = (struct front){.reserved_ms = INT64_MAX};
     if (first)
-        (void)snprintf(front->id, sizeof front->id, "%s", first->id);
+        (void)snprintf(front->id, sizeof(front->id), "%s", first->id);
 }
 
 static void check(struct front *front, unsigned seed)

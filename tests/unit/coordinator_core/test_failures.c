@@ -146,7 +146,7 @@ Test(failures, backoff_doubles_up_to_its_most)
                                                 .restart_max = 9,
                                                 .retry = true,
                                                 .backoff = "2s..5s"});
-    for (size_t i = 0; i < sizeof least_ms / sizeof least_ms[0]; i++) {
+    for (size_t i = 0; i < sizeof(least_ms) / sizeof(least_ms[0]); i++) {
         story_exit(&s, "j1", 0, 7);
         int64_t delay_ms = story_job(&s, "j1")->backoff_until_ms - s.now_ms;
         cr_expect(delay_ms >= least_ms[i] && delay_ms <= least_ms[i] + least_ms[i] / 10,
@@ -302,18 +302,18 @@ Test(failures, of_long_output_whole_lines_are_kept)
     struct reason reason = {0};
     char output[REASON_OUTPUT_BYTES * 2], wide[REASON_OUTPUT_BYTES * 2];
     size_t used = 0;
-    for (int line = 0; used < sizeof output - 64; line++)
+    for (int line = 0; used < sizeof(output) - 64; line++)
         used += (size_t)sprintf(output + used, "line %d of the output\n", line);
     reason_output(&reason, output);
-    cr_expect_lt(strlen(reason.output), sizeof reason.output);
-    cr_expect_gt(strlen(reason.output), sizeof reason.output - 30);
+    cr_expect_lt(strlen(reason.output), sizeof(reason.output));
+    cr_expect_gt(strlen(reason.output), sizeof(reason.output) - 30);
     cr_expect(strncmp(reason.output, "line ", 5) == 0, "%.20s", reason.output);
     cr_expect_str_eq(output + used - strlen(reason.output), reason.output);
-    for (size_t i = 0; i + 2 < sizeof wide; i += 2)
+    for (size_t i = 0; i + 2 < sizeof(wide); i += 2)
         memcpy(wide + i, "ä", 3);
     reason_output(&reason, wide);
     cr_expect_eq(strlen(reason.output) % 2, 0, "no half character");
-    cr_expect_gt(strlen(reason.output), sizeof reason.output - 4);
+    cr_expect_gt(strlen(reason.output), sizeof(reason.output) - 4);
 }
 
 Test(failures, an_error_that_trying_again_cannot_mend_ends_the_job_at_once)
@@ -328,7 +328,7 @@ Test(failures, an_error_that_trying_again_cannot_mend_ends_the_job_at_once)
     story_two_nodes(&s);
     for (int i = 0; i < 4; i++) {
         char id[8];
-        (void)snprintf(id, sizeof id, "j%d", i + 1);
+        (void)snprintf(id, sizeof(id), "j%d", i + 1);
         story_submit(&s, &story_rigid);
         story_follow(&s);
         ends(id, 1, &(struct exit_info){.code = all[i].code, .last_output = "why\n"});

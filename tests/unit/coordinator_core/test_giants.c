@@ -56,7 +56,7 @@ Test(giants, a_gang_starts_though_more_than_256_nodes_must_be_given_back)
     cr_expect_eq(giant->state, JOB_RUNNING);
     for (int i = 1; i <= LENDERS; i++) {
         char id[8];
-        snprintf(id, sizeof id, "j%d", i);
+        snprintf(id, sizeof(id), "j%d", i);
         cr_expect_eq(state(id), JOB_RUNNING);
         cr_expect_eq(story_job(&s, id)->current.nodes, 1, "of %s", id);
         cr_expect_eq(story_job(&s, id)->current.generation, 2, "each gives all at once");

@@ -183,7 +183,7 @@ Test(ledger, a_coordinator_that_kept_none_begins_with_what_is_known)
     story_follow(&s);
     struct job *job = story_job(&s, "j1");
     pass(5000);
-    memset(&job->ledger, 0, sizeof job->ledger);
+    memset(&job->ledger, 0, sizeof(job->ledger));
     job->started_wall_ms = job->submitted_wall_ms + 1500;
     story_send(&s, &(struct event){.kind = EVENT_RESTORED});
     EXPECT_JOB("j1", 1500, 0, 3500);

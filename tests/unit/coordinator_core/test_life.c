@@ -104,8 +104,8 @@ static void waits(int rank, const char *communicator, uint64_t sequence, uint32_
                                      .ranks = {for_rank},
                                      .ranks_named = 1,
                                      .ranks_count = 1};
-    snprintf(wait->communicator, sizeof wait->communicator, "%s", communicator);
-    snprintf(wait->operation, sizeof wait->operation,
+    snprintf(wait->communicator, sizeof(wait->communicator), "%s", communicator);
+    snprintf(wait->operation, sizeof(wait->operation),
              "all_reduce #%llu (sum of 6553600 f32, 26214400 bytes)", (unsigned long long)sequence);
 }
 
@@ -151,7 +151,7 @@ Test(jobs, who_keeps_a_gang_waiting_is_named)
     waits(1, "world", 0, 3); /* connecting */
     struct collective_wait *wait = &story_worker(&s, "j1", 1, NULL)->wait;
     wait->bytes = 0;
-    snprintf(wait->operation, sizeof wait->operation, "connect");
+    snprintf(wait->operation, sizeof(wait->operation), "connect");
     expect_why("stalled", "rank 3 (node b) has not entered connect of 'world' for 12 s; rank 1 "
                           "waits; last step 410");
 }
@@ -348,11 +348,11 @@ Test(jobs, submitting_with_one_key_twice_makes_one_job)
     cr_expect_eq(s.error.code, E_FAILED_PRECONDITION);
     cr_expect_eq(cluster_jobs_count(s.cluster), 1);
     char key[sizeof((struct job *)0)->idempotency_key + 1] = {0};
-    memset(key, 'k', sizeof key - 2);
+    memset(key, 'k', sizeof(key) - 2);
     story_submit_key(&s, &story_pair, key);
     story_submit_key(&s, &story_pair, key);
     cr_expect(s.repeated, "the longest there may be");
-    key[sizeof key - 2] = 'k';
+    key[sizeof(key) - 2] = 'k';
     story_submit_key(&s, &story_pair, key);
     cr_expect_eq(s.error.code, E_INVALID_ARGUMENT);
     cr_expect_eq(cluster_jobs_count(s.cluster), 2);

@@ -244,7 +244,7 @@ Test(spec, what_every_worker_would_refuse_is_refused_before_it_is_a_job)
          "training.mesh",
          "which does not divide 4 ranks"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct spec_input input = good();
         input.nodes_min = input.nodes_max = 4;
         input.training = rows[i].said, input.training_count = 2;
@@ -362,12 +362,12 @@ static struct job *ended_job(struct cluster *cluster, uint64_t sequence, const c
                              const char *dir)
 {
     struct spec_input input = good();
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = calloc(1, sizeof(*job));
     cr_assert_not_null(job);
     input.checkpoint_dir = dir;
     input.workdir = workdir;
     cr_assert_eq(spec_build(&input, &job->spec, NULL), 0);
-    (void)snprintf(job->id, sizeof job->id, "j%d", (int)sequence);
+    (void)snprintf(job->id, sizeof(job->id), "j%d", (int)sequence);
     job->sequence = sequence;
     job->state = JOB_SUCCEEDED;
     cr_assert_eq(cluster_add_job(cluster, job, NULL), 0);
@@ -379,7 +379,7 @@ static void expect_chain(const struct cluster *cluster, const struct spec *spec,
     char found[64] = "";
     for (const struct job *job = cluster_first_in_folder(cluster, spec); job;
          job = cluster_next_in_folder(job))
-        (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s ", job->id);
+        (void)snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s ", job->id);
     cr_expect_str_eq(found, ids);
 }
 
@@ -419,7 +419,7 @@ Test(ranks, survivors_keep_their_rank_where_it_exists)
     uint64_t members[4];
     ranks_assign(requests, 4, members);
     uint64_t expected[] = {15, 16, 13, 14};
-    cr_expect_arr_eq(members, expected, sizeof members);
+    cr_expect_arr_eq(members, expected, sizeof(members));
 }
 
 Test(ranks, newcomers_fill_holes_from_the_lowest)
@@ -429,7 +429,7 @@ Test(ranks, newcomers_fill_holes_from_the_lowest)
     uint64_t members[3];
     ranks_assign(requests, 3, members);
     uint64_t expected[] = {7, 1, 8};
-    cr_expect_arr_eq(members, expected, sizeof members);
+    cr_expect_arr_eq(members, expected, sizeof(members));
 }
 
 Test(secret, tokens_differ_by_worker_generation_and_job)
@@ -451,5 +451,5 @@ Test(secret, tokens_differ_by_worker_generation_and_job)
     uint8_t x[SECRET_BYTES], y[SECRET_BYTES];
     generation_secret(&job, 1, x);
     generation_secret(&job, 2, y);
-    cr_expect_arr_neq(x, y, sizeof x);
+    cr_expect_arr_neq(x, y, sizeof(x));
 }

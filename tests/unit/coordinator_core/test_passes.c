@@ -48,7 +48,7 @@ Test(passes, ends_that_share_a_pass_free_all_their_slots_for_it)
     s.pass_later = true;
     for (int i = 1; i <= 4; i++) {
         char id[8];
-        (void)snprintf(id, sizeof id, "j%d", i);
+        (void)snprintf(id, sizeof(id), "j%d", i);
         story_exit(&s, id, 0, 0);
         story_report(&s, "a");
     }

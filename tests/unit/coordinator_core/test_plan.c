@@ -52,7 +52,7 @@ static const char *tell(struct forecast *forecast)
 {
     static char text[2048];
     size_t used = 0;
-#define ADD(...) used += (size_t)snprintf(text + used, sizeof text - used, __VA_ARGS__)
+#define ADD(...) used += (size_t)snprintf(text + used, sizeof(text) - used, __VA_ARGS__)
     ADD("%s", forecast->starts ? "starts" : forecast->makes_room ? "makes_room" : "waits");
     for (int i = 0; i < forecast->placement.count; i++)
         ADD(" %s", forecast->placement.nodes[i].name);
@@ -326,10 +326,10 @@ static void check_against(const struct forecast *forecast, const struct job *job
     char seen[512], planned[512] = "";
     if (forecast->starts) {
         struct forecast copy = {.starts = true, .placement = forecast->placement};
-        tell_started(job, seen, sizeof seen);
-        size_t used = (size_t)snprintf(planned, sizeof planned, "starts");
+        tell_started(job, seen, sizeof(seen));
+        size_t used = (size_t)snprintf(planned, sizeof(planned), "starts");
         for (int i = 0; i < copy.placement.count; i++)
-            used += (size_t)snprintf(planned + used, sizeof planned - used, " %s",
+            used += (size_t)snprintf(planned + used, sizeof(planned) - used, " %s",
                                      copy.placement.nodes[i].name);
         cr_assert_str_eq(seen, planned, "seed %u, %s: planned: %s, seen: %s", seed, job->id,
                          planned, seen);

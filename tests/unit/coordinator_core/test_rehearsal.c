@@ -17,10 +17,10 @@ static struct rehearsal_node nodes[8];
 static struct rehearsal cluster(int count, int slots)
 {
     struct rehearsal ret = {.nodes = nodes, .nodes_count = count, .tenants = tenants};
-    memset(nodes, 0, sizeof nodes);
-    memset(tenants, 0, sizeof tenants);
+    memset(nodes, 0, sizeof(nodes));
+    memset(tenants, 0, sizeof(tenants));
     for (int i = 0; i < count; i++) {
-        snprintf(nodes[i].name, sizeof nodes[i].name, "n%d", i);
+        snprintf(nodes[i].name, sizeof(nodes[i].name), "n%d", i);
         nodes[i].slots = slots;
     }
     tenants[0] = (struct rehearsal_tenant){.name = "default", .weight = 1};
@@ -38,7 +38,7 @@ static struct rehearsal_job job(const char *name, int submit_min, int duration_m
                                 .nodes_max = max,
                                 .workers_per_node = 1,
                                 .slots = 1};
-    snprintf(ret.name, sizeof ret.name, "%s", name);
+    snprintf(ret.name, sizeof(ret.name), "%s", name);
     return ret;
 }
 
@@ -127,11 +127,11 @@ Test(rehearsal, equal_weights_share_equally)
 {
     enum { EACH = 40 };
     struct rehearsal life = cluster(2, 1);
-    struct rehearsal_job *jobs = calloc((size_t)EACH * 2, sizeof *jobs);
+    struct rehearsal_job *jobs = calloc((size_t)EACH * 2, sizeof(*jobs));
     for (int i = 0; i < EACH * 2; i++) {
         jobs[i] = job("j", 0, 30, 1);
         if (i % 2)
-            snprintf(jobs[i].tenant, sizeof jobs[i].tenant, "other");
+            snprintf(jobs[i].tenant, sizeof(jobs[i].tenant), "other");
     }
     life.jobs = jobs;
     life.jobs_count = EACH * 2;
@@ -158,7 +158,7 @@ Test(rehearsal, waits_of_a_random_queue_are_those_of_erlang)
     enum { JOBS = 20000, SERVERS = 4, SERVICE_MS = 60000 };
     static const double load = 2.8;
     struct rehearsal life = cluster(SERVERS, 1);
-    struct rehearsal_job *jobs = calloc(JOBS, sizeof *jobs);
+    struct rehearsal_job *jobs = calloc(JOBS, sizeof(*jobs));
     struct rng rng;
     double now_ms = 0;
     rng_seed(&rng, 11);

@@ -113,7 +113,7 @@ Test(scheduler, those_in_front_of_the_queue_say_what_they_wait_for_now)
     story_follow(&s);
     story_wait(&s, FRONT_TOLD_MS);
     for (int i = 0; i < WAITING; i++) {
-        (void)str_printf(id, sizeof id, "j%d", 4 + i);
+        (void)str_printf(id, sizeof(id), "j%d", 4 + i);
         const struct job *job = story_job(&s, id);
         cr_assert_eq(job->state, JOB_QUEUED);
         cr_assert(core_why(s.cluster, job, &now, 1) == 1);

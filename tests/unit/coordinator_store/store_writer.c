@@ -20,13 +20,13 @@ int main(int argc, char **argv)
     for (;;) {
         struct record record = {.kind = "tick", .reason.rank = -1};
         uint64_t seq;
-        snprintf(value, sizeof value, "%ld", ++last);
+        snprintf(value, sizeof(value), "%ld", ++last);
         if (verbs->begin(store, &err) < 0 || verbs->put_meta(store, "last", value, &err) < 0 ||
             verbs->record(store, &record, &seq, &err) < 0 || verbs->commit(store, &err) < 0) {
             fprintf(stderr, "store_writer: %s\n", err.text);
             return 1;
         }
-        if (seq != (uint64_t)last || write(STDOUT_FILENO, &last, sizeof last) != sizeof last)
+        if (seq != (uint64_t)last || write(STDOUT_FILENO, &last, sizeof(last)) != sizeof(last))
             return 1;
     }
 }

@@ -20,7 +20,7 @@ static void reopen(void)
 
 static void init(void)
 {
-    snprintf(dir, sizeof dir, "/tmp/muster-logs-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/muster-logs-XXXXXX");
     cr_assert(mkdtemp(dir));
     disk = disk_os();
     reopen();
@@ -40,7 +40,7 @@ static void append(uint64_t uid, uint32_t rank, uint64_t offset, int count)
     static char texts[100][64];
     struct error err = {0};
     for (int i = 0; i < count; i++) {
-        snprintf(texts[i], sizeof texts[i], "u%llu line %llu", (unsigned long long)uid,
+        snprintf(texts[i], sizeof(texts[i]), "u%llu line %llu", (unsigned long long)uid,
                  (unsigned long long)offset + (unsigned)i);
         lines[i] = (struct log_line){.wall_ms = 1000 + i,
                                      .rank = rank,
@@ -101,7 +101,7 @@ Test(logs, repeats_are_recognised_also_after_a_restart)
     cr_assert_eq(page.count, 9);
     for (int i = 0; i < 9; i++) {
         char text[32];
-        snprintf(text, sizeof text, "u1 line %d", i);
+        snprintf(text, sizeof(text), "u1 line %d", i);
         cr_assert_str_eq(page.lines[i].text, text);
     }
 }
@@ -128,7 +128,7 @@ Test(logs, a_line_torn_by_a_crash_costs_only_itself)
 {
     char path[128];
     append(1, 0, 0, 2);
-    snprintf(path, sizeof path, "%s/logs/j1/%016x", dir, 0);
+    snprintf(path, sizeof(path), "%s/logs/j1/%016x", dir, 0);
     int fd = open(path, O_WRONLY | O_APPEND);
     cr_assert(fd >= 0 && write(fd, "1234 0 2 1", 10) == 10);
     close(fd);
@@ -181,7 +181,7 @@ Test(logs, the_oldest_output_is_dropped_and_that_is_said)
     char **names;
     char path[128];
     int count = 0;
-    snprintf(path, sizeof path, "%s/logs/j1", dir);
+    snprintf(path, sizeof(path), "%s/logs/j1", dir);
     cr_assert_eq(disk.list(disk.self, path, &names, NULL), 0);
     while (names[count])
         count++;

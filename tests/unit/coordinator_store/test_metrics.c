@@ -20,7 +20,7 @@ static void reopen(void)
 
 static void init(void)
 {
-    snprintf(dir, sizeof dir, "/tmp/muster-metrics-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/muster-metrics-XXXXXX");
     cr_assert(mkdtemp(dir));
     disk = disk_os();
     reopen();
@@ -175,7 +175,7 @@ static void fill(const struct metrics_job *of, int series_count)
     for (int series = 0; series < series_count; series++) {
         char name[32];
         struct error err = {0};
-        snprintf(name, sizeof name, "series_%d", series);
+        snprintf(name, sizeof(name), "series_%d", series);
         for (int i = 0; i < STEPS; i++)
             samples[i] = (struct metric_sample){
                 .name = name, .generation = 1, .step = (uint64_t)i + 1, .value = i};

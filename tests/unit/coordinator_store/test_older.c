@@ -48,7 +48,7 @@ static const char node[] =
 
 Test(older, every_field_of_a_job_is_read)
 {
-    struct job *read = calloc(1, sizeof *read);
+    struct job *read = calloc(1, sizeof(*read));
     struct buf text;
     struct error err = {0};
     buf_init(&text, DOCUMENT_MAX_BYTES);
@@ -61,7 +61,7 @@ Test(older, every_field_of_a_job_is_read)
 
 Test(older, every_field_of_a_node_is_read)
 {
-    struct node *read = calloc(1, sizeof *read);
+    struct node *read = calloc(1, sizeof(*read));
     struct buf text;
     struct error err = {0};
     buf_init(&text, DOCUMENT_MAX_BYTES);

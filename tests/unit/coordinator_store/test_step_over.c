@@ -21,7 +21,7 @@ static void group(struct group *ret, uint64_t generation, uint64_t first, int wo
 {
     ret->generation = generation;
     ret->world = world;
-    ret->members = calloc((size_t)world, sizeof *ret->members);
+    ret->members = calloc((size_t)world, sizeof(*ret->members));
     for (int i = 0; i < world; i++)
         ret->members[i] = first + (uint64_t)i;
     strcpy(ret->master_node, "a");
@@ -30,7 +30,7 @@ static void group(struct group *ret, uint64_t generation, uint64_t first, int wo
 static void begin(void)
 {
     before = (struct job){.id = "j1", .sequence = 1, .next_generation = 6, .next_uid = 9};
-    before.workers = calloc(8, sizeof *before.workers);
+    before.workers = calloc(8, sizeof(*before.workers));
 }
 
 static void step_over(void)

@@ -12,7 +12,7 @@ static char dir[64];
 
 static void make_dir(void)
 {
-    snprintf(dir, sizeof dir, "/tmp/muster-load-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/muster-load-XXXXXX");
     cr_assert(mkdtemp(dir));
 }
 
@@ -36,7 +36,7 @@ static void exec_raw(const char *sql)
 {
     char path[96], *message = NULL;
     sqlite3 *db;
-    snprintf(path, sizeof path, "%s/muster.db", dir);
+    snprintf(path, sizeof(path), "%s/muster.db", dir);
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db, sql, NULL, NULL, &message), SQLITE_OK, "%s", message);
     sqlite3_close(db);
@@ -45,7 +45,7 @@ static void exec_raw(const char *sql)
 static void put_jobs(int first, int last)
 {
     char sql[512];
-    snprintf(sql, sizeof sql,
+    snprintf(sql, sizeof(sql),
              "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
              " INSERT INTO jobs SELECT i, 'j' || i, 'a', 'default', 'succeeded', 10, 20,"
              " zeroblob(32), '{}', json_object('id', 'j' || i, 'sequence', i, 'state', 'succeeded',"
@@ -73,7 +73,7 @@ static void expect_all(int count)
     for (const struct job *job = cluster_first_job(cluster); job;
          job = cluster_next_job(cluster, job)) {
         char id[16];
-        snprintf(id, sizeof id, "j%d", ++at);
+        snprintf(id, sizeof(id), "j%d", ++at);
         cr_assert_eq(job->sequence, (uint64_t)at);
         cr_assert_str_eq(job->id, id);
         cr_assert_eq(job->restarts, at % 7);
@@ -90,7 +90,7 @@ Test(store_load, every_number_of_jobs_comes_once_and_in_order)
     cr_assert_eq(store_sqlite_open(dir, &store, NULL), 0);
     store_close(store);
     expect_all(0);
-    for (size_t i = 0, before = 0; i < sizeof counts / sizeof counts[0]; i++) {
+    for (size_t i = 0, before = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         put_jobs((int)before + 1, counts[i]);
         expect_all(counts[i]);
         before = (size_t)counts[i];
@@ -109,7 +109,7 @@ Test(store_load, the_job_that_cannot_be_read_is_named)
     cr_assert_eq(store_sqlite_open(dir, &store, NULL), 0);
     store_close(store);
     put_jobs(1, 1500);
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    for (size_t i = 0; i < sizeof(damages) / sizeof(damages[0]); i++) {
         struct error err = {0};
         struct cluster *cluster = cluster_new(1);
         int specs = 0;

@@ -20,7 +20,7 @@ static char dir[64];
 
 static void make_dir(void)
 {
-    snprintf(dir, sizeof dir, "/tmp/muster-sqlite-XXXXXX");
+    snprintf(dir, sizeof(dir), "/tmp/muster-sqlite-XXXXXX");
     cr_assert(mkdtemp(dir));
 }
 
@@ -44,7 +44,7 @@ static sqlite3 *open_raw(void)
 {
     char path[96];
     sqlite3 *db;
-    snprintf(path, sizeof path, "%s/muster.db", dir);
+    snprintf(path, sizeof(path), "%s/muster.db", dir);
     cr_assert_eq(sqlite3_open(path, &db), SQLITE_OK);
     return db;
 }
@@ -123,7 +123,7 @@ static void see_tenant(void *arg, const struct store_tenant *tenant)
 {
     struct upgraded *ret = arg;
     size_t used = strlen(ret->names);
-    snprintf(ret->names + used, sizeof ret->names - used, "%s=%d ", tenant->name, tenant->weight);
+    snprintf(ret->names + used, sizeof(ret->names) - used, "%s=%d ", tenant->name, tenant->weight);
     ret->tenants++;
 }
 
@@ -195,7 +195,7 @@ static void upgraded_past(int version)
     exec_file(db, MIGRATIONS "/0001_start.sql");
     if (version > 1)
         exec_file(db, MIGRATIONS "/0002_tenants.sql");
-    snprintf(pragma, sizeof pragma, "PRAGMA application_id = 1297306706; PRAGMA user_version = %d",
+    snprintf(pragma, sizeof(pragma), "PRAGMA application_id = 1297306706; PRAGMA user_version = %d",
              version);
     exec_raw(db, pragma);
     exec_raw(db, old_rows);
@@ -232,9 +232,9 @@ Test(store_sqlite, a_file_of_schema_2_begins_its_past_where_it_is)
 static void put_slots(struct store *store, const char *name, int slots)
 {
     struct record record = {.reason.rank = -1};
-    struct node *node = calloc(1, sizeof *node);
+    struct node *node = calloc(1, sizeof(*node));
     uint64_t seq;
-    snprintf(node->name, sizeof node->name, "%s", name);
+    snprintf(node->name, sizeof(node->name), "%s", name);
     node->slots = slots;
     cr_assert_eq(store->verbs->begin(store, NULL), 0);
     cr_assert_eq(store->verbs->record(store, &record, &seq, NULL), 0);
@@ -306,7 +306,7 @@ Test(store_sqlite, a_second_owner_is_refused_and_told_who_has_it)
     struct error err = {0};
     char pid[16];
     cr_assert_eq(store_sqlite_open(dir, &second, &err), E_FAILED_PRECONDITION);
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
     cr_assert(strstr(err.text, pid), "%s", err.text);
     store_close(first);
     store_close(must_open());
@@ -317,7 +317,7 @@ Test(store_sqlite, files_hold_secrets_and_are_private)
     char path[96];
     struct stat info;
     struct store *store = must_open();
-    snprintf(path, sizeof path, "%s/muster.db", dir);
+    snprintf(path, sizeof(path), "%s/muster.db", dir);
     cr_assert_eq(stat(path, &info), 0);
     cr_assert_eq(info.st_mode & 077, 0u);
     store_close(store);
@@ -360,13 +360,13 @@ Test(store_sqlite, damage_is_found_at_open)
         store->verbs->commit(store, NULL);
     }
     store_close(store);
-    snprintf(path, sizeof path, "%s/muster.db", dir);
+    snprintf(path, sizeof(path), "%s/muster.db", dir);
     int fd = open(path, O_RDWR);
     static const char garbage[8192] = {1, 2, 3};
     struct stat info;
     cr_assert_eq(fstat(fd, &info), 0);
     cr_assert_gt(info.st_size, 40000);
-    cr_assert_eq(pwrite(fd, garbage, sizeof garbage, 24576), (ssize_t)sizeof garbage);
+    cr_assert_eq(pwrite(fd, garbage, sizeof(garbage), 24576), (ssize_t)sizeof(garbage));
     close(fd);
     cr_assert_eq(store_sqlite_open(dir, &store, &err), E_DATA_LOSS, "%s", err.text);
 }
@@ -387,17 +387,17 @@ static long kill_writer_after(int wait_ms)
     long last = -1, number;
     struct pollfd ready = {.fd = pipe_fds[0], .events = POLLIN};
     cr_assert_eq(poll(&ready, 1, 20000), 1, "the writer never committed");
-    cr_assert_eq(read(pipe_fds[0], &number, sizeof number), (ssize_t)sizeof number);
+    cr_assert_eq(read(pipe_fds[0], &number, sizeof(number)), (ssize_t)sizeof(number));
     last = number;
     fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
     for (int waited = 0; waited < wait_ms; waited++) {
         usleep(1000);
-        while (read(pipe_fds[0], &number, sizeof number) == (ssize_t)sizeof number)
+        while (read(pipe_fds[0], &number, sizeof(number)) == (ssize_t)sizeof(number))
             last = number;
     }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    while (read(pipe_fds[0], &number, sizeof number) == (ssize_t)sizeof number)
+    while (read(pipe_fds[0], &number, sizeof(number)) == (ssize_t)sizeof(number))
         last = number;
     close(pipe_fds[0]);
     return last;
@@ -436,7 +436,7 @@ Test(store_sqlite, kill_9_loses_nothing_acknowledged)
 static void put_meta(struct store *store, const char *key, long value)
 {
     char text[32];
-    snprintf(text, sizeof text, "%ld", value);
+    snprintf(text, sizeof(text), "%ld", value);
     cr_assert_eq(store->verbs->begin(store, NULL), 0);
     cr_assert_eq(store->verbs->put_meta(store, key, text, NULL), 0);
     cr_assert_eq(store->verbs->commit(store, NULL), 0);
@@ -466,8 +466,8 @@ Test(store_sqlite, a_backup_holds_what_was_written_while_it_was_made)
     struct error err = {0};
     struct store *store = must_open();
     fill(store, 8000);
-    snprintf(copy, sizeof copy, "%s/copy.db", dir);
-    snprintf(partial, sizeof partial, "%s.partial", copy);
+    snprintf(copy, sizeof(copy), "%s/copy.db", dir);
+    snprintf(partial, sizeof(partial), "%s.partial", copy);
     cr_assert_eq(store->verbs->backup_begin(store, copy, &err), 0, "%s", err.text);
     cr_assert_eq(store->verbs->backup_begin(store, copy, &err), E_FAILED_PRECONDITION);
     bool done = false;
@@ -483,7 +483,7 @@ Test(store_sqlite, a_backup_holds_what_was_written_while_it_was_made)
     cr_assert_eq(store->verbs->backup_begin(store, copy, &err), E_ALREADY_EXISTS);
     store_close(store);
     cr_assert_eq(store_sqlite_restore(dir, copy, &err), E_ALREADY_EXISTS);
-    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
+    snprintf(new_dir, sizeof(new_dir), "%s/new", dir);
     cr_assert_eq(mkdir(new_dir, 0700), 0);
     cr_assert_eq(store_sqlite_restore(new_dir, copy, &err), 0, "%s", err.text);
     cr_assert_eq(store_sqlite_open(new_dir, &store, &err), 0, "%s", err.text);
@@ -516,7 +516,7 @@ Test(store_sqlite, the_name_of_a_backup_is_on_disk_before_it_is_told_of)
     for (int fails = 0; fails < 2; fails++) {
         struct error err = {0};
         struct store *store = must_open();
-        snprintf(awaited, sizeof awaited, "%s/copy-%d.db", dir, fails);
+        snprintf(awaited, sizeof(awaited), "%s/copy-%d.db", dir, fails);
         sync_fails = fails;
         folder_syncs = 0;
         cr_assert_eq(store->verbs->backup_begin(store, awaited, &err), 0, "%s", err.text);
@@ -534,9 +534,9 @@ Test(store_sqlite, a_restore_takes_no_damaged_and_no_foreign_file)
     char copy[96], path[128], new_dir[96];
     struct error err = {0};
     sqlite3 *db;
-    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
-    snprintf(copy, sizeof copy, "%s/foreign.db", dir);
-    snprintf(path, sizeof path, "%s/muster.db", new_dir);
+    snprintf(new_dir, sizeof(new_dir), "%s/new", dir);
+    snprintf(copy, sizeof(copy), "%s/foreign.db", dir);
+    snprintf(path, sizeof(path), "%s/muster.db", new_dir);
     cr_assert_eq(mkdir(new_dir, 0700), 0);
     cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
     exec_raw(db, "CREATE TABLE cookies (x)");
@@ -558,15 +558,15 @@ Test(store_sqlite, a_restore_steps_over_what_may_have_happened_since)
                  " (8,'j8','b','default','failed',10,20,zeroblob(32),'{}',"
                  "  '{\"next_generation\":5,\"next_uid\":6}')");
     sqlite3_close(db);
-    snprintf(copy, sizeof copy, "%s/copy.db", dir);
-    snprintf(new_dir, sizeof new_dir, "%s/new", dir);
+    snprintf(copy, sizeof(copy), "%s/copy.db", dir);
+    snprintf(new_dir, sizeof(new_dir), "%s/new", dir);
     cr_assert_eq(mkdir(new_dir, 0700), 0);
     cr_assert_eq(store->verbs->backup_begin(store, copy, &err), 0, "%s", err.text);
     for (bool done = false; !done;)
         cr_assert_eq(store->verbs->backup_step(store, &done, &err), 0, "%s", err.text);
     store_close(store);
     cr_assert_eq(store_sqlite_restore(new_dir, copy, &err), 0, "%s", err.text);
-    snprintf(copy, sizeof copy, "%s/muster.db", new_dir);
+    snprintf(copy, sizeof(copy), "%s/muster.db", new_dir);
     cr_assert_eq(sqlite3_open(copy, &db), SQLITE_OK);
     cr_assert_eq(sqlite3_exec(db,
                               "SELECT document ->> 'next_generation', document ->> 'next_uid'"

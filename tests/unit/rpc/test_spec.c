@@ -137,7 +137,7 @@ Test(spec, every_setting_of_a_job_goes_through_and_comes_out_as_it_was_said)
         char text[256];
         if (row->use != SETTING_OF_JOB)
             continue;
-        (void)snprintf(text, sizeof text, "training: {%s: \"%s\"}\n", row->name, value);
+        (void)snprintf(text, sizeof(text), "training: {%s: \"%s\"}\n", row->name, value);
         Muster__JobSpec *spec = spec_of(text);
         struct training_setting *list;
         struct setting_parsed one, other;
@@ -282,9 +282,9 @@ Test(spec, an_empty_one_says_so_and_a_byte_order_mark_is_nothing)
 static void named(const char *command, const char *expected)
 {
     char text[256], name[64];
-    (void)snprintf(text, sizeof text, "command: %s\n", command);
+    (void)snprintf(text, sizeof(text), "command: %s\n", command);
     Muster__JobSpec *spec = spec_of(text);
-    spec_name_of(spec, name, sizeof name);
+    spec_name_of(spec, name, sizeof(name));
     cr_expect_str_eq(name, expected, "%s: %s", command, name);
     rpc_message_free(spec);
 }

@@ -261,7 +261,7 @@ Test(transcode, json_is_the_same_with_and_without_a_tree)
          &muster__node__descriptor},
         {"{\"job\":\"j\",\"value\":\"AAEC/w==\"}", &muster__board_request__descriptor},
     };
-    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+    for (size_t i = 0; i < sizeof(messages) / sizeof(*messages); i++) {
         ProtobufCMessage *message;
         struct error err = {0};
         cr_assert_eq(from_json(messages[i].json, messages[i].type, &message, &err), 0, "%s",
