@@ -211,15 +211,14 @@ static int without_pin(const struct client *client, bool has_token, struct error
     if (!has_token) {
         error_set(err, E_UNAUTHENTICATED, "this call needs a token, and none is known for %s",
                   client->url);
-        error_hint(err, "pass --token or MUSTER_TOKEN: the whole token, which tells the "
-                        "coordinator's key too");
+        error_hint(err, "pass --token or MUSTER_TOKEN: the whole token, which also names the "
+                        "coordinator's key");
         return E_UNAUTHENTICATED;
     }
-    error_set(err, E_UNAUTHENTICATED, "which key the coordinator at %s has is not known",
-              client->url);
-    error_hint(err, "tokens carry it behind a dot: take the whole token (DATA/admin.token, `muster "
-                    "token create`), or set MUSTER_PIN (`muster tls show` on the coordinator's "
-                    "machine)");
+    error_set(err, E_UNAUTHENTICATED, "the key of the coordinator at %s is not known", client->url);
+    error_hint(err, "a token ends with a dot and the key: pass the whole token (DATA/admin.token, "
+                    "`muster token create`), or set MUSTER_PIN (`muster tls show` on the "
+                    "coordinator's machine)");
     return E_UNAUTHENTICATED;
 }
 
@@ -285,8 +284,8 @@ static int call_and_wait(struct client *client, const char *method, const void *
     *err = call->err;
     if (err->code == E_DEADLINE_EXCEEDED && !client->reached)
         error_set(err, err->code,
-                  "%s takes connections but has not answered for %s: it is busy or stopped, or no "
-                  "coordinator",
+                  "%s accepts connections but has not answered for %s: it is busy or stopped, or "
+                  "is not a coordinator",
                   client->url, format_duration(options->timeout_ms, time));
     return err->code;
 }

@@ -18,8 +18,9 @@ static const char *const examples[] = {"muster backup /backup/muster-$(date +%F)
 static const struct args_command command = {
     .program = "muster backup",
     .summary = "copy the coordinator's store while it works",
-    .description = "Jobs, nodes, events, tenants, hashes of tokens and the audit trail; not the "
-                   "output of workers. `muster coordinator --restore FILE` begins with it.",
+    .description = "The copy has jobs, nodes, events, tenants, hashes of tokens and the audit "
+                   "trail. It does not have the output of workers. `muster coordinator --restore "
+                   "FILE` starts from it.",
     .options = options,
     .examples = examples,
 };

@@ -16,7 +16,7 @@ static const struct args_option options[] = {
 static const char *const examples[] = {"muster cancel gpt-kjv", NULL};
 static const struct args_command command = {
     .program = "muster cancel",
-    .summary = "end jobs: workers may save, then are stopped",
+    .summary = "end jobs; workers may save before they are stopped",
     .options = options,
     .examples = examples,
 };

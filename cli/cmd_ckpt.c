@@ -30,14 +30,14 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .type = ARGS_BYTES,
      .fallback = "5GiB",
-     .help = "export: largest file, but for a tensor larger than that; 0 is no limit"},
+     .help = "export: size limit of a file; a larger tensor has a file of its own; 0 is no limit"},
     {.name = "model",
      .kind = ARGS_OPTION,
      .value_name = "N",
      .type = ARGS_INTEGER,
      .min = 1,
      .max = NUMBERS_UNITS_MAX,
-     .help = "export: which one of a checkpoint of several, from 1 in the order of wk_prepare"},
+     .help = "export: which model of a checkpoint of several; 1 is the first given to wk_prepare"},
     {.name = "config",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -49,7 +49,7 @@ static const struct args_option options[] = {
      .help = "id or name of the job; or `export` or `verify`"},
     {.name = "folder",
      .kind = ARGS_POSITIONAL,
-     .help = "export: of a checkpoint; verify: of one, or of all of a job"},
+     .help = "export: a checkpoint's folder; verify: the same, or a folder of checkpoints"},
     {.name = "out", .kind = ARGS_POSITIONAL, .help = "export: folder to make"},
     {0},
 };
@@ -63,12 +63,13 @@ static const char *const examples[] = {
 static const struct args_command command = {
     .program = "muster ckpt",
     .summary = "list the checkpoints a job can resume from; verify them; export one's weights",
-    .description = "`export` merges the weights of a checkpoint, whatever ranks wrote it, into "
-                   "HuggingFace's files (model.safetensors, or several and an index), under the "
-                   "names transformers gives GPT-2 and Llama, with config.json as the checkpoint "
-                   "tells it, or as --config says. `verify` reads every byte of a checkpoint, "
-                   "or of all in a folder, against its digests, and exits with 1 if one is "
-                   "damaged. Both need no coordinator.",
+    .description = "`export` merges the weights of a checkpoint into HuggingFace's files: "
+                   "model.safetensors, or several files and an index. The number of ranks that "
+                   "wrote it does not matter. The tensors have the names that transformers uses "
+                   "for GPT-2 and Llama. config.json is the checkpoint's own, or the file of "
+                   "--config. `verify` reads every byte of a checkpoint, or of all checkpoints in "
+                   "a folder, and compares the digests. It exits with 1 if one is damaged. Neither "
+                   "needs a coordinator.",
     .options = options,
     .examples = examples,
 };
@@ -108,9 +109,9 @@ static int export_weights(const struct args *args)
         return EXIT_JOB_FAILED;
     }
     if (!has_config)
-        fprintf(stderr, "muster: no config.json is beside the weights: the checkpoint does not "
-                        "tell one, as of a model that is no GPT-2 or Llama, or from an older "
-                        "Muster; --config FILE gives it\n");
+        fprintf(stderr, "muster: the weights were written without a config.json, because the "
+                        "checkpoint has none: its model is not a GPT-2 or Llama, or an older "
+                        "Muster wrote it; --config FILE adds one\n");
     printf("%s\n", what.path);
     return EXIT_DONE;
 }
@@ -143,7 +144,7 @@ static int verify(const struct args *args)
         return is_whole(folder) ? EXIT_DONE : EXIT_JOB_FAILED;
     int rc = checkpoint_list(folder, &steps, &count, &err);
     if (!rc && count == 0)
-        rc = error_set(&err, E_NOT_FOUND, "%s holds no checkpoint", folder);
+        rc = error_set(&err, E_NOT_FOUND, "%s has no checkpoint", folder);
     for (int i = 0; !rc && i < count; i++)
         damaged += checkpoint_path(folder, steps[i], path) || !is_whole(path);
     free(steps);

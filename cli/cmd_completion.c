@@ -16,7 +16,7 @@ static const struct args_option options[] = {
     CLIENT_OPTIONS,
     {.name = "words",
      .kind = ARGS_FLAG,
-     .help = "print candidates for the command line behind --, as the scripts do"},
+     .help = "print candidates for the command line after -- (the scripts use this)"},
     {.name = "line", .kind = ARGS_COMMAND, .value_name = "SHELL", .help = "bash, zsh or fish"},
     {0},
 };

@@ -40,10 +40,11 @@ static const char *const examples[] = {
 };
 static const struct args_command command = {
     .program = "muster env",
-    .summary = "show every training setting, its value and where it comes from",
-    .description = "What a program started here with these settings would find. The strongest "
-                   "source counts: code, environment, config file, default. A key that is no "
-                   "setting is an error with its line and the nearest name.",
+    .summary = "show every training setting, its value and its source",
+    .description = "The values are those that a program would have if it were started here. The "
+                   "first source that has a value wins: the program, the environment, the config "
+                   "file, the default. An unknown key is an error, with its line and the nearest "
+                   "name.",
     .options = options,
     .examples = examples,
 };
@@ -104,17 +105,25 @@ static const char *use_text(enum setting_use use)
 static void print_markdown(void)
 {
     printf(
-        "# Settings\n\n"
-        "Written by `muster env --markdown` from the one table in `common/settings/setting.h`; "
-        "a test compares the two.\n\n"
-        "A value comes from the program, else from the environment, else from a YAML file "
-        "(`MUSTER_CONFIG`), else it is the default.\nIn a file the dots of a name are nested "
-        "keys; a job file may serve as one: its `training` and `checkpoint` are read. `muster env` "
-        "shows what\nholds here and where each value comes from.\n\n"
-        "A job says a setting where the column *job* names, and its workers find it in the "
-        "environment; `muster submit --set NAME=VALUE` says\nany of `training`. Those without a "
-        "place there are another on each machine, or count only without an agent.\n\n"
-        "| setting | environment | job | values | default | |\n|---|---|---|---|---|---|\n");
+        "# Settings\n"
+        "\n"
+        "Written by `muster env --markdown` from the one table in `common/settings/setting.h`; a "
+        "test compares the two.\n"
+        "\n"
+        "The first source that has a value wins: the program, the environment, a YAML file "
+        "(`MUSTER_CONFIG`), the default.\n"
+        "In a file the dots of a name are nested keys. A job file may be used as one: its "
+        "`training` and `checkpoint` are read.\n"
+        "`muster env` shows each value on this machine, and its source.\n"
+        "\n"
+        "The column *job* names the key of a job file that has the setting. The job's workers find "
+        "it in their environment.\n"
+        "`muster submit --set NAME=VALUE` sets any key of `training`. A setting without a key "
+        "there differs between machines,\n"
+        "or is used only without an agent.\n"
+        "\n"
+        "| setting | environment | job | values | default | |\n"
+        "|---|---|---|---|---|---|\n");
     for (int i = 0; i < SETTINGS_COUNT; i++) {
         const struct setting_row *row = &setting_rows[i];
         char name[SETTING_ENV_MAX], kind[SET_MAX];

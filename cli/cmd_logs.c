@@ -38,8 +38,8 @@ static const struct args_command command = {
     .program = "muster logs",
     .summary = "the output of a job's workers",
     .description =
-        "What they wrote to their stdout goes to stdout, what they wrote to their stderr "
-        "to stderr, and so does a mark where a new generation begins.",
+        "The workers' stdout is printed on stdout and their stderr on stderr. A line on stderr "
+        "marks the begin of each new generation.",
     .options = options,
     .examples = examples,
 };

@@ -10,7 +10,7 @@ static const struct args_option list_options[] = {CLIENT_OPTIONS, CLIENT_OUTPUT,
 static const char *const list_examples[] = {"muster nodes", "muster nodes -o json", NULL};
 static const struct args_command list_command = {
     .program = "muster nodes",
-    .summary = "list nodes: what they have and who uses it",
+    .summary = "list nodes, their slots and the jobs on them",
     .options = list_options,
     .examples = list_examples,
 };
@@ -31,7 +31,7 @@ static const struct args_command cordon_command = {
 static const char *const drain_examples[] = {"muster drain node-3 node-4", NULL};
 static const struct args_command drain_command = {
     .program = "muster drain",
-    .summary = "place nothing new on nodes and move what runs there away",
+    .summary = "place nothing new on nodes and move running jobs away",
     .options = set_options,
     .examples = drain_examples,
 };
@@ -46,11 +46,12 @@ static const struct args_command uncordon_command = {
 static const char *const rekey_examples[] = {"muster rekey node-3", NULL};
 static const struct args_command rekey_command = {
     .program = "muster rekey",
-    .summary = "let another machine take a node's name",
-    .description = "A node is who has its key (DATA/node.pem of its agent). When its machine was "
-                   "set up anew that is lost: after this the next agent of this name that has "
-                   "another key and a token of role agent is the node. The old key is refused, "
-                   "also while its agent runs; drain the node first if it has work.",
+    .summary = "let another machine become a node",
+    .description = "An agent proves with a key (DATA/node.pem) that it is the node. The key is "
+                   "lost when the machine is set up again. After rekey, the next agent with this "
+                   "name, another key and a token of role agent becomes the node. The old key is "
+                   "refused at once, even while its agent runs. Drain the node first if it has "
+                   "work.",
     .options = set_options,
     .examples = rekey_examples,
 };

@@ -15,7 +15,7 @@ static const struct args_option options[] = {
      .letter = 'j',
      .kind = ARGS_OPTION,
      .value_name = "JOB",
-     .help = "about a job that waits, with --nodes as if it asked for another number of them"},
+     .help = "ask about this queued job; --nodes: as if it asked for that number of nodes"},
     {.name = "drain",
      .kind = ARGS_REPEATED,
      .values = "node",
@@ -49,10 +49,10 @@ static const char *const examples[] = {
 static const struct args_command command = {
     .program = "muster plan",
     .summary = "what if: when and where a job would start, and who would notice",
-    .description = "Asks the scheduler about a job that was not submitted (a spec, or options that "
-                   "describe one) or about one that waits (--job), as things are or as if nodes or "
-                   "jobs came or went. Without a job it says what the change would do to the "
-                   "others. Nothing is changed.",
+    .description = "Asks the scheduler about a new job (a spec, or options that describe one) or a "
+                   "queued one (--job). Other options add or remove nodes and jobs for the answer "
+                   "only. Without a job, the answer is what that change would do to all jobs. "
+                   "Nothing is changed.",
     .options = options,
     .examples = examples,
 };
@@ -94,7 +94,9 @@ static int take_added(struct question *question, struct error *err)
         if (colon && colon - text < (ptrdiff_t)sizeof(number))
             memcpy(number, text, (size_t)(colon - text));
         if (!colon || parse_i64(number, 1, ADDED_MAX, &value, NULL) != 0)
-            return error_set(err, E_INVALID_ARGUMENT, "--add %s: expected N:NODE, as 2:node-1",
+            return error_set(err, E_INVALID_ARGUMENT,
+                             "--add %s: expected N:NODE, for example "
+                             "2:node-1",
                              text);
         muster__plan_request__more__init(&more[i]);
         more[i].count = (uint32_t)value;

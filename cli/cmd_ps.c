@@ -23,8 +23,8 @@ static const struct args_option options[] = {
     {.name = "verbose",
      .letter = 'v',
      .kind = ARGS_FLAG,
-     .help = "below the table each job's whole reason, what would help, and the last lines of what "
-             "failed"},
+     .help = "also print each job's whole reason, what would help, and the last lines of failed "
+             "workers"},
     {.name = "state", .kind = ARGS_OPTION, .help = "only jobs in this state"},
     {.name = "tenant", .kind = ARGS_OPTION, .help = "only jobs of this tenant"},
     {.name = "limit",
@@ -32,8 +32,8 @@ static const struct args_option options[] = {
      .type = ARGS_INTEGER,
      .min = 1,
      .max = 1000,
-     .help = "at most so many, the newest; without it all that have not ended, or with --all or "
-             "--state the newest 100"},
+     .help = "the newest N at most (else all that have not ended; with --all or --state the newest "
+             "100)"},
     {0},
 };
 static const char *const examples[] = {"muster ps",
@@ -41,8 +41,8 @@ static const char *const examples[] = {"muster ps",
 static const struct args_command command = {
     .program = "muster ps",
     .summary = "list jobs",
-    .description = "USER is the token that submitted the job, START when it started first, "
-                   "DURATION the time since then, or until it ended.",
+    .description = "USER is the token that submitted the job. START is when it first started. "
+                   "DURATION is the time from then until now, or until it ended.",
     .options = options,
     .examples = examples,
 };

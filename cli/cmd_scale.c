@@ -16,9 +16,9 @@ static const struct args_option options[] = {
 static const char *const examples[] = {"muster scale gpt-kjv 4", "muster scale gpt-kjv 2..8", NULL};
 static const struct args_command command = {
     .program = "muster scale",
-    .summary = "give a job another number of nodes",
-    .description = "A job that is elastic in place gives nodes back, or takes more as they get "
-                   "free, without a restart. A larger minimum counts from its next start.",
+    .summary = "change a job's number of nodes",
+    .description = "A job that is elastic in place releases nodes, or adds nodes when they become "
+                   "free, without a restart. A larger minimum applies from its next start.",
     .options = options,
     .examples = examples,
 };
@@ -27,7 +27,7 @@ static int read_nodes(const char *text, Muster__ScaleJobRequest *request, struct
 {
     int64_t min, max;
     if (parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
-        return error_wrap(err, "NODES takes 2 or 1..4");
+        return error_wrap(err, "NODES is a number or a range, for example 2 or 1..4");
     request->min = (uint32_t)min;
     request->max = (uint32_t)max;
     return 0;

@@ -18,11 +18,13 @@ static const struct args_option options[] = {
     CLIENT_OUTPUT,
     {.name = "tenant",
      .kind = ARGS_OPTION,
-     .help = "whose secret it is; tokens of a tenant say nothing else (list: all, else default)"},
+     .help = "the secret's tenant (else the token's tenant; for an administrator default, and list "
+             "shows all)"},
     {.name = "from-file",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "set: the value, in place of standard input; a last line end is left out"},
+     .help = "set: read the value from this file, not from standard input; a final newline is left "
+             "out"},
     {.name = "drop-lost",
      .kind = ARGS_FLAG,
      .help = "rekey: remove secrets whose key is lost; they can be set again"},
@@ -45,7 +47,7 @@ static const char *const examples[] = {
 };
 static const struct args_command command = {
     .program = "muster secret",
-    .summary = "keep secrets and give them to jobs by name",
+    .summary = "keep secrets that jobs use by name",
     .description =
         "set reads a value of at most 64 KiB from standard input, without showing it on a "
         "terminal. Jobs name secrets (`--secret VARIABLE=NAME`); their workers have the value in "
@@ -104,7 +106,7 @@ static int read_value(FILE *file, bool one_line, struct buf *ret)
     int c;
     while ((c = fgetc(file)) != EOF && !(one_line && c == '\n')) {
         if (c == 0)
-            return fail("the value has a NUL byte", "encode it first, as with base64");
+            return fail("the value has a NUL byte", "encode it first, for example with base64");
         if (one_line && c == 3)
             return fail("interrupted", "nothing was set");
         if (ret->size > MAX_SECRET_BYTES || buf_char(ret, (char)c) < 0)

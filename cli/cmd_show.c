@@ -153,7 +153,7 @@ static void show_facts(const Muster__Job *job)
     show_ledger(job->ledger);
     if (job->preempted_wall_ms)
         printf("waits again since %s%s%s\n", format_time(job->preempted_wall_ms, time),
-               job->preempted_by[0] ? ": it gave way to job " : "", job->preempted_by);
+               job->preempted_by[0] ? ": preempted by job " : "", job->preempted_by);
     if (job->starts_wall_ms)
         printf("starts      %s at the latest\n", format_time(job->starts_wall_ms, time));
     if (job->ended_wall_ms)

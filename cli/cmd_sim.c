@@ -18,7 +18,10 @@ static const struct args_option options[] = {
      .fallback = "0",
      .value_name = "N",
      .help = "only the first N jobs of the workload"},
-    {.name = "list", .kind = ARGS_FLAG, .help = "every job too: when it was placed, when it ended"},
+    {.name = "list",
+     .kind = ARGS_FLAG,
+     .help = "also list every job: when it was placed and when "
+             "it ended"},
     {.name = "cluster", .kind = ARGS_POSITIONAL, .required = true, .help = "nodes and tenants"},
     {.name = "workload",
      .kind = ARGS_POSITIONAL,
@@ -34,10 +37,10 @@ static const char *const examples[] = {
 };
 static const struct args_command command = {
     .program = "muster sim",
-    .summary = "rehearse a cluster and its jobs on virtual time, before there is one",
-    .description = "The coordinator of production decides; only time and machines are imagined. "
-                   "Tells how busy the cluster is, how long jobs wait, and who gets what. Needs no "
-                   "coordinator. docs/planning.md describes the files.",
+    .summary = "simulate a cluster and its jobs in virtual time",
+    .description = "The real coordinator code decides; only time and machines are simulated. The "
+                   "result shows how busy the cluster is, how long jobs wait, and the share of "
+                   "each tenant. Needs no coordinator. docs/planning.md describes the files.",
     .options = options,
     .examples = examples,
 };

@@ -10,7 +10,8 @@ static const struct args_option options[] = {
      .kind = ARGS_POSITIONAL,
      .required = true,
      .choices = actions,
-     .help = "check: is it whole, and as new as its folder's mark; salvage: copy what can be read"},
+     .help = "check: is the store whole, and as new as its folder's mark; salvage: copy what can "
+             "be read"},
     {.name = "path",
      .kind = ARGS_POSITIONAL,
      .required = true,
@@ -26,10 +27,12 @@ static const char *const examples[] = {
 };
 static const struct args_command command = {
     .program = "muster store",
-    .summary = "check a coordinator's store, or save what a damaged one still holds",
-    .description = "Reads files, asks no coordinator. Rows that cannot be read are left out of the "
-                   "copy; `muster coordinator --restore` begins with it and steps over what it "
-                   "lacks.\n\nExit codes: 0 whole or copied, 1 not whole, 2 usage.",
+    .summary = "check a coordinator's store, or copy what can be read of a damaged one",
+    .description = "Reads files only; needs no coordinator. The copy leaves out rows that cannot "
+                   "be read. `muster coordinator --restore` starts from the copy and skips what is "
+                   "missing.\n"
+                   "\n"
+                   "Exit codes: 0 whole or copied, 1 not whole, 2 usage.",
     .options = options,
     .examples = examples,
 };

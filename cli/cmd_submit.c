@@ -13,7 +13,7 @@ static const struct args_option submit_options[] = {
     {.name = "key",
      .kind = ARGS_OPTION,
      .value_name = "KEY",
-     .help = "idempotency key: submitting again with it gives the same job"},
+     .help = "idempotency key: a second submit with the same key returns the first job"},
     JOB_OPTIONS,
     {0},
 };
@@ -33,7 +33,7 @@ static const struct args_option run_options[] = {
     {.name = "quiet", .letter = 'q', .kind = ARGS_FLAG, .help = "only the job's own output"},
     {.name = "exit-code",
      .kind = ARGS_FLAG,
-     .help = "exit with the program's exit code: the one of the rank that failed first, 128 + the "
+     .help = "exit with the program's exit code: that of the rank that failed first, or 128 + the "
              "signal that ended it; 125 is Muster's own failure"},
     {.name = "rank",
      .kind = ARGS_OPTION,
@@ -55,8 +55,8 @@ static const struct args_command run_command = {
     .program = "muster run",
     .summary = "submit a job, follow it, exit 0 if it succeeds and 1 if not",
     .description =
-        "The workers' stdout goes to stdout, their stderr and what happens to the job to stderr. "
-        "Ctrl-C stops following; the job goes on.",
+        "The workers' stdout is printed on stdout. Their stderr and the job's events are printed "
+        "on stderr. Ctrl-C stops following; the job continues.",
     .options = run_options,
     .examples = run_examples,
 };

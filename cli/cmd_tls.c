@@ -27,12 +27,12 @@ static const struct args_option options[] = {
              "~/.local/share/muster/coordinator)"},
     {.name = "cluster-key",
      .kind = ARGS_FLAG,
-     .help = "rotate: make a new cluster key too. Tokens and nodes that know the old one go on; "
-             "tokens made from then on know the new one"},
+     .help = "rotate: make a new cluster key too. Tokens and nodes with the old key still work; "
+             "tokens made later have the new key"},
     {.name = "drop-oldest",
      .kind = ARGS_FLAG,
-     .help = "rotate --cluster-key: also where tokens or nodes may know only the key that is shown "
-             "no longer then"},
+     .help = "rotate --cluster-key: drop the oldest key even if it is the only one that some "
+             "tokens or nodes have"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
      .required = true,
@@ -50,15 +50,18 @@ static const struct args_command command = {
     .program = "muster tls",
     .summary = "make, renew and show the keys of a cluster",
     .description =
-        "A coordinator makes its keys at its first start and renews its certificate by itself, so "
-        "nothing of this is needed: init makes them before that, rotate makes a new server key at "
-        "once. A running coordinator takes them up within a second, and no connection ends.\n\n"
-        "DIR/cluster.pem is the identity of the cluster: its fingerprint stands behind every "
-        "token. Once there is a server key it may be kept elsewhere, until that is to be "
-        "renewed.\n\n"
-        "REST beyond loopback shows the same key. ca prints the certificates that browsers and "
-        "`curl --cacert` know it by; they stay good when the server's key changes, the pin for "
-        "`curl --pinnedpubkey` does not.",
+        "A coordinator makes its keys at its first start and renews its certificate itself. So "
+        "these verbs are rarely needed. init makes the keys before the first start. rotate makes a "
+        "new server key at once. A running coordinator uses new keys within a second, and no "
+        "connection ends.\n"
+        "\n"
+        "DIR/cluster.pem is the identity of the cluster: every token ends with its fingerprint. "
+        "After the server key is made, cluster.pem may be kept elsewhere; it is needed again to "
+        "renew the server key.\n"
+        "\n"
+        "REST beyond loopback uses the same key. ca prints the certificates for browsers and `curl "
+        "--cacert`. They stay valid when the server's key changes; the pin for `curl "
+        "--pinnedpubkey` does not.",
     .options = options,
     .examples = examples,
 };
@@ -170,21 +173,21 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
     if (known)
         error_set(
             err, E_FAILED_PRECONDITION,
-            "the key %s is shown no longer then: %d tokens made and %d nodes joined before %s "
-            "may know no other",
+            "the key %s would be dropped: %d tokens made and %d nodes joined before %s may have no "
+            "other",
             oldest.pin, count.tokens, count.nodes, date);
     else
         error_set(err, E_FAILED_PRECONDITION,
-                  "the key %s is shown no longer then: tokens made and nodes joined before %s may "
-                  "know no other, and the coordinator, which could count them, does not answer",
+                  "the key %s would be dropped: tokens made and nodes joined before %s may have no "
+                  "other; the coordinator, which could count them, does not answer",
                   oldest.pin, date);
     if (drop) {
         fprintf(stderr, "muster: %s\n", err->text);
         error_clear(err);
         return 0;
     }
-    error_hint(err, "hand out new tokens and give nodes one (--token-file) first; --drop-oldest "
-                    "goes on all the same");
+    error_hint(err, "first make new tokens for users and nodes (--token-file); --drop-oldest "
+                    "rotates without that");
     return E_FAILED_PRECONDITION;
 }
 

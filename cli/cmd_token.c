@@ -19,19 +19,19 @@ static const struct args_option token_options[] = {
      .kind = ARGS_OPTION,
      .choices = roles,
      .fallback = "member",
-     .help = "of a new token: what it may do"},
-    {.name = "tenant", .kind = ARGS_OPTION, .help = "of a new member or viewer"},
+     .help = "role of a new token: what it may do"},
+    {.name = "tenant", .kind = ARGS_OPTION, .help = "tenant of a new member or viewer"},
     {.name = "expires",
      .kind = ARGS_OPTION,
      .value_name = "TIME",
-     .help = "of a new token: good for so long, as 30d (else until revoked)"},
+     .help = "how long a new token is valid, for example 30d (else until it is revoked)"},
     {.name = "uses",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
      .min = 1,
      .max = 1000000,
-     .help = "of a new agent's token: how many new nodes it lets in (else any number); nodes that "
-             "are in need it no more"},
+     .help = "how many new nodes may join with a new agent's token (else any number); nodes that "
+             "have joined do not need it"},
     {.name = "all", .letter = 'a', .kind = ARGS_FLAG, .help = "list revoked ones too"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
@@ -53,9 +53,9 @@ static const char *const token_examples[] = {
 static const struct args_command token_command = {
     .program = "muster token",
     .summary = "make, list and revoke access tokens",
-    .description = "admin: everything. operator: nodes, and reads everything. member: jobs of its "
-                   "tenant. viewer: reads its tenant's jobs. agent: what agents need. A new token "
-                   "is shown once; only its hash is kept.",
+    .description = "Roles: admin may do everything; operator changes nodes and reads everything; "
+                   "member changes jobs of its tenant; viewer reads jobs of its tenant; agent is "
+                   "for agents. A new token is shown once; only its hash is kept.",
     .options = token_options,
     .examples = token_examples,
 };
@@ -68,31 +68,32 @@ static const struct args_option tenant_options[] = {
      .type = ARGS_INTEGER,
      .min = 1,
      .max = 1000,
-     .help = "share of what nobody has guaranteed, beside the others' weights (1)"},
+     .help = "share of the slots that are not guaranteed, relative to the weights of other tenants "
+             "(1)"},
     {.name = "guaranteed",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
      .min = 0,
      .max = 10000000,
      .value_name = "SLOTS",
-     .help = "it can always have so many slots (0)"},
+     .help = "number of slots that it can always have (0)"},
     {.name = "limit",
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
      .min = 0,
      .max = 10000000,
      .value_name = "SLOTS",
-     .help = "never more than so many slots; 0 is no limit (0)"},
+     .help = "number of slots that it can have at most; 0 is no limit (0)"},
     {.name = "quota",
      .kind = ARGS_REPEATED,
      .value_name = "NAME=VALUE",
-     .help = "what its members may have at most (`show` names them all), as waiting_jobs=500 or "
-             "output_bytes=20GiB; NAME=default takes it back"},
+     .help = "limit of what its members may have, for example waiting_jobs=500 or "
+             "output_bytes=20GiB (`show` lists all); NAME=default resets it"},
     {.name = "checkpoint-prefix",
      .kind = ARGS_REPEATED,
      .value_name = "DIR",
-     .help = "its jobs may keep checkpoints below it only; an empty one: anywhere that is no other "
-             "tenant's"},
+     .help = "folder below which its jobs must keep checkpoints; empty: anywhere outside other "
+             "tenants' folders"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
      .required = true,

@@ -18,21 +18,21 @@ static const struct args_option options[] = {
      .type = ARGS_DURATION,
      .fallback = "1s",
      .value_name = "TIME",
-     .help = "between two pictures"},
+     .help = "time between two updates"},
     {.name = "count",
      .letter = 'n',
      .kind = ARGS_OPTION,
      .type = ARGS_INTEGER,
      .min = 1,
      .max = INT32_MAX,
-     .help = "stop after so many (one, unless on a terminal)"},
+     .help = "stop after N updates (one, unless on a terminal)"},
     {0},
 };
 static const char *const examples[] = {"muster top", NULL};
 static const struct args_command command = {
     .program = "muster top",
     .summary = "nodes and active jobs, live",
-    .description = "On a terminal it goes on until q or Ctrl-C.",
+    .description = "On a terminal it runs until q or Ctrl-C.",
     .options = options,
     .examples = examples,
 };

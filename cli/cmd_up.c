@@ -61,12 +61,12 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "URL",
      .fallback = "tcp://127.0.0.1:7440",
-     .help = "where clients and agents connect; port 0 takes a free one"},
+     .help = "address for clients and agents; port 0 is any free port"},
     {.name = "http",
      .kind = ARGS_OPTION,
      .value_name = "HOST:PORT",
      .fallback = "127.0.0.1:7480",
-     .help = "REST and the page; port 0 takes a free one; off = none"},
+     .help = "address of REST and the page; port 0 is any free port; off = none"},
     {0},
 };
 static const char *const examples[] = {"muster up --nodes 2 --slots 1", NULL};
@@ -74,8 +74,8 @@ static const struct args_command command = {
     .program = "muster up",
     .summary = "start a coordinator and agents on this machine",
     .description =
-        "Binds loopback only. On Ctrl-C every job saves and ends; it goes on at the next "
-        "`muster up` on the same folder. A second Ctrl-C ends everything at once.",
+        "Binds loopback only. On Ctrl-C every job saves and ends. The next `muster up` on the same "
+        "folder continues it. A second Ctrl-C ends everything at once.",
     .options = options,
     .examples = examples,
 };
@@ -247,8 +247,8 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
         if (reap(&up->children[0], &exit) == 0) {
             print_failure(&up->children[0]);
             error_set(err, E_FAILED_PRECONDITION, "the coordinator did not start");
-            error_hint(err, "above is why; if a port is taken, --rpc tcp://127.0.0.1:0 --http "
-                            "127.0.0.1:0 find free ones");
+            error_hint(err, "the reason is above; if a port is in use, --rpc tcp://127.0.0.1:0 "
+                            "--http 127.0.0.1:0 find free ones");
             return E_FAILED_PRECONDITION;
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
@@ -279,8 +279,8 @@ static void become_current(struct up *up)
                 err.text);
     else if (others)
         fprintf(stderr,
-                "muster: another cluster of yours runs, in %s; verbs go to this one from now on,\n"
-                "        and to the other where MUSTER_ADDR and MUSTER_TOKEN say so\n",
+                "muster: another cluster of yours runs, in %s; verbs now use this one,\n"
+                "        and the other one where MUSTER_ADDR and MUSTER_TOKEN name it\n",
                 other);
 }
 
@@ -379,8 +379,10 @@ static int keep(struct up *up, struct error *err)
         }
         if (++child->restarts > UP_RESTARTS_MAX) {
             print_failure(child);
-            return error_set(err, E_INTERNAL, "%s ends again and again; its log is %s", child->name,
-                             child->log);
+            return error_set(err, E_INTERNAL,
+                             "%s ends each time it is started; its log is "
+                             "%s",
+                             child->name, child->log);
         }
         fprintf(stderr, "%s ended (%s %d); starting it again\n", child->name,
                 exit.signal ? "signal" : "code", exit.signal ? exit.signal : exit.code);
@@ -447,7 +449,7 @@ static void banner(const struct up *up, int nodes)
     if (geteuid() == 0)
         printf("  jobs   run as root, as you do\n");
     printf("In another terminal: muster run -- COMMAND\n"
-           "Ctrl-C here: every job saves and ends, and goes on at the next `muster up`.\n");
+           "Ctrl-C here: every job saves and ends. The next `muster up` continues it.\n");
     fflush(stdout);
 }
 
@@ -480,7 +482,9 @@ static int run(const struct args *args)
         rc = keep(up, &err);
     if (rc == 0)
         fprintf(stderr,
-                "\nstopping: jobs save and go on at the next `muster up` on %s; again = at once\n",
+                "\n"
+                "stopping: jobs save now and continue at the next `muster up` on %s; Ctrl-C again "
+                "= at once\n",
                 up->data);
     stop_all(up);
     clusters_leave(up->data, &up->entry);

@@ -356,8 +356,8 @@ int follow_job(struct client *client, struct follow *how)
     }
     if (!f.logs_ended)
         fprintf(stderr,
-                "\n%s goes on without you: `muster logs -f %s` follows it, `muster cancel %s` "
-                "ends it\n",
+                "\n"
+                "%s continues: `muster logs -f %s` follows it, `muster cancel %s` ends it\n",
                 how->id, how->id, how->id);
     return code;
 }

@@ -116,7 +116,7 @@ int job_input_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_ma
     const char *text = args_text(args, "nodes");
     int64_t min = 0, max = 0;
     if (text && parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
-        return error_wrap(err, "--nodes takes 2 or 1..4");
+        return error_wrap(err, "--nodes is a number or a range, for example 2 or 1..4");
     *ret_min = (uint32_t)min;
     *ret_max = (uint32_t)max;
     return 0;
@@ -142,7 +142,7 @@ static int set_spares(struct input *in)
         return 0;
     if (nodes && nodes->kind != TREE_MAP)
         return error_set(in->err, E_INVALID_ARGUMENT,
-                         "--spares goes with --nodes, or with nodes: {min, max} in the file");
+                         "--spares needs --nodes, or nodes: {min, max} in the file");
     return set_integer(in, sub_map(in, in->spec, "nodes"), "spares", "spares");
 }
 
@@ -171,7 +171,7 @@ static int set_secrets(struct input *in)
         size_t length = strcspn(pair, "=");
         if (length == 0 || length >= sizeof(key) || !pair[length] || !pair[length + 1])
             return error_set(in->err, E_INVALID_ARGUMENT,
-                             "--secret takes VARIABLE=NAME, the name of a secret");
+                             "--secret needs VARIABLE=NAME, where NAME is a secret");
         snprintf(key, sizeof(key), "%.*s", (int)length, pair);
         tree_map_set(&in->arena, sub_map(in, in->spec, "secrets"), key,
                      tree_string(&in->arena, pair + length + 1));
@@ -346,7 +346,7 @@ static int refuse_folder(const struct args *args, struct error *err)
         stat(word, &info) != 0 || !S_ISDIR(info.st_mode))
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "%s is a folder", word);
-    error_hint(err, "give a spec file (.yaml, .yml or .json), or a command after --");
+    error_hint(err, "name a spec file (.yaml, .yml or .json), or a command after --");
     return E_INVALID_ARGUMENT;
 }
 
@@ -386,7 +386,7 @@ static int build(struct input *in, Muster__JobSpec **ret)
     if (!file && !word_is_file && !tree_get(in->spec, "command")) {
         error_set(in->err, E_INVALID_ARGUMENT, "the job has no command");
         error_field(in->err, "command");
-        error_hint(in->err, "give one after --, as in: muster run -N 2 -- python3 train.py");
+        error_hint(in->err, "put it after --, for example: muster run -N 2 -- python3 train.py");
         return E_INVALID_ARGUMENT;
     }
     rc = spec_from_tree(&in->arena, in->spec, ret, in->err);

@@ -23,7 +23,7 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
         {.name = "name", .letter = 'n', .kind = ARGS_OPTION, .help = "name of the job"},           \
         {.name = "tenant",                                                                         \
          .kind = ARGS_OPTION,                                                                      \
-         .help = "whose job it is (else default, or yours)"},                                      \
+         .help = "the job's tenant (else your token's tenant, or default)"},                       \
         {.name = "nodes",                                                                          \
          .letter = 'N',                                                                            \
          .kind = ARGS_OPTION,                                                                      \
@@ -32,7 +32,7 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
         {.name = "spares",                                                                         \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N",                                                                        \
-         .help = "nodes kept beside them, used at once when one is lost"},                         \
+         .help = "spare nodes kept for the job, used at once when a node is lost"},                \
         {.name = "workers-per-node",                                                               \
          .letter = 'w',                                                                            \
          .kind = ARGS_OPTION,                                                                      \
@@ -46,7 +46,7 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
         {.name = "memory",                                                                         \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "SIZE",                                                                     \
-         .help = "memory of each worker, as 2GiB"},                                                \
+         .help = "memory of each worker, for example 2GiB"},                                       \
         {.name = "priority",                                                                       \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "P",                                                                        \
@@ -64,7 +64,7 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
         {.name = "checkpoint",                                                                     \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "DIR",                                                                      \
-         .help = "folder for checkpoints, reached by every node"},                                 \
+         .help = "folder for checkpoints; every node must reach it"},                              \
         {.name = "checkpoint-every",                                                               \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "N steps|TIME",                                                             \
@@ -91,15 +91,16 @@ extern const char *const job_priorities[], *const job_elasticities[], *const job
          .letter = 'e',                                                                            \
          .kind = ARGS_REPEATED,                                                                    \
          .value_name = "KEY=VALUE",                                                                \
-         .help = "environment of the workers; KEY alone passes yours on"},                         \
+         .help = "environment variable of the workers; KEY alone copies yours"},                   \
         {.name = "secret",                                                                         \
          .kind = ARGS_REPEATED,                                                                    \
          .value_name = "VARIABLE=NAME",                                                            \
-         .help = "give the workers this secret of the tenant (`muster secret set NAME`)"},         \
+         .help = "secret of the tenant that the workers have as VARIABLE (`muster secret set "     \
+                 "NAME`)"},                                                                        \
         {.name = "set",                                                                            \
          .kind = ARGS_REPEATED,                                                                    \
          .value_name = "SETTING=VALUE",                                                            \
-         .help = "training setting, as strategy=ddp or mesh.dp=2"},                                \
+         .help = "training setting, for example strategy=ddp or mesh.dp=2"},                       \
     {                                                                                              \
         .name = "command", .kind = ARGS_COMMAND, .value_name = "[SPEC | -- COMMAND...]",           \
         .is_file = job_input_is_file, .help = "a spec file, or the program to run"                 \

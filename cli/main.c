@@ -27,7 +27,8 @@ static void print_help(FILE *out)
 {
     fprintf(out, "%smuster%s: train on many devices and machines as on one\n\n", colour_bold(out),
             colour_off(out));
-    fprintf(out, "usage: muster VERB [OPTIONS]      muster VERB --help tells the rest\n\n");
+    fprintf(out, "usage: muster VERB [OPTIONS]      muster VERB --help has the options\n"
+                 "\n");
     for (const struct verb *const *verb = all_verbs; *verb; verb++)
         fprintf(out, "  %-12s %s\n", (*verb)->name, (*verb)->command->summary);
     fprintf(out, "\nStart with `muster up` in one terminal and `muster run -- COMMAND` in another."
@@ -105,8 +106,8 @@ static int unknown_verb(const char *name)
 {
     if (name[0] == '-') {
         fprintf(stderr,
-                "muster: '%s' comes before the verb\n"
-                "        options follow it: muster VERB %s ...\n",
+                "muster: '%s' is before the verb\n"
+                "        options are after it: muster VERB %s ...\n",
                 name, name);
         return EXIT_USAGE;
     }

@@ -9,8 +9,8 @@
 #define REPLAY_OPTIONS                                                                             \
     {.name = "replay",                                                                             \
      .kind = ARGS_FLAG,                                                                            \
-     .help = "the state the events led to instead (admins): rebuilt from the history of changes, " \
-             "and compared with what is stored"},                                                  \
+     .help = "show the state that the events led to (admins), rebuilt from the history of "        \
+             "changes and compared with the store"},                                               \
         {.name = "at",                                                                             \
          .kind = ARGS_OPTION,                                                                      \
          .value_name = "SEQ|TIME",                                                                 \

@@ -42,7 +42,7 @@ static int read_range(char *word, bool durations, struct sim_draw *ret, struct e
     if (rc == 0)
         rc = read_quantity(dots + 2, durations, &ret->b, err);
     if (rc == 0 && ret->a > ret->b)
-        rc = error_set(err, E_INVALID_ARGUMENT, "its end is before its beginning");
+        rc = error_set(err, E_INVALID_ARGUMENT, "the end of the range is before its start");
     return rc;
 }
 

@@ -114,7 +114,7 @@ static int add_nodes(const struct tree *group, int number, struct rehearsal *ret
         rc = read_name(group, "name", name, sizeof(name), err);
     const struct tree *labels = tree_get(group, "labels");
     if (rc == 0 && labels && (labels->kind != TREE_MAP || labels->count > 1))
-        rc = tree_fail(labels, err, "expected a map with one label: a rehearsed node has no more");
+        rc = tree_fail(labels, err, "expected a map with one label: a simulated node has no more");
     if (rc == 0 && labels && tree_first(labels)) {
         (void)str_copy(label, sizeof(label), tree_first(labels)->key);
         rc = read_name(labels, label, value, sizeof(value), err);
@@ -394,7 +394,7 @@ int sim_read_workload(const char *path, int limit, struct rehearsal *ret, struct
             rc =
                 error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tenants", REHEARSAL_TENANTS_MAX);
     if (rc == 0 && !ret->jobs_count)
-        rc = error_set(err, E_INVALID_ARGUMENT, "%s holds no job", path);
+        rc = error_set(err, E_INVALID_ARGUMENT, "%s has no job", path);
     return rc;
 }
 

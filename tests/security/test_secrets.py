@@ -146,7 +146,7 @@ def test_who_may_do_what_with_secrets(make_shared):
     status, answer = cluster.rest("POST", "/v1/jobs", {"command": ["/bin/true"], "secrets": {"HF_TOKEN": VALUE}}, token=cluster.tokens["red"])
     assert status == 400 and VALUE not in json.dumps(answer) and "muster secret set" in json.dumps(answer), answer
     status, answer = cluster.rest("PUT", f"/v1/secrets/hf?value={VALUE}", token=cluster.tokens["red"])
-    assert status == 400 and "goes into the body" in json.dumps(answer), answer
+    assert status == 400 and "belongs in the body" in json.dumps(answer), answer
     for value in ("", "x" * 65537, "nul\0byte", 7):
         status, answer = cluster.rest("PUT", "/v1/secrets/hf", {"value": value}, token=cluster.tokens["red"])
         assert status in (400, 413, 429), (status, answer)
@@ -332,7 +332,7 @@ def test_env_that_looks_like_a_secret_is_warned_of_once_without_its_value(make_c
 @pytest.mark.parametrize("words,why", [
     (["--secret", "RANK=hf"], "RANK cannot be a secret"), (["--secret", "MUSTER_X=hf"], "MUSTER_X cannot be a secret"),
     (["--secret", "1X=hf"], "is no variable's name"), (["--secret", "A=hf", "--env", "A=b"], "A is in env and in secrets"),
-    (["--secret", "A=Not_A_Name"], "secrets.A is not the name of a secret"), (["--secret", "just-a-value"], "--secret takes VARIABLE=NAME"),
+    (["--secret", "A=Not_A_Name"], "secrets.A is not the name of a secret"), (["--secret", "just-a-value"], "--secret needs VARIABLE=NAME"),
     (["--secret", "A=hff"], "did you mean hf?")])
 def test_specs_with_secrets_are_checked_when_they_are_submitted(make_cluster, words, why):
     cluster = make_cluster(nodes=0)

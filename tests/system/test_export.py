@@ -68,7 +68,7 @@ def test_a_checkpoint_of_any_world_becomes_one_model(tmp_path, world, strategy):
     assert len(manifest.pop("models")) == 1 and manifest.pop("crc32c")
     (folder / "manifest.json").write_text(json.dumps(manifest))
     done = export(folder, tmp_path / "before")
-    assert done.returncode == 0 and "no config.json" in done.stderr and "--config" in done.stderr, done.stderr
+    assert done.returncode == 0 and "without a config.json" in done.stderr and "--config" in done.stderr, done.stderr
     assert not (tmp_path / "before" / "config.json").exists()
 
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
@@ -98,7 +98,7 @@ def test_one_of_several_models_is_exported_by_its_number(tmp_path, world, strate
         assert set(seen) == set(expected[number]) and seen
         for name, (shape, data) in expected[number].items():
             assert seen[name][0]["shape"] == shape and seen[name][1] == data, name
-        assert "no config.json" in done.stderr and not (tmp_path / str(number) / "config.json").exists()
+        assert "without a config.json" in done.stderr and not (tmp_path / str(number) / "config.json").exists()
     for more, code, said in [((), 1, f"it holds several models: {listed}"), (("--model", "3"), 1, f"it holds no model 3: {listed}"),
                              (("--model", "0"), 2, "1..16")]:
         done = export(folder, tmp_path / "out", *more)
